@@ -1,0 +1,36 @@
+# Every step a person runs has a name here; CI runs the same ones.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+.PHONY: help try test lint fmt purity crds e2e bench soak
+
+help: ## List the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+try: ## See a rollout on a cluster in memory
+	cargo run --release -- try
+
+test: ## Run every test; needs no network once dependencies are fetched
+	cargo test
+
+lint: fmt purity ## Format, clippy with warnings as errors, purity of engine and providers
+	cargo clippy --workspace --all-targets -- -D warnings
+
+fmt:
+	cargo fmt --all --check
+
+purity: ## Fail when engine or providers gain a dependency they must not have
+	tools/check-purity
+
+crds: ## Write deploy/crds from the code
+	UPDATE_CRDS=1 cargo test --package tidegate-tests --test crds
+
+e2e: ## Run kubectl against the sandbox; KUBECTL=path chooses one
+	tests/kubectl/run
+
+bench: ## Measure the sandbox: start-up, writes, watches, memory
+	cargo bench --package tidegate-tests --bench sandbox
+
+soak: ## Long runs under faults
+	@echo "soak: not built yet; it comes with the operator's fault rigs" >&2; exit 1

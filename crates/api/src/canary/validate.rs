@@ -1,0 +1,178 @@
+//! Rules on a `Canary` that its schema does not enforce.
+//!
+//! Flagger's schema accepts objects that break them, and so does ours: a cluster may already hold
+//! some. The controller asks here on every tick, refuses to act on what is named, and says so.
+
+use super::{Canary, Provider};
+
+/// Why a canary cannot be acted upon.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// A reference leaves the namespace although that was forbidden.
+    #[error(
+        "{field}: namespace {namespace:?} is not that of the canary, and references to other namespaces are disabled"
+    )]
+    OtherNamespace {
+        /// Path of the namespace.
+        field: String,
+        /// What it says.
+        namespace: String,
+    },
+    /// A Knative target with another provider.
+    #[error("spec.provider: a Knative target needs the provider \"knative\"")]
+    KnativeNeedsProvider,
+    /// The Knative provider with another target.
+    #[error(
+        "spec.targetRef: the provider \"knative\" needs a target of kind Service in serving.knative.dev/v1"
+    )]
+    ProviderNeedsKnative,
+    /// A scaler for a workload that scales itself.
+    #[error("spec.autoscalerRef: not possible for a Knative target, which scales itself")]
+    KnativeScaler,
+    /// One cookie for two purposes.
+    #[error("spec.analysis.sessionAffinity.primaryCookieName: must differ from cookieName {0:?}")]
+    SameCookie(String),
+}
+
+/// Whether references may point to other namespaces (`-no-cross-namespace-refs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrossNamespace {
+    /// They may.
+    Allowed,
+    /// They may not.
+    Forbidden,
+}
+
+// === impl Canary ===
+
+impl Canary {
+    /// Everything that keeps this canary from being acted upon.
+    pub fn problems(&self, cross_namespace: CrossNamespace) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if cross_namespace == CrossNamespace::Forbidden {
+            self.find_other_namespaces(&mut problems);
+        }
+        let knative_provider = self.spec.provider == Some(Provider::Knative);
+        match (self.spec.target_ref.is_knative(), knative_provider) {
+            (true, false) => problems.push(Problem::KnativeNeedsProvider),
+            (false, true) => problems.push(Problem::ProviderNeedsKnative),
+            (true, true) | (false, false) => {}
+        }
+        if self.spec.target_ref.is_knative() && self.spec.autoscaler_ref.is_some() {
+            problems.push(Problem::KnativeScaler);
+        }
+        if let Some(affinity) = &self.spec.analysis.session_affinity
+            && affinity.primary_cookie_name.as_ref() == Some(&affinity.cookie_name)
+        {
+            problems.push(Problem::SameCookie(affinity.cookie_name.clone()));
+        }
+        problems
+    }
+
+    fn find_other_namespaces(&self, problems: &mut Vec<Problem>) {
+        let own = self.metadata.namespace.as_deref();
+        let mut check = |field: String, namespace: Option<&str>| {
+            if let Some(namespace) = namespace.filter(|n| !n.is_empty() && Some(*n) != own) {
+                problems.push(Problem::OtherNamespace { field, namespace: namespace.to_owned() });
+            }
+        };
+        if let Some(upstream) = &self.spec.upstream_ref {
+            check("spec.upstreamRef.namespace".to_owned(), upstream.namespace.as_deref());
+        }
+        for (index, metric) in self.spec.analysis.metrics.iter().enumerate() {
+            let namespace = metric.template_ref.as_ref().and_then(|r| r.namespace.as_deref());
+            check(format!("spec.analysis.metrics[{index}].templateRef.namespace"), namespace);
+        }
+        for (index, alert) in self.spec.analysis.alerts.iter().enumerate() {
+            let namespace = alert.provider_ref.namespace.as_deref();
+            check(format!("spec.analysis.alerts[{index}].providerRef.namespace"), namespace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn problems(spec: &Value, cross_namespace: CrossNamespace) -> Vec<String> {
+        let canary: Canary = serde_json::from_value(json!({
+            "metadata": { "name": "api", "namespace": "web" },
+            "spec": spec,
+        }))
+        .unwrap();
+        canary.problems(cross_namespace).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_knative_target_and_the_knative_provider_need_each_other() {
+        let analysis = json!({ "interval": "1m", "threshold": 1, "stepWeight": 10 });
+        let target =
+            |version: &str| json!({ "apiVersion": version, "kind": "Service", "name": "a" });
+        let knative = target("serving.knative.dev/v1");
+        let scaler = json!({ "apiVersion": "v1", "kind": "ScaledObject", "name": "a" });
+        let find = |spec: Value| problems(&spec, CrossNamespace::Allowed);
+        assert_eq!(
+            find(json!({ "provider": "knative", "targetRef": knative, "analysis": analysis })),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            find(json!({ "targetRef": knative, "analysis": analysis, "autoscalerRef": scaler })),
+            [
+                "spec.provider: a Knative target needs the provider \"knative\"",
+                "spec.autoscalerRef: not possible for a Knative target, which scales itself",
+            ]
+        );
+        assert_eq!(
+            find(json!({ "provider": "knative", "targetRef": target("v1"), "analysis": analysis })),
+            ["spec.targetRef: the provider \"knative\" needs a target of kind Service in \
+              serving.knative.dev/v1"]
+        );
+    }
+
+    #[test]
+    fn references_leave_the_namespace_only_where_that_is_allowed() {
+        let spec = json!({
+            "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "api" },
+            "upstreamRef": { "apiVersion": "v1", "kind": "Upstream", "name": "a", "namespace": "gloo" },
+            "analysis": {
+                "interval": "1m", "threshold": 1, "stepWeight": 10,
+                "metrics": [
+                    { "name": "own", "templateRef": { "name": "a", "namespace": "web" } },
+                    { "name": "other", "templateRef": { "name": "a", "namespace": "ops" } },
+                ],
+                "alerts": [{ "name": "a", "providerRef": { "name": "a", "namespace": "chat" } }],
+            },
+        });
+        assert_eq!(problems(&spec, CrossNamespace::Allowed), Vec::<String>::new());
+        let found = problems(&spec, CrossNamespace::Forbidden);
+        let fields: Vec<_> = found.iter().filter_map(|text| text.split(':').next()).collect();
+        assert_eq!(
+            fields,
+            [
+                "spec.upstreamRef.namespace",
+                "spec.analysis.metrics[1].templateRef.namespace",
+                "spec.analysis.alerts[0].providerRef.namespace",
+            ]
+        );
+    }
+
+    #[test]
+    fn one_cookie_cannot_serve_two_purposes() {
+        let spec = |primary: &str| {
+            json!({
+                "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "api" },
+                "analysis": {
+                    "interval": "1m", "threshold": 1, "stepWeight": 10,
+                    "sessionAffinity": { "cookieName": "a", "primaryCookieName": primary },
+                },
+            })
+        };
+        assert_eq!(problems(&spec("b"), CrossNamespace::Allowed), Vec::<String>::new());
+        assert_eq!(
+            problems(&spec("a"), CrossNamespace::Allowed),
+            ["spec.analysis.sessionAffinity.primaryCookieName: must differ from cookieName \"a\""]
+        );
+    }
+}

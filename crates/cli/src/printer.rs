@@ -1,0 +1,70 @@
+//! The one place that writes to the terminal: stdout is data, stderr is talk.
+
+use std::io::{self, IsTerminal, Write};
+
+use crate::error::Hinted;
+
+/// Knows whether a person is looking, and whether they want colour.
+pub(crate) struct Printer {
+    colour: bool,
+}
+
+/// How a piece of text is shown. Colour is never the only carrier of meaning.
+#[derive(Clone, Copy)]
+pub(crate) enum Tone {
+    Strong,
+    Faint,
+    Good,
+    New,
+}
+
+// === impl Printer ===
+
+impl Printer {
+    pub(crate) fn new() -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { colour: io::stderr().is_terminal() && !refused }
+    }
+
+    /// Data, exactly as it is.
+    pub(crate) fn data(&self, text: &str) -> io::Result<()> {
+        let _ = self;
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
+    /// A line of talk. A terminal that is gone does not stop the work.
+    pub(crate) fn line(&self, text: &str) {
+        let _ = self;
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
+        if !self.colour {
+            return text.to_owned();
+        }
+        let code = match tone {
+            Tone::Strong => "1",
+            Tone::Faint => "2",
+            Tone::Good => "32",
+            Tone::New => "36",
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+
+    /// The whole chain once, and the way out if we know one.
+    pub(crate) fn error(&self, error: &anyhow::Error) {
+        let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
+        self.line(&format!("error: {}", chain.join(": ")));
+        if let Some(hinted) = error.downcast_ref::<Hinted>() {
+            self.line(&format!("hint: {}", hinted.hint));
+        }
+    }
+}
+
+/// Whoever read our output has seen enough: that is no error.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    io.is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
+}

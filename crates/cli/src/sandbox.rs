@@ -1,0 +1,202 @@
+//! `tidegate sandbox`: a cluster in this process, for kubectl and everything else.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::Context;
+use tidegate_sandbox::{Sandbox, Settings, http::listen::Listener, server::User};
+
+use crate::{
+    error::hinted,
+    kubeconfig::Kubeconfig,
+    manifests,
+    printer::{Printer, Tone},
+};
+
+/// Run a Kubernetes cluster in memory that kubectl can use.
+///
+/// It has an API server, the usual workload controllers and nodes whose pods pretend to run. It knows
+/// Tidegate's custom kinds. Everything is gone when it stops.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  tidegate sandbox                                  a cluster, until Ctrl-C
+  tidegate sandbox --nodes 3 --load manifests/      three nodes, with your manifests applied
+  tidegate sandbox --kubeconfig ./kc --listen 127.0.0.1:0
+                                                    any free port, kubeconfig in ./kc
+
+Pods behave as the tag of their image says: `app:crash-loop`, `app:never-ready`,
+`app:slow-start-30s`, `app:image-pull-error`. Any other image starts and becomes ready.")]
+pub(crate) struct Args {
+    /// Address to serve on; port 0 takes any free one. [default: 127.0.0.1:6550, or a free port]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+
+    /// Serve on an address that other machines can reach. Anyone who can may do anything here.
+    #[arg(long)]
+    allow_remote: bool,
+
+    /// Where to write the kubeconfig; removed again on the way out.
+    #[arg(long, value_name = "FILE", default_value = ".tidegate/kubeconfig")]
+    kubeconfig: PathBuf,
+
+    /// Number of nodes.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=250))]
+    nodes: u8,
+
+    /// Manifests to apply at the start: a file, or a folder of .yaml, .yml and .json files.
+    #[arg(long, value_name = "DIR_OR_FILE", num_args = 1..)]
+    load: Vec<PathBuf>,
+
+    /// Check permissions: Roles and Bindings count. The kubeconfig's user may do everything.
+    #[arg(long)]
+    rbac: bool,
+
+    /// Start without Tidegate's custom resource definitions.
+    #[arg(long)]
+    no_crds: bool,
+
+    /// Seed of names, uids and addresses: the same seed gives the same cluster.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(args: &Args, printer: &Printer) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
+    runtime.block_on(serve(args, printer))
+}
+
+async fn serve(args: &Args, printer: &Printer) -> anyhow::Result<()> {
+    let began = Instant::now();
+    check_address(args)?;
+    let mut settings = Settings::default().nodes(args.nodes).seed(args.seed);
+    if args.rbac {
+        settings = settings.rbac();
+    }
+    let sandbox = Sandbox::new(settings);
+    let loaded = fill(&sandbox, args)?;
+    let listener = listen(&sandbox, args.listen).await?;
+    let token = format!("sandbox-admin-{:016x}", args.seed);
+    sandbox.server().add_token(&token, User::admin());
+    let kubeconfig = Kubeconfig::write(&args.kubeconfig, listener.address, &token)?;
+    sandbox.run();
+    let took = began.elapsed().as_millis();
+    greet(printer, &listener, kubeconfig.path(), args, loaded, took);
+    wait_for_stop().await?;
+    printer.line("\nStopping.");
+    drop(sandbox);
+    listener.stop().await;
+    Ok(())
+}
+
+fn check_address(args: &Args) -> anyhow::Result<()> {
+    match args.listen {
+        Some(address) if !address.ip().is_loopback() && !args.allow_remote => Err(hinted(
+            format!(
+                "{address} can be reached from other machines, and the sandbox trusts everyone"
+            ),
+            "listen on 127.0.0.1, or add --allow-remote if that is what you want",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// CRDs and manifests into the cluster; how many objects were loaded.
+fn fill(sandbox: &Sandbox, args: &Args) -> anyhow::Result<usize> {
+    if !args.no_crds {
+        load_crds(sandbox)?;
+    }
+    let mut loaded = 0;
+    for path in &args.load {
+        let objects = manifests::read(path)?;
+        loaded += objects.len();
+        sandbox
+            .load(objects)
+            .map_err(|failure| anyhow::anyhow!("{failure}"))
+            .with_context(|| format!("failed to load `{}`", path.display()))?;
+    }
+    Ok(loaded)
+}
+
+/// Makes Tidegate's own kinds known.
+pub(crate) fn load_crds(sandbox: &Sandbox) -> anyhow::Result<()> {
+    let crds = tidegate_api::crds();
+    sandbox
+        .load(crds)
+        .map_err(|failure| anyhow::anyhow!("{failure}"))
+        .context("failed to load the custom resource definitions")?;
+    Ok(())
+}
+
+/// The address asked for, or the usual one, or if that is taken any other.
+async fn listen(sandbox: &Sandbox, asked: Option<SocketAddr>) -> anyhow::Result<Listener> {
+    let usual = SocketAddr::from(([127, 0, 0, 1], 6550));
+    if let Some(address) = asked {
+        return sandbox.listen(address).await.map_err(|error| {
+            hinted(
+                format!("failed to listen on {address}: {error}"),
+                "is another sandbox running there? `--listen 127.0.0.1:0` takes any free port",
+            )
+        });
+    }
+    if let Ok(listener) = sandbox.listen(usual).await {
+        return Ok(listener);
+    }
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    sandbox.listen(any).await.context("failed to listen on 127.0.0.1")
+}
+
+fn greet(
+    printer: &Printer,
+    listener: &Listener,
+    kubeconfig: &Path,
+    args: &Args,
+    loaded: usize,
+    took_ms: u128,
+) {
+    let strong = |text: &str| printer.paint(Tone::Strong, text);
+    let path = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
+    let mut parts = vec![format!("{} node{}", args.nodes, if args.nodes == 1 { "" } else { "s" })];
+    if !args.no_crds {
+        parts.push("Tidegate's 7 custom kinds".into());
+    }
+    if args.rbac {
+        parts.push("RBAC on".into());
+    }
+    if loaded > 0 {
+        parts.push(format!("{loaded} objects loaded"));
+    }
+    printer.line(&format!(
+        "A Kubernetes cluster in memory is ready at {} ({took_ms} ms).",
+        strong(&format!("http://{}", listener.address))
+    ));
+    printer.line(&format!("It has {}. Nothing outlives it.\n", parts.join(", ")));
+    printer.line("In another terminal:\n");
+    printer.line(&format!("  export KUBECONFIG={}", path.display()));
+    printer.line("  kubectl get nodes");
+    printer.line("  kubectl create deployment web --image=web:1.0 --replicas=3");
+    printer.line("  kubectl rollout status deployment web");
+    if !args.no_crds {
+        printer.line("  kubectl explain canary.spec");
+    }
+    printer.line("\nCtrl-C stops it.");
+}
+
+/// Until Ctrl-C or a polite `kill`.
+pub(crate) async fn wait_for_stop() -> anyhow::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate =
+            signal(SignalKind::terminate()).context("failed to wait for signals")?;
+        tokio::select! {
+            biased;
+            stopped = tokio::signal::ctrl_c() => stopped.context("failed to wait for Ctrl-C"),
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await.context("failed to wait for Ctrl-C")
+}

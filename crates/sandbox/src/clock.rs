@@ -1,0 +1,184 @@
+//! Time, in the one place that may ask the machine for it.
+//!
+//! A [`Clock`] is real or virtual. A virtual clock stands still until it is moved by
+//! [`Clock::advance`]; sleepers wake in order of their deadlines. Nothing else in this crate reads a
+//! wall clock or an `Instant`, so a whole cluster can live through a day in a test of a second.
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+/// Shared by everything in one sandbox; cheap to clone.
+#[derive(Clone)]
+pub struct Clock(Arc<Inner>);
+
+enum Inner {
+    Real,
+    Virtual(Mutex<Timeline>),
+}
+
+struct Timeline {
+    now: Timestamp,
+    /// Deadline and a serial number, so that equal deadlines wake in order of asking.
+    sleepers: BTreeMap<(Timestamp, u64), Waker>,
+    next_serial: u64,
+}
+
+/// Resolves when the clock reaches its deadline.
+pub struct Sleep {
+    clock: Clock,
+    until: Timestamp,
+    serial: Option<u64>,
+    real: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+// === impl Clock ===
+
+impl Clock {
+    pub fn real() -> Self {
+        Self(Arc::new(Inner::Real))
+    }
+
+    /// Stands at `start` until moved.
+    pub fn virtual_from(start: Timestamp) -> Self {
+        let timeline = Timeline { now: start, sleepers: BTreeMap::new(), next_serial: 0 };
+        Self(Arc::new(Inner::Virtual(Mutex::new(timeline))))
+    }
+
+    pub fn is_virtual(&self) -> bool {
+        matches!(*self.0, Inner::Virtual(_))
+    }
+
+    pub fn now(&self) -> Timestamp {
+        match &*self.0 {
+            Inner::Real => Timestamp::now(),
+            Inner::Virtual(timeline) => lock(timeline).now,
+        }
+    }
+
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        self.sleep_until(later(self.now(), duration))
+    }
+
+    pub fn sleep_until(&self, until: Timestamp) -> Sleep {
+        let real = match &*self.0 {
+            Inner::Real => {
+                let wait = Duration::try_from(until.duration_since(Timestamp::now()));
+                Some(Box::pin(tokio::time::sleep(wait.unwrap_or_default())))
+            }
+            Inner::Virtual(_) => None,
+        };
+        Sleep { clock: self.clone(), until, serial: None, real }
+    }
+
+    /// Moves a virtual clock forward and wakes whoever was waiting for a moment passed.
+    ///
+    /// A real clock moves by itself; there this does nothing.
+    pub fn advance(&self, by: Duration) {
+        let Inner::Virtual(timeline) = &*self.0 else { return };
+        let woken = {
+            let mut timeline = lock(timeline);
+            timeline.now = later(timeline.now, by);
+            let passed = (timeline.now, u64::MAX);
+            let after = timeline.sleepers.split_off(&passed);
+            std::mem::replace(&mut timeline.sleepers, after)
+        };
+        for waker in woken.into_values() {
+            waker.wake();
+        }
+    }
+
+    /// Puts a virtual clock anywhere, also into the past: a machine whose clock was corrected.
+    pub fn jump_to(&self, to: Timestamp) {
+        if let Inner::Virtual(timeline) = &*self.0 {
+            lock(timeline).now = to;
+            self.advance(Duration::ZERO);
+        }
+    }
+
+    /// The next moment someone sleeps for, if the clock is virtual and someone does.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        let Inner::Virtual(timeline) = &*self.0 else { return None };
+        lock(timeline).sleepers.keys().next().map(|(at, _)| *at)
+    }
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Clock({}, {})", if self.is_virtual() { "virtual" } else { "real" }, self.now())
+    }
+}
+
+/// `at + by`, held at the end of representable time.
+pub fn later(at: Timestamp, by: Duration) -> Timestamp {
+    at.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// === impl Sleep ===
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(real) = self.real.as_mut() {
+            return real.as_mut().poll(cx);
+        }
+        let Inner::Virtual(timeline) = &*self.clock.0 else { return Poll::Ready(()) };
+        let (until, old) = (self.until, self.serial);
+        let serial = {
+            let mut timeline = lock(timeline);
+            if timeline.now >= until {
+                return Poll::Ready(());
+            }
+            let serial = old.unwrap_or(timeline.next_serial);
+            if old.is_none() {
+                timeline.next_serial += 1;
+            }
+            timeline.sleepers.insert((until, serial), cx.waker().clone());
+            serial
+        };
+        self.serial = Some(serial);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let (Inner::Virtual(timeline), Some(serial)) = (&*self.clock.0, self.serial) {
+            lock(timeline).sleepers.remove(&(self.until, serial));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_virtual_sleeper_wakes_when_the_clock_is_moved_and_not_before() {
+        let clock = Clock::virtual_from(Timestamp::UNIX_EPOCH);
+        let sleeper = tokio::spawn(clock.sleep(Duration::from_hours(1)));
+        tokio::task::yield_now().await;
+        clock.advance(Duration::from_secs(3599));
+        tokio::task::yield_now().await;
+        assert!(!sleeper.is_finished());
+        assert_eq!(
+            clock.next_deadline(),
+            Some(later(Timestamp::UNIX_EPOCH, Duration::from_hours(1)))
+        );
+        clock.advance(Duration::from_secs(1));
+        sleeper.await.unwrap();
+        assert_eq!(clock.next_deadline(), None);
+    }
+}

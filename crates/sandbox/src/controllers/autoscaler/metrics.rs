@@ -1,0 +1,298 @@
+//! Current values of metrics, and how many replicas each of them asks for.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::{Value, json};
+
+use crate::controllers::{
+    object::{annotation, int, items, name, namespace, text},
+    pods,
+};
+
+const CPU_ANNOTATION: &str = "sandbox.tidegate.dev/cpu-utilization";
+const METRIC_ANNOTATION: &str = "sandbox.tidegate.dev/metric.";
+
+/// A ratio this close to one is not worth a change, as `--horizontal-pod-autoscaler-tolerance`.
+const TOLERANCE: f64 = 0.1;
+
+/// Metric values set from outside, shared between whoever turns and the controller.
+#[derive(Debug, Clone, Default)]
+pub struct MetricsKnob(Arc<Mutex<Values>>);
+
+/// By namespace, autoscaler and metric.
+type Values = BTreeMap<(String, String, String), f64>;
+
+/// What one metric asks for.
+#[derive(Debug)]
+pub(super) struct Demand {
+    pub(super) replicas: i64,
+    /// The metric in words, for events and conditions.
+    pub(super) what: String,
+    /// Its entry in `status.currentMetrics`.
+    pub(super) status: Value,
+}
+
+/// A metric that has no value.
+#[derive(Debug)]
+pub(super) struct MetricFailure {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// What demands are worked out from.
+pub(super) struct Sight<'a> {
+    pub(super) autoscaler: &'a Value,
+    pub(super) knob: &'a MetricsKnob,
+    /// Pods of the target that are not going away.
+    pub(super) pods: &'a [Value],
+    pub(super) replicas: i64,
+}
+
+/// One entry of `spec.metrics`, whatever its type.
+struct Metric<'a> {
+    kind: &'a str,
+    /// The member of the entry that describes it: `resource`, `pods`, ...
+    member: &'static str,
+    name: &'a str,
+    target: &'a Value,
+    reason: &'static str,
+}
+
+// === impl MetricsKnob ===
+
+impl MetricsKnob {
+    /// Sets what `autoscaler` will read for `metric` (`cpu`, or a metric's own name).
+    pub fn set(&self, namespace: &str, autoscaler: &str, metric: &str, value: f64) {
+        let key = (namespace.to_owned(), autoscaler.to_owned(), metric.to_owned());
+        self.values().insert(key, value);
+    }
+
+    /// Takes a value away: the metric cannot be read any more.
+    pub fn clear(&self, namespace: &str, autoscaler: &str, metric: &str) {
+        let key = (namespace.to_owned(), autoscaler.to_owned(), metric.to_owned());
+        self.values().remove(&key);
+    }
+
+    fn get(&self, autoscaler: &Value, metric: &str) -> Option<f64> {
+        let (namespace, name) = (namespace(autoscaler), name(autoscaler));
+        let key = (namespace.to_owned(), name.to_owned(), metric.to_owned());
+        self.values().get(&key).copied()
+    }
+
+    fn values(&self) -> MutexGuard<'_, Values> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Sight ===
+
+impl Sight<'_> {
+    pub(super) fn demand(&self, entry: &Value) -> Result<Demand, MetricFailure> {
+        let metric = Metric::of(entry);
+        let value = self.value(&metric).ok_or_else(|| metric.failure())?;
+        let goal = metric.goal().ok_or_else(|| metric.failure())?;
+        let replicas = if metric.is_total() {
+            self.for_total(value, goal)
+        } else {
+            self.for_average(value / goal)
+        };
+        Ok(Demand {
+            replicas,
+            what: metric.words(),
+            status: metric.status(entry, value, self.pods),
+        })
+    }
+
+    fn value(&self, metric: &Metric<'_>) -> Option<f64> {
+        let by_name = format!("{METRIC_ANNOTATION}{}", metric.name);
+        let mut said = annotation(self.autoscaler, &by_name);
+        if said.is_none() && metric.name == "cpu" {
+            said = annotation(self.autoscaler, CPU_ANNOTATION);
+        }
+        let said = said.and_then(|said| quantity(said.trim_end_matches('%')));
+        said.or_else(|| self.knob.get(self.autoscaler, metric.name))
+    }
+
+    /// For a value that every pod has its share of.
+    #[expect(clippy::cast_precision_loss, reason = "pods are counted in thousands at most")]
+    fn for_average(&self, ratio: f64) -> i64 {
+        let ready = self.pods.iter().filter(|pod| pods::is_ready(pod)).count();
+        let all = self.pods.len();
+        if ready == 0 || is_close(ratio) {
+            return self.replicas;
+        }
+        if ratio < 1.0 || ready == all {
+            return ceil(ratio * ready as f64);
+        }
+        // Pods that are still starting will take load off the others; they count as idle.
+        let spread = ratio * ready as f64 / all as f64;
+        if spread <= 1.0 || is_close(spread) {
+            return self.replicas;
+        }
+        ceil(spread * all as f64).max(self.replicas)
+    }
+
+    /// For one value of the whole workload, of which each pod should have `goal`.
+    #[expect(clippy::cast_precision_loss, reason = "pods are counted in thousands at most")]
+    fn for_total(&self, value: f64, goal: f64) -> i64 {
+        if self.replicas > 0 && is_close(value / (goal * self.replicas as f64)) {
+            return self.replicas;
+        }
+        ceil(value / goal)
+    }
+}
+
+fn is_close(ratio: f64) -> bool {
+    (1.0 - ratio).abs() <= TOLERANCE
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a saturating cast is what is wanted")]
+fn ceil(number: f64) -> i64 {
+    number.ceil() as i64
+}
+
+// === impl Metric ===
+
+impl<'a> Metric<'a> {
+    fn of(entry: &'a Value) -> Self {
+        let kind = text(entry, "/type");
+        let (member, reason) = match kind {
+            "Pods" => ("pods", "FailedGetPodsMetric"),
+            "Object" => ("object", "FailedGetObjectMetric"),
+            "External" => ("external", "FailedGetExternalMetric"),
+            "ContainerResource" => ("containerResource", "FailedGetContainerResourceMetric"),
+            _ => ("resource", "FailedGetResourceMetric"),
+        };
+        let source = &entry[member];
+        let own = text(source, "/name");
+        let name = if own.is_empty() { text(source, "/metric/name") } else { own };
+        Self { kind, member, name, target: &source["target"], reason }
+    }
+
+    fn is_resource(&self) -> bool {
+        matches!(self.member, "resource" | "containerResource")
+    }
+
+    /// True when the value is of the whole workload and the target is per pod.
+    fn is_total(&self) -> bool {
+        matches!(self.kind, "Object" | "External") && self.target.get("averageValue").is_some()
+    }
+
+    fn goal(&self) -> Option<f64> {
+        let utilization =
+            int(self.target, "/averageUtilization").and_then(|u| u32::try_from(u).ok());
+        let by_value = || {
+            let keys = ["averageValue", "value"].iter();
+            keys.filter_map(|key| self.target.get(key)?.as_str()).find_map(quantity)
+        };
+        utilization.map(f64::from).or_else(by_value).filter(|goal| *goal > 0.0)
+    }
+
+    fn words(&self) -> String {
+        let name = self.name;
+        match self.kind {
+            "Pods" => format!("pods metric {name}"),
+            "Object" => format!("object metric {name}"),
+            "External" => format!("external metric {name}(nil)"),
+            _ if self.target.get("averageUtilization").is_some() => {
+                format!("{name} resource utilization (percentage of request)")
+            }
+            _ => format!("{name} resource"),
+        }
+    }
+
+    fn failure(&self) -> MetricFailure {
+        let name = self.name;
+        let message = if self.is_resource() {
+            format!(
+                "failed to get {name} utilization: unable to get metrics for resource {name}: \
+                 no metrics returned from resource metrics API"
+            )
+        } else {
+            format!("unable to get metric {name}: no metrics returned from custom metrics API")
+        };
+        MetricFailure { reason: self.reason, message }
+    }
+
+    fn status(&self, entry: &Value, value: f64, pods: &[Value]) -> Value {
+        let current = if self.target.get("averageUtilization").is_some() {
+            let request = pods.first().map_or(0.0, |pod| request(pod, self.name));
+            json!({
+                "averageUtilization": ceil(value.floor()),
+                "averageValue": milli(request * value / 100.0),
+            })
+        } else if self.target.get("averageValue").is_some() {
+            json!({ "averageValue": milli(value) })
+        } else {
+            json!({ "value": milli(value) })
+        };
+        let mut source = entry[self.member].clone();
+        if let Some(members) = source.as_object_mut() {
+            members.remove("target");
+            members.insert("current".to_owned(), current);
+        }
+        json!({ "type": text(entry, "/type"), self.member: source })
+    }
+}
+
+/// What a pod's containers request of a resource, together.
+fn request(pod: &Value, resource: &str) -> f64 {
+    let containers = items(pod, "/spec/containers").iter();
+    let requests = containers.filter_map(|container| {
+        quantity(container.pointer("/resources/requests")?.get(resource)?.as_str()?)
+    });
+    requests.sum()
+}
+
+/// A number as a canonical quantity, to the thousandth.
+fn milli(number: f64) -> String {
+    let thousandths = ceil(number * 1000.0);
+    if thousandths % 1000 == 0 {
+        (thousandths / 1000).to_string()
+    } else {
+        format!("{thousandths}m")
+    }
+}
+
+/// The number a Kubernetes quantity stands for.
+pub(super) fn quantity(text: &str) -> Option<f64> {
+    const SUFFIXES: [(&str, f64); 16] = [
+        ("Ki", 1024.0),
+        ("Mi", 1_048_576.0),
+        ("Gi", 1_073_741_824.0),
+        ("Ti", 1_099_511_627_776.0),
+        ("Pi", 1_125_899_906_842_624.0),
+        ("Ei", 1_152_921_504_606_846_976.0),
+        ("n", 1e-9),
+        ("u", 1e-6),
+        ("m", 1e-3),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+        ("P", 1e15),
+        ("E", 1e18),
+        ("", 1.0),
+    ];
+    let number = SUFFIXES.iter().find_map(|(suffix, factor)| {
+        Some(text.strip_suffix(suffix)?.parse::<f64>().ok()? * factor)
+    });
+    number.filter(|number| number.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_and_written() {
+        let cases = [("500m", Some(0.5)), ("2", Some(2.0)), ("1Ki", Some(1024.0)), ("x", None)];
+        for (text, want) in cases {
+            assert_eq!(quantity(text), want, "{text}");
+        }
+        assert_eq!((milli(0.25), milli(3.0)), ("250m".to_owned(), "3".to_owned()));
+    }
+}

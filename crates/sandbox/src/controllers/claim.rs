@@ -1,0 +1,122 @@
+//! Which objects belong to an owner, and making it so.
+//!
+//! An owner's objects carry its controller reference and match its selector. One that matches but
+//! has no managing owner is adopted; one that carries the reference but matches no longer is let
+//! go. Owned objects come from an index; all others are searched only after something suggested
+//! that an orphan might be among them.
+
+use std::{cell::RefCell, collections::BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{Cluster, Resource},
+    controllers::{
+        Change, Key,
+        object::{
+            Kind, controller_of, count, is_deleting, items, key, name, namespace, owner_reference,
+            text, uid,
+        },
+        selector::Selector,
+    },
+    failure::{Failure, Outcome},
+};
+
+/// The claims of one kind of owner on one kind of object.
+#[derive(Debug)]
+pub(crate) struct Claims {
+    owner_kind: Kind,
+    owner_resource: Resource,
+    resource: Resource,
+    /// Owners for whom an orphan may be waiting.
+    rescan: RefCell<BTreeSet<Key>>,
+}
+
+// === impl Claims ===
+
+impl Claims {
+    pub(crate) fn new(owner_kind: Kind, owner_resource: Resource, resource: Resource) -> Self {
+        Self { owner_kind, owner_resource, resource, rescan: RefCell::default() }
+    }
+
+    /// The owners to look at because one of their possible objects changed.
+    pub(crate) fn owners(&self, cluster: &dyn Cluster, change: &Change<'_>) -> Vec<Key> {
+        let mut keys = BTreeSet::new();
+        for object in [change.old, change.new].into_iter().flatten() {
+            let owner = controller_of(object).filter(|owner| owner.kind == self.owner_kind.kind);
+            if let Some(owner) = owner {
+                let (namespace, name) = (change.namespace.to_owned(), owner.name.to_owned());
+                keys.insert(Key { namespace, name });
+            }
+        }
+        if change.new.is_some_and(|new| controller_of(new).is_none() && !is_deleting(new)) {
+            let orphan = change.new.expect("checked on the line above");
+            for owner in cluster.list(self.owner_resource, Some(change.namespace)) {
+                if Selector::parse(owner.pointer("/spec/selector")).selects(orphan) {
+                    self.rescan.borrow_mut().insert(key(&owner));
+                    keys.insert(key(&owner));
+                }
+            }
+        }
+        keys.into_iter().collect()
+    }
+
+    /// The objects of `owner`, after adopting and letting go.
+    pub(crate) fn members(&self, cluster: &dyn Cluster, owner: &Value) -> Outcome<Vec<Value>> {
+        let selector = Selector::parse(owner.pointer("/spec/selector"));
+        let mut members = Vec::new();
+        for object in cluster.owned(self.resource, namespace(owner), uid(owner)) {
+            if selector.selects(&object) {
+                members.push(object);
+            } else if !is_deleting(owner) {
+                self.release(cluster, owner, &object)?;
+            }
+        }
+        if self.may_have_orphans(owner) {
+            for object in cluster.list(self.resource, Some(namespace(owner))) {
+                let adoptable = controller_of(&object).is_none() && !is_deleting(&object);
+                if adoptable && selector.selects(&object) {
+                    members.push(self.adopt(cluster, owner, &object)?);
+                }
+            }
+            self.rescan.borrow_mut().remove(&key(owner));
+            members.sort_by(|one, other| name(one).cmp(name(other)));
+        }
+        Ok(members)
+    }
+
+    fn may_have_orphans(&self, owner: &Value) -> bool {
+        // A new owner, or one whose selector may have changed, has never looked.
+        let changed =
+            count(owner, "/metadata/generation") != count(owner, "/status/observedGeneration");
+        !is_deleting(owner) && (changed || self.rescan.borrow().contains(&key(owner)))
+    }
+
+    fn adopt(&self, cluster: &dyn Cluster, owner: &Value, object: &Value) -> Outcome<Value> {
+        let mut references = items(object, "/metadata/ownerReferences").to_vec();
+        references.push(owner_reference(self.owner_kind, owner));
+        self.patch_owners(cluster, object, &references)
+    }
+
+    fn release(&self, cluster: &dyn Cluster, owner: &Value, object: &Value) -> Outcome<()> {
+        let references = items(object, "/metadata/ownerReferences").iter();
+        let kept: Vec<_> = references.filter(|r| text(r, "/uid") != uid(owner)).cloned().collect();
+        match self.patch_owners(cluster, object, &kept) {
+            Err(failure) if !failure.is_not_found() => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    fn patch_owners(
+        &self,
+        cluster: &dyn Cluster,
+        object: &Value,
+        references: &[Value],
+    ) -> Result<Value, Failure> {
+        let patch = json!({ "metadata": {
+            "uid": uid(object), "resourceVersion": text(object, "/metadata/resourceVersion"),
+            "ownerReferences": references,
+        } });
+        cluster.patch(self.resource, namespace(object), name(object), "", &patch)
+    }
+}

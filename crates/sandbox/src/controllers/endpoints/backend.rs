@@ -1,0 +1,126 @@
+//! What Endpoints and `EndpointSlices` have in common: which pods back a Service, and on which
+//! ports.
+
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{Cluster, SERVICES},
+    controllers::{
+        Change, Key,
+        object::{int, is_deleting, items, key, name, namespace, text, uid, unset},
+        pods,
+        selector::matches_all,
+    },
+};
+
+/// A port as one pod offers it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Port {
+    name: String,
+    protocol: String,
+    number: i64,
+    app_protocol: Option<String>,
+}
+
+/// The Services to look at because a pod changed.
+pub(crate) fn services_of(cluster: &dyn Cluster, change: &Change<'_>) -> Vec<Key> {
+    let pods = || [change.old, change.new].into_iter().flatten();
+    let services = cluster.list(SERVICES, Some(change.namespace));
+    let selected = services.iter().filter(|service| {
+        is_published(service) && pods().any(|pod| matches_all(&service["spec"]["selector"], pod))
+    });
+    selected.map(key).collect()
+}
+
+/// True for a Service whose endpoints are ours to publish.
+pub(crate) fn is_published(service: &Value) -> bool {
+    let selector = service.pointer("/spec/selector").and_then(Value::as_object);
+    selector.is_some_and(|selector| !selector.is_empty())
+        && text(service, "/spec/type") != "ExternalName"
+        && !is_deleting(service)
+}
+
+pub(crate) fn is_headless(service: &Value) -> bool {
+    matches!(text(service, "/spec/clusterIP"), "None" | "")
+}
+
+/// True for a pod that has an address and may be sent requests, now or later.
+pub(crate) fn belongs(pod: &Value, include_terminating: bool) -> bool {
+    let stopping = is_deleting(pod) && !include_terminating;
+    !pods::is_terminal(pod) && !text(pod, "/status/podIP").is_empty() && !stopping
+}
+
+/// The ports of `service` that `pod` offers, in order. A named port the pod lacks is left out.
+pub(crate) fn resolve_ports(service: &Value, pod: &Value) -> Vec<Port> {
+    let ports = items(service, "/spec/ports").iter().filter_map(|port| {
+        let app_protocol = text(port, "/appProtocol");
+        Some(Port {
+            name: text(port, "/name").to_owned(),
+            protocol: protocol(port).to_owned(),
+            number: pod_port(port, pod)?,
+            app_protocol: (!app_protocol.is_empty()).then(|| app_protocol.to_owned()),
+        })
+    });
+    let mut ports: Vec<_> = ports.collect();
+    ports.sort();
+    ports
+}
+
+fn protocol(port: &Value) -> &str {
+    match text(port, "/protocol") {
+        "" => "TCP",
+        protocol => protocol,
+    }
+}
+
+fn pod_port(port: &Value, pod: &Value) -> Option<i64> {
+    let target = port.get("targetPort").filter(|target| !target.is_null());
+    let Some(target) = target else { return int(port, "/port") };
+    if let Some(number) = target.as_i64() {
+        // Zero is how an unset target reads once it has been through a typed client.
+        return if number == 0 { int(port, "/port") } else { Some(number) };
+    }
+    let containers = items(pod, "/spec/containers").iter();
+    let sidecars = items(pod, "/spec/initContainers").iter();
+    let sidecars = sidecars.filter(|container| text(container, "/restartPolicy") == "Always");
+    let mut offered = containers.chain(sidecars).flat_map(|c| items(c, "/ports"));
+    let wanted = target.as_str()?;
+    let named =
+        offered.find(|offer| text(offer, "/name") == wanted && protocol(offer) == protocol(port));
+    named.and_then(|offer| int(offer, "/containerPort"))
+}
+
+/// The reference from an address to its pod.
+pub(crate) fn target(pod: &Value) -> Value {
+    json!({ "kind": "Pod", "namespace": namespace(pod), "name": name(pod), "uid": uid(pod) })
+}
+
+/// The host name a pod has within `service`: given to those that name it their subdomain.
+pub(crate) fn hostname<'a>(service: &Value, pod: &'a Value) -> Option<&'a str> {
+    let hostname = text(pod, "/spec/hostname");
+    let ours = text(pod, "/spec/subdomain") == name(service);
+    (ours && !hostname.is_empty()).then_some(hostname)
+}
+
+// === impl Port ===
+
+impl Port {
+    /// As an Endpoints object has it: without a name if the Service's port has none.
+    pub(crate) fn for_endpoints(&self) -> Value {
+        let mut port = self.for_slice();
+        if self.name.is_empty() {
+            unset(&mut port, "", "name");
+        }
+        port
+    }
+
+    pub(crate) fn for_slice(&self) -> Value {
+        let mut port = json!({
+            "name": self.name, "protocol": self.protocol, "port": self.number,
+        });
+        if let Some(app_protocol) = &self.app_protocol {
+            port["appProtocol"] = app_protocol.as_str().into();
+        }
+        port
+    }
+}

@@ -1,0 +1,264 @@
+//! Reading and changing objects that are plain JSON.
+//!
+//! Controllers change a handful of fields of objects whose other fields they must not lose, so they
+//! work on [`Value`] through these accessors. A missing or mistyped field reads as its zero value:
+//! validation is the API server's work, and a controller must survive what it let through.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    cluster::{Cluster, Resource},
+    controllers::{Key, Next, hash::canonical},
+    failure::Outcome,
+};
+
+/// What an owner reference or an event says about an object's type.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kind {
+    pub(crate) api_version: &'static str,
+    pub(crate) kind: &'static str,
+}
+
+/// The managing owner of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) uid: &'a str,
+}
+
+/// A condition about to be set; times are added when it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Condition<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) status: &'a str,
+    pub(crate) reason: &'a str,
+    pub(crate) message: &'a str,
+}
+
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(crate) fn int(object: &Value, pointer: &str) -> Option<i64> {
+    object.pointer(pointer).and_then(Value::as_i64)
+}
+
+/// The number at `pointer`, or zero.
+pub(crate) fn count(object: &Value, pointer: &str) -> i64 {
+    int(object, pointer).unwrap_or_default()
+}
+
+pub(crate) fn flag(object: &Value, pointer: &str) -> bool {
+    object.pointer(pointer).and_then(Value::as_bool).unwrap_or_default()
+}
+
+pub(crate) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+pub(crate) fn namespace(object: &Value) -> &str {
+    text(object, "/metadata/namespace")
+}
+
+pub(crate) fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+pub(crate) fn key(object: &Value) -> Key {
+    Key { namespace: namespace(object).to_owned(), name: name(object).to_owned() }
+}
+
+pub(crate) fn is_deleting(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+}
+
+pub(crate) fn labels(object: &Value) -> BTreeMap<&str, &str> {
+    strings(object.pointer("/metadata/labels"))
+}
+
+pub(crate) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.pointer("/metadata/labels")?.get(key)?.as_str()
+}
+
+pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.pointer("/metadata/annotations")?.get(key)?.as_str()
+}
+
+/// A JSON object of strings as a map.
+pub(crate) fn strings(object: Option<&Value>) -> BTreeMap<&str, &str> {
+    let members = object.and_then(Value::as_object).into_iter().flatten();
+    members.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
+}
+
+/// The moment written at `pointer`.
+pub(crate) fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
+    text(object, pointer).parse().ok()
+}
+
+/// A moment as `metav1.Time` writes it: whole seconds.
+pub(crate) fn stamp(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// How long until `at`, zero when it has passed.
+pub(crate) fn until(now: Timestamp, at: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or_default()
+}
+
+/// `at` moved by whole seconds, held at the ends of representable time.
+pub(crate) fn plus_seconds(at: Timestamp, seconds: i64) -> Timestamp {
+    at.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(at)
+}
+
+/// Sets a member, making objects of whatever stands in the way.
+pub(crate) fn set_at(object: &mut Value, path: &[&str], value: impl Into<Value>) {
+    let mut place = object;
+    for step in path {
+        place = member(place, step);
+    }
+    *place = value.into();
+}
+
+/// Removes a member if it is there.
+pub(crate) fn unset(object: &mut Value, pointer: &str, key: &str) {
+    if let Some(Value::Object(members)) = object.pointer_mut(pointer) {
+        members.remove(key);
+    }
+}
+
+fn member<'a>(place: &'a mut Value, key: &str) -> &'a mut Value {
+    if !place.is_object() {
+        *place = Value::Object(Map::new());
+    }
+    let members = place.as_object_mut().expect("made an object above");
+    members.entry(key).or_insert(Value::Null)
+}
+
+/// The owner that manages `object`, if one does.
+pub(crate) fn controller_of(object: &Value) -> Option<Owner<'_>> {
+    let references = items(object, "/metadata/ownerReferences");
+    let reference = references.iter().find(|reference| flag(reference, "/controller"))?;
+    Some(Owner {
+        kind: text(reference, "/kind"),
+        name: text(reference, "/name"),
+        uid: text(reference, "/uid"),
+    })
+}
+
+/// A reference that makes `owner` the managing owner.
+pub(crate) fn owner_reference(kind: Kind, owner: &Value) -> Value {
+    json!({
+        "apiVersion": kind.api_version, "kind": kind.kind, "name": name(owner), "uid": uid(owner),
+        "controller": true, "blockOwnerDeletion": true,
+    })
+}
+
+/// The condition of a type in `status.conditions`.
+pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    items(object, "/status/conditions").iter().find(|condition| text(condition, "/type") == kind)
+}
+
+/// Replaces `object.status` through its subresource if it changed, and returns what is stored then.
+pub(crate) fn write_status(
+    cluster: &dyn Cluster,
+    resource: Resource,
+    object: &Value,
+    status: Value,
+) -> Outcome<Value> {
+    // The store may have dropped what is empty, which is not a change.
+    if object
+        .get("status")
+        .is_some_and(|old| *old == status || canonical(old) == canonical(&status))
+    {
+        return Ok(object.clone());
+    }
+    let mut changed = object.clone();
+    set_at(&mut changed, &["status"], status);
+    cluster.update(resource, "status", changed)
+}
+
+/// Sets a counter, or leaves it out when it is zero, as `omitempty` does.
+pub(crate) fn set_count(status: &mut Value, key: &str, value: i64) {
+    if value == 0 {
+        unset(status, "", key);
+    } else {
+        set_at(status, &[key], value);
+    }
+}
+
+/// What a failed reconcile asks for: another look, except where none can help.
+pub(crate) fn settle(outcome: Outcome<Next>) -> Next {
+    match outcome {
+        Ok(next) => next,
+        // Nothing can be created in a namespace that is going away, and it will not come back.
+        Err(failure) if failure.causes.iter().any(|c| c.reason == "NamespaceTerminating") => {
+            Next::Idle
+        }
+        Err(_) => Next::Retry,
+    }
+}
+
+/// The sooner of two wishes; a failure is looked at first.
+pub(crate) fn sooner(one: Next, other: Next) -> Next {
+    match (one, other) {
+        (Next::Retry, _) | (_, Next::Retry) => Next::Retry,
+        (Next::After(one), Next::After(other)) => Next::After(one.min(other)),
+        (Next::After(wait), Next::Idle) | (Next::Idle, Next::After(wait)) => Next::After(wait),
+        (Next::Idle, Next::Idle) => Next::Idle,
+    }
+}
+
+// === impl Condition ===
+
+impl Condition<'_> {
+    /// Puts the condition into a list. Its transition time moves only when its status does, and a
+    /// condition that says nothing new is left alone.
+    pub(crate) fn put(&self, conditions: &mut Vec<Value>, now: Timestamp) {
+        let mut fresh = json!({
+            "type": self.kind, "status": self.status, "lastTransitionTime": stamp(now),
+            "reason": self.reason, "message": self.message,
+        });
+        let Some(old) = conditions.iter_mut().find(|old| text(old, "/type") == self.kind) else {
+            conditions.push(fresh);
+            return;
+        };
+        if text(old, "/status") == self.status {
+            set_at(&mut fresh, &["lastTransitionTime"], old["lastTransitionTime"].clone());
+        }
+        *old = fresh;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_keeps_its_transition_time_while_its_status_stays() {
+        let ready = Condition { kind: "Ready", status: "True", reason: "A", message: "" };
+        let mut conditions = Vec::new();
+        ready.put(&mut conditions, Timestamp::UNIX_EPOCH);
+        let later = plus_seconds(Timestamp::UNIX_EPOCH, 60);
+        Condition { reason: "B", ..ready }.put(&mut conditions, later);
+        assert_eq!(conditions[0]["lastTransitionTime"], "1970-01-01T00:00:00Z");
+        assert_eq!(conditions[0]["reason"], "B");
+        Condition { status: "False", ..ready }.put(&mut conditions, later);
+        assert_eq!(conditions[0]["lastTransitionTime"], "1970-01-01T00:01:00Z");
+        assert_eq!(conditions.len(), 1);
+    }
+
+    #[test]
+    fn setting_makes_the_objects_on_the_way() {
+        let mut object = json!({ "spec": null });
+        set_at(&mut object, &["spec", "template", "replicas"], 3);
+        assert_eq!(object, json!({ "spec": { "template": { "replicas": 3 } } }));
+    }
+}

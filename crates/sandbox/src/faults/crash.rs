@@ -1,0 +1,135 @@
+//! Crash points: a client that ends in the middle of its work, at a write chosen by number.
+//!
+//! A sweep runs the work once to learn how many writes it takes, then once per write and
+//! [`Cut`], and checks that a restart finishes what was begun. Writes are counted on this side of
+//! the connection, so the client needs no hooks and cannot miss one.
+
+use super::{Course, Matcher, conflict, too_many_requests};
+use crate::request::RequestInfo;
+
+/// Where a write is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cut {
+    /// The client dies before its request arrives.
+    BeforeSend,
+    /// The write is applied and the client dies before it can see the answer.
+    AfterApply,
+    /// The write is applied, the connection breaks, the client lives.
+    LostAnswer,
+    /// The client lives and is told that someone else wrote first.
+    Conflict,
+    /// The client lives and is told to come back later.
+    TooManyRequests,
+}
+
+/// A crash point that was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crash {
+    /// The number of the write, the first being 0.
+    pub index: u64,
+    pub cut: Cut,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Crashes {
+    counted: Matcher,
+    writes: u64,
+    armed: Option<Crash>,
+    reached: Option<Crash>,
+    down: bool,
+}
+
+// === impl Cut ===
+
+impl Cut {
+    pub const ALL: [Self; 5] = [
+        Self::BeforeSend,
+        Self::AfterApply,
+        Self::LostAnswer,
+        Self::Conflict,
+        Self::TooManyRequests,
+    ];
+
+    /// Whether the client has to be started anew afterwards.
+    pub fn kills(self) -> bool {
+        matches!(self, Self::BeforeSend | Self::AfterApply)
+    }
+
+    fn class(self) -> &'static str {
+        match self {
+            Self::BeforeSend => "crash-before-send",
+            Self::AfterApply => "crash-after-apply",
+            Self::LostAnswer => "crash-lost-answer",
+            Self::Conflict => "crash-conflict",
+            Self::TooManyRequests => "crash-too-many-requests",
+        }
+    }
+
+    fn course(self, info: &RequestInfo) -> Course {
+        match self {
+            Self::BeforeSend => Course::Drop,
+            Self::AfterApply | Self::LostAnswer => Course::LoseAnswer,
+            Self::Conflict => Course::Fail(conflict(info)),
+            Self::TooManyRequests => {
+                let failure = too_many_requests(Some(1));
+                Course::Fail(failure.about(&info.group, &info.resource, &info.name))
+            }
+        }
+    }
+}
+
+// === impl Crashes ===
+
+impl Crashes {
+    pub(super) fn count_only(&mut self, matcher: Matcher) {
+        self.counted = matcher;
+        self.writes = 0;
+    }
+
+    pub(super) fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    pub(super) fn arm(&mut self, index: u64, cut: Cut) {
+        self.armed = Some(Crash { index, cut });
+        self.reached = None;
+    }
+
+    pub(super) fn disarm(&mut self) {
+        self.armed = None;
+        self.revive();
+    }
+
+    pub(super) fn reached(&self) -> Option<Crash> {
+        self.reached
+    }
+
+    pub(super) fn revive(&mut self) {
+        self.reached = None;
+        self.down = false;
+    }
+
+    /// Whether requests of this sender are those of a dead client.
+    ///
+    /// A client is recognised by its user; without one in the filter, everyone is that client.
+    pub(super) fn is_down(&self, info: &RequestInfo) -> bool {
+        let Matcher { user, .. } = &self.counted;
+        self.down && user.as_ref().is_none_or(|user| *user == info.user)
+    }
+
+    /// Counts a write; says what becomes of the request if it is cut, and under which word.
+    pub(super) fn meet(&mut self, info: &RequestInfo) -> Option<(Course, &'static str)> {
+        if self.is_down(info) {
+            return Some((Course::Drop, "dropped-after-crash"));
+        }
+        if !info.is_write() || !self.counted.matches(info) {
+            return None;
+        }
+        let index = self.writes;
+        self.writes += 1;
+        let crash = self.armed.take_if(|armed| armed.index == index)?;
+        self.reached = Some(crash);
+        self.down = crash.cut.kills();
+        Some((crash.cut.course(info), crash.cut.class()))
+    }
+}

@@ -1,0 +1,223 @@
+//! What can go wrong along a watch.
+
+use std::time::Duration;
+
+use super::Matcher;
+use crate::{failure::Failure, request::RequestInfo};
+
+/// One thing that goes wrong on a watch. Events are counted from its start, bookmarks are not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatchFault {
+    /// The watch is answered with 410: the history it asks for is gone.
+    GoneAtStart,
+    /// After so many events the watch ends with an error event, 410.
+    GoneAfter { events: u64 },
+    /// After so many events the connection ends, as it does now and then in good health.
+    CloseAfter { events: u64 },
+    /// After so many events nothing more arrives: for a while, or (`None`) for as long as the
+    /// connection lives. What was held back arrives afterwards.
+    SilenceAfter { events: u64, lasting: Option<Duration> },
+    /// Every event arrives twice.
+    Duplicate,
+    /// Bookmarks arrive, events do not.
+    BookmarksOnly,
+}
+
+/// What the server is about to do on a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchSignal {
+    Event,
+    Bookmark,
+    /// Nothing; it only looks whether the watch may go on.
+    Wake,
+}
+
+/// What the server is to do instead, or after all.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WatchAction {
+    /// Send it (after [`WatchSignal::Wake`]: go on).
+    Send,
+    SendTwice,
+    /// Do not send it, now or later.
+    ///
+    /// A bookmark on such a watch must not be newer than the last event sent, or the client could
+    /// never learn what it missed.
+    Withhold,
+    /// Wait this long, then send it.
+    Stall(Duration),
+    /// Send nothing from now on, and keep the connection open.
+    FallSilent,
+    /// End the connection in good order.
+    Close,
+    /// Send this as an error event (or, at the start, as the answer) and end the connection.
+    Fail(Failure),
+}
+
+/// How open watches are broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interruption {
+    Close,
+    Gone,
+}
+
+/// What lies ahead of one watch. Held by whoever serves it.
+#[derive(Debug)]
+pub struct WatchPlan {
+    info: RequestInfo,
+    faults: Vec<WatchFault>,
+    sent: u64,
+    silent: bool,
+    /// Interruptions up to this number were before the watch.
+    seen: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Interruptions {
+    issued: Vec<(Matcher, Interruption)>,
+}
+
+/// The error of a watch from a version that is no longer kept.
+fn gone() -> Failure {
+    Failure::expired("too old resource version: the watch history was discarded")
+}
+
+// === impl WatchFault ===
+
+impl WatchFault {
+    pub(super) fn class(&self) -> &'static str {
+        match self {
+            Self::GoneAtStart | Self::GoneAfter { .. } => "watch-gone",
+            Self::CloseAfter { .. } => "watch-close",
+            Self::SilenceAfter { .. } => "watch-silence",
+            Self::Duplicate => "watch-duplicate",
+            Self::BookmarksOnly => "watch-bookmarks-only",
+        }
+    }
+
+    /// What this fault makes of the next signal, after `sent` events were sent. `None`: nothing.
+    fn act(&self, signal: WatchSignal, sent: u64) -> Option<WatchAction> {
+        let is_event = signal == WatchSignal::Event;
+        match self {
+            Self::GoneAtStart => Some(WatchAction::Fail(gone())),
+            Self::GoneAfter { events } if sent >= *events => Some(WatchAction::Fail(gone())),
+            Self::CloseAfter { events } if sent >= *events => Some(WatchAction::Close),
+            Self::SilenceAfter { events, lasting: None } if sent >= *events => {
+                Some(WatchAction::FallSilent)
+            }
+            // An interval of silence is noticed when something would have broken it.
+            Self::SilenceAfter { events, lasting: Some(lasting) }
+                if sent >= *events && signal != WatchSignal::Wake =>
+            {
+                Some(WatchAction::Stall(*lasting))
+            }
+            Self::Duplicate if is_event => Some(WatchAction::SendTwice),
+            Self::BookmarksOnly if is_event => Some(WatchAction::Withhold),
+            _ => None,
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::GoneAtStart => 0,
+            Self::GoneAfter { .. } => 1,
+            Self::CloseAfter { .. } => 2,
+            Self::SilenceAfter { .. } => 3,
+            Self::BookmarksOnly => 4,
+            Self::Duplicate => 5,
+        }
+    }
+
+    /// Whether it is over once it has happened.
+    fn happens_once(&self) -> bool {
+        matches!(self, Self::SilenceAfter { lasting: Some(_), .. })
+    }
+}
+
+// === impl WatchPlan ===
+
+impl WatchPlan {
+    pub(super) fn new(info: &RequestInfo, seen: u64) -> Self {
+        Self { info: info.clone(), faults: Vec::new(), sent: 0, silent: false, seen }
+    }
+
+    /// Faults that end a watch come before those that only colour it, whoever was added first.
+    pub(super) fn add(&mut self, fault: WatchFault) {
+        self.faults.push(fault);
+        self.faults.sort_by_key(WatchFault::rank);
+    }
+
+    pub(super) fn info(&self) -> &RequestInfo {
+        &self.info
+    }
+
+    /// Whether nothing will go wrong of itself; the watch may still be interrupted.
+    pub fn is_uneventful(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    /// Whether events are withheld, so that bookmarks must not pretend they were sent.
+    pub fn withholds_events(&self) -> bool {
+        self.faults.contains(&WatchFault::BookmarksOnly)
+    }
+
+    /// What to do, and the word it is counted under if it is a fault.
+    pub(super) fn next(
+        &mut self,
+        signal: WatchSignal,
+        dead: bool,
+        interruptions: &Interruptions,
+    ) -> (WatchAction, Option<&'static str>) {
+        if dead {
+            return (WatchAction::Close, None);
+        }
+        if let Some(interruption) = interruptions.after(self.seen, &self.info) {
+            return match interruption {
+                Interruption::Close => (WatchAction::Close, Some("watch-close")),
+                Interruption::Gone => (WatchAction::Fail(gone()), Some("watch-gone")),
+            };
+        }
+        if self.silent {
+            return (WatchAction::FallSilent, None);
+        }
+        let sent = self.sent;
+        let acting = self
+            .faults
+            .iter()
+            .enumerate()
+            .find_map(|(at, fault)| Some((at, fault.act(signal, sent)?)));
+        let Some((at, action)) = acting else {
+            self.sent += u64::from(signal == WatchSignal::Event);
+            return (WatchAction::Send, None);
+        };
+        let class = self.faults.get(at).map(WatchFault::class);
+        if self.faults.get(at).is_some_and(WatchFault::happens_once) {
+            self.faults.remove(at);
+        }
+        match action {
+            WatchAction::FallSilent => self.silent = true,
+            WatchAction::Stall(_) | WatchAction::SendTwice => {
+                self.sent += u64::from(signal == WatchSignal::Event);
+            }
+            _ => {}
+        }
+        (action, class)
+    }
+}
+
+// === impl Interruptions ===
+
+impl Interruptions {
+    pub(super) fn push(&mut self, matcher: Matcher, how: Interruption) {
+        self.issued.push((matcher, how));
+    }
+
+    /// The number of the latest interruption; 0 if there was none.
+    pub(super) fn latest(&self) -> u64 {
+        self.issued.len() as u64
+    }
+
+    fn after(&self, seen: u64, info: &RequestInfo) -> Option<Interruption> {
+        let later = self.issued.iter().skip(usize::try_from(seen).unwrap_or(usize::MAX));
+        later.clone().find(|(matcher, _)| matcher.matches(info)).map(|(_, how)| *how)
+    }
+}

@@ -1,0 +1,73 @@
+//! Serving on a socket.
+
+use std::{net::SocketAddr, time::Duration};
+
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto::Builder,
+    service::TowerToHyperService,
+};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+
+use super::ApiService;
+
+/// A server on a socket. Dropping it stops it; [`Listener::stop`] waits until it has.
+pub struct Listener {
+    pub address: SocketAddr,
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// How long open requests get to finish; watches are cut at once by their server's end.
+const DRAIN: Duration = Duration::from_millis(300);
+
+// === impl Listener ===
+
+impl Listener {
+    /// Binds to `address` (port 0 for any) and serves from now on.
+    pub async fn start(address: SocketAddr, service: ApiService) -> std::io::Result<Self> {
+        let socket = TcpListener::bind(address).await?;
+        let address = socket.local_addr()?;
+        let (stop, stopping) = watch::channel(false);
+        let task = tokio::spawn(accept(socket, service, stopping));
+        Ok(Self { address, stop, task })
+    }
+
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        // The task ends by itself after the drain; a panic in it has nothing left to break.
+        let _ = self.task.await;
+    }
+}
+
+async fn accept(socket: TcpListener, service: ApiService, mut stopping: watch::Receiver<bool>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            _ = stopping.changed() => break,
+            Some(_) = connections.join_next() => {}
+            accepted = socket.accept() => {
+                // A failed accept (a client gone, no file handles) concerns that client alone.
+                let Ok((stream, _)) = accepted else {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    continue;
+                };
+                let _ = stream.set_nodelay(true);
+                let service = TowerToHyperService::new(service.clone());
+                connections.spawn(async move {
+                    let mut builder = Builder::new(TokioExecutor::new());
+                    builder.http1().keep_alive(true);
+                    // An informer holds one stream per kind on one connection.
+                    builder.http2().max_concurrent_streams(1_000);
+                    // Errors here are clients that went away.
+                    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        }
+    }
+    drop(socket);
+    let drained = async { while connections.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(DRAIN, drained).await;
+    connections.abort_all();
+}

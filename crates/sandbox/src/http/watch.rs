@@ -1,0 +1,335 @@
+//! Watches: an answer that goes on.
+//!
+//! A watcher holds a place in the log of its kind and reads on from there whenever the kind changes,
+//! so a slow client costs no queue. One that falls behind what the log keeps is told to list again.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::stream;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::{BoxError, ResponseBody, negotiate::Format, render};
+use crate::{
+    clock::Sleep,
+    failure::{Failure, Outcome},
+    faults::{WatchAction, WatchPlan, WatchSignal},
+    protobuf,
+    registry::ResourceDef,
+    server::{Request, Selection, Server, options::ListOptions, read::too_old, version_bytes},
+    store::{Event, EventKind, Stored, to_bytes},
+    table,
+};
+
+/// As kube-apiserver: a bookmark a minute for those who asked.
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+/// Watches without a timeout of their own end after half an hour to an hour.
+const TIMEOUT_MIN: Duration = Duration::from_mins(30);
+/// Events taken from the log at once.
+const BATCH: usize = 512;
+
+struct Watcher {
+    server: Arc<Server>,
+    def: Arc<ResourceDef>,
+    namespace: Option<String>,
+    selection: Selection,
+    format: Format,
+    /// Everything up to this revision was looked at.
+    cursor: u64,
+    /// What was last sent: a bookmark of a watch that withholds events says no more than this.
+    sent_to: u64,
+    changed: watch::Receiver<u64>,
+    interrupted: watch::Receiver<u64>,
+    plan: WatchPlan,
+    pending: VecDeque<Bytes>,
+    deadline: std::pin::Pin<Box<Sleep>>,
+    bookmark: Option<std::pin::Pin<Box<Sleep>>>,
+    has_sent_headers: bool,
+    is_silent: bool,
+    is_done: bool,
+}
+
+/// Starts a watch: its content type and its endless body.
+pub(super) fn start(
+    server: &Arc<Server>,
+    request: &Request,
+    format: Format,
+) -> Outcome<(String, ResponseBody)> {
+    let def = server.resolve(&request.info)?;
+    if def.is_review() {
+        let info = &request.info;
+        return Err(Failure::method_not_supported(&info.group, &info.resource, "watch"));
+    }
+    let options = ListOptions::parse(&request.query)?;
+    let selection = Selection::parse(&def, &options, &request.info.name)?;
+    let from = server.parse_revision(&options.resource_version)?;
+    let format = match format {
+        Format::Protobuf if def.is_custom() => Format::Json,
+        Format::Yaml => Format::Json,
+        other => other,
+    };
+    let timeout = options.timeout.filter(|timeout| !timeout.is_zero()).unwrap_or_else(|| {
+        TIMEOUT_MIN + Duration::from_secs(server.random_below(TIMEOUT_MIN.as_secs()))
+    });
+    let namespace = Some(request.info.namespace.clone());
+    let namespace = namespace.filter(|name| def.namespaced && !name.is_empty());
+    let mut watcher = Watcher {
+        plan: server.faults.on_watch_start(&request.info),
+        changed: server.store.subscribe(&def.table),
+        interrupted: server.interruptions(),
+        deadline: Box::pin(server.clock.sleep(timeout)),
+        bookmark: options.bookmarks.then(|| Box::pin(server.clock.sleep(BOOKMARK_EVERY))),
+        server: Arc::clone(server),
+        namespace,
+        selection,
+        format,
+        cursor: from,
+        sent_to: from,
+        pending: VecDeque::new(),
+        has_sent_headers: false,
+        is_silent: false,
+        is_done: false,
+        def,
+    };
+    watcher.begin(&options, from);
+    let content_type = match format {
+        Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        _ => "application/json",
+    };
+    Ok((content_type.to_owned(), body(watcher)))
+}
+
+fn body(watcher: Watcher) -> ResponseBody {
+    let frames = stream::unfold(watcher, |mut watcher| async move {
+        let bytes = watcher.next().await?;
+        Some((Ok::<_, BoxError>(Frame::data(bytes)), watcher))
+    });
+    ResponseBody::new(StreamBody::new(frames))
+}
+
+// === impl Watcher ===
+
+impl Watcher {
+    /// What exists comes first, unless the client says where it stopped.
+    fn begin(&mut self, options: &ListOptions, from: u64) {
+        let starts_with_state = options.send_initial_events || from == 0;
+        if !starts_with_state {
+            return;
+        }
+        let (revision, objects) =
+            self.server.store.list(&self.def.table, self.namespace.as_deref());
+        let (seen, _): (Vec<_>, Vec<_>) =
+            objects.iter().partition(|object| self.selection.matches(object));
+        for object in seen {
+            let frame = self.frame("ADDED", object);
+            self.pending.push_back(frame);
+        }
+        self.cursor = revision;
+        self.sent_to = revision;
+        if options.send_initial_events && options.bookmarks {
+            let end = json!({ "k8s.io/initial-events-end": "true" });
+            let frame = self.bookmark_frame(&end);
+            self.pending.push_back(frame);
+        }
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(frame) = self.pending.pop_front() {
+                return Some(frame);
+            }
+            if self.is_done {
+                return None;
+            }
+            self.changed.borrow_and_update();
+            self.interrupted.borrow_and_update();
+            if !self.consult(WatchSignal::Wake).await {
+                continue;
+            }
+            if !self.is_silent {
+                self.read_log().await;
+            }
+            if self.pending.is_empty() && !self.is_done {
+                self.wait().await;
+            }
+        }
+    }
+
+    async fn read_log(&mut self) {
+        match self.server.store.events_since(&self.def.table, self.cursor, BATCH) {
+            Err(compacted) => self.fail(&too_old(compacted)),
+            Ok((events, seen_to)) => {
+                for event in events {
+                    self.deliver(&event).await;
+                    if self.is_done || self.is_silent {
+                        return;
+                    }
+                    self.cursor = event.revision;
+                }
+                self.cursor = seen_to;
+            }
+        }
+    }
+
+    async fn deliver(&mut self, event: &Event) {
+        let Some((kind, object)) = self.seen(event) else { return };
+        let action = self.server.faults.on_watch_event(&mut self.plan, WatchSignal::Event);
+        let copies = match action {
+            WatchAction::Send => 1,
+            WatchAction::SendTwice => 2,
+            WatchAction::Withhold => 0,
+            WatchAction::Stall(lasting) => {
+                self.server.clock.sleep(lasting).await;
+                1
+            }
+            WatchAction::FallSilent => {
+                self.is_silent = true;
+                return;
+            }
+            WatchAction::Close => {
+                self.is_done = true;
+                return;
+            }
+            WatchAction::Fail(failure) => return self.fail(&failure),
+        };
+        for _ in 0..copies {
+            let frame = self.frame(kind, &object);
+            self.pending.push_back(frame);
+            self.sent_to = event.revision;
+        }
+    }
+
+    /// What a write looks like through the selection: an object may come into view or leave it.
+    fn seen(&self, event: &Event) -> Option<(&'static str, Arc<Stored>)> {
+        let object = &event.object;
+        if self.namespace.as_ref().is_some_and(|name| **name != *object.key.namespace) {
+            return None;
+        }
+        let before = event.previous.as_ref().is_some_and(|old| self.selection.matches(old));
+        let after = event.kind != EventKind::Deleted && self.selection.matches(object);
+        let kind = match (before, after) {
+            (false, true) => "ADDED",
+            (true, true) => "MODIFIED",
+            (true, false) => "DELETED",
+            (false, false) => return None,
+        };
+        if kind == "DELETED" && event.kind != EventKind::Deleted {
+            // It left the selection: its last state inside, under the revision of the change.
+            let previous = event.previous.as_ref()?;
+            let mut last = previous.value();
+            last["metadata"]["resourceVersion"] = event.revision.to_string().into();
+            return Some((kind, Arc::new(Stored::new(&last, event.revision))));
+        }
+        Some((kind, Arc::clone(object)))
+    }
+
+    /// Asks whether the watch may go on; false if something was queued or ended instead.
+    async fn consult(&mut self, signal: WatchSignal) -> bool {
+        match self.server.faults.on_watch_event(&mut self.plan, signal) {
+            WatchAction::Send | WatchAction::SendTwice | WatchAction::Withhold => true,
+            WatchAction::Stall(lasting) => {
+                self.server.clock.sleep(lasting).await;
+                true
+            }
+            WatchAction::FallSilent => {
+                self.is_silent = true;
+                true
+            }
+            WatchAction::Close => {
+                self.is_done = true;
+                false
+            }
+            WatchAction::Fail(failure) => {
+                self.fail(&failure);
+                false
+            }
+        }
+    }
+
+    async fn wait(&mut self) {
+        let never = std::future::pending::<()>();
+        let bookmark = self.bookmark.as_mut();
+        tokio::select! {
+            biased;
+            result = self.interrupted.changed() => {
+                // The server is gone.
+                self.is_done |= result.is_err();
+            }
+            () = &mut self.deadline => self.is_done = true,
+            result = self.changed.changed() => self.is_done |= result.is_err(),
+            () = async { match bookmark { Some(due) => due.await, None => never.await } } => {
+                self.bookmark = Some(Box::pin(self.server.clock.sleep(BOOKMARK_EVERY)));
+                if !self.is_silent && self.consult(WatchSignal::Bookmark).await {
+                    let frame = self.bookmark_frame(&Value::Null);
+                    self.pending.push_back(frame);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        let frame = self.event("ERROR", &to_bytes(&failure.to_status()));
+        self.pending.push_back(frame);
+        self.is_done = true;
+    }
+
+    fn frame(&mut self, kind: &str, object: &Stored) -> Bytes {
+        let bytes = version_bytes(&self.def, object);
+        let bytes = match self.format {
+            Format::Table(include) => {
+                let object = parse(&bytes);
+                let layout = render::layout(&self.def, &object);
+                let headers = !std::mem::replace(&mut self.has_sent_headers, true);
+                let now = self.server.clock.now();
+                to_bytes(&table::to_table(&layout, &object, include, headers, now))
+            }
+            Format::Metadata => to_bytes(&render::metadata_only(&parse(&bytes))),
+            Format::Json | Format::Yaml | Format::Protobuf => bytes,
+        };
+        self.event(kind, &bytes)
+    }
+
+    fn bookmark_frame(&self, annotations: &Value) -> Bytes {
+        let revision = if self.plan.withholds_events() { self.sent_to } else { self.cursor };
+        let mut meta =
+            json!({ "resourceVersion": revision.to_string(), "creationTimestamp": null });
+        if !annotations.is_null() {
+            meta["annotations"] = annotations.clone();
+        }
+        let object = match self.format {
+            Format::Table(_) => json!({
+                "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
+                "columnDefinitions": null, "rows": [],
+            }),
+            Format::Metadata => json!({
+                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
+            }),
+            Format::Json | Format::Yaml | Format::Protobuf => json!({
+                "kind": self.def.kind, "apiVersion": self.def.api_version(), "metadata": meta,
+            }),
+        };
+        self.event("BOOKMARK", &to_bytes(&object))
+    }
+
+    fn event(&self, kind: &str, object: &[u8]) -> Bytes {
+        if self.format == Format::Protobuf
+            && let Some(frame) = protobuf::encode_watch_event(kind, &parse(object))
+        {
+            return frame.into();
+        }
+        let mut out = Vec::with_capacity(object.len() + 40);
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        out.extend_from_slice(object);
+        out.extend_from_slice(b"}\n");
+        out.into()
+    }
+}
+
+fn parse(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap_or(Value::Null)
+}

@@ -1,0 +1,57 @@
+//! What a configuration must be, to be applied: lists whose items can be told apart.
+//!
+//! Live objects are taken as they are, with all their faults; an applier is told about its own.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::typed::{Inside, inside, item_element};
+use crate::{
+    patch::{DEPTH_MAX, wording::go_text},
+    shape::{ListKind, Shape},
+};
+
+/// What is wrong with `value` as a configuration to apply: items twice in a list, or without
+/// identity. Each complaint says where.
+pub(super) fn complaints<S: Shape>(value: &Value, shape: &S) -> Vec<String> {
+    let mut found = Vec::new();
+    complain(value, shape, "", DEPTH_MAX, &mut found);
+    found
+}
+
+fn complain<S: Shape>(value: &Value, shape: &S, at: &str, levels: usize, found: &mut Vec<String>) {
+    let located =
+        |what: &str| if at.is_empty() { what.to_owned() } else { format!("{at}: {what}") };
+    if shape.list() != ListKind::Atomic && !value.is_array() && !value.is_null() {
+        found.push(located(&format!("expected list, got &{{{}}}", go_text(value))));
+        return;
+    }
+    match inside(value, shape, levels) {
+        None => {}
+        Some(Inside::Members(members)) => {
+            for (name, value) in members {
+                let at = format!("{at}.{name}");
+                complain(value, &shape.field(name), &at, levels - 1, found);
+            }
+        }
+        Some(Inside::Items(items, kind)) => {
+            let item_shape = shape.items();
+            let mut seen = BTreeSet::new();
+            for (place, item) in items.iter().enumerate() {
+                let element = match item_element(item, shape, &kind) {
+                    Ok(element) => element,
+                    Err(why) => {
+                        found.push(located(&format!("element {place}: {why}")));
+                        return;
+                    }
+                };
+                let below = format!("{at}{element}");
+                if !seen.insert(element.clone()) {
+                    found.push(located(&format!("duplicate entries for key {element}")));
+                }
+                complain(item, &item_shape, &below, levels - 1, found);
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Who asks for what: a request after its URL was understood and its sender known.
+//!
+//! Authorisation, fault injection and the request log all look at the same [`RequestInfo`], so a
+//! rule written for one of them means the same for the others.
+
+use std::fmt;
+
+/// What a request does. Resource requests use the verbs of Kubernetes' authorisation; requests for
+/// other paths use the lower-case HTTP method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Verb {
+    #[default]
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+    Head,
+    Options,
+    Post,
+    Put,
+}
+
+/// One request. Empty strings mean absent: the core group, no namespace, no name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RequestInfo {
+    pub verb: Verb,
+    pub group: String,
+    pub version: String,
+    /// The plural; empty for a non-resource request.
+    pub resource: String,
+    pub subresource: String,
+    pub namespace: String,
+    pub name: String,
+    pub user: String,
+    pub groups: Vec<String>,
+    /// The URL path, without its query.
+    pub path: String,
+    /// The content type of a patch.
+    pub patch_type: String,
+    pub dry_run: bool,
+}
+
+// === impl Verb ===
+
+impl Verb {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+            Self::Head => "head",
+            Self::Options => "options",
+            Self::Post => "post",
+            Self::Put => "put",
+        }
+    }
+
+    /// True for the verbs that can change a stored object.
+    pub fn is_mutating(self) -> bool {
+        matches!(
+            self,
+            Self::Create | Self::Update | Self::Patch | Self::Delete | Self::DeleteCollection
+        )
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+// === impl RequestInfo ===
+
+impl RequestInfo {
+    pub fn is_resource(&self) -> bool {
+        !self.resource.is_empty()
+    }
+
+    /// True if this request, when it succeeds, leaves something behind in the store.
+    ///
+    /// Access and token reviews are creations in form only: they are questions.
+    pub fn is_write(&self) -> bool {
+        let is_review =
+            matches!(self.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io");
+        self.verb.is_mutating() && self.is_resource() && !self.dry_run && !is_review
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_what_leaves_something_behind() {
+        let pods = RequestInfo { resource: "pods".into(), ..RequestInfo::default() };
+        let create = RequestInfo { verb: Verb::Create, ..pods.clone() };
+        let review = RequestInfo { group: "authorization.k8s.io".into(), ..create.clone() };
+        let cases = [
+            ("a read changes nothing", RequestInfo { verb: Verb::List, ..pods.clone() }, false),
+            ("a creation is a write", create.clone(), true),
+            ("so is a patch", RequestInfo { verb: Verb::Patch, ..pods.clone() }, true),
+            ("a dry run is not", RequestInfo { dry_run: true, ..create.clone() }, false),
+            ("a review is a question", review, false),
+            (
+                "a path without a resource stores nothing",
+                RequestInfo { verb: Verb::Post, path: "/login".into(), ..RequestInfo::default() },
+                false,
+            ),
+        ];
+        for (reason, info, want) in cases {
+            assert_eq!(info.is_write(), want, "{reason}");
+        }
+    }
+}

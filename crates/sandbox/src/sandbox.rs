@@ -1,0 +1,291 @@
+//! A whole cluster: API server, control loops, nodes and what a fresh cluster comes with.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::{
+    clock::{Clock, later},
+    cluster::{self, Cluster, Resource},
+    controllers,
+    failure::Outcome,
+    http::{ApiService, listen::Listener},
+    kubelet::{self, KubeletSettings},
+    random::Random,
+    rbac,
+    runtime::{Order, Runtime},
+    server::{Server, ServerSettings, User, local::Local},
+};
+
+/// How a sandbox is made. The defaults suit trying things out; tests take [`Settings::for_tests`].
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub clock: Clock,
+    pub nodes: u8,
+    pub server: ServerSettings,
+    pub controllers: controllers::Settings,
+    /// Take due work in any order, as a real cluster might; seeded by the server's seed.
+    pub shuffled: bool,
+}
+
+/// A running (or, under a virtual clock, steppable) cluster.
+pub struct Sandbox {
+    server: Arc<Server>,
+    runtime: Arc<Mutex<Runtime>>,
+    service: ApiService,
+    controllers: controllers::Settings,
+    driver: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Steps between two looks at the world: more, and a busy cluster would starve its clients.
+const STEPS_AT_ONCE: usize = 64;
+/// A cluster that is not quiet after this many steps never will be.
+const STEPS_MAX: usize = 1_000_000;
+
+const CLUSTER_ROLES: Resource =
+    Resource { group: "rbac.authorization.k8s.io", plural: "clusterroles" };
+const CLUSTER_ROLE_BINDINGS: Resource =
+    Resource { group: "rbac.authorization.k8s.io", plural: "clusterrolebindings" };
+
+// === impl Settings ===
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            clock: Clock::real(),
+            nodes: 1,
+            server: ServerSettings::default(),
+            controllers: controllers::Settings::default(),
+            shuffled: false,
+        }
+    }
+}
+
+impl Settings {
+    /// A virtual clock at a fixed moment, and pods that need no time for anything.
+    pub fn for_tests() -> Self {
+        let start = Timestamp::from_second(1_767_225_600).unwrap_or(Timestamp::UNIX_EPOCH);
+        Self {
+            clock: Clock::virtual_from(start),
+            controllers: controllers::Settings {
+                kubelet: KubeletSettings::instant(),
+                ..controllers::Settings::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.server.seed = seed;
+        self
+    }
+
+    #[must_use]
+    pub fn nodes(mut self, nodes: u8) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    #[must_use]
+    pub fn rbac(mut self) -> Self {
+        self.server.rbac = true;
+        self
+    }
+
+    #[must_use]
+    pub fn shuffled(mut self) -> Self {
+        self.shuffled = true;
+        self
+    }
+}
+
+// === impl Sandbox ===
+
+impl Sandbox {
+    /// Makes a cluster with its namespaces, nodes, roles and the `kubernetes` Service.
+    ///
+    /// Under a real clock nothing moves until [`Sandbox::run`]; under a virtual one a test moves it.
+    pub fn new(settings: Settings) -> Self {
+        let Settings { clock, nodes, server, controllers, shuffled } = settings;
+        let seed = server.seed;
+        let server = Arc::new(Server::new(clock, server));
+        populate(&server, nodes);
+        let order = if shuffled { Order::Shuffled(Random::seeded(seed)) } else { Order::Fair };
+        let loops = controllers::all(controllers.clone());
+        let runtime = Runtime::new(Arc::clone(&server), loops, order);
+        let service = ApiService::new(Arc::clone(&server), User::admin());
+        let runtime = Arc::new(Mutex::new(runtime));
+        Self { server, runtime, service, controllers, driver: Mutex::new(None) }
+    }
+
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// The knobs of the control loops and the kubelet: behaviours by image, metrics.
+    pub fn controllers(&self) -> &controllers::Settings {
+        &self.controllers
+    }
+
+    /// The API as a `tower` service, in the name of an administrator. Feed it to `kube::Client::new`.
+    pub fn service(&self) -> ApiService {
+        self.service.clone()
+    }
+
+    /// The API in the name of another user.
+    pub fn service_as(&self, user: User) -> ApiService {
+        self.service.acting_as(user)
+    }
+
+    /// Direct access for code in this process, in the name of `user`.
+    pub fn local(&self, user: User) -> Local {
+        Local::new(Arc::clone(&self.server), user)
+    }
+
+    /// Serves the API on a socket.
+    pub async fn listen(&self, address: SocketAddr) -> std::io::Result<Listener> {
+        let stranger = if self.server.settings.rbac { User::anonymous() } else { User::admin() };
+        Listener::start(address, self.service_as(stranger)).await
+    }
+
+    /// Runs the control loops in the background until the sandbox is dropped.
+    pub fn run(&self) {
+        let task = drive(Arc::clone(&self.server), Arc::clone(&self.runtime));
+        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        if driver.is_none() {
+            *driver = Some(tokio::spawn(task));
+        }
+    }
+
+    /// The control loops, to pause one or step them by hand.
+    pub fn runtime(&self) -> MutexGuard<'_, Runtime> {
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the control loops work until nothing is due at this moment.
+    pub fn settle(&self) {
+        let is_quiet = self.runtime().settle(STEPS_MAX);
+        assert!(is_quiet, "the control loops are still busy after {STEPS_MAX} steps");
+    }
+
+    /// Moves a virtual clock forward, stopping at each moment something is due.
+    pub fn advance(&self, by: Duration) {
+        let end = later(self.server.clock.now(), by);
+        loop {
+            self.settle();
+            let next = self.runtime().next_due().filter(|due| *due <= end);
+            let now = self.server.clock.now();
+            let to = next.unwrap_or(end).max(now);
+            let wait = Duration::try_from(to.duration_since(now)).unwrap_or_default();
+            self.server.clock.advance(wait);
+            if next.is_none() {
+                self.settle();
+                return;
+            }
+        }
+    }
+
+    /// Moves a virtual clock until `is_so`, at most `within`. False if it never was.
+    pub fn advance_until(&self, within: Duration, mut is_so: impl FnMut(&Self) -> bool) -> bool {
+        let end = later(self.server.clock.now(), within);
+        loop {
+            self.settle();
+            if is_so(self) {
+                return true;
+            }
+            let now = self.server.clock.now();
+            let Some(due) = self.runtime().next_due().filter(|due| *due <= end) else {
+                return false;
+            };
+            let wait = Duration::try_from(due.duration_since(now)).unwrap_or_default();
+            self.server.clock.advance(wait);
+        }
+    }
+
+    /// Creates or updates objects as `kubectl apply --server-side --force-conflicts` would.
+    ///
+    /// Namespaces and CRDs go first, whatever their place. Stops at the first refusal.
+    pub fn load(&self, objects: Vec<Value>) -> Outcome<Vec<Value>> {
+        crate::load::load(&self.server, objects)
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        let driver = self.driver.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(driver) = driver.take() {
+            driver.abort();
+        }
+    }
+}
+
+async fn drive(server: Arc<Server>, runtime: Arc<Mutex<Runtime>>) {
+    let mut activity = server.store.activity();
+    loop {
+        activity.borrow_and_update();
+        let (is_quiet, next) = {
+            let mut runtime = runtime.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_quiet = runtime.settle(STEPS_AT_ONCE);
+            (is_quiet, runtime.next_due())
+        };
+        if !is_quiet {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        let due = async {
+            match next {
+                Some(at) => server.clock.sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            changed = activity.changed() => if changed.is_err() { return },
+            () = due => {}
+        }
+    }
+}
+
+/// What every cluster has from the start.
+fn populate(server: &Arc<Server>, nodes: u8) {
+    let local = Local::new(Arc::clone(server), User::new("system:apiserver", &["system:masters"]));
+    let create = |resource: Resource, namespace: &str, object: Value| {
+        let created = local.create(resource, namespace, object);
+        assert!(created.is_ok(), "a fresh cluster takes its own objects: {created:?}");
+    };
+    for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+        let namespace = json!({ "metadata": { "name": name } });
+        create(cluster::NAMESPACES, "", namespace);
+    }
+    for object in rbac::bootstrap_objects() {
+        let is_binding = object["kind"] == "ClusterRoleBinding";
+        create(if is_binding { CLUSTER_ROLE_BINDINGS } else { CLUSTER_ROLES }, "", object);
+    }
+    for index in 0..nodes {
+        let node = kubelet::node_object(&format!("sandbox-{index}"), index, server.clock.now());
+        create(cluster::NODES, "", node.clone());
+        let status = json!({ "status": node["status"] });
+        let name = node["metadata"]["name"].as_str().unwrap_or_default();
+        let patched = local.patch(cluster::NODES, "", name, "status", &status);
+        assert!(patched.is_ok(), "a node takes its own status: {patched:?}");
+    }
+    let labels = json!({ "component": "apiserver", "provider": "kubernetes" });
+    create(
+        cluster::SERVICES,
+        "default",
+        json!({
+            "metadata": { "name": "kubernetes", "labels": labels },
+            "spec": {
+                "clusterIP": "10.96.0.1",
+                "ports": [{ "name": "https", "port": 443, "targetPort": 6443 }],
+            },
+        }),
+    );
+}

@@ -1,0 +1,68 @@
+//! What belongs together in two versions of an object, and what did not change.
+//!
+//! Errors are tolerated in parts that an update leaves as they were, and transition rules compare a
+//! value with its predecessor. Both need to find the predecessor: by name in objects and maps, by
+//! key in lists of type `map`, and not at all in other lists.
+
+use serde_json::Value;
+
+use super::Schema;
+use crate::shape::ListKind;
+
+/// A value's predecessor, with the structural schema of both.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Correlated<'a> {
+    pub(super) schema: &'a Schema,
+    pub(super) old: &'a Value,
+}
+
+impl Correlated<'_> {
+    pub(super) fn field(self, name: &str) -> Option<Self> {
+        Some(Self { schema: self.schema.child(name)?, old: self.old.get(name)? })
+    }
+
+    /// The predecessor of `item` of a list: the old item with the same keys.
+    pub(super) fn item(self, item: &Value) -> Option<Self> {
+        let old = old_item(self.schema, self.old, item)?;
+        Some(Self { schema: self.schema.items.as_deref()?, old })
+    }
+
+    pub(super) fn is_unchanged(self, new: &Value) -> bool {
+        unchanged(self, new)
+    }
+}
+
+/// The item of the old list that has the keys of `item`; only lists of type `map` have one.
+pub(super) fn old_item<'a>(schema: &Schema, old: &'a Value, item: &Value) -> Option<&'a Value> {
+    let Some(ListKind::Map(keys)) = &schema.list.kind else { return None };
+    let is_scalar = |value: &Value| !value.is_null() && !value.is_object() && !value.is_array();
+    // An item that lacks a key is no one's successor.
+    if !keys.iter().all(|key| item.get(key).is_some_and(is_scalar)) {
+        return None;
+    }
+    let same = |old: &&Value| keys.iter().all(|key| old.get(key) == item.get(key));
+    old.as_array()?.iter().find(same)
+}
+
+/// Equality as ratcheting sees it: lists of type `map` may be reordered, and an object with a field
+/// no schema describes never counts as unchanged.
+fn unchanged(correlated: Correlated<'_>, new: &Value) -> bool {
+    match (new, correlated.old) {
+        (Value::Array(new_items), Value::Array(old_items)) => {
+            if !matches!(correlated.schema.list.kind, Some(ListKind::Map(_))) {
+                return new_items == old_items;
+            }
+            new_items.len() == old_items.len()
+                && new_items.iter().all(|item| {
+                    correlated.item(item).is_some_and(|correlated| unchanged(correlated, item))
+                })
+        }
+        (Value::Object(new_map), Value::Object(old_map)) => {
+            new_map.len() == old_map.len()
+                && new_map.iter().all(|(name, value)| {
+                    correlated.field(name).is_some_and(|correlated| unchanged(correlated, value))
+                })
+        }
+        (new, old) => new == old,
+    }
+}

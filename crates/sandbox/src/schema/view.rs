@@ -1,0 +1,105 @@
+//! A schema as server-side apply sees it.
+
+use serde_json::Value;
+
+use super::Schema;
+use crate::shape::{ListKind, Shape};
+
+/// A view on one node of a schema. Metadata is described by no schema, but known all the same.
+#[derive(Debug, Clone, Copy)]
+pub struct SchemaShape<'a> {
+    node: Node<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Node<'a> {
+    Root(&'a Schema),
+    Inner(&'a Schema),
+    Metadata,
+    Finalizers,
+    OwnerReferences,
+    OwnerReference,
+    Unknown,
+}
+
+impl<'a> SchemaShape<'a> {
+    /// The view on whole objects of the schema's kind.
+    pub const fn new(schema: &'a Schema) -> Self {
+        Self { node: Node::Root(schema) }
+    }
+
+    const fn schema(self) -> Option<&'a Schema> {
+        match self.node {
+            Node::Root(schema) | Node::Inner(schema) => Some(schema),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> From<&'a Schema> for SchemaShape<'a> {
+    fn from(schema: &'a Schema) -> Self {
+        Self::new(schema)
+    }
+}
+
+impl Shape for SchemaShape<'_> {
+    fn field(&self, name: &str) -> Self {
+        let is_resource = match self.node {
+            Node::Root(_) => true,
+            Node::Inner(schema) => schema.embedded,
+            _ => false,
+        };
+        let node = match (self.node, name) {
+            _ if is_resource && name == "metadata" => Node::Metadata,
+            (Node::Root(schema) | Node::Inner(schema), _) => {
+                schema.child(name).map_or(Node::Unknown, Node::Inner)
+            }
+            (Node::Metadata, "finalizers") => Node::Finalizers,
+            (Node::Metadata, "ownerReferences") => Node::OwnerReferences,
+            _ => Node::Unknown,
+        };
+        Self { node }
+    }
+
+    fn items(&self) -> Self {
+        let node = match self.node {
+            Node::OwnerReferences => Node::OwnerReference,
+            _ => self
+                .schema()
+                .and_then(|schema| schema.items.as_deref())
+                .map_or(Node::Unknown, Node::Inner),
+        };
+        Self { node }
+    }
+
+    fn list(&self) -> ListKind {
+        match self.node {
+            Node::Finalizers => ListKind::Set,
+            Node::OwnerReferences => ListKind::Map(vec!["uid".to_owned()]),
+            _ => {
+                let kind = self.schema().and_then(|schema| schema.list.kind.clone());
+                kind.unwrap_or(ListKind::Atomic)
+            }
+        }
+    }
+
+    fn is_atomic_object(&self) -> bool {
+        match self.node {
+            Node::OwnerReference => true,
+            _ => self.schema().is_some_and(|schema| schema.atomic_object),
+        }
+    }
+
+    fn key_default(&self, key: &str) -> Option<Value> {
+        self.schema()?.items.as_deref()?.properties.get(key)?.default.clone()
+    }
+
+    /// Custom resources have no strategic merge patch.
+    fn patch_merge(&self) -> Option<Option<String>> {
+        None
+    }
+
+    fn retains_keys(&self) -> bool {
+        false
+    }
+}

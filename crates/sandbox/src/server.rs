@@ -1,0 +1,375 @@
+//! The API server without its socket: requests in, answers out, synchronously.
+//!
+//! A [`Request`] is who asks for what, with a body; [`Server::execute`] checks permission, carries it
+//! out in one transaction of the store, and writes the request log. HTTP ([`crate::http`]) and the
+//! control loops ([`local`]) both come through here, so they meet the same rules.
+//!
+//! ```text
+//! http ──► Request ──► execute ──► read | write | patching | delete | scale | pods | review
+//!                         │                 │
+//!   rbac, request log ◄───┘                 └──► rules (builtin strategies, CRD schemas) ──► store
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::{
+    clock::Clock,
+    crd::{self, Crd},
+    failure::{Failure, Outcome},
+    faults::Faults,
+    random::Random,
+    rbac::Authorizer,
+    registry::{Registry, ResourceDef},
+    request::{RequestInfo, Verb},
+    request_log::{self, RequestLog},
+    server::{addresses::Addresses, options::Query},
+    store::{Store, Stored, TableKey},
+};
+
+mod addresses;
+mod convert;
+mod decode;
+pub(crate) mod delete;
+mod internal;
+pub mod local;
+pub mod options;
+mod patching;
+mod pods;
+pub(crate) mod read;
+mod review;
+pub(crate) mod rules;
+mod scale;
+mod users;
+mod write;
+
+pub(crate) use self::convert::bytes as version_bytes;
+pub use self::{read::Selection, users::User};
+
+/// How a server behaves where a cluster's administrator would decide.
+#[derive(Debug, Clone)]
+pub struct ServerSettings {
+    /// Evaluate Roles and Bindings. Off: every request is allowed.
+    pub rbac: bool,
+    /// Seed of names, uids and addresses.
+    pub seed: u64,
+    /// Events remembered per kind for watches that resume.
+    pub history_max: usize,
+}
+
+/// One API server and its storage.
+pub struct Server {
+    pub store: Store,
+    pub clock: Clock,
+    pub faults: Faults,
+    pub log: RequestLog,
+    pub settings: ServerSettings,
+    pub(crate) random: Random,
+    registry: RwLock<Arc<Registry>>,
+    authorizer: RwLock<Arc<Authorizer>>,
+    addresses: Mutex<Addresses>,
+    tokens: Mutex<BTreeMap<String, User>>,
+    interrupts: Arc<watch::Sender<u64>>,
+    /// CRDs as they were parsed, by uid and generation: compiling their rules takes a while.
+    crds: Mutex<BTreeMap<(String, i64), Arc<Crd>>>,
+}
+
+/// What a client asks.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub info: RequestInfo,
+    pub query: Query,
+    pub body: Body,
+    /// The client's `User-Agent`: the field manager of those who name none.
+    pub agent: String,
+    /// Fault injection: answer a read as of this revision.
+    pub stale_at: Option<u64>,
+}
+
+/// A request's body, raw or (from within the process) already an object.
+#[derive(Debug, Clone, Default)]
+pub enum Body {
+    #[default]
+    Empty,
+    Raw {
+        content_type: String,
+        bytes: Bytes,
+    },
+    Object(Value),
+}
+
+/// What a client is told.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub code: u16,
+    pub content: Content,
+    pub warnings: Vec<String>,
+}
+
+/// The content of an answer, before it is rendered as JSON, YAML, Table or protobuf.
+#[derive(Debug, Clone)]
+pub enum Content {
+    Object(Value),
+    /// An object exactly as it is stored, at the version asked for.
+    Stored(Arc<Stored>),
+    List(Box<read::ListAnswer>),
+    Text(String),
+}
+
+/// A request on its way through the server.
+pub(crate) struct Call<'r> {
+    pub request: &'r Request,
+    pub def: Arc<ResourceDef>,
+    pub registry: Arc<Registry>,
+}
+
+// === impl ServerSettings ===
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        // Ten thousand events are minutes of a busy cluster and, at 1 KiB each, 10 MiB at most.
+        Self { rbac: false, seed: 1, history_max: 10_000 }
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    pub fn new(clock: Clock, settings: ServerSettings) -> Self {
+        let random = Random::seeded(settings.seed);
+        let faults = Faults::seeded(random.next_u64());
+        let interrupts = Arc::new(watch::Sender::new(0));
+        let waker = Arc::downgrade(&interrupts);
+        faults.on_interruption(move || {
+            if let Some(interrupts) = waker.upgrade() {
+                interrupts.send_modify(|count| *count += 1);
+            }
+        });
+        Self {
+            store: Store::new(settings.history_max),
+            clock,
+            faults,
+            interrupts,
+            crds: Mutex::default(),
+            log: RequestLog::new(),
+            random,
+            registry: RwLock::new(Arc::new(Registry::builtin())),
+            authorizer: RwLock::new(Arc::new(Authorizer::default())),
+            addresses: Mutex::new(Addresses::default()),
+            tokens: Mutex::new(BTreeMap::new()),
+            settings,
+        }
+    }
+
+    pub fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Carries out a request and logs it. Fault injection is the caller's, since faults take time.
+    pub fn execute(&self, request: &Request) -> Outcome<Answer> {
+        let outcome = self.authorize(&request.info).and_then(|()| self.dispatch(request));
+        let code = match &outcome {
+            Ok(answer) => answer.code,
+            Err(failure) => failure.code,
+        };
+        let answer = request_log::Answer { code, bytes: 0 };
+        self.log.record(self.clock.now(), &request.info, answer);
+        outcome
+    }
+
+    /// The resource a request is for, or the 404 of a path that does not exist.
+    pub fn resolve(&self, info: &RequestInfo) -> Outcome<Arc<ResourceDef>> {
+        let found = self.registry().find(&info.group, &info.version, &info.resource);
+        let def = found.ok_or_else(no_such_path)?;
+        if !info.subresource.is_empty() && !def.has(&info.subresource) {
+            return Err(no_such_path());
+        }
+        let is_everywhere = matches!(info.verb, Verb::List | Verb::Watch);
+        let own_namespace = info.resource == "namespaces";
+        if def.namespaced && info.namespace.is_empty() && !is_everywhere && !def.is_review() {
+            // `POST /api/v1/pods` has no namespace to put the pod in.
+            return Err(no_such_path());
+        }
+        if !def.namespaced && !info.namespace.is_empty() && !own_namespace {
+            return Err(no_such_path());
+        }
+        Ok(def)
+    }
+
+    fn dispatch(&self, request: &Request) -> Outcome<Answer> {
+        let def = self.resolve(&request.info)?;
+        let call = Call { request, def, registry: self.registry() };
+        let info = &request.info;
+        if call.def.is_review() && info.verb == Verb::Create {
+            return self.review(&call);
+        }
+        if !call.allows(info.verb) {
+            let action = info.verb.as_str();
+            return Err(Failure::method_not_supported(&info.group, &info.resource, action));
+        }
+        match (info.subresource.as_str(), info.verb) {
+            ("scale", _) => self.scale(&call),
+            ("log", Verb::Get) => self.pod_log(&call),
+            ("binding", _) => self.bind_pod(&call),
+            ("eviction", _) => self.evict_pod(&call),
+            ("token", _) => self.issue_token(&call),
+            (_, Verb::Get) => self.get(&call),
+            (_, Verb::List) => self.list(&call),
+            (_, Verb::Create) => self.create(&call),
+            (_, Verb::Update) => self.update(&call),
+            (_, Verb::Patch) => self.patch(&call),
+            (_, Verb::Delete) => self.delete(&call),
+            (_, Verb::DeleteCollection) => self.delete_collection(&call),
+            _ => {
+                Err(Failure::method_not_supported(&info.group, &info.resource, info.verb.as_str()))
+            }
+        }
+    }
+
+    /// Tells the server that objects of a table changed, so that what is derived from them follows.
+    pub(crate) fn after_write(&self, table: &TableKey) {
+        match (&*table.group, &*table.plural) {
+            ("apiextensions.k8s.io", "customresourcedefinitions") => self.reload_registry(),
+            ("rbac.authorization.k8s.io", _) => self.reload_authorizer(),
+            _ => {}
+        }
+    }
+
+    fn reload_registry(&self) {
+        let (_, stored) = self.store.list(&crd_table(), None);
+        let mut known = self.crds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = BTreeMap::new();
+        let mut crds = Vec::new();
+        for object in stored {
+            let object = object.value();
+            let meta = &object["metadata"];
+            let generation = meta["generation"].as_i64().unwrap_or_default();
+            let key = (meta["uid"].as_str().unwrap_or_default().to_owned(), generation);
+            let parsed = known.get(&key).cloned();
+            let Some(crd) = parsed.or_else(|| Some(Arc::new(crd::parse(&object).ok()?))) else {
+                continue;
+            };
+            kept.insert(key, Arc::clone(&crd));
+            if is_established(&object) {
+                crds.push((crd, generation > 1));
+            }
+        }
+        *known = kept;
+        drop(known);
+        let registry = Arc::new(Registry::with_crds(&crds));
+        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = registry;
+    }
+
+    fn reload_authorizer(&self) {
+        let kinds = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
+        let tables = kinds.map(|kind| TableKey::new("rbac.authorization.k8s.io", kind));
+        let objects: Vec<Value> = tables
+            .iter()
+            .flat_map(|table| self.store.list(table, None).1)
+            .map(|stored| stored.value())
+            .collect();
+        let authorizer = Arc::new(Authorizer::new(&objects));
+        *self.authorizer.write().unwrap_or_else(PoisonError::into_inner) = authorizer;
+    }
+
+    /// A random identifier in the form of an RFC 4122 uid, from the sandbox's seed.
+    pub(crate) fn new_uid(&self) -> String {
+        let (high, low) = (self.random.next_u64(), self.random.next_u64());
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            high >> 32,
+            (high >> 16) & 0xffff,
+            high & 0xfff,
+            0x8000 | ((low >> 48) & 0x3fff),
+            low & 0xffff_ffff_ffff,
+        )
+    }
+
+    /// Now, as objects carry it: RFC 3339 in whole seconds.
+    pub(crate) fn now_text(&self) -> String {
+        timestamp_text(self.clock.now())
+    }
+}
+
+pub(crate) fn timestamp_text(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+pub(crate) fn crd_table() -> TableKey {
+    TableKey::new("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+/// A CRD whose names clash with another's serves nothing.
+fn is_established(crd: &Value) -> bool {
+    let conditions = crd["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|c| c["type"] == "Established" && c["status"] == "True")
+}
+
+fn no_such_path() -> Failure {
+    Failure::new(404, "NotFound", "the server could not find the requested resource")
+}
+
+// === impl Call ===
+
+impl Call<'_> {
+    fn allows(&self, verb: Verb) -> bool {
+        let subresource = self.request.info.subresource.as_str();
+        let verbs = if subresource.is_empty() {
+            self.def.verbs()
+        } else {
+            self.def.subresource_verbs(subresource)
+        };
+        verbs.contains(&verb.as_str())
+    }
+
+    pub(crate) fn not_found(&self) -> Failure {
+        let info = &self.request.info;
+        Failure::not_found(&info.group, &info.resource, &info.name)
+    }
+
+    /// Namespace of the object addressed; a namespace itself has none.
+    pub(crate) fn namespace(&self) -> &str {
+        if self.def.namespaced { &self.request.info.namespace } else { "" }
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    pub(crate) fn new(code: u16, content: Content) -> Self {
+        Self { code, content, warnings: Vec::new() }
+    }
+
+    pub(crate) fn object(code: u16, object: Value) -> Self {
+        Self::new(code, Content::Object(object))
+    }
+
+    /// `Status` of a success without an object to show.
+    pub(crate) fn success(code: u16, details: &Value) -> Self {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+        });
+        if details.is_null() {
+            status["code"] = code.into();
+        } else {
+            status["details"] = details.clone();
+        }
+        Self::object(code, status)
+    }
+
+    /// The object answered with, parsed.
+    pub fn into_value(self) -> Value {
+        match self.content {
+            Content::Object(object) => object,
+            Content::Stored(stored) => stored.value(),
+            Content::List(list) => list.to_value(),
+            Content::Text(text) => Value::String(text),
+        }
+    }
+}

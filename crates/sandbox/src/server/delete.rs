@@ -1,0 +1,200 @@
+//! Delete: at once, gracefully, or when the last finalizer lets go.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{
+    Answer, Call, Content, Server, convert, decode,
+    options::{DeleteOptions, ListOptions, Propagation},
+    read::{ListAnswer, Selection},
+    rules, timestamp_text,
+};
+use crate::{
+    clock::later,
+    failure::{Failure, Outcome},
+    registry::ResourceDef,
+    store::{ObjectKey, Stored, Transaction},
+};
+
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// What became of an object that was deleted.
+pub(crate) enum Deleted {
+    /// It is gone; this is its last state.
+    Gone(Value),
+    /// It is marked and waits for finalizers or its grace period.
+    Waiting(Value),
+}
+
+// === impl Server ===
+
+impl Server {
+    pub(super) fn delete(&self, call: &Call<'_>) -> Outcome<Answer> {
+        let body = decode::optional(&call.request.body)?;
+        let options = DeleteOptions::parse(&call.request.query, &body)?;
+        let info = &call.request.info;
+        let tx = self.store.begin();
+        let key = ObjectKey::new(call.namespace(), &info.name);
+        let old = tx.get(&call.def.table, &key).ok_or_else(|| call.not_found())?;
+        let def = convert::working_def(&call.registry, &call.def);
+        let deleted = self.delete_stored(&tx, &def, &old, &options)?;
+        let (object, is_gone) = match deleted {
+            Deleted::Gone(object) => (object, true),
+            Deleted::Waiting(object) => (object, false),
+        };
+        if is_gone && !rules::returns_deleted(&def) {
+            let mut details = json!({ "name": info.name, "kind": info.resource });
+            details["uid"] = object["metadata"]["uid"].clone();
+            if !info.group.is_empty() {
+                details["group"] = info.group.as_str().into();
+            }
+            return Ok(Answer::success(200, &details));
+        }
+        Ok(Answer::object(200, convert::to_version(&call.def, object)))
+    }
+
+    pub(super) fn delete_collection(&self, call: &Call<'_>) -> Outcome<Answer> {
+        let body = decode::optional(&call.request.body)?;
+        let options = DeleteOptions::parse(&call.request.query, &body)?;
+        let listing = ListOptions::parse(&call.request.query)?;
+        let selection = Selection::parse(&call.def, &listing, "")?;
+        let namespace = call.namespace();
+        let namespace = (!namespace.is_empty()).then_some(namespace);
+        let def = convert::working_def(&call.registry, &call.def);
+        let tx = self.store.begin();
+        let mut items = Vec::new();
+        for object in tx.list(&call.def.table, namespace) {
+            if !selection.matches(&object) {
+                continue;
+            }
+            // Deleting one may have taken another with it.
+            let Some(object) = tx.get(&call.def.table, &object.key) else { continue };
+            self.delete_stored(&tx, &def, &object, &options)?;
+            items.push(convert::bytes(&call.def, &object));
+        }
+        let list = ListAnswer {
+            def: Arc::clone(&call.def),
+            revision: self.store.revision(),
+            items,
+            continue_token: String::new(),
+            remaining: None,
+        };
+        Ok(Answer::new(200, Content::List(Box::new(list))))
+    }
+
+    /// Deletes or marks one object. Shared by requests, garbage collection and namespaces.
+    pub(crate) fn delete_stored(
+        &self,
+        tx: &Transaction<'_>,
+        def: &ResourceDef,
+        old: &Stored,
+        options: &DeleteOptions,
+    ) -> Outcome<Deleted> {
+        let mut object = convert::to_version(def, old.value());
+        check_preconditions(def, old, options)?;
+        refuse_protected(def, &old.key.name)?;
+        let dry_run = options.dry_run;
+        let before = object.clone();
+        set_deletion_finalizers(&mut object, options.propagation);
+        if def.table.plural.as_ref() == "namespaces" {
+            object["status"]["phase"] = "Terminating".into();
+        }
+        let grace = self.grace(def, &object, options);
+        self.mark(&mut object, grace);
+        if rules::is_done_deleting(&object) {
+            return Ok(Deleted::Gone(self.remove(tx, def, object, dry_run)));
+        }
+        if object == before || dry_run {
+            return Ok(Deleted::Waiting(object));
+        }
+        let mut stored = object;
+        convert::to_storage(def, &mut stored);
+        let stored = tx.put(&def.table, stored);
+        self.after_write(&def.table);
+        Ok(Deleted::Waiting(convert::to_version(def, stored.value())))
+    }
+
+    /// Seconds between the mark and the end. Only pods that run somewhere take their time.
+    fn grace(&self, def: &ResourceDef, object: &Value, options: &DeleteOptions) -> i64 {
+        let _ = self;
+        if !rules::is_graceful(def) {
+            return 0;
+        }
+        let is_over = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let is_bound = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+        if is_over || !is_bound {
+            return 0;
+        }
+        let own = object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+        let asked = options.grace_period_s.unwrap_or(own);
+        // A negative period means the shortest that still lets the pod know.
+        if asked < 0 { 1 } else { asked }
+    }
+
+    /// Sets the deletion mark; a shorter grace period moves an earlier mark forward.
+    fn mark(&self, object: &mut Value, grace_s: i64) {
+        let now = self.clock.now();
+        let at = later(now, Duration::from_secs(u64::try_from(grace_s).unwrap_or_default()));
+        let meta = rules::metadata(object);
+        if let Some(earlier) = meta.get("deletionGracePeriodSeconds").and_then(Value::as_i64) {
+            if grace_s >= earlier {
+                return;
+            }
+            let shorter = meta.get("deletionTimestamp").and_then(Value::as_str).map(str::to_owned);
+            if shorter.is_some_and(|text| text <= timestamp_text(at)) && grace_s > 0 {
+                return;
+            }
+        } else if let Some(generation) = meta.get("generation").and_then(Value::as_i64) {
+            meta.insert("generation".into(), (generation + 1).into());
+        }
+        meta.insert("deletionTimestamp".into(), timestamp_text(at).into());
+        meta.insert("deletionGracePeriodSeconds".into(), grace_s.into());
+    }
+}
+
+fn check_preconditions(def: &ResourceDef, old: &Stored, options: &DeleteOptions) -> Outcome<()> {
+    let fail = |what: &str, want: &str, have: &str| {
+        let why = format!(
+            "Precondition failed: {what} in precondition: {want}, {what} in object meta: {have}"
+        );
+        Err(Failure::conflict(&def.group, &def.plural, &old.key.name, &why))
+    };
+    if let Some(uid) = options.uid.as_deref().filter(|uid| **uid != *old.uid) {
+        return fail("UID", uid, &old.uid);
+    }
+    let revision = old.revision.to_string();
+    match options.resource_version.as_deref() {
+        Some(asked) if asked != revision => fail("ResourceVersion", asked, &revision),
+        _ => Ok(()),
+    }
+}
+
+fn refuse_protected(def: &ResourceDef, name: &str) -> Outcome<()> {
+    let is_protected = matches!(name, "default" | "kube-system" | "kube-public");
+    if def.table.plural.as_ref() == "namespaces" && is_protected {
+        let why = "this namespace may not be deleted";
+        return Err(Failure::forbidden("", "namespaces", name, why));
+    }
+    Ok(())
+}
+
+/// Foreground and orphan deletion are finalizers that the garbage collector takes off.
+fn set_deletion_finalizers(object: &mut Value, propagation: Option<Propagation>) {
+    let Some(propagation) = propagation else { return };
+    let meta = rules::metadata(object);
+    let mut finalizers: Vec<Value> =
+        meta.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
+    finalizers.retain(|name| name != FOREGROUND && name != ORPHAN);
+    match propagation {
+        Propagation::Background => {}
+        Propagation::Foreground => finalizers.push(FOREGROUND.into()),
+        Propagation::Orphan => finalizers.push(ORPHAN.into()),
+    }
+    if finalizers.is_empty() {
+        meta.remove("finalizers");
+    } else {
+        meta.insert("finalizers".into(), finalizers.into());
+    }
+}

@@ -1,0 +1,423 @@
+//! What each kind demands of a write, whether the kind is built in or defined by a CRD.
+//!
+//! The one place where the two differ; the rest of the server asks here and does not care.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    builtin::{self, Strategy},
+    crd::{self, CrdVersion},
+    failure::{Failure, FieldError, Outcome},
+    managed::FieldSet,
+    names::NameRule,
+    registry::{Backing, ResourceDef},
+    runtime::CRD_CLEANUP,
+    schema::SchemaShape,
+    shape::{ListKind, Shape, Unknown},
+    types::{self, BuiltinShape, TypeDef},
+};
+
+/// Which part of an object a write is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WriteTo {
+    Object,
+    Status,
+    Scale,
+    /// A pod's node.
+    Binding,
+    /// A namespace's own finalizers.
+    Finalize,
+}
+
+/// The shape of any kind.
+#[derive(Clone)]
+pub(super) enum AnyShape<'a> {
+    Builtin(BuiltinShape),
+    Custom(SchemaShape<'a>),
+    Unknown(Unknown),
+}
+
+static NOTHING: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
+static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&["status"]));
+static ALL_BUT_STATUS: LazyLock<FieldSet> = LazyLock::new(|| {
+    let labels = ["metadata.labels", "metadata.annotations", "metadata.finalizers"];
+    let rest = ["metadata.ownerReferences", "spec", "data"];
+    FieldSet::of_fields(&[labels.as_slice(), &rest].concat())
+});
+
+// === impl WriteTo ===
+
+impl WriteTo {
+    pub(super) fn of(subresource: &str) -> Self {
+        match subresource {
+            "status" => Self::Status,
+            "scale" => Self::Scale,
+            "binding" => Self::Binding,
+            "finalize" => Self::Finalize,
+            _ => Self::Object,
+        }
+    }
+
+    /// As `managedFields` names it.
+    pub(super) fn subresource(self) -> &'static str {
+        match self {
+            Self::Object => "",
+            Self::Status => "status",
+            Self::Scale => "scale",
+            Self::Binding => "binding",
+            Self::Finalize => "finalize",
+        }
+    }
+}
+
+/// What a resource's rules come from.
+enum Source<'a> {
+    Builtin(&'static Strategy),
+    Custom(&'a CrdVersion),
+    /// The CRD kind has rules of its own.
+    Crd,
+    None,
+}
+
+fn source(def: &ResourceDef) -> Source<'_> {
+    match &def.backing {
+        Backing::Custom(version) => Source::Custom(version),
+        Backing::Review => Source::None,
+        Backing::Builtin if def.kind == "CustomResourceDefinition" => Source::Crd,
+        Backing::Builtin => {
+            builtin::strategy(&def.group, &def.kind).map_or(Source::None, Source::Builtin)
+        }
+    }
+}
+
+pub(super) fn shape(def: &ResourceDef) -> AnyShape<'_> {
+    match &def.backing {
+        Backing::Custom(version) => AnyShape::Custom(SchemaShape::new(&version.schema)),
+        Backing::Builtin | Backing::Review => {
+            match BuiltinShape::of_kind(&def.group, &def.version, &def.kind) {
+                Some(shape) => AnyShape::Builtin(shape),
+                None => AnyShape::Unknown(Unknown),
+            }
+        }
+    }
+}
+
+/// What an object of a built-in kind always has, even when nothing is in it: nobody owns that.
+pub(super) fn skeleton(def: &ResourceDef) -> Option<Value> {
+    let known = match &def.backing {
+        Backing::Builtin => types::kind(&def.group, &def.version, &def.kind)?,
+        Backing::Custom(_) | Backing::Review => return None,
+    };
+    let mut empty = Value::Object(Map::new());
+    types::normalise(known, &mut empty);
+    Some(empty)
+}
+
+/// `metadata`, made if it is missing. The caller knows that `object` is an object.
+pub(super) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
+    let meta = &mut object["metadata"];
+    if !meta.is_object() {
+        *meta = Value::Object(Map::new());
+    }
+    meta.as_object_mut().expect("metadata was just made an object")
+}
+
+/// Takes out fields the kind does not have and names them; refuses values of the wrong type.
+pub(super) fn unknown_fields(def: &ResourceDef, object: &mut Value) -> Outcome<Vec<String>> {
+    let Backing::Custom(version) = &def.backing else {
+        return match types::kind(&def.group, &def.version, &def.kind) {
+            Some(known) => builtin_unknown_fields(known, object),
+            None => Ok(Vec::new()),
+        };
+    };
+    let mut unknown = Vec::new();
+    let meta_type = types::by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+    if let (Some(meta_type), Some(meta)) = (meta_type, object.get_mut("metadata")) {
+        let found =
+            types::check(meta_type, meta).map_err(|why| mismatch(&def.version, &def.kind, &why))?;
+        unknown.extend(found.iter().map(|path| format!("unknown field \"metadata.{path}\"")));
+        types::normalise(meta_type, meta);
+    }
+    let pruned = version.schema.prune(object);
+    unknown.extend(pruned.iter().map(|path| format!("unknown field {path:?}")));
+    Ok(unknown)
+}
+
+pub(super) fn builtin_unknown_fields(
+    known: &'static TypeDef,
+    object: &mut Value,
+) -> Outcome<Vec<String>> {
+    let text = |key: &str| object[key].as_str().unwrap_or_default();
+    let unknown = types::check(known, object)
+        .map_err(|why| mismatch(text("apiVersion"), text("kind"), &why))?;
+    types::normalise(known, object);
+    Ok(unknown.iter().map(|path| format!("unknown field {path:?}")).collect())
+}
+
+fn mismatch(api_version: &str, kind: &str, why: &str) -> Failure {
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}");
+    Failure::bad_request(message)
+}
+
+/// Fills in what was left out.
+pub(super) fn default(def: &ResourceDef, object: &mut Value) {
+    match source(def) {
+        Source::Builtin(strategy) => strategy.defaults(object),
+        Source::Custom(version) => version.schema.default(object),
+        Source::Crd => crd::defaults(object),
+        Source::None => {}
+    }
+}
+
+pub(super) fn prepare_create(def: &ResourceDef, object: &mut Value) {
+    match source(def) {
+        Source::Builtin(strategy) => strategy.prepare_create(object),
+        Source::Custom(version) => {
+            if version.status_subresource {
+                remove(object, "status");
+            }
+            metadata(object).insert("generation".into(), 1.into());
+        }
+        Source::Crd => {
+            crd::reset_status(object, None);
+            let meta = metadata(object);
+            meta.insert("generation".into(), 1.into());
+            // Its objects are deleted before it is.
+            let finalizers = meta.entry("finalizers").or_insert_with(|| Value::Array(Vec::new()));
+            if let Some(list) = finalizers.as_array_mut()
+                && !list.iter().any(|name| name == CRD_CLEANUP)
+            {
+                list.push(CRD_CLEANUP.into());
+            }
+        }
+        Source::None => {}
+    }
+}
+
+/// Puts back what a write to this part cannot change.
+pub(super) fn prepare_update(def: &ResourceDef, to: WriteTo, new: &mut Value, old: &Value) {
+    match (source(def), to) {
+        (Source::Builtin(strategy), WriteTo::Status) => strategy.prepare_status_update(new, old),
+        (Source::Builtin(_), WriteTo::Binding | WriteTo::Finalize) | (Source::None, _) => {}
+        (Source::Builtin(strategy), _) => strategy.prepare_update(new, old),
+        (Source::Custom(_) | Source::Crd, WriteTo::Status) => {
+            let status = new.get("status").cloned();
+            let managed = new["metadata"].get("managedFields").cloned();
+            *new = old.clone();
+            put(new, "status", status);
+            put(&mut new["metadata"], "managedFields", managed);
+        }
+        (Source::Crd, _) => crd::reset_status(new, Some(old)),
+        (Source::Custom(version), _) => {
+            if version.status_subresource {
+                put(new, "status", old.get("status").cloned());
+            }
+        }
+    }
+}
+
+/// Counts a change of what an object asks for.
+pub(super) fn bump_generation(def: &ResourceDef, to: WriteTo, new: &mut Value, old: &Value) {
+    if matches!(to, WriteTo::Status | WriteTo::Binding | WriteTo::Finalize) {
+        return;
+    }
+    let ignores_status = match source(def) {
+        Source::Custom(version) => version.status_subresource,
+        Source::Crd => true,
+        Source::Builtin(strategy) => return strategy.bump_generation(new, old),
+        Source::None => return,
+    };
+    let asks = |object: &Value| {
+        let mut rest = object.clone();
+        remove(&mut rest, "metadata");
+        if ignores_status {
+            remove(&mut rest, "status");
+        }
+        rest
+    };
+    if asks(new) != asks(old) {
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
+        metadata(new).insert("generation".into(), (generation + 1).into());
+    }
+}
+
+pub(super) fn validate(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
+    match source(def) {
+        Source::Builtin(strategy) => strategy.validate(object),
+        Source::Custom(version) => {
+            let mut errors = custom_metadata(def, object);
+            errors.extend(version.schema.validate(object, None));
+            errors
+        }
+        Source::Crd => {
+            let mut errors = custom_metadata(def, object);
+            errors.extend(crd::validate(object, None));
+            errors
+        }
+        Source::None => Vec::new(),
+    }
+}
+
+fn custom_metadata(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
+    let rule = NameRule::Subdomain;
+    builtin::validate_metadata(&object["metadata"], def.namespaced, rule, "metadata")
+}
+
+pub(super) fn validate_update(
+    def: &ResourceDef,
+    to: WriteTo,
+    new: &Value,
+    old: &Value,
+) -> Vec<FieldError> {
+    let metadata =
+        || builtin::validate_metadata_update(&new["metadata"], &old["metadata"], "metadata");
+    match (source(def), to) {
+        (Source::Builtin(_), WriteTo::Binding | WriteTo::Finalize)
+        | (Source::Crd, WriteTo::Status)
+        | (Source::None, _) => Vec::new(),
+        (Source::Builtin(strategy), WriteTo::Status) => strategy.validate_status_update(new, old),
+        (Source::Builtin(strategy), _) => strategy.validate_update(new, old),
+        (Source::Custom(version), WriteTo::Status) => {
+            version.schema.validate_status(new, Some(old))
+        }
+        (Source::Custom(version), _) => {
+            let mut errors = metadata();
+            errors.extend(version.schema.validate(new, Some(old)));
+            errors
+        }
+        (Source::Crd, _) => {
+            let mut errors = metadata();
+            errors.extend(crd::validate(new, Some(old)));
+            errors
+        }
+    }
+}
+
+pub(super) fn warnings(def: &ResourceDef, object: &Value) -> Vec<String> {
+    match source(def) {
+        Source::Builtin(strategy) => strategy.warnings(object),
+        Source::Custom(version) if version.deprecated => {
+            let usual = || format!("{} {} is deprecated", def.api_version(), def.kind);
+            vec![version.deprecation_warning.clone().unwrap_or_else(usual)]
+        }
+        Source::Custom(_) | Source::Crd | Source::None => Vec::new(),
+    }
+}
+
+/// Fields that a write to this part does not get to own.
+pub(super) fn reset_fields(def: &ResourceDef, to: WriteTo) -> &'static FieldSet {
+    let has_status = def.has("status");
+    match to {
+        WriteTo::Status => &ALL_BUT_STATUS,
+        WriteTo::Object if has_status => &STATUS,
+        WriteTo::Object | WriteTo::Scale | WriteTo::Binding | WriteTo::Finalize => &NOTHING,
+    }
+}
+
+pub(super) fn creates_on_update(def: &ResourceDef) -> bool {
+    matches!(source(def), Source::Builtin(strategy) if strategy.allow_create_on_update)
+}
+
+pub(super) fn allows_unconditional_update(def: &ResourceDef) -> bool {
+    match source(def) {
+        Source::Builtin(strategy) => strategy.allow_unconditional_update,
+        Source::Custom(_) | Source::Crd => false,
+        Source::None => true,
+    }
+}
+
+/// Whether the answer to a delete is the object rather than a `Status`.
+pub(super) fn returns_deleted(def: &ResourceDef) -> bool {
+    def.group.is_empty() && matches!(def.plural.as_str(), "pods" | "services" | "serviceaccounts")
+}
+
+pub(super) fn is_graceful(def: &ResourceDef) -> bool {
+    matches!(source(def), Source::Builtin(strategy) if strategy.graceful_delete)
+}
+
+/// True when nothing holds a marked object any more: no finalizer, no grace period.
+pub(super) fn is_done_deleting(object: &Value) -> bool {
+    let meta = &object["metadata"];
+    let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
+    let is_namespace = object["kind"] == "Namespace" && object["apiVersion"] == "v1";
+    !meta["deletionTimestamp"].is_null()
+        && is_empty(&meta["finalizers"])
+        && (!is_namespace || is_empty(&object["spec"]["finalizers"]))
+        && meta["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0
+}
+
+fn remove(object: &mut Value, key: &str) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove(key);
+    }
+}
+
+fn put(object: &mut Value, key: &str, value: Option<Value>) {
+    match value {
+        Some(value) => object[key] = value,
+        None => remove(object, key),
+    }
+}
+
+// === impl AnyShape ===
+
+impl Shape for AnyShape<'_> {
+    fn field(&self, name: &str) -> Self {
+        match self {
+            Self::Builtin(shape) => Self::Builtin(shape.field(name)),
+            Self::Custom(shape) => Self::Custom(shape.field(name)),
+            Self::Unknown(shape) => Self::Unknown(shape.field(name)),
+        }
+    }
+
+    fn items(&self) -> Self {
+        match self {
+            Self::Builtin(shape) => Self::Builtin(shape.items()),
+            Self::Custom(shape) => Self::Custom(shape.items()),
+            Self::Unknown(shape) => Self::Unknown(shape.items()),
+        }
+    }
+
+    fn list(&self) -> ListKind {
+        match self {
+            Self::Builtin(shape) => shape.list(),
+            Self::Custom(shape) => shape.list(),
+            Self::Unknown(shape) => shape.list(),
+        }
+    }
+
+    fn is_atomic_object(&self) -> bool {
+        match self {
+            Self::Builtin(shape) => shape.is_atomic_object(),
+            Self::Custom(shape) => shape.is_atomic_object(),
+            Self::Unknown(shape) => shape.is_atomic_object(),
+        }
+    }
+
+    fn key_default(&self, key: &str) -> Option<Value> {
+        match self {
+            Self::Builtin(shape) => shape.key_default(key),
+            Self::Custom(shape) => shape.key_default(key),
+            Self::Unknown(shape) => shape.key_default(key),
+        }
+    }
+
+    fn patch_merge(&self) -> Option<Option<String>> {
+        match self {
+            Self::Builtin(shape) => shape.patch_merge(),
+            Self::Custom(shape) => shape.patch_merge(),
+            Self::Unknown(shape) => shape.patch_merge(),
+        }
+    }
+
+    fn retains_keys(&self) -> bool {
+        match self {
+            Self::Builtin(shape) => shape.retains_keys(),
+            Self::Custom(shape) => shape.retains_keys(),
+            Self::Unknown(shape) => shape.retains_keys(),
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Versioned storage: objects by kind, one revision per write, and the recent past of every kind.
+//!
+//! Objects are kept as the compact JSON that clients read, with the few facts lookups need beside
+//! it, so that ten thousand of them cost little more than their text. Writes go through a
+//! [`Transaction`], of which there is one at a time: what it read is still true when it commits.
+//! Every write is kept in the kind's log for a while; watches, continued lists and reads of the past
+//! are answered from there.
+//!
+//! ```text
+//! Transaction::put ──► objects (BTreeMap) ──► list, get
+//!        │
+//!        └───────────► log (ring of events) ──► watch from a revision, list at a revision
+//! ```
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::watch;
+
+pub use self::{
+    log::{Compacted, Event, EventKind},
+    stored::{ObjectKey, Owner, Stored},
+};
+
+mod log;
+mod stored;
+
+/// The kind of object a table holds, independent of API versions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableKey {
+    pub group: Arc<str>,
+    pub plural: Arc<str>,
+}
+
+/// Where an object is: its table and its key in it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    pub table: TableKey,
+    pub key: ObjectKey,
+}
+
+/// All objects of one cluster.
+pub struct Store {
+    /// Held by the one open transaction.
+    writer: Mutex<()>,
+    state: RwLock<State>,
+    /// Carries the revision of the last write of any kind.
+    activity: watch::Sender<u64>,
+    history_max: usize,
+}
+
+#[derive(Default)]
+struct State {
+    revision: u64,
+    tables: BTreeMap<TableKey, Table>,
+    by_uid: HashMap<Arc<str>, Place>,
+    dependents: HashMap<Arc<str>, BTreeSet<Place>>,
+    /// Changes not yet seen by the control loops; `None` until someone asks for them.
+    unseen: Option<VecDeque<(TableKey, Arc<Event>)>>,
+}
+
+struct Table {
+    objects: BTreeMap<ObjectKey, Arc<Stored>>,
+    log: log::Log,
+    /// Carries the revision of the table's last write.
+    changed: watch::Sender<u64>,
+}
+
+/// Exclusive right to write. Reads through it are reads of the state it will change.
+pub struct Transaction<'s> {
+    store: &'s Store,
+    _writer: MutexGuard<'s, ()>,
+}
+
+// === impl TableKey ===
+
+impl TableKey {
+    pub fn new(group: &str, plural: &str) -> Self {
+        Self { group: group.into(), plural: plural.into() }
+    }
+}
+
+// === impl Store ===
+
+impl Store {
+    /// `history_max` events are kept per kind; a watch that is further behind must list again.
+    pub fn new(history_max: usize) -> Self {
+        Self {
+            writer: Mutex::new(()),
+            state: RwLock::new(State { revision: 1, ..State::default() }),
+            activity: watch::Sender::new(1),
+            history_max: history_max.max(1),
+        }
+    }
+
+    /// Wakes whoever holds the receiver at each write of any kind.
+    pub fn activity(&self) -> watch::Receiver<u64> {
+        self.activity.subscribe()
+    }
+
+    pub fn begin(&self) -> Transaction<'_> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        Transaction { store: self, _writer: writer }
+    }
+
+    /// The revision of the latest write of any kind.
+    pub fn revision(&self) -> u64 {
+        self.read().revision
+    }
+
+    pub fn get(&self, table: &TableKey, key: &ObjectKey) -> Option<Arc<Stored>> {
+        self.read().tables.get(table)?.objects.get(key).cloned()
+    }
+
+    pub fn by_uid(&self, uid: &str) -> Option<Place> {
+        self.read().by_uid.get(uid).cloned()
+    }
+
+    /// Places of all objects that name `uid` as an owner.
+    pub fn dependents(&self, uid: &str) -> Vec<Place> {
+        self.read().dependents.get(uid).map(|set| set.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Current objects in order of namespace and name, with the revision they are current at.
+    pub fn list(&self, table: &TableKey, namespace: Option<&str>) -> (u64, Vec<Arc<Stored>>) {
+        let state = self.read();
+        let objects = match state.tables.get(table) {
+            Some(found) => select(&found.objects, namespace),
+            None => Vec::new(),
+        };
+        (state.revision, objects)
+    }
+
+    /// The objects as they were at `revision`, undone step by step from the log.
+    pub fn list_at(
+        &self,
+        table: &TableKey,
+        namespace: Option<&str>,
+        revision: u64,
+    ) -> Result<Vec<Arc<Stored>>, Compacted> {
+        let state = self.read();
+        let Some(found) = state.tables.get(table) else { return Ok(Vec::new()) };
+        if found.log.last_revision() <= revision {
+            return Ok(select(&found.objects, namespace));
+        }
+        let mut objects = found.objects.clone();
+        for event in found.log.since(revision)?.iter().rev() {
+            match &event.previous {
+                Some(before) => objects.insert(event.object.key.clone(), Arc::clone(before)),
+                None => objects.remove(&event.object.key),
+            };
+        }
+        Ok(select(&objects, namespace))
+    }
+
+    /// Up to `max` events after `revision`, and the revision up to which that is the whole truth.
+    pub fn events_since(
+        &self,
+        table: &TableKey,
+        revision: u64,
+        max: usize,
+    ) -> Result<(Vec<Arc<Event>>, u64), Compacted> {
+        let state = self.read();
+        let Some(found) = state.tables.get(table) else { return Ok((Vec::new(), state.revision)) };
+        let mut events = found.log.since(revision)?;
+        let seen_to = match events.get(max) {
+            Some(next) => next.revision - 1,
+            None => state.revision,
+        };
+        events.truncate(max);
+        Ok((events, seen_to))
+    }
+
+    /// Wakes whoever holds the receiver at each write to the table.
+    pub fn subscribe(&self, table: &TableKey) -> watch::Receiver<u64> {
+        if let Some(found) = self.read().tables.get(table) {
+            return found.changed.subscribe();
+        }
+        let mut state = self.write();
+        let history_max = self.history_max;
+        state.table(table, history_max).changed.subscribe()
+    }
+
+    /// Forgets all history up to now: watches from before answer 410 Gone.
+    pub fn compact(&self) {
+        let mut state = self.write();
+        let revision = state.revision;
+        for table in state.tables.values_mut() {
+            table.log.compact(revision);
+        }
+    }
+
+    /// Lets revisions pass without a write, as other tenants of a real store would make them.
+    pub fn skip_revisions(&self, count: u64) {
+        let _writer = self.begin();
+        self.write().revision += count;
+    }
+
+    /// From now on, changes queue up for [`Store::take_unseen`]. What exists counts as a change.
+    pub fn track_unseen(&self) {
+        let mut state = self.write();
+        if state.unseen.is_some() {
+            return;
+        }
+        let mut unseen = VecDeque::new();
+        for (key, table) in &state.tables {
+            for object in table.objects.values() {
+                let event = Event::added(Arc::clone(object));
+                unseen.push_back((key.clone(), Arc::new(event)));
+            }
+        }
+        state.unseen = Some(unseen);
+    }
+
+    /// Takes what changed since the last call, oldest first.
+    pub fn take_unseen(&self) -> Vec<(TableKey, Arc<Event>)> {
+        if self.read().unseen.as_ref().is_none_or(VecDeque::is_empty) {
+            return Vec::new();
+        }
+        self.write().unseen.as_mut().map(|queue| queue.drain(..).collect()).unwrap_or_default()
+    }
+
+    /// Number of objects, of all kinds.
+    pub fn len(&self) -> usize {
+        self.read().tables.values().map(|table| table.objects.len()).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Tables that hold at least one object.
+    pub fn tables(&self) -> Vec<TableKey> {
+        let state = self.read();
+        let used = state.tables.iter().filter(|(_, table)| !table.objects.is_empty());
+        used.map(|(key, _)| key.clone()).collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Transaction ===
+
+impl Transaction<'_> {
+    pub fn get(&self, table: &TableKey, key: &ObjectKey) -> Option<Arc<Stored>> {
+        self.store.get(table, key)
+    }
+
+    pub fn list(&self, table: &TableKey, namespace: Option<&str>) -> Vec<Arc<Stored>> {
+        self.store.list(table, namespace).1
+    }
+
+    /// Writes `object` under the next revision and returns it as stored.
+    pub fn put(&self, table: &TableKey, mut object: Value) -> Arc<Stored> {
+        let revision = self.store.revision() + 1;
+        stamp(&mut object, revision);
+        let stored = Arc::new(Stored::new(&object, revision));
+        self.commit(table, &stored, false);
+        stored
+    }
+
+    /// Removes the object of `last` and returns its final state under the revision of its removal.
+    pub fn remove(&self, table: &TableKey, mut last: Value) -> Arc<Stored> {
+        let revision = self.store.revision() + 1;
+        stamp(&mut last, revision);
+        let stored = Arc::new(Stored::new(&last, revision));
+        self.commit(table, &stored, true);
+        stored
+    }
+
+    fn commit(&self, table: &TableKey, stored: &Arc<Stored>, removed: bool) {
+        let mut state = self.store.write();
+        state.revision = stored.revision;
+        let place = Place { table: table.clone(), key: stored.key.clone() };
+        let found = state.table(table, self.store.history_max);
+        let previous = if removed {
+            found.objects.remove(&stored.key)
+        } else {
+            found.objects.insert(stored.key.clone(), Arc::clone(stored))
+        };
+        let kind = match (removed, &previous) {
+            (true, _) => EventKind::Deleted,
+            (false, Some(_)) => EventKind::Modified,
+            (false, None) => EventKind::Added,
+        };
+        let event = Event {
+            revision: stored.revision,
+            kind,
+            object: Arc::clone(stored),
+            previous: previous.clone(),
+        };
+        let event = Arc::new(event);
+        found.log.push(Arc::clone(&event));
+        found.changed.send_replace(stored.revision);
+        state.reindex(&place, previous.as_deref(), (!removed).then_some(&**stored));
+        if let Some(unseen) = &mut state.unseen {
+            unseen.push_back((table.clone(), event));
+        }
+        drop(state);
+        self.store.activity.send_replace(stored.revision);
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn table(&mut self, key: &TableKey, history_max: usize) -> &mut Table {
+        let revision = self.revision;
+        self.tables.entry(key.clone()).or_insert_with(|| Table {
+            objects: BTreeMap::new(),
+            log: log::Log::new(history_max),
+            changed: watch::Sender::new(revision),
+        })
+    }
+
+    fn reindex(&mut self, place: &Place, before: Option<&Stored>, after: Option<&Stored>) {
+        if let Some(before) = before {
+            if after.is_none_or(|after| after.uid != before.uid) {
+                self.by_uid.remove(&before.uid);
+            }
+            for owner in &before.owners {
+                if let Some(set) = self.dependents.get_mut(&owner.uid) {
+                    set.remove(place);
+                    if set.is_empty() {
+                        self.dependents.remove(&owner.uid);
+                    }
+                }
+            }
+        }
+        if let Some(after) = after {
+            if !self.by_uid.contains_key(&after.uid) {
+                self.by_uid.insert(Arc::clone(&after.uid), place.clone());
+            }
+            for owner in &after.owners {
+                let set = self.dependents.entry(Arc::clone(&owner.uid)).or_default();
+                set.insert(place.clone());
+            }
+        }
+    }
+}
+
+fn select(objects: &BTreeMap<ObjectKey, Arc<Stored>>, namespace: Option<&str>) -> Vec<Arc<Stored>> {
+    let Some(namespace) = namespace else { return objects.values().cloned().collect() };
+    let first = ObjectKey::new(namespace, "");
+    let range = objects.range((Bound::Included(first), Bound::Unbounded));
+    let inside = range.take_while(|(key, _)| &*key.namespace == namespace);
+    inside.map(|(_, object)| Arc::clone(object)).collect()
+}
+
+fn stamp(object: &mut Value, revision: u64) {
+    if let Some(meta) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        meta.insert("resourceVersion".into(), revision.to_string().into());
+    }
+}
+
+/// The compact JSON of a value. Serialising a `Value` cannot fail: its keys are strings.
+pub(crate) fn to_bytes(value: &Value) -> Bytes {
+    serde_json::to_vec(value).map(Bytes::from).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pods() -> TableKey {
+        TableKey::new("", "pods")
+    }
+
+    fn object(name: &str, uid: &str, note: u64) -> Value {
+        json!({"metadata": {"name": name, "namespace": "a", "uid": uid}, "note": note})
+    }
+
+    fn notes(objects: &[Arc<Stored>]) -> Vec<u64> {
+        objects.iter().map(|o| o.value()["note"].as_u64().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_past_can_be_listed_until_it_is_compacted() {
+        let store = Store::new(100);
+        let tx = store.begin();
+        let first = tx.put(&pods(), object("x", "1", 1)).revision;
+        tx.put(&pods(), object("x", "1", 2));
+        tx.put(&pods(), object("y", "2", 3));
+        let removed = tx.remove(&pods(), object("x", "1", 2)).revision;
+        drop(tx);
+        assert_eq!(notes(&store.list_at(&pods(), Some("a"), first).unwrap()), [1]);
+        assert_eq!(notes(&store.list_at(&pods(), None, first + 1).unwrap()), [2]);
+        assert_eq!(notes(&store.list_at(&pods(), None, first + 2).unwrap()), [2, 3]);
+        assert_eq!(notes(&store.list_at(&pods(), None, removed).unwrap()), [3]);
+        store.compact();
+        assert!(store.list_at(&pods(), None, first).is_err());
+        assert_eq!(notes(&store.list_at(&pods(), None, removed).unwrap()), [3]);
+    }
+
+    #[test]
+    fn a_reader_that_falls_behind_the_history_is_told_so() {
+        let store = Store::new(3);
+        let start = store.revision();
+        for note in 0..5 {
+            store.begin().put(&pods(), object("x", "1", note));
+        }
+        assert!(store.events_since(&pods(), start, 10).is_err());
+        let (events, seen_to) = store.events_since(&pods(), start + 2, 2).unwrap();
+        assert_eq!(events.iter().map(|e| e.revision).collect::<Vec<_>>(), [start + 3, start + 4]);
+        assert_eq!(seen_to, start + 4);
+        let (events, seen_to) = store.events_since(&pods(), start + 4, 2).unwrap();
+        assert_eq!((events.len(), seen_to), (1, start + 5));
+    }
+
+    #[test]
+    fn owners_and_uids_follow_every_write() {
+        let store = Store::new(10);
+        let owned = json!({"metadata": {"name": "d", "namespace": "a", "uid": "2",
+            "ownerReferences": [{"uid": "1", "controller": true}]}});
+        store.begin().put(&pods(), object("o", "1", 0));
+        store.begin().put(&pods(), owned.clone());
+        assert_eq!(store.dependents("1").len(), 1);
+        assert_eq!(store.by_uid("1").map(|place| place.key.name.to_string()), Some("o".into()));
+        let free = json!({"metadata": {"name": "d", "namespace": "a", "uid": "2"}});
+        store.begin().put(&pods(), free);
+        assert!(store.dependents("1").is_empty());
+        store.begin().remove(&pods(), object("o", "1", 0));
+        assert!(store.by_uid("1").is_none());
+    }
+}

@@ -1,0 +1,81 @@
+//! The recent writes of one kind, in order.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::stored::Stored;
+
+/// What a write did to its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One write.
+#[derive(Debug)]
+pub struct Event {
+    pub revision: u64,
+    pub kind: EventKind,
+    /// The new state; for a deletion the last one, under the deletion's revision.
+    pub object: Arc<Stored>,
+    pub previous: Option<Arc<Stored>>,
+}
+
+/// The asked revision is older than what is remembered; `oldest` is the first that can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compacted {
+    pub oldest: u64,
+}
+
+pub(super) struct Log {
+    events: VecDeque<Arc<Event>>,
+    /// Everything after this revision is in `events`.
+    complete_from: u64,
+    last: u64,
+    max: usize,
+}
+
+// === impl Event ===
+
+impl Event {
+    pub(super) fn added(object: Arc<Stored>) -> Self {
+        Self { revision: object.revision, kind: EventKind::Added, object, previous: None }
+    }
+}
+
+// === impl Log ===
+
+impl Log {
+    pub(super) fn new(max: usize) -> Self {
+        Self { events: VecDeque::new(), complete_from: 0, last: 0, max }
+    }
+
+    pub(super) fn last_revision(&self) -> u64 {
+        self.last
+    }
+
+    pub(super) fn push(&mut self, event: Arc<Event>) {
+        assert!(event.revision > self.last, "revisions only rise");
+        self.last = event.revision;
+        self.events.push_back(event);
+        if self.events.len() > self.max
+            && let Some(dropped) = self.events.pop_front()
+        {
+            self.complete_from = dropped.revision;
+        }
+    }
+
+    pub(super) fn since(&self, revision: u64) -> Result<Vec<Arc<Event>>, Compacted> {
+        if revision < self.complete_from {
+            return Err(Compacted { oldest: self.complete_from });
+        }
+        let start = self.events.partition_point(|event| event.revision <= revision);
+        Ok(self.events.range(start..).cloned().collect())
+    }
+
+    pub(super) fn compact(&mut self, revision: u64) {
+        self.events.retain(|event| event.revision > revision);
+        self.complete_from = self.complete_from.max(revision);
+    }
+}

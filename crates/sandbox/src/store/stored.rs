@@ -1,0 +1,83 @@
+//! One version of one object, as it lies in the store.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::to_bytes;
+
+/// Namespace (`""` for cluster-scoped objects) and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+/// An owner reference, as far as ownership is concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    pub uid: Arc<str>,
+    pub controller: bool,
+}
+
+/// An immutable version of an object: its JSON, and what lookups need without parsing it.
+#[derive(Debug)]
+pub struct Stored {
+    pub key: ObjectKey,
+    pub uid: Arc<str>,
+    pub revision: u64,
+    pub labels: BTreeMap<String, String>,
+    pub owners: Vec<Owner>,
+    pub json: Bytes,
+}
+
+// === impl ObjectKey ===
+
+impl ObjectKey {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    pub fn of(object: &Value) -> Self {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        Self::new(text("namespace"), text("name"))
+    }
+}
+
+// === impl Stored ===
+
+impl Stored {
+    pub(crate) fn new(object: &Value, revision: u64) -> Self {
+        let meta = &object["metadata"];
+        let labels = meta["labels"].as_object().map(|labels| {
+            let texts =
+                labels.iter().map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().into()));
+            texts.collect()
+        });
+        let owners = meta["ownerReferences"].as_array().map(|owners| {
+            let owner = |reference: &Value| Owner {
+                uid: reference["uid"].as_str().unwrap_or_default().into(),
+                controller: reference["controller"].as_bool().unwrap_or_default(),
+            };
+            owners.iter().map(owner).collect()
+        });
+        Self {
+            key: ObjectKey::of(object),
+            uid: meta["uid"].as_str().unwrap_or_default().into(),
+            revision,
+            labels: labels.unwrap_or_default(),
+            owners: owners.unwrap_or_default(),
+            json: to_bytes(object),
+        }
+    }
+
+    /// The object, parsed. What is stored was serialised by us, so it parses.
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.json).unwrap_or(Value::Null)
+    }
+
+    pub fn controller_uid(&self) -> Option<&str> {
+        self.owners.iter().find(|owner| owner.controller).map(|owner| &*owner.uid)
+    }
+}

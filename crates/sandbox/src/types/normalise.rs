@@ -1,0 +1,134 @@
+//! What decoding into Go structs and encoding again does to an object.
+//!
+//! Unknown fields and nulls go; empty values go where the struct says `omitempty`; what is always
+//! written appears (`status: {}`, `lastTransitionTime: null`); quantities and times take their
+//! canonical form. Assumes a value that [`super::check`] found no mismatch in: what has the wrong
+//! type all the same is left as it is.
+
+use serde_json::{Map, Value, json};
+
+use super::{Field, FieldType, Omit, TypeDef, TypeId, base64, quantity, time};
+
+/// Brings `value`, an object of this type, into the form the server stores and shows.
+pub fn normalise(definition: &'static TypeDef, value: &mut Value) {
+    if value.is_null() {
+        *value = json!({});
+    }
+    if let Value::Object(members) = value {
+        let mut given = std::mem::take(members);
+        collect(definition, &mut given, members);
+    }
+}
+
+/// Moves the members the type knows from `given` to `kept`.
+fn collect(
+    definition: &'static TypeDef,
+    given: &mut Map<String, Value>,
+    kept: &mut Map<String, Value>,
+) {
+    for field in &definition.fields {
+        let (name, mut value) =
+            given.remove_entry(field.name).unwrap_or_else(|| (field.name.to_owned(), Value::Null));
+        settle(&field.kind, &mut value);
+        if !is_omitted(field, &value) {
+            kept.insert(name, value);
+        }
+    }
+    for inlined in &definition.inlined {
+        collect(inlined.target.get(), given, kept);
+    }
+}
+
+/// The value of a Go variable of this type, once `value` was decoded into it.
+fn settle(kind: &'static FieldType, value: &mut Value) {
+    match kind {
+        FieldType::Pointer(target) => {
+            if !value.is_null() {
+                settle(target, value);
+            }
+        }
+        FieldType::Struct(id) => normalise(id.get(), value),
+        FieldType::List(item) | FieldType::Wrapped(item) => {
+            value.as_array_mut().into_iter().flatten().for_each(|each| settle(item, each));
+        }
+        FieldType::Map(of) => {
+            let members = value.as_object_mut().into_iter().flat_map(Map::values_mut);
+            members.for_each(|each| settle(of, each));
+        }
+        FieldType::SchemaOrArray | FieldType::SchemaOrBool | FieldType::SchemaOrStrings => {
+            let schema = TypeId::json_schema_props().get();
+            match value {
+                Value::Array(items) if *kind == FieldType::SchemaOrArray => {
+                    for each in items {
+                        normalise(schema, each);
+                    }
+                }
+                Value::Object(_) => normalise(schema, value),
+                _ => {}
+            }
+        }
+        FieldType::Raw | FieldType::Json | FieldType::FieldsV1 => {}
+        _ => settle_scalar(kind, value),
+    }
+}
+
+fn settle_scalar(kind: &FieldType, value: &mut Value) {
+    let settled = match (kind, &*value) {
+        (FieldType::String, Value::Null) => Some(json!("")),
+        (FieldType::Int32 | FieldType::Int64 | FieldType::IntOrString, Value::Null) => {
+            Some(json!(0))
+        }
+        (FieldType::Double, Value::Null) => Some(json!(0)),
+        (FieldType::Bool, Value::Null) => Some(json!(false)),
+        (FieldType::Quantity, Value::Null) => Some(json!("0")),
+        (FieldType::Quantity, Value::String(text)) => {
+            quantity::canonical(text).ok().map(Value::String)
+        }
+        (FieldType::Quantity, Value::Number(number)) => {
+            quantity::canonical(&number.to_string()).ok().map(Value::String)
+        }
+        (FieldType::Time, Value::String(text)) => {
+            time::parse(text).map(|at| Value::String(time::format_seconds(at)))
+        }
+        (FieldType::MicroTime, Value::String(text)) => {
+            time::parse(text).map(|at| Value::String(time::format_micro(at)))
+        }
+        (FieldType::Bytes, Value::String(text)) => {
+            base64::decode(text).ok().map(|bytes| Value::String(base64::encode(&bytes)))
+        }
+        (FieldType::Double, Value::Number(number)) => number.as_f64().and_then(whole),
+        _ => None,
+    };
+    if let Some(settled) = settled {
+        *value = settled;
+    }
+}
+
+/// Go writes a float without fraction as an integer.
+fn whole(number: f64) -> Option<Value> {
+    // Up to 2^53 every integer has exactly one float, so nothing is lost on the way.
+    let exact = number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0;
+    exact.then(|| format!("{number:.0}").parse::<i64>().ok().map(Value::from))?
+}
+
+/// Whether the encoder leaves the field out.
+fn is_omitted(field: &Field, value: &Value) -> bool {
+    match field.omit {
+        Omit::Never => false,
+        // The one such field is a time, whose zero is null.
+        Omit::Zero => value.is_null(),
+        Omit::Empty => match &field.kind {
+            FieldType::Pointer(_) => value.is_null(),
+            FieldType::String | FieldType::Bytes => {
+                value.is_null() || value.as_str().is_some_and(str::is_empty)
+            }
+            FieldType::Int32 | FieldType::Int64 | FieldType::Double => value.as_f64() == Some(0.0),
+            FieldType::Bool => *value == Value::Bool(false),
+            FieldType::List(_) | FieldType::Wrapped(_) => {
+                value.is_null() || value.as_array().is_some_and(Vec::is_empty)
+            }
+            FieldType::Map(_) => value.is_null() || value.as_object().is_some_and(Map::is_empty),
+            _ => false,
+        },
+    }
+}

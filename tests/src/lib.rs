@@ -1,0 +1,1 @@
+//! Rigs shared by the tests that need more than one crate.

@@ -18,6 +18,8 @@ const CONTEXT: &str = "tidegate-sandbox";
 pub(crate) struct Kubeconfig {
     path: PathBuf,
     text: String,
+    /// The folder, if we made it: it goes too, once it is empty.
+    made_folder: Option<PathBuf>,
 }
 
 // === impl Kubeconfig ===
@@ -33,7 +35,9 @@ impl Kubeconfig {
                 "choose another file with --kubeconfig; yours was not touched",
             ));
         }
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let made_folder = folder.filter(|folder| !folder.exists()).map(Path::to_owned);
+        if let Some(folder) = folder {
             fs::create_dir_all(folder)
                 .with_context(|| format!("failed to make folder `{}`", folder.display()))?;
         }
@@ -41,7 +45,7 @@ impl Kubeconfig {
         let draft = path.with_extension("tmp");
         let written = write_private(&draft, &text).and_then(|()| fs::rename(&draft, path));
         written.with_context(|| format!("failed to write `{}`", path.display()))?;
-        Ok(Self { path: path.to_owned(), text })
+        Ok(Self { path: path.to_owned(), text, made_folder })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -55,6 +59,10 @@ impl Drop for Kubeconfig {
         let is_ours = fs::read_to_string(&self.path).is_ok_and(|text| text == self.text);
         if is_ours {
             let _ = fs::remove_file(&self.path);
+            if let Some(folder) = &self.made_folder {
+                // Fails when something else was put there, and then it stays.
+                let _ = fs::remove_dir(folder);
+            }
         }
     }
 }

@@ -1,0 +1,203 @@
+//! The command as a user meets it: arguments in, text and exit codes out.
+
+#![expect(clippy::unwrap_used, reason = "all of this file is tests")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A folder of one test, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tidegate-cli-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn tidegate(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(args).current_dir(folder).env("NO_COLOR", "1");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    tidegate(&std::env::temp_dir(), args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn crds_prints_the_files_in_deploy_as_one_stream() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
+    let output = run(&["crds"]);
+    assert!(output.status.success());
+    let printed = text(&output.stdout);
+    let mut count = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let file = fs::read_to_string(entry.unwrap().path()).unwrap();
+        assert!(printed.contains(file.trim_start_matches("---\n").trim_end()));
+        count += 1;
+    }
+    assert_eq!(count, 7);
+}
+
+#[test]
+fn crds_prints_a_json_list_on_request() {
+    let output = run(&["crds", "--output", "json"]);
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(list["kind"], "List");
+    assert_eq!(list["items"].as_array().unwrap().len(), 7);
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let mut child = tidegate(&std::env::temp_dir(), &["crds"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut talk = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut talk).unwrap();
+    assert!(child.wait().unwrap().success(), "{talk}");
+}
+
+#[test]
+fn an_address_others_can_reach_needs_a_word_from_the_user() {
+    let output = run(&["sandbox", "--listen", "0.0.0.0:0"]);
+    assert_eq!(output.status.code(), Some(2));
+    let talk = text(&output.stderr);
+    assert!(talk.contains("error: 0.0.0.0:0 can be reached"), "{talk}");
+    assert!(talk.contains("hint: ") && talk.contains("--allow-remote"), "{talk}");
+}
+
+#[test]
+fn a_bad_manifest_is_named_and_nothing_stays_behind() {
+    let scratch = Scratch::new("bad-manifest");
+    let cases = [
+        ("kind: [", "is no manifest"),
+        ("kind: Ghost\napiVersion: v1\nmetadata: {name: x}\n", "no matches for kind"),
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: 1}\n", "ConfigMap"),
+    ];
+    for (manifest, want) in cases {
+        fs::write(scratch.0.join("m.yaml"), manifest).unwrap();
+        let args = ["sandbox", "--listen", "127.0.0.1:0", "--load", "m.yaml"];
+        let output = tidegate(&scratch.0, &args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{manifest}");
+        let talk = text(&output.stderr);
+        assert!(talk.contains(want) && talk.contains("m.yaml"), "{manifest}: {talk}");
+        assert!(!scratch.0.join(".tidegate/kubeconfig").exists());
+    }
+    let output = tidegate(&scratch.0, &["sandbox", "--load", "ghost"]).output().unwrap();
+    assert!(text(&output.stderr).contains("failed to read `ghost`"));
+}
+
+#[test]
+fn somebody_elses_kubeconfig_is_left_alone() {
+    let scratch = Scratch::new("foreign");
+    fs::write(scratch.0.join("kc"), "current-context: production\n").unwrap();
+    let args = ["sandbox", "--listen", "127.0.0.1:0", "--kubeconfig", "kc"];
+    let output = tidegate(&scratch.0, &args).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("yours was not touched"));
+    assert_eq!(fs::read_to_string(scratch.0.join("kc")).unwrap(), "current-context: production\n");
+}
+
+/// A sandbox in a process of its own.
+struct Running {
+    child: Child,
+    address: String,
+    kubeconfig: PathBuf,
+}
+
+impl Running {
+    fn start(folder: &Path, more: &[&str]) -> Self {
+        let args = [&["sandbox", "--listen", "127.0.0.1:0"], more].concat();
+        let mut child = tidegate(folder, &args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let ready = lines.next().unwrap().unwrap();
+        let address = ready.split("http://").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+        Self { child, address, kubeconfig: folder.join(".tidegate/kubeconfig") }
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_sandbox_serves_loads_and_stops_cleanly() {
+    let scratch = Scratch::new("serves");
+    let manifest = "apiVersion: flagger.app/v1beta1\nkind: Canary\nmetadata: {name: app}\nspec:\n  \
+        targetRef: {apiVersion: apps/v1, kind: Deployment, name: app}\n  \
+        analysis: {interval: 1m, threshold: 1, stepWeight: 10}\n";
+    fs::write(scratch.0.join("canary.yaml"), manifest).unwrap();
+    let mut running = Running::start(&scratch.0, &["--nodes", "3", "--load", "canary.yaml"]);
+    assert!(running.get("/readyz").ends_with("ok"));
+    assert_eq!(running.get("/api/v1/nodes").matches("\"kind\":\"Node\"").count(), 3);
+    assert!(running.get("/apis/flagger.app/v1beta1/canaries").contains("\"stepWeight\":10"));
+    let kubeconfig = fs::read_to_string(&running.kubeconfig).unwrap();
+    assert!(kubeconfig.contains(&running.address), "{kubeconfig}");
+
+    let id = running.child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let status = loop {
+        if let Some(status) = running.child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < deadline, "it did not stop");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(status.success());
+    assert!(!running.kubeconfig.exists(), "the kubeconfig outlived the sandbox");
+    assert!(!scratch.0.join(".tidegate").exists(), "an empty folder was left behind");
+}
+
+#[test]
+fn try_tells_a_story_that_ends_well() {
+    let output = run(&["try"]);
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    assert!(talk.contains("harbour:2.0 serves; never fewer than 4 pods were ready"), "{talk}");
+    let tables = text(&output.stdout);
+    assert!(tables.contains("harbour   4/4     4            4"), "{tables}");
+    assert_eq!(tables.matches("1/1     Running").count(), 4, "{tables}");
+}
+
+#[test]
+fn help_teaches() {
+    let help = text(&run(&["sandbox", "--help"]).stdout);
+    for word in ["--load", "--rbac", "crash-loop", "Examples:"] {
+        assert!(help.contains(word), "{word} is missing from:\n{help}");
+    }
+}

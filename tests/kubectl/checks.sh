@@ -221,6 +221,32 @@ has 'restart a statefulset' 'restarted' k rollout restart statefulset/db
 has 'statefulset rolls out again' 'complete' k rollout status statefulset/db --timeout=30s
 has 'undo a daemonset' 'rolled back|skipped rollback' bash -c "$KUBECTL set image ds/agent agent=agent:2 && $KUBECTL rollout status ds/agent --timeout=30s && $KUBECTL rollout undo ds/agent"
 
+# Nodes, single pods, and what else there is to create
+has 'run' 'pod/lone created' k run lone --image=lone:1 --restart=Never
+has 'wait for a pod' 'condition met' k wait pod/lone --for=condition=Ready --timeout=30s
+has 'delete --now' 'deleted' k delete pod lone --now --timeout=30s
+has 'cordon' 'cordoned' k cordon sandbox-1
+has 'get nodes shows it' 'SchedulingDisabled' k get nodes
+has 'drain' 'drained' k drain sandbox-1 --ignore-daemonsets --force --delete-emptydir-data --timeout=60s
+same 'only daemons are left there' 'agent' bash -c "$KUBECTL get pods -A --field-selector spec.nodeName=sandbox-1 -o jsonpath='{.items[*].metadata.labels.app}'"
+has 'uncordon' 'uncordoned' k uncordon sandbox-1
+has 'taint' 'tainted' k taint nodes sandbox-1 slow=yes:NoSchedule
+has 'untaint' 'untainted' k taint nodes sandbox-1 slow-
+has 'create ingress' 'created' k create ingress web --rule='example.com/*=web:80'
+has 'get ingress' 'example.com' k get ingress
+has 'describe ingress' 'example.com' k describe ingress web
+has 'create poddisruptionbudget' 'created' k create pdb budget --selector=app=db --min-available=2
+has 'get pdb' '^budget +2' k get pdb
+has 'create clusterrole' 'created' k create clusterrole lister --verb=list --resource=pods,deployments.apps
+has 'create clusterrolebinding' 'created' k create clusterrolebinding lister --clusterrole=lister --user=jane
+has 'describe clusterrole' 'deployments.apps' k describe clusterrole lister
+has 'get --chunk-size' 'kube-system' k get ns --chunk-size=1
+has 'patch --dry-run=server' 'patched' k patch ns default --type merge -p '{"metadata":{"labels":{"x":"y"}}}' --dry-run=server
+same 'which changed nothing' '' k get ns default -o 'jsonpath={.metadata.labels.x}'
+has 'get --show-labels' 'kubernetes.io/metadata.name=default' k get ns default --show-labels
+has 'get -o go-template' 'default' k get ns -o 'go-template={{range .items}}{{.metadata.name}} {{end}}'
+has 'proxy of a raw path' 'ok' k get --raw '/readyz?verbose'
+
 # Deleting
 has 'delete waits' 'deleted' k delete deployment api --timeout=30s
 same 'its pods go with it' '' bash -c "$KUBECTL wait pod -l app=api --for=delete --timeout=30s >/dev/null 2>&1; $KUBECTL get pods -l app=api -o name"

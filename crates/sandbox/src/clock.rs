@@ -3,6 +3,10 @@
 //! A [`Clock`] is real or virtual. A virtual clock stands still until it is moved by
 //! [`Clock::advance`]; sleepers wake in order of their deadlines. Nothing else in this crate reads a
 //! wall clock or an `Instant`, so a whole cluster can live through a day in a test of a second.
+//!
+//! A clock that is put back ([`Clock::jump_to`]) shows an earlier time, but whoever sleeps does not
+//! sleep longer for it: durations are measured by time that passed, as by a machine's monotonic
+//! clock.
 
 use std::{
     collections::BTreeMap,
@@ -26,15 +30,19 @@ enum Inner {
 
 struct Timeline {
     now: Timestamp,
-    /// Deadline and a serial number, so that equal deadlines wake in order of asking.
-    sleepers: BTreeMap<(Timestamp, u64), Waker>,
+    /// Time that has passed since the start; unlike `now` it never goes back.
+    passed: Duration,
+    /// Deadline (in time passed) and a serial number, so that equal deadlines wake in order of
+    /// asking.
+    sleepers: BTreeMap<(Duration, u64), Waker>,
     next_serial: u64,
 }
 
 /// Resolves when the clock reaches its deadline.
 pub struct Sleep {
     clock: Clock,
-    until: Timestamp,
+    /// In time passed, of a virtual clock.
+    until: Duration,
     serial: Option<u64>,
     real: Option<Pin<Box<tokio::time::Sleep>>>,
 }
@@ -48,7 +56,12 @@ impl Clock {
 
     /// Stands at `start` until moved.
     pub fn virtual_from(start: Timestamp) -> Self {
-        let timeline = Timeline { now: start, sleepers: BTreeMap::new(), next_serial: 0 };
+        let timeline = Timeline {
+            now: start,
+            passed: Duration::ZERO,
+            sleepers: BTreeMap::new(),
+            next_serial: 0,
+        };
         Self(Arc::new(Inner::Virtual(Mutex::new(timeline))))
     }
 
@@ -68,14 +81,24 @@ impl Clock {
     }
 
     pub fn sleep_until(&self, until: Timestamp) -> Sleep {
-        let real = match &*self.0 {
+        let (real, until) = match &*self.0 {
             Inner::Real => {
-                let wait = Duration::try_from(until.duration_since(Timestamp::now()));
-                Some(Box::pin(tokio::time::sleep(wait.unwrap_or_default())))
+                let wait = between(Timestamp::now(), until);
+                (Some(Box::pin(tokio::time::sleep(wait))), wait)
             }
-            Inner::Virtual(_) => None,
+            Inner::Virtual(timeline) => {
+                let timeline = lock(timeline);
+                (None, timeline.passed.saturating_add(between(timeline.now, until)))
+            }
         };
         Sleep { clock: self.clone(), until, serial: None, real }
+    }
+
+    /// Time that has passed on a virtual clock since its start, whatever it was put to meanwhile.
+    /// `None` of a real clock.
+    pub fn passed(&self) -> Option<Duration> {
+        let Inner::Virtual(timeline) = &*self.0 else { return None };
+        Some(lock(timeline).passed)
     }
 
     /// Moves a virtual clock forward and wakes whoever was waiting for a moment passed.
@@ -86,7 +109,8 @@ impl Clock {
         let woken = {
             let mut timeline = lock(timeline);
             timeline.now = later(timeline.now, by);
-            let passed = (timeline.now, u64::MAX);
+            timeline.passed = timeline.passed.saturating_add(by);
+            let passed = (timeline.passed, u64::MAX);
             let after = timeline.sleepers.split_off(&passed);
             std::mem::replace(&mut timeline.sleepers, after)
         };
@@ -96,17 +120,25 @@ impl Clock {
     }
 
     /// Puts a virtual clock anywhere, also into the past: a machine whose clock was corrected.
+    ///
+    /// A jump forward is time that passes; a jump back delays nobody.
     pub fn jump_to(&self, to: Timestamp) {
-        if let Inner::Virtual(timeline) = &*self.0 {
-            lock(timeline).now = to;
-            self.advance(Duration::ZERO);
-        }
+        let Inner::Virtual(timeline) = &*self.0 else { return };
+        let ahead = {
+            let mut timeline = lock(timeline);
+            let ahead = between(timeline.now, to);
+            timeline.now = timeline.now.min(to);
+            ahead
+        };
+        self.advance(ahead);
     }
 
     /// The next moment someone sleeps for, if the clock is virtual and someone does.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let Inner::Virtual(timeline) = &*self.0 else { return None };
-        lock(timeline).sleepers.keys().next().map(|(at, _)| *at)
+        let timeline = lock(timeline);
+        let (until, _) = timeline.sleepers.keys().next()?;
+        Some(later(timeline.now, until.saturating_sub(timeline.passed)))
     }
 }
 
@@ -119,6 +151,11 @@ impl std::fmt::Debug for Clock {
 /// `at + by`, held at the end of representable time.
 pub fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// How long from `from` to `to`; nothing if that is over.
+pub(crate) fn between(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -138,7 +175,7 @@ impl Future for Sleep {
         let (until, old) = (self.until, self.serial);
         let serial = {
             let mut timeline = lock(timeline);
-            if timeline.now >= until {
+            if timeline.passed >= until {
                 return Poll::Ready(());
             }
             let serial = old.unwrap_or(timeline.next_serial);
@@ -180,5 +217,23 @@ mod tests {
         clock.advance(Duration::from_secs(1));
         sleeper.await.unwrap();
         assert_eq!(clock.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_clock_put_back_delays_nobody() {
+        let clock = Clock::virtual_from(Timestamp::UNIX_EPOCH);
+        clock.advance(Duration::from_hours(2));
+        let mut sleeper = Box::pin(clock.sleep(Duration::from_mins(1)));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(sleeper.as_mut().poll(&mut cx).is_pending());
+        clock.jump_to(Timestamp::UNIX_EPOCH);
+        assert_eq!(clock.now(), Timestamp::UNIX_EPOCH);
+        let due = later(Timestamp::UNIX_EPOCH, Duration::from_mins(1));
+        assert_eq!(clock.next_deadline(), Some(due));
+        clock.advance(Duration::from_secs(59));
+        assert!(sleeper.as_mut().poll(&mut cx).is_pending());
+        clock.jump_to(due);
+        assert!(sleeper.as_mut().poll(&mut cx).is_ready());
+        assert_eq!(clock.passed(), Some(Duration::from_secs(2 * 3600 + 60)));
     }
 }

@@ -152,13 +152,17 @@ impl ApiService {
                 return Err(failure.into());
             }
         };
+        if is_lost {
+            if request.info.verb != Verb::Watch {
+                // Whatever comes of it, the client will not know.
+                let _ = self.server.execute(&request);
+            }
+            return Err(Refusal::Break);
+        }
         if request.info.verb == Verb::Watch {
             return self.watch(&request, format).map_err(Refusal::Answer);
         }
         let answer = self.server.execute(&request);
-        if is_lost {
-            return Err(Refusal::Break);
-        }
         let def = self.server.resolve(&request.info).ok();
         let now = self.server.clock.now();
         Ok(render::answer(answer?, def.as_deref(), format, pretty, now))

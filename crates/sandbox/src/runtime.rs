@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use self::{collector::Collector, reaper::Reaper};
 use crate::{
-    clock::later,
+    clock::{between, later},
     controllers::{Change, Controller, Key, Next},
     random::Random,
     server::{Server, User, local::Local},
@@ -50,6 +50,8 @@ pub struct Runtime {
     queue: Queue,
     order: Order,
     paused: BTreeSet<String>,
+    /// The time of the last look: a later one that shows less means a clock put back.
+    seen_at: Timestamp,
 }
 
 struct Loop {
@@ -61,9 +63,19 @@ struct Loop {
 /// Keys in order of when they are due.
 #[derive(Default)]
 struct Queue {
-    due: BTreeMap<(Timestamp, u64), (usize, Key)>,
-    index: BTreeMap<(usize, Key), (Timestamp, u64)>,
+    due: BTreeMap<Slot, (usize, Key)>,
+    index: BTreeMap<(usize, Key), Slot>,
     serial: u64,
+}
+
+/// When a key is due, and a serial number to tell equals apart.
+type Slot = (Timestamp, u64);
+
+/// One piece of work: the nth of the collector's or the reaper's, or a key of a loop.
+enum Piece {
+    Collect(usize),
+    Reap(usize),
+    Look(Slot),
 }
 
 // === impl Runtime ===
@@ -83,6 +95,7 @@ impl Runtime {
             queue: Queue::default(),
             order,
             paused: BTreeSet::new(),
+            seen_at: server.clock.now(),
             server,
         }
     }
@@ -135,15 +148,41 @@ impl Runtime {
     /// Does one piece of due work. False when nothing is due now.
     pub fn step(&mut self) -> bool {
         self.observe();
-        if !self.paused.contains(collector::NAME) && self.collector.step() {
-            return true;
+        let Some(piece) = self.choose() else { return false };
+        match piece {
+            Piece::Collect(nth) => self.collector.step(nth),
+            Piece::Reap(nth) => self.reaper.step(nth),
+            Piece::Look(slot) => {
+                if let Some((index, key)) = self.queue.take(slot) {
+                    self.work(index, &key);
+                }
+            }
         }
-        if !self.paused.contains(reaper::NAME) && self.reaper.step() {
-            return true;
-        }
-        let Some((index, key)) = self.take_due() else { return false };
-        self.work(index, &key);
         true
+    }
+
+    /// What to do next: the machinery's own work first or, shuffled, anything that is due.
+    fn choose(&self) -> Option<Piece> {
+        let (collect, reap) = (self.to_collect(), self.to_reap());
+        let mut ready = self.ready();
+        let Order::Shuffled(random) = &self.order else {
+            return match (collect, reap) {
+                (0, 0) => ready.next().map(Piece::Look),
+                (0, _) => Some(Piece::Reap(0)),
+                (_, _) => Some(Piece::Collect(0)),
+            };
+        };
+        let slots: Vec<_> = ready.collect();
+        let chosen = random.below((collect + reap + slots.len()) as u64);
+        let chosen = usize::try_from(chosen).unwrap_or_default();
+        if chosen < collect {
+            return Some(Piece::Collect(chosen));
+        }
+        let chosen = chosen - collect;
+        if chosen < reap {
+            return Some(Piece::Reap(chosen));
+        }
+        slots.get(chosen - reap).copied().map(Piece::Look)
     }
 
     /// Steps until nothing is due or `steps_max` is reached. True when quiet.
@@ -154,7 +193,7 @@ impl Runtime {
     /// When the next piece of work is due: now, later, or (`None`) only after a change.
     pub fn next_due(&mut self) -> Option<Timestamp> {
         self.observe();
-        if self.collector.has_work() || self.reaper.has_work() {
+        if self.to_collect() + self.to_reap() > 0 {
             return Some(self.server.clock.now());
         }
         let mut due = self.queue.due.iter();
@@ -166,8 +205,21 @@ impl Runtime {
         name.is_some_and(|name| self.paused.contains(name))
     }
 
+    fn to_collect(&self) -> usize {
+        if self.paused.contains(collector::NAME) { 0 } else { self.collector.waiting() }
+    }
+
+    fn to_reap(&self) -> usize {
+        if self.paused.contains(reaper::NAME) { 0 } else { self.reaper.waiting() }
+    }
+
     fn observe(&mut self) {
         let now = self.server.clock.now();
+        if now < self.seen_at {
+            // The clock was put back. What was to be done in a minute still is.
+            self.queue.bring_forward(between(now, self.seen_at));
+        }
+        self.seen_at = now;
         for (table, event) in self.server.store.take_unseen() {
             self.collector.observe(&table, &event);
             self.reaper.observe(&table, &event);
@@ -201,19 +253,10 @@ impl Runtime {
         }
     }
 
-    fn take_due(&mut self) -> Option<(usize, Key)> {
-        let now = self.server.clock.now();
-        let ready = self.queue.due.range(..=(now, u64::MAX));
-        let mut ready = ready.filter(|(_, (index, _))| !self.is_paused(*index));
-        let slot = match &self.order {
-            Order::Fair => ready.next().map(|(slot, _)| *slot),
-            Order::Shuffled(random) => {
-                let slots: Vec<_> = ready.map(|(slot, _)| *slot).collect();
-                let chosen = random.below(slots.len() as u64);
-                slots.get(usize::try_from(chosen).unwrap_or_default()).copied()
-            }
-        };
-        self.queue.take(slot?)
+    /// Keys that are due and whose loop is not paused, in order.
+    fn ready(&self) -> impl Iterator<Item = Slot> {
+        let ready = self.queue.due.range(..=(self.seen_at, u64::MAX));
+        ready.filter(|(_, (index, _))| !self.is_paused(*index)).map(|(slot, _)| *slot)
     }
 
     fn work(&mut self, index: usize, key: &Key) {
@@ -256,7 +299,17 @@ impl Queue {
         self.index.insert((index, key), slot);
     }
 
-    fn take(&mut self, slot: (Timestamp, u64)) -> Option<(usize, Key)> {
+    /// Makes everything due earlier, in the same order.
+    fn bring_forward(&mut self, by: Duration) {
+        let earlier = |(at, serial): Slot| (at.checked_sub(by).unwrap_or(Timestamp::MIN), serial);
+        let due = std::mem::take(&mut self.due);
+        self.due = due.into_iter().map(|(slot, work)| (earlier(slot), work)).collect();
+        for slot in self.index.values_mut() {
+            *slot = earlier(*slot);
+        }
+    }
+
+    fn take(&mut self, slot: Slot) -> Option<(usize, Key)> {
         let work = self.due.remove(&slot)?;
         self.index.remove(&work);
         Some(work)

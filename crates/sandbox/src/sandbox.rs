@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::{
-    clock::{Clock, later},
+    clock::{Clock, between, later},
     cluster::{self, Cluster, Resource},
     controllers,
     failure::Outcome,
@@ -183,7 +183,7 @@ impl Sandbox {
             let next = self.runtime().next_due().filter(|due| *due <= end);
             let now = self.server.clock.now();
             let to = next.unwrap_or(end).max(now);
-            let wait = Duration::try_from(to.duration_since(now)).unwrap_or_default();
+            let wait = between(now, to);
             self.server.clock.advance(wait);
             if next.is_none() {
                 self.settle();
@@ -201,11 +201,11 @@ impl Sandbox {
                 return true;
             }
             let now = self.server.clock.now();
-            let Some(due) = self.runtime().next_due().filter(|due| *due <= end) else {
+            let next = self.runtime().next_due().filter(|due| *due <= end);
+            if next.is_none() && now >= end {
                 return false;
-            };
-            let wait = Duration::try_from(due.duration_since(now)).unwrap_or_default();
-            self.server.clock.advance(wait);
+            }
+            self.server.clock.advance(between(now, next.unwrap_or(end)));
         }
     }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::Matcher;
 use crate::{failure::Failure, request::RequestInfo};
 
-/// One thing that goes wrong on a watch. Events are counted from its start, bookmarks are not.
+/// One thing that goes wrong on a watch. Events are counted from its start, those of objects that
+/// already existed included; bookmarks are not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchFault {
     /// The watch is answered with 410: the history it asks for is gone.
@@ -19,13 +20,16 @@ pub enum WatchFault {
     SilenceAfter { events: u64, lasting: Option<Duration> },
     /// Every event arrives twice.
     Duplicate,
-    /// Bookmarks arrive, events do not.
+    /// Bookmarks arrive, events do not, except for what the watch starts with: a list that ends
+    /// without its objects would be a lie no server tells.
     BookmarksOnly,
 }
 
 /// What the server is about to do on a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchSignal {
+    /// An object that existed when the watch started.
+    Initial,
     Event,
     Bookmark,
     /// Nothing; it only looks whether the watch may go on.
@@ -96,7 +100,6 @@ impl WatchFault {
 
     /// What this fault makes of the next signal, after `sent` events were sent. `None`: nothing.
     fn act(&self, signal: WatchSignal, sent: u64) -> Option<WatchAction> {
-        let is_event = signal == WatchSignal::Event;
         match self {
             Self::GoneAtStart => Some(WatchAction::Fail(gone())),
             Self::GoneAfter { events } if sent >= *events => Some(WatchAction::Fail(gone())),
@@ -110,8 +113,8 @@ impl WatchFault {
             {
                 Some(WatchAction::Stall(*lasting))
             }
-            Self::Duplicate if is_event => Some(WatchAction::SendTwice),
-            Self::BookmarksOnly if is_event => Some(WatchAction::Withhold),
+            Self::Duplicate if signal.is_counted() => Some(WatchAction::SendTwice),
+            Self::BookmarksOnly if signal == WatchSignal::Event => Some(WatchAction::Withhold),
             _ => None,
         }
     }
@@ -130,6 +133,14 @@ impl WatchFault {
     /// Whether it is over once it has happened.
     fn happens_once(&self) -> bool {
         matches!(self, Self::SilenceAfter { lasting: Some(_), .. })
+    }
+}
+
+// === impl WatchSignal ===
+
+impl WatchSignal {
+    fn is_counted(self) -> bool {
+        matches!(self, Self::Initial | Self::Event)
     }
 }
 
@@ -186,7 +197,7 @@ impl WatchPlan {
             .enumerate()
             .find_map(|(at, fault)| Some((at, fault.act(signal, sent)?)));
         let Some((at, action)) = acting else {
-            self.sent += u64::from(signal == WatchSignal::Event);
+            self.sent += u64::from(signal.is_counted());
             return (WatchAction::Send, None);
         };
         let class = self.faults.get(at).map(WatchFault::class);
@@ -196,7 +207,7 @@ impl WatchPlan {
         match action {
             WatchAction::FallSilent => self.silent = true,
             WatchAction::Stall(_) | WatchAction::SendTwice => {
-                self.sent += u64::from(signal == WatchSignal::Event);
+                self.sent += u64::from(signal.is_counted());
             }
             _ => {}
         }

@@ -10,6 +10,7 @@ use hyper_util::{
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
 use super::ApiService;
+use crate::clock::Clock;
 
 /// A server on a socket. Dropping it stops it; [`Listener::stop`] waits until it has.
 pub struct Listener {
@@ -20,6 +21,9 @@ pub struct Listener {
 
 /// How long open requests get to finish; watches are cut at once by their server's end.
 const DRAIN: Duration = Duration::from_millis(300);
+
+/// A pause after a failed accept: without file handles the next would fail at once, and spin.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 
 // === impl Listener ===
 
@@ -41,6 +45,8 @@ impl Listener {
 }
 
 async fn accept(socket: TcpListener, service: ApiService, mut stopping: watch::Receiver<bool>) {
+    // Sockets live in real time, whatever the cluster behind them lives in.
+    let real = Clock::real();
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -50,7 +56,7 @@ async fn accept(socket: TcpListener, service: ApiService, mut stopping: watch::R
             accepted = socket.accept() => {
                 // A failed accept (a client gone, no file handles) concerns that client alone.
                 let Ok((stream, _)) = accepted else {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    real.sleep(ACCEPT_AGAIN).await;
                     continue;
                 };
                 let _ = stream.set_nodelay(true);
@@ -68,6 +74,10 @@ async fn accept(socket: TcpListener, service: ApiService, mut stopping: watch::R
     }
     drop(socket);
     let drained = async { while connections.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(DRAIN, drained).await;
+    tokio::select! {
+        biased;
+        () = drained => {}
+        () = real.sleep(DRAIN) => {}
+    }
     connections.abort_all();
 }

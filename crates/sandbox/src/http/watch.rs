@@ -6,7 +6,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::stream;
+use futures::{FutureExt as _, StreamExt as _, stream};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::{Value, json};
@@ -44,6 +44,10 @@ struct Watcher {
     changed: watch::Receiver<u64>,
     interrupted: watch::Receiver<u64>,
     plan: WatchPlan,
+    /// What existed at the start and was not sent yet.
+    initial: VecDeque<Arc<Stored>>,
+    /// Whether a bookmark is to say where that ends.
+    initial_end: bool,
     pending: VecDeque<Bytes>,
     deadline: std::pin::Pin<Box<Sleep>>,
     bookmark: Option<std::pin::Pin<Box<Sleep>>>,
@@ -66,6 +70,9 @@ pub(super) fn start(
     let options = ListOptions::parse(&request.query)?;
     let selection = Selection::parse(&def, &options, &request.info.name)?;
     let from = server.parse_revision(&options.resource_version)?;
+    if options.send_initial_events == Some(true) {
+        server.check_reached(from)?;
+    }
     let format = match format {
         Format::Protobuf if def.is_custom() => Format::Json,
         Format::Yaml => Format::Json,
@@ -88,6 +95,8 @@ pub(super) fn start(
         format,
         cursor: from,
         sent_to: from,
+        initial: VecDeque::new(),
+        initial_end: false,
         pending: VecDeque::new(),
         has_sent_headers: false,
         is_silent: false,
@@ -107,33 +116,26 @@ fn body(watcher: Watcher) -> ResponseBody {
         let bytes = watcher.next().await?;
         Some((Ok::<_, BoxError>(Frame::data(bytes)), watcher))
     });
-    ResponseBody::new(StreamBody::new(frames))
+    // Asked again after its end, a body says again that it has ended.
+    ResponseBody::new(StreamBody::new(frames.fuse()))
 }
 
 // === impl Watcher ===
 
 impl Watcher {
-    /// What exists comes first, unless the client says where it stopped.
+    /// What exists comes first, unless the client says where it stopped or wants only what is new.
     fn begin(&mut self, options: &ListOptions, from: u64) {
-        let starts_with_state = options.send_initial_events || from == 0;
-        if !starts_with_state {
-            return;
-        }
         let (revision, objects) =
             self.server.store.list(&self.def.table, self.namespace.as_deref());
-        let (seen, _): (Vec<_>, Vec<_>) =
-            objects.iter().partition(|object| self.selection.matches(object));
-        for object in seen {
-            let frame = self.frame("ADDED", object);
-            self.pending.push_back(frame);
+        if options.send_initial_events.unwrap_or(from == 0) {
+            let selection = &self.selection;
+            self.initial = objects.into_iter().filter(|each| selection.matches(each)).collect();
+            self.initial_end = options.send_initial_events.is_some() && options.bookmarks;
+        } else if from > 0 {
+            return;
         }
         self.cursor = revision;
         self.sent_to = revision;
-        if options.send_initial_events && options.bookmarks {
-            let end = json!({ "k8s.io/initial-events-end": "true" });
-            let frame = self.bookmark_frame(&end);
-            self.pending.push_back(frame);
-        }
     }
 
     async fn next(&mut self) -> Option<Bytes> {
@@ -141,7 +143,7 @@ impl Watcher {
             if let Some(frame) = self.pending.pop_front() {
                 return Some(frame);
             }
-            if self.is_done {
+            if self.is_done || is_due(&mut self.deadline) {
                 return None;
             }
             self.changed.borrow_and_update();
@@ -150,7 +152,7 @@ impl Watcher {
                 continue;
             }
             if !self.is_silent {
-                self.read_log().await;
+                self.read().await;
             }
             if self.pending.is_empty() && !self.is_done {
                 self.wait().await;
@@ -158,31 +160,67 @@ impl Watcher {
         }
     }
 
+    /// Queues what there is to send: what existed, then where that ends, then what happened.
+    async fn read(&mut self) {
+        for _ in 0..self.batch() {
+            let Some(object) = self.initial.front().cloned() else { break };
+            self.deliver("ADDED", &object, WatchSignal::Initial).await;
+            if self.is_done || self.is_silent {
+                return;
+            }
+            self.initial.pop_front();
+        }
+        if !self.initial.is_empty() {
+            return;
+        }
+        if std::mem::take(&mut self.initial_end) {
+            let end = json!({ "k8s.io/initial-events-end": "true" });
+            let frame = self.bookmark_frame(&end);
+            self.pending.push_back(frame);
+        }
+        self.read_log().await;
+        // A watch with no end of events has its bookmarks too.
+        let is_due = !self.pending.is_empty() && self.bookmark.as_mut().is_some_and(is_due);
+        if is_due && !self.is_done && !self.is_silent {
+            self.send_bookmark().await;
+        }
+    }
+
+    /// How many events to queue at once. Where something may go wrong they go one by one: a pause
+    /// after an event must not hold back the event.
+    fn batch(&self) -> usize {
+        if self.plan.is_uneventful() { BATCH } else { 1 }
+    }
+
     async fn read_log(&mut self) {
-        match self.server.store.events_since(&self.def.table, self.cursor, BATCH) {
-            Err(compacted) => self.fail(&too_old(compacted)),
+        match self.server.store.events_since(&self.def.table, self.cursor, self.batch()) {
+            Err(compacted) => self.fail(&too_old(self.cursor, compacted)),
             Ok((events, seen_to)) => {
                 for event in events {
-                    self.deliver(&event).await;
+                    if let Some((kind, object)) = self.seen(&event) {
+                        self.deliver(kind, &object, WatchSignal::Event).await;
+                    }
                     if self.is_done || self.is_silent {
                         return;
                     }
                     self.cursor = event.revision;
                 }
-                self.cursor = seen_to;
+                // A watch from a revision still to come waits for it.
+                self.cursor = self.cursor.max(seen_to);
             }
         }
     }
 
-    async fn deliver(&mut self, event: &Event) {
-        let Some((kind, object)) = self.seen(event) else { return };
-        let action = self.server.faults.on_watch_event(&mut self.plan, WatchSignal::Event);
+    async fn deliver(&mut self, kind: &str, object: &Stored, signal: WatchSignal) {
+        let action = self.server.faults.on_watch_event(&mut self.plan, signal);
         let copies = match action {
             WatchAction::Send => 1,
             WatchAction::SendTwice => 2,
             WatchAction::Withhold => 0,
             WatchAction::Stall(lasting) => {
-                self.server.clock.sleep(lasting).await;
+                if !self.stall(lasting).await {
+                    return;
+                }
                 1
             }
             WatchAction::FallSilent => {
@@ -196,9 +234,34 @@ impl Watcher {
             WatchAction::Fail(failure) => return self.fail(&failure),
         };
         for _ in 0..copies {
-            let frame = self.frame(kind, &object);
+            let frame = self.frame(kind, object);
             self.pending.push_back(frame);
-            self.sent_to = event.revision;
+        }
+        if copies > 0 {
+            self.sent_to = self.sent_to.max(object.revision);
+        }
+    }
+
+    /// Holds everything back for a while. False if the watch ended meanwhile.
+    async fn stall(&mut self, lasting: Duration) -> bool {
+        let mut over = Box::pin(self.server.clock.sleep(lasting));
+        loop {
+            tokio::select! {
+                biased;
+                result = self.interrupted.changed() => {
+                    let wake = WatchSignal::Wake;
+                    match self.server.faults.on_watch_event(&mut self.plan, wake) {
+                        WatchAction::Fail(failure) => self.fail(&failure),
+                        WatchAction::Close => self.is_done = true,
+                        _ => self.is_done |= result.is_err(),
+                    }
+                }
+                () = &mut self.deadline => self.is_done = true,
+                () = &mut over => return true,
+            }
+            if self.is_done {
+                return false;
+            }
         }
     }
 
@@ -230,10 +293,7 @@ impl Watcher {
     async fn consult(&mut self, signal: WatchSignal) -> bool {
         match self.server.faults.on_watch_event(&mut self.plan, signal) {
             WatchAction::Send | WatchAction::SendTwice | WatchAction::Withhold => true,
-            WatchAction::Stall(lasting) => {
-                self.server.clock.sleep(lasting).await;
-                true
-            }
+            WatchAction::Stall(lasting) => self.stall(lasting).await,
             WatchAction::FallSilent => {
                 self.is_silent = true;
                 true
@@ -261,12 +321,18 @@ impl Watcher {
             () = &mut self.deadline => self.is_done = true,
             result = self.changed.changed() => self.is_done |= result.is_err(),
             () = async { match bookmark { Some(due) => due.await, None => never.await } } => {
-                self.bookmark = Some(Box::pin(self.server.clock.sleep(BOOKMARK_EVERY)));
-                if !self.is_silent && self.consult(WatchSignal::Bookmark).await {
-                    let frame = self.bookmark_frame(&Value::Null);
-                    self.pending.push_back(frame);
-                }
+                self.send_bookmark().await;
             }
+        }
+    }
+
+    async fn send_bookmark(&mut self) {
+        self.bookmark = Some(Box::pin(self.server.clock.sleep(BOOKMARK_EVERY)));
+        // Other kinds may have moved the store on: a bookmark that says so spares a later relist.
+        self.read_log().await;
+        if !self.is_silent && !self.is_done && self.consult(WatchSignal::Bookmark).await {
+            let frame = self.bookmark_frame(&Value::Null);
+            self.pending.push_back(frame);
         }
     }
 
@@ -328,6 +394,10 @@ impl Watcher {
         out.extend_from_slice(b"}\n");
         out.into()
     }
+}
+
+fn is_due(sleep: &mut std::pin::Pin<Box<Sleep>>) -> bool {
+    sleep.as_mut().now_or_never().is_some()
 }
 
 fn parse(bytes: &[u8]) -> Value {

@@ -46,8 +46,9 @@ impl Collector {
         Self { server, queue: VecDeque::new(), queued: BTreeSet::new() }
     }
 
-    pub(super) fn has_work(&self) -> bool {
-        !self.queue.is_empty()
+    /// How many objects wait to be looked at.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
     }
 
     pub(super) fn observe(&mut self, table: &TableKey, event: &Event) {
@@ -76,18 +77,17 @@ impl Collector {
         }
     }
 
-    /// Looks at one object. False when there is none to look at.
-    pub(super) fn step(&mut self) -> bool {
-        let Some(place) = self.queue.pop_front() else { return false };
+    /// Looks at one object, the `nth` of those that wait.
+    pub(super) fn step(&mut self, nth: usize) {
+        let Some(place) = self.queue.remove(nth) else { return };
         self.queued.remove(&place);
-        let Some(stored) = self.server.store.get(&place.table, &place.key) else { return true };
+        let Some(stored) = self.server.store.get(&place.table, &place.key) else { return };
         let object = stored.value();
         if is_being_finalized(&object) {
             self.finish_owner(&place, &object);
         } else if !stored.owners.is_empty() {
             self.judge_dependent(&place, &object);
         }
-        true
     }
 
     fn judge_dependent(&self, place: &Place, object: &Value) {

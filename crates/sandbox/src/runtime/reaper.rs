@@ -35,8 +35,9 @@ impl Reaper {
         }
     }
 
-    pub(super) fn has_work(&self) -> bool {
-        !self.namespaces.is_empty() || !self.crds.is_empty()
+    /// How many namespaces and CRDs wait to be looked at.
+    pub(super) fn waiting(&self) -> usize {
+        self.namespaces.len() + self.crds.len()
     }
 
     pub(super) fn observe(&mut self, table: &TableKey, event: &Event) {
@@ -64,16 +65,15 @@ impl Reaper {
         set.insert(key.name.to_string());
     }
 
-    pub(super) fn step(&mut self) -> bool {
-        if let Some(name) = self.namespaces.pop_first() {
+    /// Looks at one of them, namespaces before CRDs.
+    pub(super) fn step(&mut self, nth: usize) {
+        if let Some(name) = self.namespaces.iter().nth(nth).cloned() {
+            self.namespaces.remove(&name);
             self.reap_namespace(&name);
-            return true;
-        }
-        if let Some(name) = self.crds.pop_first() {
+        } else if let Some(name) = self.crds.iter().nth(nth - self.namespaces.len()).cloned() {
+            self.crds.remove(&name);
             self.reap_crd(&name);
-            return true;
         }
-        false
     }
 
     fn reap_namespace(&mut self, name: &str) {

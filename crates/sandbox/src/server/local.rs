@@ -11,6 +11,7 @@ use crate::{
     failure::{Failure, Outcome},
     faults::Course,
     request::{RequestInfo, Verb},
+    request_log,
     store::{ObjectKey, Stored, TableKey},
 };
 
@@ -51,7 +52,11 @@ impl Local {
     fn execute(&self, info: RequestInfo, body: Body) -> Outcome<Value> {
         let lost = || Err(Failure::new(504, "Timeout", "the connection was broken"));
         let is_lost = match self.server.faults.on_request(&info).course {
-            Course::Fail(failure) => return Err(failure),
+            Course::Fail(failure) => {
+                let answer = request_log::Answer { code: failure.code, bytes: 0 };
+                self.server.log.record(self.server.clock.now(), &info, answer);
+                return Err(failure);
+            }
             Course::Drop => return lost(),
             Course::LoseAnswer => true,
             Course::Proceed => false,

@@ -39,7 +39,8 @@ pub struct ListOptions {
     pub continue_token: String,
     pub resource_version: String,
     pub resource_version_match: String,
-    pub send_initial_events: bool,
+    /// Whether a watch starts with what exists; `None` leaves it to the resource version.
+    pub send_initial_events: Option<bool>,
     pub bookmarks: bool,
     pub timeout: Option<Duration>,
 }
@@ -154,7 +155,9 @@ impl ListOptions {
             continue_token: query.get("continue").to_owned(),
             resource_version: query.get("resourceVersion").to_owned(),
             resource_version_match: query.get("resourceVersionMatch").to_owned(),
-            send_initial_events: query.flag("sendInitialEvents"),
+            send_initial_events: query
+                .has("sendInitialEvents")
+                .then(|| query.flag("sendInitialEvents")),
             bookmarks: query.flag("allowWatchBookmarks"),
             timeout: number("timeoutSeconds")?.map(Duration::from_secs),
         };

@@ -148,7 +148,7 @@ impl Server {
 
     fn past(&self, call: &Call<'_>, revision: u64) -> Outcome<Arc<Stored>> {
         let found = self.store.list_at(&call.def.table, Some(call.namespace()), revision);
-        let objects = found.map_err(too_old)?;
+        let objects = found.map_err(|_| list_too_old())?;
         let name = call.request.info.name.as_str();
         objects.into_iter().find(|object| *object.key.name == *name).ok_or_else(|| call.not_found())
     }
@@ -186,8 +186,10 @@ impl Server {
     ) -> Outcome<(u64, Option<ObjectKey>, Vec<Arc<Stored>>)> {
         let namespace = request.info.namespace.as_str();
         let namespace = (!namespace.is_empty()).then_some(namespace);
-        let at =
-            |revision: u64| self.store.list_at(&def.table, namespace, revision).map_err(too_old);
+        let at = |revision: u64| {
+            let found = self.store.list_at(&def.table, namespace, revision);
+            found.map_err(|_| list_too_old())
+        };
         if !options.continue_token.is_empty() {
             let bad =
                 || Failure::bad_request("continue key is not valid: encoded by another server");
@@ -199,6 +201,7 @@ impl Server {
             return Ok((frozen, None, at(frozen)?));
         }
         let asked = self.parse_revision(&options.resource_version)?;
+        self.check_reached(asked)?;
         if options.resource_version_match == "Exact" {
             return Ok((asked, None, at(asked)?));
         }
@@ -206,7 +209,7 @@ impl Server {
         Ok((revision, None, objects))
     }
 
-    /// A revision a client names; one from the future is refused as Kubernetes refuses it.
+    /// A revision a client names; 0 if it names none.
     pub(crate) fn parse_revision(&self, text: &str) -> Outcome<u64> {
         if text.is_empty() {
             return Ok(0);
@@ -219,10 +222,14 @@ impl Server {
             );
             Failure::invalid("meta.k8s.io", "ListOptions", "", &[error])
         };
-        let asked: u64 = text.parse().map_err(bad)?;
+        text.parse().map_err(bad)
+    }
+
+    /// Refuses a revision from the future, as Kubernetes does after it has waited for it in vain.
+    pub(crate) fn check_reached(&self, asked: u64) -> Outcome<()> {
         let current = self.store.revision();
         if asked <= current {
-            return Ok(asked);
+            return Ok(());
         }
         let message = format!("Too large resource version: {asked}, current: {current}");
         let mut failure = Failure::new(504, "Timeout", format!("Timeout: {message}"));
@@ -245,8 +252,13 @@ pub(super) fn content(def: &ResourceDef, stored: &Arc<Stored>) -> Content {
     }
 }
 
-pub(crate) fn too_old(compacted: Compacted) -> Failure {
-    Failure::expired(format!("too old resource version: the oldest kept is {}", compacted.oldest))
+/// The end of a watch that asks for, or has fallen behind into, what is no longer remembered.
+pub(crate) fn too_old(asked: u64, compacted: Compacted) -> Failure {
+    Failure::expired(format!("too old resource version: {asked} ({})", compacted.oldest))
+}
+
+fn list_too_old() -> Failure {
+    Failure::expired("The resourceVersion for the provided list is too old.")
 }
 
 fn continue_too_old() -> Failure {

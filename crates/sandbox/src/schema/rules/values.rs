@@ -1,10 +1,10 @@
 //! JSON as CEL sees it, typed by the schema.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{any::Any, borrow::Cow, collections::HashMap};
 
 use cel::common::{
-    types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString},
-    value::{CowVal, Val},
+    types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, Type},
+    value::{CowVal, StaticVal, Val},
 };
 use serde_json::{Map, Value};
 
@@ -35,8 +35,15 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// The value of a node. Parts the schema does not describe are left out, but a resource always
-/// shows its `apiVersion`, `kind` and names.
+/// A member that rules cannot name. It is there to be compared, and only for that: `self ==
+/// oldSelf` notices a change in what a schema preserves without describing it.
+#[derive(Debug)]
+struct Hidden(Value);
+
+static HIDDEN: Type = Type::new_unspecified_type("hidden");
+
+/// The value of a node. Parts the schema does not describe can be compared but not named; a
+/// resource always shows its `apiVersion`, `kind` and names.
 pub(super) fn convert<'v>(
     schema: &'v Schema,
     value: &'v Value,
@@ -120,26 +127,36 @@ fn convert_object<'v>(
         }
         // As Kubernetes: `has` does not find a null.
         let property = schema.properties.get(name).filter(|_| !value.is_null());
-        let Some(property) = property.filter(|each| is_exposed(each)) else {
-            continue;
-        };
+        let property = property.filter(|each| is_exposed(each));
         let key = match escape(name) {
-            Some(Cow::Borrowed(name)) => CelMapKey::from(name),
-            Some(Cow::Owned(name)) => CelMapKey::from(name),
-            None => continue,
+            Some(Cow::Borrowed(name)) => Some(CelMapKey::from(name)),
+            Some(Cow::Owned(name)) => Some(CelMapKey::from(name)),
+            None => None,
         };
-        members.insert(key, convert(property, value, property.embedded));
+        match (property, key) {
+            (Some(property), Some(key)) => {
+                members.insert(key, convert(property, value, property.embedded));
+            }
+            _ => hide(&mut members, name, value),
+        }
     }
     Box::new(CelMap::from(members))
+}
+
+/// Keeps a member under a key that no identifier can be.
+fn hide<'v>(members: &mut HashMap<CelMapKey<'v>, Box<dyn Val + 'v>>, name: &str, value: &Value) {
+    members.insert(format!("\0{name}").into(), Box::new(Hidden(value.clone())));
 }
 
 /// `apiVersion` and `kind` as they are; of `metadata` the names only.
 fn convert_meta(value: &Value) -> Box<dyn Val + '_> {
     let Value::Object(metadata) = value else { return plain(value) };
     let mut names: HashMap<CelMapKey<'_>, Box<dyn Val + '_>> = HashMap::new();
-    for name in ["name", "generateName"] {
-        if let Some(value) = metadata.get(name) {
-            names.insert(name.into(), plain(value));
+    for (name, value) in metadata {
+        if matches!(name.as_str(), "name" | "generateName") {
+            names.insert(name.as_str().into(), plain(value));
+        } else {
+            hide(&mut names, name, value);
         }
     }
     Box::new(CelMap::from(names))
@@ -148,7 +165,8 @@ fn convert_meta(value: &Value) -> Box<dyn Val + '_> {
 /// A value no schema types.
 fn plain(value: &Value) -> Box<dyn Val + '_> {
     match value {
-        Value::Null | Value::Array(_) | Value::Object(_) => Box::new(CelNull),
+        Value::Null => Box::new(CelNull),
+        Value::Array(_) | Value::Object(_) => Box::new(Hidden(value.clone())),
         Value::Bool(flag) => Box::new(CelBool::from(*flag)),
         Value::Number(number) => convert_number(number),
         Value::String(text) => Box::new(CelString::from(text.as_str())),
@@ -187,3 +205,29 @@ pub(super) fn call<'v>(function: &str, text: String) -> Option<Box<dyn Val + 'v>
     let overload = ENVIRONMENT.find_overload(function, &arguments)?;
     overload(arguments).ok().map(CowVal::into_owned)
 }
+
+// === impl Hidden ===
+
+impl Val for Hidden {
+    fn get_type(&self) -> &Type {
+        <Self as Val>::cel_type()
+    }
+
+    fn cel_type() -> &'static Type {
+        &HIDDEN
+    }
+
+    fn equals(&self, other: &dyn Val) -> bool {
+        other.downcast_ref::<Self>().is_some_and(|other| other.0 == self.0)
+    }
+
+    fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v> {
+        Box::new(Self(self.0.clone()))
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+impl StaticVal for Hidden {}

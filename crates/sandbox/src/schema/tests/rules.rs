@@ -293,6 +293,38 @@ fn rules_on_scalars_show_the_value_and_rules_in_maps_the_key() {
 }
 
 #[test]
+fn a_comparison_sees_what_a_schema_preserves_without_describing_it() {
+    let frozen = json!({"rule": "self == oldSelf", "message": "frozen"});
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "known": {"type": "integer"},
+            "any": {"x-kubernetes-preserve-unknown-fields": true}}});
+    let schema = with_rule(open, frozen);
+    let old = json!({"known": 1, "any": {"a": [1, {"b": 2}]}, "free": {"c": 3}});
+    let with = |path: &str, value: Value| {
+        let mut new = old.clone();
+        *new.pointer_mut(path).unwrap() = value;
+        new
+    };
+    let mut more = old.clone();
+    more["new"] = json!(true);
+    let mut less = old.clone();
+    less.as_object_mut().unwrap().remove("free");
+    let cases = [
+        ("nothing changed", old.clone(), true),
+        ("a described member", with("/known", json!(2)), false),
+        ("a member of any type", with("/any/a/1/b", json!(3)), false),
+        ("an undescribed member", with("/free/c", json!(4)), false),
+        ("an undescribed member comes", more, false),
+        ("an undescribed member goes", less, false),
+    ];
+    for (reason, new, is_same) in cases {
+        let errors = update(&schema, old.clone(), new);
+        assert_eq!(errors.is_empty(), is_same, "{reason}: {errors:?}");
+    }
+}
+
+#[test]
 fn transition_rules_need_a_predecessor() {
     let immutable = json!({"rule": "self.name == oldSelf.name", "message": "immutable"});
     let schema = with_rule(fields(), immutable);

@@ -1,0 +1,26 @@
+//! Every knob of fault injection, through the service that clients speak to.
+//!
+//! A fault must do what it says and no more: what failed before it was applied left no trace, what
+//! was lost on the way back is there, and a run with the same seed goes wrong in the same places.
+
+#![expect(clippy::unwrap_used, reason = "a broken rig is a failed test")]
+
+mod crashes;
+mod replay;
+mod requests;
+mod watches;
+
+use tidegate_sandbox::{Sandbox, Settings};
+use tidegate_tests::wire::Wire;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn sandbox() -> (Sandbox, Wire) {
+    let sandbox = Sandbox::new(Settings::for_tests());
+    let wire = Wire::new(&sandbox);
+    (sandbox, wire)
+}
+
+fn at(name: &str) -> String {
+    format!("{MAPS}/{name}")
+}

@@ -1,0 +1,40 @@
+//! What must hold whatever clients do and in whatever order the control loops run.
+//!
+//! `plan` makes random sequences of requests from several clients, interleaved with steps of the
+//! loops; `world` carries them out and keeps a model of what may be true afterwards; `checks` holds
+//! every version of every object against the rules (generation, uid, finalizers, ownership of
+//! fields); `watchers` follow along in all the ways clients do. `race` is about real threads and a
+//! real socket. A failure prints the seed of the loops and the shortest sequence that shows it.
+
+#![expect(clippy::unwrap_used, reason = "a broken rig is a failed test")]
+
+mod checks;
+mod plan;
+mod race;
+mod watchers;
+mod world;
+
+use proptest::prelude::*;
+
+use self::{plan::plan, world::World};
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 40,
+        failure_persistence: None,
+        max_shrink_iters: 400,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_mix_of_clients_and_loops_keeps_the_promises_of_the_api(
+        seed in any::<u64>(),
+        steps in plan(60),
+    ) {
+        let mut world = World::new(seed);
+        for step in &steps {
+            world.take(step);
+        }
+        world.finish();
+    }
+}

@@ -1,3 +1,4 @@
 //! Rigs shared by the tests that need more than one crate.
 
+pub mod api;
 pub mod wire;

@@ -22,6 +22,10 @@ pub struct Failure {
     pub kind: String,
     pub causes: Vec<Cause>,
     pub retry_after_s: Option<u32>,
+    /// Where a list that expired can be taken up again, at the price of consistency.
+    pub continue_token: String,
+    /// Kubernetes shows empty `details` for what its router refuses.
+    pub(crate) shows_empty_details: bool,
 }
 
 /// One entry of `status.details.causes`.
@@ -71,7 +75,34 @@ impl Failure {
             kind: String::new(),
             causes: Vec::new(),
             retry_after_s: None,
+            continue_token: String::new(),
+            shows_empty_details: false,
         }
+    }
+
+    /// What the router answers, which knows no kinds.
+    fn routing(code: u16, reason: &'static str, message: &str) -> Self {
+        Self { shows_empty_details: true, ..Self::new(code, reason, message) }
+    }
+
+    /// 404: no resource is served at this path.
+    pub fn no_such_path() -> Self {
+        Self::routing(404, "NotFound", "the server could not find the requested resource")
+    }
+
+    pub fn is_no_such_path(&self) -> bool {
+        self.code == 404 && self.shows_empty_details
+    }
+
+    /// 405: the path exists, for other methods.
+    pub fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::routing(405, "MethodNotAllowed", message)
+    }
+
+    /// An error from below the API machinery, which gives it no reason.
+    pub fn unclassified(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
     }
 
     /// `details` of the answer; `kind` is the plural resource for lookups, the kind for validation.
@@ -154,8 +185,15 @@ impl Failure {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
+    pub fn not_acceptable(message: impl Into<String>) -> Self {
+        Self::new(406, "NotAcceptable", message)
+    }
+
     pub fn internal(message: impl std::fmt::Display) -> Self {
-        Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
+        let message = message.to_string();
+        let whole = format!("Internal error occurred: {message}");
+        let cause = Cause { reason: String::new(), message, field: String::new() };
+        Self { causes: vec![cause], ..Self::new(500, "InternalError", whole) }
     }
 
     pub fn is_not_found(&self) -> bool {
@@ -174,8 +212,14 @@ impl Failure {
     pub fn to_status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
+        if !self.continue_token.is_empty() {
+            status["metadata"]["continue"] = self.continue_token.as_str().into();
+        }
         let mut details = serde_json::Map::new();
         for (key, text) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind)] {
             if !text.is_empty() {
@@ -188,7 +232,7 @@ impl Failure {
         if let Some(seconds) = self.retry_after_s {
             details.insert("retryAfterSeconds".into(), seconds.into());
         }
-        if !details.is_empty() {
+        if !details.is_empty() || self.shows_empty_details {
             status["details"] = details.into();
         }
         status
@@ -204,7 +248,9 @@ pub fn qualified(group: &str, resource: &str) -> String {
 
 impl Cause {
     fn to_json(&self) -> Value {
-        json!({ "reason": self.reason, "message": self.message, "field": self.field })
+        let parts = [("reason", &self.reason), ("message", &self.message), ("field", &self.field)];
+        let given = parts.into_iter().filter(|(_, text)| !text.is_empty());
+        given.map(|(key, text)| (key.to_owned(), Value::from(text.as_str()))).collect()
     }
 }
 

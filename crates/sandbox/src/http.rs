@@ -14,6 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request as HttpRequest, Response, StatusCode, header};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
 
 use self::{
@@ -23,9 +24,10 @@ use self::{
 use crate::{
     failure::{Failure, Outcome},
     faults::Course,
+    registry::ResourceDef,
     request::{RequestInfo, Verb},
     request_log,
-    server::{Body, Request, Server, User, options::Query},
+    server::{Body, Request, Server, User, deprecation, options::Query},
 };
 
 mod authenticate;
@@ -42,6 +44,8 @@ pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 /// As the real server: 3 MiB and not a byte more.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
+const PLAIN: &str = "text/plain; charset=utf-8";
+
 /// A handle on the server that speaks HTTP. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiService {
@@ -49,6 +53,14 @@ pub struct ApiService {
     /// Whoever calls through this handle without saying who they are.
     user: User,
     documents: Arc<discovery::Documents>,
+}
+
+/// A request whose body has arrived.
+struct Incoming<'r> {
+    parts: &'r http::request::Parts,
+    query: Query,
+    body: Outcome<Bytes>,
+    pretty: bool,
 }
 
 /// The connection breaks: what a client sees when its request or the answer to it is lost.
@@ -76,82 +88,91 @@ impl ApiService {
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        let format = Format::of(&parts.headers, parts.uri.query().unwrap_or_default());
-        let pretty = render::wants_pretty(&parts.headers, parts.uri.query().unwrap_or_default());
+        let text = parts.uri.query().unwrap_or_default();
+        let pretty = render::wants_pretty(&parts.headers, text);
         let collected = Limited::new(body, BODY_BYTES_MAX).collect().await;
-        let outcome = match collected {
-            Ok(body) => self.answer(&parts, body.to_bytes(), format, pretty).await,
-            Err(_) => Err(Refusal::Answer(Failure::too_large(format!(
-                "Request entity too large: limit is {BODY_BYTES_MAX}"
-            )))),
-        };
-        match outcome {
+        let body = collected.map(http_body_util::Collected::to_bytes).map_err(|_| {
+            Failure::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"))
+        });
+        let incoming = Incoming { query: Query::parse(text), body, pretty, parts: &parts };
+        match self.answer(incoming).await {
             Ok(response) => Ok(response),
-            Err(Refusal::Answer(failure)) => Ok(render::failure(&failure, format, pretty)),
+            Err(Refusal::Answer(failure)) => {
+                Ok(render::failure(&failure, Format::of_failure(&parts.headers), pretty))
+            }
+            Err(Refusal::NoSuchPage) => Ok(full(404, PLAIN, "404 page not found\n")),
             Err(Refusal::Break) => Err(Box::new(Broken)),
         }
     }
 
-    async fn answer(
-        &self,
-        parts: &http::request::Parts,
-        body: Bytes,
-        format: Format,
-        pretty: bool,
-    ) -> Result<Response<ResponseBody>, Refusal> {
-        let query = Query::parse(parts.uri.query().unwrap_or_default());
+    /// In the order of the real server: who, may they, is there such a path, and then the rest.
+    async fn answer(&self, incoming: Incoming<'_>) -> Result<Response<ResponseBody>, Refusal> {
+        let Incoming { parts, query, .. } = &incoming;
         let path = parts.uri.path();
-        let found = route(&parts.method, path, &query).ok_or_else(not_found)?;
-        let user = self.user_of(&parts.headers)?;
+        let found = route(&parts.method, path, query);
         let mut info = match &found {
-            Route::Resource(info) => (**info).clone(),
-            Route::Other | Route::Discovery { .. } => RequestInfo {
+            Some(Route::Resource(info)) => (**info).clone(),
+            Some(Route::Other | Route::Discovery { .. }) | None => RequestInfo {
                 verb: plain_verb(&parts.method),
                 path: path.to_owned(),
                 ..RequestInfo::default()
             },
         };
+        info.dry_run = incoming.is_dry_run(info.verb);
+        if info.verb == Verb::Patch {
+            incoming.content_type().clone_into(&mut info.patch_type);
+        }
+        let user = self.user_of(&parts.headers).inspect_err(|failure| {
+            self.log(&info, failure.code, 0);
+        })?;
         info.user = user.name;
         info.groups = user.groups;
-        info.dry_run = query.has("dryRun");
-        let content_type = text(&parts.headers, header::CONTENT_TYPE.as_str());
-        if info.verb == Verb::Patch {
-            content_type.clone_into(&mut info.patch_type);
+        match found {
+            None => {
+                self.permit(&info)?;
+                self.log(&info, 404, 0);
+                Err(Refusal::NoSuchPage)
+            }
+            Some(Route::Resource(_)) => self.resource(info, incoming).await,
+            Some(found) => self.other(&info, &found, &incoming),
         }
-        if !info.is_resource() {
-            return self.other(&info, &found, parts, pretty);
-        }
-        let body = if body.is_empty() {
-            Body::Empty
-        } else {
-            Body::Raw { content_type: content_type.to_owned(), bytes: body }
-        };
-        let agent = text(&parts.headers, header::USER_AGENT.as_str()).to_owned();
-        let request = Request { info, query, body, agent, stale_at: None };
-        self.resource(request, format, pretty).await
     }
 
     /// A request for a resource: faults first, then a watch or an answer.
     async fn resource(
         &self,
-        mut request: Request,
-        format: Format,
-        pretty: bool,
+        info: RequestInfo,
+        incoming: Incoming<'_>,
     ) -> Result<Response<ResponseBody>, Refusal> {
-        let verdict = self.server.faults.on_request(&request.info);
+        let verdict = self.server.faults.on_request(&info);
         if let Some(delay) = verdict.delay {
             self.server.clock.sleep(delay).await;
         }
-        request.stale_at = verdict.stale_at;
         let is_lost = match verdict.course {
             Course::Proceed => false,
             Course::LoseAnswer => true,
             Course::Drop => return Err(Refusal::Break),
             Course::Fail(failure) => {
-                self.log(&request.info, failure.code);
+                self.log(&info, failure.code, 0);
                 return Err(failure.into());
             }
         };
+        self.permit(&info)?;
+        let Incoming { parts, query, body, pretty } = incoming;
+        let def = self.server.resolve(&info);
+        let format = self.format_of(parts, &query, &info, def.as_deref());
+        let (format, bytes) = format.and_then(|format| Ok((format, body?))).map_err(|failure| {
+            self.log(&info, failure.code, 0);
+            self.refusal(failure, &info)
+        })?;
+        let body = if bytes.is_empty() {
+            Body::Empty
+        } else {
+            let content_type = text(&parts.headers, header::CONTENT_TYPE.as_str()).to_owned();
+            Body::Raw { content_type, bytes }
+        };
+        let agent = text(&parts.headers, header::USER_AGENT.as_str()).to_owned();
+        let request = Request { info, query, body, agent, stale_at: verdict.stale_at };
         if is_lost {
             if request.info.verb != Verb::Watch {
                 // Whatever comes of it, the client will not know.
@@ -160,22 +181,54 @@ impl ApiService {
             return Err(Refusal::Break);
         }
         if request.info.verb == Verb::Watch {
-            return self.watch(&request, format).map_err(Refusal::Answer);
+            return self.watch(&request, format);
         }
-        let answer = self.server.execute(&request);
-        let def = self.server.resolve(&request.info).ok();
+        let answer = self.server.perform(&request);
         let now = self.server.clock.now();
-        Ok(render::answer(answer?, def.as_deref(), format, pretty, now))
+        let response = answer
+            .and_then(|answer| render::answer(answer, def.as_deref().ok(), format, pretty, now));
+        let (code, bytes) = match &response {
+            Ok(response) => (response.status().as_u16(), response.body().size_hint().exact()),
+            Err(failure) => (failure.code, None),
+        };
+        self.log(&request.info, code, bytes.unwrap_or_default());
+        response.map_err(|failure| self.refusal(failure, &request.info))
     }
 
-    fn watch(&self, request: &Request, format: Format) -> Outcome<Response<ResponseBody>> {
-        let started = self
-            .server
-            .authorize(&request.info)
-            .and_then(|()| watch::start(&self.server, request, format));
-        self.log(&request.info, started.as_ref().map_or_else(|failure| failure.code, |_| 200));
-        let (content_type, body) = started?;
+    fn format_of(
+        &self,
+        parts: &http::request::Parts,
+        query: &Query,
+        info: &RequestInfo,
+        def: Result<&ResourceDef, &Failure>,
+    ) -> Outcome<Format> {
+        let def = def.map_err(Failure::clone)?;
+        let is_served = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE]
+            .contains(&parts.method);
+        if !is_served {
+            return Err(Failure::method_not_allowed());
+        }
+        let format = Format::of(&parts.headers, query, def.is_custom())?;
+        if info.verb == Verb::Watch && format == Format::Yaml {
+            return Err(Failure::not_acceptable(
+                "only the following media types are accepted: application/json;stream=watch, \
+                 application/vnd.kubernetes.protobuf;stream=watch",
+            ));
+        }
+        Ok(format)
+    }
+
+    fn watch(&self, request: &Request, format: Format) -> Result<Response<ResponseBody>, Refusal> {
+        let number = self.log(&request.info, 200, 0);
+        let started = watch::start(&self.server, request, format, number);
+        let (content_type, body) = started.map_err(|failure| {
+            self.server.log.set_code(number, failure.code);
+            self.refusal(failure, &request.info)
+        })?;
         let mut response = Response::new(body);
+        let def = self.server.resolve(&request.info).ok();
+        let warnings: Vec<String> = def.and_then(|def| deprecation(&def)).into_iter().collect();
+        render::warn(&mut response, &warnings);
         set(response.headers_mut(), header::CONTENT_TYPE.as_str(), &content_type);
         set(response.headers_mut(), header::CACHE_CONTROL.as_str(), "no-cache, private");
         Ok(response)
@@ -186,22 +239,66 @@ impl ApiService {
         &self,
         info: &RequestInfo,
         found: &Route,
-        parts: &http::request::Parts,
-        pretty: bool,
+        incoming: &Incoming<'_>,
     ) -> Result<Response<ResponseBody>, Refusal> {
-        if let Err(failure) = self.server.authorize(info) {
-            self.log(info, failure.code);
-            return Err(failure.into());
-        }
-        let document = self.documents.find(&self.server, found, parts);
-        self.log(info, document.as_ref().map_or(404, |_| 200));
-        let document = document.ok_or_else(not_found)?;
-        Ok(document.into_response(&parts.headers, pretty))
+        self.permit(info)?;
+        let document = self.documents.find(&self.server, found, incoming.parts);
+        let Some(document) = document else {
+            self.log(info, 404, 0);
+            return Err(Refusal::NoSuchPage);
+        };
+        let response = match incoming.parts.method {
+            Method::GET => document.into_response(&incoming.parts.headers, incoming.pretty),
+            Method::HEAD if document.is_plain() => document.without_body(),
+            _ => {
+                self.log(info, 405, 0);
+                return Err(Failure::method_not_allowed().into());
+            }
+        };
+        let bytes = response.body().size_hint().exact();
+        self.log(info, response.status().as_u16(), bytes.unwrap_or_default());
+        Ok(response)
     }
 
-    fn log(&self, info: &RequestInfo, code: u16) {
-        let answer = request_log::Answer { code, bytes: 0 };
-        self.server.log.record(self.server.clock.now(), info, answer);
+    /// Refuses, and logs the refusal of, what the user may not do.
+    fn permit(&self, info: &RequestInfo) -> Outcome<()> {
+        self.server.authorize(info).inspect_err(|failure| {
+            self.log(info, failure.code, 0);
+        })
+    }
+
+    /// Groups and versions that are not built in have no router to word the refusal.
+    fn refusal(&self, failure: Failure, info: &RequestInfo) -> Refusal {
+        let registry = self.server.registry();
+        let resources = registry.version(&info.group, &info.version).map(|found| &found.resources);
+        let is_builtin = resources.into_iter().flatten().any(|def| !def.is_custom());
+        if failure.is_no_such_path() && !is_builtin {
+            return Refusal::NoSuchPage;
+        }
+        Refusal::Answer(failure)
+    }
+
+    fn log(&self, info: &RequestInfo, code: u16, bytes: u64) -> request_log::Number {
+        let answer = request_log::Answer { code, bytes };
+        self.server.log.record(self.server.clock.now(), info, answer)
+    }
+}
+
+// === impl Incoming ===
+
+impl Incoming<'_> {
+    fn content_type(&self) -> &str {
+        text(&self.parts.headers, header::CONTENT_TYPE.as_str())
+    }
+
+    /// Most say it in the query; deletions with options in their body say it there.
+    fn is_dry_run(&self, verb: Verb) -> bool {
+        let body = match (&self.body, verb) {
+            (Ok(body), Verb::Delete | Verb::DeleteCollection) if !body.is_empty() => body,
+            _ => return self.query.has("dryRun"),
+        };
+        let options = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
+        options["dryRun"].as_array().is_some_and(|list| !list.is_empty())
     }
 }
 
@@ -227,6 +324,8 @@ where
 /// Why there is no ordinary answer.
 enum Refusal {
     Answer(Failure),
+    /// 404 in plain text, for paths that nothing answers for.
+    NoSuchPage,
     /// None at all: the connection breaks.
     Break,
 }
@@ -237,17 +336,14 @@ impl From<Failure> for Refusal {
     }
 }
 
-fn not_found() -> Refusal {
-    let message = "the server could not find the requested resource";
-    Refusal::Answer(Failure::new(404, "NotFound", message))
-}
-
 fn plain_verb(method: &Method) -> Verb {
     match *method {
         Method::HEAD => Verb::Head,
         Method::OPTIONS => Verb::Options,
         Method::POST => Verb::Post,
         Method::PUT => Verb::Put,
+        Method::PATCH => Verb::Patch,
+        Method::DELETE => Verb::Delete,
         _ => Verb::Get,
     }
 }

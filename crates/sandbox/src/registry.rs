@@ -103,6 +103,9 @@ impl ResourceDef {
     pub fn verbs(&self) -> &'static [&'static str] {
         if self.is_review() {
             &["create"]
+        } else if self.plural == "namespaces" && self.group.is_empty() {
+            // Nobody deletes all namespaces at once.
+            &["create", "delete", "get", "list", "patch", "update", "watch"]
         } else {
             &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
         }
@@ -264,7 +267,7 @@ fn custom(crd: &Arc<Crd>, index: usize, version: &CrdVersion) -> ResourceDef {
 }
 
 /// Orders versions as Kubernetes does: `v2` before `v1`, stable before beta before alpha.
-fn version_priority(name: &str) -> (u8, u64, u64) {
+pub(crate) fn version_priority(name: &str) -> (u8, u64, u64) {
     let parse = || -> Option<(u8, u64, u64)> {
         let rest = name.strip_prefix('v')?;
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

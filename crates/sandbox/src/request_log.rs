@@ -63,6 +63,10 @@ pub struct Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
+/// Which entry of a log: what becomes known of a request later is added by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Number(u64);
+
 // === impl RequestLog ===
 
 impl Default for RequestLog {
@@ -83,8 +87,21 @@ impl RequestLog {
         Self(Arc::new(Mutex::new(ring)))
     }
 
-    pub fn record(&self, at: Timestamp, info: &RequestInfo, answer: Answer) {
-        self.ring().push(at, info, answer);
+    pub fn record(&self, at: Timestamp, info: &RequestInfo, answer: Answer) -> Number {
+        self.ring().push(at, info, answer)
+    }
+
+    /// Counts bytes that were sent after the request was recorded.
+    pub fn add_bytes(&self, number: Number, bytes: u64) {
+        if let Some(entry) = self.ring().entry(number) {
+            entry.bytes += bytes;
+        }
+    }
+
+    pub fn set_code(&self, number: Number, code: u16) {
+        if let Some(entry) = self.ring().entry(number) {
+            entry.code = code;
+        }
     }
 
     pub fn mark(&self) -> Mark {
@@ -147,10 +164,11 @@ impl RequestLog {
 // === impl Ring ===
 
 impl Ring {
-    fn push(&mut self, at: Timestamp, info: &RequestInfo, answer: Answer) {
+    fn push(&mut self, at: Timestamp, info: &RequestInfo, answer: Answer) -> Number {
+        let number = Number(self.recorded);
         self.recorded += 1;
         if self.entries_max == 0 {
-            return;
+            return number;
         }
         if self.entries.len() == self.entries_max {
             self.entries.pop_front();
@@ -172,6 +190,12 @@ impl Ring {
             is_write: info.is_write(),
         };
         self.entries.push_back(entry);
+        number
+    }
+
+    fn entry(&mut self, number: Number) -> Option<&mut Entry> {
+        let index = number.0.checked_sub(self.first())?;
+        self.entries.get_mut(usize::try_from(index).ok()?)
     }
 
     fn share(&mut self, word: &str) -> Arc<str> {

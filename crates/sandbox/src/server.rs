@@ -46,10 +46,14 @@ pub(crate) mod read;
 mod review;
 pub(crate) mod rules;
 mod scale;
+mod slim;
 mod users;
 mod write;
 
-pub(crate) use self::convert::bytes as version_bytes;
+pub(crate) use self::{
+    convert::bytes as version_bytes,
+    rules::{deprecation, empty_object},
+};
 pub use self::{read::Selection, users::User};
 
 /// How a server behaves where a cluster's administrator would decide.
@@ -173,7 +177,7 @@ impl Server {
 
     /// Carries out a request and logs it. Fault injection is the caller's, since faults take time.
     pub fn execute(&self, request: &Request) -> Outcome<Answer> {
-        let outcome = self.authorize(&request.info).and_then(|()| self.dispatch(request));
+        let outcome = self.authorize(&request.info).and_then(|()| self.perform(request));
         let code = match &outcome {
             Ok(answer) => answer.code,
             Err(failure) => failure.code,
@@ -186,32 +190,48 @@ impl Server {
     /// The resource a request is for, or the 404 of a path that does not exist.
     pub fn resolve(&self, info: &RequestInfo) -> Outcome<Arc<ResourceDef>> {
         let found = self.registry().find(&info.group, &info.version, &info.resource);
-        let def = found.ok_or_else(no_such_path)?;
-        if !info.subresource.is_empty() && !def.has(&info.subresource) {
-            return Err(no_such_path());
-        }
+        let def = found.ok_or_else(Failure::no_such_path)?;
         let is_everywhere = matches!(info.verb, Verb::List | Verb::Watch);
         let own_namespace = info.resource == "namespaces";
-        if def.namespaced && info.namespace.is_empty() && !is_everywhere && !def.is_review() {
-            // `POST /api/v1/pods` has no namespace to put the pod in.
-            return Err(no_such_path());
+        if def.namespaced && info.namespace.is_empty() && !is_everywhere {
+            // `POST /api/v1/pods` has no namespace to put the pod in; but `GET` has that path.
+            let has_path = info.name.is_empty() && !def.is_custom() && !def.is_review();
+            return Err(if has_path {
+                Failure::method_not_allowed()
+            } else {
+                Failure::no_such_path()
+            });
         }
         if !def.namespaced && !info.namespace.is_empty() && !own_namespace {
-            return Err(no_such_path());
+            return Err(Failure::no_such_path());
+        }
+        if !info.subresource.is_empty() && !def.has(&info.subresource) {
+            return Err(if def.is_custom() {
+                Failure::not_found(&info.group, &info.resource, &info.name)
+            } else {
+                Failure::no_such_path()
+            });
         }
         Ok(def)
     }
 
-    fn dispatch(&self, request: &Request) -> Outcome<Answer> {
+    /// Carries out a request that was permitted, unlogged.
+    pub(crate) fn perform(&self, request: &Request) -> Outcome<Answer> {
         let def = self.resolve(&request.info)?;
+        let deprecation = rules::deprecation(&def);
+        let mut answer = self.dispatch(request, def)?;
+        answer.warnings.splice(0..0, deprecation);
+        Ok(answer)
+    }
+
+    fn dispatch(&self, request: &Request, def: Arc<ResourceDef>) -> Outcome<Answer> {
         let call = Call { request, def, registry: self.registry() };
         let info = &request.info;
         if call.def.is_review() && info.verb == Verb::Create {
             return self.review(&call);
         }
         if !call.allows(info.verb) {
-            let action = info.verb.as_str();
-            return Err(Failure::method_not_supported(&info.group, &info.resource, action));
+            return Err(call.method_not_allowed());
         }
         match (info.subresource.as_str(), info.verb) {
             ("scale", _) => self.scale(&call),
@@ -226,9 +246,7 @@ impl Server {
             (_, Verb::Patch) => self.patch(&call),
             (_, Verb::Delete) => self.delete(&call),
             (_, Verb::DeleteCollection) => self.delete_collection(&call),
-            _ => {
-                Err(Failure::method_not_supported(&info.group, &info.resource, info.verb.as_str()))
-            }
+            _ => Err(call.method_not_allowed()),
         }
     }
 
@@ -311,10 +329,6 @@ fn is_established(crd: &Value) -> bool {
     conditions.into_iter().any(|c| c["type"] == "Established" && c["status"] == "True")
 }
 
-fn no_such_path() -> Failure {
-    Failure::new(404, "NotFound", "the server could not find the requested resource")
-}
-
 // === impl Call ===
 
 impl Call<'_> {
@@ -326,6 +340,16 @@ impl Call<'_> {
             self.def.subresource_verbs(subresource)
         };
         verbs.contains(&verb.as_str())
+    }
+
+    /// Built-in resources are refused by the router, custom ones by name.
+    pub(crate) fn method_not_allowed(&self) -> Failure {
+        let info = &self.request.info;
+        if self.def.is_custom() {
+            Failure::method_not_supported(&info.group, &info.resource, info.verb.as_str())
+        } else {
+            Failure::method_not_allowed()
+        }
     }
 
     pub(crate) fn not_found(&self) -> Failure {

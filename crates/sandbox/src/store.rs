@@ -148,6 +148,7 @@ impl Store {
         if found.log.last_revision() <= revision {
             return Ok(select(&found.objects, namespace));
         }
+        found.log.check_remembered(revision)?;
         let mut objects = found.objects.clone();
         for event in found.log.since(revision)?.iter().rev() {
             match &event.previous {
@@ -174,6 +175,15 @@ impl Store {
         };
         events.truncate(max);
         Ok((events, seen_to))
+    }
+
+    /// Whether a reader may begin at `revision`. One that began earlier may go on for longer: until
+    /// events it has not seen are gone, too.
+    pub fn check_remembered(&self, table: &TableKey, revision: u64) -> Result<(), Compacted> {
+        match self.read().tables.get(table) {
+            Some(found) => found.log.check_remembered(revision),
+            None => Ok(()),
+        }
     }
 
     /// Wakes whoever holds the receiver at each write to the table.

@@ -8,7 +8,7 @@
 //! kind("apps", "v1", "Deployment") -> TypeDef --field "spec"--> FieldType::Struct(id) -> TypeDef ...
 //! ```
 
-mod base64;
+pub(crate) mod base64;
 mod check;
 mod duplicates;
 mod normalise;

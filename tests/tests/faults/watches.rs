@@ -155,8 +155,7 @@ fn a_doubling_watch_sends_everything_twice() {
     let mut watch = wire.watch(&format!("{MAPS}?watch=true")).ok().unwrap();
     wire.merge(&at("a"), &json!({ "data": { "value": "2" } })).ok();
     wire.delete(&at("a"), &json!({})).ok();
-    let want =
-        ["ADDED a", "ADDED a", "MODIFIED a", "MODIFIED a", "DELETED a", "DELETED a"];
+    let want = ["ADDED a", "ADDED a", "MODIFIED a", "MODIFIED a", "DELETED a", "DELETED a"];
     assert_eq!(brief(&watch.drain()), want);
 }
 

@@ -152,7 +152,8 @@ fn check_generation(table: &TableKey, old: &Value, new: &Value) {
         ("example.com" | "apps", _) => differs("/spec"),
         _ => return,
     };
-    let marked = old["metadata"]["deletionTimestamp"].is_null() && differs("/metadata/deletionTimestamp");
+    let marked =
+        old["metadata"]["deletionTimestamp"].is_null() && differs("/metadata/deletionTimestamp");
     let want = was + i64::from(asked) + i64::from(marked);
     assert_eq!(is, want, "{} from {old} to {new}", table.plural);
 }

@@ -37,27 +37,102 @@ pub enum Policy {
 
 #[derive(Debug, Clone)]
 pub enum Step {
-    Read { client: u8, target: Target },
-    Create { client: u8, target: Target, owner: Option<Target>, finalizer: bool, label: bool },
+    Read {
+        client: u8,
+        target: Target,
+    },
+    Create {
+        client: u8,
+        target: Target,
+        owner: Option<Target>,
+        finalizer: bool,
+        label: bool,
+    },
     /// Adds one to a counter in what the client remembers, and writes that back.
-    Count { client: u8, target: Target },
-    Replace { client: u8, target: Target, version: Version, value: u8, dry_run: bool },
-    Merge { client: u8, target: Target, version: Version, value: u8, dry_run: bool },
-    JsonPatch { client: u8, target: Target, value: u8 },
-    Apply { client: u8, target: Target, fields: u8, value: u8, force: bool, dry_run: bool },
-    Label { client: u8, target: Target, on: bool },
-    Status { client: u8, target: Target, value: u8 },
-    Scale { client: u8, target: Target, replicas: u8 },
-    Delete { client: u8, target: Target, policy: Policy, version: Version, dry_run: bool },
-    DropFinalizer { client: u8, target: Target },
-    DeleteCollection { client: u8, kind: Kind, labelled: bool, dry_run: bool },
+    Count {
+        client: u8,
+        target: Target,
+    },
+    Replace {
+        client: u8,
+        target: Target,
+        version: Version,
+        value: u8,
+        dry_run: bool,
+    },
+    Merge {
+        client: u8,
+        target: Target,
+        version: Version,
+        value: u8,
+        dry_run: bool,
+    },
+    JsonPatch {
+        client: u8,
+        target: Target,
+        value: u8,
+    },
+    Apply {
+        client: u8,
+        target: Target,
+        fields: u8,
+        value: u8,
+        force: bool,
+        dry_run: bool,
+    },
+    Label {
+        client: u8,
+        target: Target,
+        on: bool,
+    },
+    Status {
+        client: u8,
+        target: Target,
+        value: u8,
+    },
+    Scale {
+        client: u8,
+        target: Target,
+        replicas: u8,
+    },
+    Delete {
+        client: u8,
+        target: Target,
+        policy: Policy,
+        version: Version,
+        dry_run: bool,
+    },
+    DropFinalizer {
+        client: u8,
+        target: Target,
+    },
+    DeleteCollection {
+        client: u8,
+        kind: Kind,
+        labelled: bool,
+        dry_run: bool,
+    },
     /// Lets the loops do so many pieces of work, in an order of their own.
     Work(u8),
-    Pass { seconds: u16 },
-    Watch { kind: Kind, how: How, slow: bool },
-    Look { watcher: u8, events: u8 },
-    FirstPage { kind: Kind, size: u8 },
-    NextPage { list: u8 },
+    Pass {
+        seconds: u16,
+    },
+    Watch {
+        kind: Kind,
+        how: How,
+        slow: bool,
+    },
+    Look {
+        watcher: u8,
+        events: u8,
+    },
+    FirstPage {
+        kind: Kind,
+        size: u8,
+    },
+    NextPage {
+        list: u8,
+    },
 }
 
 /// How a watcher starts.

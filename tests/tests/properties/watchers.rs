@@ -107,7 +107,9 @@ impl Watcher {
 
 fn by_name(list: &Value) -> BTreeMap<String, Value> {
     let items = list["items"].as_array().unwrap().iter();
-    items.map(|item| (item["metadata"]["name"].as_str().unwrap().to_owned(), item.clone())).collect()
+    items
+        .map(|item| (item["metadata"]["name"].as_str().unwrap().to_owned(), item.clone()))
+        .collect()
 }
 
 // === impl Pages ===
@@ -116,8 +118,7 @@ impl Pages {
     pub fn start(wire: &Wire, kind: Kind, size: u8) -> Self {
         let path = format!("{}?limit={size}", kind.path());
         let expected = wire.get(kind.path()).ok()["items"].as_array().unwrap().clone();
-        let mut pages =
-            Self { path, next: String::new(), revision: 0, read: Vec::new(), expected };
+        let mut pages = Self { path, next: String::new(), revision: 0, read: Vec::new(), expected };
         let first = wire.get(&pages.path).ok();
         pages.revision = revision(&first);
         pages.take(&first);

@@ -220,14 +220,7 @@ impl World {
         assert_eq!(counter(&object, target.kind), told, "{object}");
     }
 
-    fn replace(
-        &mut self,
-        client: u8,
-        target: Target,
-        version: Version,
-        value: u8,
-        dry_run: bool,
-    ) {
+    fn replace(&mut self, client: u8, target: Target, version: Version, value: u8, dry_run: bool) {
         let Some(mut object) = self.base(client, target, version) else { return };
         put(&mut object, &format!("{}/value", fields_path(target.kind)), text(value));
         let claim = self.claim(target, Some(&object));
@@ -280,9 +273,9 @@ impl World {
             applied.insert(name, format!("v{value}"));
         }
         let current = self.current(target);
-        let contested = current.as_ref().is_some_and(|current| {
-            checks::contested(current, target.kind, client, &applied)
-        });
+        let contested = current
+            .as_ref()
+            .is_some_and(|current| checks::contested(current, target.kind, client, &applied));
         let path = format!("{}&force={force}", by(client, &target.path(), dry_run));
         let reply = self.unchanged_if(dry_run, |world| world.wire.apply(&path, &config));
         let want = match (&current, contested && !force) {

@@ -103,7 +103,8 @@ fn a_watch_from_a_version_to_come_waits_for_it() {
 fn a_watch_that_wants_no_state_starts_with_what_is_new() {
     let (_sandbox, wire) = sandbox();
     wire.post(MAPS, &config_map("a", "1")).ok();
-    let path = format!("{MAPS}?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan");
+    let path =
+        format!("{MAPS}?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan");
     for version in ["", "&resourceVersion=0"] {
         let mut watch = wire.watch(&format!("{path}{version}")).ok().unwrap();
         assert!(watch.drain().is_empty(), "{version}");

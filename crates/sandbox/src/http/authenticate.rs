@@ -9,6 +9,9 @@ use crate::{
     server::User,
 };
 
+const KNOWN: &str = "system:authenticated";
+const UNKNOWN: &str = "system:unauthenticated";
+
 // === impl ApiService ===
 
 impl ApiService {
@@ -34,18 +37,33 @@ impl ApiService {
             if given.is_empty() {
                 return Ok(user);
             }
-            let why = "requested groups to be impersonated without impersonating a user";
-            return Err(Failure::new(500, "InternalError", why));
+            let groups: Vec<String> =
+                given.iter().map(|group| format!("{{Group  {group}    }}")).collect();
+            return Err(Failure::bad_request(format!(
+                "requested [{}] without impersonating a user",
+                groups.join(" ")
+            )));
         }
-        self.may_impersonate(&user, "users", name)?;
+        let account = name.strip_prefix("system:serviceaccount:");
+        match account.and_then(|rest| rest.split_once(':')) {
+            Some((namespace, account)) => {
+                self.may_impersonate(&user, "serviceaccounts", namespace, account)?;
+            }
+            None => self.may_impersonate(&user, "users", "", name)?,
+        }
         for group in &given {
-            self.may_impersonate(&user, "groups", group)?;
+            self.may_impersonate(&user, "groups", "", group)?;
         }
-        let groups = rbac::groups_of(name, &given);
-        Ok(User { name: name.to_owned(), groups })
+        Ok(User { name: name.to_owned(), groups: groups_of(name, given) })
     }
 
-    fn may_impersonate(&self, user: &User, resource: &str, name: &str) -> Outcome<()> {
+    fn may_impersonate(
+        &self,
+        user: &User,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Outcome<()> {
         if !self.server.settings.rbac {
             return Ok(());
         }
@@ -54,10 +72,30 @@ impl ApiService {
             groups: &user.groups,
             verb: "impersonate",
             resource,
+            namespace,
             name,
             ..Attributes::default()
         };
         let decision = self.server.authorizer().allowed(&asked);
         if decision.allowed { Ok(()) } else { Err(rbac::refusal(&asked, &decision)) }
     }
+}
+
+/// The groups of someone impersonated. Those that were named are all there are, but for the one
+/// that says whether they are known.
+fn groups_of(name: &str, given: Vec<String>) -> Vec<String> {
+    if given.is_empty() {
+        return rbac::groups_of(name, &given);
+    }
+    let mut groups = given;
+    let is_in = |group: &str| groups.iter().any(|given| given == group);
+    let (expected, is_settled) = if name == "system:anonymous" {
+        (UNKNOWN, is_in(UNKNOWN))
+    } else {
+        (KNOWN, is_in(KNOWN) || is_in(UNKNOWN))
+    };
+    if !is_settled {
+        groups.push(expected.to_owned());
+    }
+    groups
 }

@@ -40,6 +40,7 @@ pub(super) struct Document {
     content_type: &'static str,
     bytes: Bytes,
     etag: String,
+    is_plain: bool,
 }
 
 const JSON: &str = "application/json";
@@ -73,12 +74,13 @@ impl Documents {
                 "/healthz" | "/livez" | "/readyz" | "/healthz/ping" | "/livez/ping"
                 | "/readyz/ping" => {
                     let verbose = parts.uri.query().is_some_and(|query| query.contains("verbose"));
-                    Some(health(path, verbose))
+                    Some(health(path, verbose).plain())
                 }
-                "/openapi/v2" => self.openapi_v2(&registry, accept),
+                "/openapi/v2" => self.openapi_v2(&registry, accept).map(Document::plain),
                 path => {
                     let rest = path.strip_prefix("/openapi/v3")?;
-                    self.openapi_v3(&registry, rest.trim_start_matches('/'))
+                    let found = self.openapi_v3(&registry, rest.trim_start_matches('/'));
+                    found.map(Document::plain)
                 }
             },
         }
@@ -152,11 +154,25 @@ impl Document {
         let bytes = bytes.into();
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
-        Self { content_type, etag: format!("\"{:016X}\"", hasher.finish()), bytes }
+        let etag = format!("\"{:016X}\"", hasher.finish());
+        Self { content_type, etag, bytes, is_plain: false }
     }
 
     fn json(value: &Value) -> Self {
         Self::new(JSON, to_bytes(value))
+    }
+
+    fn plain(self) -> Self {
+        Self { is_plain: true, ..self }
+    }
+
+    /// Health and schemas answer a `HEAD`; what comes from the API's router does not.
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    pub(super) fn without_body(self) -> Response<ResponseBody> {
+        full(200, self.content_type, Bytes::new())
     }
 
     pub(super) fn into_response(self, headers: &HeaderMap, pretty: bool) -> Response<ResponseBody> {

@@ -2,7 +2,11 @@
 
 use http::{HeaderMap, header};
 
-use crate::{server::options::Query, table::IncludeObject};
+use crate::{
+    failure::{Failure, FieldError, Outcome},
+    server::options::Query,
+    table::IncludeObject,
+};
 
 /// How an answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,43 +16,101 @@ pub(super) enum Format {
     /// Where the kind has such a form; JSON otherwise.
     Protobuf,
     Table(IncludeObject),
-    /// Only the metadata of objects.
+    /// Only the metadata of an object.
     Metadata,
+    /// Only the metadata of each object of a list.
+    MetadataList,
 }
+
+/// One clause of an `Accept` header.
+struct Wish<'h> {
+    media: &'h str,
+    parameters: Vec<(&'h str, &'h str)>,
+    weight: f32,
+}
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 // === impl Format ===
 
 impl Format {
-    /// The first of the client's wishes that can be met. Nobody is refused: JSON always can.
-    pub(super) fn of(headers: &HeaderMap, query: &str) -> Self {
-        let accepted =
-            headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let include = Query::parse(query);
-        let include = IncludeObject::from_query(include.get("includeObject")).unwrap_or_default();
-        accepted
-            .flat_map(|value| value.split(','))
-            .find_map(|wish| Self::parse(wish, include))
-            .unwrap_or(Self::Json)
+    /// The first of the client's wishes that can be met for a kind, or 406 if none can.
+    pub(super) fn of(headers: &HeaderMap, query: &Query, is_custom: bool) -> Outcome<Self> {
+        let wishes = wishes(headers);
+        if wishes.is_empty() {
+            return Ok(Self::Json);
+        }
+        let found = wishes.iter().find_map(|wish| wish.format(is_custom)).ok_or_else(|| {
+            let accepted = [JSON, YAML, PROTOBUF].join(", ");
+            Failure::not_acceptable(format!(
+                "only the following media types are accepted: {accepted}"
+            ))
+        })?;
+        let Self::Table(_) = found else { return Ok(found) };
+        let include = query.get("includeObject");
+        let parsed = IncludeObject::from_query(include).ok_or_else(|| {
+            let why = "must be 'Metadata', 'Object', 'None', or empty";
+            let error = FieldError::invalid("includeObject", &include.into(), why);
+            Failure::bad_request(format!("Unable to convert to Table as requested: {error}"))
+        })?;
+        Ok(Self::Table(parsed))
     }
 
-    fn parse(wish: &str, include: IncludeObject) -> Option<Self> {
-        let mut parts = wish.split(';').map(str::trim);
+    /// The form of a refusal: plain, and JSON if nothing plain was asked for.
+    pub(super) fn of_failure(headers: &HeaderMap) -> Self {
+        let found = wishes(headers).iter().find_map(|wish| wish.format(false));
+        match found {
+            Some(plain @ (Self::Yaml | Self::Protobuf)) => plain,
+            Some(Self::Json | Self::Table(_) | Self::Metadata | Self::MetadataList) | None => {
+                Self::Json
+            }
+        }
+    }
+}
+
+/// What a client accepts, the dearest first.
+fn wishes(headers: &HeaderMap) -> Vec<Wish<'_>> {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let clauses = accepted.flat_map(|value| value.split(',')).map(str::trim);
+    let mut wishes: Vec<Wish<'_>> =
+        clauses.filter(|clause| !clause.is_empty()).map(Wish::parse).collect();
+    wishes.sort_by(|left, right| right.weight.total_cmp(&left.weight));
+    wishes
+}
+
+// === impl Wish ===
+
+impl<'h> Wish<'h> {
+    fn parse(clause: &'h str) -> Self {
+        let mut parts = clause.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default();
         let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-        let parameter = |name: &str| {
-            let found = parameters.iter().find(|(key, _)| *key == name);
-            found.map_or("", |(_, value)| *value)
+        let weight = parameters.iter().find(|(key, _)| *key == "q");
+        let weight = weight.and_then(|(_, text)| text.parse().ok()).unwrap_or(1.0);
+        Self { media, parameters, weight }
+    }
+
+    fn parameter(&self, name: &str) -> &str {
+        let found = self.parameters.iter().find(|(key, _)| *key == name);
+        found.map_or("", |(_, value)| *value)
+    }
+
+    fn format(&self, is_custom: bool) -> Option<Format> {
+        let media = match self.media {
+            "*/*" | "application/*" => JSON,
+            other => other,
         };
-        match (media, parameter("as")) {
-            ("application/json" | "*/*" | "application/*", "") => Some(Self::Json),
-            ("application/yaml", "") => Some(Self::Yaml),
-            ("application/vnd.kubernetes.protobuf", "") => Some(Self::Protobuf),
-            ("application/json", "Table") if parameter("v") == "v1" => Some(Self::Table(include)),
-            ("application/json", "PartialObjectMetadata" | "PartialObjectMetadataList")
-                if parameter("v") == "v1" =>
-            {
-                Some(Self::Metadata)
-            }
+        let is_meta_v1 = self.parameter("g") == "meta.k8s.io" && self.parameter("v") == "v1";
+        match (media, self.parameter("as")) {
+            (JSON, "") => Some(Format::Json),
+            (YAML, "") => Some(Format::Yaml),
+            // Custom resources have no protobuf form.
+            (PROTOBUF, "") if !is_custom => Some(Format::Protobuf),
+            (JSON, "Table") if is_meta_v1 => Some(Format::Table(IncludeObject::default())),
+            (JSON, "PartialObjectMetadata") if is_meta_v1 => Some(Format::Metadata),
+            (JSON, "PartialObjectMetadataList") if is_meta_v1 => Some(Format::MetadataList),
             _ => None,
         }
     }
@@ -76,15 +138,34 @@ mod tests {
             ),
             (
                 "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-                Format::Metadata,
+                Format::MetadataList,
                 "kube-rs metadata",
             ),
             ("application/yaml", Format::Yaml, "yaml"),
+            ("application/yaml;q=0.5, application/json", Format::Json, "the dearest wish first"),
+            ("*/*", Format::Json, "anything"),
         ];
         for (accept, want, reason) in cases {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, accept.parse().unwrap());
-            assert_eq!(Format::of(&headers, ""), want, "{reason}");
+            let format = Format::of(&headers, &Query::default(), false).unwrap();
+            assert_eq!(format, want, "{reason}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_met_is_not_acceptable() {
+        let cases = [
+            ("text/html", false, "no such form"),
+            ("application/json;as=Table;v=v1", false, "a table of no group"),
+            ("application/json;as=Thing;v=v1;g=meta.k8s.io", false, "no such conversion"),
+            (PROTOBUF, true, "custom resources have no protobuf form"),
+        ];
+        for (accept, is_custom, reason) in cases {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+            let failure = Format::of(&headers, &Query::default(), is_custom).unwrap_err();
+            assert_eq!((failure.code, failure.reason), (406, "NotAcceptable"), "{reason}");
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{ResponseBody, full, negotiate::Format, set, text};
 use crate::{
-    failure::Failure,
+    failure::{Failure, Outcome},
     protobuf,
     registry::ResourceDef,
     server::{Answer, Content, options::Query},
@@ -16,6 +16,9 @@ use crate::{
 };
 
 const JSON: &str = "application/json";
+/// Characters of all warnings of an answer, and of each one once they are more.
+const WARNINGS_MAX: usize = 4 * 1024;
+const WARNING_CUT: usize = 256;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// A person at the other end reads better with line breaks.
@@ -34,34 +37,91 @@ pub(super) fn answer(
     format: Format,
     pretty: bool,
     now: Timestamp,
-) -> Response<ResponseBody> {
+) -> Outcome<Response<ResponseBody>> {
     let Answer { code, content, warnings } = answer;
     let mut response = match (content, format) {
         (Content::Text(text), _) => full(code, "text/plain", text),
         (Content::Stored(stored), Format::Json) if !pretty => full(code, JSON, stored.json.clone()),
         (Content::List(list), Format::Json) if !pretty => full(code, JSON, list.to_bytes()),
+        (Content::List(list), Format::Json | Format::Yaml | Format::Protobuf) => {
+            let list = serde_json::from_slice(&list.to_bytes()).unwrap_or(Value::Null);
+            object(code, &list, def, format, pretty, now)
+        }
         (content, format) => {
             let answer = Answer { code, content, warnings: Vec::new() };
-            object(code, &answer.into_value(), def, format, pretty, now)
+            let answer = answer.into_value();
+            check_conversion(&answer, def, format)?;
+            object(code, &answer, def, format, pretty, now)
         }
     };
-    for warning in &warnings {
-        let value = format!("299 - {}", quoted(warning));
-        if let Ok(value) = HeaderValue::from_str(&value) {
-            response.headers_mut().append(header::WARNING, value);
+    warn(&mut response, &warnings);
+    Ok(response)
+}
+
+pub(super) fn warn(response: &mut Response<ResponseBody>, warnings: &[String]) {
+    for value in warning_headers(warnings) {
+        response.headers_mut().append(header::WARNING, value);
+    }
+}
+
+/// An object is no list, and a list no object: asking for the metadata of the other is refused.
+fn check_conversion(answer: &Value, def: Option<&ResourceDef>, format: Format) -> Outcome<()> {
+    if is_status(answer) {
+        return Ok(());
+    }
+    let is_list = answer["items"].is_array();
+    let kind = answer["kind"].as_str().unwrap_or_default();
+    let type_name = match def {
+        Some(def) if def.is_custom() && is_list => "unstructured.UnstructuredList".to_owned(),
+        Some(def) if def.is_custom() => "unstructured.Unstructured".to_owned(),
+        Some(def) if def.group.is_empty() => format!("core.{kind}"),
+        Some(def) => format!("{}.{kind}", def.group.split('.').next().unwrap_or_default()),
+        None => kind.to_owned(),
+    };
+    match format {
+        Format::Metadata if is_list => Err(Failure::not_acceptable(format!(
+            "you requested PartialObjectMetadata, but the requested object is a list \
+             (*{type_name})"
+        ))),
+        Format::MetadataList if !is_list => Err(Failure::not_acceptable(format!(
+            "you requested PartialObjectMetadataList, but the requested object is not a list \
+             (*{type_name})"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn is_status(object: &Value) -> bool {
+    object["kind"] == "Status" && object["apiVersion"] == "v1"
+}
+
+/// Each warning once. Past 4096 characters in all, the long ones are cut, as the real server does.
+fn warning_headers(warnings: &[String]) -> Vec<HeaderValue> {
+    let mut texts: Vec<&String> = Vec::new();
+    for warning in warnings {
+        // What cannot stand in a header is not sent.
+        if !texts.contains(&warning) && !warning.chars().any(char::is_control) {
+            texts.push(warning);
         }
     }
-    response
+    let length: usize = texts.iter().map(|text| text.chars().count()).sum();
+    let cut_at = if length > WARNINGS_MAX { WARNING_CUT } else { usize::MAX };
+    let mut left = WARNINGS_MAX;
+    let mut headers = Vec::new();
+    for text in texts {
+        let text: String = text.chars().take(cut_at).collect();
+        if left == 0 {
+            break;
+        }
+        left = left.saturating_sub(text.chars().count());
+        headers.extend(HeaderValue::from_str(&format!("299 - {}", quoted(&text))).ok());
+    }
+    headers
 }
 
 pub(super) fn failure(failure: &Failure, format: Format, pretty: bool) -> Response<ResponseBody> {
-    // A Status is never a table.
-    let plain = match format {
-        Format::Table(_) | Format::Metadata => Format::Json,
-        other => other,
-    };
     let status = failure.to_status();
-    let mut response = object(failure.code, &status, None, plain, pretty, Timestamp::UNIX_EPOCH);
+    let mut response = object(failure.code, &status, None, format, pretty, Timestamp::UNIX_EPOCH);
     if let Some(seconds) = failure.retry_after_s {
         set(response.headers_mut(), header::RETRY_AFTER.as_str(), &seconds.to_string());
     }
@@ -76,13 +136,13 @@ fn object(
     pretty: bool,
     now: Timestamp,
 ) -> Response<ResponseBody> {
-    let is_status = object["kind"] == "Status" && object["apiVersion"] == "v1";
+    let is_status = is_status(object);
     match (format, def) {
         (Format::Table(include), Some(def)) if !is_status => {
             let table = table::to_table(&layout(def, object), object, include, true, now);
             full(code, JSON, json_bytes(&table, pretty))
         }
-        (Format::Metadata, _) if !is_status => {
+        (Format::Metadata | Format::MetadataList, _) if !is_status => {
             full(code, JSON, json_bytes(&metadata_only(object), pretty))
         }
         (Format::Yaml, _) => full(code, "application/yaml", yaml(object)),
@@ -90,7 +150,7 @@ fn object(
             Some(bytes) => full(code, PROTOBUF, bytes),
             None => full(code, JSON, json_bytes(object, pretty)),
         },
-        (Format::Json | Format::Table(_) | Format::Metadata, _) => {
+        (Format::Json | Format::Table(_) | Format::Metadata | Format::MetadataList, _) => {
             full(code, JSON, json_bytes(object, pretty))
         }
     }
@@ -146,14 +206,12 @@ pub(super) fn metadata_only(object: &Value) -> Value {
     }
 }
 
-/// A quoted string as header values have it: quotes and backslashes escaped, control characters out.
+/// A quoted string as header values have it: quotes and backslashes escaped.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            '\n' | '\r' | '\t' => out.push(' '),
-            c if c.is_control() => {}
             c => out.push(c),
         }
     }

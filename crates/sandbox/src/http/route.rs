@@ -4,7 +4,9 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::{
+    names,
     request::{RequestInfo, Verb},
+    selector::FieldSelector,
     server::options::Query,
 };
 
@@ -22,6 +24,8 @@ pub(super) enum Route {
 }
 
 /// `None` when no such path can exist.
+///
+/// A `HEAD` is routed as the `GET` it stands for: it needs the same permission.
 pub(super) fn route(method: &Method, path: &str, query: &Query) -> Option<Route> {
     let segments: Vec<String> = path
         .split('/')
@@ -41,10 +45,19 @@ pub(super) fn route(method: &Method, path: &str, query: &Query) -> Option<Route>
         let version = Some(version.to_owned());
         return Some(Route::Discovery { group: group.to_owned(), version });
     }
+    // The old way to ask for a watch: `/api/v1/watch/namespaces/a/pods`.
+    let (rest, is_watch) = match rest {
+        ["watch", rest @ ..] if !rest.is_empty() => (rest, true),
+        rest => (rest, false),
+    };
     let mut target = address(rest)?;
     group.clone_into(&mut target.group);
     version.clone_into(&mut target.version);
-    target.verb = verb(method, &target, query)?;
+    target.verb = if is_watch { Verb::Watch } else { verb(method, &target, query) };
+    if target.name.is_empty() && matches!(target.verb, Verb::List | Verb::Watch) {
+        // Whoever may read only that one object may list it, too.
+        target.name = selected_name(query).unwrap_or_default();
+    }
     path.clone_into(&mut target.path);
     Some(Route::Resource(Box::new(target)))
 }
@@ -74,21 +87,26 @@ fn address(rest: &[&str]) -> Option<RequestInfo> {
     }
 }
 
-fn verb(method: &Method, target: &RequestInfo, query: &Query) -> Option<Verb> {
+fn verb(method: &Method, target: &RequestInfo, query: &Query) -> Verb {
     let named = !target.name.is_empty();
-    Some(match *method {
-        Method::GET | Method::HEAD if query.flag("watch") && target.subresource.is_empty() => {
-            Verb::Watch
-        }
-        Method::GET | Method::HEAD if named => Verb::Get,
-        Method::GET | Method::HEAD => Verb::List,
+    match *method {
         Method::POST => Verb::Create,
         Method::PUT => Verb::Update,
         Method::PATCH => Verb::Patch,
         Method::DELETE if named => Verb::Delete,
         Method::DELETE => Verb::DeleteCollection,
-        _ => return None,
-    })
+        // `GET` and `HEAD`; what is neither is refused once its sender is known.
+        _ if named => Verb::Get,
+        _ if query.flag("watch") => Verb::Watch,
+        _ => Verb::List,
+    }
+}
+
+/// The one object that a field selector asks for by name.
+fn selected_name(query: &Query) -> Option<String> {
+    let selector = FieldSelector::parse(query.get("fieldSelector")).ok()?;
+    let name = selector.exact("metadata.name")?;
+    names::path_segment_name(name).is_empty().then(|| name.to_owned())
 }
 
 #[cfg(test)]
@@ -107,6 +125,9 @@ mod tests {
         let cases = [
             (Method::GET, "/api/v1/pods", "", "list||v1|pods|||"),
             (Method::GET, "/api/v1/pods", "watch=1", "watch||v1|pods|||"),
+            (Method::GET, "/api/v1/pods", "fieldSelector=metadata.name%3Db", "list||v1|pods|||b"),
+            (Method::GET, "/api/v1/namespaces/a/pods/b", "watch=1", "get||v1|pods||a|b"),
+            (Method::GET, "/api/v1/watch/namespaces/a/pods/b", "", "watch||v1|pods||a|b"),
             (Method::GET, "/api/v1/namespaces/a", "", "get||v1|namespaces||a|a"),
             (
                 Method::PUT,

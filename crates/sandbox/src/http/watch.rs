@@ -19,9 +19,15 @@ use crate::{
     faults::{WatchAction, WatchPlan, WatchSignal},
     protobuf,
     registry::ResourceDef,
-    server::{Request, Selection, Server, options::ListOptions, read::too_old, version_bytes},
+    request_log::Number,
+    server::{
+        Request, Selection, Server, empty_object,
+        options::ListOptions,
+        read::{parse_revision, too_old},
+        version_bytes,
+    },
     store::{Event, EventKind, Stored, to_bytes},
-    table,
+    table::{self, IncludeObject},
 };
 
 /// As kube-apiserver: a bookmark a minute for those who asked.
@@ -33,6 +39,8 @@ const BATCH: usize = 512;
 
 struct Watcher {
     server: Arc<Server>,
+    /// Its entry in the request log.
+    number: Number,
     def: Arc<ResourceDef>,
     namespace: Option<String>,
     selection: Selection,
@@ -61,23 +69,16 @@ pub(super) fn start(
     server: &Arc<Server>,
     request: &Request,
     format: Format,
+    number: Number,
 ) -> Outcome<(String, ResponseBody)> {
     let def = server.resolve(&request.info)?;
     if def.is_review() {
-        let info = &request.info;
-        return Err(Failure::method_not_supported(&info.group, &info.resource, "watch"));
+        return Err(Failure::method_not_allowed());
     }
     let options = ListOptions::parse(&request.query)?;
     let selection = Selection::parse(&def, &options, &request.info.name)?;
-    let from = server.parse_revision(&options.resource_version)?;
-    if options.send_initial_events == Some(true) {
-        server.check_reached(from)?;
-    }
-    let format = match format {
-        Format::Protobuf if def.is_custom() => Format::Json,
-        Format::Yaml => Format::Json,
-        other => other,
-    };
+    let from = parse_revision(&options.resource_version)
+        .map_err(|error| Failure::invalid(&def.group, &def.plural, "", &[error]))?;
     let timeout = options.timeout.filter(|timeout| !timeout.is_zero()).unwrap_or_else(|| {
         TIMEOUT_MIN + Duration::from_secs(server.random_below(TIMEOUT_MIN.as_secs()))
     });
@@ -90,6 +91,7 @@ pub(super) fn start(
         deadline: Box::pin(server.clock.sleep(timeout)),
         bookmark: options.bookmarks.then(|| Box::pin(server.clock.sleep(BOOKMARK_EVERY))),
         server: Arc::clone(server),
+        number,
         namespace,
         selection,
         format,
@@ -125,15 +127,31 @@ fn body(watcher: Watcher) -> ResponseBody {
 impl Watcher {
     /// What exists comes first, unless the client says where it stopped or wants only what is new.
     fn begin(&mut self, options: &ListOptions, from: u64) {
-        let (revision, objects) =
-            self.server.store.list(&self.def.table, self.namespace.as_deref());
-        if options.send_initial_events.unwrap_or(from == 0) {
-            let selection = &self.selection;
-            self.initial = objects.into_iter().filter(|each| selection.matches(each)).collect();
-            self.initial_end = options.send_initial_events.is_some() && options.bookmarks;
-        } else if from > 0 {
-            return;
+        let store = &self.server.store;
+        match options.send_initial_events {
+            Some(true) => {
+                if let Err(failure) = self.server.check_not_future(from, Some(1)) {
+                    return self.fail(&failure);
+                }
+            }
+            None if from == 0 => {}
+            // Only what happens from now on.
+            Some(false) if from == 0 => {
+                self.cursor = store.revision();
+                self.sent_to = self.cursor;
+                return;
+            }
+            Some(false) | None => {
+                if let Err(compacted) = store.check_remembered(&self.def.table, from) {
+                    self.fail(&too_old(from, compacted));
+                }
+                return;
+            }
         }
+        let (revision, objects) = store.list(&self.def.table, self.namespace.as_deref());
+        let selection = &self.selection;
+        self.initial = objects.into_iter().filter(|each| selection.matches(each)).collect();
+        self.initial_end = options.send_initial_events == Some(true) && options.bookmarks;
         self.cursor = revision;
         self.sent_to = revision;
     }
@@ -141,6 +159,7 @@ impl Watcher {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(frame) = self.pending.pop_front() {
+                self.server.log.add_bytes(self.number, frame.len() as u64);
                 return Some(frame);
             }
             if self.is_done || is_due(&mut self.deadline) {
@@ -346,38 +365,44 @@ impl Watcher {
         let bytes = version_bytes(&self.def, object);
         let bytes = match self.format {
             Format::Table(include) => {
-                let object = parse(&bytes);
-                let layout = render::layout(&self.def, &object);
-                let headers = !std::mem::replace(&mut self.has_sent_headers, true);
-                let now = self.server.clock.now();
-                to_bytes(&table::to_table(&layout, &object, include, headers, now))
+                let table = self.table(&parse(&bytes), include);
+                to_bytes(&table)
             }
-            Format::Metadata => to_bytes(&render::metadata_only(&parse(&bytes))),
+            Format::Metadata | Format::MetadataList => {
+                to_bytes(&render::metadata_only(&parse(&bytes)))
+            }
             Format::Json | Format::Yaml | Format::Protobuf => bytes,
         };
         self.event(kind, &bytes)
     }
 
-    fn bookmark_frame(&self, annotations: &Value) -> Bytes {
+    fn bookmark_frame(&mut self, annotations: &Value) -> Bytes {
         let revision = if self.plan.withholds_events() { self.sent_to } else { self.cursor };
-        let mut meta =
-            json!({ "resourceVersion": revision.to_string(), "creationTimestamp": null });
+        let mut object = empty_object(&self.def);
+        object["metadata"]["resourceVersion"] = revision.to_string().into();
         if !annotations.is_null() {
-            meta["annotations"] = annotations.clone();
+            object["metadata"]["annotations"] = annotations.clone();
         }
         let object = match self.format {
-            Format::Table(_) => json!({
-                "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
-                "columnDefinitions": null, "rows": [],
-            }),
-            Format::Metadata => json!({
-                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
-            }),
-            Format::Json | Format::Yaml | Format::Protobuf => json!({
-                "kind": self.def.kind, "apiVersion": self.def.api_version(), "metadata": meta,
-            }),
+            Format::Table(include) => {
+                // The mark of the end is not lost to those who want no objects.
+                let include = match include {
+                    IncludeObject::None if !annotations.is_null() => IncludeObject::Metadata,
+                    other => other,
+                };
+                self.table(&object, include)
+            }
+            Format::Metadata | Format::MetadataList => render::metadata_only(&object),
+            Format::Json | Format::Yaml | Format::Protobuf => object,
         };
         self.event("BOOKMARK", &to_bytes(&object))
+    }
+
+    /// A table of one row; the first one of a watch says what the columns are.
+    fn table(&mut self, object: &Value, include: IncludeObject) -> Value {
+        let layout = render::layout(&self.def, object);
+        let headers = !std::mem::replace(&mut self.has_sent_headers, true);
+        table::to_table(&layout, object, include, headers, self.server.clock.now())
     }
 
     fn event(&self, kind: &str, object: &[u8]) -> Bytes {

@@ -97,7 +97,8 @@ fn check_config<S: Shape>(config: &Value, shape: &S, write: &Write<'_>) -> Outco
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
     let message =
         format!("failed to create typed patch object ({namespace}/{name}; {kind_text}): {listed}");
-    Err(Failure::new(422, "Invalid", message))
+    // An error of the merge machinery, which has no reasons to give.
+    Err(Failure::unclassified(message))
 }
 
 // === impl Application ===

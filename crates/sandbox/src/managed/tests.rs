@@ -429,7 +429,7 @@ fn configurations_that_cannot_be_applied_are_refused_with_the_reason() {
     for (config, why) in cases {
         let failure = applied(None, &config, "a").unwrap_err();
         assert_eq!(failure.message, format!("{prefix}{why}"));
-        assert_eq!(failure.code, 422);
+        assert_eq!(failure.code, 500);
     }
 
     let mut listed = web(Value::Null, Value::Null);

@@ -1,5 +1,6 @@
 //! From a request's body to an object: media types, strictness, and whether it is the right kind.
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
@@ -8,11 +9,14 @@ use super::{
     rules,
 };
 use crate::{
-    failure::{Failure, Outcome},
+    failure::{Failure, FieldError, Outcome},
     protobuf,
     registry::ResourceDef,
     types,
 };
+
+/// How much of a body that is not understood is shown.
+const SUMMARY_BYTES: usize = 30;
 
 /// A body that was understood, and the fields in it that were not.
 pub(super) struct Decoded {
@@ -34,9 +38,10 @@ impl Call<'_> {
     pub(super) fn body_object_with(&self, options: &WriteOptions) -> Outcome<(Value, Vec<String>)> {
         let subresource = self.request.info.subresource.as_str();
         let (group, version, kind) = self.def.subresource_kind(subresource);
-        let expected = Expected { group, version, kind };
-        let Decoded { mut object, mut problems } = decode(&self.request.body)?;
-        expected.check(&mut object)?;
+        let is_custom = self.def.is_custom() && kind == self.def.kind;
+        let expected = Expected { group, version, kind, is_custom };
+        let Decoded { mut object, mut problems } = decode(&self.request.body, &expected)?;
+        expected.check(&mut object, &self.request.body)?;
         if kind == self.def.kind {
             problems.extend(rules::unknown_fields(&self.def, &mut object)?);
         } else if let Some(def) = types::kind(group, version, kind) {
@@ -48,37 +53,132 @@ impl Call<'_> {
 }
 
 /// The kind a path takes.
-struct Expected<'a> {
+pub(super) struct Expected<'a> {
     group: &'a str,
     version: &'a str,
     kind: &'a str,
+    is_custom: bool,
 }
 
 impl Expected<'_> {
     /// Fills in a missing `apiVersion` and `kind`; refuses others than those expected.
-    fn check(&self, object: &mut Value) -> Outcome<()> {
+    fn check(&self, object: &mut Value, body: &Body) -> Outcome<()> {
         let want = crate::registry::group_version(self.group, self.version);
         let Some(fields) = object.as_object_mut() else {
-            let why = "the body must be a JSON object";
-            return Err(Failure::bad_request(why));
+            let why = "couldn't get version/kind; json parse error: the body is not an object";
+            return Err(self.unrecognised(why, body));
         };
         let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
-        if !api_version.is_empty() && api_version != want {
-            return Err(Failure::bad_request(format!(
-                "the API version in the data ({api_version}) does not match the expected API \
-                 version ({want})"
-            )));
+        // Objects from within the process need not say what they are.
+        let says_nothing = api_version.is_empty() && kind.is_empty();
+        if !(says_nothing && matches!(body, Body::Object(_))) {
+            if self.is_custom {
+                self.check_custom(&api_version, &kind, &want, object, body)?;
+            } else {
+                self.check_builtin(&api_version, &kind, &want)?;
+            }
         }
-        if !kind.is_empty() && kind != self.kind {
-            return Err(Failure::bad_request(format!(
-                "{kind} in version {:?} cannot be handled as a {}: the kinds differ",
-                self.version, self.kind
-            )));
-        }
-        fields.insert("apiVersion".into(), want.into());
-        fields.insert("kind".into(), self.kind.into());
+        object["apiVersion"] = want.into();
+        object["kind"] = self.kind.into();
         Ok(())
+    }
+
+    /// Custom resources must say what they are.
+    fn check_custom(
+        &self,
+        api_version: &str,
+        kind: &str,
+        want: &str,
+        object: &Value,
+        body: &Body,
+    ) -> Outcome<()> {
+        if kind.is_empty() {
+            let text = match body {
+                Body::Raw { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+                Body::Object(_) | Body::Empty => object.to_string(),
+            };
+            return Err(self.unrecognised(&format!("Object 'Kind' is missing in '{text}'"), body));
+        }
+        if api_version != want {
+            return Err(other_version(api_version, want));
+        }
+        if kind != self.kind {
+            let why = format!("must be {}", self.kind);
+            let error = FieldError::invalid("kind", &kind.into(), why);
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            return Err(Failure::invalid(self.group, self.kind, name, &[error]));
+        }
+        Ok(())
+    }
+
+    /// What is missing is taken from the path. Another kind cannot be converted; another version
+    /// of the kind could be, but is not what the path is for.
+    fn check_builtin(&self, api_version: &str, kind: &str, want: &str) -> Outcome<()> {
+        let (given, given_kind) = (
+            if api_version.is_empty() { want } else { api_version },
+            if kind.is_empty() { self.kind } else { kind },
+        );
+        if (given, given_kind) == (want, self.kind) {
+            return Ok(());
+        }
+        let (group, version) = given.split_once('/').unwrap_or(("", given));
+        let handled = |why: String| {
+            Err(Failure::bad_request(format!(
+                "{given_kind} in version {version:?} cannot be handled as a {}: {why}",
+                self.kind
+            )))
+        };
+        if types::kind(group, version, given_kind).is_none() {
+            return handled(format!(
+                "no kind {given_kind:?} is registered for version {given:?} in scheme \
+                 \"pkg/api/legacyscheme/scheme.go:30\""
+            ));
+        }
+        if given_kind == self.kind {
+            return Err(other_version(given, want));
+        }
+        let package = match self.group {
+            "" => "core",
+            group => group.split('.').next().unwrap_or_default(),
+        };
+        handled(format!(
+            "converting ({version}.{given_kind}) to ({package}.{}): unknown conversion",
+            self.kind
+        ))
+    }
+
+    /// A body that does not even say what it is.
+    fn unrecognised(&self, why: &str, body: &Body) -> Failure {
+        let bytes: &[u8] = match body {
+            Body::Raw { bytes, .. } => bytes,
+            Body::Object(_) | Body::Empty => b"",
+        };
+        Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {why} ({})",
+            self.kind,
+            summary(bytes)
+        ))
+    }
+}
+
+fn other_version(given: &str, want: &str) -> Failure {
+    Failure::bad_request(format!(
+        "the API version in the data ({given}) does not match the expected API version ({want})"
+    ))
+}
+
+/// The beginning of a body, as text if it looks like JSON.
+fn summary(bytes: &[u8]) -> String {
+    let shown = bytes.get(..SUMMARY_BYTES).unwrap_or(bytes);
+    let more = if bytes.len() > SUMMARY_BYTES { " ..." } else { "" };
+    match bytes.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
+        Some(_) => {
+            let hex: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hex}{more}")
+        }
     }
 }
 
@@ -107,58 +207,88 @@ pub(super) fn strict_error(problems: &[String]) -> String {
 }
 
 /// Reads a body by its media type.
-pub(super) fn decode(body: &Body) -> Outcome<Decoded> {
+fn decode(body: &Body, expected: &Expected<'_>) -> Outcome<Decoded> {
     let (content_type, bytes) = match body {
         Body::Object(object) => {
             return Ok(Decoded { object: object.clone(), problems: Vec::new() });
         }
-        Body::Empty => return Err(Failure::bad_request("the request has no body")),
-        Body::Raw { content_type, bytes } => (content_type, bytes),
+        Body::Empty => ("", &Bytes::new()),
+        Body::Raw { content_type, bytes } => (content_type.as_str(), bytes),
     };
-    if bytes.is_empty() {
-        return Err(Failure::bad_request("the request has no body"));
+    let unparsed = |why: String| {
+        let why = format!("couldn't get version/kind; json parse error: {why}");
+        expected.unrecognised(&why, body)
+    };
+    match Media::parse(content_type)? {
+        Media::Json if bytes.is_empty() => Err(unparsed("unexpected end of JSON input".into())),
+        Media::Json => json(bytes).map_err(unparsed),
+        Media::Yaml => yaml(bytes).map_err(unparsed),
+        Media::Protobuf => Ok(Decoded { object: protobuf::decode(bytes)?, problems: Vec::new() }),
     }
-    let media = content_type.split(';').next().unwrap_or_default().trim();
-    match media {
-        "application/json" | "" | "*/*" => json(bytes),
-        "application/yaml" | "application/x-yaml" | "text/yaml" => yaml(bytes),
-        "application/vnd.kubernetes.protobuf" => {
-            Ok(Decoded { object: protobuf::decode(bytes)?, problems: Vec::new() })
+}
+
+enum Media {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+impl Media {
+    /// Nothing said means JSON.
+    fn parse(content_type: &str) -> Outcome<Self> {
+        match content_type.split(';').next().unwrap_or_default().trim() {
+            "application/json" | "" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
+            _ => Err(Failure::unsupported_media_type(
+                "the body of the request was in an unknown format - accepted media types include: \
+                 application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            )),
         }
-        _ => Err(Failure::unsupported_media_type(
-            "the body of the request was in an unknown format - accepted media types include: \
-             application/json, application/yaml, application/vnd.kubernetes.protobuf",
-        )),
     }
 }
 
-fn json(bytes: &[u8]) -> Outcome<Decoded> {
-    let object = serde_json::from_slice(bytes).map_err(|error| {
-        Failure::bad_request(format!("the body of the request is not JSON: {error}"))
-    })?;
-    let twice = types::duplicate_fields(bytes);
-    let problems = twice.iter().map(|path| format!("duplicate field {path:?}")).collect();
-    Ok(Decoded { object, problems })
+fn json(bytes: &[u8]) -> Result<Decoded, String> {
+    let object = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    Ok(Decoded { object, problems: duplicates(bytes) })
 }
 
-/// YAML is a superset of JSON; the server takes both under this media type.
-pub(super) fn yaml(bytes: &[u8]) -> Outcome<Decoded> {
+/// `duplicate field "spec.replicas"` for each.
+pub(super) fn duplicates(bytes: &[u8]) -> Vec<String> {
+    let twice = types::duplicate_fields(bytes);
+    twice.iter().map(|path| format!("duplicate field {path:?}")).collect()
+}
+
+/// YAML is a superset of JSON; the server takes both under this media type. Of keys given twice the
+/// last counts.
+pub(super) fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
     if let Ok(decoded) = json(bytes) {
         return Ok(decoded);
     }
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| Failure::bad_request(format!("the body is not UTF-8: {error}")))?;
-    let object = serde_saphyr::from_str(text)
-        .map_err(|error| Failure::bad_request(format!("error converting YAML to JSON: {error}")))?;
-    Ok(Decoded { object, problems: Vec::new() })
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let error = match serde_saphyr::from_str(text) {
+        Ok(object) => return Ok(Decoded { object, problems: Vec::new() }),
+        Err(error) => error,
+    };
+    let serde_saphyr::Error::DuplicateMappingKey { key, location } = error.without_snippet() else {
+        return Err(error.to_string());
+    };
+    let key = key.as_deref().unwrap_or_default();
+    let problem = format!("line {}: key {key:?} already set in map", location.line());
+    let lenient = serde_saphyr::options! {
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
+    };
+    let object = serde_saphyr::from_str_with_options(text, lenient).map_err(|e| e.to_string())?;
+    Ok(Decoded { object, problems: vec![problem] })
 }
 
 /// Delete options may come in any of the media types, or not at all.
 pub(super) fn optional(body: &Body) -> Outcome<Value> {
+    let expected = Expected { group: "", version: "v1", kind: "DeleteOptions", is_custom: false };
     match body {
         Body::Empty => Ok(Value::Null),
         Body::Raw { bytes, .. } if bytes.is_empty() => Ok(Value::Null),
-        other => Ok(decode(other)?.object),
+        other => Ok(decode(other, &expected)?.object),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Delete: at once, gracefully, or when the last finalizer lets go.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{
@@ -11,7 +12,6 @@ use super::{
     rules, timestamp_text,
 };
 use crate::{
-    clock::later,
     failure::{Failure, Outcome},
     registry::ResourceDef,
     store::{ObjectKey, Stored, Transaction},
@@ -44,6 +44,7 @@ impl Server {
             Deleted::Gone(object) => (object, true),
             Deleted::Waiting(object) => (object, false),
         };
+        let code = if !is_gone && options.cascades { 202 } else { 200 };
         if is_gone && !rules::returns_deleted(&def) {
             let mut details = json!({ "name": info.name, "kind": info.resource });
             details["uid"] = object["metadata"]["uid"].clone();
@@ -52,7 +53,7 @@ impl Server {
             }
             return Ok(Answer::success(200, &details));
         }
-        Ok(Answer::object(200, convert::to_version(&call.def, object)))
+        Ok(Answer::object(code, convert::to_version(&call.def, object)))
     }
 
     pub(super) fn delete_collection(&self, call: &Call<'_>) -> Outcome<Answer> {
@@ -65,9 +66,13 @@ impl Server {
         let def = convert::working_def(&call.registry, &call.def);
         let tx = self.store.begin();
         let mut items = Vec::new();
+        let limit = if listing.limit == 0 { usize::MAX } else { listing.limit };
         for object in tx.list(&call.def.table, namespace) {
             if !selection.matches(&object) {
                 continue;
+            }
+            if items.len() == limit {
+                break;
             }
             // Deleting one may have taken another with it.
             let Some(object) = tx.get(&call.def.table, &object.key) else { continue };
@@ -101,8 +106,13 @@ impl Server {
         if def.table.plural.as_ref() == "namespaces" {
             object["status"]["phase"] = "Terminating".into();
         }
-        let grace = self.grace(def, &object, options);
-        self.mark(&mut object, grace);
+        if let Some(grace) = self.grace(def, &object, options) {
+            self.mark(&mut object, grace);
+        }
+        if def.table.plural.as_ref() == "namespaces" {
+            // Namespaces end when they are empty; they know no grace period.
+            rules::metadata(&mut object).remove("deletionGracePeriodSeconds");
+        }
         if rules::is_done_deleting(&object) {
             return Ok(Deleted::Gone(self.remove(tx, def, object, dry_run)));
         }
@@ -116,37 +126,51 @@ impl Server {
         Ok(Deleted::Waiting(convert::to_version(def, stored.value())))
     }
 
-    /// Seconds between the mark and the end. Only pods that run somewhere take their time.
-    fn grace(&self, def: &ResourceDef, object: &Value, options: &DeleteOptions) -> i64 {
+    /// Seconds between the mark and the end. Only pods that run somewhere take their time. `None`
+    /// when an earlier deletion is under way and this one asks for nothing shorter.
+    fn grace(&self, def: &ResourceDef, object: &Value, options: &DeleteOptions) -> Option<i64> {
         let _ = self;
         if !rules::is_graceful(def) {
-            return 0;
+            return Some(0);
+        }
+        // A negative period means the shortest that still lets the pod know.
+        let asked = options.grace_period_s.map(|asked| if asked < 0 { 1 } else { asked });
+        if let Some(earlier) = object["metadata"]["deletionGracePeriodSeconds"].as_i64()
+            && earlier > 0
+        {
+            return asked.filter(|asked| *asked < earlier);
         }
         let is_over = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
         let is_bound = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
         if is_over || !is_bound {
-            return 0;
+            return Some(0);
         }
         let own = object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
-        let asked = options.grace_period_s.unwrap_or(own);
-        // A negative period means the shortest that still lets the pod know.
-        if asked < 0 { 1 } else { asked }
+        Some(asked.unwrap_or(own))
     }
 
     /// Sets the deletion mark; a shorter grace period moves an earlier mark forward.
     fn mark(&self, object: &mut Value, grace_s: i64) {
         let now = self.clock.now();
-        let at = later(now, Duration::from_secs(u64::try_from(grace_s).unwrap_or_default()));
+        let after = |from: Timestamp, seconds: i64| {
+            from.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(from)
+        };
         let meta = rules::metadata(object);
-        if let Some(earlier) = meta.get("deletionGracePeriodSeconds").and_then(Value::as_i64) {
-            if grace_s >= earlier {
-                return;
+        let earlier_s = meta.get("deletionGracePeriodSeconds").and_then(Value::as_i64);
+        let earlier = meta.get("deletionTimestamp").and_then(Value::as_str);
+        let earlier = earlier.and_then(|text| text.parse::<Timestamp>().ok());
+        let (at, grace_s) = match (earlier, earlier_s) {
+            (None, _) => (after(now, grace_s), grace_s),
+            (Some(at), None | Some(0)) => (at.min(now), 0),
+            (Some(at), Some(earlier_s)) => {
+                let moved = after(at, grace_s - earlier_s);
+                // Nothing ends in the past; what was to end gracefully still gets a second.
+                if moved < now { (now, grace_s.min(1)) } else { (moved, grace_s) }
             }
-            let shorter = meta.get("deletionTimestamp").and_then(Value::as_str).map(str::to_owned);
-            if shorter.is_some_and(|text| text <= timestamp_text(at)) && grace_s > 0 {
-                return;
-            }
-        } else if let Some(generation) = meta.get("generation").and_then(Value::as_i64) {
+        };
+        if earlier.is_none()
+            && let Some(generation) = meta.get("generation").and_then(Value::as_i64)
+        {
             meta.insert("generation".into(), (generation + 1).into());
         }
         meta.insert("deletionTimestamp".into(), timestamp_text(at).into());
@@ -155,18 +179,28 @@ impl Server {
 }
 
 fn check_preconditions(def: &ResourceDef, old: &Stored, options: &DeleteOptions) -> Outcome<()> {
-    let fail = |what: &str, want: &str, have: &str| {
+    let is_namespace = def.table.plural.as_ref() == "namespaces";
+    let name = &old.key.name;
+    let fail = |what: &str, want: &str, have: &str, fate: &str| {
+        if is_namespace {
+            let why = format!(
+                "Precondition failed: {what} in precondition: {want}, {what} in object meta: {have}"
+            );
+            return Err(Failure::conflict(&def.group, &def.plural, name, &why));
+        }
         let why = format!(
-            "Precondition failed: {what} in precondition: {want}, {what} in object meta: {have}"
+            "the {what} in the precondition ({want}) does not match the {what} in record ({have}). \
+             The object might have been {fate}"
         );
-        Err(Failure::conflict(&def.group, &def.plural, &old.key.name, &why))
+        // As Kubernetes: the kind stands where the resource should.
+        Err(Failure::conflict(&def.group, &def.kind, name, &why))
     };
     if let Some(uid) = options.uid.as_deref().filter(|uid| **uid != *old.uid) {
-        return fail("UID", uid, &old.uid);
+        return fail("UID", uid, &old.uid, "deleted and then recreated");
     }
     let revision = old.revision.to_string();
     match options.resource_version.as_deref() {
-        Some(asked) if asked != revision => fail("ResourceVersion", asked, &revision),
+        Some(asked) if asked != revision => fail("ResourceVersion", asked, &revision, "modified"),
         _ => Ok(()),
     }
 }

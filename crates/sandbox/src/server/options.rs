@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use crate::failure::{Failure, FieldError, Outcome};
 
+/// As Kubernetes bounds the names of field managers.
+const MANAGER_BYTES_MAX: usize = 128;
+
 /// A query string, decoded. The first of several equal keys counts.
 #[derive(Debug, Clone, Default)]
 pub struct Query(Vec<(String, String)>);
@@ -17,8 +20,8 @@ pub struct WriteOptions {
     pub field_manager: String,
     pub field_validation: FieldValidation,
     pub dry_run: bool,
-    /// Server-side apply only.
-    pub force: bool,
+    /// Server-side apply only; whether it was said at all matters to the others.
+    pub force: Option<bool>,
 }
 
 /// What to do about fields that are unknown or given twice.
@@ -53,6 +56,8 @@ pub struct DeleteOptions {
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     pub dry_run: bool,
+    /// `orphanDependents: false`, the old way to ask for a cascade: it is answered with 202.
+    pub cascades: bool,
 }
 
 /// What becomes of dependents.
@@ -83,6 +88,12 @@ impl Query {
         matches!(self.get(key), "true" | "1" | "True" | "TRUE" | "t" | "T")
     }
 
+    /// Every value of a key that may be given several times.
+    pub fn all(&self, key: &str) -> Vec<&str> {
+        let found = self.0.iter().filter(|(name, _)| name == key);
+        found.map(|(_, value)| value.as_str()).collect()
+    }
+
     pub fn has(&self, key: &str) -> bool {
         self.0.iter().any(|(name, _)| name == key)
     }
@@ -97,44 +108,48 @@ fn decode(text: &str) -> String {
 impl WriteOptions {
     /// `agent` names the field manager when the request does not.
     pub fn parse(query: &Query, kind: &str, agent: &str) -> Outcome<Self> {
+        let mut errors = Vec::new();
+        let manager = query.get("fieldManager");
+        if manager.len() > MANAGER_BYTES_MAX {
+            errors.push(FieldError::too_long("fieldManager", MANAGER_BYTES_MAX));
+        }
+        for (at, c) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+            let why = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
+            errors.push(FieldError::invalid("fieldManager", &manager.into(), why));
+        }
+        let dry_run = dry_run(&query.all("dryRun"), &mut errors);
         let field_validation = match query.get("fieldValidation") {
             "" | "Warn" => FieldValidation::Warn,
             "Ignore" => FieldValidation::Ignore,
             "Strict" => FieldValidation::Strict,
             other => {
-                let supported = ["Ignore", "Strict", "Warn"];
-                return Err(bad_option(kind, "fieldValidation", other, &supported));
+                let supported = ["", "Ignore", "Strict", "Warn"];
+                let shown = Value::from(other);
+                errors.push(FieldError::not_supported("fieldValidation", &shown, &supported));
+                FieldValidation::Strict
             }
         };
-        let manager = query.get("fieldManager");
-        if manager.len() > 128 {
-            let error = FieldError::too_long("fieldManager", 128);
-            return Err(Failure::invalid("meta.k8s.io", kind, "", &[error]));
+        if !errors.is_empty() {
+            return Err(Failure::invalid("meta.k8s.io", kind, "", &errors));
         }
         let field_manager = if manager.is_empty() { manager_of(agent) } else { manager.to_owned() };
-        let dry_run = dry_run(query.get("dryRun"), query.has("dryRun"), kind)?;
-        Ok(Self { field_manager, field_validation, dry_run, force: query.flag("force") })
+        let force = query.has("force").then(|| query.flag("force"));
+        Ok(Self { field_manager, field_validation, dry_run, force })
     }
 }
 
 /// The manager's name when none was given: the program's name in the user agent.
 fn manager_of(agent: &str) -> String {
     let name = agent.split('/').next().unwrap_or_default();
-    let name: String = name.chars().filter(|c| !c.is_control()).take(128).collect();
+    let name: String = name.chars().filter(|c| !c.is_control()).take(MANAGER_BYTES_MAX).collect();
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-fn dry_run(value: &str, given: bool, kind: &str) -> Outcome<bool> {
-    match (given, value) {
-        (false, _) => Ok(false),
-        (true, "All") => Ok(true),
-        (true, other) => Err(bad_option(kind, "dryRun", other, &["All"])),
+fn dry_run(given: &[&str], errors: &mut Vec<FieldError>) -> bool {
+    if given.iter().any(|value| *value != "All") {
+        errors.push(FieldError::not_supported("dryRun", &given.into(), &["All"]));
     }
-}
-
-fn bad_option(kind: &str, field: &str, value: &str, supported: &[&str]) -> Failure {
-    let error = FieldError::not_supported(field, &Value::from(value), supported);
-    Failure::invalid("meta.k8s.io", kind, "", &[error])
+    !given.is_empty()
 }
 
 // === impl ListOptions ===
@@ -143,8 +158,10 @@ impl ListOptions {
     pub fn parse(query: &Query) -> Outcome<Self> {
         let number = |key: &str| -> Outcome<Option<u64>> {
             let text = query.get(key);
-            let bad =
-                |_| Failure::bad_request(format!("invalid value {text:?} for {key}: not a number"));
+            let bad = |_| {
+                let why = format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
+                Failure::bad_request(why)
+            };
             if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(bad) }
         };
         let limit = number("limit")?.unwrap_or_default();
@@ -161,51 +178,63 @@ impl ListOptions {
             bookmarks: query.flag("allowWatchBookmarks"),
             timeout: number("timeoutSeconds")?.map(Duration::from_secs),
         };
-        options.check(query)?;
-        Ok(options)
+        let is_watch = query.flag("watch");
+        let errors = if is_watch { options.check_watch() } else { options.check_list() };
+        if errors.is_empty() {
+            return Ok(options);
+        }
+        Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &errors))
     }
 
-    fn check(&self, query: &Query) -> Outcome<()> {
-        let refuse = |error| Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &[error]));
+    fn check_list(&self) -> Vec<FieldError> {
+        let mut errors = Vec::new();
         let matching = self.resource_version_match.as_str();
-        let field = "resourceVersionMatch";
-        if query.has("sendInitialEvents") {
-            if !query.flag("watch") {
-                let why = "sendInitialEvents is forbidden for list";
-                return refuse(FieldError::forbidden("sendInitialEvents", why));
+        let mut forbid =
+            |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
+        if !matching.is_empty() {
+            if self.resource_version.is_empty() {
+                forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
             }
-            if matching != "NotOlderThan" {
-                let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-                return refuse(FieldError::forbidden(field, why));
+            if !self.continue_token.is_empty() {
+                forbid("resourceVersionMatch is forbidden when continue is provided");
             }
-            return Ok(());
-        }
-        if matching.is_empty() {
-            return Ok(());
-        }
-        if query.flag("watch") {
-            let why =
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            return refuse(FieldError::forbidden(field, why));
-        }
-        if self.resource_version.is_empty() {
-            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-            return refuse(FieldError::forbidden(field, why));
-        }
-        if !self.continue_token.is_empty() {
-            let why = "resourceVersionMatch is forbidden when continue is provided";
-            return refuse(FieldError::forbidden(field, why));
-        }
-        match matching {
-            "Exact" if self.resource_version == "0" => {
-                let why = "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"";
-                refuse(FieldError::forbidden(field, why))
+            if matching == "Exact" && self.resource_version == "0" {
+                forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
             }
-            "Exact" | "NotOlderThan" => Ok(()),
-            other => {
-                let supported = ["Exact", "NotOlderThan", ""];
-                refuse(FieldError::not_supported(field, &Value::from(other), &supported))
+            self.check_match(&["Exact", "NotOlderThan", ""], &mut errors);
+        }
+        if self.send_initial_events.is_some() {
+            let why = "sendInitialEvents is forbidden for list";
+            errors.push(FieldError::forbidden("sendInitialEvents", why));
+        }
+        errors
+    }
+
+    fn check_watch(&self) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        let matching = self.resource_version_match.as_str();
+        let mut forbid =
+            |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
+        match (self.send_initial_events, matching) {
+            (Some(_), "NotOlderThan") | (None, "") => {}
+            (Some(_), _) => {
+                forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
             }
+            (None, _) => forbid(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ),
+        }
+        if !matching.is_empty() {
+            self.check_match(&["NotOlderThan"], &mut errors);
+        }
+        errors
+    }
+
+    fn check_match(&self, supported: &[&str], errors: &mut Vec<FieldError>) {
+        let matching = self.resource_version_match.as_str();
+        if !supported.contains(&matching) {
+            let field = "resourceVersionMatch";
+            errors.push(FieldError::not_supported(field, &matching.into(), supported));
         }
     }
 }
@@ -213,47 +242,72 @@ impl ListOptions {
 // === impl DeleteOptions ===
 
 impl DeleteOptions {
-    /// From the body if there is one, else from the query.
+    /// From the body if there is one, else from the query; never from both.
     pub fn parse(query: &Query, body: &Value) -> Outcome<Self> {
-        let text = |key: &str| {
-            let here = body[key].as_str().unwrap_or_default();
-            if here.is_empty() { query.get(key).to_owned() } else { here.to_owned() }
+        let from_query;
+        let body = if body.is_null() {
+            from_query = Self::of_query(query)?;
+            &from_query
+        } else {
+            body
         };
+        let mut errors = Vec::new();
+        let policy = body["propagationPolicy"].as_str();
         let orphan = body["orphanDependents"].as_bool();
-        let orphan = orphan.or_else(|| match query.get("orphanDependents") {
-            "" => None,
-            text => Some(text == "true"),
-        });
-        let propagation = match (text("propagationPolicy").as_str(), orphan) {
-            ("", None) => None,
-            ("", Some(false)) | ("Background", None) => Some(Propagation::Background),
-            ("Foreground", None) => Some(Propagation::Foreground),
-            ("Orphan", None) | ("", Some(true)) => Some(Propagation::Orphan),
-            ("Background" | "Foreground" | "Orphan", Some(_)) => {
-                let why = "orphanDependents and deletionPropagation cannot be both set";
-                let error =
-                    FieldError::invalid("propagationPolicy", &body["propagationPolicy"], why);
-                return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
-            }
-            (other, _) => {
-                let supported = ["Background", "Foreground", "Orphan", "nil"];
-                return Err(bad_option("DeleteOptions", "propagationPolicy", other, &supported));
+        let propagation = match (policy, orphan) {
+            (None, None) => None,
+            (None, Some(false)) | (Some("Background"), None) => Some(Propagation::Background),
+            (Some("Foreground"), None) => Some(Propagation::Foreground),
+            (Some("Orphan"), None) | (None, Some(true)) => Some(Propagation::Orphan),
+            (Some(text), orphan) => {
+                let field = "propagationPolicy";
+                if orphan.is_some() {
+                    let why = "orphanDependents and deletionPropagation cannot be both set";
+                    errors.push(FieldError::invalid(field, &text.into(), why));
+                }
+                if !matches!(text, "Background" | "Foreground" | "Orphan") {
+                    let supported = ["Foreground", "Background", "Orphan", "nil"];
+                    errors.push(FieldError::not_supported(field, &text.into(), &supported));
+                }
+                None
             }
         };
-        let grace = body["gracePeriodSeconds"].as_i64();
-        let grace_period_s = grace.or_else(|| query.get("gracePeriodSeconds").parse().ok());
-        let dry = match body["dryRun"].as_array() {
-            Some(list) => list.first().and_then(Value::as_str).unwrap_or_default().to_owned(),
-            None => query.get("dryRun").to_owned(),
-        };
+        let dry_runs = body["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let dry_run = dry_run(&dry_runs.collect::<Vec<_>>(), &mut errors);
+        if !errors.is_empty() {
+            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
+        }
         let precondition = |key: &str| body["preconditions"][key].as_str().map(str::to_owned);
         Ok(Self {
             propagation,
-            grace_period_s,
+            grace_period_s: body["gracePeriodSeconds"].as_i64(),
             uid: precondition("uid"),
             resource_version: precondition("resourceVersion"),
-            dry_run: dry_run(&dry, !dry.is_empty(), "DeleteOptions")?,
+            dry_run,
+            cascades: orphan == Some(false),
         })
+    }
+
+    fn of_query(query: &Query) -> Outcome<Value> {
+        let mut body = serde_json::json!({});
+        if query.has("dryRun") {
+            body["dryRun"] = query.all("dryRun").into();
+        }
+        if query.has("propagationPolicy") {
+            body["propagationPolicy"] = query.get("propagationPolicy").into();
+        }
+        if query.has("orphanDependents") {
+            body["orphanDependents"] = query.flag("orphanDependents").into();
+        }
+        let text = query.get("gracePeriodSeconds");
+        if !text.is_empty() {
+            let seconds: i64 = text.parse().map_err(|_| {
+                let why = format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
+                Failure::bad_request(why)
+            })?;
+            body["gracePeriodSeconds"] = seconds.into();
+        }
+        Ok(body)
     }
 }
 
@@ -277,7 +331,7 @@ mod tests {
             ("resourceVersionMatch=Exact", "unless resourceVersion is provided"),
             (
                 "resourceVersionMatch=Exact&resourceVersion=0",
-                "is forbidden for resourceVersion \"0\"",
+                "\"exact\" is forbidden for resourceVersion \"0\"",
             ),
             ("resourceVersionMatch=Newest&resourceVersion=5", "Unsupported value"),
             ("sendInitialEvents=true", "forbidden for list"),

@@ -4,14 +4,15 @@ use serde_json::Value;
 
 use super::{
     Answer, Body, Call, Server, convert,
-    decode::{self, invalid, strict_error},
+    decode::{self, strict_error},
     options::{FieldValidation, WriteOptions},
     rules::{self, WriteTo},
-    write::{Ownership, Write, finish},
+    write::{Ownership, Write, check_name, finish, place_in_namespace},
 };
 use crate::{
     failure::{Failure, FieldError, Outcome},
-    managed, patch,
+    managed,
+    patch::{self, wording::go_text},
     registry::ResourceDef,
     store::ObjectKey,
 };
@@ -35,7 +36,7 @@ impl PatchType {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" if !def.is_custom() => Ok(Self::Strategic),
-            "application/apply-patch+yaml" | "application/apply-patch+cbor" => Ok(Self::Apply),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
             _ => {
                 let strategic = "application/strategic-merge-patch+json, ";
                 let strategic = if def.is_custom() { "" } else { strategic };
@@ -51,13 +52,12 @@ impl PatchType {
     /// Applies any patch but [`PatchType::Apply`] to `doc`.
     pub(super) fn apply_to(self, doc: &Value, body: &[u8], def: &ResourceDef) -> Outcome<Value> {
         let parse = || -> Outcome<Value> {
-            let value: Value = serde_json::from_slice(body).map_err(|error| {
-                Failure::bad_request(format!("the patch is not valid JSON: {error}"))
-            })?;
+            let value: Value = serde_json::from_slice(body)
+                .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
             if value.is_object() {
                 return Ok(value);
             }
-            Err(Failure::bad_request("the patch must be a JSON object"))
+            Err(Failure::bad_request("error decoding patch: the patch is not an object"))
         };
         match self {
             Self::Json => patch::json_patch(doc, body),
@@ -79,7 +79,7 @@ impl Server {
         if patch_type == PatchType::Apply {
             return self.apply(call, &options, &bytes);
         }
-        if options.force {
+        if options.force.is_some() {
             let why = "may not be specified for non-apply patch";
             let error = FieldError::forbidden("force", why);
             return Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
@@ -90,7 +90,8 @@ impl Server {
         let old = tx.get(&def.table, &key).ok_or_else(|| call.not_found())?;
         let before = convert::to_version(&call.def, old.value());
         let patched = patch_type.apply_to(&before, &bytes, &call.def)?;
-        let (patched, warnings) = check_patched(call, &options, &before, patched, &bytes)?;
+        let sent = Sent { kind: patch_type, bytes: &bytes, options: &options };
+        let (patched, warnings) = check_patched(call, &sent, &before, patched)?;
         let patched = convert::from_version(&call.def, patched);
         let to = WriteTo::of(&request.info.subresource);
         let write = Write { def: &def, options: &options, to, ownership: Ownership::Track };
@@ -100,15 +101,22 @@ impl Server {
 
     fn apply(&self, call: &Call<'_>, options: &WriteOptions, bytes: &[u8]) -> Outcome<Answer> {
         let info = &call.request.info;
-        if !call.request.query.has("fieldManager") {
+        if call.request.query.get("fieldManager").is_empty() {
             let why = "is required for apply patch";
             let error = FieldError::required("fieldManager", why);
             return Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
         }
-        let decode::Decoded { object: mut config, mut problems } = decode::yaml(bytes)?;
+        let decode::Decoded { object: mut config, problems } = decode::yaml(bytes)
+            .map_err(|why| Failure::bad_request(format!("error decoding YAML: {why}")))?;
         check_applied(call, &mut config)?;
-        problems.extend(rules::unknown_fields(&call.def, &mut config)?);
-        let warnings = judge_patch(call, options, problems, bytes)?;
+        let warnings = match options.field_validation {
+            FieldValidation::Strict if !problems.is_empty() => {
+                let why = format!("error strict decoding YAML: {}", problems.join(", "));
+                return Err(Failure::bad_request(why));
+            }
+            FieldValidation::Ignore => Vec::new(),
+            FieldValidation::Strict | FieldValidation::Warn => problems,
+        };
         let config = convert::from_version(&call.def, config);
         let def = convert::working_def(&call.registry, &call.def);
         let to = WriteTo::of(&info.subresource);
@@ -117,8 +125,8 @@ impl Server {
         let key = ObjectKey::new(call.namespace(), &info.name);
         let old = tx.get(&def.table, &key);
         let live = old.as_ref().map(|old| convert::to_version(&def, old.value()));
-        if live.is_none() && to != WriteTo::Object {
-            return Err(call.not_found());
+        if live.is_none() {
+            check_absent(call, to, &config)?;
         }
         let change = managed::Write {
             manager: &options.field_manager,
@@ -129,122 +137,165 @@ impl Server {
             reset: rules::reset_fields(&def, to),
         };
         let shape = rules::shape(&def);
-        let merged = managed::apply(live.as_ref(), &config, &shape, &change, options.force);
         let merged =
-            merged.map_err(|failure| failure.about(&def.group, &def.plural, &info.name))?;
+            managed::apply(live.as_ref(), &config, &shape, &change, options.force == Some(true));
+        let merged = merged?;
         let (object, code, more) = if let (Some(old), Some(live)) = (old, live) {
             let new = merged.unwrap_or(live);
             let (updated, more) = self.update_object(&tx, &write, &old, new)?;
             (updated, 200, more)
         } else {
             let new = merged.unwrap_or(config);
-            let (created, more) = self.create_object(&tx, &write, new)?;
+            let (created, more) = self.create_absent(&tx, call, &write, new)?;
             (created, 201, more)
         };
         Ok(finish(call, code, object, warnings, more))
     }
 }
 
+/// A patch as it was sent.
+struct Sent<'a> {
+    kind: PatchType,
+    bytes: &'a [u8],
+    options: &'a WriteOptions,
+}
+
+// === impl Sent ===
+
+impl Sent<'_> {
+    /// What is shown of a patch that made something wrong: the outcome, or of a strategic one the
+    /// patch itself.
+    fn shown(&self, patched: &Value) -> Value {
+        if self.kind != PatchType::Strategic {
+            return patched.to_string().into();
+        }
+        let patch = serde_json::from_slice(self.bytes).unwrap_or(Value::Null);
+        go_text(&patch).into()
+    }
+
+    fn judge(&self, patched: &Value, problems: Vec<String>) -> Outcome<Vec<String>> {
+        match self.options.field_validation {
+            FieldValidation::Ignore => Ok(Vec::new()),
+            FieldValidation::Strict if !problems.is_empty() => {
+                Err(self.refusal(patched, strict_error(&problems)))
+            }
+            FieldValidation::Warn | FieldValidation::Strict => Ok(problems),
+        }
+    }
+
+    /// The API machinery has lost the kind and name by then, and leaves them out.
+    fn refusal(&self, patched: &Value, why: impl Into<String>) -> Failure {
+        let error = FieldError::invalid("patch", &self.shown(patched), why);
+        Failure::invalid("", "", "", &[error])
+    }
+}
+
 /// The media type and bytes of a patch; one from within the process is a merge patch.
 pub(super) fn patch_body(body: &Body) -> Outcome<(String, Vec<u8>)> {
     match body {
-        Body::Raw { content_type, bytes } if !bytes.is_empty() => {
-            Ok((content_type.clone(), bytes.to_vec()))
-        }
+        Body::Raw { content_type, bytes } => Ok((content_type.clone(), bytes.to_vec())),
         Body::Object(patch) => {
             Ok(("application/merge-patch+json".into(), patch.to_string().into()))
         }
-        Body::Raw { .. } | Body::Empty => Err(Failure::bad_request("the patch is empty")),
+        Body::Empty => {
+            Err(Failure::bad_request("error decoding patch: unexpected end of JSON input"))
+        }
     }
 }
 
 /// The patched object must still be the same object, and one of its kind.
 fn check_patched(
     call: &Call<'_>,
-    options: &WriteOptions,
+    sent: &Sent<'_>,
     before: &Value,
     mut patched: Value,
-    bytes: &[u8],
 ) -> Outcome<(Value, Vec<String>)> {
-    let name = &call.request.info.name;
     for key in ["apiVersion", "kind"] {
         if patched[key] != before[key] {
             let why = format!("{key} cannot be changed by a patch");
             return Err(Failure::bad_request(why));
         }
     }
-    for key in ["name", "namespace"] {
-        if patched["metadata"][key] != before["metadata"][key] {
-            let path = format!("metadata.{key}");
-            let why = "field is immutable";
-            let error = FieldError::invalid(path, &patched["metadata"][key], why);
-            return Err(invalid(&call.def, name, &[error]));
-        }
-    }
-    let problems = rules::unknown_fields(&call.def, &mut patched).map_err(|failure| {
-        let error = FieldError::invalid("patch", &shown(bytes), failure.message);
-        invalid(&call.def, name, &[error])
-    })?;
-    let warnings = judge_patch(call, options, problems, bytes)?;
+    let mut problems = match (sent.kind, sent.options.field_validation) {
+        (PatchType::Json, _) | (_, FieldValidation::Ignore) => Vec::new(),
+        _ => decode::duplicates(sent.bytes),
+    };
+    let whole = patched.clone();
+    let unknown = rules::unknown_fields(&call.def, &mut patched);
+    problems.extend(unknown.map_err(|failure| sent.refusal(&whole, failure.message))?);
+    let warnings = sent.judge(&whole, problems)?;
+    place_in_namespace(call, &mut patched)?;
+    check_name(&call.request.info.name, &patched)?;
     Ok((patched, warnings))
-}
-
-fn judge_patch(
-    call: &Call<'_>,
-    options: &WriteOptions,
-    problems: Vec<String>,
-    bytes: &[u8],
-) -> Outcome<Vec<String>> {
-    match options.field_validation {
-        FieldValidation::Ignore => Ok(Vec::new()),
-        FieldValidation::Strict if !problems.is_empty() => {
-            let error = FieldError::invalid("patch", &shown(bytes), strict_error(&problems));
-            Err(invalid(&call.def, &call.request.info.name, &[error]))
-        }
-        FieldValidation::Warn | FieldValidation::Strict => Ok(problems),
-    }
-}
-
-/// A patch as it is quoted in a failure, cut to a size a person reads.
-fn shown(bytes: &[u8]) -> Value {
-    let text = String::from_utf8_lossy(bytes);
-    Value::String(text.chars().take(1_000).collect())
 }
 
 /// An applied configuration names its kind, and no other object than the path does.
 fn check_applied(call: &Call<'_>, config: &mut Value) -> Outcome<()> {
-    let want = call.def.api_version();
+    let def = &call.def;
+    let want = def.api_version();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if !config.is_object() {
-        return Err(Failure::bad_request("the applied configuration must be an object"));
+        let why = "error decoding YAML: the applied configuration is not an object";
+        return Err(Failure::bad_request(why));
     }
-    if config["apiVersion"].as_str() != Some(&want) {
+    let (version, kind) = (text(&config["apiVersion"]), text(&config["kind"]));
+    if version != want {
         return Err(Failure::bad_request(format!(
-            "incorrect version specified in apply patch. Specified patch version: {}, expected: \
-             {want}",
-            config["apiVersion"].as_str().unwrap_or_default()
+            "Incorrect version specified in apply patch. Specified patch version: {version}, \
+             expected: {want}"
         )));
     }
-    if config["kind"].as_str() != Some(&call.def.kind) {
+    if kind != def.kind {
         return Err(Failure::bad_request(format!(
-            "incorrect kind specified in apply patch. Specified: {}, expected: {}",
-            config["kind"].as_str().unwrap_or_default(),
-            call.def.kind
+            "incorrect kind specified in apply patch. Specified: {kind}, expected: {}",
+            def.kind
         )));
     }
+    if config["metadata"].get("managedFields").is_some_and(|list| !list.is_null()) {
+        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+    }
+    place_in_namespace(call, config)?;
+    let name = call.request.info.name.as_str();
+    if !config["metadata"]["name"].is_null() {
+        check_name(name, config)?;
+    }
+    let unknown = rules::unknown_fields(def, config)?;
+    let Some(listed) = undeclared(&unknown) else { return Ok(()) };
+    let slash = if want.contains('/') { "" } else { "/" };
+    let namespace = call.namespace();
+    Err(Failure::unclassified(format!(
+        "failed to create typed patch object ({namespace}/{name}; {slash}{want}, Kind={kind}): \
+         {listed}"
+    )))
+}
+
+/// Fields an applier made up: apply knows no leniency.
+fn undeclared(unknown: &[String]) -> Option<String> {
+    let path = |problem: &String| problem.split('"').nth(1).unwrap_or_default().to_owned();
+    let each: Vec<String> = unknown
+        .iter()
+        .map(|problem| format!(".{}: field not declared in schema", path(problem)))
+        .collect();
+    match each.as_slice() {
+        [] => None,
+        [only] => Some(only.clone()),
+        many => Some(format!("errors:\n  {}", many.join("\n  "))),
+    }
+}
+
+/// What is not there can be created by an apply, but only the object itself, and not one that
+/// was known before.
+fn check_absent(call: &Call<'_>, to: WriteTo, config: &Value) -> Outcome<()> {
+    if to != WriteTo::Object {
+        return Err(call.not_found());
+    }
+    check_name(&call.request.info.name, config)?;
+    let Some(uid) = config["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) else {
+        return Ok(());
+    };
     let info = &call.request.info;
-    let namespace = call.namespace().to_owned();
-    let meta = rules::metadata(config);
-    let wanted = [("name", info.name.clone()), ("namespace", namespace)];
-    for (key, want) in wanted {
-        let given = meta.get(key).and_then(Value::as_str).unwrap_or_default();
-        if !given.is_empty() && given != want {
-            return Err(Failure::bad_request(format!(
-                "the {key} of the object ({given}) does not match the {key} on the URL ({want})"
-            )));
-        }
-        if !want.is_empty() {
-            meta.insert(key.into(), want.into());
-        }
-    }
-    Ok(())
+    let why = format!(
+        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+    );
+    Err(Failure::conflict(&info.group, &info.resource, &info.name, &why))
 }

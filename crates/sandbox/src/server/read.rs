@@ -1,16 +1,17 @@
 //! Reads: one object, or many at one moment.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Answer, Call, Content, Request, Server, convert, options::ListOptions};
+use super::{Answer, Call, Content, Request, Server, convert, options::ListOptions, slim};
 use crate::{
-    failure::{Cause, Failure, Outcome},
+    failure::{Cause, Failure, FieldError, Outcome},
     registry::ResourceDef,
     selector::{FieldSelector, LabelSelector, field_value},
     store::{Compacted, ObjectKey, Stored, to_bytes},
+    types::base64,
 };
 
 /// Which objects a list or watch wants, beyond kind and namespace.
@@ -32,6 +33,14 @@ pub struct ListAnswer {
     pub remaining: Option<usize>,
 }
 
+/// Where a page ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Continue {
+    /// The moment the pages are of; `None` to go on with whatever there is now.
+    revision: Option<u64>,
+    after: ObjectKey,
+}
+
 // === impl Selection ===
 
 impl Selection {
@@ -42,7 +51,7 @@ impl Selection {
         };
         let mut fields = options.field_selector.clone();
         if !name.is_empty() {
-            // `GET …/NAME?watch=1` watches that one object.
+            // A path that names an object, or a request known to be about just one.
             let own = format!("metadata.name={name}");
             fields = if fields.is_empty() { own } else { format!("{fields},{own}") };
         }
@@ -89,6 +98,9 @@ impl Selection {
 
 impl ListAnswer {
     /// The list as JSON, put together from the items' own bytes.
+    ///
+    /// As real servers do, items of a built-in kind come without `kind` and `apiVersion`: the list
+    /// says it for all of them. Items of a custom kind have theirs.
     pub fn to_bytes(&self) -> Bytes {
         let items: usize = self.items.iter().map(|item| item.len() + 1).sum();
         let head = to_bytes(&self.head());
@@ -99,12 +111,17 @@ impl ListAnswer {
             if index > 0 {
                 out.push(b',');
             }
-            out.extend_from_slice(item);
+            if self.def.is_custom() {
+                out.extend_from_slice(item);
+            } else {
+                slim::without_type(item, &mut out);
+            }
         }
         out.extend_from_slice(b"]}");
         out.into()
     }
 
+    /// The list with items that say what they are, as tables and metadata are made from.
     pub fn to_value(&self) -> Value {
         let mut list = self.head();
         list["items"] = self.items.iter().map(|item| parse(item)).collect();
@@ -139,6 +156,10 @@ impl Server {
     }
 
     pub(super) fn get(&self, call: &Call<'_>) -> Outcome<Answer> {
+        let text = call.request.query.get("resourceVersion");
+        let least =
+            parse_revision(text).map_err(|error| Failure::unclassified(error.to_string()))?;
+        self.check_not_future(least, Some(1))?;
         let stored = match call.request.stale_at {
             None => self.stored(call)?,
             Some(revision) => self.past(call, revision)?,
@@ -165,11 +186,15 @@ impl Server {
         let mut wanted = objects.into_iter().filter(|object| {
             start.as_ref().is_none_or(|start| object.key > *start) && selection.matches(object)
         });
-        let limit = if options.limit == 0 { usize::MAX } else { options.limit };
+        // A list at "0" comes from the watch cache, which has no pages.
+        let is_unpaged = options.resource_version == "0" && options.continue_token.is_empty();
+        let limit = if options.limit == 0 || is_unpaged { usize::MAX } else { options.limit };
         let page: Vec<_> = wanted.by_ref().take(limit).collect();
         let remaining = wanted.count();
         let continue_token = match page.last() {
-            Some(last) if remaining > 0 => continue_token(revision, &last.key),
+            Some(last) if remaining > 0 => {
+                Continue { revision: Some(revision), after: last.key.clone() }.encode()
+            }
             _ => String::new(),
         };
         // With a selector the server does not count what it would have to look at.
@@ -187,46 +212,43 @@ impl Server {
         let namespace = request.info.namespace.as_str();
         let namespace = (!namespace.is_empty()).then_some(namespace);
         let at = |revision: u64| {
-            let found = self.store.list_at(&def.table, namespace, revision);
-            found.map_err(|_| list_too_old())
+            self.store.list_at(&def.table, namespace, revision).map_err(|_| list_too_old())
         };
         if !options.continue_token.is_empty() {
-            let bad =
-                || Failure::bad_request("continue key is not valid: encoded by another server");
-            let (revision, start) = parse_continue(&options.continue_token).ok_or_else(bad)?;
+            let place = Continue::parse(&options.continue_token)?;
+            if !matches!(options.resource_version.as_str(), "" | "0") {
+                let why = "specifying resource version is not allowed when using continue";
+                return Err(Failure::bad_request(why));
+            }
+            let Some(revision) = place.revision else {
+                let (revision, objects) = self.store.list(&def.table, namespace);
+                return Ok((revision, Some(place.after), objects));
+            };
             let objects = self.store.list_at(&def.table, namespace, revision);
-            return Ok((revision, Some(start), objects.map_err(|_| continue_too_old())?));
+            let objects = objects.map_err(|_| place.too_old())?;
+            return Ok((revision, Some(place.after), objects));
         }
         if let Some(frozen) = request.stale_at {
             return Ok((frozen, None, at(frozen)?));
         }
-        let asked = self.parse_revision(&options.resource_version)?;
-        self.check_reached(asked)?;
-        if options.resource_version_match == "Exact" {
+        let asked = parse_revision(&options.resource_version)
+            .map_err(|error| Failure::bad_request(format!("invalid resource version: {error}")))?;
+        // A page at a version, without a word about how to match it, is a page at that version.
+        let is_exact = match options.resource_version_match.as_str() {
+            "Exact" => true,
+            "" => options.limit > 0 && asked > 0,
+            _ => false,
+        };
+        self.check_not_future(asked, (!is_exact).then_some(1))?;
+        if is_exact {
             return Ok((asked, None, at(asked)?));
         }
         let (revision, objects) = self.store.list(&def.table, namespace);
         Ok((revision, None, objects))
     }
 
-    /// A revision a client names; 0 if it names none.
-    pub(crate) fn parse_revision(&self, text: &str) -> Outcome<u64> {
-        if text.is_empty() {
-            return Ok(0);
-        }
-        let bad = |_| {
-            let error = crate::failure::FieldError::invalid(
-                "resourceVersion",
-                &Value::from(text),
-                "strconv.ParseUint: parsing \"".to_owned() + text + "\": invalid syntax",
-            );
-            Failure::invalid("meta.k8s.io", "ListOptions", "", &[error])
-        };
-        text.parse().map_err(bad)
-    }
-
-    /// Refuses a revision from the future, as Kubernetes does after it has waited for it in vain.
-    pub(crate) fn check_reached(&self, asked: u64) -> Outcome<()> {
+    /// A read at a revision from the future is refused: the store may never get there.
+    pub(crate) fn check_not_future(&self, asked: u64, retry_after_s: Option<u32>) -> Outcome<()> {
         let current = self.store.revision();
         if asked <= current {
             return Ok(());
@@ -238,9 +260,20 @@ impl Server {
             message: "Too large resource version".into(),
             field: String::new(),
         });
-        failure.retry_after_s = Some(1);
+        failure.retry_after_s = retry_after_s;
         Err(failure)
     }
+}
+
+/// A revision a client names; none is 0.
+pub(crate) fn parse_revision(text: &str) -> Result<u64, FieldError> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| {
+        let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+        FieldError::invalid("resourceVersion", &text.into(), why)
+    })
 }
 
 /// An object's bytes as they are if they are what was asked for, else converted.
@@ -252,7 +285,7 @@ pub(super) fn content(def: &ResourceDef, stored: &Arc<Stored>) -> Content {
     }
 }
 
-/// The end of a watch that asks for, or has fallen behind into, what is no longer remembered.
+/// What a watch from `asked` is told when that is no longer remembered.
 pub(crate) fn too_old(asked: u64, compacted: Compacted) -> Failure {
     Failure::expired(format!("too old resource version: {asked} ({})", compacted.oldest))
 }
@@ -261,32 +294,63 @@ fn list_too_old() -> Failure {
     Failure::expired("The resourceVersion for the provided list is too old.")
 }
 
-fn continue_too_old() -> Failure {
-    Failure::expired(
-        "The provided continue parameter is too old to display a consistent list result. Start a \
-         new list without the continue parameter.",
-    )
-}
+// === impl Continue ===
 
-fn continue_token(revision: u64, last: &ObjectKey) -> String {
-    let text = format!("{}/{}", last.namespace, last.name);
-    let mut hex = String::with_capacity(2 * text.len());
-    for byte in text.bytes() {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
+impl Continue {
+    fn encode(&self) -> String {
+        // The key after the last one, as etcd would have it.
+        let start = match &*self.after.namespace {
+            "" => format!("{}\0", self.after.name),
+            namespace => format!("{namespace}/{}\0", self.after.name),
+        };
+        let revision = self.revision.and_then(|revision| i64::try_from(revision).ok());
+        let token = json!({ "v": "meta.k8s.io/v1", "rv": revision.unwrap_or(-1), "start": start });
+        let padded = base64::encode(&to_bytes(&token));
+        padded.trim_end_matches('=').replace('+', "-").replace('/', "_")
     }
-    format!("{revision}.{hex}")
-}
 
-fn parse_continue(token: &str) -> Option<(u64, ObjectKey)> {
-    let (revision, hex) = token.split_once('.')?;
-    let bytes: Option<Vec<u8>> = (0..hex.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok())
-        .collect();
-    let text = String::from_utf8(bytes?).ok()?;
-    let (namespace, name) = text.split_once('/')?;
-    Some((revision.parse().ok()?, ObjectKey::new(namespace, name)))
+    fn parse(token: &str) -> Outcome<Self> {
+        let bad = |why: &str| {
+            Failure::bad_request(format!(
+                "invalid continue token: continue key is not valid: {why}"
+            ))
+        };
+        let mut padded = token.replace('-', "+").replace('_', "/");
+        while !padded.len().is_multiple_of(4) {
+            padded.push('=');
+        }
+        let bytes = base64::decode(&padded)
+            .map_err(|at| bad(&format!("illegal base64 data at input byte {at}")))?;
+        let token: Value = serde_json::from_slice(&bytes).map_err(|why| bad(&why.to_string()))?;
+        if token["v"] != "meta.k8s.io/v1" {
+            return Err(bad("server does not recognize this encoded version"));
+        }
+        let revision = token["rv"].as_i64().filter(|revision| *revision != 0);
+        let encoded = |what: &str| bad(&format!("{what} (version meta.k8s.io/v1)"));
+        let revision =
+            revision.ok_or_else(|| encoded("incorrect encoded start resourceVersion"))?;
+        let start = token["start"].as_str().unwrap_or_default().trim_end_matches('\0');
+        if start.is_empty() {
+            return Err(encoded("encoded start key empty"));
+        }
+        let (namespace, name) = start.split_once('/').unwrap_or(("", start));
+        let after = ObjectKey::new(namespace, name);
+        Ok(Self { revision: u64::try_from(revision).ok(), after })
+    }
+
+    /// The moment the list was taken at is gone, but the place in it is not.
+    fn too_old(&self) -> Failure {
+        let mut failure = Failure::expired(
+            "The provided continue parameter is too old to display a consistent list result. You \
+             can start a new list without the continue parameter, or use the continue token in \
+             this response to retrieve the remainder of the results. Continuing with the provided \
+             token results in an inconsistent list - objects that were created, modified, or \
+             deleted between the time the first chunk was returned and now may show up in the \
+             list.",
+        );
+        failure.continue_token = Self { revision: None, after: self.after.clone() }.encode();
+        failure
+    }
 }
 
 #[cfg(test)]
@@ -295,10 +359,21 @@ mod tests {
 
     #[test]
     fn a_continue_token_leads_back_to_where_it_was_made() {
-        let key = ObjectKey::new("a", "web-1");
-        assert_eq!(parse_continue(&continue_token(7, &key)), Some((7, key)));
-        for bad in ["", "7", "7.zz", "x.00", "7.6", "é.é"] {
-            assert_eq!(parse_continue(bad), None, "{bad}");
+        for (namespace, revision) in [("a", Some(7)), ("", Some(9)), ("a", None)] {
+            let place = Continue { revision, after: ObjectKey::new(namespace, "web-1") };
+            assert_eq!(Continue::parse(&place.encode()).unwrap(), place);
+        }
+        let cases = [
+            ("7.zz", "illegal base64 data", "not base64"),
+            ("YWJj", "is not valid", "not JSON"),
+            ("eyJ2IjoieCJ9", "does not recognize this encoded version", "of another server"),
+            ("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MH0", "start resourceVersion", "no version"),
+            ("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NH0", "start key empty", "no place"),
+        ];
+        for (token, want, reason) in cases {
+            let failure = Continue::parse(token).unwrap_err();
+            assert_eq!(failure.code, 400, "{reason}");
+            assert!(failure.message.contains(want), "{reason}: {}", failure.message);
         }
     }
 }

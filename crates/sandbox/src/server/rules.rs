@@ -12,7 +12,7 @@ use crate::{
     failure::{Failure, FieldError, Outcome},
     managed::FieldSet,
     names::NameRule,
-    registry::{Backing, ResourceDef},
+    registry::{Backing, ResourceDef, version_priority},
     runtime::CRD_CLEANUP,
     schema::SchemaShape,
     shape::{ListKind, Shape, Unknown},
@@ -113,6 +113,15 @@ pub(super) fn skeleton(def: &ResourceDef) -> Option<Value> {
     let mut empty = Value::Object(Map::new());
     types::normalise(known, &mut empty);
     Some(empty)
+}
+
+/// An object of a kind with nothing in it: what a bookmark is made from.
+pub(crate) fn empty_object(def: &ResourceDef) -> Value {
+    let mut empty = skeleton(def).unwrap_or_else(|| Value::Object(Map::new()));
+    empty["kind"] = def.kind.as_str().into();
+    empty["apiVersion"] = def.api_version().into();
+    metadata(&mut empty);
+    empty
 }
 
 /// `metadata`, made if it is missing. The caller knows that `object` is an object.
@@ -299,12 +308,25 @@ pub(super) fn validate_update(
 pub(super) fn warnings(def: &ResourceDef, object: &Value) -> Vec<String> {
     match source(def) {
         Source::Builtin(strategy) => strategy.warnings(object),
-        Source::Custom(version) if version.deprecated => {
-            let usual = || format!("{} {} is deprecated", def.api_version(), def.kind);
-            vec![version.deprecation_warning.clone().unwrap_or_else(usual)]
-        }
         Source::Custom(_) | Source::Crd | Source::None => Vec::new(),
     }
+}
+
+/// What everyone who uses a deprecated version is told, whatever they do with it.
+pub(crate) fn deprecation(def: &ResourceDef) -> Option<String> {
+    let (crd, version) = def.custom().filter(|(_, version)| version.deprecated)?;
+    if let Some(text) = &version.deprecation_warning {
+        return Some(text.clone());
+    }
+    let mut text = format!("{} {} is deprecated", def.api_version(), def.kind);
+    let rank = version_priority(&version.name);
+    let better = crd.versions.iter().filter(|other| other.served && !other.deprecated);
+    let better = better.filter(|other| version_priority(&other.name) > rank);
+    if let Some(best) = better.max_by_key(|other| version_priority(&other.name)) {
+        let use_that = format!("; use {}/{} {}", def.group, best.name, def.kind);
+        text.push_str(&use_that);
+    }
+    Some(text)
 }
 
 /// Fields that a write to this part does not get to own.
@@ -331,7 +353,11 @@ pub(super) fn allows_unconditional_update(def: &ResourceDef) -> bool {
 
 /// Whether the answer to a delete is the object rather than a `Status`.
 pub(super) fn returns_deleted(def: &ResourceDef) -> bool {
-    def.group.is_empty() && matches!(def.plural.as_str(), "pods" | "services" | "serviceaccounts")
+    def.group.is_empty()
+        && matches!(
+            def.plural.as_str(),
+            "namespaces" | "persistentvolumeclaims" | "pods" | "serviceaccounts" | "services"
+        )
 }
 
 pub(super) fn is_graceful(def: &ResourceDef) -> bool {

@@ -7,7 +7,7 @@ use super::{
     options::WriteOptions,
     patching::{PatchType, patch_body},
     rules::WriteTo,
-    write::{Ownership, Write},
+    write::{Ownership, Write, check_name, place_in_namespace},
 };
 use crate::{
     failure::{Failure, FieldError, Outcome},
@@ -25,6 +25,7 @@ impl Server {
     pub(super) fn scale(&self, call: &Call<'_>) -> Outcome<Answer> {
         if call.request.info.verb == Verb::Get {
             let object = convert::to_version(&call.def, self.stored(call)?.value());
+            check_has_replicas(&call.def, &object)?;
             return Ok(Answer::object(200, scale_of(&call.def, &object)));
         }
         self.rescale(call)
@@ -44,7 +45,9 @@ impl Server {
             match PatchType::parse(&content_type, &call.def)? {
                 // Of a Scale only `spec.replicas` can be set, so an apply is a merge.
                 PatchType::Apply => {
-                    let applied = super::decode::yaml(&bytes)?.object;
+                    let applied = super::decode::yaml(&bytes)
+                        .map_err(|why| Failure::bad_request(format!("error decoding YAML: {why}")))?
+                        .object;
                     patch::merge_patch(&before, &applied)
                 }
                 PatchType::Json => patch::json_patch(&before, &bytes)?,
@@ -53,7 +56,10 @@ impl Server {
                 }
             }
         } else {
-            call.body_object_with(&options)?.0
+            let mut scale = call.body_object_with(&options)?.0;
+            place_in_namespace(call, &mut scale)?;
+            check_name(&request.info.name, &scale)?;
+            scale
         };
         let replicas = check(call, &before, &scale)?;
         let path = paths(&call.def).spec;
@@ -90,6 +96,16 @@ fn paths(def: &ResourceDef) -> Paths {
             selector: None,
         },
     }
+}
+
+/// A custom resource without a count has no scale to show.
+fn check_has_replicas(def: &ResourceDef, object: &Value) -> Outcome<()> {
+    let path = paths(def).spec;
+    let found = Path::parse(&path).ok().is_some_and(|path| path.first(object).is_some());
+    if found || !def.is_custom() {
+        return Ok(());
+    }
+    Err(Failure::internal(format!("the spec replicas field {path:?} does not exist")))
 }
 
 /// The `autoscaling/v1` Scale of a workload.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     Answer, Call, Content, Server, convert, crd_table,
@@ -11,10 +11,11 @@ use super::{
     rules::{self, WriteTo},
 };
 use crate::{
-    crd,
+    builtin, crd,
     failure::{Cause, Failure, FieldError, Outcome},
     managed, names,
     registry::ResourceDef,
+    request::{RequestInfo, Verb},
     store::{ObjectKey, Stored, TableKey, Transaction, to_bytes},
 };
 
@@ -48,11 +49,11 @@ impl Server {
         let request = call.request;
         let options = WriteOptions::parse(&request.query, "CreateOptions", &request.agent)?;
         if !request.info.name.is_empty() {
-            let info = &request.info;
-            return Err(Failure::method_not_supported(&info.group, &info.resource, "create"));
+            return Err(call.method_not_allowed());
         }
-        let (mut object, warnings) = call.body_object_with(&options)?;
+        let (mut object, mut warnings) = call.body_object_with(&options)?;
         place_in_namespace(call, &mut object)?;
+        warnings.extend(drop_repeated_owners(&mut object));
         let def = convert::working_def(&call.registry, &call.def);
         let write = Write {
             def: &def,
@@ -73,11 +74,7 @@ impl Server {
         mut object: Value,
     ) -> Outcome<(Value, Vec<String>)> {
         let Write { def, options, .. } = *write;
-        if object["metadata"]["resourceVersion"].as_str().is_some_and(|text| !text.is_empty()) {
-            let why = "resourceVersion should not be set on objects to be created";
-            return Err(Failure::new(500, "", why));
-        }
-        self.check_namespace(def, &object)?;
+        self.check_admission(def, &object)?;
         self.name_object(tx, def, &mut object)?;
         rules::default(def, &mut object);
         rules::prepare_create(def, &mut object);
@@ -96,21 +93,44 @@ impl Server {
         if !errors.is_empty() {
             return Err(invalid(def, &name, &errors));
         }
+        if !matches!(object["metadata"]["resourceVersion"].as_str(), None | Some("" | "0")) {
+            let why = "resourceVersion should not be set on objects to be created";
+            return Err(Failure::unclassified(why));
+        }
         let key = ObjectKey::of(&object);
-        if tx.get(&def.table, &key).is_some() {
-            return Err(Failure::already_exists(&def.group, &def.plural, &name));
+        if let Some(old) = tx.get(&def.table, &key) {
+            let mut failure = Failure::already_exists(&def.group, &def.plural, &name);
+            if !old.value()["metadata"]["deletionTimestamp"].is_null() {
+                failure.message = format!("object is being deleted: {}", failure.message);
+            }
+            return Err(failure);
         }
         let warnings = rules::warnings(def, &object);
-        let created = self.commit(tx, def, object, options.dry_run)?;
+        let created = self.commit(tx, write, object)?;
         Ok((created, warnings))
+    }
+
+    /// Creates what a PUT or an apply did not find. It takes the permission to create, too.
+    pub(super) fn create_absent(
+        &self,
+        tx: &Transaction<'_>,
+        call: &Call<'_>,
+        write: &Write<'_>,
+        mut object: Value,
+    ) -> Outcome<(Value, Vec<String>)> {
+        let info = RequestInfo { verb: Verb::Create, ..call.request.info.clone() };
+        self.authorize(&info)?;
+        rules::metadata(&mut object).remove("resourceVersion");
+        self.create_object(tx, write, object)
     }
 
     pub(super) fn update(&self, call: &Call<'_>) -> Outcome<Answer> {
         let request = call.request;
         let options = WriteOptions::parse(&request.query, "UpdateOptions", &request.agent)?;
-        let (mut object, warnings) = call.body_object_with(&options)?;
+        let (mut object, mut warnings) = call.body_object_with(&options)?;
         place_in_namespace(call, &mut object)?;
-        check_name(call, &mut object)?;
+        check_name(&call.request.info.name, &object)?;
+        warnings.extend(drop_repeated_owners(&mut object));
         let def = convert::working_def(&call.registry, &call.def);
         let to = WriteTo::of(&request.info.subresource);
         let write = Write { def: &def, options: &options, to, ownership: Ownership::Track };
@@ -118,11 +138,13 @@ impl Server {
         let key = ObjectKey::new(call.namespace(), &request.info.name);
         let Some(old) = tx.get(&def.table, &key) else {
             if to == WriteTo::Object && rules::creates_on_update(&def) {
-                let (created, more) = self.create_object(&tx, &write, object)?;
+                check_uid(&def, &key, "", &object)?;
+                let (created, more) = self.create_absent(&tx, call, &write, object)?;
                 return Ok(finish(call, 201, created, warnings, more));
             }
             return Err(call.not_found());
         };
+        check_uid(&def, &key, &old.uid, &object)?;
         let (updated, more) = self.update_object(&tx, &write, &old, object)?;
         Ok(finish(call, 200, updated, warnings, more))
     }
@@ -137,10 +159,10 @@ impl Server {
     ) -> Outcome<(Value, Vec<String>)> {
         let Write { def, options, .. } = *write;
         let mut live = convert::to_version(def, old.value());
-        check_preconditions(write, &live, &new)?;
+        check_revision(def, old, &new)?;
         rules::default(def, &mut new);
         rules::prepare_update(def, write.to, &mut new, &live);
-        keep_metadata(&mut new, &live);
+        builtin::keep_system_metadata(&mut new, &live);
         if write.ownership == Ownership::Track {
             self.track(write, Some(&live), &mut new);
         }
@@ -153,29 +175,33 @@ impl Server {
         let warnings = rules::warnings(def, &new);
         rules::metadata(&mut new).insert("resourceVersion".into(), old.revision.to_string().into());
         if rules::is_done_deleting(&new) {
-            return Ok((self.remove(tx, def, new, options.dry_run), warnings));
+            // Whoever took off the last finalizer sees the object as they wrote it.
+            self.remove(tx, def, new.clone(), options.dry_run);
+            return Ok((new, warnings));
         }
         rules::metadata(&mut live)
             .insert("resourceVersion".into(), old.revision.to_string().into());
         if managed::is_same_but_for_times(&live, &new) {
             return Ok((live, warnings));
         }
-        Ok((self.commit(tx, def, new, options.dry_run)?, warnings))
+        Ok((self.commit(tx, write, new)?, warnings))
     }
 
     /// Writes, or for a dry run only says what would be.
-    fn commit(
-        &self,
-        tx: &Transaction<'_>,
-        def: &ResourceDef,
-        mut object: Value,
-        dry_run: bool,
-    ) -> Outcome<Value> {
+    fn commit(&self, tx: &Transaction<'_>, write: &Write<'_>, mut object: Value) -> Outcome<Value> {
+        let def = write.def;
         convert::to_storage(def, &mut object);
-        if to_bytes(&object).len() > OBJECT_BYTES_MAX {
-            return Err(Failure::too_large("etcdserver: request is too large"));
+        let is_too_large = |object: &Value| to_bytes(object).len() > OBJECT_BYTES_MAX;
+        if is_too_large(&object) {
+            // Rather than refuse an object for what is noted about it, the notes go.
+            if write.ownership == Ownership::Track {
+                rules::metadata(&mut object).remove("managedFields");
+            }
+            if is_too_large(&object) {
+                return Err(Failure::unclassified("etcdserver: request is too large"));
+            }
         }
-        if dry_run {
+        if write.options.dry_run {
             return Ok(convert::to_version(def, object));
         }
         let stored = tx.put(&def.table, object);
@@ -240,30 +266,42 @@ impl Server {
         managed::on_update(live.or(skeleton.as_ref()), new, &rules::shape(def), &change);
     }
 
-    /// New objects need a namespace that exists and is not going away.
-    fn check_namespace(&self, def: &ResourceDef, object: &Value) -> Outcome<()> {
+    /// New objects need a namespace and a definition that exist and are not going away.
+    fn check_admission(&self, def: &ResourceDef, object: &Value) -> Outcome<()> {
+        let text = |key: &str| object["metadata"][key].as_str().filter(|text| !text.is_empty());
+        // The name is not made yet.
+        let name = text("name").or_else(|| text("generateName")).unwrap_or("Unknown");
+        let is_going = |table: &TableKey, name: &str| {
+            let found = self.store.get(table, &ObjectKey::new("", name))?;
+            Some(!found.value()["metadata"]["deletionTimestamp"].is_null())
+        };
+        if let Some((crd, _)) = def.custom()
+            && is_going(&crd_table(), &format!("{}.{}", def.plural, crd.group)) == Some(true)
+        {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Failure::forbidden(&def.group, &def.plural, name, why));
+        }
         if !def.namespaced {
             return Ok(());
         }
-        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-        let key = ObjectKey::new("", namespace);
-        let Some(found) = self.store.get(&TableKey::new("", "namespaces"), &key) else {
-            return Err(Failure::not_found("", "namespaces", namespace));
-        };
-        if found.value()["metadata"]["deletionTimestamp"].is_null() {
-            return Ok(());
+        let namespace = text("namespace").unwrap_or_default();
+        match is_going(&TableKey::new("", "namespaces"), namespace) {
+            None => Err(Failure::not_found("", "namespaces", namespace)),
+            Some(false) => Ok(()),
+            Some(true) => {
+                let why = format!(
+                    "unable to create new content in namespace {namespace} because it is being \
+                     terminated"
+                );
+                let mut failure = Failure::forbidden(&def.group, &def.plural, name, &why);
+                failure.causes.push(Cause {
+                    reason: "NamespaceTerminating".into(),
+                    message: format!("namespace {namespace} is being terminated"),
+                    field: "metadata.namespace".into(),
+                });
+                Err(failure)
+            }
         }
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let why = format!(
-            "unable to create new content in namespace {namespace} because it is being terminated"
-        );
-        let mut failure = Failure::forbidden(&def.group, &def.plural, name, &why);
-        failure.causes.push(Cause {
-            reason: "NamespaceTerminating".into(),
-            message: format!("namespace {namespace} is being terminated"),
-            field: "metadata.namespace".into(),
-        });
-        Err(failure)
     }
 
     /// Makes a name from `generateName` if there is none.
@@ -277,21 +315,22 @@ impl Server {
         let text = |key: &str| meta.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (name, prefix, namespace) = (text("name"), text("generateName"), text("namespace"));
         if !name.is_empty() || prefix.is_empty() {
-            if name.is_empty() {
-                let error =
-                    FieldError::required("metadata.name", "name or generateName is required");
-                return Err(invalid(def, "", &[error]));
-            }
             return Ok(());
         }
+        let mut made = String::new();
         for _ in 0..GENERATE_TRIES {
-            let made = names::generate(&prefix, self.random.next_u64());
+            made = names::generate(&prefix, self.random.next_u64());
             if tx.get(&def.table, &ObjectKey::new(&namespace, &made)).is_none() {
                 meta.insert("name".into(), made.into());
                 return Ok(());
             }
         }
-        Err(Failure::already_exists(&def.group, &def.plural, &prefix))
+        let mut failure = Failure::already_exists(&def.group, &def.plural, &made);
+        failure
+            .message
+            .push_str(", the server was not able to generate a unique name for the object");
+        failure.retry_after_s = Some(1);
+        Err(failure)
     }
 }
 
@@ -309,7 +348,7 @@ pub(super) fn finish(
 }
 
 /// The namespace in the body is the one in the path, or missing.
-fn place_in_namespace(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
+pub(super) fn place_in_namespace(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
     let namespace = call.namespace().to_owned();
     if object.get("metadata").is_some_and(|meta| !meta.is_object() && !meta.is_null()) {
         let error = FieldError::type_invalid("metadata", "string", "must be an object");
@@ -317,28 +356,24 @@ fn place_in_namespace(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
     }
     let meta = rules::metadata(object);
     let given = meta.get("namespace").and_then(Value::as_str).unwrap_or_default();
-    if !given.is_empty() && given != namespace {
-        return Err(Failure::bad_request(format!(
-            "the namespace of the provided object does not match the namespace sent on the request \
-             ({given:?} is not {namespace:?})"
-        )));
-    }
     if namespace.is_empty() {
         meta.remove("namespace");
-    } else {
-        meta.insert("namespace".into(), namespace.into());
+        return Ok(());
     }
+    if !given.is_empty() && given != namespace {
+        let why = "the namespace of the provided object does not match the namespace sent on the \
+                   request";
+        return Err(Failure::bad_request(why));
+    }
+    meta.insert("namespace".into(), namespace.into());
     Ok(())
 }
 
-fn check_name(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
-    let want = &call.request.info.name;
-    let meta = rules::metadata(object);
-    match meta.get("name").and_then(Value::as_str).unwrap_or_default() {
-        "" => {
-            meta.insert("name".into(), want.as_str().into());
-            Ok(())
-        }
+pub(super) fn check_name(want: &str, object: &Value) -> Outcome<()> {
+    match object["metadata"]["name"].as_str().unwrap_or_default() {
+        "" => Err(Failure::bad_request(format!(
+            "the name of the object ({want} based on URL) was undeterminable: name must be provided"
+        ))),
         given if given == want => Ok(()),
         given => Err(Failure::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({want})"
@@ -346,45 +381,79 @@ fn check_name(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
     }
 }
 
-/// A version or uid in the body must be the current one.
-fn check_preconditions(write: &Write<'_>, live: &Value, new: &Value) -> Outcome<()> {
-    let def = write.def;
-    let name = live["metadata"]["name"].as_str().unwrap_or_default();
-    let (old_meta, new_meta) = (&live["metadata"], &new["metadata"]);
-    if let Some(uid) = new_meta["uid"].as_str().filter(|uid| !uid.is_empty())
-        && Some(uid) != old_meta["uid"].as_str()
-    {
-        let why = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            old_meta["uid"].as_str().unwrap_or_default()
-        );
-        return Err(Failure::conflict(&def.group, &def.plural, name, &why));
-    }
-    match new_meta["resourceVersion"].as_str().unwrap_or_default() {
-        "" | "0" if rules::allows_unconditional_update(def) => Ok(()),
-        "" | "0" => {
-            let path = "metadata.resourceVersion";
-            let error = FieldError::invalid(path, &json!(0), "must be specified for an update");
-            Err(invalid(def, name, &[error]))
+/// Takes out owner references that stand twice, and warns of them.
+fn drop_repeated_owners(object: &mut Value) -> Option<String> {
+    let owners = object["metadata"].get_mut("ownerReferences")?.as_array_mut()?;
+    let mut seen: Vec<Value> = Vec::new();
+    let mut repeated = Vec::new();
+    for owner in owners.drain(..) {
+        if seen.contains(&owner) {
+            repeated.push(owner["uid"].as_str().unwrap_or_default().to_owned());
+        } else {
+            seen.push(owner);
         }
-        given if Some(given) == old_meta["resourceVersion"].as_str() => Ok(()),
-        _ => Err(Failure::stale(&def.group, &def.plural, name)),
+    }
+    *owners = seen;
+    (!repeated.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner \
+             references in 1.20+, and may reject such requests as early as 1.24; please fix your \
+             requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        )
+    })
+}
+
+/// A PUT that names a uid is for that very object. The words are those of the storage below.
+fn check_uid(def: &ResourceDef, key: &ObjectKey, have: &str, new: &Value) -> Outcome<()> {
+    let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
+    if uid.is_empty() || uid == have {
+        return Ok(());
+    }
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {uid}, UID in object meta: {have}",
+        storage_key(def, key)
+    );
+    Err(Failure::conflict(&def.group, &def.plural, &key.name, &why))
+}
+
+/// Where a real server would keep an object.
+fn storage_key(def: &ResourceDef, key: &ObjectKey) -> String {
+    let place = match (def.group.as_str(), def.plural.as_str()) {
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "nodes") => "minions".to_owned(),
+        ("", "services") => "services/specs".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        (group, plural) if def.is_custom() => format!("{group}/{plural}"),
+        (_, plural) => plural.to_owned(),
+    };
+    match &*key.namespace {
+        "" => format!("/registry/{place}/{}", key.name),
+        namespace => format!("/registry/{place}/{namespace}/{}", key.name),
     }
 }
 
-/// What only the server may set stays as it was.
-fn keep_metadata(new: &mut Value, live: &Value) {
-    let meta = rules::metadata(new);
-    let kept = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
-    for key in kept.into_iter().chain(["generation", "selfLink"]) {
-        match live["metadata"].get(key) {
-            Some(value) => meta.insert(key.into(), value.clone()),
-            None => meta.remove(key),
-        };
+/// A version in the body must be the current one; some kinds demand one.
+fn check_revision(def: &ResourceDef, old: &Stored, new: &Value) -> Outcome<()> {
+    let name = &old.key.name;
+    let text = new["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let given: u64 = match text {
+        "" => 0,
+        text => text.parse().map_err(|_| {
+            Failure::unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))
+        })?,
+    };
+    if given == 0 && rules::allows_unconditional_update(def) {
+        return Ok(());
     }
-    if !meta.contains_key("generateName")
-        && let Some(prefix) = live["metadata"].get("generateName")
-    {
-        meta.insert("generateName".into(), prefix.clone());
+    if given == 0 {
+        let path = "metadata.resourceVersion";
+        let error = FieldError::invalid(path, &0.into(), "must be specified for an update");
+        return Err(Failure::invalid(&def.group, &def.plural, name, &[error]));
     }
+    if given == old.revision {
+        return Ok(());
+    }
+    Err(Failure::stale(&def.group, &def.plural, name))
 }

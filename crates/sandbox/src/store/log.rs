@@ -30,8 +30,10 @@ pub struct Compacted {
 
 pub(super) struct Log {
     events: VecDeque<Arc<Event>>,
-    /// Everything after this revision is in `events`.
+    /// The oldest revision one may begin to read at.
     complete_from: u64,
+    /// The revision of the last event that is gone; everything after it is in `events`.
+    gone_to: u64,
     last: u64,
     max: usize,
 }
@@ -48,7 +50,7 @@ impl Event {
 
 impl Log {
     pub(super) fn new(max: usize) -> Self {
-        Self { events: VecDeque::new(), complete_from: 0, last: 0, max }
+        Self { events: VecDeque::new(), complete_from: 0, gone_to: 0, last: 0, max }
     }
 
     pub(super) fn last_revision(&self) -> u64 {
@@ -62,12 +64,20 @@ impl Log {
         if self.events.len() > self.max
             && let Some(dropped) = self.events.pop_front()
         {
-            self.complete_from = dropped.revision;
+            self.complete_from = self.complete_from.max(dropped.revision);
+            self.gone_to = dropped.revision;
         }
     }
 
-    pub(super) fn since(&self, revision: u64) -> Result<Vec<Arc<Event>>, Compacted> {
+    pub(super) fn check_remembered(&self, revision: u64) -> Result<(), Compacted> {
         if revision < self.complete_from {
+            return Err(Compacted { oldest: self.complete_from });
+        }
+        Ok(())
+    }
+
+    pub(super) fn since(&self, revision: u64) -> Result<Vec<Arc<Event>>, Compacted> {
+        if revision < self.gone_to {
             return Err(Compacted { oldest: self.complete_from });
         }
         let start = self.events.partition_point(|event| event.revision <= revision);
@@ -75,7 +85,10 @@ impl Log {
     }
 
     pub(super) fn compact(&mut self, revision: u64) {
-        self.events.retain(|event| event.revision > revision);
+        let gone = self.events.partition_point(|event| event.revision <= revision);
+        if let Some(last) = self.events.drain(..gone).next_back() {
+            self.gone_to = last.revision;
+        }
         self.complete_from = self.complete_from.max(revision);
     }
 }

@@ -1,0 +1,11 @@
+//! What the API server answers, request by request, held against Kubernetes 1.36.
+//!
+//! Most tests call the service in the process; `sockets` does the same over HTTP/1.1 and HTTP/2. The
+//! controllers do not run unless a test lets them: what is seen is the API server alone.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a broken fixture is a failed test")]
+
+mod creates;
+mod fixtures;
+mod lists;
+mod watches;

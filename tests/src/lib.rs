@@ -1,1 +1,3 @@
 //! Rigs shared by the tests that need more than one crate.
+
+pub mod controllers;

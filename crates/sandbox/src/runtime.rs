@@ -135,15 +135,35 @@ impl Runtime {
     /// Does one piece of due work. False when nothing is due now.
     pub fn step(&mut self) -> bool {
         self.observe();
-        if !self.paused.contains(collector::NAME) && self.collector.step() {
+        let (collects, reaps) = (self.collector_is_due(), self.reaper_is_due());
+        if collects && self.goes_first() && self.collector.step() {
             return true;
         }
-        if !self.paused.contains(reaper::NAME) && self.reaper.step() {
+        if reaps && self.goes_first() && self.reaper.step() {
             return true;
         }
-        let Some((index, key)) = self.take_due() else { return false };
+        let Some((index, key)) = self.take_due() else {
+            return (collects && self.collector.step()) || (reaps && self.reaper.step());
+        };
         self.work(index, &key);
         true
+    }
+
+    fn collector_is_due(&self) -> bool {
+        self.collector.has_work() && !self.paused.contains(collector::NAME)
+    }
+
+    fn reaper_is_due(&self) -> bool {
+        self.reaper.has_work() && !self.paused.contains(reaper::NAME)
+    }
+
+    /// Whether garbage collection comes before the other loops this time. In a real cluster it may
+    /// lag behind them by any amount.
+    fn goes_first(&self) -> bool {
+        match &self.order {
+            Order::Fair => true,
+            Order::Shuffled(random) => random.below(2) == 0,
+        }
     }
 
     /// Steps until nothing is due or `steps_max` is reached. True when quiet.
@@ -154,7 +174,7 @@ impl Runtime {
     /// When the next piece of work is due: now, later, or (`None`) only after a change.
     pub fn next_due(&mut self) -> Option<Timestamp> {
         self.observe();
-        if self.collector.has_work() || self.reaper.has_work() {
+        if self.collector_is_due() || self.reaper_is_due() {
             return Some(self.server.clock.now());
         }
         let mut due = self.queue.due.iter();

@@ -240,8 +240,16 @@ impl Server {
         managed::on_update(live.or(skeleton.as_ref()), new, &rules::shape(def), &change);
     }
 
-    /// New objects need a namespace that exists and is not going away.
+    /// New objects need a namespace, and a kind, that exists and is not going away.
     fn check_namespace(&self, def: &ResourceDef, object: &Value) -> Outcome<()> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if def.is_custom() {
+            let crd = ObjectKey::new("", &format!("{}.{}", def.plural, def.group));
+            if self.store.get(&crd_table(), &crd).is_some_and(|crd| crd.deleting) {
+                let why = "create not allowed while custom resource definition is terminating";
+                return Err(Failure::forbidden(&def.group, &def.plural, name, why));
+            }
+        }
         if !def.namespaced {
             return Ok(());
         }
@@ -250,10 +258,9 @@ impl Server {
         let Some(found) = self.store.get(&TableKey::new("", "namespaces"), &key) else {
             return Err(Failure::not_found("", "namespaces", namespace));
         };
-        if found.value()["metadata"]["deletionTimestamp"].is_null() {
+        if !found.deleting {
             return Ok(());
         }
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
         );

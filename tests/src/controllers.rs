@@ -107,10 +107,20 @@ impl World {
         patched.unwrap_or_else(|failure| panic!("patching {name}: {failure:?}"))
     }
 
+    /// Gives the first container of a workload's template another image.
     pub fn set_image(&self, resource: Resource, name: &str, image: &str) {
-        let containers = json!([{ "name": "app", "image": image }]);
+        let mut containers =
+            self.get(resource, name)["spec"]["template"]["spec"]["containers"].take();
+        containers[0]["image"] = image.into();
         let template = json!({ "spec": { "containers": containers } });
         self.patch(resource, name, &json!({ "spec": { "template": template } }));
+    }
+
+    /// Gives the first container of a pod another image, in place.
+    pub fn set_pod_image(&self, name: &str, image: &str) {
+        let mut containers = self.get(PODS, name)["spec"]["containers"].take();
+        containers[0]["image"] = image.into();
+        self.patch(PODS, name, &json!({ "spec": { "containers": containers } }));
     }
 
     pub fn scale(&self, resource: Resource, name: &str, replicas: i64) {

@@ -82,11 +82,7 @@ fn an_image_that_cannot_be_pulled_alternates_between_error_and_back_off() {
     let status = world.get(PODS, "web")["status"].clone();
     assert_eq!(status["phase"], "Pending");
     assert_eq!(status["containerStatuses"][0]["imageID"], "");
-    world.patch(
-        PODS,
-        "web",
-        &json!({ "spec": { "containers": [{ "name": "app", "image": "nginx:1" }] } }),
-    );
+    world.set_pod_image("web", "nginx:1");
     world.settle();
     assert_eq!(world.get(PODS, "web")["status"]["phase"], "Running");
     assert_eq!(container(&world, "web")["restartCount"], 0, "it never ran before");
@@ -227,8 +223,7 @@ fn an_image_changed_in_place_restarts_the_container_and_keeps_the_pod() {
     world.settle();
     let (before, first) = (world.get(PODS, "web"), container(&world, "web"));
     let revision = world.revision();
-    let containers = json!([{ "name": "app", "image": "nginx:2" }]);
-    world.patch(PODS, "web", &json!({ "spec": { "containers": containers } }));
+    world.set_pod_image("web", "nginx:2");
     world.settle();
     let (after, second) = (world.get(PODS, "web"), container(&world, "web"));
     assert_eq!(uid(&before), uid(&after));

@@ -172,18 +172,18 @@ impl Server {
         dry_run: bool,
     ) -> Outcome<Value> {
         convert::to_storage(def, &mut object);
-        if to_bytes(&object).len() > OBJECT_BYTES_MAX {
-            return Err(Failure::too_large("etcdserver: request is too large"));
-        }
+        let too_large = || Failure::too_large("etcdserver: request is too large");
         if dry_run {
-            return Ok(convert::to_version(def, object));
+            let fits = to_bytes(&object).len() <= OBJECT_BYTES_MAX;
+            return if fits { Ok(convert::to_version(def, object)) } else { Err(too_large()) };
         }
-        let stored = tx.put(&def.table, object);
+        let stored = tx.put_within(&def.table, &mut object, OBJECT_BYTES_MAX);
+        let stored = stored.ok_or_else(too_large)?;
         if def.table == crd_table() {
             return Ok(self.settle_crd(tx, &stored).value());
         }
         self.after_write(&def.table);
-        Ok(convert::to_version(def, stored.value()))
+        Ok(convert::to_version(def, object))
     }
 
     /// Takes an object out of the store for good.

@@ -170,7 +170,9 @@ fn min_ready_seconds_pace_a_rollout() {
 #[test]
 fn a_deployment_adopts_a_set_that_matches_and_leaves_a_bare_pod_to_it() {
     for (order, world) in World::orders() {
-        let orphan = world.create(REPLICA_SETS, replica_set("web", 2, "nginx:1"));
+        let labels = json!({ "metadata": { "labels": { "app": "web" } } });
+        let orphan = merged(replica_set("web", 2, "nginx:1"), &labels);
+        let orphan = world.create(REPLICA_SETS, orphan);
         let bare = world.create(PODS, pod("web", "nginx:1"));
         world.settle();
         assert_eq!(world.names(PODS).len(), 2, "{order}: one pod was there already");

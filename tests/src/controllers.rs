@@ -1,5 +1,7 @@
 //! A sandbox to watch control loops in: short words for what its users do and for what they see.
 
+#![expect(clippy::panic, reason = "how a rig fails the test that uses it")]
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -201,7 +203,7 @@ impl World {
         pods
     }
 
-    /// ReplicaSets as image and size, by revision.
+    /// `ReplicaSets` as image and size, by revision.
     pub fn sets(&self) -> Vec<(String, i64)> {
         let mut sets = self.list(REPLICA_SETS);
         sets.sort_by_key(|set| annotation(set, "revision").parse::<i64>().unwrap_or_default());

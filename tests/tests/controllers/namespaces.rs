@@ -29,7 +29,7 @@ fn left_in_stage(world: &World) -> usize {
 }
 
 fn delete_stage(world: &World) {
-    world.admin.delete(NAMESPACES, "", "stage", &Deletion::default()).unwrap();
+    world.admin.delete(NAMESPACES, "", "stage", &Deletion::default()).expect("a namespace");
 }
 
 #[test]
@@ -108,16 +108,16 @@ fn pods_go_before_anything_else_in_their_namespace() {
     let world = World::new();
     furnished(&world);
     let pods = world.admin.list(PODS, Some("stage"));
-    let held = text(&pods[0]["metadata"]["name"]);
+    let last = text(&pods[0]["metadata"]["name"]);
     let hold = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
-    world.admin.patch(PODS, "stage", &held, "", &hold).unwrap();
+    world.admin.patch(PODS, "stage", &last, "", &hold).unwrap();
     delete_stage(&world);
     world.settle();
     assert!(world.admin.get(CONFIG_MAPS, "stage", "settings").is_some());
     assert!(world.admin.get(DEPLOYMENTS, "stage", "web").is_some());
     assert_eq!(world.admin.list(PODS, Some("stage")).len(), 1);
     let free = json!({ "metadata": { "finalizers": null } });
-    world.admin.patch(PODS, "stage", &held, "", &free).unwrap();
+    world.admin.patch(PODS, "stage", &last, "", &free).unwrap();
     world.settle();
     assert!(world.find(NAMESPACES, "stage").is_none());
 }

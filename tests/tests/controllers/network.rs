@@ -1,4 +1,4 @@
-//! Endpoints and EndpointSlices follow pods.
+//! Endpoints and `EndpointSlices` follow pods.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ fn slice(world: &World, of: &str) -> Value {
         slices.filter(|slice| slice["metadata"]["labels"]["kubernetes.io/service-name"] == of);
     let ours: Vec<_> = ours.collect();
     assert_eq!(ours.len(), 1, "{of} has one slice");
-    ours.into_iter().next().unwrap()
+    ours.into_iter().next().expect("counted above")
 }
 
 fn ready_in_slice(world: &World, of: &str) -> BTreeSet<String> {

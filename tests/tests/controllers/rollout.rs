@@ -25,8 +25,8 @@ fn strategy(surge: &str, unavailable: &str) -> serde_json::Value {
     } } })
 }
 
-/// What all ReplicaSets together want. The surge limits this, not the pods there are: those of a set
-/// that was just scaled down take a moment to be deleted.
+/// What all `ReplicaSets` together want. The surge limits this, not the pods there are: those of a
+/// set that was just scaled down take a moment to be deleted.
 fn asked_for(world: &World) -> i64 {
     world.list(REPLICA_SETS).iter().map(|set| number(&set["spec"]["replicas"])).sum()
 }

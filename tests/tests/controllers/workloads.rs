@@ -1,4 +1,4 @@
-//! ReplicaSets, StatefulSets and DaemonSets.
+//! `ReplicaSets`, `StatefulSets` and `DaemonSets`.
 
 use std::collections::BTreeSet;
 
@@ -185,7 +185,7 @@ fn add_node(world: &World, name: &str, index: u8, more: &Value) {
     let node = merged(node_object(name, index, now), more);
     world.create(NODES, node.clone());
     let status = json!({ "status": node["status"] });
-    world.admin.patch(NODES, "", name, "status", &status).unwrap();
+    world.admin.patch(NODES, "", name, "status", &status).expect("a node");
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! Rigs shared by the tests that need more than one crate.
 
 pub mod api;
+pub mod controllers;
 pub mod wire;

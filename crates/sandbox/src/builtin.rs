@@ -20,7 +20,6 @@ mod address;
 mod at;
 mod autoscaler;
 mod autoscaler_v1;
-mod base64;
 mod cluster_kinds;
 mod config;
 mod container_rules;

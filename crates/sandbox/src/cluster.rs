@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::failure::Outcome;
+use crate::{failure::Outcome, selector::LabelSelector};
 
 /// A built-in resource, by the group and plural its objects are stored under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +63,13 @@ pub trait Cluster {
 
     /// Objects whose controller owner reference carries `owner_uid`, ordered by name.
     fn owned(&self, resource: Resource, namespace: &str, owner_uid: &str) -> Vec<Value>;
+
+    /// Objects of one namespace whose labels `selector` selects, ordered by name.
+    fn select(&self, resource: Resource, namespace: &str, selector: &LabelSelector) -> Vec<Value> {
+        let mut objects = self.list(resource, Some(namespace));
+        objects.retain(|object| selector.selects(object));
+        objects
+    }
 
     fn create(&self, resource: Resource, namespace: &str, object: Value) -> Outcome<Value>;
 

@@ -69,7 +69,6 @@ pub(crate) mod object;
 pub(crate) mod pods;
 mod replica_set;
 mod revisions;
-mod selector;
 mod service_account;
 mod stateful_set;
 #[cfg(test)]
@@ -104,8 +103,8 @@ pub fn all(settings: Settings) -> Vec<Box<dyn Controller>> {
         Box::new(ReplicaSetController::default()),
         Box::new(StatefulSetController::default()),
         Box::new(DaemonSetController::default()),
-        Box::new(EndpointsController),
-        Box::new(EndpointSliceController),
+        Box::new(EndpointsController::default()),
+        Box::new(EndpointSliceController::default()),
         Box::new(AutoscalerController::new(metrics)),
         Box::new(DisruptionController::default()),
         Box::new(ServiceAccountController { root_certificate }),

@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     failure::{Failure, FieldError, Outcome},
     schema::Schema,
+    table::PrinterColumn,
 };
 
-mod labels;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -81,18 +81,6 @@ pub struct ScalePaths {
     pub spec_replicas: String,
     pub status_replicas: String,
     pub label_selector: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PrinterColumn {
-    pub name: String,
-    /// `integer`, `number`, `string`, `boolean` or `date`.
-    pub type_: String,
-    pub format: String,
-    pub description: String,
-    pub json_path: String,
-    /// 0 is shown always, more only in wide tables.
-    pub priority: i64,
 }
 
 /// Fills in what a definition may leave out.
@@ -231,27 +219,12 @@ impl CrdVersion {
             }),
             printer_columns: list(version, "additionalPrinterColumns")
                 .iter()
-                .map(PrinterColumn::read)
+                .map(PrinterColumn::from_json)
                 .collect(),
             selectable_fields: list(version, "selectableFields")
                 .iter()
                 .map(|field| text(field, "jsonPath").to_owned())
                 .collect(),
-        }
-    }
-}
-
-// === impl PrinterColumn ===
-
-impl PrinterColumn {
-    fn read(column: &Value) -> Self {
-        Self {
-            name: text(column, "name").to_owned(),
-            type_: text(column, "type").to_owned(),
-            format: text(column, "format").to_owned(),
-            description: text(column, "description").to_owned(),
-            json_path: text(column, "jsonPath").to_owned(),
-            priority: column.get("priority").and_then(Value::as_i64).unwrap_or_default(),
         }
     }
 }

@@ -37,6 +37,7 @@ mod addresses;
 mod convert;
 mod decode;
 pub(crate) mod delete;
+mod eviction;
 mod internal;
 pub mod local;
 pub mod options;
@@ -55,6 +56,7 @@ pub(crate) use self::{
     rules::{deprecation, empty_object},
 };
 pub use self::{read::Selection, users::User};
+pub(crate) use crate::types::format_time as timestamp_text;
 
 /// How a server behaves where a cluster's administrator would decide.
 #[derive(Debug, Clone)]
@@ -313,10 +315,6 @@ impl Server {
     pub(crate) fn now_text(&self) -> String {
         timestamp_text(self.clock.now())
     }
-}
-
-pub(crate) fn timestamp_text(at: jiff::Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 pub(crate) fn crd_table() -> TableKey {

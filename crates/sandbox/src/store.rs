@@ -280,6 +280,24 @@ impl Transaction<'_> {
         stored
     }
 
+    /// As [`Transaction::put`], unless the object takes more than `bytes_max`. `object` is as stored
+    /// afterwards, so that nobody has to read it back.
+    pub fn put_within(
+        &self,
+        table: &TableKey,
+        object: &mut Value,
+        bytes_max: usize,
+    ) -> Option<Arc<Stored>> {
+        let revision = self.store.revision() + 1;
+        stamp(object, revision);
+        let stored = Arc::new(Stored::new(object, revision));
+        if stored.json.len() > bytes_max {
+            return None;
+        }
+        self.commit(table, &stored, false);
+        Some(stored)
+    }
+
     /// Removes the object of `last` and returns its final state under the revision of its removal.
     pub fn remove(&self, table: &TableKey, mut last: Value) -> Arc<Stored> {
         let revision = self.store.revision() + 1;

@@ -4,14 +4,17 @@ use serde_json::Value;
 
 use super::{
     at::{At, Errors, same},
-    base64,
     container_rules::check_amount,
     edit::{carry, default_to, default_zero, object, remove, set, text},
     metadata::check_selector,
     pod_defaults::claim_spec,
     quantity::Quantity,
 };
-use crate::{failure::FieldError, names};
+use crate::{
+    failure::FieldError,
+    names,
+    types::{decode_base64, encode_base64},
+};
 
 /// What a ConfigMap or Secret may hold: it has to fit into one entry of the store.
 const DATA_BYTES_MAX: usize = 1024 * 1024;
@@ -25,7 +28,7 @@ pub(super) fn secret_defaults(secret: &mut Value) {
     }
     let Some(data) = object(secret, "data") else { return };
     for (key, value) in plain {
-        let encoded = base64::encode(value.as_str().unwrap_or_default().as_bytes());
+        let encoded = encode_base64(value.as_str().unwrap_or_default().as_bytes());
         set(data, &key, encoded);
     }
 }
@@ -64,7 +67,7 @@ pub(super) fn config_map(object: &Value) -> Errors {
     }
     for (key, value) in binary.entries() {
         check_key(key, &value, &mut errors);
-        bytes += base64::decoded_len(value.text()).unwrap_or_default();
+        bytes += decode_base64(value.text()).unwrap_or_default().len();
     }
     if bytes > DATA_BYTES_MAX {
         errors.push(FieldError::too_long("", DATA_BYTES_MAX));
@@ -107,7 +110,7 @@ pub(super) fn secret(object: &Value) -> Errors {
     let mut bytes = 0;
     for (key, value) in data.entries() {
         check_key(key, &value, &mut errors);
-        bytes += base64::decoded_len(value.text()).unwrap_or_default();
+        bytes += decode_base64(value.text()).unwrap_or_default().len();
     }
     if bytes > DATA_BYTES_MAX {
         errors.push(FieldError::too_long(data.path(), DATA_BYTES_MAX));
@@ -160,7 +163,7 @@ fn check_json(key: &str, value: Option<&Value>, errors: &mut Errors) {
         errors.push(FieldError::required(path, ""));
         return;
     };
-    let bytes = base64::decode(text).unwrap_or_default();
+    let bytes = decode_base64(text).unwrap_or_default();
     if let Err(error) = serde_json::from_slice::<serde_json::Map<String, Value>>(&bytes) {
         let shown = Value::from("<secret contents redacted>");
         errors.push(FieldError::invalid(path, &shown, error.to_string()));

@@ -13,6 +13,9 @@ const MILLI_IN_NANO: i128 = 1_000_000;
 /// `10^27` billionths is `10^18`, the `E` suffix; one more step keeps products within `i128`.
 const NANO_MAX: i128 = 10_i128.pow(36);
 
+/// Powers of ten that anything could be counted in.
+const EXPONENTS: std::ops::RangeInclusive<i32> = -99..=99;
+
 /// What the API server says of a text that is no quantity.
 pub const NOT_A_QUANTITY: &str = "quantities must match the regular expression \
                                   '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -23,8 +26,9 @@ pub struct Quantity {
     family: Family,
 }
 
+/// The suffixes a quantity was written with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
+pub(crate) enum Family {
     Decimal,
     Binary,
     Exponent,
@@ -59,6 +63,11 @@ impl Quantity {
     /// Thousandths, rounded up.
     pub fn milli(self) -> i128 {
         up(self.nano, MILLI_IN_NANO)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "the name says approximate")]
+    pub fn approximate(self) -> f64 {
+        self.nano as f64 / NANO as f64
     }
 
     /// Whole units, rounded up.
@@ -107,16 +116,20 @@ impl FromStr for Quantity {
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return Err(NOT_A_QUANTITY);
         }
-        let (family, base, exponent) = read_suffix(suffix).ok_or(NOT_A_QUANTITY)?;
+        let (family, exponent) = read_suffix(suffix).ok_or(NOT_A_QUANTITY)?;
+        if !EXPONENTS.contains(&exponent) {
+            return Err(NOT_A_QUANTITY);
+        }
+        let base = if family == Family::Binary { 2 } else { 10 };
         let magnitude = scale(whole, fraction, base, exponent);
         Ok(Self { nano: if negative { -magnitude } else { magnitude }, family })
     }
 }
 
-/// Family, base (10 or 2) and exponent of a suffix.
-fn read_suffix(suffix: &str) -> Option<(Family, i128, i32)> {
-    let decimal = |exponent| Some((Family::Decimal, 10, exponent));
-    let binary = |exponent| Some((Family::Binary, 2, exponent));
+/// Family of a suffix, and the power of two (if it is binary) or ten it stands for.
+pub(crate) fn read_suffix(suffix: &str) -> Option<(Family, i32)> {
+    let decimal = |exponent| Some((Family::Decimal, exponent));
+    let binary = |exponent| Some((Family::Binary, exponent));
     match suffix {
         "n" => decimal(-9),
         "u" => decimal(-6),
@@ -136,7 +149,7 @@ fn read_suffix(suffix: &str) -> Option<(Family, i128, i32)> {
         "Ei" => binary(60),
         _ => {
             let exponent = suffix.strip_prefix(['e', 'E'])?.parse::<i32>().ok()?;
-            (-99..=99).contains(&exponent).then_some((Family::Exponent, 10, exponent))
+            Some((Family::Exponent, exponent))
         }
     }
 }

@@ -20,11 +20,10 @@ use crate::{
         Change, Controller, Key, Next,
         events::{Recorder, normal, warning},
         object::{
-            Condition, Kind, count, int, items, name, namespace, set_at, settle, stamp, text,
-            unset, write_status,
+            Condition, Kind, count, int, items, name, namespace, selector, set_at, settle, stamp,
+            text, unset, write_status,
         },
         pods,
-        selector::Selector,
     },
     failure::Outcome,
 };
@@ -187,9 +186,9 @@ impl AutoscalerController {
     }
 
     fn demands(&self, look: &Look<'_>, target: &Target) -> (Vec<Demand>, Vec<MetricFailure>) {
-        let selector = Selector::parse(target.object.pointer("/spec/selector"));
-        let mut members = look.cluster.list(PODS, Some(namespace(look.autoscaler)));
-        members.retain(|pod| selector.selects(pod) && pods::is_active(pod));
+        let place = namespace(look.autoscaler);
+        let mut members = look.cluster.select(PODS, place, &selector(&target.object));
+        members.retain(pods::is_active);
         let sight = Sight {
             autoscaler: look.autoscaler,
             knob: &self.metrics,

@@ -15,9 +15,8 @@ use crate::{
         Change, Key,
         object::{
             Kind, controller_of, count, is_deleting, items, key, name, namespace, owner_reference,
-            text, uid,
+            selector, text, uid,
         },
-        selector::Selector,
     },
     failure::{Failure, Outcome},
 };
@@ -52,7 +51,7 @@ impl Claims {
         if change.new.is_some_and(|new| controller_of(new).is_none() && !is_deleting(new)) {
             let orphan = change.new.expect("checked on the line above");
             for owner in cluster.list(self.owner_resource, Some(change.namespace)) {
-                if Selector::parse(owner.pointer("/spec/selector")).selects(orphan) {
+                if selector(&owner).selects(orphan) {
                     self.rescan.borrow_mut().insert(key(&owner));
                     keys.insert(key(&owner));
                 }
@@ -63,7 +62,7 @@ impl Claims {
 
     /// The objects of `owner`, after adopting and letting go.
     pub(crate) fn members(&self, cluster: &dyn Cluster, owner: &Value) -> Outcome<Vec<Value>> {
-        let selector = Selector::parse(owner.pointer("/spec/selector"));
+        let selector = selector(owner);
         let mut members = Vec::new();
         for object in cluster.owned(self.resource, namespace(owner), uid(owner)) {
             if selector.selects(&object) {
@@ -73,9 +72,8 @@ impl Claims {
             }
         }
         if self.may_have_orphans(owner) {
-            for object in cluster.list(self.resource, Some(namespace(owner))) {
-                let adoptable = controller_of(&object).is_none() && !is_deleting(&object);
-                if adoptable && selector.selects(&object) {
+            for object in cluster.select(self.resource, namespace(owner), &selector) {
+                if controller_of(&object).is_none() && !is_deleting(&object) {
                     members.push(self.adopt(cluster, owner, &object)?);
                 }
             }

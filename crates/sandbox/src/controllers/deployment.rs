@@ -24,9 +24,9 @@ use crate::{
             time, uid,
         },
         pods,
-        selector::Selector,
     },
     failure::Outcome,
+    selector::LabelSelector,
 };
 
 mod history;
@@ -100,7 +100,8 @@ impl Controller for DeploymentController {
 
 impl DeploymentController {
     fn sync(&mut self, cluster: &dyn Cluster, deployment: Value) -> Outcome<Next> {
-        if Selector::parse(deployment.pointer("/spec/selector")).is_empty() {
+        let selector = LabelSelector::from_json(deployment.pointer("/spec/selector"));
+        if selector.is_ok_and(|selector| selector.requirements().is_empty()) {
             let message =
                 "This deployment is selecting all pods. A non-empty selector is required.";
             let what = warning("SelectingAll", message);

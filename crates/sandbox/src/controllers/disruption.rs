@@ -18,9 +18,9 @@ use crate::{
             plus_seconds, set_at, settle, uid, unset, until, write_status,
         },
         pods,
-        selector::Selector,
     },
     failure::Outcome,
+    selector::LabelSelector,
 };
 
 const BUDGET: Kind = Kind { api_version: "policy/v1", kind: "PodDisruptionBudget" };
@@ -70,9 +70,9 @@ impl Controller for DisruptionController {
         let budgets = cluster.list(DISRUPTION_BUDGETS, Some(change.namespace));
         let concerned = budgets.iter().filter(|budget| {
             if change.plural == "pods" {
-                let selector = Selector::parse(budget.pointer("/spec/selector"));
+                let selector = covered(budget);
                 let pods = [change.old, change.new].into_iter().flatten();
-                pods.into_iter().any(|pod| selector.matches(pod))
+                pods.into_iter().any(|pod| selector.selects(pod))
             } else {
                 // Only its size matters here of a workload.
                 let size = |object: Option<&Value>| object.map(|o| count(o, "/spec/replicas"));
@@ -93,11 +93,7 @@ impl Controller for DisruptionController {
 impl DisruptionController {
     fn sync(&mut self, cluster: &dyn Cluster, budget: &Value) -> Outcome<Next> {
         let now = cluster.now();
-        let selector = Selector::parse(budget.pointer("/spec/selector"));
-        let mut pods = cluster.list(PODS, Some(namespace(budget)));
-        // An empty selector covers the namespace; a missing one covers nothing.
-        let covers = budget.pointer("/spec/selector").is_some_and(|selector| !selector.is_null());
-        pods.retain(|pod| covers && selector.matches(pod));
+        let pods = cluster.select(PODS, namespace(budget), &covered(budget));
         let disrupted = disrupted(budget, &pods, now);
         let demand = match demand(cluster, budget, &pods) {
             Ok(demand) => demand,
@@ -148,6 +144,12 @@ impl DisruptionController {
         write_status(cluster, DISRUPTION_BUDGETS, budget, status)?;
         Ok(Next::Idle)
     }
+}
+
+/// An empty selector covers the namespace; a missing one covers nothing.
+fn covered(budget: &Value) -> LabelSelector {
+    let selector = LabelSelector::from_json(budget.pointer("/spec/selector"));
+    selector.unwrap_or_else(|_| LabelSelector::nothing())
 }
 
 /// Evictions granted to pods that are still there, without those that came to nothing.

@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::endpoints::{HEADLESS, backend};
+use super::endpoints::{
+    HEADLESS,
+    backend::{self, Selections},
+};
 use crate::{
     cluster::{Cluster, Deletion, ENDPOINT_SLICES, PODS, SERVICES},
     controllers::{
@@ -20,7 +23,6 @@ use crate::{
             settle, strings, text, uid,
         },
         pods,
-        selector::matches_all,
     },
     failure::Outcome,
 };
@@ -34,7 +36,9 @@ const MANAGER: &str = "endpointslice-controller.k8s.io";
 const SLICE_MAX: usize = 100;
 
 #[derive(Debug, Default)]
-pub struct EndpointSliceController;
+pub struct EndpointSliceController {
+    services: Selections,
+}
 
 /// Endpoints by the address and pod that identify them.
 type Endpoints = BTreeMap<(String, String), Value>;
@@ -58,9 +62,10 @@ impl Controller for EndpointSliceController {
         &[("", "services"), ("", "pods"), ("discovery.k8s.io", "endpointslices")]
     }
 
-    fn keys(&self, cluster: &dyn Cluster, change: &Change<'_>) -> Vec<Key> {
+    fn keys(&self, _: &dyn Cluster, change: &Change<'_>) -> Vec<Key> {
+        self.services.note(change);
         let service = match change.plural {
-            "pods" => return backend::services_of(cluster, change),
+            "pods" => return self.services.of_pod(change),
             "endpointslices" => {
                 // Its own writes come back as changes; only a removal by others asks for work.
                 let removed = change.old.filter(|_| change.new.is_none());
@@ -100,10 +105,9 @@ fn sync(cluster: &dyn Cluster, service: &Value) -> Outcome<()> {
 
 /// The endpoints of a Service by the ports they offer.
 fn wanted(cluster: &dyn Cluster, service: &Value) -> BTreeMap<Vec<backend::Port>, Endpoints> {
-    let selector = service.pointer("/spec/selector").cloned().unwrap_or_default();
     let mut groups: BTreeMap<_, Endpoints> = BTreeMap::new();
-    for pod in cluster.list(PODS, Some(namespace(service))) {
-        if !matches_all(&selector, &pod) || !backend::belongs(&pod, true) {
+    for pod in cluster.select(PODS, namespace(service), &backend::selector(service)) {
+        if !backend::belongs(&pod, true) {
             continue;
         }
         let endpoint = endpoint(service, &pod);

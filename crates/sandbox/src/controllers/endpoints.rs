@@ -15,20 +15,21 @@ use crate::{
         hash::canonical,
         object::{flag, items, label, name, namespace, set_at, settle, strings, text, unset},
         pods,
-        selector::matches_all,
     },
     failure::Outcome,
 };
 
 pub(super) mod backend;
 
-use backend::{Port, belongs, hostname, resolve_ports, target};
+use backend::{Port, Selections, belongs, hostname, resolve_ports, target};
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 
 #[derive(Debug, Default)]
-pub struct EndpointsController;
+pub struct EndpointsController {
+    services: Selections,
+}
 
 /// Addresses that offer the same ports.
 #[derive(Debug, Default)]
@@ -48,9 +49,10 @@ impl Controller for EndpointsController {
         &[("", "services"), ("", "pods"), ("", "endpoints")]
     }
 
-    fn keys(&self, cluster: &dyn Cluster, change: &Change<'_>) -> Vec<Key> {
+    fn keys(&self, _: &dyn Cluster, change: &Change<'_>) -> Vec<Key> {
+        self.services.note(change);
         match change.plural {
-            "pods" => backend::services_of(cluster, change),
+            "pods" => self.services.of_pod(change),
             // Its own writes come back as changes; only a removal by others asks for work.
             "endpoints" if change.new.is_some() => Vec::new(),
             _ => vec![Key { namespace: change.namespace.to_owned(), name: change.name.to_owned() }],
@@ -117,10 +119,9 @@ fn labels(service: &Value) -> Value {
 
 fn subsets(cluster: &dyn Cluster, service: &Value) -> Vec<Value> {
     let publish_all = flag(service, "/spec/publishNotReadyAddresses");
-    let selector = service.pointer("/spec/selector").cloned().unwrap_or_default();
     let mut groups: BTreeMap<Vec<Port>, Subset> = BTreeMap::new();
-    for pod in cluster.list(PODS, Some(namespace(service))) {
-        if !matches_all(&selector, &pod) || !belongs(&pod, publish_all) {
+    for pod in cluster.select(PODS, namespace(service), &backend::selector(service)) {
+        if !belongs(&pod, publish_all) {
             continue;
         }
         let ports = resolve_ports(service, &pod);

@@ -13,7 +13,11 @@ use crate::{
     cluster::{Cluster, Resource},
     controllers::{Key, Next, hash::canonical},
     failure::Outcome,
+    selector::LabelSelector,
 };
+
+/// A moment as `metav1.Time` writes it: whole seconds.
+pub(crate) use crate::types::format_time as stamp;
 
 /// What an owner reference or an event says about an object's type.
 #[derive(Debug, Clone, Copy)]
@@ -80,10 +84,6 @@ pub(crate) fn is_deleting(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
 }
 
-pub(crate) fn labels(object: &Value) -> BTreeMap<&str, &str> {
-    strings(object.pointer("/metadata/labels"))
-}
-
 pub(crate) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.pointer("/metadata/labels")?.get(key)?.as_str()
 }
@@ -98,14 +98,17 @@ pub(crate) fn strings(object: Option<&Value>) -> BTreeMap<&str, &str> {
     members.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
 }
 
+/// The selector of a workload. An empty or malformed one selects nothing, not everything.
+pub(crate) fn selector(workload: &Value) -> LabelSelector {
+    match LabelSelector::from_json(workload.pointer("/spec/selector")) {
+        Ok(selector) if !selector.is_everything() => selector,
+        _ => LabelSelector::nothing(),
+    }
+}
+
 /// The moment written at `pointer`.
 pub(crate) fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
     text(object, pointer).parse().ok()
-}
-
-/// A moment as `metav1.Time` writes it: whole seconds.
-pub(crate) fn stamp(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// How long until `at`, zero when it has passed.
@@ -253,6 +256,30 @@ mod tests {
         Condition { status: "False", ..ready }.put(&mut conditions, later);
         assert_eq!(conditions[0]["lastTransitionTime"], "1970-01-01T00:01:00Z");
         assert_eq!(conditions.len(), 1);
+    }
+
+    #[test]
+    fn a_workload_selects_what_kubernetes_would() {
+        let expression = |operator: &str| {
+            let values = if operator.contains("Exist") { json!([]) } else { json!(["a", "b"]) };
+            json!({ "matchExpressions": [{ "key": "tier", "operator": operator, "values": values }] })
+        };
+        let cases = [
+            ("all labels present", json!({ "matchLabels": {"app": "web"} }), true),
+            ("one label differs", json!({ "matchLabels": {"app": "web", "tier": "b"} }), false),
+            ("value listed", expression("In"), true),
+            ("value listed as unwanted", expression("NotIn"), false),
+            ("key present", expression("Exists"), true),
+            ("key present but unwanted", expression("DoesNotExist"), false),
+            ("unknown operator", expression("Like"), false),
+            ("an empty selector selects nothing", json!({}), false),
+            ("nor does a missing one", Value::Null, false),
+        ];
+        let pod = json!({ "metadata": { "labels": {"app": "web", "tier": "a"} } });
+        for (reason, wanted, want) in cases {
+            let workload = json!({ "spec": { "selector": wanted } });
+            assert_eq!(selector(&workload).selects(&pod), want, "{reason}");
+        }
     }
 
     #[test]

@@ -19,9 +19,9 @@ use crate::{
             set_at, set_count, settle, stamp, text, time, uid, unset, write_status,
         },
         pods,
-        selector::matches_all,
     },
     failure::{Failure, Outcome},
+    selector::LabelSelector,
 };
 
 pub(crate) const REPLICA_SET: Kind = Kind { api_version: "apps/v1", kind: "ReplicaSet" };
@@ -130,18 +130,13 @@ fn status(
     now: Timestamp,
 ) -> Value {
     let min_ready_s = count(set, "/spec/minReadySeconds");
-    let template_labels = set.pointer("/spec/template/metadata/labels").cloned();
-    let template_labels = template_labels.unwrap_or_default();
+    let fully_labelled = LabelSelector::from_map(set.pointer("/spec/template/metadata/labels"));
     let tally = |test: &dyn Fn(&Value) -> bool| {
         i64::try_from(active.iter().filter(|pod| test(pod)).count()).unwrap_or(i64::MAX)
     };
     let mut status = set.get("status").cloned().unwrap_or_else(|| json!({}));
     set_at(&mut status, &["replicas"], tally(&|_| true));
-    set_count(
-        &mut status,
-        "fullyLabeledReplicas",
-        tally(&|pod| matches_all(&template_labels, pod)),
-    );
+    set_count(&mut status, "fullyLabeledReplicas", tally(&|pod| fully_labelled.selects(pod)));
     set_count(&mut status, "readyReplicas", tally(&pods::is_ready));
     let available = tally(&|pod| pods::is_available(pod, min_ready_s, now));
     set_count(&mut status, "availableReplicas", available);

@@ -7,13 +7,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{
-    flag,
-    labels::{refuse_label, refuse_subdomain},
-    list, raw_versions, text,
-};
+use super::{flag, list, raw_versions, text};
 use crate::{
     failure::FieldError,
+    names,
     schema::{FieldPath, Schema},
 };
 
@@ -489,4 +486,18 @@ impl Approval {
             _ => Self::Malformed,
         }
     }
+}
+
+/// Why a text is no DNS-1035 label, if it is not: `my-name`.
+fn refuse_label(text: &str) -> Option<String> {
+    joined(&names::dns1035_label(text))
+}
+
+/// Why a text is no DNS-1123 subdomain, if it is not: `example.com`.
+fn refuse_subdomain(text: &str) -> Option<String> {
+    joined(&names::dns1123_subdomain(text))
+}
+
+fn joined(complaints: &[String]) -> Option<String> {
+    (!complaints.is_empty()).then(|| complaints.join(","))
 }

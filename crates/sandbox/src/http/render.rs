@@ -12,7 +12,7 @@ use crate::{
     registry::ResourceDef,
     server::{Answer, Content, options::Query},
     store::to_bytes,
-    table::{self, Layout, PrinterColumn},
+    table::{self, Layout},
 };
 
 const JSON: &str = "application/json";
@@ -174,17 +174,7 @@ pub(super) fn layout(def: &ResourceDef, object: &Value) -> Layout {
     let kind = object["kind"].as_str().unwrap_or_default();
     let kind = kind.strip_suffix("List").unwrap_or(kind);
     match def.custom() {
-        Some((_, version)) if kind == def.kind => {
-            let columns = version.printer_columns.iter().map(|column| PrinterColumn {
-                name: column.name.clone(),
-                type_: column.type_.clone(),
-                format: column.format.clone(),
-                description: column.description.clone(),
-                priority: i32::try_from(column.priority).unwrap_or(i32::MAX),
-                json_path: column.json_path.clone(),
-            });
-            Layout::custom(columns.collect())
-        }
+        Some((_, version)) if kind == def.kind => Layout::custom(version.printer_columns.clone()),
         _ => Layout::built_in(&def.group, kind),
     }
 }

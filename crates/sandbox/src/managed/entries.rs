@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::fields::FieldSet;
+use crate::types::format_time;
 
 /// How many managers that update, rather than apply, an object remembers.
 const UPDATERS_MAX: usize = 10;
@@ -200,7 +201,7 @@ impl Entry {
             put("subresource", self.owner.subresource.as_str().into());
         }
         if let Some(time) = self.time {
-            put("time", time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into());
+            put("time", format_time(time).into());
         }
         Value::Object(entry)
     }

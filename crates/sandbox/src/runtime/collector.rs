@@ -1,7 +1,10 @@
 //! Garbage collection: what nobody owns any more goes, and owners wait for what blocks them.
 //!
-//! Owners are known by uid alone, so an owner that was deleted and made again under the same name
-//! does not inherit its predecessor's dependents.
+//! An owner reference is good while an object of its kind, name and uid exists where the dependent
+//! can see it: in the dependent's namespace, or in none. So an owner that was deleted and made again
+//! under the same name does not inherit its predecessor's dependents, and an owner in another
+//! namespace owns nothing. A reference to a kind that nobody serves proves nothing either way: its
+//! object is left alone until the kind is known.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -12,20 +15,29 @@ use serde_json::Value;
 
 use crate::{
     server::{
-        Server,
+        Server, crd_table,
         delete::{FOREGROUND, ORPHAN},
         options::{DeleteOptions, Propagation},
     },
-    store::{Event, EventKind, Place, TableKey},
+    store::{Event, EventKind, Place, Stored, TableKey},
 };
 
 pub(super) const NAME: &str = "garbage-collector";
+
+/// Owners remembered as gone, as many as `kube-controller-manager` remembers.
+const GONE_MAX: usize = 500;
 
 /// Looks at what may have lost its owner, and at owners that wait for their dependents.
 pub(super) struct Collector {
     server: Arc<Server>,
     queue: VecDeque<Place>,
     queued: BTreeSet<Place>,
+    /// Owners that wait for their dependents, or to let go of them.
+    finalizing: BTreeSet<Arc<str>>,
+    /// Owners that had dependents when they went, for when their kind goes too.
+    gone: VecDeque<Arc<str>>,
+    /// Objects with an owner of a kind that is not served.
+    unresolved: BTreeSet<Place>,
 }
 
 /// What an object's owner references come to.
@@ -39,11 +51,27 @@ struct Owners {
     absent: Vec<String>,
 }
 
+/// What one owner reference comes to.
+enum Owner {
+    Solid,
+    Waiting,
+    Absent,
+    /// Nothing can be said about it.
+    Unknown,
+}
+
 // === impl Collector ===
 
 impl Collector {
     pub(super) fn new(server: Arc<Server>) -> Self {
-        Self { server, queue: VecDeque::new(), queued: BTreeSet::new() }
+        Self {
+            server,
+            queue: VecDeque::new(),
+            queued: BTreeSet::new(),
+            finalizing: BTreeSet::new(),
+            gone: VecDeque::new(),
+            unresolved: BTreeSet::new(),
+        }
     }
 
     /// How many objects wait to be looked at.
@@ -53,21 +81,54 @@ impl Collector {
 
     pub(super) fn observe(&mut self, table: &TableKey, event: &Event) {
         let object = &event.object;
+        let place = Place { table: table.clone(), key: object.key.clone() };
         if event.kind == EventKind::Deleted {
-            for place in self.server.store.dependents(&object.uid) {
-                self.push(place);
-            }
-            // An owner may have waited for this one.
-            for owner in &object.owners {
-                if let Some(place) = self.server.store.by_uid(&owner.uid) {
-                    self.push(place);
-                }
-            }
+            self.observe_removal(&place, object);
             return;
         }
-        let needs_look = !object.owners.is_empty() || is_being_finalized(&object.value());
-        if needs_look {
-            self.push(Place { table: table.clone(), key: object.key.clone() });
+        if *table == crd_table() {
+            for place in std::mem::take(&mut self.unresolved) {
+                self.push(place);
+            }
+        }
+        let previous = event.previous.as_deref();
+        // A dependent that changed may no longer be in its owner's way.
+        let owners = object.owners.iter().chain(previous.map(|p| &p.owners).into_iter().flatten());
+        for owner in owners {
+            if self.finalizing.contains(&owner.uid) {
+                self.push_uid(&owner.uid);
+            }
+        }
+        if object.deleting && is_being_finalized(&object.value()) {
+            self.finalizing.insert(Arc::clone(&object.uid));
+            self.push(place);
+        } else if !object.owners.is_empty() && previous.is_none_or(|p| p.owners != object.owners) {
+            self.push(place);
+        }
+    }
+
+    fn observe_removal(&mut self, place: &Place, object: &Stored) {
+        self.finalizing.remove(&object.uid);
+        self.unresolved.remove(place);
+        let dependents = self.server.store.dependents(&object.uid);
+        if !dependents.is_empty() {
+            self.gone.push_back(Arc::clone(&object.uid));
+            if self.gone.len() > GONE_MAX {
+                self.gone.pop_front();
+            }
+        }
+        for dependent in dependents {
+            self.push(dependent);
+        }
+        // An owner may have waited for this one.
+        for owner in &object.owners {
+            self.push_uid(&owner.uid);
+        }
+    }
+
+    fn push_uid(&mut self, uid: &str) {
+        if let Some(place) = self.server.store.by_uid(uid) {
+            self.push(place);
         }
     }
 
@@ -82,54 +143,91 @@ impl Collector {
         let Some(place) = self.queue.remove(nth) else { return };
         self.queued.remove(&place);
         let Some(stored) = self.server.store.get(&place.table, &place.key) else { return };
-        let object = stored.value();
-        if is_being_finalized(&object) {
-            self.finish_owner(&place, &object);
+        if stored.deleting {
+            let object = stored.value();
+            if is_being_finalized(&object) {
+                self.finish_owner(&place, &object);
+            }
         } else if !stored.owners.is_empty() {
-            self.judge_dependent(&place, &object);
+            self.judge_dependent(&place, &stored);
         }
     }
 
-    fn judge_dependent(&self, place: &Place, object: &Value) {
-        let owners = self.owners(object);
-        let gone = [owners.absent.as_slice(), owners.waiting.as_slice()].concat();
-        if gone.is_empty() {
+    /// Deletes an object that nobody owns any more, or drops references that came to nothing.
+    fn judge_dependent(&mut self, place: &Place, stored: &Stored) {
+        // What is being deleted goes its way; nothing here would hasten it.
+        if stored.deleting {
+            return;
+        }
+        let object = stored.value();
+        let Some(owners) = self.owners(&object) else {
+            self.unresolved.insert(place.clone());
+            return;
+        };
+        let lost = [owners.absent.as_slice(), owners.waiting.as_slice()].concat();
+        if lost.is_empty() {
             return;
         }
         if owners.solid > 0 {
-            self.drop_owners(place, &gone);
+            self.drop_owners(place, &lost);
             return;
         }
-        if !object["metadata"]["deletionTimestamp"].is_null() {
-            return;
-        }
-        let propagation = if owners.waiting.is_empty() {
-            Propagation::Background
-        } else {
+        let dependents = self.server.store.dependents(&stored.uid);
+        let propagation = if !owners.waiting.is_empty() && !dependents.is_empty() {
+            // Two objects that own each other would wait for each other for ever.
+            if dependents.iter().any(|dependent| self.waits_for_dependents(dependent)) {
+                self.unblock_owners(place);
+            }
             Propagation::Foreground
+        } else if has_finalizer(&object, ORPHAN) {
+            Propagation::Orphan
+        } else if has_finalizer(&object, FOREGROUND) {
+            Propagation::Foreground
+        } else {
+            Propagation::Background
         };
-        self.delete(place, object, propagation);
+        self.delete(place, stored, propagation);
     }
 
-    fn owners(&self, object: &Value) -> Owners {
+    /// What the references of `object` come to; `None` when that cannot be known.
+    fn owners(&self, object: &Value) -> Option<Owners> {
         let mut owners = Owners::default();
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         for reference in object["metadata"]["ownerReferences"].as_array().into_iter().flatten() {
-            let uid = reference["uid"].as_str().unwrap_or_default();
-            let found = self.server.store.by_uid(uid).filter(|place| {
-                // A namespaced owner owns only what is in its own namespace.
-                place.key.namespace.is_empty() || &*place.key.namespace == namespace
-            });
-            let owner = found.and_then(|place| self.server.store.get(&place.table, &place.key));
-            match owner {
-                None => owners.absent.push(uid.to_owned()),
-                Some(owner) if has_finalizer(&owner.value(), FOREGROUND) => {
-                    owners.waiting.push(uid.to_owned());
-                }
-                Some(_) => owners.solid += 1,
+            let uid = || reference["uid"].as_str().unwrap_or_default().to_owned();
+            match self.owner(reference, namespace) {
+                Owner::Solid => owners.solid += 1,
+                Owner::Waiting => owners.waiting.push(uid()),
+                Owner::Absent => owners.absent.push(uid()),
+                Owner::Unknown => return None,
             }
         }
-        owners
+        Some(owners)
+    }
+
+    fn owner(&self, reference: &Value, namespace: &str) -> Owner {
+        let text = |key: &str| reference[key].as_str().unwrap_or_default();
+        if self.gone.iter().any(|uid| **uid == *text("uid")) {
+            return Owner::Absent;
+        }
+        let Some(def) = self.server.registry().find_kind(text("apiVersion"), text("kind")) else {
+            return Owner::Unknown;
+        };
+        if def.namespaced && namespace.is_empty() {
+            // An object of the whole cluster cannot be owned from within a namespace.
+            return Owner::Unknown;
+        }
+        let found = self.server.store.by_uid(text("uid")).filter(|place| {
+            let home = if def.namespaced { namespace } else { "" };
+            place.table == def.table
+                && &*place.key.namespace == home
+                && &*place.key.name == text("name")
+        });
+        match found {
+            None => Owner::Absent,
+            Some(place) if self.waits_for_dependents(&place) => Owner::Waiting,
+            Some(_) => Owner::Solid,
+        }
     }
 
     /// Foreground: dependents first. Orphan: dependents are let go first.
@@ -143,16 +241,20 @@ impl Collector {
             self.drop_finalizer(place, ORPHAN);
             return;
         }
-        let blocking = dependents.iter().any(|dependent| self.blocks(dependent, uid));
-        if blocking {
-            for dependent in dependents {
-                if let Some(stored) = self.server.store.get(&dependent.table, &dependent.key) {
-                    self.judge_dependent(&dependent, &stored.value());
-                }
-            }
-        } else {
+        if !dependents.iter().any(|dependent| self.blocks(dependent, uid)) {
             self.drop_finalizer(place, FOREGROUND);
+            return;
         }
+        for dependent in dependents {
+            if let Some(stored) = self.server.store.get(&dependent.table, &dependent.key) {
+                self.judge_dependent(&dependent, &stored);
+            }
+        }
+    }
+
+    fn waits_for_dependents(&self, place: &Place) -> bool {
+        let stored = self.server.store.get(&place.table, &place.key);
+        stored.is_some_and(|stored| stored.deleting && has_finalizer(&stored.value(), FOREGROUND))
     }
 
     fn blocks(&self, dependent: &Place, owner_uid: &str) -> bool {
@@ -168,7 +270,7 @@ impl Collector {
 
     fn drop_owners(&self, place: &Place, uids: &[String]) {
         self.server.amend(place, |object| {
-            if let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() {
+            if let Some(owners) = list_mut(object, "ownerReferences") {
                 let is_kept =
                     |uid: &Value| uid.as_str().is_none_or(|uid| !uids.iter().any(|u| u == uid));
                 owners.retain(|owner| is_kept(&owner["uid"]));
@@ -177,19 +279,31 @@ impl Collector {
         });
     }
 
+    fn unblock_owners(&self, place: &Place) {
+        self.server.amend(place, |object| {
+            for owner in list_mut(object, "ownerReferences").into_iter().flatten() {
+                if owner["blockOwnerDeletion"] == true {
+                    owner["blockOwnerDeletion"] = false.into();
+                }
+            }
+        });
+    }
+
     fn drop_finalizer(&self, place: &Place, finalizer: &str) {
         self.server.amend(place, |object| {
-            if let Some(list) = object["metadata"]["finalizers"].as_array_mut() {
+            if let Some(list) = list_mut(object, "finalizers") {
                 list.retain(|name| name != finalizer);
             }
             remove_if_empty(object, "finalizers");
         });
     }
 
-    fn delete(&self, place: &Place, object: &Value, propagation: Propagation) {
-        let uid = object["metadata"]["uid"].as_str().map(str::to_owned);
-        let options =
-            DeleteOptions { propagation: Some(propagation), uid, ..DeleteOptions::default() };
+    fn delete(&self, place: &Place, stored: &Stored, propagation: Propagation) {
+        let options = DeleteOptions {
+            propagation: Some(propagation),
+            uid: Some(stored.uid.to_string()),
+            ..DeleteOptions::default()
+        };
         // A refusal means that it changed or went meanwhile: its own event brings it back here.
         let _ = self.server.delete_place(place, &options);
     }
@@ -203,6 +317,10 @@ fn is_being_finalized(object: &Value) -> bool {
 fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     let list = object["metadata"]["finalizers"].as_array().into_iter().flatten();
     list.into_iter().any(|name| name == finalizer)
+}
+
+fn list_mut<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
+    object.get_mut("metadata")?.get_mut(key)?.as_array_mut()
 }
 
 fn remove_if_empty(object: &mut Value, key: &str) {

@@ -1,12 +1,17 @@
 //! Empties what is being deleted as a whole: namespaces, and the objects of a CRD that goes.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
+    controllers::object::{Condition, items},
     server::{Server, crd_table, options::DeleteOptions},
-    store::{Event, EventKind, ObjectKey, Place, TableKey},
+    store::{Event, EventKind, ObjectKey, Place, Stored, TableKey},
 };
 
 pub(super) const NAME: &str = "namespace";
@@ -21,6 +26,13 @@ pub(super) struct Reaper {
     crds: BTreeSet<String>,
     /// Those among them that are already emptied as far as possible and wait for finalizers.
     waiting: BTreeSet<String>,
+}
+
+/// What is left of a namespace: how many objects of each kind, and what holds them.
+#[derive(Default)]
+struct Remaining {
+    objects: BTreeMap<String, usize>,
+    finalizers: BTreeMap<String, usize>,
 }
 
 // === impl Reaper ===
@@ -44,12 +56,12 @@ impl Reaper {
         let key = &event.object.key;
         let is_namespace = *table == namespaces();
         let is_crd = *table == crd_table();
+        // Whoever waits for this object looks again.
+        if self.waiting.contains(&*key.namespace) {
+            self.namespaces.insert(key.namespace.to_string());
+        }
         if event.kind == EventKind::Deleted {
-            // Whoever waited for this object looks again.
             let table_name = format!("{}.{}", table.plural, table.group);
-            if self.waiting.contains(&*key.namespace) {
-                self.namespaces.insert(key.namespace.to_string());
-            }
             if self.waiting.contains(&table_name) {
                 self.crds.insert(table_name);
             }
@@ -58,7 +70,7 @@ impl Reaper {
         if !is_namespace && !is_crd {
             return;
         }
-        if event.object.value()["metadata"]["deletionTimestamp"].is_null() {
+        if !event.object.deleting {
             return;
         }
         let set = if is_crd { &mut self.crds } else { &mut self.namespaces };
@@ -78,79 +90,163 @@ impl Reaper {
 
     fn reap_namespace(&mut self, name: &str) {
         let place = Place { table: namespaces(), key: ObjectKey::new("", name) };
-        let Some(stored) = self.server.store.get(&place.table, &place.key) else {
+        let stored = self.server.store.get(&place.table, &place.key);
+        if !stored.is_some_and(|stored| stored.deleting) {
             self.waiting.remove(name);
             return;
-        };
-        if stored.value()["metadata"]["deletionTimestamp"].is_null() {
-            return;
         }
-        let mut remaining = 0;
-        for table in self.server.store.tables() {
-            remaining += self.empty(&table, Some(name));
+        let pods = TableKey::new("", "pods");
+        let mut remaining = Remaining::default();
+        // Pods go first, so that none outlives what it needs to shut down in good order. Until they
+        // are gone nothing is said about what remains.
+        if self.empty(&pods, Some(name)).is_empty() {
+            for table in self.server.store.tables() {
+                remaining.add(&table, &self.empty(&table, Some(name)));
+            }
+            self.report(&place, &remaining);
+            if remaining.is_empty() {
+                self.waiting.remove(name);
+                self.server.amend(&place, |object| {
+                    object["spec"]["finalizers"] = json!([]);
+                });
+                return;
+            }
+        } else {
+            self.report(&place, &remaining);
         }
-        if remaining > 0 {
-            self.waiting.insert(name.to_owned());
-            let message = format!("{remaining} objects of the namespace still exist");
-            self.report(&place, &message);
-            return;
-        }
-        self.waiting.remove(name);
-        self.server.amend(&place, |object| {
-            object["spec"]["finalizers"] = json!([]);
-        });
+        self.waiting.insert(name.to_owned());
     }
 
     fn reap_crd(&mut self, name: &str) {
         let place = Place { table: crd_table(), key: ObjectKey::new("", name) };
-        let Some(stored) = self.server.store.get(&place.table, &place.key) else {
+        let stored = self.server.store.get(&place.table, &place.key);
+        let Some(stored) = stored.filter(|stored| stored.deleting) else {
             self.waiting.remove(name);
             return;
         };
         let crd = stored.value();
-        if crd["metadata"]["deletionTimestamp"].is_null() {
-            return;
-        }
         let text = |path: &Value| path.as_str().unwrap_or_default().to_owned();
         let table =
             TableKey::new(&text(&crd["spec"]["group"]), &text(&crd["spec"]["names"]["plural"]));
-        if self.empty(&table, None) > 0 {
+        let now = self.server.clock.now();
+        self.server.amend(&place, |object| {
+            let message = "CustomResource deletion is in progress";
+            set_terminating(object, "True", "InstanceDeletionInProgress", message, now);
+        });
+        if !self.empty(&table, None).is_empty() {
             self.waiting.insert(name.to_owned());
             return;
         }
         self.waiting.remove(name);
         self.server.amend(&place, |object| {
-            if let Some(list) = object["metadata"]["finalizers"].as_array_mut() {
+            let message = "removed all instances";
+            set_terminating(object, "False", "InstanceDeletionCompleted", message, now);
+            let list = object.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
+            if let Some(list) = list {
                 list.retain(|finalizer| finalizer != CRD_CLEANUP);
             }
         });
     }
 
-    /// Deletes every object of a table (in a namespace) and returns how many are still there.
-    fn empty(&self, table: &TableKey, namespace: Option<&str>) -> usize {
+    /// Deletes every object of a table (in a namespace) and returns those that are still there.
+    fn empty(&self, table: &TableKey, namespace: Option<&str>) -> Vec<Arc<Stored>> {
         let (_, objects) = self.server.store.list(table, namespace);
-        for object in &objects {
+        for object in objects.iter().filter(|object| !object.deleting) {
             let place = Place { table: table.clone(), key: object.key.clone() };
-            // What cannot be deleted now is counted below and tried at its next change.
+            // What cannot be deleted now is counted below and tried at the next look.
             let _ = self.server.delete_place(&place, &DeleteOptions::default());
         }
-        self.server.store.list(table, namespace).1.len()
+        self.server.store.list(table, namespace).1
     }
 
-    fn report(&self, namespace: &Place, message: &str) {
-        let now = self.server.now_text();
+    fn report(&self, namespace: &Place, remaining: &Remaining) {
+        let now = self.server.clock.now();
         self.server.amend(namespace, |object| {
-            let same = |c: &Value| c["type"] == "NamespaceContentRemaining" && c["message"] == message;
-            let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-            if conditions.into_iter().any(same) {
-                return;
+            let mut conditions = items(object, "/status/conditions").to_vec();
+            for condition in remaining.conditions() {
+                let [kind, status, reason, message] = condition.each_ref().map(String::as_str);
+                Condition { kind, status, reason, message }.put(&mut conditions, now);
             }
-            object["status"]["conditions"] = json!([{
-                "type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain",
-                "message": message, "lastTransitionTime": now,
-            }]);
+            object["status"]["conditions"] = conditions.into();
         });
     }
+}
+
+// === impl Remaining ===
+
+impl Remaining {
+    fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    fn add(&mut self, table: &TableKey, objects: &[Arc<Stored>]) {
+        if objects.is_empty() {
+            return;
+        }
+        self.objects.insert(format!("{}.{}", table.plural, table.group), objects.len());
+        for object in objects {
+            let object = object.value();
+            let finalizers = items(&object, "/metadata/finalizers").iter();
+            for finalizer in finalizers.filter_map(Value::as_str) {
+                *self.finalizers.entry(finalizer.to_owned()).or_default() += 1;
+            }
+        }
+    }
+
+    /// Type, status, reason and message of all that is said about a namespace on its way out.
+    fn conditions(&self) -> [[String; 4]; 5] {
+        let counts = |counts: &BTreeMap<String, usize>, verb: &str| {
+            let each =
+                counts.iter().map(|(what, n)| format!("{what} {verb} {n} resource instances"));
+            each.collect::<Vec<_>>().join(", ")
+        };
+        let content = counts(&self.objects, "has");
+        let finalizers = counts(&self.finalizers, "in");
+        let quiet = |kind: &str, reason: &str, message: &str| {
+            [kind, "False", reason, message].map(str::to_owned)
+        };
+        let loud = |kind: &str, reason: &str, message: String| {
+            [kind.to_owned(), "True".to_owned(), reason.to_owned(), message]
+        };
+        [
+            quiet(
+                "NamespaceDeletionDiscoveryFailure",
+                "ResourcesDiscovered",
+                "All resources successfully discovered",
+            ),
+            quiet(
+                "NamespaceDeletionGroupVersionParsingFailure",
+                "ParsedGroupVersions",
+                "All legacy kube types successfully parsed",
+            ),
+            quiet(
+                "NamespaceDeletionContentFailure",
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization",
+            ),
+            if content.is_empty() {
+                let message = "All content successfully removed";
+                quiet("NamespaceContentRemaining", "ContentRemoved", message)
+            } else {
+                let message = format!("Some resources are remaining: {content}");
+                loud("NamespaceContentRemaining", "SomeResourcesRemain", message)
+            },
+            if finalizers.is_empty() {
+                let message = "All content-preserving finalizers finished";
+                quiet("NamespaceFinalizersRemaining", "ContentHasNoFinalizers", message)
+            } else {
+                let message =
+                    format!("Some content in the namespace has finalizers remaining: {finalizers}");
+                loud("NamespaceFinalizersRemaining", "SomeFinalizersRemain", message)
+            },
+        ]
+    }
+}
+
+fn set_terminating(crd: &mut Value, status: &str, reason: &str, message: &str, now: Timestamp) {
+    let mut conditions = items(crd, "/status/conditions").to_vec();
+    Condition { kind: "Terminating", status, reason, message }.put(&mut conditions, now);
+    crd["status"]["conditions"] = conditions.into();
 }
 
 fn namespaces() -> TableKey {

@@ -12,6 +12,7 @@ use crate::{
     faults::Course,
     request::{RequestInfo, Verb},
     request_log,
+    selector::LabelSelector,
     store::{ObjectKey, Stored, TableKey},
 };
 
@@ -84,6 +85,13 @@ impl Cluster for Local {
     fn list(&self, resource: Resource, namespace: Option<&str>) -> Vec<Value> {
         let (_, objects) = self.server.store.list(&table(resource), namespace);
         objects.iter().map(|object| object.value()).collect()
+    }
+
+    /// Labels are stored beside objects, so that only what is selected is parsed.
+    fn select(&self, resource: Resource, namespace: &str, selector: &LabelSelector) -> Vec<Value> {
+        let (_, objects) = self.server.store.list(&table(resource), Some(namespace));
+        let selected = objects.iter().filter(|object| selector.matches(&object.labels));
+        selected.map(|object| object.value()).collect()
     }
 
     fn owned(&self, resource: Resource, namespace: &str, owner_uid: &str) -> Vec<Value> {

@@ -1,19 +1,18 @@
-//! What only pods have: binding to a node, eviction, logs.
+//! What only pods have: binding to a node, and logs.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{
     Answer, Call, Content, Server,
-    options::{DeleteOptions, WriteOptions},
+    options::WriteOptions,
     rules::WriteTo,
     write::{Ownership, Write},
 };
 use crate::{
-    failure::{Cause, Failure, FieldError, Outcome},
+    failure::{Failure, FieldError, Outcome},
     kubelet,
-    selector::LabelSelector,
-    store::{ObjectKey, TableKey, Transaction},
+    store::{ObjectKey, Transaction},
 };
 
 // === impl Server ===
@@ -60,27 +59,6 @@ impl Server {
         Ok(Answer::success(201, &Value::Null))
     }
 
-    /// `POST pods/NAME/eviction`: a delete that disruption budgets may refuse.
-    pub(super) fn evict_pod(&self, call: &Call<'_>) -> Outcome<Answer> {
-        let (eviction, _) = call.body_object()?;
-        let (namespace, name) = (call.namespace(), &call.request.info.name);
-        let options = DeleteOptions::parse(&call.request.query, &eviction["deleteOptions"])?;
-        let tx = self.store.begin();
-        let (def, pod) = self.pod(&tx, namespace, name)?;
-        let table = TableKey::new("policy", "poddisruptionbudgets");
-        for budget in tx.list(&table, Some(namespace)) {
-            let budget = budget.value();
-            let selector = LabelSelector::from_json(budget["spec"].get("selector"));
-            let applies = selector.is_ok_and(|selector| selector.selects(&pod.value()));
-            let allowed = budget["status"]["disruptionsAllowed"].as_i64().unwrap_or_default();
-            if applies && allowed <= 0 {
-                return Err(refused_by_budget(&budget));
-            }
-        }
-        self.delete_stored(&tx, &def, &pod, &options)?;
-        Ok(Answer::success(201, &Value::Null))
-    }
-
     /// `GET pods/NAME/log`: the few lines a pretended container writes.
     pub(super) fn pod_log(&self, call: &Call<'_>) -> Outcome<Answer> {
         let pod = self.stored(call)?.value();
@@ -116,7 +94,7 @@ impl Server {
         Ok(Answer::new(200, Content::Text(text.collect())))
     }
 
-    fn pod(
+    pub(super) fn pod(
         &self,
         tx: &Transaction<'_>,
         namespace: &str,
@@ -139,24 +117,6 @@ fn set_condition(pod: &mut Value, kind: &str, status: &str, now: &str) {
     let Some(conditions) = pod["status"]["conditions"].as_array_mut() else { return };
     conditions.retain(|condition| condition["type"] != kind);
     conditions.push(fresh);
-}
-
-fn refused_by_budget(budget: &Value) -> Failure {
-    let name = budget["metadata"]["name"].as_str().unwrap_or_default();
-    let status = &budget["status"];
-    let number = |key: &str| status[key].as_i64().unwrap_or_default();
-    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-    let mut failure = Failure::new(429, "TooManyRequests", message);
-    failure.causes.push(Cause {
-        reason: "DisruptionBudget".into(),
-        message: format!(
-            "The disruption budget {name} needs {} healthy pods and has {} currently",
-            number("desiredHealthy"),
-            number("currentHealthy")
-        ),
-        field: String::new(),
-    });
-    failure
 }
 
 fn log_container(pod: &Value, asked: &str, name: &str) -> Outcome<String> {

@@ -191,25 +191,28 @@ impl Server {
     fn commit(&self, tx: &Transaction<'_>, write: &Write<'_>, mut object: Value) -> Outcome<Value> {
         let def = write.def;
         convert::to_storage(def, &mut object);
-        let is_too_large = |object: &Value| to_bytes(object).len() > OBJECT_BYTES_MAX;
-        if is_too_large(&object) {
-            // Rather than refuse an object for what is noted about it, the notes go.
-            if write.ownership == Ownership::Track {
+        let too_large = || Failure::unclassified("etcdserver: request is too large");
+        // Rather than refuse an object for what is noted about it, the notes go.
+        let may_forget = write.ownership == Ownership::Track;
+        if write.options.dry_run {
+            let fits = |object: &Value| to_bytes(object).len() <= OBJECT_BYTES_MAX;
+            if !fits(&object) && may_forget {
                 rules::metadata(&mut object).remove("managedFields");
             }
-            if is_too_large(&object) {
-                return Err(Failure::unclassified("etcdserver: request is too large"));
-            }
+            let answer = fits(&object).then(|| convert::to_version(def, object));
+            return answer.ok_or_else(too_large);
         }
-        if write.options.dry_run {
-            return Ok(convert::to_version(def, object));
+        let mut stored = tx.put_within(&def.table, &mut object, OBJECT_BYTES_MAX);
+        if stored.is_none() && may_forget {
+            rules::metadata(&mut object).remove("managedFields");
+            stored = tx.put_within(&def.table, &mut object, OBJECT_BYTES_MAX);
         }
-        let stored = tx.put(&def.table, object);
+        let stored = stored.ok_or_else(too_large)?;
         if def.table == crd_table() {
             return Ok(self.settle_crd(tx, &stored).value());
         }
         self.after_write(&def.table);
-        Ok(convert::to_version(def, stored.value()))
+        Ok(convert::to_version(def, object))
     }
 
     /// Takes an object out of the store for good.
@@ -273,7 +276,7 @@ impl Server {
         let name = text("name").or_else(|| text("generateName")).unwrap_or("Unknown");
         let is_going = |table: &TableKey, name: &str| {
             let found = self.store.get(table, &ObjectKey::new("", name))?;
-            Some(!found.value()["metadata"]["deletionTimestamp"].is_null())
+            Some(found.deleting)
         };
         if let Some((crd, _)) = def.custom()
             && is_going(&crd_table(), &format!("{}.{}", def.plural, crd.group)) == Some(true)

@@ -29,6 +29,8 @@ pub struct Stored {
     pub revision: u64,
     pub labels: BTreeMap<String, String>,
     pub owners: Vec<Owner>,
+    /// Marked for deletion.
+    pub deleting: bool,
     pub json: Bytes,
 }
 
@@ -68,6 +70,7 @@ impl Stored {
             revision,
             labels: labels.unwrap_or_default(),
             owners: owners.unwrap_or_default(),
+            deleting: !meta["deletionTimestamp"].is_null(),
             json: to_bytes(object),
         }
     }

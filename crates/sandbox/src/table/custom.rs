@@ -18,6 +18,7 @@ pub struct PrinterColumn {
     pub type_: String,
     pub format: String,
     pub description: String,
+    /// 0 is shown always, more only in wide tables.
     pub priority: i32,
     pub json_path: String,
 }
@@ -32,13 +33,13 @@ impl PrinterColumn {
     /// Reads an entry of `additionalPrinterColumns`.
     pub fn from_json(column: &Value) -> Self {
         let text = |key: &str| column[key].as_str().unwrap_or_default().to_owned();
-        let priority = column["priority"].as_i64().and_then(|wide| i32::try_from(wide).ok());
+        let priority = column["priority"].as_i64().unwrap_or_default();
         Self {
             name: text("name"),
             type_: text("type"),
             format: text("format"),
             description: text("description"),
-            priority: priority.unwrap_or_default(),
+            priority: i32::try_from(priority).unwrap_or(i32::MAX),
             json_path: text("jsonPath"),
         }
     }

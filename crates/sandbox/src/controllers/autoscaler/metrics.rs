@@ -7,9 +7,12 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::controllers::{
-    object::{annotation, int, items, name, namespace, text},
-    pods,
+use crate::{
+    builtin::quantity::Quantity,
+    controllers::{
+        object::{annotation, int, items, name, namespace, text},
+        pods,
+    },
 };
 
 const CPU_ANNOTATION: &str = "sandbox.tidegate.dev/cpu-utilization";
@@ -258,29 +261,8 @@ fn milli(number: f64) -> String {
 }
 
 /// The number a Kubernetes quantity stands for.
-pub(super) fn quantity(text: &str) -> Option<f64> {
-    const SUFFIXES: [(&str, f64); 16] = [
-        ("Ki", 1024.0),
-        ("Mi", 1_048_576.0),
-        ("Gi", 1_073_741_824.0),
-        ("Ti", 1_099_511_627_776.0),
-        ("Pi", 1_125_899_906_842_624.0),
-        ("Ei", 1_152_921_504_606_846_976.0),
-        ("n", 1e-9),
-        ("u", 1e-6),
-        ("m", 1e-3),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("P", 1e15),
-        ("E", 1e18),
-        ("", 1.0),
-    ];
-    let number = SUFFIXES.iter().find_map(|(suffix, factor)| {
-        Some(text.strip_suffix(suffix)?.parse::<f64>().ok()? * factor)
-    });
-    number.filter(|number| number.is_finite())
+fn quantity(text: &str) -> Option<f64> {
+    text.parse::<Quantity>().ok().map(Quantity::approximate)
 }
 
 #[cfg(test)]

@@ -200,7 +200,8 @@ impl Rollout<'_> {
         }
         let patch = json!({ "metadata": { "annotations": { REVISION: number } } });
         let (place, deployment) = (namespace(&self.deployment), name(&self.deployment));
-        self.deployment = self.cluster.patch(DEPLOYMENTS, place, deployment, "", &patch)?;
+        // Through the status, which lets annotations pass and does not count as a new generation.
+        self.deployment = self.cluster.patch(DEPLOYMENTS, place, deployment, "status", &patch)?;
         Ok(())
     }
 }

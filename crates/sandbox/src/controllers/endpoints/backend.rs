@@ -1,17 +1,23 @@
 //! What Endpoints and `EndpointSlices` have in common: which pods back a Service, and on which
 //! ports.
 
+use std::{cell::RefCell, collections::BTreeMap};
+
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::{Cluster, SERVICES},
     controllers::{
         Change, Key,
-        object::{int, is_deleting, items, key, name, namespace, text, uid, unset},
+        object::{int, is_deleting, items, name, namespace, text, uid, unset},
         pods,
-        selector::matches_all,
     },
+    selector::LabelSelector,
 };
+
+/// What the Services of each namespace select, remembered from their changes: pods change much more
+/// often than Services, and each change asks whose it is.
+#[derive(Debug, Default)]
+pub(crate) struct Selections(RefCell<BTreeMap<String, BTreeMap<String, LabelSelector>>>);
 
 /// A port as one pod offers it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,14 +28,9 @@ pub(crate) struct Port {
     app_protocol: Option<String>,
 }
 
-/// The Services to look at because a pod changed.
-pub(crate) fn services_of(cluster: &dyn Cluster, change: &Change<'_>) -> Vec<Key> {
-    let pods = || [change.old, change.new].into_iter().flatten();
-    let services = cluster.list(SERVICES, Some(change.namespace));
-    let selected = services.iter().filter(|service| {
-        is_published(service) && pods().any(|pod| matches_all(&service["spec"]["selector"], pod))
-    });
-    selected.map(key).collect()
+/// What a Service that has a selector selects.
+pub(crate) fn selector(service: &Value) -> LabelSelector {
+    LabelSelector::from_map(service.pointer("/spec/selector"))
 }
 
 /// True for a Service whose endpoints are ours to publish.
@@ -100,6 +101,38 @@ pub(crate) fn hostname<'a>(service: &Value, pod: &'a Value) -> Option<&'a str> {
     let hostname = text(pod, "/spec/hostname");
     let ours = text(pod, "/spec/subdomain") == name(service);
     (ours && !hostname.is_empty()).then_some(hostname)
+}
+
+// === impl Selections ===
+
+impl Selections {
+    /// Remembers what a Service selects now.
+    pub(crate) fn note(&self, change: &Change<'_>) {
+        if (change.group, change.plural) != ("", "services") {
+            return;
+        }
+        let mut known = self.0.borrow_mut();
+        let place = known.entry(change.namespace.to_owned()).or_default();
+        match change.new.filter(|service| is_published(service)) {
+            Some(service) => place.insert(change.name.to_owned(), selector(service)),
+            None => place.remove(change.name),
+        };
+        if place.is_empty() {
+            known.remove(change.namespace);
+        }
+    }
+
+    /// The Services to look at because a pod changed.
+    pub(crate) fn of_pod(&self, change: &Change<'_>) -> Vec<Key> {
+        let known = self.0.borrow();
+        let services = known.get(change.namespace).into_iter().flatten();
+        let selecting = services.filter(|(_, selector)| {
+            [change.old, change.new].into_iter().flatten().any(|pod| selector.selects(pod))
+        });
+        let key =
+            |name: &String| Key { namespace: change.namespace.to_owned(), name: name.clone() };
+        selecting.map(|(name, _)| key(name)).collect()
+    }
 }
 
 // === impl Port ===

@@ -1,5 +1,7 @@
 //! Resource quantities in rules: `100m`, `1.5Gi`, `2e3`.
 
+use crate::builtin::quantity::{Family, read_suffix};
+
 /// A quantity in billionths, the finest Kubernetes keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Quantity {
@@ -74,30 +76,11 @@ struct Scale {
 
 impl Scale {
     fn parse(suffix: &str) -> Option<Self> {
-        let decimal = |tens| Some(Self { tens, factor: 1 });
-        let binary = |thousands: u32| Some(Self { tens: 0, factor: 1 << (10 * thousands) });
-        match suffix {
-            "" => decimal(0),
-            "n" => decimal(-9),
-            "u" => decimal(-6),
-            "m" => decimal(-3),
-            "k" => decimal(3),
-            "M" => decimal(6),
-            "G" => decimal(9),
-            "T" => decimal(12),
-            "P" => decimal(15),
-            "E" => decimal(18),
-            "Ki" => binary(1),
-            "Mi" => binary(2),
-            "Gi" => binary(3),
-            "Ti" => binary(4),
-            "Pi" => binary(5),
-            "Ei" => binary(6),
-            exponent => {
-                let power: i32 = exponent.strip_prefix(['e', 'E'])?.parse().ok()?;
-                decimal(power.clamp(-40, 40))
-            }
-        }
+        let (family, exponent) = read_suffix(suffix)?;
+        Some(match family {
+            Family::Binary => Self { tens: 0, factor: 1 << exponent },
+            Family::Decimal | Family::Exponent => Self { tens: exponent.clamp(-40, 40), factor: 1 },
+        })
     }
 }
 

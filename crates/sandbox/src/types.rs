@@ -27,7 +27,7 @@ pub use self::{
     base64::{decode as decode_base64, encode as encode_base64},
     check::check,
     duplicates::duplicate_fields,
-    normalise::normalise,
+    normalise::{drop_unknown, normalise},
     quantity::canonical as canonical_quantity,
     shape::BuiltinShape,
     time::{format_micro as format_micro_time, format_seconds as format_time, parse as parse_time},

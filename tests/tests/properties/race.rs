@@ -56,8 +56,7 @@ async fn racing_clients_lose_no_update() {
     let (code, first) = send(&http, "POST", &maps, &config_map("counter", "0")).await;
     assert_eq!(code, 201);
     let uri = format!("{maps}/counter");
-    let tasks: Vec<_> =
-        (0..TASKS).map(|_| tokio::spawn(add(http.clone(), uri.clone()))).collect();
+    let tasks: Vec<_> = (0..TASKS).map(|_| tokio::spawn(add(http.clone(), uri.clone()))).collect();
     for task in tasks {
         task.await.unwrap();
     }

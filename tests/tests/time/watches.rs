@@ -75,7 +75,9 @@ fn a_watch_without_a_limit_of_its_own_lives_half_an_hour_to_an_hour() {
         .map(|_| wire.watch(&format!("{MAPS}?watch=true&resourceVersion=1")).ok().unwrap())
         .collect();
     let open = |watches: &mut Vec<Watch>| {
-        watches.iter_mut().for_each(|watch| drop(watch.drain()));
+        for watch in &mut *watches {
+            watch.drain();
+        }
         watches.iter().filter(|watch| !watch.is_over).count()
     };
     sandbox.advance(Duration::from_secs(30 * 60 - 1));
@@ -103,7 +105,8 @@ fn a_watch_from_a_version_to_come_waits_for_it() {
 fn a_watch_that_wants_no_state_starts_with_what_is_new() {
     let (_sandbox, wire) = sandbox();
     wire.post(MAPS, &config_map("a", "1")).ok();
-    let path = format!("{MAPS}?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan");
+    let path =
+        format!("{MAPS}?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan");
     for version in ["", "&resourceVersion=0"] {
         let mut watch = wire.watch(&format!("{path}{version}")).ok().unwrap();
         assert!(watch.drain().is_empty(), "{version}");

@@ -107,7 +107,7 @@ impl Server {
         }
         let decode::Decoded { object: mut config, mut problems } = decode::yaml(bytes)?;
         check_applied(call, &mut config)?;
-        problems.extend(rules::unknown_fields(&call.def, &mut config)?);
+        problems.extend(rules::unknown_applied_fields(&call.def, &mut config)?);
         let warnings = judge_patch(call, options, problems, bytes)?;
         let config = convert::from_version(&call.def, config);
         let def = convert::working_def(&call.registry, &call.def);
@@ -133,11 +133,13 @@ impl Server {
         let merged =
             merged.map_err(|failure| failure.about(&def.group, &def.plural, &info.name))?;
         let (object, code, more) = if let (Some(old), Some(live)) = (old, live) {
-            let new = merged.unwrap_or(live);
+            let mut new = merged.unwrap_or(live);
+            rules::normalise(&def, &mut new);
             let (updated, more) = self.update_object(&tx, &write, &old, new)?;
             (updated, 200, more)
         } else {
-            let new = merged.unwrap_or(config);
+            let mut new = merged.unwrap_or(config);
+            rules::normalise(&def, &mut new);
             let (created, more) = self.create_object(&tx, &write, new)?;
             (created, 201, more)
         };

@@ -200,29 +200,13 @@ impl Server {
         if let Some(frozen) = request.stale_at {
             return Ok((frozen, None, at(frozen)?));
         }
-        let asked = self.parse_revision(&options.resource_version)?;
+        let asked = parse_revision(&options.resource_version)?;
         self.check_reached(asked)?;
         if options.resource_version_match == "Exact" {
             return Ok((asked, None, at(asked)?));
         }
         let (revision, objects) = self.store.list(&def.table, namespace);
         Ok((revision, None, objects))
-    }
-
-    /// A revision a client names; 0 if it names none.
-    pub(crate) fn parse_revision(&self, text: &str) -> Outcome<u64> {
-        if text.is_empty() {
-            return Ok(0);
-        }
-        let bad = |_| {
-            let error = crate::failure::FieldError::invalid(
-                "resourceVersion",
-                &Value::from(text),
-                "strconv.ParseUint: parsing \"".to_owned() + text + "\": invalid syntax",
-            );
-            Failure::invalid("meta.k8s.io", "ListOptions", "", &[error])
-        };
-        text.parse().map_err(bad)
     }
 
     /// Refuses a revision from the future, as Kubernetes does after it has waited for it in vain.
@@ -241,6 +225,22 @@ impl Server {
         failure.retry_after_s = Some(1);
         Err(failure)
     }
+}
+
+/// A revision a client names; 0 if it names none.
+pub(crate) fn parse_revision(text: &str) -> Outcome<u64> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let bad = |_| {
+        let error = crate::failure::FieldError::invalid(
+            "resourceVersion",
+            &Value::from(text),
+            "strconv.ParseUint: parsing \"".to_owned() + text + "\": invalid syntax",
+        );
+        Failure::invalid("meta.k8s.io", "ListOptions", "", &[error])
+    };
+    text.parse().map_err(bad)
 }
 
 /// An object's bytes as they are if they are what was asked for, else converted.

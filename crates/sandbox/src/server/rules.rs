@@ -145,6 +145,32 @@ pub(super) fn unknown_fields(def: &ResourceDef, object: &mut Value) -> Outcome<V
     Ok(unknown)
 }
 
+/// As [`unknown_fields`] for a configuration to be applied, of which what is left out counts.
+pub(super) fn unknown_applied_fields(
+    def: &ResourceDef,
+    config: &mut Value,
+) -> Outcome<Vec<String>> {
+    let known = match &def.backing {
+        Backing::Custom(_) => None,
+        _ => types::kind(&def.group, &def.version, &def.kind),
+    };
+    let Some(known) = known else { return unknown_fields(def, config) };
+    let unknown =
+        types::check(known, config).map_err(|why| mismatch(&def.api_version(), &def.kind, &why))?;
+    types::drop_unknown(known, config);
+    Ok(unknown.iter().map(|path| format!("unknown field {path:?}")).collect())
+}
+
+/// Gives an object put together from others the form its kind is stored in.
+pub(super) fn normalise(def: &ResourceDef, object: &mut Value) {
+    if let Backing::Custom(_) = &def.backing {
+        return;
+    }
+    if let Some(known) = types::kind(&def.group, &def.version, &def.kind) {
+        types::normalise(known, object);
+    }
+}
+
 pub(super) fn builtin_unknown_fields(
     known: &'static TypeDef,
     object: &mut Value,

@@ -20,6 +20,37 @@ pub fn normalise(definition: &'static TypeDef, value: &mut Value) {
     }
 }
 
+/// Takes out what the type does not know, and leaves everything else as it was written: what is
+/// missing stays missing, what is empty stays empty. An applied configuration says something by
+/// both.
+pub fn drop_unknown(definition: &'static TypeDef, value: &mut Value) {
+    let Value::Object(members) = value else { return };
+    members.retain(|name, _| definition.field(name).is_some());
+    for (name, member) in members {
+        if let Some(field) = definition.field(name) {
+            drop_unknown_in(&field.kind, member);
+        }
+    }
+}
+
+fn drop_unknown_in(kind: &'static FieldType, value: &mut Value) {
+    match (kind, value) {
+        (FieldType::Pointer(target), value) => drop_unknown_in(target, value),
+        (FieldType::Struct(id), value) => drop_unknown(id.get(), value),
+        (FieldType::List(item) | FieldType::Wrapped(item), Value::Array(items)) => {
+            for each in items {
+                drop_unknown_in(item, each);
+            }
+        }
+        (FieldType::Map(of), Value::Object(members)) => {
+            for each in members.values_mut() {
+                drop_unknown_in(of, each);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Moves the members the type knows from `given` to `kept`.
 fn collect(
     definition: &'static TypeDef,

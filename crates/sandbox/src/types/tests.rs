@@ -165,3 +165,21 @@ fn lists_and_maps_merge_as_the_api_declares() {
     let revision = BuiltinShape::of_kind("apps", "v1", "ControllerRevision").unwrap();
     assert!(revision.field("data").is_atomic_object());
 }
+
+#[test]
+fn dropping_what_is_unknown_leaves_the_rest_as_it_was_written() {
+    let mut config = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": {}},
+        "spec": {"replicas": 5, "replics": 5, "template": {"spec": {
+            "containers": [{"name": "a", "imagee": "x", "args": [],
+                "resources": {"limits": {"cpu": "1000m"}}}]}}},
+    });
+    drop_unknown(deployment(), &mut config);
+    let want = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": {}},
+        "spec": {"replicas": 5, "template": {"spec": {
+            "containers": [{"name": "a", "args": [],
+                "resources": {"limits": {"cpu": "1000m"}}}]}}},
+    });
+    assert_eq!(config, want, "no selector, strategy or status appears, nothing empty goes");
+}

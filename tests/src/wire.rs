@@ -79,12 +79,12 @@ impl Wire {
         self.send("PUT", path, "application/json", object)
     }
 
-    pub fn merge(&self, path: &str, patch: &Value) -> Reply {
-        self.send("PATCH", path, "application/merge-patch+json", patch)
+    pub fn merge(&self, path: &str, change: &Value) -> Reply {
+        self.send("PATCH", path, "application/merge-patch+json", change)
     }
 
-    pub fn json_patch(&self, path: &str, patch: &Value) -> Reply {
-        self.send("PATCH", path, "application/json-patch+json", patch)
+    pub fn json_patch(&self, path: &str, operations: &Value) -> Reply {
+        self.send("PATCH", path, "application/json-patch+json", operations)
     }
 
     pub fn apply(&self, path: &str, object: &Value) -> Reply {
@@ -208,11 +208,11 @@ impl Pending {
 impl Watch {
     /// Everything that has arrived.
     pub fn drain(&mut self) -> Vec<Event> {
-        std::iter::from_fn(|| self.next()).collect()
+        std::iter::from_fn(|| self.poll()).collect()
     }
 
     /// The next event, if one has arrived. A client that asks seldom is a slow one.
-    pub fn next(&mut self) -> Option<Event> {
+    pub fn poll(&mut self) -> Option<Event> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
@@ -223,15 +223,11 @@ impl Watch {
             if self.is_over {
                 return None;
             }
-            match self.body.frame().now_or_never()? {
-                Some(Ok(frame)) => {
-                    self.buffer.extend(frame.into_data().unwrap_or_default());
-                }
-                Some(Err(_)) | None => {
-                    self.is_over = true;
-                    return None;
-                }
-            }
+            let Some(Ok(frame)) = self.body.frame().now_or_never()? else {
+                self.is_over = true;
+                return None;
+            };
+            self.buffer.extend(frame.into_data().unwrap_or_default());
         }
     }
 }

@@ -217,8 +217,8 @@ fn a_stale_read_shows_the_past_and_a_write_based_on_it_loses() {
     assert_eq!(revision(&list), resource_version);
     let names: Vec<_> = list["items"].as_array().unwrap().iter().collect();
     assert_eq!(names, [&old]);
-    let lost = wire.put(&at("a"), &old);
-    assert_eq!((lost.code, lost.reason()), (409, "Conflict"));
+    let refused = wire.put(&at("a"), &old);
+    assert_eq!((refused.code, refused.reason()), (409, "Conflict"));
     let written = wire.merge(&at("a"), &json!({ "data": { "value": "3" } })).ok();
     assert_eq!(written["data"]["value"], "3", "a write answers with the present");
     faults.remove(rule);

@@ -16,7 +16,7 @@ fn arm(sandbox: &Sandbox, fault: WatchFault) {
     sandbox.server().faults.add(maps, When::First(1), Effect::Watch(fault));
 }
 
-/// A watch of ConfigMaps from now on.
+/// A watch from now on.
 fn watch(wire: &Wire) -> Watch {
     let from = wire.get(MAPS).revision();
     from_revision(wire, from)
@@ -24,7 +24,7 @@ fn watch(wire: &Wire) -> Watch {
 
 fn from_revision(wire: &Wire, from: u64) -> Watch {
     let path = format!("{MAPS}?watch=true&allowWatchBookmarks=true&resourceVersion={from}");
-    wire.watch(&path).unwrap_or_else(|reply| panic!("{reply:?}"))
+    wire.watch(&path).ok().unwrap()
 }
 
 fn create(wire: &Wire, names: &[&str]) {

@@ -12,7 +12,7 @@ use tidegate_tests::wire::revision;
 use super::{plan::Kind, world::fields_path};
 
 /// Reads everything that happens, in order, and remembers what may not happen again.
-pub struct Checker {
+pub(crate) struct Checker {
     /// Up to where each table was read.
     read_to: BTreeMap<TableKey, u64>,
     uids: BTreeSet<String>,
@@ -29,7 +29,7 @@ type Owner = (String, String);
 // === impl Checker ===
 
 impl Checker {
-    pub fn new(sandbox: &Sandbox) -> Self {
+    pub(crate) fn new(sandbox: &Sandbox) -> Self {
         let store = &sandbox.server().store;
         let mut checker = Self {
             read_to: BTreeMap::new(),
@@ -52,20 +52,25 @@ impl Checker {
     }
 
     /// Versions at which something was looked at, oldest first.
-    pub fn history(&self) -> &[u64] {
+    pub(crate) fn history(&self) -> &[u64] {
         &self.history
     }
 
-    pub fn wrote(&mut self, object: &Value, client: u8) {
+    pub(crate) fn wrote(&mut self, object: &Value, client: u8) {
         self.writers.insert((uid(object), client));
     }
 
-    pub fn applied(&mut self, object: &Value, client: u8, applied: BTreeMap<String, String>) {
+    pub(crate) fn applied(
+        &mut self,
+        object: &Value,
+        client: u8,
+        applied: BTreeMap<String, String>,
+    ) {
         self.applied.insert((uid(object), client), applied);
     }
 
     /// Checks what happened since the last look.
-    pub fn look(&mut self, sandbox: &Sandbox) {
+    pub(crate) fn look(&mut self, sandbox: &Sandbox) {
         let store = &sandbox.server().store;
         self.history.push(store.revision());
         for table in store.tables() {
@@ -185,7 +190,7 @@ fn owners(object: &Value, kind: Kind) -> BTreeMap<String, BTreeSet<Owner>> {
 }
 
 /// Whether applying these entries as `client` would change what someone else owns.
-pub fn contested(
+pub(crate) fn contested(
     object: &Value,
     kind: Kind,
     client: u8,
@@ -200,7 +205,7 @@ pub fn contested(
 }
 
 /// At rest, whoever names owners has one that exists, or waits for a finalizer to go.
-pub fn nothing_is_left_without_an_owner(sandbox: &Sandbox) {
+pub(crate) fn nothing_is_left_without_an_owner(sandbox: &Sandbox) {
     let store = &sandbox.server().store;
     for table in store.tables() {
         for object in store.list(&table, None).1 {
@@ -217,7 +222,7 @@ pub fn nothing_is_left_without_an_owner(sandbox: &Sandbox) {
 }
 
 /// With nothing held any more, nothing is half deleted.
-pub fn nothing_is_left_half_deleted(sandbox: &Sandbox) {
+pub(crate) fn nothing_is_left_half_deleted(sandbox: &Sandbox) {
     let store = &sandbox.server().store;
     for table in store.tables() {
         for object in store.list(&table, None).1 {

@@ -6,7 +6,7 @@
 //! fields); `watchers` follow along in all the ways clients do. `race` is about real threads and a
 //! real socket. A failure prints the seed of the loops and the shortest sequence that shows it.
 
-#![expect(clippy::unwrap_used, reason = "a broken rig is a failed test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a broken rig is a failed test")]
 
 mod checks;
 mod plan;

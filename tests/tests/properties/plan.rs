@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 /// Built-in without a generation, built-in with status and scale, custom with both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub(crate) enum Kind {
     Map,
     Deployment,
     Widget,
@@ -12,14 +12,14 @@ pub enum Kind {
 
 /// One object: few kinds and names, so that clients meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Target {
-    pub kind: Kind,
-    pub name: u8,
+pub(crate) struct Target {
+    pub(crate) kind: Kind,
+    pub(crate) name: u8,
 }
 
 /// Which resource version a write carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
+pub(crate) enum Version {
     None,
     /// The one the server has now.
     Current,
@@ -28,7 +28,7 @@ pub enum Version {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Policy {
+pub(crate) enum Policy {
     Default,
     Background,
     Foreground,
@@ -36,7 +36,7 @@ pub enum Policy {
 }
 
 #[derive(Debug, Clone)]
-pub enum Step {
+pub(crate) enum Step {
     Read {
         client: u8,
         target: Target,
@@ -102,10 +102,7 @@ pub enum Step {
         version: Version,
         dry_run: bool,
     },
-    DropFinalizer {
-        client: u8,
-        target: Target,
-    },
+    DropFinalizer(Target),
     DeleteCollection {
         client: u8,
         kind: Kind,
@@ -137,7 +134,7 @@ pub enum Step {
 
 /// How a watcher starts.
 #[derive(Debug, Clone, Copy)]
-pub enum How {
+pub(crate) enum How {
     /// From a list made now.
     Listed,
     /// From a list made at an earlier version, by its place in history.
@@ -207,7 +204,7 @@ fn writes() -> impl Strategy<Value = Step> {
         ),
         1 => (who(), 0..4_u8)
             .prop_map(|((client, target), value)| Step::JsonPatch { client, target, value }),
-        4 => (who(), 1..8_u8, 0..3_u8, any::<bool>(), seldom()).prop_map(
+        4 => (who(), 0..8_u8, 0..3_u8, any::<bool>(), seldom()).prop_map(
             |((client, target), fields, value, force, dry_run)| {
                 Step::Apply { client, target, fields, value, force, dry_run }
             }
@@ -229,7 +226,7 @@ fn deletes() -> impl Strategy<Value = Step> {
                 Step::Delete { client, target, policy, version, dry_run }
             }
         ),
-        2 => who().prop_map(|(client, target)| Step::DropFinalizer { client, target }),
+        2 => target().prop_map(Step::DropFinalizer),
         1 => (0..3_u8, kind(), any::<bool>(), seldom()).prop_map(
             |(client, kind, labelled, dry_run)| {
                 Step::DeleteCollection { client, kind, labelled, dry_run }
@@ -251,7 +248,7 @@ fn others() -> impl Strategy<Value = Step> {
     ]
 }
 
-pub fn plan(steps_max: usize) -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn plan(steps_max: usize) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![5 => writes(), 2 => deletes(), 4 => others()];
     prop::collection::vec(step, 1..steps_max)
 }
@@ -259,9 +256,9 @@ pub fn plan(steps_max: usize) -> impl Strategy<Value = Vec<Step>> {
 // === impl Kind ===
 
 impl Kind {
-    pub const ALL: [Self; 3] = [Self::Map, Self::Deployment, Self::Widget];
+    pub(crate) const ALL: [Self; 3] = [Self::Map, Self::Deployment, Self::Widget];
 
-    pub fn path(self) -> &'static str {
+    pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Map => "/api/v1/namespaces/default/configmaps",
             Self::Deployment => "/apis/apps/v1/namespaces/default/deployments",
@@ -269,7 +266,7 @@ impl Kind {
         }
     }
 
-    pub fn api_version(self) -> &'static str {
+    pub(crate) fn api_version(self) -> &'static str {
         match self {
             Self::Map => "v1",
             Self::Deployment => "apps/v1",
@@ -277,7 +274,7 @@ impl Kind {
         }
     }
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Map => "ConfigMap",
             Self::Deployment => "Deployment",
@@ -285,7 +282,7 @@ impl Kind {
         }
     }
 
-    pub fn table(self) -> (&'static str, &'static str) {
+    pub(crate) fn table(self) -> (&'static str, &'static str) {
         match self {
             Self::Map => ("", "configmaps"),
             Self::Deployment => ("apps", "deployments"),
@@ -293,7 +290,7 @@ impl Kind {
         }
     }
 
-    pub fn has_status(self) -> bool {
+    pub(crate) fn has_status(self) -> bool {
         self != Self::Map
     }
 }
@@ -301,11 +298,11 @@ impl Kind {
 // === impl Target ===
 
 impl Target {
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         format!("o{}", self.name)
     }
 
-    pub fn path(self) -> String {
+    pub(crate) fn path(self) -> String {
         format!("{}/{}", self.kind.path(), self.name())
     }
 }

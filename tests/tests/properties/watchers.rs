@@ -8,17 +8,17 @@ use tidegate_tests::wire::{Event, Watch, Wire, revision};
 use super::plan::{How, Kind};
 
 /// A client with a cache, fed by a watch.
-pub struct Watcher {
+pub(crate) struct Watcher {
     watch: Watch,
     list_path: String,
     known: BTreeMap<String, Value>,
     /// The version of the last event; state at the start comes in any order.
     latest: u64,
-    pub is_slow: bool,
+    pub(crate) is_slow: bool,
 }
 
 /// A list read page by page, and what it must come to.
-pub struct Pages {
+pub(crate) struct Pages {
     path: String,
     next: String,
     revision: u64,
@@ -31,7 +31,7 @@ const PICKED: &str = "&labelSelector=picked%3Dyes";
 // === impl Watcher ===
 
 impl Watcher {
-    pub fn start(wire: &Wire, kind: Kind, how: How, slow: bool, history: &[u64]) -> Self {
+    pub(crate) fn start(wire: &Wire, kind: Kind, how: How, slow: bool, history: &[u64]) -> Self {
         let path = kind.path();
         let selector = if matches!(how, How::Labelled) { PICKED } else { "" };
         let list_path = format!("{path}?{selector}");
@@ -59,15 +59,15 @@ impl Watcher {
     }
 
     /// Takes at most so many events.
-    pub fn look(&mut self, events: usize) {
+    pub(crate) fn look(&mut self, events: usize) {
         for _ in 0..events {
-            let Some(event) = self.watch.next() else { break };
+            let Some(event) = self.watch.poll() else { break };
             self.apply(event);
         }
     }
 
     /// Takes all there is, and compares with a fresh list.
-    pub fn agrees(&mut self, wire: &Wire) {
+    pub(crate) fn agrees(&mut self, wire: &Wire) {
         self.look(usize::MAX);
         assert!(!self.watch.is_over, "{} ended", self.list_path);
         let list = wire.get(&self.list_path).ok();
@@ -115,7 +115,7 @@ fn by_name(list: &Value) -> BTreeMap<String, Value> {
 // === impl Pages ===
 
 impl Pages {
-    pub fn start(wire: &Wire, kind: Kind, size: u8) -> Self {
+    pub(crate) fn start(wire: &Wire, kind: Kind, size: u8) -> Self {
         let path = format!("{}?limit={size}", kind.path());
         let expected = wire.get(kind.path()).ok()["items"].as_array().unwrap().clone();
         let mut pages = Self { path, next: String::new(), revision: 0, read: Vec::new(), expected };
@@ -126,7 +126,7 @@ impl Pages {
     }
 
     /// Reads the next page; false if there is none.
-    pub fn turn(&mut self, wire: &Wire) -> bool {
+    pub(crate) fn turn(&mut self, wire: &Wire) -> bool {
         if self.next.is_empty() {
             return false;
         }

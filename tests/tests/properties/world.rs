@@ -12,9 +12,9 @@ use super::{
     watchers::{Pages, Watcher},
 };
 
-pub const HOLD: &str = "example.com/hold";
+pub(crate) const HOLD: &str = "example.com/hold";
 
-pub struct World {
+pub(crate) struct World {
     sandbox: Sandbox,
     wire: Wire,
     /// What each client last saw of each object.
@@ -36,7 +36,7 @@ struct Claim {
 // === impl World ===
 
 impl World {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let sandbox = Sandbox::new(Settings::for_tests().seed(seed).shuffled());
         sandbox.load(vec![widgets()]).unwrap();
         sandbox.settle();
@@ -46,7 +46,7 @@ impl World {
         Self { sandbox, wire, memory, counted, checker, watchers: Vec::new(), pages: Vec::new() }
     }
 
-    pub fn take(&mut self, step: &Step) {
+    pub(crate) fn take(&mut self, step: &Step) {
         match step {
             Step::Work(pieces) => {
                 for _ in 0..*pieces {
@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Lets everything come to rest, then everything go that was held, and looks again.
-    pub fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         self.sandbox.advance(Duration::from_mins(5));
         self.check();
         checks::nothing_is_left_without_an_owner(&self.sandbox);
@@ -124,9 +124,9 @@ impl World {
                 self.merge(client, target, version, value, dry_run);
             }
             Step::JsonPatch { client, target, value } => {
-                let path = format!("{}/value", fields_path(target.kind));
-                let patch = json!([{ "op": "add", "path": path, "value": format!("v{value}") }]);
-                let reply = self.wire.json_patch(&by(client, &target.path(), false), &patch);
+                let place = format!("{}/value", fields_path(target.kind));
+                let added = json!([{ "op": "add", "path": place, "value": text(value) }]);
+                let reply = self.wire.json_patch(&by(client, &target.path(), false), &added);
                 self.wrote(client, target, &reply);
             }
             Step::Apply { client, target, fields, value, force, dry_run } => {
@@ -145,8 +145,8 @@ impl World {
                 };
                 let path = by(client, &format!("{}/status", target.path()), false);
                 // What a status write says about the rest is not heard.
-                let patch = json!({ "status": status, "spec": { "replicas": 7 } });
-                let reply = self.wire.merge(&path, &patch);
+                let change = json!({ "status": status, "spec": { "replicas": 7 } });
+                let reply = self.wire.merge(&path, &change);
                 self.wrote(client, target, &reply);
             }
             Step::Scale { client, target, replicas } if target.kind.has_status() => {
@@ -158,7 +158,7 @@ impl World {
             Step::Delete { client, target, policy, version, dry_run } => {
                 self.delete(client, target, policy, version, dry_run);
             }
-            Step::DropFinalizer { target, .. } => self.drop_finalizer(target),
+            Step::DropFinalizer(target) => self.drop_finalizer(target),
             Step::DeleteCollection { client, kind, labelled, dry_run } => {
                 let label = if labelled { "&labelSelector=picked%3Dyes" } else { "" };
                 let path = format!("{}{label}", by(client, kind.path(), dry_run));
@@ -239,15 +239,15 @@ impl World {
 
     fn merge(&mut self, client: u8, target: Target, version: Version, value: u8, dry_run: bool) {
         let Some(base) = self.base(client, target, version) else { return };
-        let mut patch = json!({ "metadata": {} });
+        let mut change = json!({ "metadata": {} });
         if version != Version::None {
-            patch["metadata"]["resourceVersion"] = base["metadata"]["resourceVersion"].clone();
-            patch["metadata"]["uid"] = base["metadata"]["uid"].clone();
+            change["metadata"]["resourceVersion"] = base["metadata"]["resourceVersion"].clone();
+            change["metadata"]["uid"] = base["metadata"]["uid"].clone();
         }
-        put(&mut patch, &format!("{}/value", fields_path(target.kind)), text(value));
-        let claim = self.claim(target, Some(&patch));
+        put(&mut change, &format!("{}/value", fields_path(target.kind)), text(value));
+        let claim = self.claim(target, Some(&change));
         let path = by(client, &target.path(), dry_run);
-        let reply = self.unchanged_if(dry_run, |world| world.wire.merge(&path, &patch));
+        let reply = self.unchanged_if(dry_run, |world| world.wire.merge(&path, &change));
         claim.judge(&reply);
         if !dry_run {
             self.wrote(client, target, &reply);
@@ -411,7 +411,7 @@ fn text(value: u8) -> Value {
 }
 
 /// Where a kind keeps the entries that clients write.
-pub fn fields_path(kind: Kind) -> &'static str {
+pub(crate) fn fields_path(kind: Kind) -> &'static str {
     match kind {
         Kind::Map => "/data",
         Kind::Deployment => "/metadata/annotations",

@@ -1,7 +1,7 @@
 //! A cluster on a virtual clock: rollouts, deadlines, stabilisation windows and watches, second by
 //! second and a day at a time.
 
-#![expect(clippy::unwrap_used, reason = "a broken rig is a failed test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a broken rig is a failed test")]
 
 mod clocks;
 mod determinism;

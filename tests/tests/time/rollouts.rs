@@ -65,7 +65,7 @@ fn a_rollout_of_slow_pods_takes_as_long_as_its_pods_one_after_another() {
 fn a_rollout_without_progress_fails_when_its_deadline_has_passed_and_not_before() {
     let (sandbox, wire) = sandbox();
     wire.post(DEPLOYMENTS, &deployment("web", 2, "app:1-never-ready")).ok();
-    sandbox.advance(Duration::from_secs(600));
+    sandbox.advance(Duration::from_mins(10));
     let progress = || condition(&wire.get(WEB).ok(), "Progressing");
     assert_eq!(progress().0, "True", "600 seconds are not more than 600 seconds");
     sandbox.advance(second());
@@ -102,7 +102,7 @@ fn a_container_that_keeps_crashing_is_restarted_ever_more_seldom() {
     wire.post(DEPLOYMENTS, &deployment("web", 1, "app:1-crash-loop")).ok();
     let restarts = || {
         let pods = wire.get("/api/v1/namespaces/default/pods").ok();
-        pods["items"][0]["status"]["containerStatuses"][0]["restartCount"].as_i64().unwrap()
+        pods["items"][0]["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap()
     };
     // It lives a second each time. The first restart comes at once, the next after 10 seconds, and
     // so on twice as long up to five minutes.
@@ -115,7 +115,7 @@ fn a_container_that_keeps_crashing_is_restarted_ever_more_seldom() {
     let mut met = Vec::new();
     for second in 1..=at {
         sandbox.advance(Duration::from_secs(1));
-        if restarts() > met.len() as i64 {
+        if restarts() > met.len() as u64 {
             met.push(second);
         }
     }

@@ -22,10 +22,10 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let name = path.file_name().unwrap().to_owned();
         if path.is_dir() && name != "tests" {
             found.extend(sources(&path));
-        } else if name.ends_with(".rs") && name != "tests.rs" {
+        } else if path.extension().is_some_and(|kind| kind == "rs") && name != "tests.rs" {
             found.push(path);
         }
     }

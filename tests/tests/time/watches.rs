@@ -75,7 +75,9 @@ fn a_watch_without_a_limit_of_its_own_lives_half_an_hour_to_an_hour() {
         .map(|_| wire.watch(&format!("{MAPS}?watch=true&resourceVersion=1")).ok().unwrap())
         .collect();
     let open = |watches: &mut Vec<Watch>| {
-        watches.iter_mut().for_each(|watch| drop(watch.drain()));
+        for watch in &mut *watches {
+            watch.drain();
+        }
         watches.iter().filter(|watch| !watch.is_over).count()
     };
     sandbox.advance(Duration::from_secs(30 * 60 - 1));

@@ -60,8 +60,16 @@ struct Watcher {
     deadline: std::pin::Pin<Box<Sleep>>,
     bookmark: Option<std::pin::Pin<Box<Sleep>>>,
     has_sent_headers: bool,
-    is_silent: bool,
-    is_done: bool,
+    flow: Flow,
+}
+
+/// Whether anything more comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Open,
+    /// Nothing comes, but the connection stays.
+    Silent,
+    Over,
 }
 
 /// Starts a watch: its content type and its endless body.
@@ -101,8 +109,7 @@ pub(super) fn start(
         initial_end: false,
         pending: VecDeque::new(),
         has_sent_headers: false,
-        is_silent: false,
-        is_done: false,
+        flow: Flow::Open,
         def,
     };
     watcher.begin(&options, from);
@@ -162,7 +169,7 @@ impl Watcher {
                 self.server.log.add_bytes(self.number, frame.len() as u64);
                 return Some(frame);
             }
-            if self.is_done || is_due(&mut self.deadline) {
+            if self.flow == Flow::Over || is_due(&mut self.deadline) {
                 return None;
             }
             self.changed.borrow_and_update();
@@ -170,10 +177,10 @@ impl Watcher {
             if !self.consult(WatchSignal::Wake).await {
                 continue;
             }
-            if !self.is_silent {
+            if self.flow != Flow::Silent {
                 self.read().await;
             }
-            if self.pending.is_empty() && !self.is_done {
+            if self.pending.is_empty() && self.flow != Flow::Over {
                 self.wait().await;
             }
         }
@@ -184,7 +191,7 @@ impl Watcher {
         for _ in 0..self.batch() {
             let Some(object) = self.initial.front().cloned() else { break };
             self.deliver("ADDED", &object, WatchSignal::Initial).await;
-            if self.is_done || self.is_silent {
+            if self.flow != Flow::Open {
                 return;
             }
             self.initial.pop_front();
@@ -200,7 +207,7 @@ impl Watcher {
         self.read_log().await;
         // A watch with no end of events has its bookmarks too.
         let is_due = !self.pending.is_empty() && self.bookmark.as_mut().is_some_and(is_due);
-        if is_due && !self.is_done && !self.is_silent {
+        if is_due && self.flow == Flow::Open {
             self.send_bookmark().await;
         }
     }
@@ -219,7 +226,7 @@ impl Watcher {
                     if let Some((kind, object)) = self.seen(&event) {
                         self.deliver(kind, &object, WatchSignal::Event).await;
                     }
-                    if self.is_done || self.is_silent {
+                    if self.flow != Flow::Open {
                         return;
                     }
                     self.cursor = event.revision;
@@ -243,11 +250,11 @@ impl Watcher {
                 1
             }
             WatchAction::FallSilent => {
-                self.is_silent = true;
+                self.flow = Flow::Silent;
                 return;
             }
             WatchAction::Close => {
-                self.is_done = true;
+                self.flow = Flow::Over;
                 return;
             }
             WatchAction::Fail(failure) => return self.fail(&failure),
@@ -271,14 +278,14 @@ impl Watcher {
                     let wake = WatchSignal::Wake;
                     match self.server.faults.on_watch_event(&mut self.plan, wake) {
                         WatchAction::Fail(failure) => self.fail(&failure),
-                        WatchAction::Close => self.is_done = true,
-                        _ => self.is_done |= result.is_err(),
+                        WatchAction::Close => self.flow = Flow::Over,
+                        _ => self.end_if(result.is_err()),
                     }
                 }
-                () = &mut self.deadline => self.is_done = true,
+                () = &mut self.deadline => self.flow = Flow::Over,
                 () = &mut over => return true,
             }
-            if self.is_done {
+            if self.flow == Flow::Over {
                 return false;
             }
         }
@@ -314,11 +321,11 @@ impl Watcher {
             WatchAction::Send | WatchAction::SendTwice | WatchAction::Withhold => true,
             WatchAction::Stall(lasting) => self.stall(lasting).await,
             WatchAction::FallSilent => {
-                self.is_silent = true;
+                self.flow = Flow::Silent;
                 true
             }
             WatchAction::Close => {
-                self.is_done = true;
+                self.flow = Flow::Over;
                 false
             }
             WatchAction::Fail(failure) => {
@@ -335,10 +342,10 @@ impl Watcher {
             biased;
             result = self.interrupted.changed() => {
                 // The server is gone.
-                self.is_done |= result.is_err();
+                self.end_if(result.is_err());
             }
-            () = &mut self.deadline => self.is_done = true,
-            result = self.changed.changed() => self.is_done |= result.is_err(),
+            () = &mut self.deadline => self.flow = Flow::Over,
+            result = self.changed.changed() => self.end_if(result.is_err()),
             () = async { match bookmark { Some(due) => due.await, None => never.await } } => {
                 self.send_bookmark().await;
             }
@@ -349,16 +356,22 @@ impl Watcher {
         self.bookmark = Some(Box::pin(self.server.clock.sleep(BOOKMARK_EVERY)));
         // Other kinds may have moved the store on: a bookmark that says so spares a later relist.
         self.read_log().await;
-        if !self.is_silent && !self.is_done && self.consult(WatchSignal::Bookmark).await {
+        if self.flow == Flow::Open && self.consult(WatchSignal::Bookmark).await {
             let frame = self.bookmark_frame(&Value::Null);
             self.pending.push_back(frame);
+        }
+    }
+
+    fn end_if(&mut self, is_over: bool) {
+        if is_over {
+            self.flow = Flow::Over;
         }
     }
 
     fn fail(&mut self, failure: &Failure) {
         let frame = self.event("ERROR", &to_bytes(&failure.to_status()));
         self.pending.push_back(frame);
-        self.is_done = true;
+        self.flow = Flow::Over;
     }
 
     fn frame(&mut self, kind: &str, object: &Stored) -> Bytes {

@@ -141,11 +141,13 @@ impl Server {
             managed::apply(live.as_ref(), &config, &shape, &change, options.force == Some(true));
         let merged = merged?;
         let (object, code, more) = if let (Some(old), Some(live)) = (old, live) {
-            let new = merged.unwrap_or(live);
+            let mut new = merged.unwrap_or(live);
+            rules::normalise(&def, &mut new);
             let (updated, more) = self.update_object(&tx, &write, &old, new)?;
             (updated, 200, more)
         } else {
-            let new = merged.unwrap_or(config);
+            let mut new = merged.unwrap_or(config);
+            rules::normalise(&def, &mut new);
             let (created, more) = self.create_absent(&tx, call, &write, new)?;
             (created, 201, more)
         };

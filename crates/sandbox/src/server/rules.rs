@@ -154,6 +154,16 @@ pub(super) fn unknown_fields(def: &ResourceDef, object: &mut Value) -> Outcome<V
     Ok(unknown)
 }
 
+/// Gives an object put together from others the form its kind is stored in.
+pub(super) fn normalise(def: &ResourceDef, object: &mut Value) {
+    if let Backing::Custom(_) = &def.backing {
+        return;
+    }
+    if let Some(known) = types::kind(&def.group, &def.version, &def.kind) {
+        types::normalise(known, object);
+    }
+}
+
 pub(super) fn builtin_unknown_fields(
     known: &'static TypeDef,
     object: &mut Value,

@@ -13,8 +13,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use http_body::Body as _;
 use http::{HeaderMap, HeaderValue, Method, Request as HttpRequest, Response, StatusCode, header};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
 
 use self::{
@@ -178,9 +178,8 @@ impl ApiService {
         }
         let answer = self.server.perform(&request);
         let now = self.server.clock.now();
-        let response = answer.and_then(|answer| {
-            render::answer(answer, def.as_deref().ok(), format, pretty, now)
-        });
+        let response = answer
+            .and_then(|answer| render::answer(answer, def.as_deref().ok(), format, pretty, now));
         let (code, bytes) = match &response {
             Ok(response) => (response.status().as_u16(), response.body().size_hint().exact()),
             Err(failure) => (failure.code, None),
@@ -215,11 +214,7 @@ impl ApiService {
         Ok(format)
     }
 
-    fn watch(
-        &self,
-        request: &Request,
-        format: Format,
-    ) -> Result<Response<ResponseBody>, Refusal> {
+    fn watch(&self, request: &Request, format: Format) -> Result<Response<ResponseBody>, Refusal> {
         let number = self.log(&request.info, 200, 0);
         let started = watch::start(&self.server, request, format, number);
         let (content_type, body) = started.map_err(|failure| {

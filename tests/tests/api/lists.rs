@@ -176,12 +176,14 @@ async fn versions_from_the_future_and_other_nonsense_are_refused() {
     }
     let cases = [
         ("continue=x.y", "invalid continue token: continue key is not valid: "),
-        ("continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Miwic3RhcnQiOiJhL2JcdTAwMDAifQ&\
-          resourceVersion=2", "specifying resource version is not allowed when using continue"),
+        (
+            "continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Miwic3RhcnQiOiJhL2JcdTAwMDAifQ&\
+          resourceVersion=2",
+            "specifying resource version is not allowed when using continue",
+        ),
     ];
     for (query, want) in cases {
-        let message =
-            api.get(&format!("{CONFIG_MAPS}?{query}")).await.refused(400, "BadRequest");
+        let message = api.get(&format!("{CONFIG_MAPS}?{query}")).await.refused(400, "BadRequest");
         assert!(message.starts_with(want), "{message}");
     }
 }

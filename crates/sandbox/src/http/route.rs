@@ -125,12 +125,7 @@ mod tests {
         let cases = [
             (Method::GET, "/api/v1/pods", "", "list||v1|pods|||"),
             (Method::GET, "/api/v1/pods", "watch=1", "watch||v1|pods|||"),
-            (
-                Method::GET,
-                "/api/v1/pods",
-                "fieldSelector=metadata.name%3Db",
-                "list||v1|pods|||b",
-            ),
+            (Method::GET, "/api/v1/pods", "fieldSelector=metadata.name%3Db", "list||v1|pods|||b"),
             (Method::GET, "/api/v1/namespaces/a/pods/b", "watch=1", "get||v1|pods||a|b"),
             (Method::GET, "/api/v1/watch/namespaces/a/pods/b", "", "watch||v1|pods||a|b"),
             (Method::GET, "/api/v1/namespaces/a", "", "get||v1|namespaces||a|a"),

@@ -56,6 +56,7 @@ struct Watcher {
     deadline: std::pin::Pin<Box<Sleep>>,
     bookmark: Option<std::pin::Pin<Box<Sleep>>>,
     has_sent_headers: bool,
+    owes_bookmark: bool,
     is_silent: bool,
     is_done: bool,
 }
@@ -95,6 +96,7 @@ pub(super) fn start(
         sent_to: from,
         pending: VecDeque::new(),
         has_sent_headers: false,
+        owes_bookmark: false,
         is_silent: false,
         is_done: false,
         def,
@@ -172,6 +174,9 @@ impl Watcher {
             }
             if !self.is_silent {
                 self.read_log().await;
+            }
+            if std::mem::take(&mut self.owes_bookmark) && !self.is_done && !self.is_silent {
+                self.send_bookmark().await;
             }
             if self.pending.is_empty() && !self.is_done {
                 self.wait().await;
@@ -284,10 +289,7 @@ impl Watcher {
             result = self.changed.changed() => self.is_done |= result.is_err(),
             () = async { match bookmark { Some(due) => due.await, None => never.await } } => {
                 self.bookmark = Some(Box::pin(self.server.clock.sleep(BOOKMARK_EVERY)));
-                if !self.is_silent && self.consult(WatchSignal::Bookmark).await {
-                    let frame = self.bookmark_frame(&Value::Null);
-                    self.pending.push_back(frame);
-                }
+                self.owes_bookmark = true;
             }
         }
     }
@@ -311,6 +313,15 @@ impl Watcher {
             Format::Json | Format::Yaml | Format::Protobuf => bytes,
         };
         self.event(kind, &bytes)
+    }
+
+    /// After what was read from the log: a bookmark says how far that is, other kinds' writes
+    /// included.
+    async fn send_bookmark(&mut self) {
+        if self.consult(WatchSignal::Bookmark).await {
+            let frame = self.bookmark_frame(&Value::Null);
+            self.pending.push_back(frame);
+        }
     }
 
     fn bookmark_frame(&mut self, annotations: &Value) -> Bytes {

@@ -200,9 +200,7 @@ fn check_preconditions(def: &ResourceDef, old: &Stored, options: &DeleteOptions)
     }
     let revision = old.revision.to_string();
     match options.resource_version.as_deref() {
-        Some(asked) if asked != revision => {
-            fail("ResourceVersion", asked, &revision, "modified")
-        }
+        Some(asked) if asked != revision => fail("ResourceVersion", asked, &revision, "modified"),
         _ => Ok(()),
     }
 }

@@ -137,7 +137,8 @@ impl Server {
             reset: rules::reset_fields(&def, to),
         };
         let shape = rules::shape(&def);
-        let merged = managed::apply(live.as_ref(), &config, &shape, &change, options.force == Some(true));
+        let merged =
+            managed::apply(live.as_ref(), &config, &shape, &change, options.force == Some(true));
         let merged = merged?;
         let (object, code, more) = if let (Some(old), Some(live)) = (old, live) {
             let new = merged.unwrap_or(live);

@@ -157,7 +157,8 @@ impl Server {
 
     pub(super) fn get(&self, call: &Call<'_>) -> Outcome<Answer> {
         let text = call.request.query.get("resourceVersion");
-        let least = parse_revision(text).map_err(|error| Failure::unclassified(error.to_string()))?;
+        let least =
+            parse_revision(text).map_err(|error| Failure::unclassified(error.to_string()))?;
         self.check_not_future(least, Some(1))?;
         let stored = match call.request.stale_at {
             None => self.stored(call)?,
@@ -187,8 +188,7 @@ impl Server {
         });
         // A list at "0" comes from the watch cache, which has no pages.
         let is_unpaged = options.resource_version == "0" && options.continue_token.is_empty();
-        let limit =
-            if options.limit == 0 || is_unpaged { usize::MAX } else { options.limit };
+        let limit = if options.limit == 0 || is_unpaged { usize::MAX } else { options.limit };
         let page: Vec<_> = wanted.by_ref().take(limit).collect();
         let remaining = wanted.count();
         let continue_token = match page.last() {
@@ -231,9 +231,8 @@ impl Server {
         if let Some(frozen) = request.stale_at {
             return Ok((frozen, None, at(frozen)?));
         }
-        let asked = parse_revision(&options.resource_version).map_err(|error| {
-            Failure::bad_request(format!("invalid resource version: {error}"))
-        })?;
+        let asked = parse_revision(&options.resource_version)
+            .map_err(|error| Failure::bad_request(format!("invalid resource version: {error}")))?;
         // A page at a version, without a word about how to match it, is a page at that version.
         let is_exact = match options.resource_version_match.as_str() {
             "Exact" => true,
@@ -312,7 +311,9 @@ impl Continue {
 
     fn parse(token: &str) -> Outcome<Self> {
         let bad = |why: &str| {
-            Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+            Failure::bad_request(format!(
+                "invalid continue token: continue key is not valid: {why}"
+            ))
         };
         let mut padded = token.replace('-', "+").replace('_', "/");
         while !padded.len().is_multiple_of(4) {

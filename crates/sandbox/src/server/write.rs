@@ -188,12 +188,7 @@ impl Server {
     }
 
     /// Writes, or for a dry run only says what would be.
-    fn commit(
-        &self,
-        tx: &Transaction<'_>,
-        write: &Write<'_>,
-        mut object: Value,
-    ) -> Outcome<Value> {
+    fn commit(&self, tx: &Transaction<'_>, write: &Write<'_>, mut object: Value) -> Outcome<Value> {
         let def = write.def;
         convert::to_storage(def, &mut object);
         let is_too_large = |object: &Value| to_bytes(object).len() > OBJECT_BYTES_MAX;
@@ -331,9 +326,9 @@ impl Server {
             }
         }
         let mut failure = Failure::already_exists(&def.group, &def.plural, &made);
-        failure.message.push_str(
-            ", the server was not able to generate a unique name for the object",
-        );
+        failure
+            .message
+            .push_str(", the server was not able to generate a unique name for the object");
         failure.retry_after_s = Some(1);
         Err(failure)
     }

@@ -235,6 +235,13 @@ impl Server {
         if !call.allows(info.verb) {
             return Err(call.method_not_allowed());
         }
+        if info.name.is_empty() && matches!(info.verb, Verb::Update | Verb::Patch) {
+            return Err(if call.def.is_custom() {
+                Failure::bad_request("name must be provided")
+            } else {
+                Failure::method_not_allowed()
+            });
+        }
         match (info.subresource.as_str(), info.verb) {
             ("scale", _) => self.scale(&call),
             ("log", Verb::Get) => self.pod_log(&call),

@@ -39,7 +39,7 @@ async fn names_are_made_from_prefixes() {
     let name = made["metadata"]["name"].as_str().unwrap();
     assert!(name.starts_with("job-") && name.len() == 9, "{name}");
     assert_eq!(made["metadata"]["generateName"], "job-");
-    let long = json!({ "metadata": { "generateName": "x".repeat(300) } });
+    let long = json!({ "metadata": { "generateName": "x".repeat(200) } });
     let made = api.post(CONFIG_MAPS, long).await.expect(201);
     assert_eq!(made["metadata"]["name"].as_str().unwrap().len(), 63);
 }

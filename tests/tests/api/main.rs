@@ -5,7 +5,17 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a broken fixture is a failed test")]
 
+mod access;
+mod applies;
 mod creates;
+mod custom;
+mod deletes;
+mod discovery;
+mod fields;
 mod fixtures;
 mod lists;
+mod negotiation;
+mod patches;
+mod sockets;
+mod updates;
 mod watches;

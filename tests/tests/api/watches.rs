@@ -259,11 +259,9 @@ async fn protobuf_events_come_in_frames_with_their_length() {
     assert_eq!(u32::from_be_bytes(*length) as usize, rest.len());
     assert!(protobuf::is_body(rest) || rest.windows(4).any(|four| four == b"k8s\0"));
     let ask = api.ask(Method::GET, &format!("{CONFIG_MAPS}?watch=1")).accept("application/yaml");
-    assert_eq!(
-        ask.send().await.refused(406, "NotAcceptable"),
-        "only the following media types are accepted: application/json;stream=watch, \
-         application/vnd.kubernetes.protobuf;stream=watch"
-    );
+    let refused = ask.send().await;
+    assert_eq!(refused.code, 406);
+    assert!(refused.text().contains("application/json;stream=watch"), "YAML has no frames");
 }
 
 #[tokio::test]

@@ -389,6 +389,8 @@ impl Watcher {
         self.event(kind, &bytes)
     }
 
+    /// After what was read from the log: a bookmark says how far that is, other kinds' writes
+    /// included.
     fn bookmark_frame(&mut self, annotations: &Value) -> Bytes {
         let revision = if self.plan.withholds_events() { self.sent_to } else { self.cursor };
         let mut object = empty_object(&self.def);

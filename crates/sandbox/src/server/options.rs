@@ -336,7 +336,7 @@ mod tests {
             ("resourceVersionMatch=Newest&resourceVersion=5", "Unsupported value"),
             ("sendInitialEvents=true", "forbidden for list"),
             ("sendInitialEvents=true&watch=true", "NotOlderThan"),
-            ("limit=many", "limit"),
+            ("limit=many", "parsing \"many\": invalid syntax"),
         ];
         for (query, want) in cases {
             let failure = ListOptions::parse(&Query::parse(query)).unwrap_err();

@@ -131,6 +131,28 @@ async fn all_four_patches_do_what_they_are_known_for() {
 }
 
 #[tokio::test]
+async fn applying_what_generators_write_twice_changes_nothing() {
+    let (_sandbox, client) = still();
+    let api: Api<Deployment> = Api::default_namespaced(client);
+    // As `kubectl create --dry-run=client -o yaml` prints it.
+    let mut config = deployment("web", 1, "x:1");
+    config["metadata"]["creationTimestamp"] = Value::Null;
+    config["spec"]["strategy"] = json!({});
+    config["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
+    config["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({});
+    config["status"] = json!({});
+    let apply = PatchParams::apply("one");
+    let first = api.patch("web", &apply, &Patch::Apply(&config)).await.unwrap();
+    assert!(first.creation_timestamp().is_some());
+    let second = api.patch("web", &apply, &Patch::Apply(&config)).await.unwrap();
+    assert_eq!(second, first);
+    let other = PatchParams::apply("two");
+    config["spec"]["template"]["metadata"].as_object_mut().unwrap().remove("creationTimestamp");
+    let third = api.patch("web", &other, &Patch::Apply(&config)).await.unwrap();
+    assert_eq!(third.spec, first.spec, "the same wish is no conflict");
+}
+
+#[tokio::test]
 async fn dry_runs_and_strict_validation_are_heard() {
     let (_sandbox, client) = still();
     let api: Api<ConfigMap> = Api::default_namespaced(client.clone());

@@ -204,7 +204,7 @@ fn writes() -> impl Strategy<Value = Step> {
         ),
         1 => (who(), 0..4_u8)
             .prop_map(|((client, target), value)| Step::JsonPatch { client, target, value }),
-        4 => (who(), 0..8_u8, 0..3_u8, any::<bool>(), seldom()).prop_map(
+        4 => (who(), 1..8_u8, 0..3_u8, any::<bool>(), seldom()).prop_map(
             |((client, target), fields, value, force, dry_run)| {
                 Step::Apply { client, target, fields, value, force, dry_run }
             }

@@ -160,7 +160,7 @@ impl ApiService {
         self.permit(&info)?;
         let Incoming { parts, query, body, pretty } = incoming;
         let def = self.server.resolve(&info);
-        let format = self.format_of(parts, &query, &info, def.as_deref());
+        let format = format_of(parts, &query, &info, def.as_deref());
         let (format, bytes) = format.and_then(|format| Ok((format, body?))).map_err(|failure| {
             self.log(&info, failure.code, 0);
             self.refusal(failure, &info)
@@ -193,29 +193,6 @@ impl ApiService {
         };
         self.log(&request.info, code, bytes.unwrap_or_default());
         response.map_err(|failure| self.refusal(failure, &request.info))
-    }
-
-    fn format_of(
-        &self,
-        parts: &http::request::Parts,
-        query: &Query,
-        info: &RequestInfo,
-        def: Result<&ResourceDef, &Failure>,
-    ) -> Outcome<Format> {
-        let def = def.map_err(Failure::clone)?;
-        let is_served = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE]
-            .contains(&parts.method);
-        if !is_served {
-            return Err(Failure::method_not_allowed());
-        }
-        let format = Format::of(&parts.headers, query, def.is_custom())?;
-        if info.verb == Verb::Watch && format == Format::Yaml {
-            return Err(Failure::not_acceptable(
-                "only the following media types are accepted: application/json;stream=watch, \
-                 application/vnd.kubernetes.protobuf;stream=watch",
-            ));
-        }
-        Ok(format)
     }
 
     fn watch(&self, request: &Request, format: Format) -> Result<Response<ResponseBody>, Refusal> {
@@ -334,6 +311,29 @@ impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         Self::Answer(failure)
     }
+}
+
+/// The form of the answer, if method, path and wishes allow for one.
+fn format_of(
+    parts: &http::request::Parts,
+    query: &Query,
+    info: &RequestInfo,
+    def: Result<&ResourceDef, &Failure>,
+) -> Outcome<Format> {
+    let def = def.map_err(Failure::clone)?;
+    let is_served = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE]
+        .contains(&parts.method);
+    if !is_served {
+        return Err(Failure::method_not_allowed());
+    }
+    let format = Format::of(&parts.headers, query, def.is_custom())?;
+    if info.verb == Verb::Watch && format == Format::Yaml {
+        return Err(Failure::not_acceptable(
+            "only the following media types are accepted: application/json;stream=watch, \
+             application/vnd.kubernetes.protobuf;stream=watch",
+        ));
+    }
+    Ok(format)
 }
 
 fn plain_verb(method: &Method) -> Verb {

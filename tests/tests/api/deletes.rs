@@ -114,7 +114,7 @@ async fn finalizers_hold_an_object_until_the_last_is_taken_off() {
     let marked = api.delete(&path).await.expect(200);
     assert_eq!(marked["kind"], "ConfigMap");
     assert_eq!(marked["metadata"]["deletionTimestamp"], "2026-01-01T00:00:00Z");
-    sandbox.server().clock.advance(Duration::from_secs(60));
+    sandbox.server().clock.advance(Duration::from_mins(1));
     let again = api.delete(&path).await.expect(200);
     assert_eq!(again, marked, "it is being deleted already");
     let more = json!({ "metadata": { "finalizers": ["example.com/hold", "example.com/more"] } });

@@ -110,8 +110,8 @@ async fn a_version_in_a_patch_is_a_precondition() {
     let (_sandbox, api) = cluster();
     let old = api.post(CONFIG_MAPS, config_map("a")).await.expect(201);
     let path = format!("{CONFIG_MAPS}/a");
-    let patch = json!({ "metadata": { "resourceVersion": revision(&old) }, "data": { "x": "1" } });
-    api.patch(&path, MERGE_PATCH, patch.clone()).await.expect(200);
+    let first = json!({ "metadata": { "resourceVersion": revision(&old) }, "data": { "x": "1" } });
+    api.patch(&path, MERGE_PATCH, first).await.expect(200);
     let again = json!({ "metadata": { "resourceVersion": revision(&old) }, "data": { "x": "2" } });
     api.patch(&path, MERGE_PATCH, again).await.refused(409, "Conflict");
 }

@@ -83,8 +83,8 @@ async fn writing_the_same_again_changes_nothing() {
     let before = sandbox.server().store.revision();
     let again = api.put(&path, object.clone()).await.expect(200);
     assert_eq!(again, object);
-    let patch = json!({ "spec": { "replicas": 2 } });
-    api.patch(&path, MERGE_PATCH, patch).await.expect(200);
+    let same = json!({ "spec": { "replicas": 2 } });
+    api.patch(&path, MERGE_PATCH, same).await.expect(200);
     api.put(&path, deployment("d")).await.expect(200);
     assert_eq!(sandbox.server().store.revision(), before);
 }
@@ -189,8 +189,8 @@ async fn a_scale_changes_the_replicas_and_nothing_else() {
     assert!(message.contains("spec.replicas: Invalid value: -1"), "{message}");
     scale["metadata"]["name"] = "e".into();
     api.put(&path, scale).await.refused(400, "BadRequest");
-    let patch = json!({ "spec": { "replicas": 0 } });
-    let new = api.patch(&path, MERGE_PATCH, patch).await.expect(200);
+    let none = json!({ "spec": { "replicas": 0 } });
+    let new = api.patch(&path, MERGE_PATCH, none).await.expect(200);
     assert_eq!(new["spec"], json!({}), "zero goes without saying");
 }
 

@@ -176,7 +176,9 @@ fn summary(bytes: &[u8]) -> String {
         None => "<empty>".to_owned(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
         Some(_) => {
-            let hex: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+            let digits = shown.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+            let hex: String =
+                digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
             format!("{hex}{more}")
         }
     }

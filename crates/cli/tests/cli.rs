@@ -163,7 +163,7 @@ fn a_sandbox_serves_loads_and_stops_cleanly() {
     fs::write(scratch.0.join("canary.yaml"), manifest).unwrap();
     let mut running = Running::start(&scratch.0, &["--nodes", "3", "--load", "canary.yaml"]);
     assert!(running.get("/readyz").ends_with("ok"));
-    assert_eq!(running.get("/api/v1/nodes").matches("\"kind\":\"Node\"").count(), 3);
+    assert_eq!(running.get("/api/v1/nodes").matches("\"name\":\"sandbox-").count(), 3);
     assert!(running.get("/apis/flagger.app/v1beta1/canaries").contains("\"stepWeight\":10"));
     let kubeconfig = fs::read_to_string(&running.kubeconfig).unwrap();
     assert!(kubeconfig.contains(&running.address), "{kubeconfig}");

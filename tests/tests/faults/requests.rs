@@ -215,8 +215,8 @@ fn a_stale_read_shows_the_past_and_a_write_based_on_it_loses() {
     assert_eq!(wire.get(&at("b")).code, 404, "not yet made");
     let list = wire.get(MAPS).ok();
     assert_eq!(revision(&list), resource_version);
-    let names: Vec<_> = list["items"].as_array().unwrap().iter().collect();
-    assert_eq!(names, [&old]);
+    let items: Vec<_> = list["items"].as_array().unwrap().iter().map(|o| &o["metadata"]).collect();
+    assert_eq!(items, [&old["metadata"]]);
     let refused = wire.put(&at("a"), &old);
     assert_eq!((refused.code, refused.reason()), (409, "Conflict"));
     let written = wire.merge(&at("a"), &json!({ "data": { "value": "3" } })).ok();

@@ -261,7 +261,8 @@ fn check_applied(call: &Call<'_>, config: &mut Value) -> Outcome<()> {
     if !config["metadata"]["name"].is_null() {
         check_name(name, config)?;
     }
-    let unknown = rules::unknown_fields(def, config)?;
+    // Only looked at: a configuration says something by what it leaves out, so nothing is filled in.
+    let unknown = rules::unknown_fields(def, &mut config.clone())?;
     let Some(listed) = undeclared(&unknown) else { return Ok(()) };
     let slash = if want.contains('/') { "" } else { "/" };
     let namespace = call.namespace();

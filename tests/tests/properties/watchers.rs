@@ -88,11 +88,11 @@ impl Watcher {
                 return;
             }
             "ADDED" => {
-                let before = self.known.insert(name, event.object);
+                let before = self.known.insert(name, untyped(event.object));
                 assert!(before.is_none(), "added twice: {before:?}");
             }
             "MODIFIED" => {
-                let before = self.known.insert(name, event.object);
+                let before = self.known.insert(name, untyped(event.object));
                 assert!(before.is_some_and(|before| self::revision(&before) < revision));
             }
             "DELETED" => assert!(self.known.remove(&name).is_some(), "{name} was not known"),
@@ -108,8 +108,17 @@ impl Watcher {
 fn by_name(list: &Value) -> BTreeMap<String, Value> {
     let items = list["items"].as_array().unwrap().iter();
     items
-        .map(|item| (item["metadata"]["name"].as_str().unwrap().to_owned(), item.clone()))
+        .map(|item| (item["metadata"]["name"].as_str().unwrap().to_owned(), untyped(item.clone())))
         .collect()
+}
+
+/// Without the type, which events carry and the items of a typed list do not.
+fn untyped(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("apiVersion");
+        fields.remove("kind");
+    }
+    object
 }
 
 // === impl Pages ===

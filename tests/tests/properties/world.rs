@@ -162,7 +162,9 @@ impl World {
             Step::DeleteCollection { client, kind, labelled, dry_run } => {
                 let label = if labelled { "&labelSelector=picked%3Dyes" } else { "" };
                 let path = format!("{}{label}", by(client, kind.path(), dry_run));
-                self.unchanged_if(dry_run, |world| world.wire.delete(&path, &json!({})));
+                // With a body, the query says nothing about how to delete.
+                let options = if dry_run { json!({ "dryRun": ["All"] }) } else { json!({}) };
+                self.unchanged_if(dry_run, |world| world.wire.delete(&path, &options));
             }
             _ => {}
         }
@@ -312,6 +314,9 @@ impl World {
                 "resourceVersion": base["metadata"]["resourceVersion"],
             });
             claim = self.claim(target, Some(&base));
+        }
+        if dry_run {
+            options["dryRun"] = json!(["All"]);
         }
         let path = by(client, &target.path(), dry_run);
         let reply = self.unchanged_if(dry_run, |world| world.wire.delete(&path, &options));

@@ -37,10 +37,6 @@ const TIMEOUT_MIN: Duration = Duration::from_mins(30);
 /// Events taken from the log at once.
 const BATCH: usize = 512;
 
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact about the stream, none excludes another"
-)]
 struct Watcher {
     server: Arc<Server>,
     /// Its entry in the request log.

@@ -41,6 +41,7 @@ pub(super) enum AnyShape<'a> {
 
 static NOTHING: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
 static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&["status"]));
+static SPEC: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&["spec"]));
 static ALL_BUT_STATUS: LazyLock<FieldSet> = LazyLock::new(|| {
     let labels = ["metadata.labels", "metadata.annotations", "metadata.finalizers"];
     let rest = ["metadata.ownerReferences", "spec", "data"];
@@ -343,7 +344,9 @@ pub(crate) fn deprecation(def: &ResourceDef) -> Option<String> {
 pub(super) fn reset_fields(def: &ResourceDef, to: WriteTo) -> &'static FieldSet {
     let has_status = def.has("status");
     match to {
-        WriteTo::Status => &ALL_BUT_STATUS,
+        WriteTo::Status if def.is_custom() => &ALL_BUT_STATUS,
+        // Of a built-in kind a status writer may change some metadata, and then owns it.
+        WriteTo::Status => &SPEC,
         WriteTo::Object if has_status => &STATUS,
         WriteTo::Object | WriteTo::Scale | WriteTo::Binding | WriteTo::Finalize => &NOTHING,
     }

@@ -17,7 +17,12 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
-use tidegate_sandbox::{Sandbox, Settings, http::listen::Listener};
+use tidegate_sandbox::{
+    Sandbox, Settings,
+    cluster::{CONFIG_MAPS, Cluster},
+    http::listen::Listener,
+    server::User,
+};
 use tokio::{net::TcpStream, sync::mpsc};
 
 const OBJECTS: u32 = 10_000;
@@ -169,10 +174,14 @@ async fn fan_out() -> Outcome<()> {
 /// Resident memory per object beyond its JSON.
 fn memory() -> Outcome<()> {
     let sandbox = sandbox()?;
-    let count = 5 * OBJECTS;
-    let objects: Vec<_> = (0..count).map(config_map).collect();
+    let user = sandbox.local(User::admin());
     let before = resident_bytes()?;
-    sandbox.load(objects)?;
+    for index in 0..5 * OBJECTS {
+        user.create(CONFIG_MAPS, "default", config_map(index))?;
+        if index % 1_000 == 0 {
+            sandbox.settle();
+        }
+    }
     let after = resident_bytes()?;
     let table = tidegate_sandbox::store::TableKey::new("", "configmaps");
     let (_, stored) = sandbox.server().store.list(&table, None);
@@ -234,6 +243,7 @@ impl Client {
     }
 
     async fn send(&mut self, request: Request<Full<Bytes>>) -> Outcome<usize> {
+        self.0.ready().await?;
         let response = self.0.send_request(request).await?;
         let is_success = response.status().is_success();
         let body = response.into_body().collect().await?.to_bytes();

@@ -18,6 +18,7 @@ use crate::{
     table::PrinterColumn,
 };
 
+mod compiled;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -146,7 +147,7 @@ pub fn parse(crd: &Value) -> Outcome<Crd> {
         let Some(raw_schema) = version.pointer("/schema/openAPIV3Schema") else {
             return Err(refused(&[FieldError::required(path, "")]));
         };
-        let schema = Schema::compile_at(raw_schema, &path).map_err(|errors| refused(&errors))?;
+        let schema = compiled::compile(raw_schema, &path).map_err(|errors| refused(&errors))?;
         versions.push(CrdVersion::read(version, raw_schema, schema));
     }
     let names = Names::read(spec.get("names").unwrap_or(&Value::Null));
@@ -194,7 +195,7 @@ impl Names {
 // === impl CrdVersion ===
 
 impl CrdVersion {
-    fn read(version: &Value, raw_schema: &Value, schema: Schema) -> Self {
+    fn read(version: &Value, raw_schema: &Value, schema: Arc<Schema>) -> Self {
         let path = |scale: &Value, name: &str| text(scale, name).to_owned();
         let scale = version.pointer("/subresources/scale").filter(|scale| scale.is_object());
         Self {
@@ -206,7 +207,7 @@ impl CrdVersion {
                 .get("deprecationWarning")
                 .and_then(Value::as_str)
                 .map(ToOwned::to_owned),
-            schema: Arc::new(schema),
+            schema,
             raw_schema: raw_schema.clone(),
             status_subresource: version
                 .pointer("/subresources/status")

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
 };
@@ -261,7 +262,9 @@ impl Runtime {
 
     fn work(&mut self, index: usize, key: &Key) {
         let Some(each) = self.loops.get_mut(index) else { return };
-        let next = each.controller.reconcile(&each.cluster, key);
+        // One object that trips a loop must not stop the loop for all others.
+        let look = AssertUnwindSafe(|| each.controller.reconcile(&each.cluster, key));
+        let next = catch_unwind(look).unwrap_or(Next::Retry);
         let now = self.server.clock.now();
         match next {
             Next::Idle => {
@@ -313,5 +316,59 @@ impl Queue {
         let work = self.due.remove(&slot)?;
         self.index.remove(&work);
         Some(work)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        clock::Clock,
+        cluster::{Cluster, NAMESPACES},
+        server::ServerSettings,
+    };
+
+    /// Panics at one namespace, counts its looks at the others.
+    struct Touchy(Arc<AtomicU32>);
+
+    impl Controller for Touchy {
+        fn name(&self) -> &'static str {
+            "touchy"
+        }
+
+        fn watches(&self) -> &'static [(&'static str, &'static str)] {
+            &[("", "namespaces")]
+        }
+
+        fn keys(&self, _: &dyn Cluster, change: &Change<'_>) -> Vec<Key> {
+            vec![Key { namespace: String::new(), name: change.name.to_owned() }]
+        }
+
+        fn reconcile(&mut self, _: &dyn Cluster, key: &Key) -> Next {
+            assert_ne!(key.name, "hostile");
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Next::Idle
+        }
+    }
+
+    #[test]
+    fn an_object_that_trips_a_loop_does_not_stop_it_for_others() {
+        let clock = Clock::virtual_from(Timestamp::UNIX_EPOCH);
+        let server = Arc::new(Server::new(clock, ServerSettings::default()));
+        let looks = Arc::new(AtomicU32::new(0));
+        let touchy: Vec<Box<dyn Controller>> = vec![Box::new(Touchy(Arc::clone(&looks)))];
+        let mut runtime = Runtime::new(Arc::clone(&server), touchy, Order::Fair);
+        let admin = Local::new(server, User::admin());
+        for name in ["hostile", "peaceful"] {
+            let namespace = json!({"metadata": {"name": name}});
+            admin.create(NAMESPACES, "", namespace).unwrap();
+        }
+        assert!(runtime.settle(100));
+        assert_eq!(looks.load(Ordering::Relaxed), 1);
+        assert!(runtime.next_due().is_some(), "the other one is tried again later");
     }
 }

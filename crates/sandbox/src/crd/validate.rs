@@ -218,7 +218,7 @@ fn check_schema(version: &Value, with_status: bool, path: &str, errors: &mut Vec
             errors.push(FieldError::invalid(&path, raw, detail));
         }
     }
-    match Schema::compile_at(raw, &path) {
+    match super::compiled::compile(raw, &path) {
         Ok(schema) => check_selectable(version, &schema, errors),
         Err(found) => errors.extend(found),
     }

@@ -1,0 +1,31 @@
+//! Schemas compiled once: a definition is validated, stored and served with the same ones.
+//!
+//! Compiling rules takes about a millisecond each, and every write of a definition needs its schemas
+//! twice. A handful is remembered, by content, so the second time costs a comparison.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde_json::Value;
+
+use crate::{failure::FieldError, schema::Schema};
+
+/// Enough for the versions of a definition on their way through a write.
+const REMEMBERED: usize = 8;
+
+static RECENT: Mutex<VecDeque<(Value, Arc<Schema>)>> = Mutex::new(VecDeque::new());
+
+/// The compiled schema of `raw`; errors name fields below `path`.
+pub(super) fn compile(raw: &Value, path: &str) -> Result<Arc<Schema>, Vec<FieldError>> {
+    let recent = || RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, schema)) = recent().iter().find(|(known, _)| known == raw) {
+        return Ok(Arc::clone(schema));
+    }
+    let schema = Arc::new(Schema::compile_at(raw, path)?);
+    let mut recent = recent();
+    recent.push_front((raw.clone(), Arc::clone(&schema)));
+    recent.truncate(REMEMBERED);
+    Ok(schema)
+}

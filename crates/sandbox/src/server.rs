@@ -291,6 +291,13 @@ impl Server {
         drop(known);
         let registry = Arc::new(Registry::with_crds(&crds));
         *self.registry.write().unwrap_or_else(PoisonError::into_inner) = registry;
+        // Watches of a kind that is no longer served look up and end.
+        self.interrupts.send_modify(|count| *count += 1);
+    }
+
+    /// Whether objects of `def` can still be asked for.
+    pub(crate) fn serves(&self, def: &ResourceDef) -> bool {
+        !def.is_custom() || self.registry().find(&def.group, &def.version, &def.plural).is_some()
     }
 
     fn reload_authorizer(&self) {

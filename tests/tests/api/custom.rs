@@ -200,3 +200,18 @@ async fn a_deprecated_version_warns_whoever_uses_it() {
     assert!(watch.headers.contains_key("warning"));
     assert_eq!(api.get(WIDGETS_V2).await.warnings(), Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn a_watch_ends_with_the_definition_of_its_kind() {
+    let (sandbox, api) = with_widgets().await;
+    api.post(WIDGETS, widget("w")).await.expect(201);
+    let mut watch = api.watch(&format!("{WIDGETS}?watch=1")).await;
+    let mut other = api.watch("/api/v1/namespaces?watch=1&resourceVersion=1").await;
+    assert_eq!(watch.next().await.unwrap()["type"], "ADDED");
+    api.delete(CRD).await.expect(200);
+    sandbox.settle();
+    assert_eq!(watch.next().await.unwrap()["type"], "DELETED", "its objects go first");
+    assert_eq!(watch.next().await, None);
+    assert_eq!(api.get(WIDGETS).await.code, 404);
+    assert!(other.ready().await.is_some(), "watches of other kinds go on");
+}

@@ -205,6 +205,9 @@ impl Watcher {
             self.pending.push_back(frame);
         }
         self.read_log().await;
+        if self.pending.is_empty() && !self.server.serves(&self.def) {
+            self.flow = Flow::Over;
+        }
         // A watch with no end of events has its bookmarks too.
         let is_due = !self.pending.is_empty() && self.bookmark.as_mut().is_some_and(is_due);
         if is_due && self.flow == Flow::Open {

@@ -30,7 +30,7 @@ e2e: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 	tests/kubectl/run
 
 bench: ## Measure the sandbox: start-up, writes, watches, memory
-	cargo build --release
+	cargo build --release --package tidegate-cli
 	cargo bench --package tidegate-tests --bench sandbox
 
 soak: ## Long runs under faults

@@ -43,6 +43,29 @@ got: $out"; fi
 
 m=$MANIFESTS
 
+# Only with `permissions`, against a sandbox that checks them.
+if [ "${1:-}" = permissions ]; then
+    has 'the administrator may' '^yes$' k auth can-i '*' '*'
+    has 'create a role' 'created' k create role reader --verb=get,list --resource=pods
+    has 'bind it' 'created' k create rolebinding jane --role=reader --user=jane
+    has 'jane may list' '^yes$' k auth can-i list pods --as=jane
+    fails 'jane may not delete' '^no' k auth can-i delete pods --as=jane
+    has 'run' 'created' k run p --image=p:1
+    has 'jane lists' '^p ' k get pods --as=jane
+    fails 'jane is refused' 'Forbidden.*User "jane" cannot delete resource "pods" in API group "" in the namespace "default"' k delete pod p --as=jane
+    fails 'elsewhere too' 'cannot list resource "pods".*in the namespace "kube-system"' k -n kube-system get pods --as=jane
+    has 'jane sees what she may' 'pods .*\[get list\]' k auth can-i --list --as=jane
+    has 'an account of its own' 'created' k create serviceaccount bot
+    fails 'has no rights' 'forbidden' k get secrets --as=system:serviceaccount:default:bot
+    has 'until it is given some' 'created' k create rolebinding bot --clusterrole=view --serviceaccount=default:bot
+    has 'and then it has' '^p ' k get pods --as=system:serviceaccount:default:bot
+    fails 'but not more' 'forbidden' k get secrets --as=system:serviceaccount:default:bot
+    has 'whoami' 'jane' k auth whoami --as=jane
+    echo "$passed passed, $failed failed"
+    [ "$failed" -eq 0 ]
+    exit
+fi
+
 # Looking around
 has 'version' 'Server Version: v1\.' k version
 has 'cluster-info' 'is running at' k cluster-info

@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR_OR_FILE", num_args = 1..)]
     load: Vec<PathBuf>,
 
-    /// Check permissions: Roles and Bindings count. The kubeconfig's user may do everything.
+    /// Check permissions: Roles and Bindings count. You may do everything; `kubectl --as` is others.
     #[arg(long)]
     rbac: bool,
 
@@ -131,21 +131,24 @@ pub(crate) fn load_crds(sandbox: &Sandbox) -> anyhow::Result<()> {
 }
 
 /// The address asked for, or the usual one, or if that is taken any other.
+///
+/// Who sends no token is the administrator, with RBAC too: kubectl keeps its tokens to itself over
+/// plain HTTP, and its user is the one who started all this.
 async fn listen(sandbox: &Sandbox, asked: Option<SocketAddr>) -> anyhow::Result<Listener> {
     let usual = SocketAddr::from(([127, 0, 0, 1], 6550));
     if let Some(address) = asked {
-        return sandbox.listen(address).await.map_err(|error| {
+        return sandbox.listen_as(address, User::admin()).await.map_err(|error| {
             hinted(
                 format!("failed to listen on {address}: {error}"),
                 "is another sandbox running there? `--listen 127.0.0.1:0` takes any free port",
             )
         });
     }
-    if let Ok(listener) = sandbox.listen(usual).await {
+    if let Ok(listener) = sandbox.listen_as(usual, User::admin()).await {
         return Ok(listener);
     }
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    sandbox.listen(any).await.context("failed to listen on 127.0.0.1")
+    sandbox.listen_as(any, User::admin()).await.context("failed to listen on 127.0.0.1")
 }
 
 fn greet(

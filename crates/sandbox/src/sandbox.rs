@@ -152,6 +152,15 @@ impl Sandbox {
     /// Serves the API on a socket.
     pub async fn listen(&self, address: SocketAddr) -> std::io::Result<Listener> {
         let stranger = if self.server.settings.rbac { User::anonymous() } else { User::admin() };
+        self.listen_as(address, stranger).await
+    }
+
+    /// As [`Sandbox::listen`]; who comes without a token is `stranger`.
+    pub async fn listen_as(
+        &self,
+        address: SocketAddr,
+        stranger: User,
+    ) -> std::io::Result<Listener> {
         Listener::start(address, self.service_as(stranger)).await
     }
 

@@ -247,3 +247,31 @@ async fn an_owner_named_twice_is_kept_once() {
     assert!(warning.ends_with("duplicate UID(s) observed: u-1\""), "{warning}");
     assert_eq!(reply.expect(201)["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn a_service_that_is_refused_takes_no_port() {
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    let service = |name: &str, node_port: i64| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": { "name": name },
+            "spec": { "type": "NodePort", "ports": [{ "port": 80, "nodePort": node_port }] },
+        })
+    };
+    let (_sandbox, api) = cluster();
+    let mut bad = service("a", 30_080);
+    bad["spec"]["sessionAffinity"] = "Sometimes".into();
+    api.post(SERVICES, bad).await.refused(422, "Invalid");
+    api.post(SERVICES, service("a", 30_080)).await.expect(201);
+    api.post(SERVICES, service("a", 30_080)).await.refused(409, "AlreadyExists");
+    let mut worse = service("a", 30_090);
+    worse["spec"]["sessionAffinity"] = "Sometimes".into();
+    api.put(&format!("{SERVICES}/a"), worse).await.refused(422, "Invalid");
+    api.post(SERVICES, service("b", 30_080)).await.refused(422, "Invalid");
+    api.post(SERVICES, service("c", 30_090)).await.expect(201);
+    let mut large = service("d", 30_100);
+    large["metadata"]["annotations"] = json!({ "x": "y".repeat(250_000) });
+    large["spec"]["externalIPs"] = vec!["198.51.100.7"; 100_000].into();
+    let refused = api.post(SERVICES, large).await;
+    assert_eq!(refused.message(), "etcdserver: request is too large");
+    api.post(SERVICES, service("d", 30_100)).await.expect(201);
+}

@@ -27,15 +27,18 @@ pub(super) struct Addresses {
 
 impl Server {
     /// Gives a Service the addresses and ports it needs; anything else passes untouched.
+    ///
+    /// The last step before the write, so that an object refused for another reason takes nothing.
+    /// Returns what to [`Server::restore`] should the write itself fail.
     pub(super) fn allocate(
         &self,
         def: &ResourceDef,
         live: Option<&Value>,
         object: &mut Value,
         dry_run: bool,
-    ) -> Outcome<()> {
+    ) -> Outcome<Option<Addresses>> {
         if !is_service(def) {
-            return Ok(());
+            return Ok(None);
         }
         let mut pool = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         let before = pool.clone();
@@ -44,10 +47,17 @@ impl Server {
         }
         let outcome = pool.take(object, &|bound| self.random.below(bound));
         if dry_run || outcome.is_err() {
-            *pool = before;
+            pool.clone_from(&before);
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        outcome.map_err(|error| invalid(def, name, &[error]))
+        outcome.map(|()| Some(before)).map_err(|error| invalid(def, name, &[error]))
+    }
+
+    /// Takes back an allocation whose object was not written after all.
+    pub(super) fn restore(&self, before: Option<Addresses>) {
+        if let Some(before) = before {
+            *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = before;
+        }
     }
 
     pub(super) fn release(&self, def: &ResourceDef, object: &Value) {

@@ -87,7 +87,6 @@ impl Server {
         if write.ownership == Ownership::Track {
             self.track(write, None, &mut object);
         }
-        self.allocate(def, None, &mut object, options.dry_run)?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let errors = rules::validate(def, &object);
         if !errors.is_empty() {
@@ -106,7 +105,8 @@ impl Server {
             return Err(failure);
         }
         let warnings = rules::warnings(def, &object);
-        let created = self.commit(tx, write, object)?;
+        let before = self.allocate(def, None, &mut object, options.dry_run)?;
+        let created = self.commit(tx, write, object).inspect_err(|_| self.restore(before))?;
         Ok((created, warnings))
     }
 
@@ -166,7 +166,6 @@ impl Server {
         if write.ownership == Ownership::Track {
             self.track(write, Some(&live), &mut new);
         }
-        self.allocate(def, Some(&live), &mut new, options.dry_run)?;
         rules::bump_generation(def, write.to, &mut new, &live);
         let errors = rules::validate_update(def, write.to, &new, &live);
         if !errors.is_empty() {
@@ -179,12 +178,14 @@ impl Server {
             self.remove(tx, def, new.clone(), options.dry_run);
             return Ok((new, warnings));
         }
+        let before = self.allocate(def, Some(&live), &mut new, options.dry_run)?;
         rules::metadata(&mut live)
             .insert("resourceVersion".into(), old.revision.to_string().into());
         if managed::is_same_but_for_times(&live, &new) {
             return Ok((live, warnings));
         }
-        Ok((self.commit(tx, write, new)?, warnings))
+        let updated = self.commit(tx, write, new).inspect_err(|_| self.restore(before))?;
+        Ok((updated, warnings))
     }
 
     /// Writes, or for a dry run only says what would be.

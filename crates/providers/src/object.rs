@@ -1,0 +1,137 @@
+//! What every translation says of objects: who owns them, what is to change.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+/// Who acts: the canary on whose behalf objects are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner<'a> {
+    /// Name of the canary.
+    pub name: &'a str,
+    /// Namespace of the canary and of everything it owns.
+    pub namespace: &'a str,
+    /// Identity of the canary.
+    pub uid: &'a str,
+    /// False where the canary lives in another cluster: such objects cannot be owned.
+    pub can_own: bool,
+}
+
+/// The identity of a kind of object in the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind {
+    /// API group, empty for the core.
+    pub group: &'static str,
+    /// Version of the group.
+    pub version: &'static str,
+    /// Kind, as in manifests.
+    pub kind: &'static str,
+    /// Plural, as in paths.
+    pub plural: &'static str,
+}
+
+/// One change to one object in the canary's namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Create the object, or apply these fields to it (server-side, under our field manager).
+    ///
+    /// The body has `apiVersion`, `kind` and `metadata.name`; if the object was seen, also its
+    /// `metadata.resourceVersion`, so that a change based on an old read is refused.
+    Apply {
+        /// What is applied: our fields and no others.
+        body: Value,
+        /// JSON pointers of subtrees that must be exactly as in `body` afterwards, even where
+        /// somebody else owns fields in them.
+        exact: &'static [&'static str],
+    },
+    /// A JSON merge patch; for what an apply cannot say, such as removing fields of others.
+    Merge {
+        /// Kind of the object.
+        kind: Kind,
+        /// Name of the object.
+        name: String,
+        /// The patch, with `metadata.resourceVersion` of the object that was seen.
+        patch: Value,
+    },
+    /// Delete the object if it is still the one that was seen.
+    Delete {
+        /// Kind of the object.
+        kind: Kind,
+        /// Name of the object.
+        name: String,
+        /// Identity of the object that was seen.
+        uid: String,
+    },
+}
+
+/// Objects as they are in the cluster, by kind and name, all in one namespace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Live(BTreeMap<(&'static str, String), Value>);
+
+/// The annotations that keep Flux from undoing what a controller writes.
+pub const FLUX_OFF: [(&str, &str); 2] = [
+    ("kustomize.toolkit.fluxcd.io/reconcile", "disabled"),
+    ("helm.toolkit.fluxcd.io/driftDetection", "disabled"),
+];
+
+// === impl Owner ===
+
+impl Owner<'_> {
+    /// The `ownerReferences` of an object made for this canary; none where it cannot be owned.
+    pub fn references(&self) -> Vec<Value> {
+        if !self.can_own {
+            return Vec::new();
+        }
+        vec![json!({
+            "apiVersion": "flagger.app/v1beta1",
+            "kind": "Canary",
+            "name": self.name,
+            "uid": self.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        })]
+    }
+
+    /// Whether the object's controller is a Canary of this name.
+    ///
+    /// As Flagger: kind and name decide, whatever the API version; a canary that was deleted and made
+    /// again takes its objects back.
+    pub fn owns(&self, object: &Value) -> bool {
+        controller_of(object) == Some(("Canary", self.name))
+    }
+}
+
+/// Kind and name of the object's controller, if it has one.
+pub fn controller_of(object: &Value) -> Option<(&str, &str)> {
+    let references = object["metadata"]["ownerReferences"].as_array()?;
+    let controller = references.iter().find(|reference| reference["controller"] == true)?;
+    Some((controller["kind"].as_str()?, controller["name"].as_str()?))
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// `group/version`, or the version alone for the core.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
+// === impl Live ===
+
+impl Live {
+    /// Adds what was read.
+    pub fn insert(&mut self, kind: Kind, object: Value) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        self.0.insert((kind.kind, name), object);
+    }
+
+    /// The object, if there is one.
+    pub fn get(&self, kind: Kind, name: &str) -> Option<&Value> {
+        self.0.get(&(kind.kind, name.to_owned()))
+    }
+}

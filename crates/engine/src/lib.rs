@@ -1,14 +1,44 @@
 //! Decisions: what was observed goes in, one decision comes out.
 //!
-//! Nothing here reads a clock, a cluster or a file; time arrives as a value. See [`Percent`] and
-//! [`Split`] for how traffic is spoken of.
+//! Nothing here reads a clock, a cluster or a file; time arrives as a value. [`decide`] takes an
+//! [`Observed`] and says what to do next, or what must be asked first:
+//!
+//! ```text
+//!            observe                     decide                      act
+//!  cluster ----------> Observed --> Step::Ask(Question) --> hooks, metrics
+//!                         ^                                        |
+//!                         +------------- Answers <-----------------+
+//!                      Observed --> Step::Do(Decision) --> Actions, one after the other
+//! ```
+//!
+//! Traffic moves before status is written, so a crash between the two repeats a step that changes
+//! nothing instead of skipping one; what cannot be undone is written down before it is done.
 
 #![warn(missing_docs)]
 
+mod canary;
+mod decision;
+mod fact;
+mod memory;
+mod observed;
 mod percent;
+mod plan;
 mod readiness;
+mod revision;
+mod time;
 
 pub use self::{
+    canary::{Side, apex_side, decide},
+    decision::{Action, Again, Alert, Decision, Notice, Outcome, Question, Severity, Step},
+    fact::{Fact, GateKind, Names, Tone},
+    memory::{Memory, Pause, Phase},
+    observed::{
+        Answers, Checks, Gate, Life, Measurement, Missing, Observed, Obstacle, Piece, Primary,
+        Refusal, Setup, State, Target, Tempo,
+    },
     percent::{Percent, Split},
+    plan::{Hooks, ManualStep, Note, Plan, Steps, Strategy, Traffic},
     readiness::{Readiness, Unready},
+    revision::{Configs, Revision},
+    time::Moment,
 };

@@ -1,0 +1,262 @@
+//! Decides what a canary does next.
+//!
+//! ```text
+//!            +------------- a change, gates open ---------------+
+//!            v                                                  |
+//! New -> Initializing -> Initialized          Succeeded      Failed
+//!                             |                   ^             ^
+//!                             v                   |             |
+//!    Waiting (gate) ---> Progressing --> Promoting --> Finalising
+//!                        ^        |  \                (stuck primary: Failed, traffic stays)
+//!                        |        v   +-> failed checks, deadline, rollback hook: Failed
+//!             Waiting (held)   WaitingPromotion
+//! ```
+//!
+//! The order of questions is the order of importance: deletion, refusal, suspension, setting up,
+//! then for a running rollout: is it still the right revision, can it serve, must it go back, may it
+//! go on. Only the last one waits for the interval; everything before it may happen at any time.
+
+mod ab;
+mod blue_green;
+mod finish;
+mod idle;
+mod initialise;
+mod manual;
+mod progress;
+mod promote;
+mod terminate;
+mod weighted;
+
+use crate::{
+    Action, Again, Decision, Fact, GateKind, Memory, Observed, Obstacle, Percent, Phase, Piece,
+    Plan, State, Step, Target, Traffic,
+};
+
+/// Which pods a Service selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The production copy.
+    Primary,
+    /// The user's workload.
+    Canary,
+}
+
+/// Decides the next step.
+pub fn decide(seen: &Observed) -> Step {
+    match choose(seen) {
+        Step::Ask(question) => Step::Ask(question),
+        Step::Do(decision) => Step::Do(complete(seen, decision)),
+    }
+}
+
+/// Which pods the Service of clients selects.
+///
+/// The primary's, always, but for one case: where traffic cannot be divided and a promotion left the
+/// primary broken, clients are sent to the canary, which works.
+pub fn apex_side(plan: &Plan, memory: &Memory) -> Side {
+    let rescuing = memory.rescue && !matches!(memory.phase, Phase::Finalising);
+    if plan.traffic == Traffic::Whole && (is_stranded(memory) || rescuing) {
+        Side::Canary
+    } else {
+        Side::Primary
+    }
+}
+
+fn choose(seen: &Observed) -> Step {
+    let Observed { plan, memory, life, now, .. } = seen;
+    if life.deleted.is_some() {
+        return if life.held { terminate::decide(seen) } else { idle_until_gone() };
+    }
+    if !seen.problems.is_empty() {
+        return Decision::because(Fact::Refused(seen.problems.clone())).telling().into();
+    }
+    if plan.revert != life.held {
+        let action = if plan.revert { Action::Hold } else { Action::Release };
+        return Decision::because(Fact::Idle).act(action).again(Again::Now).into();
+    }
+    let unknown = matches!(memory.phase, Phase::New | Phase::Terminating | Phase::Terminated);
+    if unknown {
+        let next = memory.in_phase(Phase::Initializing, *now);
+        return Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into();
+    }
+    if plan.suspended {
+        return Decision::because(Fact::Suspended).telling().into();
+    }
+    match memory.phase {
+        Phase::Initializing => initialise::decide(seen),
+        Phase::Initialized
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::Waiting
+        | Phase::Progressing
+        | Phase::WaitingPromotion
+        | Phase::Promoting
+        | Phase::Finalising => settled(seen),
+        Phase::New | Phase::Terminating | Phase::Terminated => idle_until_gone(),
+    }
+}
+
+fn idle_until_gone() -> Step {
+    Decision::because(Fact::Terminating).into()
+}
+
+/// Everything after initialisation.
+fn settled(seen: &Observed) -> Step {
+    if let Some(step) = adopt(seen) {
+        return step;
+    }
+    if let Some(step) = restore(seen) {
+        return step;
+    }
+    let memory = &seen.memory;
+    if memory.phase.is_idle() || memory.is_gated() {
+        return idle::decide(seen);
+    }
+    match memory.phase {
+        Phase::Promoting => promote::promoting(seen),
+        Phase::Finalising => promote::finalising(seen),
+        _ => progress::decide(seen),
+    }
+}
+
+/// Takes over what another controller left.
+///
+/// Its fingerprints say nothing about ours. Where the workload is what it was, ours is put in their
+/// place and nothing else happens; where it was edited since, the ordinary rules see a new revision.
+fn adopt(seen: &Observed) -> Option<Step> {
+    let Observed { memory, .. } = seen;
+    let applied = memory.applied.as_ref()?;
+    let target = seen.target.as_ref().ok()?;
+    if !applied.is_foreign() {
+        return None;
+    }
+    let mut next = memory.clone();
+    next.applied = Some(target.revision.clone());
+    if matches!(memory.phase, Phase::Initialized | Phase::Succeeded) {
+        if !target.same_as_primary {
+            return None;
+        }
+        next.promoted = Some(target.revision.clone());
+    } else if target.edited_since {
+        return None;
+    }
+    let decision = Decision::because(Fact::Adopted).remember(next).telling();
+    Some(decision.again(Again::Now).into())
+}
+
+/// Puts objects back that were deleted or edited.
+fn restore(seen: &Observed) -> Option<Step> {
+    let is_safe = |piece: &Piece| match piece {
+        // Never onto pods that cannot serve.
+        Piece::ApexService => match apex_side(&seen.plan, &seen.memory) {
+            Side::Primary => seen.primary.readiness.is_serving(),
+            Side::Canary => seen.target.as_ref().is_ok_and(|it| it.readiness.is_serving()),
+        },
+        Piece::CanaryService
+        | Piece::PrimaryService
+        | Piece::Primary
+        | Piece::PrimaryScaler
+        | Piece::Route => true,
+    };
+    let differs = |piece: &Piece| *seen.setup.of(*piece) == State::Differs;
+    let piece = Piece::ALL.into_iter().find(|piece| differs(piece) && is_safe(piece))?;
+    Some(put(piece))
+}
+
+fn put(piece: Piece) -> Step {
+    let decision = Decision::because(Fact::Placed(piece)).act(Action::Ensure(piece));
+    decision.again(Again::Now).into()
+}
+
+/// What keeps the rollout from going on, if anything.
+fn obstacle(seen: &Observed) -> Option<&Obstacle> {
+    let blocked = Piece::ALL.into_iter().find_map(|piece| match seen.setup.of(piece) {
+        State::Blocked(obstacle) => Some(obstacle),
+        State::Fits | State::Differs => None,
+    });
+    blocked.or_else(|| seen.routes.as_ref().err())
+}
+
+/// Holds, tells why, and tries again after an interval.
+fn obstructed(seen: &Observed, why: &str) -> Decision {
+    Decision::because(Fact::Obstructed(why.to_owned())).telling().again(later(seen))
+}
+
+fn later(seen: &Observed) -> Again {
+    Again::At(seen.now.after(seen.plan.interval))
+}
+
+/// Adds what answers have to say, and what goes with every step.
+fn complete(seen: &Observed, mut decision: Decision) -> Decision {
+    let facts = told_by_answers(seen);
+    let answered = seen.answers != crate::Answers::default();
+    decision.beat |= answered;
+    let notes = if decision.beat { seen.plan.notes.as_slice() } else { &[] };
+    let notes = notes.iter().map(|note| Fact::Noted(note.clone()));
+    let prelude: Vec<Action> = notes.chain(facts).map(Action::Announce).collect();
+    if !prelude.is_empty() {
+        decision.actions.splice(0..0, prelude);
+    }
+    if seen.tempo.retry && (answered || decision.again != Again::Now) {
+        decision.actions.push(Action::ClearRetry);
+    }
+    decision
+}
+
+fn told_by_answers(seen: &Observed) -> Vec<Fact> {
+    let answers = &seen.answers;
+    let mut facts = Vec::new();
+    match &answers.backends {
+        Some(Ok(())) => facts.push(Fact::BackendsAvailable),
+        Some(Err(why)) => facts.push(Fact::BackendsUnavailable(why.clone())),
+        None => {}
+    }
+    if progress::is_start(seen) && (answers.pre_rollout.is_some() || seen.tempo.due) {
+        facts.push(Fact::AnalysisStarted);
+    }
+    let gates = [
+        (GateKind::ConfirmRollout, &answers.confirm_rollout),
+        (GateKind::PreRollout, &answers.pre_rollout),
+        (GateKind::ConfirmTrafficIncrease, &answers.confirm_traffic_increase),
+        (GateKind::ConfirmPromotion, &answers.confirm_promotion),
+        (GateKind::PostRollout, &answers.post_rollout),
+    ];
+    for (kind, gate) in gates {
+        let passed = gate.iter().flat_map(|gate| &gate.passed);
+        facts.extend(passed.map(|hook| Fact::GatePassed(kind, hook.clone())));
+    }
+    facts
+}
+
+/// All traffic is on the canary because a promotion failed.
+fn is_stranded(memory: &Memory) -> bool {
+    memory.weight == Percent::ALL && (memory.phase == Phase::Failed || memory.is_gated())
+}
+
+/// Whether the target is what the primary was given.
+///
+/// By fingerprint; but where that is another controller's, or where the primary may not run what it
+/// was given, by what it really runs.
+fn equals_promoted(seen: &Observed, target: &Target) -> bool {
+    let memory = &seen.memory;
+    match &memory.promoted {
+        Some(promoted) if !promoted.is_foreign() && !is_stranded(memory) && !memory.rescue => {
+            *promoted == target.revision
+        }
+        _ => target.same_as_primary,
+    }
+}
+
+/// Whether configuration changed since it was last written down.
+fn configs_changed(memory: &Memory, target: &Target) -> bool {
+    match (&memory.configs, &target.configs) {
+        (_, None) => false,
+        (None, Some(now)) => !now.is_empty(),
+        (Some(before), Some(now)) => before != now,
+    }
+}
+
+/// Whether the target is something else than what was last started or judged.
+fn is_changed(memory: &Memory, target: &Target) -> bool {
+    memory.applied.as_ref() != Some(&target.revision) || configs_changed(memory, target)
+}

@@ -1,0 +1,22 @@
+//! Requests that match go to the canary, for a number of checks.
+
+use crate::{Action, Decision, Fact, Memory, Observed, Phase, Split, Step};
+
+use super::{later, promote};
+
+pub(super) fn step(seen: &Observed, split: Split, mut base: Memory) -> Step {
+    let of = seen.plan.iterations;
+    if base.phase != Phase::Progressing || base.iterations >= of {
+        return promote::with_approval(seen, split, &base);
+    }
+    base.iterations += 1;
+    let at = base.iterations;
+    let base = base.stamped(&seen.memory, seen.now);
+    Decision::because(Fact::Iterated { at, of })
+        .act_if(split != Split::CANARY, Action::Shift(Split::CANARY))
+        .remember(base)
+        .telling()
+        .beat()
+        .again(later(seen))
+        .into()
+}

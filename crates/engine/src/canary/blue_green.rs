@@ -1,0 +1,49 @@
+//! No live traffic until all checks passed; then all of it, and promotion.
+
+use crate::{Action, Decision, Fact, Memory, Observed, Percent, Phase, Split, Step, Traffic};
+
+use super::{later, promote};
+
+pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
+    let of = seen.plan.iterations;
+    let is_waiting = base.phase == Phase::WaitingPromotion;
+    if base.iterations > of && !is_waiting {
+        // The gate was asked before traffic moved; it is not asked again.
+        return promote::begin(seen, split, &base).into();
+    }
+    if is_waiting || base.iterations >= of {
+        return match promote::approved(seen, &base) {
+            Ok(()) => switch(seen, split, base).into(),
+            Err(step) => *step,
+        };
+    }
+    iterate(seen, split, base).into()
+}
+
+fn iterate(seen: &Observed, split: Split, mut base: Memory) -> Decision {
+    base.iterations += 1;
+    let fact = Fact::Iterated { at: base.iterations, of: seen.plan.iterations };
+    let base = base.stamped(&seen.memory, seen.now);
+    let mirrors = seen.plan.mirror && seen.plan.traffic == Traffic::Divisible && !split.mirrored;
+    let mirrored = Split { canary: Percent::ZERO, mirrored: true };
+    Decision::because(fact)
+        .act_if(mirrors, Action::Shift(mirrored))
+        .remember(base)
+        .telling()
+        .beat()
+        .again(later(seen))
+}
+
+/// All live traffic to the canary, which passed every check.
+fn switch(seen: &Observed, split: Split, mut base: Memory) -> Decision {
+    base.phase = Phase::Progressing;
+    base.iterations = seen.plan.iterations.saturating_add(1);
+    let base = base.stamped(&seen.memory, seen.now);
+    let was_mirrored = split.mirrored;
+    let decision = Decision::because(Fact::RoutedToCanary { was_mirrored });
+    let decision = match seen.plan.traffic {
+        Traffic::Divisible => decision.act(Action::Shift(Split::CANARY)).remember(base).telling(),
+        Traffic::Whole => decision.remember(base),
+    };
+    decision.beat().again(later(seen))
+}

@@ -1,0 +1,80 @@
+//! Sets up the primary beside a running workload, without a moment in which nothing serves.
+//!
+//! Services, then the primary; wait until it is ready; its scaler, the apex Service onto it; only
+//! then the target goes to zero and routes are made. A primary that does not become ready is left to
+//! retry: the target still serves, and there is nothing to go back to.
+
+use crate::{
+    Action, Again, Decision, Fact, Missing, Notice, Observed, Phase, Piece, Question, Readiness,
+    Revision, Severity, State, Step, Target,
+};
+
+use super::{later, obstructed, put};
+
+pub(super) fn decide(seen: &Observed) -> Step {
+    let target = match &seen.target {
+        Ok(target) => target,
+        Err(Missing::Gone) => return obstructed(seen, "the target does not exist").into(),
+        Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
+    };
+    if let Some(step) = place(seen, &[Piece::CanaryService, Piece::PrimaryService]) {
+        return step;
+    }
+    if !seen.plan.skip && seen.tempo.due && seen.answers.backends.is_none() {
+        return Step::Ask(Question::Backends);
+    }
+    if let Some(step) = place(seen, &[Piece::Primary]) {
+        return step;
+    }
+    match &seen.primary.readiness {
+        Readiness::Ready => {}
+        Readiness::Waiting(unready) => {
+            let why = Fact::PrimaryNotReady(unready.why.clone());
+            return Decision::because(why).telling().again(later(seen)).into();
+        }
+        // Nobody wants to wait for checks, but somebody must serve.
+        Readiness::Stuck(unready) if seen.plan.skip && unready.serving => {}
+        Readiness::Stuck(unready) => {
+            let decision = Decision::because(Fact::PrimaryStuck(unready.why.clone())).telling();
+            let notice = Notice::PrimaryStuck(unready.why.clone());
+            return decision.alert(Severity::Error, notice).again(later(seen)).into();
+        }
+    }
+    if let Some(step) = place(seen, &[Piece::PrimaryScaler, Piece::ApexService]) {
+        return step;
+    }
+    if let State::Blocked(obstacle) = &seen.setup.route {
+        return obstructed(seen, &obstacle.0).into();
+    }
+    finish(seen, target)
+}
+
+/// The first of these that is not in place.
+fn place(seen: &Observed, pieces: &[Piece]) -> Option<Step> {
+    pieces.iter().find_map(|piece| match seen.setup.of(*piece) {
+        State::Fits => None,
+        State::Differs => Some(put(*piece)),
+        State::Blocked(obstacle) => Some(obstructed(seen, &obstacle.0).into()),
+    })
+}
+
+fn finish(seen: &Observed, target: &Target) -> Step {
+    let mut next = seen.memory.in_phase(Phase::Initialized, seen.now);
+    // A primary that was there before and runs something else: nobody knows its fingerprint, but the
+    // target is not it.
+    let revision =
+        if target.same_as_primary { target.revision.clone() } else { Revision::new("unknown") };
+    next.failed_checks = 0;
+    next.applied = Some(revision.clone());
+    next.promoted = Some(revision);
+    next.configs.clone_from(&target.configs);
+    Decision::because(Fact::Initialized)
+        .act_if(seen.plan.scaled, Action::PauseScaler)
+        .act_if(target.replicas > 0, Action::Park)
+        .act_if(seen.setup.route == State::Differs, Action::Ensure(Piece::Route))
+        .alert(Severity::Info, Notice::Initialized)
+        .remember(next)
+        .telling()
+        .again(Again::Now)
+        .into()
+}

@@ -1,0 +1,303 @@
+//! A rollout under way: is it still right, can it serve, must it go back, may it go on?
+
+use crate::{
+    Action, Again, Decision, Fact, GateKind, Memory, Missing, Observed, Percent, Phase, Question,
+    Readiness, Split, Step, Strategy, Target, Traffic,
+};
+
+use super::{
+    ab, blue_green, equals_promoted, finish, is_changed, later, manual, obstacle, obstructed,
+    weighted,
+};
+
+pub(super) fn decide(seen: &Observed) -> Step {
+    let target = match &seen.target {
+        Ok(target) => target,
+        Err(missing) => return without_target(seen, missing),
+    };
+    if is_changed(&seen.memory, target) {
+        return changed(seen, target);
+    }
+    if let Some(step) = must_go_back(seen, target) {
+        return step;
+    }
+    if seen.plan.skip {
+        return skip(seen, target);
+    }
+    let Ok(split) = seen.routes else {
+        return hampered(seen, target);
+    };
+    if obstacle(seen).is_some() {
+        return hampered(seen, target);
+    }
+    if seen.memory.trouble_since.is_some() {
+        let next = Memory { trouble_since: None, ..seen.memory.clone() };
+        return Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into();
+    }
+    if let Some(step) = drifted(seen, split) {
+        return step;
+    }
+    if let Some(step) = manual::at_once(seen, split) {
+        return step;
+    }
+    if !seen.tempo.due && !seen.tempo.retry {
+        return Decision::because(Fact::AwaitingInterval).again(Again::At(seen.tempo.next)).into();
+    }
+    check(seen, target, split)
+}
+
+/// Whether this is where the analysis begins: nothing was shifted, counted or prepared yet.
+pub(super) fn is_start(seen: &Observed) -> bool {
+    let memory = &seen.memory;
+    let Ok(split) = seen.routes else { return false };
+    memory.phase == Phase::Progressing
+        && !memory.prepared
+        && !memory.rescue
+        && memory.iterations == 0
+        && split == Split::PRIMARY
+        && seen.target.as_ref().is_ok_and(|target| target.readiness.is_ready())
+        && !seen.plan.skip
+}
+
+/// The target is another one than the one that is analysed.
+fn changed(seen: &Observed, target: &Target) -> Step {
+    let Observed { memory, plan, now, .. } = seen;
+    if equals_promoted(seen, target) && !super::configs_changed(memory, target) {
+        return finish::went_back(seen, target);
+    }
+    let mut next = memory.started(&target.revision, target.configs.as_ref(), *now);
+    next.rescue = memory.rescue;
+    if memory.rescue {
+        next.weight = Percent::ALL;
+    }
+    let shifts = plan.traffic == Traffic::Divisible && !memory.rescue && needs_shift(seen);
+    if shifts && !seen.primary.readiness.is_serving() {
+        return held(seen);
+    }
+    let resumed = plan.manual.is_some_and(|manual| manual.resume) && memory.is_paused();
+    let mut decision = Decision::because(Fact::Restarted).telling();
+    decision = decision.act_if(shifts, Action::Shift(Split::PRIMARY));
+    if resumed {
+        // It approved what is gone.
+        decision = decision.act(Action::TakeResumeBack).tell(Fact::ResumeVoid);
+    }
+    decision.remember(next).beat().again(later(seen)).into()
+}
+
+/// Whether routes say anything else than all to the primary. Unknown routes do.
+pub(super) fn needs_shift(seen: &Observed) -> bool {
+    seen.routes.as_ref().map_or(true, |split| *split != Split::PRIMARY)
+}
+
+fn held(seen: &Observed) -> Step {
+    let why = seen.primary.readiness.why().unwrap_or("no pod is available").to_owned();
+    finish::held(seen, &why)
+}
+
+/// Reasons to end the rollout that need no interval.
+fn must_go_back(seen: &Observed, target: &Target) -> Option<Step> {
+    let Observed { memory, plan, .. } = seen;
+    let is_active = !plan.skip || !seen.primary.is_updated;
+    if target.replicas < 1 && is_active {
+        let decision = Decision::because(Fact::ScaledUpAgain)
+            .act_if(plan.scaled, Action::ResumeScaler)
+            .act(Action::ScaleTarget(target.replicas_to_run.max(1)))
+            .telling();
+        return Some(decision.again(later(seen)).into());
+    }
+    if !plan.skip
+        && !memory.rescue
+        && let Readiness::Stuck(unready) = &seen.primary.readiness
+    {
+        return Some(finish::primary_stuck(seen, target, &unready.why));
+    }
+    if let Readiness::Stuck(unready) = &target.readiness
+        && is_active
+    {
+        return Some(finish::overdue(seen, Some(target), &unready.why));
+    }
+    if !plan.skip && memory.failed_checks >= plan.threshold {
+        return Some(finish::threshold_reached(seen, target));
+    }
+    let asks = (seen.tempo.due || seen.tempo.retry) && target.readiness.is_ready();
+    if plan.hooks.rollback && !plan.skip && asks {
+        match &seen.answers.rollback {
+            None => return Some(Step::Ask(Question::Gate(GateKind::Rollback))),
+            Some(Some(hook)) => return Some(finish::called_back(seen, Some(target), hook)),
+            Some(None) => {}
+        }
+    }
+    None
+}
+
+fn skip(seen: &Observed, target: &Target) -> Step {
+    if let Readiness::Waiting(unready) = &target.readiness
+        && !seen.primary.is_updated
+    {
+        let why = Fact::CanaryNotReady(unready.why.clone());
+        return Decision::because(why).telling().again(later(seen)).into();
+    }
+    finish::skip(seen, target)
+}
+
+/// The workload is gone in mid-flight: its share goes back at once, the rest waits for it.
+fn without_target(seen: &Observed, missing: &Missing) -> Step {
+    let shared = seen.routes.as_ref().is_ok_and(|split| *split != Split::PRIMARY);
+    let gone = *missing == Missing::Gone;
+    if gone && shared && seen.primary.readiness.is_serving() {
+        let mut next = seen.memory.clone();
+        next.weight = Percent::ZERO;
+        next.pause = None;
+        next.phase = Phase::Progressing;
+        let next = next.stamped(&seen.memory, seen.now);
+        return Decision::because(Fact::RoutedToPrimary)
+            .act(Action::Shift(Split::PRIMARY))
+            .remember(next)
+            .telling()
+            .again(Again::Now)
+            .into();
+    }
+    let why = match missing {
+        Missing::Gone => "the target does not exist",
+        Missing::Unusable(why) => why,
+    };
+    troubled(seen, why, None)
+}
+
+fn hampered(seen: &Observed, target: &Target) -> Step {
+    let why = obstacle(seen).map_or("routes cannot be read", |obstacle| &obstacle.0);
+    troubled(seen, why, Some(target))
+}
+
+/// Something lasting is in the way: it counts against the deadline.
+fn troubled(seen: &Observed, why: &str, target: Option<&Target>) -> Step {
+    let Some(since) = seen.memory.trouble_since else {
+        let next = Memory { trouble_since: Some(seen.now), ..seen.memory.clone() };
+        return obstructed(seen, why).remember(next).into();
+    };
+    // A clock that was put back must not make it wait for ever: `since` is never in the future twice.
+    if seen.now.since(since) >= seen.plan.deadline {
+        return finish::overdue(seen, target, why);
+    }
+    obstructed(seen, why).into()
+}
+
+/// The routing object and the memory disagree: we died between the two writes, or somebody edited it.
+///
+/// A share that is the very next step is our own; one that is lower is safe to go on from; anything
+/// else is taken back to what was last approved.
+fn drifted(seen: &Observed, split: Split) -> Option<Step> {
+    let Observed { memory, plan, .. } = seen;
+    let applies = plan.strategy == Strategy::Weighted
+        && plan.traffic == Traffic::Divisible
+        && (memory.phase == Phase::Progressing || memory.is_paused());
+    if !applies || split.canary == memory.weight {
+        return None;
+    }
+    let next_step = weighted::next(plan, memory.weight);
+    let is_ours = split.canary == next_step || split.canary < memory.weight;
+    if is_ours {
+        let mut next = memory.clone();
+        next.weight = split.canary;
+        let next = next.stamped(memory, seen.now);
+        let fact = Fact::Advanced(split.canary);
+        return Some(Decision::because(fact).remember(next).beat().again(Again::Now).into());
+    }
+    let fact = Fact::Drifted { seen: split.canary, now: memory.weight };
+    if !seen.primary.readiness.is_serving() {
+        return Some(held(seen));
+    }
+    let back = Action::Shift(Split::canary(memory.weight));
+    Some(Decision::because(fact).act(back).telling().again(Again::Now).into())
+}
+
+/// Asks what the checks say, and goes on if they pass.
+fn check(seen: &Observed, target: &Target, split: Split) -> Step {
+    let Observed { memory, plan, tempo, answers, .. } = seen;
+    let has_share = split.canary > Percent::ZERO;
+    if let Readiness::Waiting(unready) = &target.readiness {
+        if has_share && !unready.serving && tempo.due {
+            return failed(seen, Fact::CanaryDown(unready.why.clone()));
+        }
+        if !has_share || !tempo.due {
+            let why = Fact::CanaryNotReady(unready.why.clone());
+            return Decision::because(why).telling().again(later(seen)).into();
+        }
+    }
+    let mut base = memory.clone();
+    if is_start(seen) {
+        if plan.hooks.pre_rollout {
+            let Some(gate) = &answers.pre_rollout else {
+                return Step::Ask(Question::Gate(GateKind::PreRollout));
+            };
+            if let Some(refusal) = &gate.refused {
+                let (hook, why) = (refusal.hook.clone(), refusal.why.clone());
+                return failed(seen, Fact::PreRolloutFailed { hook, why });
+            }
+        }
+        base.prepared = true;
+    } else if tempo.due && is_measurable(memory, split) {
+        let Some(checks) = &answers.checks else {
+            return Step::Ask(Question::Checks);
+        };
+        if let Some(why) = &checks.failure {
+            return failed(seen, Fact::CheckFailed(why.clone()));
+        }
+    }
+    go_on(seen, target, split, base)
+}
+
+/// Whether there is anything to measure: a share, copies, or a test that needs neither.
+fn is_measurable(memory: &Memory, split: Split) -> bool {
+    if memory.is_paused() {
+        return split.canary > Percent::ZERO;
+    }
+    split != Split::PRIMARY || memory.iterations > 0 || memory.phase == Phase::WaitingPromotion
+}
+
+/// Checks passed: the next step, if everybody is ready for it.
+fn go_on(seen: &Observed, target: &Target, split: Split, base: Memory) -> Step {
+    let Observed { memory, plan, .. } = seen;
+    let unready = match (&target.readiness, &seen.primary.readiness) {
+        (Readiness::Ready, Readiness::Ready) => None,
+        (Readiness::Ready, primary) if !memory.rescue => {
+            primary.why().map(|why| Fact::PrimaryNotReady(why.to_owned()))
+        }
+        (Readiness::Ready, _) => None,
+        (canary, _) => canary.why().map(|why| Fact::CanaryNotReady(why.to_owned())),
+    };
+    if let Some(why) = unready {
+        return keep(seen, base, Decision::because(why).telling()).beat().into();
+    }
+    if memory.is_paused() {
+        let held = Decision::because(Fact::Held(split.canary));
+        return keep(seen, base, held).beat().into();
+    }
+    if let Some(step) = manual::before_traffic(seen, split, &base) {
+        return step;
+    }
+    match plan.strategy {
+        Strategy::Weighted => weighted::step(seen, split, base),
+        Strategy::AbTesting => ab::step(seen, split, base),
+        Strategy::BlueGreen => blue_green::step(seen, split, base),
+    }
+}
+
+/// Stays here, writing down what was learnt.
+pub(super) fn keep(seen: &Observed, base: Memory, decision: Decision) -> Decision {
+    let decision = if base == seen.memory { decision } else { decision.remember(base) };
+    decision.again(later(seen))
+}
+
+/// One more failed check. A try asked for by hand does not count.
+fn failed(seen: &Observed, fact: Fact) -> Step {
+    let decision = Decision::because(fact).telling().beat();
+    if !seen.tempo.due {
+        return decision.again(later(seen)).into();
+    }
+    let mut next = seen.memory.clone();
+    next.failed_checks = next.failed_checks.saturating_add(1);
+    let is_last = next.failed_checks >= seen.plan.threshold;
+    let again = if is_last { Again::Now } else { later(seen) };
+    decision.remember(next).again(again).into()
+}

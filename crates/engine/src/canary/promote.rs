@@ -1,0 +1,192 @@
+//! The primary is given what was analysed, and traffic goes back to it.
+//!
+//! The phase is written before the template is: whoever finds the phase finishes the copy, which is
+//! the same copy every time. What is copied is compared with what was analysed at that moment.
+
+use crate::{
+    Action, Again, Decision, Fact, GateKind, Memory, Missing, Notice, Observed, Percent, Phase,
+    Question, Readiness, Severity, Split, Step, Strategy, Target, Traffic,
+};
+
+use super::{finish, is_changed, later, obstructed};
+
+/// Asks the gate before promotion, then begins.
+pub(super) fn with_approval(seen: &Observed, split: Split, base: &Memory) -> Step {
+    match approved(seen, base) {
+        Ok(()) => begin(seen, split, base).into(),
+        Err(step) => *step,
+    }
+}
+
+/// Whether the gate before promotion is open; what to do if it is not.
+pub(super) fn approved(seen: &Observed, base: &Memory) -> Result<(), Box<Step>> {
+    if !seen.plan.hooks.confirm_promotion {
+        return Ok(());
+    }
+    let Some(gate) = &seen.answers.confirm_promotion else {
+        return Err(Box::new(Step::Ask(Question::Gate(GateKind::ConfirmPromotion))));
+    };
+    let Some(refusal) = &gate.refused else {
+        return Ok(());
+    };
+    let decision = Decision::because(Fact::AwaitingPromotion(refusal.hook.clone()));
+    if base.phase == Phase::WaitingPromotion {
+        return Err(Box::new(decision.beat().again(later(seen)).into()));
+    }
+    let mut next = base.in_phase(Phase::WaitingPromotion, seen.now);
+    if seen.plan.strategy != Strategy::Weighted {
+        next.iterations = seen.plan.iterations.saturating_sub(1);
+    }
+    let notice = Notice::Awaiting(GateKind::ConfirmPromotion);
+    let decision = if refusal.muted { decision } else { decision.alert(Severity::Warn, notice) };
+    Err(Box::new(decision.remember(next).telling().beat().again(later(seen)).into()))
+}
+
+/// The intent first, then the copy.
+pub(super) fn begin(seen: &Observed, split: Split, base: &Memory) -> Decision {
+    let mut next = base.in_phase(Phase::Promoting, seen.now);
+    if seen.plan.strategy == Strategy::Weighted {
+        next.weight = split.canary;
+    }
+    let next = next.stamped(&seen.memory, seen.now);
+    let decision = Decision::because(Fact::Copying).remember(next).telling();
+    copy(seen, decision).beat().again(later(seen))
+}
+
+fn copy(seen: &Observed, decision: Decision) -> Decision {
+    match &seen.memory.applied {
+        Some(applied) => decision.act(Action::Promote(applied.clone())),
+        None => decision,
+    }
+}
+
+pub(super) fn promoting(seen: &Observed) -> Step {
+    let target = match &seen.target {
+        Ok(target) => Some(target),
+        Err(Missing::Gone) => None,
+        Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
+    };
+    if !seen.primary.is_updated {
+        return update(seen, target);
+    }
+    if let Some(step) = protect(seen, target) {
+        return step;
+    }
+    match &seen.primary.readiness {
+        Readiness::Stuck(unready) => return finish::promotion_failed(seen, target, &unready.why),
+        Readiness::Waiting(unready) if !seen.plan.skip => return primary_waits(seen, &unready.why),
+        Readiness::Ready | Readiness::Waiting(_) => {}
+    }
+    let Ok(split) = seen.routes else {
+        return finish::no_routes(seen);
+    };
+    if seen.plan.skip
+        && let Some(target) = target
+    {
+        return finish::skip(seen, target);
+    }
+    if !seen.tempo.due {
+        return Decision::because(Fact::AwaitingInterval).again(Again::At(seen.tempo.next)).into();
+    }
+    give_back(seen, split).into()
+}
+
+/// The primary does not run the revision yet.
+fn update(seen: &Observed, target: Option<&Target>) -> Step {
+    let Some(target) = target else {
+        return obstructed(seen, "the target does not exist").into();
+    };
+    if !is_changed(&seen.memory, target) {
+        return copy(seen, Decision::because(Fact::Copying)).telling().again(later(seen)).into();
+    }
+    // Another revision came before the copy was made: that one was not analysed.
+    let next = seen.memory.started(&target.revision, target.configs.as_ref(), seen.now);
+    let shifts = seen.plan.traffic == Traffic::Divisible && super::progress::needs_shift(seen);
+    if shifts && !seen.primary.readiness.is_serving() {
+        let why = seen.primary.readiness.why().unwrap_or("no pod is available").to_owned();
+        return finish::held(seen, &why);
+    }
+    Decision::because(Fact::Restarted)
+        .act_if(shifts, Action::Shift(Split::PRIMARY))
+        .remember(next)
+        .telling()
+        .beat()
+        .again(later(seen))
+        .into()
+}
+
+/// Keeps live traffic off pods that were not analysed, or are not there.
+fn protect(seen: &Observed, target: Option<&Target>) -> Option<Step> {
+    let split = seen.routes.as_ref().ok()?;
+    if split.canary == Percent::ZERO || seen.plan.traffic == Traffic::Whole {
+        return None;
+    }
+    let is_wrong = target.is_none_or(|target| is_changed(&seen.memory, target));
+    if is_wrong && seen.primary.readiness.is_serving() {
+        let mut next = seen.memory.clone();
+        next.weight = Percent::ZERO;
+        let next = next.stamped(&seen.memory, seen.now);
+        let decision = Decision::because(Fact::RoutedToPrimary)
+            .act(Action::Shift(Split::PRIMARY))
+            .remember(next)
+            .telling();
+        return Some(decision.again(Again::Now).into());
+    }
+    let target = target.filter(|target| target.replicas < 1)?;
+    let decision = Decision::because(Fact::ScaledUpAgain)
+        .act_if(seen.plan.scaled, Action::ResumeScaler)
+        .act(Action::ScaleTarget(target.replicas_to_run.max(1)))
+        .telling();
+    Some(decision.again(later(seen)).into())
+}
+
+fn primary_waits(seen: &Observed, why: &str) -> Step {
+    let why = Fact::PrimaryNotReady(why.to_owned());
+    Decision::because(why).telling().again(later(seen)).into()
+}
+
+/// The primary is ready: traffic goes back, at once or step by step.
+fn give_back(seen: &Observed, split: Split) -> Decision {
+    let Observed { memory, plan, now, .. } = seen;
+    let canary = if plan.promotion_step > 0 {
+        split.canary.minus(plan.promotion_step)
+    } else {
+        Percent::ZERO
+    };
+    let is_last = plan.traffic == Traffic::Whole || canary == Percent::ZERO;
+    let next = if is_last {
+        memory.in_phase(Phase::Finalising, *now)
+    } else {
+        let mut next = memory.clone();
+        next.weight = canary;
+        next.stamped(memory, *now)
+    };
+    let why = match plan.promotion_step {
+        step if step > 0 => Fact::PrimaryAdvanced(canary.rest()),
+        _ => Fact::RoutedToPrimary,
+    };
+    let shifts = plan.traffic == Traffic::Divisible && split != Split::canary(canary);
+    let decision = Decision::because(why.clone())
+        .act_if(plan.scaled, Action::RefreshPrimaryScaler)
+        .act_if(shifts, Action::Shift(Split::canary(canary)))
+        .remember(next);
+    let decision = if shifts { decision.tell(why) } else { decision };
+    decision.beat().again(later(seen))
+}
+
+pub(super) fn finalising(seen: &Observed) -> Step {
+    let target = match &seen.target {
+        Ok(target) => Some(target),
+        Err(Missing::Gone) => None,
+        Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
+    };
+    match &seen.primary.readiness {
+        Readiness::Ready => {}
+        Readiness::Stuck(unready) => return finish::promotion_failed(seen, target, &unready.why),
+        Readiness::Waiting(unready) => return primary_waits(seen, &unready.why),
+    }
+    if !seen.tempo.due {
+        return Decision::because(Fact::AwaitingInterval).again(Again::At(seen.tempo.next)).into();
+    }
+    finish::finalise(seen, target)
+}

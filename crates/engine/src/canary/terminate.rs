@@ -1,0 +1,97 @@
+//! Gives everything back before the canary is gone.
+//!
+//! The target is ready first, then Services and routes go back to it, the finalizer goes last. A
+//! target that is gone needs nothing back; one that does not become ready is not waited for for ever.
+
+use crate::{
+    Action, Again, Decision, Fact, Missing, Notice, Observed, Phase, Readiness, Severity, State,
+    Step, Target,
+};
+
+use super::{later, obstructed};
+
+/// How many progress deadlines the way back may take.
+const DEADLINES: u32 = 3;
+
+pub(super) fn decide(seen: &Observed) -> Step {
+    let Observed { memory, plan, .. } = seen;
+    if !plan.revert {
+        return Decision::because(Fact::Terminated).act(Action::Release).into();
+    }
+    match memory.phase {
+        Phase::Terminated => {
+            return Decision::because(Fact::Terminated).act(Action::Release).into();
+        }
+        Phase::Terminating => {}
+        _ => {
+            let next = memory.in_phase(Phase::Terminating, seen.now);
+            let decision = Decision::because(Fact::Terminating).remember(next).telling();
+            return decision.again(Again::Now).into();
+        }
+    }
+    let target = match &seen.target {
+        Ok(target) => target,
+        Err(Missing::Gone) => return released(seen),
+        Err(Missing::Unusable(why)) => return wait_or_give_up(seen, why),
+    };
+    if let Some(step) = bring_back(seen, target) {
+        return step;
+    }
+    let ways = [
+        (&seen.setup.apex_given_back, Action::GiveApexBack),
+        (&seen.setup.route_given_back, Action::GiveRouteBack),
+    ];
+    for (state, action) in ways {
+        match state {
+            State::Fits => {}
+            State::Differs => {
+                let decision = Decision::because(Fact::Terminating).act(action);
+                return decision.again(Again::Now).into();
+            }
+            State::Blocked(obstacle) => return wait_or_give_up(seen, &obstacle.0),
+        }
+    }
+    released(seen)
+}
+
+/// The target as it was before the canary, or what is still missing.
+fn bring_back(seen: &Observed, target: &Target) -> Option<Step> {
+    if target.replicas < 1 {
+        let replicas =
+            if seen.primary.exists { seen.primary.replicas } else { target.replicas_to_run };
+        let decision = Decision::because(Fact::AwaitingTarget("scaling up".to_owned()))
+            .act_if(seen.plan.scaled, Action::ResumeScaler)
+            .act(Action::ScaleTarget(replicas.max(1)));
+        return Some(decision.again(later(seen)).into());
+    }
+    match &target.readiness {
+        Readiness::Ready => None,
+        Readiness::Waiting(unready) | Readiness::Stuck(unready) => {
+            Some(wait_or_give_up(seen, &unready.why))
+        }
+    }
+}
+
+fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
+    let since = seen.life.deleted.unwrap_or(seen.now);
+    if seen.now.since(since) >= seen.plan.deadline * DEADLINES {
+        let next = seen.memory.in_phase(Phase::Terminated, seen.now);
+        return Decision::because(Fact::RevertGivenUp(why.to_owned()))
+            .telling()
+            .alert(Severity::Error, Notice::RevertGivenUp(why.to_owned()))
+            .remember(next)
+            .act(Action::Release)
+            .into();
+    }
+    if seen.target.is_ok() {
+        let decision = Decision::because(Fact::AwaitingTarget(why.to_owned()));
+        return decision.again(later(seen)).into();
+    }
+    obstructed(seen, why).into()
+}
+
+fn released(seen: &Observed) -> Step {
+    let next = seen.memory.in_phase(Phase::Terminated, seen.now);
+    let decision = Decision::because(Fact::Terminated).remember(next).telling();
+    decision.act(Action::Release).into()
+}

@@ -1,0 +1,216 @@
+//! What to do next.
+
+use crate::{Fact, GateKind, Memory, Moment, Piece, Revision, Split};
+
+/// The outcome of one look.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Something must be known first: ask, put the answer into the observation, decide again.
+    Ask(Question),
+    /// Carry this out.
+    Do(Decision),
+}
+
+/// What only the outside can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Do the metric backends answer?
+    Backends,
+    /// What do the hooks of this kind say?
+    Gate(GateKind),
+    /// What do rollout hooks and metrics say?
+    Checks,
+}
+
+/// What to do, in order, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Why: what the condition and the explanation say.
+    pub why: Fact,
+    /// The effects, in order. Each can be carried out twice. If one fails, those after it are not
+    /// carried out and the cluster is looked at again.
+    pub actions: Vec<Action>,
+    /// When to look again.
+    pub again: Again,
+    /// This was a step, a check or a question: the next one is an interval away.
+    pub beat: bool,
+}
+
+/// When to look again. A change of anything that was looked at always wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// At once: this was one of several effects.
+    Now,
+    /// At that time at the latest.
+    At(Moment),
+    /// When something changes.
+    OnChange,
+}
+
+/// One effect.
+///
+/// Order is safety: capacity before traffic, traffic before removing capacity, intent before what
+/// cannot be undone, the result after.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Put the object in place.
+    Ensure(Piece),
+    /// Divide live traffic like this.
+    Shift(Split),
+    /// Ask for so many replicas of the target.
+    ScaleTarget(i64),
+    /// Take the target to nothing.
+    Park,
+    /// Let the target's scaler act again.
+    ResumeScaler,
+    /// Keep the target's scaler from acting.
+    PauseScaler,
+    /// Give the primary the target's template and configuration, if that still is this revision.
+    Promote(Revision),
+    /// Bring the primary's scaler to the target's current settings.
+    RefreshPrimaryScaler,
+    /// Write this down.
+    Remember(Box<Memory>),
+    /// Tell: event, log, event hooks.
+    Announce(Fact),
+    /// Send a chat message.
+    Alert(Alert),
+    /// Remove `spec.manualStep` if it is still what was seen.
+    DropManualStep,
+    /// Set `spec.manualStep.resume` back to false.
+    TakeResumeBack,
+    /// Remove the mark that asked for another try of the gates.
+    ClearRetry,
+    /// Count a finished rollout.
+    Count(Outcome),
+    /// Put our finalizer on the canary.
+    Hold,
+    /// Take our finalizer off the canary.
+    Release,
+    /// Give the apex Service back to the target.
+    GiveApexBack,
+    /// Give the routing objects back.
+    GiveRouteBack,
+}
+
+/// A chat message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alert {
+    /// How bad.
+    pub severity: Severity,
+    /// What it is about: the sentence comes from here.
+    pub about: Notice,
+}
+
+/// What chat messages are about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Set up for the first time.
+    Initialized,
+    /// A rollout starts.
+    NewRevision,
+    /// A gate is closed.
+    Awaiting(GateKind),
+    /// Held by hand.
+    Held(crate::Percent),
+    /// A hook called the rollout back.
+    RolledBackByHook,
+    /// Too many checks failed.
+    ThresholdReached(u32),
+    /// Not ready in time.
+    DeadlineExceeded(String),
+    /// The primary cannot run the new revision.
+    PromotionFailed(String),
+    /// Done.
+    Promoted,
+    /// Done unchecked.
+    PromotedUnchecked,
+    /// The primary cannot be set up.
+    PrimaryStuck(String),
+    /// Traffic cannot go back.
+    RollbackHeld(String),
+    /// Not everything could be given back.
+    RevertGivenUp(String),
+}
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// For information.
+    Info,
+    /// Somebody may want to act.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+/// How a rollout ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Promoted after analysis.
+    Completed,
+    /// Promoted without.
+    Skipped,
+    /// Taken back.
+    Failed,
+}
+
+// === impl Decision ===
+
+impl Decision {
+    pub(crate) fn because(why: Fact) -> Self {
+        Self { why, actions: Vec::new(), again: Again::OnChange, beat: false }
+    }
+
+    /// Does this next.
+    #[must_use]
+    pub(crate) fn act(mut self, action: Action) -> Self {
+        self.actions.push(action);
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn act_if(self, wanted: bool, action: Action) -> Self {
+        if wanted { self.act(action) } else { self }
+    }
+
+    #[must_use]
+    pub(crate) fn remember(self, memory: Memory) -> Self {
+        self.act(Action::Remember(Box::new(memory)))
+    }
+
+    #[must_use]
+    pub(crate) fn tell(self, fact: Fact) -> Self {
+        self.act(Action::Announce(fact))
+    }
+
+    /// Tells what the decision is about.
+    #[must_use]
+    pub(crate) fn telling(self) -> Self {
+        let why = self.why.clone();
+        self.tell(why)
+    }
+
+    #[must_use]
+    pub(crate) fn alert(self, severity: Severity, about: Notice) -> Self {
+        self.act(Action::Alert(Alert { severity, about }))
+    }
+
+    #[must_use]
+    pub(crate) fn again(mut self, again: Again) -> Self {
+        self.again = again;
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn beat(mut self) -> Self {
+        self.beat = true;
+        self
+    }
+}
+
+impl From<Decision> for Step {
+    fn from(decision: Decision) -> Self {
+        Self::Do(decision)
+    }
+}

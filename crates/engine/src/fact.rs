@@ -1,0 +1,533 @@
+//! What happened, or is waited for: the one vocabulary of events, conditions and explanations.
+//!
+//! A fact has a fixed reason (a word for machines), a tone (is something wrong?) and a sentence
+//! for people. Sentences are made when somebody wants to read them, not when the decision is taken.
+
+use crate::{Note, Percent, Phase, Piece};
+
+/// Something worth telling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// Nothing to do.
+    Idle,
+    /// The user froze this canary.
+    Suspended,
+    /// This canary must not be acted upon.
+    Refused(Vec<String>),
+    /// Something around the workloads cannot be put in place.
+    Obstructed(String),
+    /// An object was put in place.
+    Placed(Piece),
+    /// Metric backends answer.
+    BackendsAvailable,
+    /// A metric backend does not answer.
+    BackendsUnavailable(String),
+    /// Part of the plan cannot be carried out as written.
+    Noted(Note),
+    /// The primary is not ready yet.
+    PrimaryNotReady(String),
+    /// The primary does not become ready.
+    PrimaryStuck(String),
+    /// Everything is set up.
+    Initialized,
+    /// A canary of another controller was taken over.
+    Adopted,
+    /// A gate said yes.
+    GatePassed(GateKind, String),
+    /// The gate before a rollout is closed.
+    AwaitingApproval(String),
+    /// The gate before an increase is closed.
+    AwaitingIncrease(String),
+    /// The gate before promotion is closed.
+    AwaitingPromotion(String),
+    /// A rollout starts.
+    NewRevision,
+    /// The target or its configuration changed in mid-flight.
+    Restarted,
+    /// The target went back to what the primary runs.
+    WentBack(Phase),
+    /// Somebody scaled the canary to nothing in mid-flight.
+    ScaledUpAgain,
+    /// The canary is not ready yet.
+    CanaryNotReady(String),
+    /// The canary has a share of traffic and no pod that can serve it.
+    CanaryDown(String),
+    /// The analysis begins.
+    AnalysisStarted,
+    /// The gate before any traffic said no.
+    PreRolloutFailed {
+        /// Name of the hook.
+        hook: String,
+        /// What it said.
+        why: String,
+    },
+    /// A check failed; the sentence says which and how.
+    CheckFailed(String),
+    /// Waiting for the next interval.
+    AwaitingInterval,
+    /// The canary has a larger share.
+    Advanced(Percent),
+    /// The canary gets copies of requests.
+    Mirroring,
+    /// Another check passed.
+    Iterated {
+        /// Checks passed.
+        at: u32,
+        /// Checks needed.
+        of: u32,
+    },
+    /// All live traffic goes to the canary.
+    RoutedToCanary {
+        /// Copies ended with it.
+        was_mirrored: bool,
+    },
+    /// The routing object said something else than we wrote.
+    Drifted {
+        /// What it said.
+        seen: Percent,
+        /// What it says now.
+        now: Percent,
+    },
+    /// The primary is given the new template.
+    Copying,
+    /// The primary has a larger share.
+    PrimaryAdvanced(Percent),
+    /// All live traffic goes to the primary.
+    RoutedToPrimary,
+    /// The rollout is over and well.
+    Promoted,
+    /// The rollout is over; nobody looked.
+    PromotedUnchecked,
+    /// Held by hand.
+    Held(Percent),
+    /// A person lets it go on.
+    Resumed(Percent),
+    /// The share to hold at was raised.
+    HoldRaised(Percent),
+    /// There was nothing to resume.
+    NothingToResume,
+    /// The resume was meant for a revision that is gone.
+    ResumeVoid,
+    /// A hook calls the rollout back.
+    RollbackAsked(String),
+    /// The rollout goes back because a hook said so.
+    RolledBackByHook,
+    /// Too many checks failed.
+    ThresholdReached(u32),
+    /// The canary did not become ready in time.
+    DeadlineExceeded(String),
+    /// The rollout went back.
+    Failed,
+    /// The rollout should go back, but the primary cannot serve.
+    RollbackHeld(String),
+    /// The primary does not become ready with the new revision.
+    PromotionFailed(String),
+    /// A post-rollout hook said no, which changes nothing.
+    PostRolloutFailed {
+        /// Name of the hook.
+        hook: String,
+        /// What it said.
+        why: String,
+    },
+    /// The workload runs although nothing is rolled out.
+    IdleTargetRuns(i64),
+    /// Everything is being given back.
+    Terminating,
+    /// The workload is coming back.
+    AwaitingTarget(String),
+    /// Everything was given back.
+    Terminated,
+    /// Not everything could be given back in time.
+    RevertGivenUp(String),
+}
+
+/// Which gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GateKind {
+    /// Before a rollout.
+    ConfirmRollout,
+    /// Before any traffic.
+    PreRollout,
+    /// Before an increase.
+    ConfirmTrafficIncrease,
+    /// Before promotion.
+    ConfirmPromotion,
+    /// After the end.
+    PostRollout,
+    /// At any time, to go back.
+    Rollback,
+}
+
+/// Is something wrong?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// All is as it should be.
+    Normal,
+    /// Somebody may want to know.
+    Warning,
+}
+
+/// How the parties are called in sentences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// `name.namespace` of the canary.
+    pub canary: String,
+    /// `name.namespace` of the target.
+    pub target: String,
+    /// `name.namespace` of the primary.
+    pub primary: String,
+}
+
+// === impl GateKind ===
+
+impl GateKind {
+    /// The word in specs and events.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ConfirmRollout => "confirm-rollout",
+            Self::PreRollout => "pre-rollout",
+            Self::ConfirmTrafficIncrease => "confirm-traffic-increase",
+            Self::ConfirmPromotion => "confirm-promotion",
+            Self::PostRollout => "post-rollout",
+            Self::Rollback => "rollback",
+        }
+    }
+
+    const fn passed(self) -> &'static str {
+        match self {
+            Self::ConfirmRollout => "RolloutApproved",
+            Self::PreRollout => "PreRolloutPassed",
+            Self::ConfirmTrafficIncrease => "TrafficIncreaseApproved",
+            Self::ConfirmPromotion => "PromotionApproved",
+            Self::PostRollout => "PostRolloutPassed",
+            Self::Rollback => "RollbackRequested",
+        }
+    }
+}
+
+// === impl Fact ===
+
+impl Fact {
+    /// The word for machines: stable, one per kind of fact.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Idle => "Idle",
+            Self::Suspended => "Suspended",
+            Self::Refused(_) => "Refused",
+            Self::Obstructed(_) => "Obstructed",
+            Self::Placed(_) => "ObjectWritten",
+            Self::BackendsAvailable => "MetricsAvailable",
+            Self::BackendsUnavailable(_) => "MetricsUnavailable",
+            Self::Noted(_) => "NotSupported",
+            Self::PrimaryNotReady(_) => "PrimaryNotReady",
+            Self::PrimaryStuck(_) => "PrimaryStuck",
+            Self::Initialized => "Initialized",
+            Self::Adopted => "Adopted",
+            Self::GatePassed(kind, _) => kind.passed(),
+            Self::AwaitingApproval(_) => "WaitingForApproval",
+            Self::AwaitingIncrease(_) => "WaitingForTrafficApproval",
+            Self::AwaitingPromotion(_) => "WaitingForPromotionApproval",
+            Self::NewRevision => "NewRevision",
+            Self::Restarted => "AnalysisRestarted",
+            Self::WentBack(_) => "RevisionReverted",
+            Self::ScaledUpAgain => "CanaryScaledUp",
+            Self::CanaryNotReady(_) => "CanaryNotReady",
+            Self::CanaryDown(_) => "CanaryDown",
+            Self::AnalysisStarted => "AnalysisStarted",
+            Self::PreRolloutFailed { .. } => "PreRolloutFailed",
+            Self::CheckFailed(_) => "CheckFailed",
+            Self::AwaitingInterval => "WaitingForInterval",
+            Self::Advanced(_) => "WeightAdvanced",
+            Self::Mirroring => "Mirroring",
+            Self::Iterated { .. } => "IterationPassed",
+            Self::RoutedToCanary { .. } => "RoutedToCanary",
+            Self::Drifted { .. } => "RouteCorrected",
+            Self::Copying => "PromotionStarted",
+            Self::PrimaryAdvanced(_) => "PrimaryWeightAdvanced",
+            Self::RoutedToPrimary => "RoutedToPrimary",
+            Self::Promoted => "Promoted",
+            Self::PromotedUnchecked => "PromotedWithoutAnalysis",
+            Self::Held(_) => "Paused",
+            Self::Resumed(_) => "Resumed",
+            Self::HoldRaised(_) => "PauseMoved",
+            Self::NothingToResume => "NothingToResume",
+            Self::ResumeVoid => "ResumeIgnored",
+            Self::RollbackAsked(_) => "RollbackRequested",
+            Self::RolledBackByHook => "RolledBackByHook",
+            Self::ThresholdReached(_) => "ThresholdReached",
+            Self::DeadlineExceeded(_) => "ProgressDeadlineExceeded",
+            Self::Failed => "Failed",
+            Self::RollbackHeld(_) => "RollbackHeld",
+            Self::PromotionFailed(_) => "PromotionFailed",
+            Self::PostRolloutFailed { .. } => "PostRolloutFailed",
+            Self::IdleTargetRuns(_) => "IdleTargetRuns",
+            Self::Terminating => "Terminating",
+            Self::AwaitingTarget(_) => "TargetNotReady",
+            Self::Terminated => "Terminated",
+            Self::RevertGivenUp(_) => "RevertGivenUp",
+        }
+    }
+
+    /// Is something wrong?
+    pub const fn tone(&self) -> Tone {
+        match self {
+            Self::Idle
+            | Self::Suspended
+            | Self::Placed(_)
+            | Self::BackendsAvailable
+            | Self::Initialized
+            | Self::Adopted
+            | Self::GatePassed(..)
+            | Self::NewRevision
+            | Self::Restarted
+            | Self::WentBack(_)
+            | Self::AnalysisStarted
+            | Self::AwaitingInterval
+            | Self::Advanced(_)
+            | Self::Mirroring
+            | Self::Iterated { .. }
+            | Self::RoutedToCanary { .. }
+            | Self::Copying
+            | Self::PrimaryAdvanced(_)
+            | Self::RoutedToPrimary
+            | Self::Promoted
+            | Self::PromotedUnchecked
+            | Self::Held(_)
+            | Self::Resumed(_)
+            | Self::HoldRaised(_)
+            | Self::NothingToResume
+            | Self::Terminating
+            | Self::AwaitingTarget(_)
+            | Self::Terminated => Tone::Normal,
+            Self::Refused(_)
+            | Self::Obstructed(_)
+            | Self::BackendsUnavailable(_)
+            | Self::Noted(_)
+            | Self::PrimaryNotReady(_)
+            | Self::PrimaryStuck(_)
+            | Self::AwaitingApproval(_)
+            | Self::AwaitingIncrease(_)
+            | Self::AwaitingPromotion(_)
+            | Self::ScaledUpAgain
+            | Self::CanaryNotReady(_)
+            | Self::CanaryDown(_)
+            | Self::PreRolloutFailed { .. }
+            | Self::CheckFailed(_)
+            | Self::Drifted { .. }
+            | Self::ResumeVoid
+            | Self::RollbackAsked(_)
+            | Self::RolledBackByHook
+            | Self::ThresholdReached(_)
+            | Self::DeadlineExceeded(_)
+            | Self::Failed
+            | Self::RollbackHeld(_)
+            | Self::PromotionFailed(_)
+            | Self::PostRolloutFailed { .. }
+            | Self::IdleTargetRuns(_)
+            | Self::RevertGivenUp(_) => Tone::Warning,
+        }
+    }
+
+    /// The sentence for people.
+    pub fn text(&self, names: &Names) -> String {
+        self.text_of_setup(names)
+            .or_else(|| self.text_of_gate(names))
+            .or_else(|| self.text_of_progress(names))
+            .unwrap_or_else(|| self.text_of_end(names))
+    }
+
+    fn text_of_setup(&self, names: &Names) -> Option<String> {
+        let Names { canary, primary, .. } = names;
+        Some(match self {
+            Self::Idle => format!("Nothing to roll out: {primary} runs the current revision."),
+            Self::Suspended => {
+                format!("{canary} is suspended: nothing is done until that is lifted.")
+            }
+            Self::Refused(problems) => problems.join("; "),
+            Self::Obstructed(why) => why.clone(),
+            Self::Placed(piece) => format!("Put the {} in place.", piece.as_str()),
+            Self::BackendsAvailable => "All metric providers are available.".to_owned(),
+            Self::BackendsUnavailable(why) => format!("Metric providers were checked: {why}"),
+            Self::Noted(note) => note.text(),
+            Self::PrimaryNotReady(why) => format!("{primary} is not ready: {why}"),
+            Self::PrimaryStuck(why) => {
+                format!(
+                    "{primary} does not become ready and is left to retry, nothing else was touched: {why}"
+                )
+            }
+            Self::Initialized => format!("Initialization done, {primary} serves {canary}."),
+            Self::Adopted => format!("Took over {canary} as it was left, without a new rollout."),
+            Self::IdleTargetRuns(replicas) => {
+                format!("{} runs {replicas} replicas although nothing is rolled out.", names.target)
+            }
+            _ => return None,
+        })
+    }
+
+    fn text_of_gate(&self, names: &Names) -> Option<String> {
+        let Names { canary, .. } = names;
+        Some(match self {
+            Self::GatePassed(kind, hook) => format!("The {} check {hook} passed.", kind.as_str()),
+            Self::AwaitingApproval(hook) => {
+                format!("{canary} is waiting for approval to start: {hook} has not said yes.")
+            }
+            Self::AwaitingIncrease(hook) => {
+                format!(
+                    "{canary} is waiting for approval of more traffic: {hook} has not said yes."
+                )
+            }
+            Self::AwaitingPromotion(hook) => {
+                format!(
+                    "{canary} is waiting for approval of the promotion: {hook} has not said yes."
+                )
+            }
+            Self::PreRolloutFailed { hook, why } => {
+                format!("{canary} is held, the pre-rollout check {hook} failed: {why}")
+            }
+            Self::RollbackAsked(hook) => format!("The rollback check {hook} passed."),
+            Self::RolledBackByHook => {
+                format!("Rolling back {canary}: a rollback hook asked for it.")
+            }
+            Self::PostRolloutFailed { hook, why } => {
+                format!("The post-rollout hook {hook} failed: {why}")
+            }
+            Self::Held(weight) => {
+                format!("Canary is paused at {weight}% traffic weight. Waiting for manual resume.")
+            }
+            Self::Resumed(weight) => {
+                format!("Resuming automated traffic shifting from {weight}% canary weight.")
+            }
+            Self::HoldRaised(weight) => {
+                format!("The manual pause of {canary} moved up to {weight}%.")
+            }
+            Self::NothingToResume => {
+                format!("{canary} has nothing to resume; manualStep was removed.")
+            }
+            Self::ResumeVoid => format!(
+                "The resume of {canary} was meant for a revision that was replaced; the new one pauses again."
+            ),
+            _ => return None,
+        })
+    }
+
+    fn text_of_progress(&self, names: &Names) -> Option<String> {
+        let Names { canary, target, primary } = names;
+        Some(match self {
+            Self::NewRevision => format!("New revision detected, scaling up {target}."),
+            Self::Restarted => {
+                format!("New revision detected, restarting the analysis of {target}.")
+            }
+            Self::WentBack(_) => {
+                format!("{target} is back at the revision {primary} runs; the rollout ends here.")
+            }
+            Self::ScaledUpAgain => {
+                format!("{target} was scaled to zero in mid-rollout; scaling it up again.")
+            }
+            Self::CanaryNotReady(why) => format!("{target} is not ready: {why}"),
+            Self::CanaryDown(why) => {
+                format!(
+                    "{target} has a share of traffic and no pod to serve it, a failed check: {why}"
+                )
+            }
+            Self::AnalysisStarted => format!("Starting the analysis of {target}."),
+            Self::CheckFailed(why) => format!("{canary} is held: {why}"),
+            Self::AwaitingInterval => format!("{canary} waits for the next check."),
+            Self::Advanced(weight) => format!("Advanced {canary} to canary weight {weight}."),
+            Self::Mirroring => {
+                format!("Advanced {canary} to canary weight 0, with requests mirrored.")
+            }
+            Self::Iterated { at, of } => {
+                format!("Advanced {canary} to canary iteration {at}/{of}.")
+            }
+            Self::RoutedToCanary { was_mirrored: false } => {
+                "Routing all traffic to the canary.".to_owned()
+            }
+            Self::RoutedToCanary { was_mirrored: true } => {
+                "Mirroring ends, routing all traffic to the canary.".to_owned()
+            }
+            Self::Drifted { seen, now } => {
+                format!("The route of {canary} said {seen} for the canary; it is {now} now.")
+            }
+            Self::Copying => format!("Copying the template of {target} to {primary}."),
+            Self::PrimaryAdvanced(weight) => {
+                format!("Advanced {canary} to primary weight {weight}.")
+            }
+            Self::RoutedToPrimary => "Routing all traffic to the primary.".to_owned(),
+            _ => return None,
+        })
+    }
+
+    fn text_of_end(&self, names: &Names) -> String {
+        let Names { canary, target, primary } = names;
+        match self {
+            Self::Promoted => format!("Promotion completed, scaled down {target}."),
+            Self::PromotedUnchecked => {
+                format!("Promotion completed, the analysis of {target} was skipped.")
+            }
+            Self::ThresholdReached(count) => {
+                format!("Rolling back {canary}: failed checks reached the threshold of {count}.")
+            }
+            Self::DeadlineExceeded(why) => {
+                format!("Rolling back {canary}: progress deadline exceeded, {why}")
+            }
+            Self::Failed => format!("Canary failed, scaled down {target}."),
+            Self::RollbackHeld(why) => {
+                format!(
+                    "{canary} should go back, but {primary} cannot serve; traffic stays where it is: {why}"
+                )
+            }
+            Self::PromotionFailed(why) => {
+                format!("Promotion of {target} failed, {primary} is not ready: {why}")
+            }
+            Self::Terminating => format!("Terminating canary {canary}."),
+            Self::AwaitingTarget(why) => format!("{target} takes over from {primary} again: {why}"),
+            Self::Terminated => format!("Terminated canary {canary}."),
+            Self::RevertGivenUp(why) => format!("Gave up restoring {target}: {why}"),
+            _ => String::new(),
+        }
+    }
+}
+
+// === impl Note ===
+
+impl Note {
+    fn text(&self) -> String {
+        match self {
+            Self::MatchIgnored => {
+                "A/B testing is not supported by the kubernetes provider; match is ignored."
+                    .to_owned()
+            }
+            Self::WeightsIgnored { iterations } => format!(
+                "Progressive traffic is not supported by the kubernetes provider; running as blue/green with iterations: {iterations}."
+            ),
+            Self::MirrorIgnored => {
+                "This provider cannot mirror requests; mirror is ignored.".to_owned()
+            }
+            Self::ManualStepIgnored => {
+                "manualStep has no effect: only a rollout by weight can be held.".to_owned()
+            }
+            Self::ManualStepBeyondMax { weight, max } => {
+                format!(
+                    "manualStep.weight {weight} is beyond the maximum weight; holding at {max} instead."
+                )
+            }
+            Self::Other(text) => text.clone(),
+        }
+    }
+}
+
+// === impl Piece ===
+
+impl Piece {
+    /// What it is called in sentences.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::CanaryService => "canary Service",
+            Self::PrimaryService => "primary Service",
+            Self::Primary => "primary workload",
+            Self::PrimaryScaler => "primary scaler",
+            Self::ApexService => "apex Service",
+            Self::Route => "routing objects",
+        }
+    }
+}

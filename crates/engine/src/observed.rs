@@ -1,0 +1,249 @@
+//! Everything a decision may look at.
+
+use crate::{Configs, Memory, Moment, Plan, Readiness, Revision, Split};
+
+/// One look at the cluster, and what was answered so far in this tick.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The time of this look.
+    pub now: Moment,
+    /// What the user asked for.
+    pub plan: Plan,
+    /// What was written down last.
+    pub memory: Memory,
+    /// Why this canary must not be acted upon at all; empty if it may.
+    pub problems: Vec<String>,
+    /// The user's workload, or why it cannot be used.
+    pub target: Result<Target, Missing>,
+    /// What serves production.
+    pub primary: Primary,
+    /// The objects around the workloads.
+    pub setup: Setup,
+    /// How live traffic is divided, or why that cannot be told.
+    pub routes: Result<Split, Obstacle>,
+    /// Whether it is time for the next step.
+    pub tempo: Tempo,
+    /// The finalizer and deletion of the canary itself.
+    pub life: Life,
+    /// What hooks and checks said in this tick.
+    pub answers: Answers,
+}
+
+/// The user's workload, which doubles as the canary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Fingerprint of its template.
+    pub revision: Revision,
+    /// Fingerprints of its configuration; `None` where that is not tracked.
+    pub configs: Option<Configs>,
+    /// Replicas asked for.
+    pub replicas: i64,
+    /// Whether its pods can serve.
+    pub readiness: Readiness,
+    /// What the primary would be given is what it runs.
+    pub same_as_primary: bool,
+    /// Somebody else wrote the template after the last transition; looked at when a canary of another
+    /// controller is taken over.
+    pub edited_since: bool,
+    /// Replicas to start a rollout with.
+    pub replicas_to_run: i64,
+}
+
+/// Why there is no workload to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It does not exist.
+    Gone,
+    /// It exists and cannot be used, for a reason told in a sentence.
+    Unusable(String),
+}
+
+/// The production copy of the workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Primary {
+    /// It exists.
+    pub exists: bool,
+    /// Whether its pods can serve.
+    pub readiness: Readiness,
+    /// It was given the revision in `memory.applied`.
+    pub is_updated: bool,
+    /// Replicas it has or had, to give back to the target on deletion.
+    pub replicas: i64,
+}
+
+/// The objects around the workloads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// The Service in front of the canary.
+    pub canary_service: State,
+    /// The Service in front of the primary.
+    pub primary_service: State,
+    /// The primary workload itself: it fits if it exists.
+    pub primary: State,
+    /// The primary's scaler: it fits if it exists, or if there is nothing to copy.
+    pub primary_scaler: State,
+    /// The Service clients use, on the side [`crate::apex_side`] says.
+    pub apex_service: State,
+    /// The routing objects, whatever their weights.
+    pub route: State,
+    /// The way back of the apex Service, looked at on deletion.
+    pub apex_given_back: State,
+    /// The way back of the routing objects, looked at on deletion.
+    pub route_given_back: State,
+}
+
+/// How an object compares with what it should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// As it should be.
+    #[default]
+    Fits,
+    /// Missing or different; it can be written.
+    Differs,
+    /// It cannot be what it should be.
+    Blocked(Obstacle),
+}
+
+/// What stands in the way, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle(pub String);
+
+/// The parts of [`Setup`], in the order they are put in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Piece {
+    /// The Service in front of the canary.
+    CanaryService,
+    /// The Service in front of the primary.
+    PrimaryService,
+    /// The production copy of the workload and of its configuration.
+    Primary,
+    /// The production copy of the scaler.
+    PrimaryScaler,
+    /// The Service clients use.
+    ApexService,
+    /// The routing objects.
+    Route,
+}
+
+/// Whether it is time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tempo {
+    /// One interval passed since the last step, check or question.
+    pub due: bool,
+    /// When it will have.
+    pub next: Moment,
+    /// A person asked for the gates to be tried again at once.
+    pub retry: bool,
+}
+
+/// The canary object itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// It carries our finalizer.
+    pub held: bool,
+    /// It is being deleted, since then.
+    pub deleted: Option<Moment>,
+}
+
+/// What hooks and checks said in this tick. `None` where nobody asked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answers {
+    /// Whether metric backends answer at all: what is wrong, if anything.
+    pub backends: Option<Result<(), String>>,
+    /// The gate before a rollout.
+    pub confirm_rollout: Option<Gate>,
+    /// The gate before any traffic.
+    pub pre_rollout: Option<Gate>,
+    /// The gate before an increase.
+    pub confirm_traffic_increase: Option<Gate>,
+    /// The gate before promotion.
+    pub confirm_promotion: Option<Gate>,
+    /// Whether somebody calls the rollout back: the hook that does.
+    pub rollback: Option<Option<String>>,
+    /// What post-rollout hooks said; it decides nothing.
+    pub post_rollout: Option<Gate>,
+    /// The analysis.
+    pub checks: Option<Checks>,
+}
+
+/// The answer of all hooks of one kind, asked in order until one refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gate {
+    /// The names of those that said yes.
+    pub passed: Vec<String>,
+    /// The first that did not.
+    pub refused: Option<Refusal>,
+}
+
+/// A hook that said no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Name of the hook.
+    pub hook: String,
+    /// What it said, cut and cleaned.
+    pub why: String,
+    /// The user wants no chat message for this one.
+    pub muted: bool,
+}
+
+/// The outcome of an analysis.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checks {
+    /// What was measured, in the order of the plan.
+    pub measured: Vec<Measurement>,
+    /// Why it failed; `None` if everything passed.
+    pub failure: Option<String>,
+}
+
+/// One value against its limits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    /// Name of the metric.
+    pub name: String,
+    /// What was measured.
+    pub value: f64,
+    /// Least accepted value.
+    pub min: Option<f64>,
+    /// Largest accepted value.
+    pub max: Option<f64>,
+    /// Whether it was accepted.
+    pub passed: bool,
+}
+
+// === impl Setup ===
+
+impl Setup {
+    pub(crate) fn of(&self, piece: Piece) -> &State {
+        match piece {
+            Piece::CanaryService => &self.canary_service,
+            Piece::PrimaryService => &self.primary_service,
+            Piece::Primary => &self.primary,
+            Piece::PrimaryScaler => &self.primary_scaler,
+            Piece::ApexService => &self.apex_service,
+            Piece::Route => &self.route,
+        }
+    }
+}
+
+// === impl Piece ===
+
+impl Piece {
+    /// All, in the order they are put in place.
+    pub const ALL: [Self; 6] = [
+        Self::CanaryService,
+        Self::PrimaryService,
+        Self::Primary,
+        Self::PrimaryScaler,
+        Self::ApexService,
+        Self::Route,
+    ];
+}
+
+// === impl Gate ===
+
+impl Gate {
+    /// Everybody said yes.
+    pub fn is_open(&self) -> bool {
+        self.refused.is_none()
+    }
+}

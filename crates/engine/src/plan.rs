@@ -1,0 +1,178 @@
+//! What the user asked for, as far as decisions depend on it.
+
+use std::time::Duration;
+
+use crate::Percent;
+
+/// The plan of a rollout. Made anew from the object at every observation.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the user's")]
+pub struct Plan {
+    /// How the new revision meets traffic.
+    pub strategy: Strategy,
+    /// Whether live traffic can be divided at all.
+    pub traffic: Traffic,
+    /// The shares of a weighted rollout.
+    pub steps: Steps,
+    /// The share at which promotion starts.
+    pub max: Percent,
+    /// How much goes back to the primary per interval while promoting; 0 for all at once.
+    pub promotion_step: i64,
+    /// Passing checks before promotion, for A/B and blue/green.
+    pub iterations: u32,
+    /// Copies of requests go to the canary before any live traffic does.
+    pub mirror: bool,
+    /// Failed checks that take the rollout back; at least 1.
+    pub threshold: u32,
+    /// Time between two checks.
+    pub interval: Duration,
+    /// Longest time without progress.
+    pub deadline: Duration,
+    /// Promote without checks.
+    pub skip: bool,
+    /// Do nothing at all.
+    pub suspended: bool,
+    /// Give everything back when the canary is deleted.
+    pub revert: bool,
+    /// Where a person wants the rollout to hold.
+    pub manual: Option<ManualStep>,
+    /// Which gates exist.
+    pub hooks: Hooks,
+    /// The workload has a scaler to be copied for the primary.
+    pub scaled: bool,
+    /// What of the plan cannot be carried out as written, for people.
+    pub notes: Vec<Note>,
+}
+
+/// How the new revision meets traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Strategy {
+    /// A share of all traffic that grows.
+    Weighted,
+    /// The traffic of matching requests.
+    AbTesting,
+    /// None until all checks passed, then all.
+    BlueGreen,
+}
+
+/// Whether live traffic can be divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// By a mesh, gateway or ingress.
+    Divisible,
+    /// Plain Services: clients see the primary only.
+    Whole,
+}
+
+/// The shares of a weighted rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// The same amount each time.
+    By(i64),
+    /// These shares, one after the other.
+    List(Vec<i64>),
+}
+
+/// Where a person wants the rollout to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManualStep {
+    /// The share to hold at, as written.
+    pub weight: i64,
+    /// Go on.
+    pub resume: bool,
+}
+
+/// Which kinds of gate the plan has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "one independent yes or no per kind of hook")]
+pub struct Hooks {
+    /// Asked before a rollout starts.
+    pub confirm_rollout: bool,
+    /// Asked before any traffic.
+    pub pre_rollout: bool,
+    /// Asked before each increase.
+    pub confirm_traffic_increase: bool,
+    /// Asked before promotion.
+    pub confirm_promotion: bool,
+    /// Told after the end.
+    pub post_rollout: bool,
+    /// Can call the rollout back.
+    pub rollback: bool,
+}
+
+/// What of a plan cannot be carried out as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Plain Services cannot tell requests apart.
+    MatchIgnored,
+    /// Plain Services cannot divide traffic: blue/green with this many checks instead.
+    WeightsIgnored {
+        /// Checks before promotion.
+        iterations: u32,
+    },
+    /// This provider cannot send copies of requests.
+    MirrorIgnored,
+    /// Holding at a weight needs a rollout by weight.
+    ManualStepIgnored,
+    /// The weight to hold at is beyond where promotion starts.
+    ManualStepBeyondMax {
+        /// As written.
+        weight: i64,
+        /// Where it holds instead.
+        max: Percent,
+    },
+    /// Anything a translation has to say, in a sentence.
+    Other(String),
+}
+
+// === impl Steps ===
+
+impl Steps {
+    /// The share that follows `now`.
+    ///
+    /// With a list it is the next greater entry, so that a share that is not in the list (held by
+    /// hand, or the list was edited) leads on and not to everything. Past the last entry it is
+    /// everything, which is at or above the maximum and so means promotion.
+    pub fn after(&self, now: Percent) -> Percent {
+        match self {
+            Self::By(step) => now.plus((*step).max(0)),
+            Self::List(list) => {
+                let next = list.iter().copied().filter(|share| *share > now.into()).min();
+                next.map_or(Percent::ALL, Percent::clamped)
+            }
+        }
+    }
+}
+
+// === impl ManualStep ===
+
+impl ManualStep {
+    /// The share to hold at: no more than where promotion starts.
+    pub fn hold_at(&self, max: Percent) -> Percent {
+        Percent::clamped(self.weight).min(max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_lead_upwards() {
+        let walk = |steps: Steps| {
+            let mut shares = vec![];
+            let mut now = Percent::ZERO;
+            while now < Percent::ALL && shares.len() < 20 {
+                now = steps.after(now);
+                shares.push(now.get());
+            }
+            shares
+        };
+        assert_eq!(walk(Steps::By(40)), [40, 80, 100], "the last step stops at everything");
+        assert_eq!(walk(Steps::List(vec![1, 2, 10, 200])), [1, 2, 10, 100]);
+        assert_eq!(walk(Steps::List(vec![10, 10, 5, 50])), [5, 10, 50, 100], "never stands still");
+        let list = Steps::List(vec![10, 20, 50]);
+        assert_eq!(list.after(Percent::clamped(15)).get(), 20, "an unlisted share leads on");
+        assert_eq!(list.after(Percent::clamped(50)), Percent::ALL);
+    }
+}

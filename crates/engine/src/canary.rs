@@ -28,8 +28,8 @@ mod terminate;
 mod weighted;
 
 use crate::{
-    Action, Again, Decision, Fact, GateKind, Memory, Observed, Obstacle, Percent, Phase, Piece,
-    Plan, State, Step, Target, Traffic,
+    Action, Again, Decision, Fact, GateKind, Memory, Note, Observed, Obstacle, Pause, Percent,
+    Phase, Piece, Plan, State, Step, Target, Traffic,
 };
 
 /// Which pods a Service selects.
@@ -54,12 +54,8 @@ pub fn decide(seen: &Observed) -> Step {
 /// The primary's, always, but for one case: where traffic cannot be divided and a promotion left the
 /// primary broken, clients are sent to the canary, which works.
 pub fn apex_side(plan: &Plan, memory: &Memory) -> Side {
-    let rescuing = memory.rescue && !matches!(memory.phase, Phase::Finalising);
-    if plan.traffic == Traffic::Whole && (is_stranded(memory) || rescuing) {
-        Side::Canary
-    } else {
-        Side::Primary
-    }
+    let is_left_behind = memory.is_stranded() || (memory.rescue && memory.weight > Percent::ZERO);
+    if plan.traffic == Traffic::Whole && is_left_behind { Side::Canary } else { Side::Primary }
 }
 
 fn choose(seen: &Observed) -> Step {
@@ -76,7 +72,8 @@ fn choose(seen: &Observed) -> Step {
     }
     let unknown = matches!(memory.phase, Phase::New | Phase::Terminating | Phase::Terminated);
     if unknown {
-        let next = memory.in_phase(Phase::Initializing, *now);
+        let mut next = memory.in_phase(Phase::Initializing, *now);
+        next.rescue = false;
         return Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into();
     }
     if plan.suspended {
@@ -108,15 +105,43 @@ fn settled(seen: &Observed) -> Step {
     if let Some(step) = restore(seen) {
         return step;
     }
-    let memory = &seen.memory;
-    if memory.phase.is_idle() || memory.is_gated() {
-        return idle::decide(seen);
+    if let Some(step) = remembered_pause(seen) {
+        return step;
     }
+    let memory = &seen.memory;
     match memory.phase {
+        Phase::Initialized | Phase::Succeeded | Phase::Failed => idle::decide(seen),
+        Phase::Waiting if memory.is_gated() => idle::decide(seen),
         Phase::Promoting => promote::promoting(seen),
         Phase::Finalising => promote::finalising(seen),
-        _ => progress::decide(seen),
+        Phase::Waiting | Phase::Progressing | Phase::WaitingPromotion => progress::decide(seen),
+        Phase::New | Phase::Initializing | Phase::Terminating | Phase::Terminated => {
+            idle_until_gone()
+        }
     }
+}
+
+/// A hold whose mark was lost, as when the status is stored by a definition that does not know it.
+///
+/// Waiting with a share for the revision that was started can be nothing else; taken for a gate, it
+/// would start again from nothing.
+fn remembered_pause(seen: &Observed) -> Option<Step> {
+    let memory = &seen.memory;
+    let target = seen.target.as_ref().ok()?;
+    seen.plan.manual?;
+    if !memory.is_stranded() || !memory.is_gated() || is_changed(memory, target) {
+        return None;
+    }
+    let mut next = memory.clone();
+    next.pause = Some(Pause { weight: memory.weight, since: memory.since.unwrap_or(seen.now) });
+    Some(Decision::because(Fact::Held(memory.weight)).remember(next).again(Again::Now).into())
+}
+
+/// A resume that finds nothing held: it goes away, so that it does not let the next hold pass.
+fn nothing_to_resume(seen: &Observed) -> Option<Step> {
+    seen.plan.manual.filter(|manual| manual.resume)?;
+    let decision = Decision::because(Fact::NothingToResume).act(Action::DropManualStep);
+    Some(decision.telling().again(Again::Now).into())
 }
 
 /// Takes over what another controller left.
@@ -188,31 +213,56 @@ fn later(seen: &Observed) -> Again {
 
 /// Adds what answers have to say, and what goes with every step.
 fn complete(seen: &Observed, mut decision: Decision) -> Decision {
-    let facts = told_by_answers(seen);
     let answered = seen.answers != crate::Answers::default();
     decision.beat |= answered;
-    let notes = if decision.beat { seen.plan.notes.as_slice() } else { &[] };
-    let notes = notes.iter().map(|note| Fact::Noted(note.clone()));
-    let prelude: Vec<Action> = notes.chain(facts).map(Action::Announce).collect();
-    if !prelude.is_empty() {
-        decision.actions.splice(0..0, prelude);
+    let mut facts = noted(seen, &decision);
+    if progress::is_start(seen) && begins_analysis(seen, &decision) {
+        facts.push(Fact::AnalysisStarted);
     }
-    if seen.tempo.retry && (answered || decision.again != Again::Now) {
+    if answered {
+        told_by_answers(seen, &mut facts);
+    }
+    if !facts.is_empty() {
+        decision.actions.splice(0..0, facts.into_iter().map(Action::Announce));
+    }
+    let may_write = seen.problems.is_empty() && !seen.plan.suspended;
+    if seen.tempo.retry && may_write && (answered || decision.again != Again::Now) {
         decision.actions.push(Action::ClearRetry);
     }
     decision
 }
 
-fn told_by_answers(seen: &Observed) -> Vec<Fact> {
+/// What of the plan cannot be carried out as written: told once a rollout, where it starts or where
+/// it matters.
+fn noted(seen: &Observed, decision: &Decision) -> Vec<Fact> {
+    let starts = matches!(decision.why, Fact::NewRevision | Fact::Restarted);
+    let holds = matches!(decision.why, Fact::Held(_)) && !decision.actions.is_empty();
+    let is_due = |note: &&Note| match note {
+        Note::ManualStepBeyondMax { .. } => starts || holds,
+        Note::MatchIgnored
+        | Note::WeightsIgnored { .. }
+        | Note::MirrorIgnored
+        | Note::ManualStepIgnored
+        | Note::Other(_) => starts,
+    };
+    seen.plan.notes.iter().filter(is_due).map(|note| Fact::Noted(note.clone())).collect()
+}
+
+/// Whether this is where the gate before any traffic was asked, or passed for want of one.
+fn begins_analysis(seen: &Observed, decision: &Decision) -> bool {
+    let prepares = |action: &Action| match action {
+        Action::Remember(next) => next.prepared && !seen.memory.prepared,
+        _ => false,
+    };
+    seen.answers.pre_rollout.is_some() || decision.actions.iter().any(prepares)
+}
+
+fn told_by_answers(seen: &Observed, facts: &mut Vec<Fact>) {
     let answers = &seen.answers;
-    let mut facts = Vec::new();
     match &answers.backends {
         Some(Ok(())) => facts.push(Fact::BackendsAvailable),
         Some(Err(why)) => facts.push(Fact::BackendsUnavailable(why.clone())),
         None => {}
-    }
-    if progress::is_start(seen) && (answers.pre_rollout.is_some() || seen.tempo.due) {
-        facts.push(Fact::AnalysisStarted);
     }
     let gates = [
         (GateKind::ConfirmRollout, &answers.confirm_rollout),
@@ -225,24 +275,40 @@ fn told_by_answers(seen: &Observed) -> Vec<Fact> {
         let passed = gate.iter().flat_map(|gate| &gate.passed);
         facts.extend(passed.map(|hook| Fact::GatePassed(kind, hook.clone())));
     }
-    facts
 }
 
-/// All traffic is on the canary because a promotion failed.
-fn is_stranded(memory: &Memory) -> bool {
-    memory.weight == Percent::ALL && (memory.phase == Phase::Failed || memory.is_gated())
+/// Whether the primary can be given traffic it does not have.
+///
+/// One pod that serves is enough for going back to what ran before. A primary that broke in a
+/// promotion must be ready: its last few pods are not what it is rescued for.
+fn primary_takes(seen: &Observed) -> bool {
+    let readiness = &seen.primary.readiness;
+    if seen.memory.rescue || seen.memory.is_stranded() {
+        readiness.is_ready()
+    } else {
+        readiness.is_serving()
+    }
+}
+
+/// Whether going back gives the primary traffic it does not have. Unknown routes do.
+fn canary_has_share(seen: &Observed) -> bool {
+    match seen.plan.traffic {
+        Traffic::Divisible => {
+            seen.routes.as_ref().map_or(true, |split| split.canary > Percent::ZERO)
+        }
+        Traffic::Whole => apex_side(&seen.plan, &seen.memory) == Side::Canary,
+    }
 }
 
 /// Whether the target is what the primary was given.
 ///
-/// By fingerprint; but where that is another controller's, or where the primary may not run what it
-/// was given, by what it really runs.
+/// By fingerprint; but where that is another controller's, or after a failure, when the primary may
+/// not run what it was given, by what it really runs.
 fn equals_promoted(seen: &Observed, target: &Target) -> bool {
     let memory = &seen.memory;
+    let is_doubtful = memory.rescue || memory.is_stranded() || memory.phase == Phase::Failed;
     match &memory.promoted {
-        Some(promoted) if !promoted.is_foreign() && !is_stranded(memory) && !memory.rescue => {
-            *promoted == target.revision
-        }
+        Some(promoted) if !promoted.is_foreign() && !is_doubtful => *promoted == target.revision,
         _ => target.same_as_primary,
     }
 }

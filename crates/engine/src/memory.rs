@@ -112,12 +112,14 @@ impl fmt::Display for Phase {
 impl Memory {
     /// In another phase, keeping the counters that phase keeps.
     ///
-    /// Weight and iterations live on only where the rollout goes on from them.
+    /// Weight and iterations live on only where the rollout goes on from them. In a rescue the
+    /// weight also says where clients are, until the primary takes them.
     #[must_use]
     pub(crate) fn in_phase(&self, phase: Phase, now: Moment) -> Self {
         let mut next = self.clone();
         if !matches!(phase, Phase::Progressing | Phase::Waiting | Phase::Promoting) {
-            next.weight = Percent::ZERO;
+            let is_rescue = self.rescue && phase == Phase::WaitingPromotion;
+            next.weight = if is_rescue { self.weight } else { Percent::ZERO };
             next.iterations = 0;
         }
         if phase != Phase::Waiting {
@@ -170,8 +172,9 @@ impl Memory {
         self.phase == Phase::Waiting && self.pause.is_none()
     }
 
-    /// A promotion failed and live traffic is on the canary.
+    /// The last rollout is over and live traffic is on the canary, because the primary could not
+    /// take it: a promotion failed.
     pub fn is_stranded(&self) -> bool {
-        self.phase == Phase::Failed && self.weight == Percent::ALL
+        self.weight > Percent::ZERO && (self.phase == Phase::Failed || self.is_gated())
     }
 }

@@ -19,7 +19,8 @@ pub struct Observed {
     pub primary: Primary,
     /// The objects around the workloads.
     pub setup: Setup,
-    /// How live traffic is divided, or why that cannot be told.
+    /// How live traffic is divided, or why that cannot be told. Where it cannot be divided at all,
+    /// it is [`Split::PRIMARY`].
     pub routes: Result<Split, Obstacle>,
     /// Whether it is time for the next step.
     pub tempo: Tempo,
@@ -100,7 +101,9 @@ pub enum State {
     Fits,
     /// Missing or different; it can be written.
     Differs,
-    /// It cannot be what it should be.
+    /// It cannot be what it should be: something is missing, it is somebody else's, or the last
+    /// attempt to write it was refused. What is merely `Differs` is written before anything else
+    /// happens, so an attempt that fails again and again must not stay so.
     Blocked(Obstacle),
 }
 

@@ -4,6 +4,13 @@ use crate::{Action, Decision, Fact, Memory, Observed, Phase, Split, Step};
 
 use super::{later, promote};
 
+/// Whether the next step has a gate.
+pub(super) fn has_gate(seen: &Observed) -> bool {
+    let Observed { plan, memory, .. } = seen;
+    let is_goal = memory.phase != Phase::Progressing || memory.iterations >= plan.iterations;
+    plan.hooks.confirm_promotion && is_goal
+}
+
 pub(super) fn step(seen: &Observed, split: Split, mut base: Memory) -> Step {
     let of = seen.plan.iterations;
     if base.phase != Phase::Progressing || base.iterations >= of {

@@ -20,11 +20,22 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
     iterate(seen, split, base).into()
 }
 
+/// Whether the next step has a gate.
+pub(super) fn has_gate(seen: &Observed) -> bool {
+    let Observed { plan, memory, .. } = seen;
+    let is_goal = memory.iterations == plan.iterations || memory.phase == Phase::WaitingPromotion;
+    plan.hooks.confirm_promotion && is_goal
+}
+
 fn iterate(seen: &Observed, split: Split, mut base: Memory) -> Decision {
     base.iterations += 1;
     let fact = Fact::Iterated { at: base.iterations, of: seen.plan.iterations };
     let base = base.stamped(&seen.memory, seen.now);
-    let mirrors = seen.plan.mirror && seen.plan.traffic == Traffic::Divisible && !split.mirrored;
+    // Copies need live traffic on the primary; in a rescue it is not there.
+    let mirrors = seen.plan.mirror
+        && seen.plan.traffic == Traffic::Divisible
+        && !split.mirrored
+        && !base.rescue;
     let mirrored = Split { canary: Percent::ZERO, mirrored: true };
     Decision::because(fact)
         .act_if(mirrors, Action::Shift(mirrored))

@@ -2,10 +2,12 @@
 
 use crate::{
     Action, Again, Decision, Fact, Memory, Notice, Observed, Outcome, Percent, Phase, Severity,
-    Split, Step, Target, Traffic,
+    Split, State, Step, Target, Traffic,
 };
 
-use super::{later, obstructed, progress::needs_shift};
+use super::{
+    canary_has_share, is_changed, later, obstructed, primary_takes, progress::needs_shift, promote,
+};
 
 pub(super) fn threshold_reached(seen: &Observed, target: &Target) -> Step {
     let count = seen.memory.failed_checks;
@@ -38,8 +40,6 @@ fn roll_back(
     (severity, notice): (Severity, Notice),
 ) -> Step {
     let Observed { memory, plan, .. } = seen;
-    let shifts = plan.traffic == Traffic::Divisible && needs_shift(seen);
-    let primary_serves = seen.primary.readiness.is_serving();
     let mut next = ended(seen, Phase::Failed);
     next.failed_checks = 0;
     if memory.is_gated()
@@ -49,21 +49,21 @@ fn roll_back(
         next.applied = Some(target.revision.clone());
         next.configs.clone_from(&target.configs);
     }
-    if memory.rescue && !primary_serves {
-        next.weight = Percent::ALL;
+    if let Some(share) = share_left(seen, target) {
+        next.weight = share;
         return Decision::because(why)
             .telling()
             .alert(severity, notice)
-            .remember(next)
+            .remember(next.stamped(memory, seen.now))
             .tell(Fact::RollbackHeld("the primary never became ready".to_owned()))
             .act(Action::Count(Outcome::Failed))
             .again(Again::Now)
             .into();
     }
-    if shifts && !primary_serves {
-        let cause = seen.primary.readiness.why().unwrap_or("no pod is available").to_owned();
-        return held(seen, &cause);
+    if let Some(step) = hand_over(seen) {
+        return step;
     }
+    let shifts = plan.traffic == Traffic::Divisible && needs_shift(seen);
     Decision::because(why)
         .telling()
         .alert(severity, notice)
@@ -75,6 +75,54 @@ fn roll_back(
         .act(Action::Count(Outcome::Failed))
         .again(Again::Now)
         .into()
+}
+
+/// The share that stays on a canary that serves, because the primary it was to rescue is not ready.
+fn share_left(seen: &Observed, target: Option<&Target>) -> Option<Percent> {
+    let Observed { memory, plan, .. } = seen;
+    let serves = target.is_some_and(|target| target.readiness.is_serving() && target.replicas > 0);
+    let is_rescue = memory.rescue || memory.is_stranded();
+    if !is_rescue || !serves || primary_takes(seen) || !canary_has_share(seen) {
+        return None;
+    }
+    match (&seen.routes, plan.traffic) {
+        (Ok(split), Traffic::Divisible) => Some(split.canary),
+        (Err(_), Traffic::Divisible) | (_, Traffic::Whole) => Some(memory.weight),
+    }
+}
+
+/// What must happen before the canary can lose its pods; nothing if its clients can go at once.
+///
+/// Where traffic is divided, one write takes them all. Where it is not, the memory says which pods
+/// clients use, and the Service follows it before anything is parked.
+fn hand_over(seen: &Observed) -> Option<Step> {
+    let Observed { memory, plan, setup, .. } = seen;
+    let primary_serves = seen.primary.readiness.is_serving();
+    if canary_has_share(seen) && !primary_serves {
+        return Some(held(seen, no_pod(seen)));
+    }
+    if plan.traffic == Traffic::Divisible {
+        return None;
+    }
+    if let State::Blocked(obstacle) = &setup.apex_service
+        && canary_has_share(seen)
+    {
+        return Some(obstructed(seen, &obstacle.0).into());
+    }
+    if canary_has_share(seen) {
+        let mut next = memory.clone();
+        next.rescue = false;
+        next.weight = Percent::ZERO;
+        let next = next.stamped(memory, seen.now);
+        let decision = Decision::because(Fact::RoutedToPrimary).remember(next).telling();
+        return Some(decision.again(Again::Now).into());
+    }
+    // It would have been put right by now if the primary could serve.
+    (setup.apex_service == State::Differs).then(|| held(seen, no_pod(seen)))
+}
+
+fn no_pod(seen: &Observed) -> &str {
+    seen.primary.readiness.why().unwrap_or("no pod is available")
 }
 
 /// Traffic should go to the primary, which cannot take it.
@@ -92,21 +140,25 @@ pub(super) fn no_routes(seen: &Observed) -> Step {
 }
 
 /// The new primary does not become ready: whoever works keeps the traffic.
+///
+/// Pods of a revision that came later were not analysed: they get it only if nobody else serves.
 pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &str) -> Step {
-    let Observed { plan, .. } = seen;
-    let canary_serves =
-        target.is_some_and(|target| target.readiness.is_serving() && target.replicas > 0);
+    let Observed { plan, memory, .. } = seen;
     let is_divisible = plan.traffic == Traffic::Divisible;
-    let shifts = is_divisible && canary_serves && seen.routes != Ok(Split::CANARY);
+    let canary_takes = target.is_some_and(|target| {
+        let was_analysed = !is_changed(memory, target) || !seen.primary.readiness.is_serving();
+        target.readiness.is_serving() && target.replicas > 0 && was_analysed
+    });
+    let shifts = is_divisible && canary_takes && seen.routes != Ok(Split::CANARY);
     let share = match &seen.routes {
-        _ if canary_serves => Percent::ALL,
+        _ if canary_takes => Percent::ALL,
         Ok(split) if is_divisible => split.canary,
         _ => Percent::ZERO,
     };
     let mut next = ended(seen, Phase::Failed);
     next.failed_checks = 0;
     next.weight = share;
-    let next = next.stamped(&seen.memory, seen.now);
+    let next = next.stamped(memory, seen.now);
     Decision::because(Fact::PromotionFailed(why.to_owned()))
         .telling()
         .alert(Severity::Error, Notice::PromotionFailed(why.to_owned()))
@@ -120,16 +172,16 @@ pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &s
 /// The target went back to what the primary runs: there is nothing to roll out.
 pub(super) fn went_back(seen: &Observed, target: &Target) -> Step {
     let Observed { memory, plan, .. } = seen;
-    let shifts = plan.traffic == Traffic::Divisible && needs_shift(seen);
-    if shifts && !seen.primary.readiness.is_serving() {
-        return held(seen, seen.primary.readiness.why().unwrap_or("no pod is available"));
+    if let Some(step) = hand_over(seen) {
+        return step;
     }
-    let mut next = memory.in_phase(Phase::Succeeded, seen.now);
+    let mut next = ended(seen, Phase::Succeeded);
     next.applied = Some(target.revision.clone());
     next.promoted = Some(target.revision.clone());
     next.configs.clone_from(&target.configs);
     next.failed_checks = 0;
-    next.trouble_since = None;
+    next.untold = None;
+    let shifts = plan.traffic == Traffic::Divisible && needs_shift(seen);
     Decision::because(Fact::WentBack(memory.phase))
         .act_if(shifts, Action::Shift(Split::PRIMARY))
         .act_if(plan.scaled, Action::PauseScaler)
@@ -146,33 +198,48 @@ pub(super) fn finalise(seen: &Observed, target: Option<&Target>) -> Step {
         Ok(split) => *split,
         Err(_) => return no_routes(seen),
     };
+    if let Some(step) = hand_over(seen) {
+        return step;
+    }
     let shifts = seen.plan.traffic == Traffic::Divisible && split != Split::PRIMARY;
     let decision = Decision::because(Fact::Promoted).act_if(shifts, Action::Shift(Split::PRIMARY));
     park(seen, target, decision, Notice::Promoted, Outcome::Completed).into()
 }
 
-/// Promotes without looking.
+/// Promotes without looking: traffic off the canary, the intent, the copy.
 ///
-/// Done twice it copies the same: the copy carries the fingerprint of what it was made from. Traffic is
-/// taken to the primary first; where that cannot serve, it stays.
-pub(super) fn skip(seen: &Observed, target: &Target) -> Step {
+/// Where the primary is to be rescued traffic stays on the canary, as in any promotion.
+pub(super) fn skip(seen: &Observed) -> Step {
     let Observed { memory, plan, .. } = seen;
-    if plan.traffic == Traffic::Divisible && seen.routes.is_err() {
+    let is_divisible = plan.traffic == Traffic::Divisible;
+    let Ok(split) = seen.routes else {
         return no_routes(seen);
+    };
+    if memory.rescue {
+        return promote::begin(seen, split, memory).again(Again::Now).into();
     }
-    let shifts = plan.traffic == Traffic::Divisible && needs_shift(seen);
-    if shifts && !seen.primary.readiness.is_serving() {
-        return held(seen, seen.primary.readiness.why().unwrap_or("no pod is available"));
+    let shifts = is_divisible && split != Split::PRIMARY;
+    if shifts && canary_has_share(seen) && !primary_takes(seen) {
+        return held(seen, no_pod(seen));
     }
-    let mut decision =
-        Decision::because(Fact::PromotedUnchecked).act_if(shifts, Action::Shift(Split::PRIMARY));
-    if !seen.primary.is_updated
-        && let Some(applied) = &memory.applied
-    {
-        decision = decision.tell(Fact::Copying).act(Action::Promote(applied.clone()));
+    let mut decision = promote::begin(seen, Split::PRIMARY, memory).again(Again::Now);
+    if shifts {
+        decision.actions.insert(0, Action::Shift(Split::PRIMARY));
     }
-    decision = decision.act_if(plan.scaled, Action::RefreshPrimaryScaler);
-    park(seen, Some(target), decision, Notice::PromotedUnchecked, Outcome::Skipped).into()
+    decision.into()
+}
+
+/// The copy was made and nobody waits for it.
+pub(super) fn unchecked(seen: &Observed, target: Option<&Target>, split: Split) -> Step {
+    if let Some(step) = hand_over(seen) {
+        return step;
+    }
+    let Observed { plan, .. } = seen;
+    let shifts = plan.traffic == Traffic::Divisible && split != Split::PRIMARY;
+    let decision = Decision::because(Fact::PromotedUnchecked)
+        .act_if(shifts, Action::Shift(Split::PRIMARY))
+        .act_if(plan.scaled, Action::RefreshPrimaryScaler);
+    park(seen, target, decision, Notice::PromotedUnchecked, Outcome::Skipped).into()
 }
 
 fn park(

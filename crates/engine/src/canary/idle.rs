@@ -2,11 +2,12 @@
 
 use crate::{
     Action, Again, Decision, Fact, GateKind, Missing, Notice, Observed, Percent, Phase, Question,
-    Readiness, Severity, Step, Target,
+    Readiness, Severity, Split, Step, Target, Traffic,
 };
 
 use super::{
-    configs_changed, equals_promoted, finish, is_changed, is_stranded, later, obstacle, obstructed,
+    configs_changed, equals_promoted, finish, is_changed, later, nothing_to_resume, obstacle,
+    obstructed,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {
@@ -18,9 +19,11 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if tempo.retry && is_over && plan.hooks.post_rollout {
         return tell_the_end(seen, None);
     }
-    if plan.manual.is_some_and(|manual| manual.resume) {
-        let decision = Decision::because(Fact::NothingToResume).act(Action::DropManualStep);
-        return decision.telling().again(Again::Now).into();
+    if let Some(step) = nothing_to_resume(seen) {
+        return step;
+    }
+    if let Some(step) = leave_dead_canary(seen) {
+        return step;
     }
     let target = match &seen.target {
         Ok(target) => target,
@@ -28,9 +31,10 @@ pub(super) fn decide(seen: &Observed) -> Step {
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
     let is_back = equals_promoted(seen, target) && !configs_changed(memory, target);
-    if memory.is_gated() && is_back && !is_stranded(memory) {
+    if memory.is_gated() && is_back && !memory.is_stranded() {
         let mut next = memory.in_phase(Phase::Succeeded, seen.now);
         next.applied = Some(target.revision.clone());
+        next.rescue = false;
         let decision = Decision::because(Fact::WentBack(Phase::Waiting)).remember(next).telling();
         return decision.again(Again::Now).into();
     }
@@ -41,6 +45,24 @@ pub(super) fn decide(seen: &Observed) -> Step {
         return obstructed(seen, &obstacle.0).into();
     }
     may_start(seen, target)
+}
+
+/// Live traffic was left on the canary, which cannot serve it any more: it goes to the primary, if
+/// that can.
+fn leave_dead_canary(seen: &Observed) -> Option<Step> {
+    let serves = seen.target.as_ref().is_ok_and(|target| target.readiness.is_serving());
+    if !seen.memory.is_stranded() || serves || !seen.primary.readiness.is_serving() {
+        return None;
+    }
+    let mut next = seen.memory.clone();
+    next.weight = Percent::ZERO;
+    let next = next.stamped(&seen.memory, seen.now);
+    let shifts = seen.plan.traffic == Traffic::Divisible;
+    let decision = Decision::because(Fact::RoutedToPrimary)
+        .act_if(shifts, Action::Shift(Split::PRIMARY))
+        .remember(next)
+        .telling();
+    Some(decision.again(Again::Now).into())
 }
 
 /// A revision is new if it was neither started, judged nor promoted. So is changed configuration.
@@ -68,7 +90,7 @@ fn rest(seen: &Observed, target: &Target) -> Step {
     if let Some(obstacle) = obstacle(seen) {
         return obstructed(seen, &obstacle.0).into();
     }
-    if target.replicas > 0 && !is_stranded(memory) {
+    if target.replicas > 0 && !memory.is_stranded() {
         return Decision::because(Fact::IdleTargetRuns(target.replicas)).telling().into();
     }
     Decision::because(Fact::Idle).into()
@@ -77,7 +99,7 @@ fn rest(seen: &Observed, target: &Target) -> Step {
 fn may_start(seen: &Observed, target: &Target) -> Step {
     let Observed { memory, plan, tempo, answers, .. } = seen;
     if !plan.skip
-        && !is_stranded(memory)
+        && !rescues(seen)
         && let Readiness::Waiting(unready) | Readiness::Stuck(unready) = &seen.primary.readiness
     {
         // Not a word about the new revision is written down: it starts once the primary is well.
@@ -107,19 +129,30 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
     if memory.phase == Phase::Waiting {
         return decision.again(later(seen)).into();
     }
-    let next = memory.in_phase(Phase::Waiting, seen.now);
+    let mut next = memory.in_phase(Phase::Waiting, seen.now);
+    next.rescue = rescues(seen);
     let notice = Notice::Awaiting(GateKind::ConfirmRollout);
     let decision = if refusal.muted { decision } else { decision.alert(Severity::Warn, notice) };
     decision.remember(next).telling().again(later(seen)).into()
 }
 
+/// Whether the rollout is there to repair the primary, and so does not wait for it.
+///
+/// Live traffic may be on the canary, since a promotion failed; or it is on what is left of a
+/// primary that a failed promotion broke, which nothing but another revision mends.
+fn rescues(seen: &Observed) -> bool {
+    let readiness = &seen.primary.readiness;
+    let is_broken = seen.memory.phase == Phase::Failed && matches!(readiness, Readiness::Stuck(_));
+    seen.memory.is_stranded() || seen.memory.rescue || is_broken
+}
+
 /// Capacity first, then the memory that it was started.
 fn start(seen: &Observed, target: &Target) -> Decision {
     let mut next = seen.memory.started(&target.revision, target.configs.as_ref(), seen.now);
-    if is_stranded(&seen.memory) {
-        // Live traffic stays on the canary until the primary can take it.
+    if rescues(seen) {
+        // Live traffic stays where it is until the primary can take it.
         next.rescue = true;
-        next.weight = Percent::ALL;
+        next.weight = seen.memory.weight;
     }
     Decision::because(Fact::NewRevision)
         .telling()

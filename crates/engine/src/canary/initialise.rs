@@ -1,12 +1,12 @@
 //! Sets up the primary beside a running workload, without a moment in which nothing serves.
 //!
-//! Services, then the primary; wait until it is ready; its scaler, the apex Service onto it; only
-//! then the target goes to zero and routes are made. A primary that does not become ready is left to
+//! Services, then the primary; wait until it is ready; its scaler, the apex Service onto it, routes
+//! to it; only then the target goes to zero. A primary that does not become ready is left to
 //! retry: the target still serves, and there is nothing to go back to.
 
 use crate::{
     Action, Again, Decision, Fact, Missing, Notice, Observed, Phase, Piece, Question, Readiness,
-    Revision, Severity, State, Step, Target,
+    Revision, Severity, Split, State, Step, Target, Traffic,
 };
 
 use super::{later, obstructed, put};
@@ -40,13 +40,13 @@ pub(super) fn decide(seen: &Observed) -> Step {
             return decision.alert(Severity::Error, notice).again(later(seen)).into();
         }
     }
-    if let Some(step) = place(seen, &[Piece::PrimaryScaler, Piece::ApexService]) {
+    if let Some(step) = place(seen, &[Piece::PrimaryScaler, Piece::ApexService, Piece::Route]) {
         return step;
     }
-    if let State::Blocked(obstacle) = &seen.setup.route {
-        return obstructed(seen, &obstacle.0).into();
+    match &seen.routes {
+        Ok(split) => finish(seen, target, *split),
+        Err(obstacle) => obstructed(seen, &obstacle.0).into(),
     }
-    finish(seen, target)
 }
 
 /// The first of these that is not in place.
@@ -58,7 +58,7 @@ fn place(seen: &Observed, pieces: &[Piece]) -> Option<Step> {
     })
 }
 
-fn finish(seen: &Observed, target: &Target) -> Step {
+fn finish(seen: &Observed, target: &Target, split: Split) -> Step {
     let mut next = seen.memory.in_phase(Phase::Initialized, seen.now);
     // A primary that was there before and runs something else: nobody knows its fingerprint, but the
     // target is not it.
@@ -68,10 +68,16 @@ fn finish(seen: &Observed, target: &Target) -> Step {
     next.applied = Some(revision.clone());
     next.promoted = Some(revision);
     next.configs.clone_from(&target.configs);
+    next.prepared = false;
+    next.untold = None;
+    next.trouble_since = None;
+    // Routes that were there before, as when the status was lost in mid-rollout, may have a share for
+    // the canary, which is about to have no pods.
+    let shifts = seen.plan.traffic == Traffic::Divisible && split != Split::PRIMARY;
     Decision::because(Fact::Initialized)
+        .act_if(shifts, Action::Shift(Split::PRIMARY))
         .act_if(seen.plan.scaled, Action::PauseScaler)
         .act_if(target.replicas > 0, Action::Park)
-        .act_if(seen.setup.route == State::Differs, Action::Ensure(Piece::Route))
         .alert(Severity::Info, Notice::Initialized)
         .remember(next)
         .telling()

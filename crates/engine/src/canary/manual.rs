@@ -8,7 +8,7 @@ use crate::{
     Severity, Split, Step, Strategy, Traffic,
 };
 
-use super::later;
+use super::{later, primary_takes};
 
 /// What a change of `manualStep` does without waiting for the interval.
 pub(super) fn at_once(seen: &Observed, split: Split) -> Option<Step> {
@@ -60,7 +60,7 @@ fn hold(seen: &Observed, split: Split, manual: ManualStep) -> Option<Step> {
         return held.map(|_| decision.again(Again::Now).into());
     }
     if split.canary > at {
-        if !seen.primary.readiness.is_serving() {
+        if !primary_takes(seen) {
             return None;
         }
         return Some(paused(seen, at, memory.clone(), Some(Split::canary(at))));
@@ -70,7 +70,9 @@ fn hold(seen: &Observed, split: Split, manual: ManualStep) -> Option<Step> {
     if held == Some(at) || is_too_early {
         return None;
     }
-    Some(paused(seen, at, memory.clone(), None))
+    // A hold is a share of live traffic and no copies.
+    let shift = split.mirrored.then_some(Split::canary(at));
+    Some(paused(seen, at, memory.clone(), shift))
 }
 
 fn paused(seen: &Observed, at: Percent, base: Memory, shift: Option<Split>) -> Step {

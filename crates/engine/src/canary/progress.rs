@@ -6,8 +6,8 @@ use crate::{
 };
 
 use super::{
-    ab, blue_green, equals_promoted, finish, is_changed, later, manual, obstacle, obstructed,
-    weighted,
+    ab, blue_green, canary_has_share, equals_promoted, finish, is_changed, later, manual, obstacle,
+    obstructed, primary_takes, weighted,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {
@@ -30,9 +30,8 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if obstacle(seen).is_some() {
         return hampered(seen, target);
     }
-    if seen.memory.trouble_since.is_some() {
-        let next = Memory { trouble_since: None, ..seen.memory.clone() };
-        return Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into();
+    if let Some(step) = trouble_over(seen) {
+        return step;
     }
     if let Some(step) = drifted(seen, split) {
         return step;
@@ -52,7 +51,6 @@ pub(super) fn is_start(seen: &Observed) -> bool {
     let Ok(split) = seen.routes else { return false };
     memory.phase == Phase::Progressing
         && !memory.prepared
-        && !memory.rescue
         && memory.iterations == 0
         && split == Split::PRIMARY
         && seen.target.as_ref().is_ok_and(|target| target.readiness.is_ready())
@@ -60,18 +58,24 @@ pub(super) fn is_start(seen: &Observed) -> bool {
 }
 
 /// The target is another one than the one that is analysed.
-fn changed(seen: &Observed, target: &Target) -> Step {
+///
+/// In a rescue traffic stays where it is for as long as the primary cannot take it.
+pub(super) fn changed(seen: &Observed, target: &Target) -> Step {
     let Observed { memory, plan, now, .. } = seen;
-    if equals_promoted(seen, target) && !super::configs_changed(memory, target) {
+    let stays = memory.rescue && !primary_takes(seen);
+    if equals_promoted(seen, target) && !super::configs_changed(memory, target) && !stays {
         return finish::went_back(seen, target);
     }
     let mut next = memory.started(&target.revision, target.configs.as_ref(), *now);
-    next.rescue = memory.rescue;
-    if memory.rescue {
-        next.weight = Percent::ALL;
+    next.rescue = stays;
+    if stays {
+        next.weight = seen.routes.as_ref().map_or(memory.weight, |split| match plan.traffic {
+            Traffic::Divisible => split.canary,
+            Traffic::Whole => memory.weight,
+        });
     }
-    let shifts = plan.traffic == Traffic::Divisible && !memory.rescue && needs_shift(seen);
-    if shifts && !seen.primary.readiness.is_serving() {
+    let shifts = plan.traffic == Traffic::Divisible && !stays && needs_shift(seen);
+    if shifts && canary_has_share(seen) && !primary_takes(seen) {
         return held(seen);
     }
     let resumed = plan.manual.is_some_and(|manual| manual.resume) && memory.is_paused();
@@ -97,29 +101,23 @@ fn held(seen: &Observed) -> Step {
 /// Reasons to end the rollout that need no interval.
 fn must_go_back(seen: &Observed, target: &Target) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
-    let is_active = !plan.skip || !seen.primary.is_updated;
-    if target.replicas < 1 && is_active {
-        let decision = Decision::because(Fact::ScaledUpAgain)
-            .act_if(plan.scaled, Action::ResumeScaler)
-            .act(Action::ScaleTarget(target.replicas_to_run.max(1)))
-            .telling();
-        return Some(decision.again(later(seen)).into());
-    }
     if !plan.skip
         && !memory.rescue
         && let Readiness::Stuck(unready) = &seen.primary.readiness
     {
         return Some(finish::primary_stuck(seen, target, &unready.why));
     }
-    if let Readiness::Stuck(unready) = &target.readiness
-        && is_active
-    {
-        return Some(finish::overdue(seen, Some(target), &unready.why));
-    }
     if !plan.skip && memory.failed_checks >= plan.threshold {
         return Some(finish::threshold_reached(seen, target));
     }
-    let asks = (seen.tempo.due || seen.tempo.retry) && target.readiness.is_ready();
+    if target.replicas < 1 {
+        return Some(scaled_away(seen, target).into());
+    }
+    if let Readiness::Stuck(unready) = &target.readiness {
+        return Some(finish::overdue(seen, Some(target), &unready.why));
+    }
+    let is_time = seen.tempo.due || seen.tempo.retry;
+    let asks = is_time && (target.readiness.is_ready() || canary_has_share(seen));
     if plan.hooks.rollback && !plan.skip && asks {
         match &seen.answers.rollback {
             None => return Some(Step::Ask(Question::Gate(GateKind::Rollback))),
@@ -130,14 +128,29 @@ fn must_go_back(seen: &Observed, target: &Target) -> Option<Step> {
     None
 }
 
+/// Somebody took the canary's pods away: they come back. Meanwhile its share is served by nobody.
+fn scaled_away(seen: &Observed, target: &Target) -> Decision {
+    let decision = Decision::because(Fact::ScaledUpAgain)
+        .act_if(seen.plan.scaled, Action::ResumeScaler)
+        .act(Action::ScaleTarget(target.replicas_to_run.max(1)))
+        .telling()
+        .again(later(seen));
+    let has_share = seen.plan.traffic == Traffic::Divisible
+        && seen.routes.as_ref().is_ok_and(|split| split.canary > Percent::ZERO);
+    if !has_share || !seen.tempo.due || seen.plan.skip {
+        return decision;
+    }
+    let mut next = seen.memory.clone();
+    next.failed_checks = next.failed_checks.saturating_add(1);
+    decision.remember(next).beat()
+}
+
 fn skip(seen: &Observed, target: &Target) -> Step {
-    if let Readiness::Waiting(unready) = &target.readiness
-        && !seen.primary.is_updated
-    {
+    if let Readiness::Waiting(unready) = &target.readiness {
         let why = Fact::CanaryNotReady(unready.why.clone());
         return Decision::because(why).telling().again(later(seen)).into();
     }
-    finish::skip(seen, target)
+    finish::skip(seen)
 }
 
 /// The workload is gone in mid-flight: its share goes back at once, the rest waits for it.
@@ -170,16 +183,23 @@ fn hampered(seen: &Observed, target: &Target) -> Step {
 }
 
 /// Something lasting is in the way: it counts against the deadline.
-fn troubled(seen: &Observed, why: &str, target: Option<&Target>) -> Step {
-    let Some(since) = seen.memory.trouble_since else {
+pub(super) fn troubled(seen: &Observed, why: &str, target: Option<&Target>) -> Step {
+    // A clock that was put back must not make it wait for ever: what lies ahead began now.
+    let Some(since) = seen.memory.trouble_since.filter(|since| *since <= seen.now) else {
         let next = Memory { trouble_since: Some(seen.now), ..seen.memory.clone() };
         return obstructed(seen, why).remember(next).into();
     };
-    // A clock that was put back must not make it wait for ever: `since` is never in the future twice.
     if seen.now.since(since) >= seen.plan.deadline {
         return finish::overdue(seen, target, why);
     }
     obstructed(seen, why).into()
+}
+
+/// Nothing is in the way any more: the next trouble has the whole deadline.
+pub(super) fn trouble_over(seen: &Observed) -> Option<Step> {
+    seen.memory.trouble_since?;
+    let next = Memory { trouble_since: None, ..seen.memory.clone() };
+    Some(Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into())
 }
 
 /// The routing object and the memory disagree: we died between the two writes, or somebody edited it.
@@ -204,7 +224,7 @@ fn drifted(seen: &Observed, split: Split) -> Option<Step> {
         return Some(Decision::because(fact).remember(next).beat().again(Again::Now).into());
     }
     let fact = Fact::Drifted { seen: split.canary, now: memory.weight };
-    if !seen.primary.readiness.is_serving() {
+    if !primary_takes(seen) {
         return Some(held(seen));
     }
     let back = Action::Shift(Split::canary(memory.weight));
@@ -214,6 +234,10 @@ fn drifted(seen: &Observed, split: Split) -> Option<Step> {
 /// Asks what the checks say, and goes on if they pass.
 fn check(seen: &Observed, target: &Target, split: Split) -> Step {
     let Observed { memory, plan, tempo, answers, .. } = seen;
+    if !tempo.due && !has_gate(seen, split) {
+        // Another try was asked for, and there is no gate to try.
+        return Decision::because(Fact::AwaitingInterval).again(Again::At(tempo.next)).into();
+    }
     let has_share = split.canary > Percent::ZERO;
     if let Readiness::Waiting(unready) = &target.readiness {
         if has_share && !unready.serving && tempo.due {
@@ -236,7 +260,7 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
             }
         }
         base.prepared = true;
-    } else if tempo.due && is_measurable(memory, split) {
+    } else if is_measurable(memory, split) {
         let Some(checks) = &answers.checks else {
             return Step::Ask(Question::Checks);
         };
@@ -245,6 +269,20 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
         }
     }
     go_on(seen, target, split, base)
+}
+
+/// Whether a gate stands before the next step.
+fn has_gate(seen: &Observed, split: Split) -> bool {
+    if seen.memory.is_paused() {
+        return false;
+    }
+    let is_first = is_start(seen) && seen.plan.hooks.pre_rollout;
+    is_first
+        || match seen.plan.strategy {
+            Strategy::Weighted => weighted::has_gate(seen, split),
+            Strategy::AbTesting => ab::has_gate(seen),
+            Strategy::BlueGreen => blue_green::has_gate(seen),
+        }
 }
 
 /// Whether there is anything to measure: a share, copies, or a test that needs neither.

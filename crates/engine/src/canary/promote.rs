@@ -8,7 +8,7 @@ use crate::{
     Question, Readiness, Severity, Split, Step, Strategy, Target, Traffic,
 };
 
-use super::{finish, is_changed, later, obstructed};
+use super::{finish, is_changed, later, nothing_to_resume, obstacle, obstructed, progress};
 
 /// Asks the gate before promotion, then begins.
 pub(super) fn with_approval(seen: &Observed, split: Split, base: &Memory) -> Step {
@@ -66,24 +66,29 @@ pub(super) fn promoting(seen: &Observed) -> Step {
         Err(Missing::Gone) => None,
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
+    if let Some(step) = nothing_to_resume(seen) {
+        return step;
+    }
     if !seen.primary.is_updated {
         return update(seen, target);
+    }
+    if let Some(step) = progress::trouble_over(seen) {
+        return step;
     }
     if let Some(step) = protect(seen, target) {
         return step;
     }
+    let unchecked = seen.plan.skip && !seen.memory.rescue;
     match &seen.primary.readiness {
         Readiness::Stuck(unready) => return finish::promotion_failed(seen, target, &unready.why),
-        Readiness::Waiting(unready) if !seen.plan.skip => return primary_waits(seen, &unready.why),
+        Readiness::Waiting(unready) if !unchecked => return primary_waits(seen, &unready.why),
         Readiness::Ready | Readiness::Waiting(_) => {}
     }
     let Ok(split) = seen.routes else {
         return finish::no_routes(seen);
     };
-    if seen.plan.skip
-        && let Some(target) = target
-    {
-        return finish::skip(seen, target);
+    if unchecked {
+        return finish::unchecked(seen, target, split);
     }
     if !seen.tempo.due {
         return Decision::because(Fact::AwaitingInterval).again(Again::At(seen.tempo.next)).into();
@@ -96,23 +101,14 @@ fn update(seen: &Observed, target: Option<&Target>) -> Step {
     let Some(target) = target else {
         return obstructed(seen, "the target does not exist").into();
     };
-    if !is_changed(&seen.memory, target) {
-        return copy(seen, Decision::because(Fact::Copying)).telling().again(later(seen)).into();
+    if is_changed(&seen.memory, target) {
+        // Another revision came before the copy was made: that one was not analysed.
+        return progress::changed(seen, target);
     }
-    // Another revision came before the copy was made: that one was not analysed.
-    let next = seen.memory.started(&target.revision, target.configs.as_ref(), seen.now);
-    let shifts = seen.plan.traffic == Traffic::Divisible && super::progress::needs_shift(seen);
-    if shifts && !seen.primary.readiness.is_serving() {
-        let why = seen.primary.readiness.why().unwrap_or("no pod is available").to_owned();
-        return finish::held(seen, &why);
+    if let Some(obstacle) = obstacle(seen) {
+        return progress::troubled(seen, &obstacle.0, Some(target));
     }
-    Decision::because(Fact::Restarted)
-        .act_if(shifts, Action::Shift(Split::PRIMARY))
-        .remember(next)
-        .telling()
-        .beat()
-        .again(later(seen))
-        .into()
+    copy(seen, Decision::because(Fact::Copying)).telling().again(later(seen)).into()
 }
 
 /// Keeps live traffic off pods that were not analysed, or are not there.
@@ -121,7 +117,10 @@ fn protect(seen: &Observed, target: Option<&Target>) -> Option<Step> {
     if split.canary == Percent::ZERO || seen.plan.traffic == Traffic::Whole {
         return None;
     }
-    let is_wrong = target.is_none_or(|target| is_changed(&seen.memory, target));
+    let is_right = |target: &Target| {
+        !is_changed(&seen.memory, target) && target.replicas > 0 && target.readiness.is_serving()
+    };
+    let is_wrong = !target.is_some_and(is_right);
     if is_wrong && seen.primary.readiness.is_serving() {
         let mut next = seen.memory.clone();
         next.weight = Percent::ZERO;
@@ -180,6 +179,9 @@ pub(super) fn finalising(seen: &Observed) -> Step {
         Err(Missing::Gone) => None,
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
+    if let Some(step) = nothing_to_resume(seen) {
+        return step;
+    }
     match &seen.primary.readiness {
         Readiness::Ready => {}
         Readiness::Stuck(unready) => return finish::promotion_failed(seen, target, &unready.why),

@@ -4,8 +4,8 @@
 //! target that is gone needs nothing back; one that does not become ready is not waited for for ever.
 
 use crate::{
-    Action, Again, Decision, Fact, Missing, Notice, Observed, Phase, Readiness, Severity, State,
-    Step, Target,
+    Action, Again, Decision, Fact, Memory, Missing, Notice, Observed, Phase, Readiness, Severity,
+    State, Step, Target,
 };
 
 use super::{later, obstructed};
@@ -73,7 +73,16 @@ fn bring_back(seen: &Observed, target: &Target) -> Option<Step> {
 }
 
 fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
-    let since = seen.life.deleted.unwrap_or(seen.now);
+    // From when the way back began: what was deleted while nobody looked still gets its chance.
+    let since = seen.memory.since.max(seen.life.deleted).unwrap_or(seen.now);
+    if since > seen.now {
+        // The clock was put back.
+        let next = Memory { since: Some(seen.now), ..seen.memory.clone() };
+        return Decision::because(Fact::AwaitingTarget(why.to_owned()))
+            .act_if(seen.memory.since != next.since, Action::Remember(Box::new(next)))
+            .again(later(seen))
+            .into();
+    }
     if seen.now.since(since) >= seen.plan.deadline * DEADLINES {
         let next = seen.memory.in_phase(Phase::Terminated, seen.now);
         return Decision::because(Fact::RevertGivenUp(why.to_owned()))
@@ -92,6 +101,12 @@ fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
 
 fn released(seen: &Observed) -> Step {
     let next = seen.memory.in_phase(Phase::Terminated, seen.now);
-    let decision = Decision::because(Fact::Terminated).remember(next).telling();
-    decision.act(Action::Release).into()
+    // The target may run with its scaler still paused: we died in between, or somebody scaled it.
+    let resumes = seen.plan.scaled && seen.target.is_ok();
+    Decision::because(Fact::Terminated)
+        .act_if(resumes, Action::ResumeScaler)
+        .remember(next)
+        .telling()
+        .act(Action::Release)
+        .into()
 }

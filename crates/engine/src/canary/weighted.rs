@@ -5,7 +5,18 @@ use crate::{
     Question, Severity, Split, Step,
 };
 
-use super::{later, progress, promote};
+use super::{later, obstructed, progress, promote};
+
+/// Whether the next step has a gate.
+pub(super) fn has_gate(seen: &Observed, split: Split) -> bool {
+    let Observed { plan, memory, .. } = seen;
+    let is_goal = split.canary >= plan.max;
+    gates_increase(plan, memory.phase, split) || (is_goal && plan.hooks.confirm_promotion)
+}
+
+fn gates_increase(plan: &Plan, phase: Phase, split: Split) -> bool {
+    plan.hooks.confirm_traffic_increase && phase == Phase::Progressing && !split.mirrored
+}
 
 /// The share after `now`: the next step, but not past where a person wants it held.
 pub(super) fn next(plan: &Plan, now: Percent) -> Percent {
@@ -20,9 +31,7 @@ pub(super) fn next(plan: &Plan, now: Percent) -> Percent {
 
 pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
     let Observed { plan, answers, .. } = seen;
-    let is_gated =
-        plan.hooks.confirm_traffic_increase && base.phase == Phase::Progressing && !split.mirrored;
-    if is_gated {
+    if gates_increase(plan, base.phase, split) {
         let Some(gate) = &answers.confirm_traffic_increase else {
             return Step::Ask(Question::Gate(GateKind::ConfirmTrafficIncrease));
         };
@@ -35,15 +44,15 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
             }
             return progress::keep(seen, base, decision).into();
         }
-    } else if !seen.tempo.due {
-        // Another try was asked for, and there is no gate to try.
-        return progress::keep(seen, base, Decision::because(Fact::AwaitingInterval)).into();
     }
     if split.canary >= plan.max {
         return promote::with_approval(seen, split, &base);
     }
     if plan.mirror && split == Split::PRIMARY {
         return mirror(seen, base).into();
+    }
+    if next(plan, split.canary) <= split.canary {
+        return obstructed(seen, "the plan has no step that leads on from here").into();
     }
     advance(seen, split, base).into()
 }

@@ -20,6 +20,7 @@ pub mod managed;
 pub mod names;
 pub mod openapi;
 pub mod patch;
+pub mod prometheus;
 pub mod protobuf;
 pub mod random;
 pub mod rbac;

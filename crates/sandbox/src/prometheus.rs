@@ -35,6 +35,6 @@ mod tests;
 pub use self::{
     database::{AppendError, Database, Limits, Point, STALE, Statistics},
     labels::{Labels, METRIC_NAME},
-    query::{QueryError, Sample, Series, Value},
+    query::{Query, QueryError, Sample, Series, Steps, Value},
     respond::{Answer, respond},
 };

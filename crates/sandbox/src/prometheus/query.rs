@@ -64,6 +64,10 @@ pub struct Steps {
     pub step_ms: i64,
 }
 
+/// Collects samples of many steps into series.
+#[derive(Default)]
+pub(super) struct Collected(BTreeMap<Labels, Vec<Point>>);
+
 /// How old the newest sample of a series may be: five minutes.
 pub const LOOKBACK_MS: i64 = 300_000;
 
@@ -173,10 +177,6 @@ impl QueryError {
         }
     }
 }
-
-/// Collects samples of many steps into series.
-#[derive(Default)]
-pub(super) struct Collected(BTreeMap<Labels, Vec<Point>>);
 
 // === impl Collected ===
 

@@ -1,13 +1,17 @@
 //! Serving on a socket.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{future::Future, net::SocketAddr, time::Duration};
 
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto::Builder,
     service::TowerToHyperService,
 };
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+};
 
 use super::ApiService;
 use crate::clock::Clock;
@@ -30,10 +34,21 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 impl Listener {
     /// Binds to `address` (port 0 for any) and serves from now on.
     pub async fn start(address: SocketAddr, service: ApiService) -> std::io::Result<Self> {
+        Self::serve(address, move |stream| connection(stream, service.clone())).await
+    }
+
+    /// As [`Listener::start`], with another service behind the socket.
+    pub(crate) async fn serve<F>(
+        address: SocketAddr,
+        serve: impl Fn(TcpStream) -> F + Send + 'static,
+    ) -> std::io::Result<Self>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let socket = TcpListener::bind(address).await?;
         let address = socket.local_addr()?;
         let (stop, stopping) = watch::channel(false);
-        let task = tokio::spawn(accept(socket, service, stopping));
+        let task = tokio::spawn(accept(socket, serve, stopping));
         Ok(Self { address, stop, task })
     }
 
@@ -44,7 +59,23 @@ impl Listener {
     }
 }
 
-async fn accept(socket: TcpListener, service: ApiService, mut stopping: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, service: ApiService) {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().keep_alive(true);
+    // An informer holds one stream per kind on one connection.
+    builder.http2().max_concurrent_streams(1_000);
+    let service = TowerToHyperService::new(service);
+    // Errors here are clients that went away.
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn accept<F>(
+    socket: TcpListener,
+    serve: impl Fn(TcpStream) -> F,
+    mut stopping: watch::Receiver<bool>,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     // Sockets live in real time, whatever the cluster behind them lives in.
     let real = Clock::real();
     let mut connections = JoinSet::new();
@@ -60,15 +91,7 @@ async fn accept(socket: TcpListener, service: ApiService, mut stopping: watch::R
                     continue;
                 };
                 let _ = stream.set_nodelay(true);
-                let service = TowerToHyperService::new(service.clone());
-                connections.spawn(async move {
-                    let mut builder = Builder::new(TokioExecutor::new());
-                    builder.http1().keep_alive(true);
-                    // An informer holds one stream per kind on one connection.
-                    builder.http2().max_concurrent_streams(1_000);
-                    // Errors here are clients that went away.
-                    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
-                });
+                connections.spawn(serve(stream));
             }
         }
     }

@@ -38,8 +38,8 @@ pub struct AlertProviderSpec {
     /// URL of the HTTP proxy to go through.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
-    /// Secret in the namespace of the provider with the key `address` and, for `slack`, the key
-    /// `token`. Excludes `address`.
+    /// Secret in the namespace of the provider with the key `address` and, for `slack` and
+    /// `webhook`, the key `token`. Excludes `address`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
 }
@@ -57,6 +57,8 @@ text_enum! {
         Rocket = "rocket",
         /// Google Chat.
         GoogleChat = "gchat",
+        /// Any HTTP server: it is sent plain JSON. Not a value of Flagger's.
+        Webhook = "webhook",
     }
 }
 

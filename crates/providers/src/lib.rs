@@ -11,6 +11,7 @@ pub mod hook;
 pub mod metrics;
 pub mod notify;
 pub mod object;
+pub mod request;
 pub mod template;
 pub mod traffic;
 pub mod workload;

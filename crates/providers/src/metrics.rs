@@ -1,1 +1,218 @@
-//! metrics.
+//! Checks: a metric becomes a query, an answer becomes a number, a number becomes a verdict.
+//!
+//! ```text
+//! AnalysisMetric --sources--> builtin -> observer::builtin --+
+//!                             inline  -> template::render ---+--> prometheus::request
+//!                             template -> template::render --+           |
+//!                                                             Sample <- prometheus::parse
+//!                             limits::judge(metric, measure, sample) -> Check
+//! ```
+//!
+//! Missing, malformed and infinite data is never a pass. Nothing of what a metrics server answers
+//! gets into an error but its status and words from a fixed list.
+
+pub mod limits;
+pub mod observer;
+pub mod prometheus;
+mod text;
+
+use tidegate_api::canary::analysis::{AnalysisMetric, ObjectRef};
+
+pub use self::{
+    limits::{Check, Measure, Warning},
+    observer::Observer,
+};
+
+/// A measurement. May be infinite, is never NaN: the only way in is [`Sample::new`].
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Sample(f64);
+
+/// The metrics every provider has a query for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Builtin {
+    /// Share of requests without a server error, in percent.
+    SuccessRate,
+    /// 99th percentile of the time to answer, in milliseconds; with some observers the mean.
+    Duration,
+}
+
+/// Where the value of a metric comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// A query of ours.
+    Builtin(Builtin),
+    /// A template in the metric itself, for the Prometheus of the canary.
+    Inline(&'a str),
+    /// A template of its own, for the provider it names.
+    Template(&'a ObjectRef),
+}
+
+/// Why there is no sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// The query has no result, or the result is not a number.
+    #[error("no values found")]
+    NoValue,
+    /// The result is a list of values over time.
+    #[error("the query returned values over time where one was expected")]
+    ManyValues,
+    /// The server said no.
+    #[error("the server answered {status}{}", reason.map(|word| format!(" ({word})")).unwrap_or_default())]
+    Refused {
+        /// Status of the answer.
+        status: u16,
+        /// Its kind of error, if that is one of the known words.
+        reason: Option<&'static str>,
+    },
+    /// The answer is not what this kind of server answers.
+    #[error("the server's answer could not be read")]
+    Malformed,
+}
+
+// === impl Sample ===
+
+impl Sample {
+    /// The measurement, if it is a number.
+    pub fn new(value: f64) -> Option<Self> {
+        (!value.is_nan()).then_some(Self(value))
+    }
+
+    /// The number.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+
+    /// False for the two infinities, which are out of any range.
+    pub fn is_finite(self) -> bool {
+        self.0.is_finite()
+    }
+}
+
+// === impl Builtin ===
+
+impl Builtin {
+    /// The metric of this name, if it is built in.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "request-success-rate" => Some(Self::SuccessRate),
+            "request-duration" => Some(Self::Duration),
+            _ => None,
+        }
+    }
+
+    /// How its values are compared and printed.
+    pub const fn measure(self) -> Measure {
+        match self {
+            Self::SuccessRate => Measure::SuccessRate,
+            Self::Duration => Measure::Duration,
+        }
+    }
+}
+
+// === impl Source ===
+
+impl Source<'_> {
+    /// How values of this source are compared and printed.
+    pub const fn measure(&self) -> Measure {
+        match self {
+            Self::Builtin(builtin) => builtin.measure(),
+            Self::Inline(_) | Self::Template(_) => Measure::Custom,
+        }
+    }
+}
+
+// === impl QueryError ===
+
+impl QueryError {
+    /// A fixed word for metrics of our own.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::NoValue => "no_value",
+            Self::ManyValues => "many_values",
+            Self::Refused { .. } => "refused",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+/// Everything a metric asks for, in the order it is asked; nothing if it has no source at all,
+/// which is a failed check.
+///
+/// As Flagger: a built-in name, a query and a template of one metric are all asked, against the
+/// same limits. Templates are asked after the built-in and inline queries of all metrics.
+pub fn sources(metric: &AnalysisMetric) -> Vec<Source<'_>> {
+    let builtin = Builtin::named(&metric.name).map(Source::Builtin);
+    let inline = metric.query.as_deref().filter(|query| !query.is_empty()).map(Source::Inline);
+    let template = metric.template_ref.as_ref().map(Source::Template);
+    builtin.into_iter().chain(inline).chain(template).collect()
+}
+
+/// What the success rate is when it has no value, given the rate of all requests.
+///
+/// A canary that has answered nothing but errors has no series of good requests, so the quotient is
+/// empty. If there were requests, that is 0 percent and not silence.
+pub fn success_rate_without_value(
+    all_requests: Result<Sample, QueryError>,
+) -> Result<Sample, QueryError> {
+    match all_requests {
+        Ok(rate) if rate.get() > 0.0 => Ok(Sample(0.0)),
+        Ok(_) => Err(QueryError::NoValue),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_metric_may_have_several_sources() {
+        let metric = |value| serde_json::from_value::<AnalysisMetric>(value).unwrap();
+        let reference = ObjectRef { name: "t".into(), namespace: None };
+        let cases = [
+            ("only a label", json!({ "name": "mine" }), vec![]),
+            ("an empty query", json!({ "name": "mine", "query": "" }), vec![]),
+            (
+                "built in",
+                json!({ "name": "request-duration" }),
+                vec![Source::Builtin(Builtin::Duration)],
+            ),
+            ("inline", json!({ "name": "mine", "query": "q" }), vec![Source::Inline("q")]),
+            (
+                "all three",
+                json!({ "name": "request-success-rate", "query": "q", "templateRef": { "name": "t" } }),
+                vec![
+                    Source::Builtin(Builtin::SuccessRate),
+                    Source::Inline("q"),
+                    Source::Template(&reference),
+                ],
+            ),
+        ];
+        for (reason, value, want) in cases {
+            assert_eq!(sources(&metric(value)), want, "{reason}");
+        }
+    }
+
+    #[test]
+    fn nothing_but_errors_is_not_silence() {
+        let sample = |value| Sample::new(value).unwrap();
+        let cases = [
+            ("there were requests", Ok(sample(0.4)), Ok(sample(0.0))),
+            ("there were none", Ok(sample(0.0)), Err(QueryError::NoValue)),
+            ("nobody counted", Err(QueryError::NoValue), Err(QueryError::NoValue)),
+            ("the server is ill", Err(QueryError::Malformed), Err(QueryError::Malformed)),
+        ];
+        for (reason, all_requests, want) in cases {
+            assert_eq!(success_rate_without_value(all_requests), want, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_sample_is_never_nan() {
+        assert_eq!(Sample::new(f64::NAN), None);
+        assert_eq!(Sample::new(-f64::NAN), None);
+        assert!(!Sample::new(f64::INFINITY).unwrap().is_finite());
+    }
+}

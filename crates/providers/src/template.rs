@@ -1,1 +1,146 @@
-//! template.
+//! Query templates: Go's `text/template` with eight functions and nothing that touches the world.
+//!
+//! A [`Model`] is what a template can ask for; it is checked when it is made, so that a name or an
+//! interval can never end a literal of the query it is put into. Variables are the user's own and
+//! go in as they are: people keep whole expressions in them. [`render`] fills a template in.
+//!
+//! A template comes from anybody who may write one, so it runs on a [`budget`]: its text, the
+//! values it makes, the steps it takes and what it prints are all bounded.
+
+mod blocks;
+mod budget;
+mod model;
+
+use std::fmt;
+
+use gotmpl::{MissingKey, Template, TemplateError, Value};
+
+use self::budget::{Budget, OUTPUT_MAX};
+pub use self::model::{Model, ModelError};
+use crate::hook::excerpt;
+
+/// A template that does not render.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("template {template} does not render: {problem}")]
+pub struct RenderError {
+    /// Which template, as the caller calls it.
+    pub template: String,
+    /// Why.
+    pub problem: Problem,
+}
+
+/// Why a template does not render.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// More text than anybody writes by hand.
+    #[error("it is longer than {} KiB", SOURCE_MAX / 1024)]
+    TooLong,
+    /// It renders to more than a query can be.
+    #[error("it renders to more than {} KiB", OUTPUT_MAX / 1024)]
+    TooMuch,
+    /// It takes more steps, or builds larger values, than rendering a query needs.
+    #[error("it does too much work")]
+    TooBusy,
+    /// It renders to blanks.
+    #[error("it renders to nothing")]
+    Blank,
+    /// It is not a template, at this line.
+    #[error("line {line}: {why}")]
+    Syntax {
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong there, shortened.
+        why: String,
+    },
+    /// It names a variable that the metric does not set, or a field of something that has none.
+    #[error("there is no {0:?}")]
+    Missing(String),
+    /// Anything else, shortened.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Longest template. Queries have a few lines; 64 KiB is room for a generated one.
+const SOURCE_MAX: usize = 64 * 1024;
+/// What the template proper is called among the templates it defines.
+const ENTRY: &str = "query";
+
+/// The query a template makes for a canary. `template` is its name, for errors.
+///
+/// As in Go, `{{ variables.key }}` fails where there is no such key and `{{ index variables "key"
+/// }}` is empty. Unlike there, a value that does not exist is an error and not the text `<no
+/// value>`, which no server takes for a query.
+pub fn render(template: &str, source: &str, model: &Model) -> Result<String, RenderError> {
+    run(source, model).map_err(|problem| RenderError { template: template.to_owned(), problem })
+}
+
+fn run(source: &str, model: &Model) -> Result<String, Problem> {
+    if source.len() > SOURCE_MAX {
+        return Err(Problem::TooLong);
+    }
+    blocks::check(source)?;
+    let parsed = Template::new(ENTRY).parse(source).map_err(|error| Problem::of(&error))?;
+    let budget = Budget::default();
+    let mut guarded = Template::new(ENTRY)
+        .missing_key(MissingKey::Error)
+        .max_range_iters(budget::RANGE_MAX)
+        .funcs(budget.functions())
+        .funcs(model.functions());
+    for name in parsed.templates() {
+        let Some(tree) = parsed.lookup(name) else { continue };
+        guarded = guarded.add_parse_tree(name, budget::guard(tree)?);
+    }
+    if guarded.lookup(ENTRY).is_none() {
+        return Err(Problem::Blank);
+    }
+    let mut output = Output::default();
+    // Go's dot is nothing at all here; an empty map also has no fields, and says so when asked.
+    let dot = Value::Map(std::sync::Arc::default());
+    match guarded.execute_template_fmt(&mut output, ENTRY, &dot) {
+        Ok(()) if output.text.trim().is_empty() => Err(Problem::Blank),
+        Ok(()) => Ok(output.text),
+        Err(_) if output.full => Err(Problem::TooMuch),
+        Err(_) if budget.is_spent() => Err(Problem::TooBusy),
+        Err(error) => Err(Problem::of(&error)),
+    }
+}
+
+/// What was printed so far, up to the limit.
+#[derive(Default)]
+struct Output {
+    text: String,
+    full: bool,
+}
+
+// === impl Output ===
+
+impl fmt::Write for Output {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.text.len() + text.len() > OUTPUT_MAX {
+            self.full = true;
+            return Err(fmt::Error);
+        }
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
+// === impl Problem ===
+
+impl Problem {
+    fn of(error: &TemplateError) -> Self {
+        match error {
+            TemplateError::Parse { line, message, .. }
+            | TemplateError::Lex { line, message, .. } => {
+                Self::Syntax { line: *line, why: excerpt(message.as_bytes()) }
+            }
+            TemplateError::MissingKey { key } => Self::Missing(excerpt(key.as_bytes())),
+            TemplateError::RangeIterLimit | TemplateError::RecursionLimit => Self::TooBusy,
+            TemplateError::Exec(message) => Self::Failed(excerpt(message.as_bytes())),
+            other => Self::Failed(excerpt(other.to_string().as_bytes())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

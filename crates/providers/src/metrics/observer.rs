@@ -1,0 +1,204 @@
+//! The built-in queries: one row for each mesh, gateway or ingress that counts requests.
+//!
+//! A row is a counter with labels that pick the canary out of it, and a histogram or a pair of sums
+//! for the time to answer. From it come the success rate, the duration and the rate of all
+//! requests.
+//!
+//! In the labels `<ns>` stands for a name as it is and `<ns~>` for a name in a regular expression,
+//! where a dot has to mean a dot. Names were checked when the [`Model`] was made, so nothing needs
+//! escaping.
+
+use tidegate_api::canary::{Provider, TargetKind, TargetRef};
+
+use super::Builtin;
+use crate::template::Model;
+
+mod rows;
+
+use self::rows::{Row, Shape};
+
+/// Who counts the requests of a canary, and how its pods are found among others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observer {
+    /// The language of its counters.
+    pub dialect: Dialect,
+    /// The name used in messages: the provider, with `:service` behind it for plain Services.
+    pub label: String,
+    workload: Workload,
+}
+
+/// Sets of metrics that requests are counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dialect {
+    /// Istio's telemetry. Also for anything without counters of its own.
+    Istio,
+    /// AWS App Mesh.
+    AppMesh,
+    /// Linkerd's proxies.
+    Linkerd,
+    /// Contour.
+    Contour,
+    /// Gloo.
+    Gloo,
+    /// Kuma.
+    Kuma,
+    /// Knative.
+    Knative,
+    /// Open Service Mesh.
+    Osm,
+    /// The NGINX ingress controller.
+    Nginx,
+    /// Skipper.
+    Skipper,
+    /// Traefik.
+    Traefik,
+    /// Apache APISIX.
+    Apisix,
+    /// Counters of the pods themselves, for `kubernetes` and `gatewayapi`.
+    Http,
+}
+
+/// What the pods of a target belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Workload {
+    Deployment,
+    DaemonSet,
+}
+
+/// A name in the labels of a row.
+struct Placeholder<'a> {
+    mark: &'static str,
+    value: &'a str,
+}
+
+// === impl Observer ===
+
+impl Observer {
+    /// Who counts the requests of a canary. `mesh` is the provider the operator was started with.
+    ///
+    /// As Flagger, but for a plain Service as target: there the provider's own counters are used
+    /// and not Istio's, whatever the provider.
+    pub fn select(mesh: &str, provider: Option<Provider>, target: &TargetRef) -> Self {
+        let started_with = if mesh.contains("crossover") { "crossover" } else { mesh };
+        let chosen = if mesh.contains("linkerd") {
+            "linkerd"
+        } else {
+            provider.map_or(started_with, |provider| provider.as_str())
+        };
+        let is_plain_service = target.kind == TargetKind::Service && !target.is_knative();
+        let suffix = if is_plain_service { ":service" } else { "" };
+        let workload = match target.kind {
+            TargetKind::DaemonSet => Workload::DaemonSet,
+            TargetKind::Deployment | TargetKind::Service | TargetKind::Other(_) => {
+                Workload::Deployment
+            }
+        };
+        let dialect = Dialect::of(chosen);
+        Self { dialect, label: format!("{chosen}{suffix}"), workload }
+    }
+
+    /// The query of a built-in metric. Percent, or milliseconds.
+    pub fn query(&self, builtin: Builtin, model: &Model) -> String {
+        let row = self.dialect.row();
+        match builtin {
+            Builtin::SuccessRate => {
+                let good = self.rate(row.counter, &[row.labels, row.counted, row.good], model);
+                let all = self.rate(row.counter, &[row.labels, row.counted], model);
+                format!("{good} / {all} * 100")
+            }
+            Builtin::Duration => self.duration(row, model),
+        }
+    }
+
+    /// The rate of all requests, good or bad; see [`super::success_rate_without_value`].
+    pub fn total_query(&self, model: &Model) -> String {
+        let row = self.dialect.row();
+        self.rate(row.counter, &[row.labels, row.counted], model)
+    }
+
+    fn duration(&self, row: &Row, model: &Model) -> String {
+        let labels = [row.labels, row.timed];
+        let query = match row.shape {
+            Shape::Histogram(buckets) => {
+                let rate = self.rate(buckets, &labels, model);
+                format!("histogram_quantile(0.99, {rate} by (le))")
+            }
+            Shape::Mean { sum, count } => {
+                let (sum, count) =
+                    (self.rate(sum, &labels, model), self.rate(count, &labels, model));
+                format!("{sum} / {count}")
+            }
+        };
+        if row.in_seconds { format!("{query} * 1000") } else { query }
+    }
+
+    fn rate(&self, series: &str, labels: &[&str], model: &Model) -> String {
+        let labels: Vec<_> = labels.iter().copied().filter(|text| !text.is_empty()).collect();
+        let labels = self.fill(&labels.join(","), model);
+        format!("sum(rate({series}{{{labels}}}[{}]))", model.interval())
+    }
+
+    fn fill(&self, labels: &str, model: &Model) -> String {
+        let (pods, kind, kind_label) = match self.workload {
+            // A Deployment's pod has two more segments in its name, of the ReplicaSet and its own.
+            // That also leaves out the primary's pods, which have three.
+            Workload::Deployment => ("[0-9a-zA-Z]+(-[0-9a-zA-Z]+)", "Deployment", "deployment"),
+            // A DaemonSet's pod has one; two would be the primary's.
+            Workload::DaemonSet => ("[0-9a-zA-Z]+", "DaemonSet", "daemonset"),
+        };
+        let names = [
+            Placeholder { mark: "ns", value: model.namespace() },
+            Placeholder { mark: "target", value: model.target() },
+            Placeholder { mark: "service", value: model.service() },
+            Placeholder { mark: "ingress", value: model.ingress() },
+            Placeholder { mark: "route", value: model.route() },
+        ];
+        let mut filled = labels
+            .replace("<pods>", pods)
+            .replace("<kind>", kind)
+            .replace("<kind label>", kind_label);
+        for Placeholder { mark, value } in names {
+            filled = filled
+                .replace(&format!("<{mark}>"), value)
+                .replace(&format!("<{mark}~>"), &value.replace('.', "[.]"))
+                .replace(&format!("<{mark}_>"), &words(value));
+        }
+        filled
+    }
+}
+
+/// Skipper's names of routes: whatever is no letter, digit or underscore becomes one.
+fn words(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+// === impl Dialect ===
+
+impl Dialect {
+    fn of(provider: &str) -> Self {
+        let versioned =
+            [("appmesh", Self::AppMesh), ("gloo", Self::Gloo), ("gatewayapi", Self::Http)];
+        for (prefix, dialect) in versioned {
+            if provider.starts_with(prefix) {
+                return dialect;
+            }
+        }
+        match provider {
+            "kubernetes" => Self::Http,
+            "linkerd" => Self::Linkerd,
+            "contour" => Self::Contour,
+            "nginx" => Self::Nginx,
+            "skipper" => Self::Skipper,
+            "traefik" => Self::Traefik,
+            "osm" => Self::Osm,
+            "kuma" => Self::Kuma,
+            "apisix" => Self::Apisix,
+            "knative" => Self::Knative,
+            // As Flagger: also for SMI and anything unknown.
+            _ => Self::Istio,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,4 +2,6 @@
 
 pub mod api;
 pub mod controllers;
+pub mod network;
+pub mod rollout;
 pub mod wire;

@@ -154,7 +154,7 @@ pub fn later(at: Timestamp, by: Duration) -> Timestamp {
 }
 
 /// How long from `from` to `to`; nothing if that is over.
-pub(crate) fn between(from: Timestamp, to: Timestamp) -> Duration {
+pub fn between(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::schema::{Integer, Number, Timestamp};
 
 /// Where a rollout stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CanaryStatus {
     /// Phase of the rollout.
@@ -53,12 +53,86 @@ pub struct CanaryStatus {
     /// Cookie of users of the primary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary_session_affinity_cookie: Option<String>,
-    /// One condition, `Promoted`, for `kubectl wait`.
+    /// `Promoted` for `kubectl wait`; `Ready`, `Reconciling` and `Stalled` say what is waited for and
+    /// what to do about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<CanaryCondition>,
     /// Present while the rollout is paused by `spec.manualStep`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manual_pause: Option<ManualPause>,
+    /// Generation of the spec this status was written for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Integer>")]
+    pub observed_generation: Option<i64>,
+    /// The last decision: what was seen, against which limits, and what comes next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_decision: Option<LastDecision>,
+    /// What the controller must not forget in the middle of a rollout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutMemory>,
+}
+
+/// A decision of the controller, for people and tools.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastDecision {
+    /// Time of the decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Timestamp>")]
+    pub time: Option<Time>,
+    /// One word for machines, such as `WeightAdvanced`.
+    #[serde(default)]
+    pub reason: String,
+    /// The same in a sentence.
+    #[serde(default)]
+    pub message: String,
+    /// What was measured against which limits; at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckResult>,
+    /// When the next step can be taken at the earliest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Timestamp>")]
+    pub next: Option<Time>,
+}
+
+/// A measured value against its limits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckResult {
+    /// Name of the metric.
+    #[serde(default)]
+    pub name: String,
+    /// What was measured, as text, so that it is shown as it was compared.
+    #[serde(default)]
+    pub value: String,
+    /// Least accepted value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<String>,
+    /// Largest accepted value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<String>,
+    /// Whether it was accepted.
+    #[serde(default)]
+    pub passed: bool,
+}
+
+/// What the controller must not forget in the middle of a rollout.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutMemory {
+    /// The pre-rollout hooks of this rollout have passed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prepared: bool,
+    /// This rollout replaces a primary that never became ready; traffic stays on the canary.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rescue: bool,
+    /// The end of the rollout that the post-rollout hooks have not been told of yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub untold: Option<String>,
+    /// Since when something keeps the rollout from going on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Timestamp>")]
+    pub trouble_since: Option<Time>,
 }
 
 /// The phases of a rollout.
@@ -101,12 +175,12 @@ pub enum CanaryPhase {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CanaryCondition {
-    /// Name of the condition: `Promoted`.
+    /// Name of the condition.
     #[serde(rename = "type")]
     pub condition_type: String,
-    /// `True` after promotion, `False` after a failure, `Unknown` in between.
+    /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// The phase the condition was written in.
+    /// Why, in a word; of `Promoted` the phase.
     pub reason: String,
     /// The same for people.
     #[serde(skip_serializing_if = "Option::is_none")]

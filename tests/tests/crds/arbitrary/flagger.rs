@@ -18,7 +18,7 @@ use tidegate_api::{
             HttpMatch, OriginMatch, RequestMirror, Retries, Rewrite, StringMatch,
             TrafficDistribution, UnmanagedMetadata,
         },
-        status::{CanaryCondition, ManualPause},
+        status::{CanaryCondition, CheckResult, LastDecision, ManualPause, RolloutMemory},
         traffic_policy::{
             ConnectionPool, ConsistentHash, H2UpgradePolicy, HashCookie, HttpPool, LoadBalancer,
             LocalityDistribution, LocalityFailover, LocalitySetting, OutlierDetection,
@@ -429,6 +429,32 @@ strategy! { canary_status: CanaryStatus {
     primary_session_affinity_cookie: maybe(text()),
     conditions: list(canary_condition()),
     manual_pause: maybe(manual_pause()),
+    observed_generation: maybe(any::<i64>()),
+    last_decision: maybe(last_decision()),
+    rollout: maybe(rollout_memory()),
+} }
+
+strategy! { last_decision: LastDecision {
+    time: maybe(time()),
+    reason: text(),
+    message: text(),
+    checks: list(check_result()),
+    next: maybe(time()),
+} }
+
+strategy! { check_result: CheckResult {
+    name: text(),
+    value: text(),
+    min: maybe(text()),
+    max: maybe(text()),
+    passed: any::<bool>(),
+} }
+
+strategy! { rollout_memory: RolloutMemory {
+    prepared: any::<bool>(),
+    rescue: any::<bool>(),
+    untold: maybe(text()),
+    trouble_since: maybe(time()),
 } }
 
 strategy! { canary_condition: CanaryCondition {

@@ -1,0 +1,115 @@
+//! One task per canary: look, decide, carry out.
+//!
+//! ```text
+//! watches -> cache -> bell -+-> task: observe -> engine::decide -+-> ask: hooks, metrics -+
+//!              clock -------+            ^                       |                        |
+//!                                        +-----------------------+------ answers ---------+
+//!                                        +-- conflict, or one of several effects -- act <-- decision
+//! ```
+//!
+//! A task is woken when something it looked at changes, or when its time has come; between that it
+//! costs nothing. It holds no lock and no other canary's time: a hook that hangs delays its own canary
+//! only, and a panic is caught here.
+
+mod act;
+mod ask;
+mod manager;
+mod observe;
+mod plan;
+mod status;
+mod task;
+mod tell;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_api::canary::CrossNamespace;
+use tidegate_providers::workload::LabelPrefixes;
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::{clock::Clock, cluster::Cluster, http::Transport, telemetry::Telemetry};
+
+pub use self::manager::Manager;
+
+/// What is the same for all canaries.
+pub struct Context {
+    pub cluster: Cluster,
+    pub options: Options,
+    pub clock: Arc<dyn Clock>,
+    pub http: Arc<dyn Transport>,
+    pub telemetry: Arc<Telemetry>,
+    /// Turns: tasks wait for one in the order they asked.
+    turns: Semaphore,
+    /// What runs beside the tasks: watches on demand, queues. Ends with the manager.
+    beside: Mutex<JoinSet<()>>,
+}
+
+/// The administrator's settings.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Provider of canaries that name none.
+    pub mesh_provider: String,
+    /// Prometheus of canaries that name none.
+    pub metrics_server: String,
+    pub selector_labels: Vec<String>,
+    pub included: LabelPrefixes,
+    pub config_tracking: bool,
+    pub cross_namespace: CrossNamespace,
+    /// Told every event of canaries that have no event hook of their own.
+    pub event_webhook: Option<String>,
+    pub cluster_name: String,
+    /// Where alerts of canaries without alerts of their own go.
+    pub notifier: Option<tidegate_providers::notify::Destination>,
+    /// Canaries found at start are looked at spread over their interval, not all at once.
+    pub jitter: bool,
+    /// How many canaries are worked on at the same time.
+    pub turns: usize,
+}
+
+// === impl Context ===
+
+impl Context {
+    pub fn new(
+        cluster: Cluster,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        http: Arc<dyn Transport>,
+        telemetry: Arc<Telemetry>,
+    ) -> Arc<Self> {
+        let turns = Semaphore::new(options.turns.max(1));
+        Arc::new(Self { cluster, options, clock, http, telemetry, turns, beside: Mutex::default() })
+    }
+}
+
+impl Context {
+    /// Runs something that ends with the operator.
+    fn spawn_beside(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        while beside.try_join_next().is_some() {}
+        beside.spawn(task);
+    }
+
+    fn end_beside(&self) {
+        self.beside.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        let labels = ["app", "name", "app.kubernetes.io/name"];
+        Self {
+            mesh_provider: "istio".to_owned(),
+            metrics_server: "http://prometheus:9090".to_owned(),
+            selector_labels: labels.map(str::to_owned).to_vec(),
+            included: LabelPrefixes::parse(""),
+            config_tracking: true,
+            cross_namespace: CrossNamespace::Allowed,
+            event_webhook: None,
+            cluster_name: String::new(),
+            notifier: None,
+            jitter: true,
+            turns: 16,
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! Acting: each effect of a decision, in order, until one fails.
+//!
+//! Each can be carried out twice. A write says what it is based on; if that is gone, nothing happens
+//! and the cluster is looked at again.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Map, Value, json};
+use tidegate_engine::{
+    Action, Decision, Fact, Memory, Outcome, Percent, Phase, Piece, Revision, Split,
+};
+use tidegate_providers::{
+    object::Change,
+    traffic::{Affinity, Cookies},
+    workload::{
+        DEPLOYMENT, SECRET, WorkloadError,
+        config::{self, ConfigKind, Tracked},
+        deployment::{self, Promotion, Snapshot},
+        hash,
+    },
+};
+use tracing::warn;
+
+use super::{
+    observe::{FINALIZER, RETRY, Seen},
+    status::{self, Page},
+    task::Task,
+};
+use crate::{
+    cluster::{
+        CANARY,
+        write::{Place, WriteError},
+    },
+    telemetry,
+};
+
+/// What changes while a decision is carried out.
+struct Progress {
+    memory: Memory,
+    split: Split,
+    cookies: Cookies,
+    is_written: bool,
+}
+
+impl Task {
+    /// Carries out a decision.
+    pub(super) async fn act(&mut self, seen: &Seen, decision: &Decision) -> Result<(), WriteError> {
+        let observed = &seen.observed;
+        let split = observed.routes.clone().unwrap_or_default();
+        let mut progress = Progress {
+            memory: observed.memory.clone(),
+            split,
+            cookies: seen.cookies.clone(),
+            is_written: false,
+        };
+        self.gauge(seen, observed.memory.phase);
+        if observed.routes.is_ok() {
+            self.weigh(seen, split);
+        }
+        for action in &decision.actions {
+            self.carry_out_one(seen, decision, action, &mut progress).await?;
+        }
+        if !progress.is_written && observed.life.deleted.is_none() {
+            let memory = progress.memory.clone();
+            self.write_status(seen, decision, &memory, &mut progress).await?;
+        }
+        Ok(())
+    }
+
+    async fn carry_out_one(
+        &mut self,
+        seen: &Seen,
+        decision: &Decision,
+        action: &Action,
+        progress: &mut Progress,
+    ) -> Result<(), WriteError> {
+        match action {
+            Action::Ensure(Piece::Primary) => self.make_primary(seen).await,
+            Action::Ensure(piece) => {
+                let changes = seen.changes.get(piece).map(Vec::as_slice).unwrap_or_default();
+                self.write(changes).await
+            }
+            Action::Shift(split) => self.shift(seen, *split, progress).await,
+            Action::ScaleTarget(replicas) => self.scale(seen, *replicas).await,
+            Action::Park => self.scale(seen, 0).await,
+            // A Deployment without replicas stops its HorizontalPodAutoscaler by itself.
+            Action::ResumeScaler | Action::PauseScaler => Ok(()),
+            Action::Promote(revision) => self.promote(seen, revision).await,
+            Action::RefreshPrimaryScaler => {
+                let changes = seen.refreshed_scaler(self).map_err(refused)?;
+                self.write(&changes).await
+            }
+            Action::Remember(memory) => self.write_status(seen, decision, memory, progress).await,
+            Action::Announce(fact) => {
+                self.announce(seen, fact, progress.memory.phase).await;
+                Ok(())
+            }
+            Action::Alert(alert) => {
+                self.alert(seen, alert).await;
+                Ok(())
+            }
+            Action::DropManualStep => {
+                self.drop_manual_step(seen, progress.memory.phase).await;
+                Ok(())
+            }
+            Action::TakeResumeBack => self.take_resume_back(seen).await,
+            Action::ClearRetry => self.clear_retry(seen).await,
+            Action::Count(outcome) => {
+                self.count(seen, *outcome);
+                Ok(())
+            }
+            Action::Hold => self.set_finalizer(seen, true).await,
+            Action::Release => self.set_finalizer(seen, false).await,
+            Action::GiveApexBack => self.write(&seen.apex_back).await,
+            Action::GiveRouteBack => self.write(&seen.route_back).await,
+        }
+    }
+
+    async fn write(&self, changes: &[Change]) -> Result<(), WriteError> {
+        for change in changes {
+            self.cx.cluster.carry_out(&self.key.namespace, change).await?;
+        }
+        Ok(())
+    }
+
+    // === Traffic ===
+
+    async fn shift(
+        &mut self,
+        seen: &Seen,
+        split: Split,
+        progress: &mut Progress,
+    ) -> Result<(), WriteError> {
+        progress.cookies = self.cookies_for(seen, split, &progress.cookies);
+        if split.canary > Percent::ZERO && progress.cookies != seen.cookies {
+            // A cookie that is only in a route is lost with it: it is stored first.
+            let fields = cookie_fields(&progress.cookies);
+            self.patch_status(seen, fields).await?;
+        }
+        let cx = seen.route_cx_with(&progress.cookies);
+        let changes = seen.mesh.write(&cx, &seen.live, split);
+        let changes = changes.map_err(|error| WriteError::Refused {
+            what: "the route".to_owned(),
+            why: error.to_string(),
+        })?;
+        self.write(&changes).await?;
+        progress.split = split;
+        self.weigh(seen, split);
+        Ok(())
+    }
+
+    /// The cookies of a share: made with the first one, retired with the last.
+    fn cookies_for(&self, seen: &Seen, split: Split, now: &Cookies) -> Cookies {
+        let affinity = seen.canary.spec.analysis.session_affinity.as_ref();
+        let ability = seen.mesh.capabilities(&seen.canary.spec).affinity;
+        let Some(affinity) = affinity.filter(|_| ability != Affinity::None) else {
+            return now.clone();
+        };
+        if split.canary == Percent::ZERO {
+            return retired(now);
+        }
+        let applied = seen.observed.memory.applied.as_ref().map_or("", Revision::as_str);
+        let since = seen.observed.memory.since.unwrap_or_default();
+        let make = |name: &str, what: &str| {
+            // The same run makes the same cookie, also after a crash.
+            let letters = letters(&format!("{}/{applied}/{}/{what}", self.uid, since.0));
+            format!("{name}={letters}")
+        };
+        let mut cookies = now.clone();
+        cookies.canary.get_or_insert_with(|| make(&affinity.cookie_name, "canary"));
+        let primary = affinity.primary_cookie_name.as_deref().filter(|name| !name.is_empty());
+        match primary.filter(|_| ability == Affinity::Both) {
+            Some(name) => {
+                cookies.primary.get_or_insert_with(|| make(name, "primary"));
+            }
+            None => cookies.primary = None,
+        }
+        cookies
+    }
+
+    fn weigh(&self, seen: &Seen, split: Split) {
+        let (primary, canary) = (split.canary.rest().get(), split.canary.get());
+        self.cx.telemetry.set_weight(&seen.gauge, primary, canary);
+    }
+
+    // === Workloads ===
+
+    async fn scale(&self, seen: &Seen, replicas: i64) -> Result<(), WriteError> {
+        let Some(target) = &seen.target else { return Ok(()) };
+        let change = deployment::scale(target, replicas);
+        self.write(change.as_slice()).await
+    }
+
+    /// The target as the server has it now: what is copied must be what was decided upon.
+    async fn target_now(&self, seen: &Seen) -> Result<Value, WriteError> {
+        let name = &seen.canary.spec.target_ref.name;
+        let place = self.place(DEPLOYMENT, name);
+        let target = self.cx.cluster.read(place).await?;
+        let target =
+            target.ok_or_else(|| WriteError::Missing { what: format!("Deployment `{name}`") })?;
+        self.cx.cluster.cache.learn(DEPLOYMENT, target.clone());
+        Ok(target)
+    }
+
+    async fn make_primary(&self, seen: &Seen) -> Result<(), WriteError> {
+        let is_first = matches!(seen.observed.memory.phase, Phase::New | Phase::Initializing);
+        let target = self.target_now(seen).await?;
+        let cx = seen.cx(self);
+        if is_first {
+            self.copy_configs(seen, &seen.tracked).await?;
+            let change = deployment::create_primary(&cx, &target, &seen.tracked);
+            return self.write(&[change.map_err(refused)?]).await;
+        }
+        let name = Snapshot::name(&seen.canary.spec.target_ref.name);
+        let secret = self.cx.cluster.read(self.place(SECRET, &name)).await?;
+        let snapshot = match &secret {
+            Some(secret) => Some(Snapshot::read(&cx.owner, secret).map_err(refused)?),
+            None => None,
+        };
+        let promoted = seen.observed.memory.promoted.as_ref().map_or("", Revision::as_str);
+        let change = deployment::recreate(&cx, &target, &seen.tracked, promoted, snapshot.as_ref());
+        self.write(&[change.map_err(refused)?]).await
+    }
+
+    /// Gives the primary exactly the revision that was analysed, with its configuration.
+    ///
+    /// The copies of configuration come first, the template after them, and a copy of that template
+    /// last, for the day somebody deletes the primary.
+    async fn promote(&self, seen: &Seen, revision: &Revision) -> Result<(), WriteError> {
+        let target = self.target_now(seen).await?;
+        let moved = || WriteError::Conflict { what: "the target".to_owned() };
+        if hash::revision(&target["spec"]["template"]) != revision.as_str() {
+            return Err(moved());
+        }
+        let none = Tracked::new();
+        let tracked = seen.observed.memory.configs.as_deref().unwrap_or(&none);
+        if self.cx.options.config_tracking && *tracked != seen.tracked {
+            return Err(moved());
+        }
+        self.copy_configs(seen, tracked).await?;
+        let name = seen.canary.spec.primary_name();
+        let primary = self.cx.cluster.read(self.place(DEPLOYMENT, &name)).await?;
+        let primary = primary.ok_or_else(|| WriteError::Missing { what: name.clone() })?;
+        let cx = seen.cx(self);
+        let promotion = Promotion {
+            revision: revision.as_str(),
+            tracked,
+            has_scaler: seen.observed.plan.scaled,
+        };
+        let change = deployment::promote(&cx, &target, &primary, &promotion).map_err(refused)?;
+        self.write(change.as_slice()).await?;
+        self.keep_snapshot(seen, &target, &promotion, &primary).await
+    }
+
+    async fn keep_snapshot(
+        &self,
+        seen: &Seen,
+        target: &Value,
+        promotion: &Promotion<'_>,
+        primary: &Value,
+    ) -> Result<(), WriteError> {
+        let cx = seen.cx(self);
+        let replicas = deployment::replicas_of(primary);
+        let snapshot = Snapshot::of(&cx, target, promotion, replicas).map_err(refused)?;
+        let name = Snapshot::name(&seen.canary.spec.target_ref.name);
+        let existing = self.cx.cluster.read(self.place(SECRET, &name)).await?;
+        let change = snapshot.save(&cx, existing.as_ref()).map_err(refused)?;
+        self.write(change.as_slice()).await
+    }
+
+    async fn copy_configs(&self, seen: &Seen, tracked: &Tracked) -> Result<(), WriteError> {
+        for (key, checksum) in tracked {
+            let Some((kind, name)) = key.split_once('/') else { continue };
+            let kind = match kind {
+                "secret" => ConfigKind::Secret,
+                _ => ConfigKind::ConfigMap,
+            };
+            let object = self.cx.cluster.read(self.place(kind.kind(), name)).await?;
+            let object = object.ok_or_else(|| WriteError::Missing { what: key.clone() })?;
+            if config::checksum(kind, &object) != *checksum {
+                self.cx.cluster.cache.learn(kind.kind(), object);
+                return Err(WriteError::Conflict { what: key.clone() });
+            }
+            let copy = config::copy_name(name);
+            let existing = self.cx.cluster.read(self.place(kind.kind(), &copy)).await?;
+            let prefixes = &self.cx.options.included;
+            let copied = config::copy(&seen.owner(), prefixes, kind, &object, existing.as_ref());
+            let copied = copied.map_err(refused)?;
+            if !copied.shared_with.is_empty() {
+                warn!(copy, others = ?copied.shared_with, "This copy has other canaries as owners, too");
+            }
+            self.write(&copied.changes).await?;
+        }
+        Ok(())
+    }
+
+    fn place<'a>(&'a self, kind: tidegate_providers::object::Kind, name: &'a str) -> Place<'a> {
+        Place { kind, namespace: &self.key.namespace, name, subresource: "" }
+    }
+
+    // === The canary itself ===
+
+    /// One write for everything: memory, conditions, the decision.
+    async fn write_status(
+        &mut self,
+        seen: &Seen,
+        decision: &Decision,
+        memory: &Memory,
+        progress: &mut Progress,
+    ) -> Result<(), WriteError> {
+        if progress.split.canary == Percent::ZERO {
+            progress.cookies = retired(&progress.cookies);
+        }
+        let next = match decision.again {
+            tidegate_engine::Again::At(at) => Some(at),
+            _ => None,
+        };
+        let page = Page {
+            now: seen.observed.now,
+            generation: seen.canary.metadata.generation.unwrap_or(0),
+            kind: seen.canary.spec.target_ref.kind.as_str(),
+            names: &seen.names,
+            cookies: &progress.cookies,
+            checks: self.checks.as_ref(),
+            next,
+        };
+        let mut fields = status::fields(memory);
+        fields.extend(status::told(memory, decision, &seen.status, &page));
+        self.patch_status(seen, fields).await?;
+        self.checks = None;
+        progress.is_written = true;
+        let place = |memory: &Memory| {
+            (memory.phase, memory.weight, memory.iterations, memory.applied.clone())
+        };
+        if place(memory) != place(&seen.observed.memory) {
+            self.moved();
+        }
+        progress.memory = memory.clone();
+        self.gauge(seen, memory.phase);
+        Ok(())
+    }
+
+    async fn patch_status(
+        &mut self,
+        seen: &Seen,
+        fields: Map<String, Value>,
+    ) -> Result<(), WriteError> {
+        // Based on what is known now: an earlier write of this very tick counts.
+        let live = self.cx.cluster.cache.get(CANARY, &self.key);
+        let live = live.unwrap_or_else(|| Arc::clone(&seen.raw));
+        let mut known = json!(seen.status);
+        if live["metadata"]["resourceVersion"] != seen.raw["metadata"]["resourceVersion"] {
+            known = live["status"].clone();
+        }
+        let Some(changed) = status::patch(&known, fields) else { return Ok(()) };
+        let patch = json!({
+            "metadata": { "resourceVersion": live["metadata"]["resourceVersion"] },
+            "status": changed,
+        });
+        let place = Place { subresource: "status", ..self.place(CANARY, &self.key.name) };
+        let written = self.cx.cluster.merge(place, &patch).await?;
+        self.remember_shadow(&known, &patch["status"], &written);
+        Ok(())
+    }
+
+    /// What we meant to write, where the cluster's definitions drop some of it.
+    fn remember_shadow(&mut self, known: &Value, changed: &Value, written: &Value) {
+        if !written["status"]["observedGeneration"].is_null() {
+            self.shadow = None;
+            return;
+        }
+        let mut meant = known.clone();
+        if let (Some(meant), Some(changed)) = (meant.as_object_mut(), changed.as_object()) {
+            for (name, value) in changed {
+                meant.insert(name.clone(), without_nulls(value));
+            }
+        }
+        self.shadow = serde_json::from_value(meant).ok();
+    }
+
+    async fn drop_manual_step(&mut self, seen: &Seen, phase: Phase) {
+        let step = &seen.raw["spec"]["manualStep"];
+        if step.is_null() {
+            return;
+        }
+        let patch = json!([
+            { "op": "test", "path": "/spec/manualStep", "value": step },
+            { "op": "remove", "path": "/spec/manualStep" },
+        ]);
+        let place = self.place(CANARY, &self.key.name);
+        if let Err(error) = self.cx.cluster.json_patch(place, &patch).await {
+            // The rollout goes on; the step is tried again at the next look.
+            let fact = Fact::Obstructed(format!("Failed to reset manual step: {error}"));
+            self.announce(seen, &fact, phase).await;
+        }
+    }
+
+    async fn take_resume_back(&self, seen: &Seen) -> Result<(), WriteError> {
+        let step = &seen.raw["spec"]["manualStep"];
+        let patch = json!([
+            { "op": "test", "path": "/spec/manualStep", "value": step },
+            { "op": "replace", "path": "/spec/manualStep/resume", "value": false },
+        ]);
+        self.cx.cluster.json_patch(self.place(CANARY, &self.key.name), &patch).await.map(|_| ())
+    }
+
+    async fn clear_retry(&self, seen: &Seen) -> Result<(), WriteError> {
+        let value = &seen.raw["metadata"]["annotations"][RETRY];
+        if value.is_null() {
+            return Ok(());
+        }
+        let path = format!("/metadata/annotations/{}", RETRY.replace('/', "~1"));
+        let patch = json!([
+            { "op": "test", "path": path, "value": value },
+            { "op": "remove", "path": path },
+        ]);
+        self.cx.cluster.json_patch(self.place(CANARY, &self.key.name), &patch).await.map(|_| ())
+    }
+
+    async fn set_finalizer(&self, seen: &Seen, held: bool) -> Result<(), WriteError> {
+        let live = self.cx.cluster.cache.get(CANARY, &self.key);
+        let live = live.unwrap_or_else(|| Arc::clone(&seen.raw));
+        let finalizers = live["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        let mut wanted: Vec<Value> =
+            finalizers.iter().filter(|it| **it != FINALIZER).cloned().collect();
+        if held {
+            wanted.push(json!(FINALIZER));
+        }
+        if wanted == finalizers {
+            return Ok(());
+        }
+        let patch = json!({ "metadata": {
+            "resourceVersion": live["metadata"]["resourceVersion"],
+            "finalizers": wanted,
+        } });
+        match self.cx.cluster.merge(self.place(CANARY, &self.key.name), &patch).await {
+            // Gone is what was wanted.
+            Err(WriteError::Missing { .. }) if !held => Ok(()),
+            outcome => outcome.map(|_| ()),
+        }
+    }
+
+    /// An object that is no canary: one condition, one event, nothing else.
+    pub(super) async fn refuse(&mut self, why: &str) -> Result<(), WriteError> {
+        let Some(live) = self.cx.cluster.cache.get(CANARY, &self.key) else { return Ok(()) };
+        let message: String =
+            format!("This object cannot be read as a canary: {why}").chars().take(1024).collect();
+        let said = live["status"]["conditions"].as_array().into_iter().flatten();
+        let mut said = said.filter(|condition| condition["type"] == "Stalled");
+        if said.any(|condition| condition["message"] == message.as_str()) {
+            return Ok(());
+        }
+        super::tell::write_refusal(self, &live, &message).await;
+        let now = self.cx.clock.now();
+        let time = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+        let patch = json!({
+            "metadata": { "resourceVersion": live["metadata"]["resourceVersion"] },
+            "status": { "conditions": [{
+                "type": "Stalled", "status": "True", "reason": "Refused", "message": message,
+                "lastUpdateTime": time, "lastTransitionTime": time,
+            }] },
+        });
+        let place = Place { subresource: "status", ..self.place(CANARY, &self.key.name) };
+        self.cx.cluster.merge(place, &patch).await.map(|_| ())
+    }
+
+    fn count(&self, seen: &Seen, outcome: Outcome) {
+        let telemetry = &self.cx.telemetry;
+        let strategy = match seen.canary.spec.analysis.strategy() {
+            tidegate_api::canary::Strategy::Canary => telemetry::Strategy::Canary,
+            tidegate_api::canary::Strategy::AbTesting => telemetry::Strategy::AbTesting,
+            tidegate_api::canary::Strategy::BlueGreen => telemetry::Strategy::BlueGreen,
+        };
+        let (completed, skipped) = (telemetry::Analysis::Completed, telemetry::Analysis::Skipped);
+        match outcome {
+            Outcome::Completed => telemetry.count_success(&seen.gauge, strategy, completed),
+            Outcome::Skipped => telemetry.count_success(&seen.gauge, strategy, skipped),
+            Outcome::Failed => telemetry.count_failure(&seen.gauge, strategy, completed),
+        }
+    }
+}
+
+/// The canary's cookie is told to browsers as gone; there is none until the next share.
+fn retired(cookies: &Cookies) -> Cookies {
+    let previous = cookies.canary.clone().or_else(|| cookies.previous.clone());
+    Cookies { canary: None, previous, primary: None }
+}
+
+fn cookie_fields(cookies: &Cookies) -> Map<String, Value> {
+    let fields = BTreeMap::from([
+        ("sessionAffinityCookie", &cookies.canary),
+        ("previousSessionAffinityCookie", &cookies.previous),
+        ("primarySessionAffinityCookie", &cookies.primary),
+    ]);
+    fields.into_iter().map(|(name, cookie)| (name.to_owned(), json!(cookie))).collect()
+}
+
+/// Ten letters made from a text.
+fn letters(text: &str) -> String {
+    use sha2::{Digest, Sha256};
+    const ALPHABET: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    let digest = Sha256::digest(text.as_bytes());
+    let letter = |byte: &u8| ALPHABET.get(usize::from(*byte) % ALPHABET.len()).copied();
+    digest.iter().take(10).filter_map(letter).map(char::from).collect()
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), without_nulls(value)))
+            .collect::<Map<_, _>>()
+            .into(),
+        other => other.clone(),
+    }
+}
+
+fn refused(error: WorkloadError) -> WriteError {
+    match error {
+        WorkloadError::TargetMoved { .. } => WriteError::Conflict { what: "the target".to_owned() },
+        error => WriteError::Refused { what: "a workload".to_owned(), why: error.to_string() },
+    }
+}

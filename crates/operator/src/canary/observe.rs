@@ -1,0 +1,556 @@
+//! Looking: what the cache knows of a canary, as the engine's observation.
+//!
+//! Nothing here waits or asks the API server. What is found to differ comes with the changes that
+//! would mend it, so that acting needs no second thought. Untrusted input is refused here.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use tidegate_api::canary::{Canary, CanaryPhase, CanaryStatus, Provider};
+use tidegate_engine::{
+    Answers, Configs, Life, Memory, Missing, Names, Observed, Obstacle, Phase, Piece, Primary,
+    Readiness, Revision, Setup, Side, State, Target, Unready, apex_side,
+};
+use tidegate_providers::{
+    hook,
+    object::{Change, Kind, Live, Owner},
+    traffic::{self, Cookies, Mesh, RouteCx},
+    workload::{
+        Cx, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SERVICE, WorkloadError,
+        config::{self, ConfigDigest, Tracked},
+        deployment::{self, SelectorLabel, Snapshot},
+        hash, require_owned,
+        scaler::{self, hpa},
+        services::{self, Role, Services},
+    },
+};
+
+use super::{manager, plan, status, task::Task};
+use crate::cluster::{
+    CANARY,
+    cache::{Key, TableState},
+};
+
+/// What asks for gates to be tried again.
+pub(super) const RETRY: &str = "flagger.app/webhook-restart";
+pub(super) const FINALIZER: &str = "finalizer.flagger.app";
+
+/// The outcome of a look.
+pub(super) enum Look {
+    Seen(Box<Seen>),
+    /// The canary is not there any more, or it is another one.
+    Gone,
+    /// The object is not what a canary must be.
+    Unreadable(String),
+}
+
+/// An observation, and what acting on it needs.
+pub(super) struct Seen {
+    pub(super) observed: Observed,
+    pub(super) canary: Canary,
+    pub(super) raw: Arc<Value>,
+    pub(super) status: CanaryStatus,
+    pub(super) names: Names,
+    pub(super) mesh: Mesh,
+    pub(super) cookies: Cookies,
+    pub(super) live: Live,
+    pub(super) target: Option<Arc<Value>>,
+    pub(super) primary: Option<Arc<Value>>,
+    pub(super) tracked: Tracked,
+    /// What would put each piece in place.
+    pub(super) changes: BTreeMap<Piece, Vec<Change>>,
+    pub(super) apex_back: Vec<Change>,
+    pub(super) route_back: Vec<Change>,
+    pub(super) gauge: crate::telemetry::Target,
+}
+
+pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
+    let cache = Arc::clone(&task.cx.cluster.cache);
+    let Some(raw) = cache.get(CANARY, &task.key) else { return Look::Gone };
+    if raw["metadata"]["uid"] != task.uid.as_str() {
+        return Look::Gone;
+    }
+    let canary: Canary = match serde_json::from_value((*raw).clone()) {
+        Ok(canary) => canary,
+        Err(error) => return Look::Unreadable(error.to_string()),
+    };
+    let mut status = canary.status.clone().unwrap_or_default();
+    if let Some(shadow) = &task.shadow {
+        fill_pruned(&mut status, shadow);
+    }
+    let provider = canary.spec.provider.map(Provider::as_str);
+    let provider = provider.unwrap_or(&task.cx.options.mesh_provider).to_owned();
+    let mesh = traffic::select(&provider);
+    let mut problems = Vec::new();
+    let mesh = mesh.unwrap_or_else(|error| {
+        problems.push(format!("spec.provider: {error}"));
+        Mesh::Kubernetes
+    });
+    for kind in mesh.kinds() {
+        manager::watch_too(&task.cx, *kind);
+    }
+    problems.extend(plan::problems(&canary, mesh, task.cx.options.cross_namespace));
+    problems.extend(rival(task, &canary, &raw));
+    let seen = gather(task, canary, raw, status, mesh, problems, answers);
+    cache.follow(&task.key, follows(&seen));
+    Look::Seen(Box::new(seen))
+}
+
+/// Definitions of another version drop what they do not know; we remember it meanwhile.
+fn fill_pruned(status: &mut CanaryStatus, shadow: &CanaryStatus) {
+    let is_pruned = status.observed_generation.is_none() && status.phase == shadow.phase;
+    if is_pruned {
+        status.observed_generation = shadow.observed_generation;
+        status.last_decision.clone_from(&shadow.last_decision);
+        status.rollout.clone_from(&shadow.rollout);
+        status.manual_pause.clone_from(&shadow.manual_pause);
+    }
+}
+
+/// Of two canaries of one target the older acts.
+fn rival(task: &Task, canary: &Canary, raw: &Value) -> Option<String> {
+    let age = |object: &Value| {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        (text("creationTimestamp"), text("uid"))
+    };
+    let target = canary.spec.target_ref.name.as_str();
+    let others = task.cx.cluster.cache.list(CANARY);
+    let older = others.iter().find(|other| {
+        other["metadata"]["namespace"] == *task.key.namespace
+            && other["metadata"]["uid"] != task.uid.as_str()
+            && other["spec"]["targetRef"]["name"] == target
+            && age(other) < age(raw)
+    })?;
+    let name = older["metadata"]["name"].as_str().unwrap_or_default();
+    Some(format!("spec.targetRef: `{target}` is the target of the older canary `{name}` already"))
+}
+
+/// Everything that is looked at, for waking up when it changes.
+fn follows(seen: &Seen) -> BTreeSet<(Kind, Key)> {
+    let spec = &seen.canary.spec;
+    let namespace = seen.canary.metadata.namespace.as_deref().unwrap_or_default();
+    let key = |name: &str| Key::new(namespace, name);
+    let names = spec.service_names();
+    let mut follows: BTreeSet<(Kind, Key)> = [
+        (DEPLOYMENT, key(&spec.target_ref.name)),
+        (DEPLOYMENT, key(&spec.primary_name())),
+        (SERVICE, key(&names.apex)),
+        (SERVICE, key(&names.primary)),
+        (SERVICE, key(&names.canary)),
+    ]
+    .into();
+    if let Some(scaler) = &spec.autoscaler_ref {
+        follows.insert((HORIZONTAL_POD_AUTOSCALER, key(&scaler.name)));
+        follows.insert((HORIZONTAL_POD_AUTOSCALER, key(&scaler::primary_name(scaler))));
+    }
+    if let Some(target) = &seen.target {
+        for reference in config::references(&target["spec"]["template"]["spec"]) {
+            follows.insert((reference.kind.kind(), key(&reference.name)));
+        }
+    }
+    let cx = seen.route_cx(namespace);
+    follows.extend(seen.mesh.names(&cx).into_iter().map(|(kind, name)| (kind, key(&name))));
+    follows
+}
+
+#[expect(clippy::too_many_arguments, reason = "each is one part of what was read")]
+fn gather(
+    task: &mut Task,
+    canary: Canary,
+    raw: Arc<Value>,
+    status: CanaryStatus,
+    mesh: Mesh,
+    problems: Vec<String>,
+    answers: &Answers,
+) -> Seen {
+    let spec = &canary.spec;
+    let namespace = task.key.namespace.to_string();
+    let cache = Arc::clone(&task.cx.cluster.cache);
+    let plan = plan::plan(spec, mesh);
+    let mut memory = status::memory(&status);
+    // Written by a version without the marker, or the marker was dropped: what it stands for remains.
+    let is_held = memory.phase == Phase::Waiting && memory.pause.is_none();
+    if is_held
+        && plan.manual.is_some()
+        && status.canary_weight > 0
+        && !memory.rescue
+        && memory.weight < tidegate_engine::Percent::ALL
+    {
+        let since = memory.since.unwrap_or_default();
+        memory.pause = Some(tidegate_engine::Pause { weight: memory.weight, since });
+    }
+    let get = |kind: Kind, name: &str| cache.get(kind, &Key::new(&namespace, name));
+    let target = get(DEPLOYMENT, &spec.target_ref.name);
+    let primary = get(DEPLOYMENT, &spec.primary_name());
+    let mut live = Live::default();
+    let cookies = status::cookies(&status);
+    let mut seen = Seen {
+        names: names(spec, &task.key),
+        gauge: crate::telemetry::Target::new(namespace.clone(), spec.target_ref.name.clone()),
+        observed: Observed {
+            now: status::moment(task.cx.clock.now()),
+            tempo: {
+                let retry = raw["metadata"]["annotations"][RETRY].as_str();
+                let retry = retry.is_some_and(|text| !text.is_empty());
+                // Setting up has no step to wait for; its first question is asked at once.
+                let is_first = memory.phase == Phase::Initializing;
+                task.tempo(memory.since.filter(|_| !is_first), plan.interval, retry)
+            },
+            life: life(&canary),
+            problems,
+            target: Err(Missing::Gone),
+            primary: absent_primary(),
+            setup: Setup::default(),
+            routes: Err(Obstacle("routes were not looked at".to_owned())),
+            answers: answers.clone(),
+            plan,
+            memory,
+        },
+        status,
+        mesh,
+        cookies,
+        target,
+        primary,
+        tracked: Tracked::new(),
+        changes: BTreeMap::new(),
+        apex_back: Vec::new(),
+        route_back: Vec::new(),
+        live: Live::default(),
+        raw,
+        canary,
+    };
+    for (kind, name) in seen.mesh.names(&seen.route_cx(&namespace)) {
+        if let Some(object) = get(kind, &name) {
+            live.insert(kind, (*object).clone());
+        }
+    }
+    seen.live = live;
+    seen.look_at_workloads(task);
+    seen.look_at_routes(task);
+    seen
+}
+
+fn names(spec: &tidegate_api::canary::CanarySpec, key: &Key) -> Names {
+    let Key { namespace, name } = key;
+    let target = &spec.target_ref.name;
+    Names {
+        canary: format!("{name}.{namespace}"),
+        target: format!("{target}.{namespace}"),
+        primary: format!("{target}-primary.{namespace}"),
+    }
+}
+
+fn life(canary: &Canary) -> Life {
+    let metadata = &canary.metadata;
+    let held = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
+    let deleted = metadata.deletion_timestamp.as_ref().map(|time| status::moment(time.0));
+    Life { held, deleted }
+}
+
+fn absent_primary() -> Primary {
+    let unready = Unready { why: "it does not exist".to_owned(), serving: false };
+    let readiness = Readiness::Waiting(unready);
+    Primary { exists: false, readiness, is_updated: false, replicas: 1 }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    pub(super) fn owner(&self) -> Owner<'_> {
+        let metadata = &self.canary.metadata;
+        Owner {
+            name: metadata.name.as_deref().unwrap_or_default(),
+            namespace: metadata.namespace.as_deref().unwrap_or_default(),
+            uid: metadata.uid.as_deref().unwrap_or_default(),
+            can_own: true,
+        }
+    }
+
+    pub(super) fn cx<'a>(&'a self, task: &'a Task) -> Cx<'a> {
+        let options = &task.cx.options;
+        Cx {
+            owner: self.owner(),
+            target: &self.canary.spec.target_ref.name,
+            selector_labels: &options.selector_labels,
+            included: &options.included,
+        }
+    }
+
+    pub(super) fn route_cx(&self, _namespace: &str) -> RouteCx<'_> {
+        self.route_cx_with(&self.cookies)
+    }
+
+    pub(super) fn route_cx_with<'a>(&'a self, cookies: &'a Cookies) -> RouteCx<'a> {
+        RouteCx {
+            owner: self.owner(),
+            spec: &self.canary.spec,
+            cookies,
+            iterating: self.observed.memory.iterations > 0,
+            fields: traffic::RouteFields::default(),
+        }
+    }
+
+    /// What hooks are told about the revision: the one that waits, where none was started yet.
+    pub(super) fn checksum(&self) -> String {
+        let memory = &self.observed.memory;
+        let is_pending = memory.phase.is_idle() || memory.is_gated();
+        let pending = self.observed.target.as_ref().ok().filter(|_| is_pending);
+        let applied = memory.applied.as_ref().map_or("", Revision::as_str);
+        match pending {
+            Some(target) => hook::checksum(target.configs.as_deref(), target.revision.as_str()),
+            None => hook::checksum(memory.configs.as_deref(), applied),
+        }
+    }
+
+    pub(super) fn phase(&self) -> CanaryPhase {
+        status::api_phase(self.observed.memory.phase)
+    }
+
+    /// Where in the rollout a hook is called; a repeated call has the same.
+    pub(super) fn step(&self) -> String {
+        let memory = &self.observed.memory;
+        let Memory { phase, weight, iterations, failed_checks, .. } = memory;
+        format!("{phase}/{weight}/{iterations}/{failed_checks}")
+    }
+
+    fn look_at_workloads(&mut self, task: &Task) {
+        let Some(target) = self.target.clone() else {
+            self.look_at_primary(task, None);
+            return;
+        };
+        match self.look_at_target(task, &target) {
+            Ok((observed, tracked)) => {
+                self.tracked = tracked;
+                self.look_at_primary(task, Some(&observed));
+                self.observed.target = Ok(observed);
+            }
+            Err(error) => {
+                self.look_at_primary(task, None);
+                self.observed.target = Err(Missing::Unusable(error.to_string()));
+            }
+        }
+        if let Err(error) = self.look_at_setup(task, &target) {
+            self.observed.setup.canary_service = State::Blocked(Obstacle(error.to_string()));
+        }
+    }
+
+    fn look_at_target(
+        &self,
+        task: &Task,
+        target: &Value,
+    ) -> Result<(Target, Tracked), WorkloadError> {
+        let cx = self.cx(task);
+        let analysis = &self.canary.spec.analysis;
+        let deadline_s = i64::from(self.canary.spec.progress_deadline_s());
+        let tracked = self.track(task, target)?;
+        let template = deployment::primary_template(&cx, target, &tracked)?;
+        let runs = |primary: &Arc<Value>| deployment::runs_same(primary, &template);
+        let now = task.cx.clock.now();
+        let threshold = analysis.canary_ready_threshold();
+        let since = self.status.last_transition_time.as_ref().map(|time| time.0);
+        let ours = [crate::cluster::write::FIELD_MANAGER, "flagger"];
+        let edited_since = since.is_some_and(|since| {
+            let fields = &target["metadata"]["managedFields"];
+            deployment::template_writers_after(fields, &ours, since)
+        });
+        let observed = Target {
+            revision: Revision::new(hash::revision(&target["spec"]["template"])),
+            configs: task.cx.options.config_tracking.then(|| Configs::new(tracked.clone())),
+            replicas: deployment::replicas_of(target),
+            readiness: deployment::readiness(target, threshold, deadline_s, now),
+            same_as_primary: self.primary.as_ref().is_some_and(runs),
+            edited_since,
+            replicas_to_run: self.replicas_to_run(task, target),
+        };
+        Ok((observed, tracked))
+    }
+
+    fn track(&self, task: &Task, target: &Value) -> Result<Tracked, WorkloadError> {
+        if !task.cx.options.config_tracking {
+            return Ok(Tracked::new());
+        }
+        let references = config::references(&target["spec"]["template"]["spec"]);
+        let mut digests: BTreeMap<_, Arc<ConfigDigest>> = BTreeMap::new();
+        for reference in &references {
+            let key = Key::new(&task.key.namespace, &reference.name);
+            if let Some(digest) = task.cx.cluster.cache.digest(reference.kind, &key) {
+                digests.insert((reference.kind, reference.name.clone()), digest);
+            }
+        }
+        config::track(&references, |kind, name| {
+            digests.get(&(kind, name.to_owned())).map(Arc::as_ref)
+        })
+    }
+
+    fn replicas_to_run(&self, task: &Task, target: &Value) -> i64 {
+        let spec = &self.canary.spec;
+        let minimum = spec.autoscaler_ref.as_ref().map(|scaler| {
+            let key = Key::new(&task.key.namespace, &scaler.name);
+            let scaler = task.cx.cluster.cache.get(HORIZONTAL_POD_AUTOSCALER, &key);
+            scaler.map_or(1, |scaler| hpa::min_replicas(&scaler))
+        });
+        deployment::scale_from_zero(target, self.primary.as_deref(), minimum)
+    }
+
+    fn look_at_primary(&mut self, task: &Task, target: Option<&Target>) {
+        let Some(primary) = self.primary.clone() else {
+            self.observed.setup.primary = self.missing_primary(task, target);
+            return;
+        };
+        let memory = &self.observed.memory;
+        let analysis = &self.canary.spec.analysis;
+        let deadline_s = i64::from(self.canary.spec.progress_deadline_s());
+        let threshold = analysis.primary_ready_threshold();
+        let none = Tracked::new();
+        let configs = memory.configs.as_deref().unwrap_or(&none);
+        let applied = memory.applied.as_ref().map_or("", Revision::as_str);
+        let id = primary["spec"]["template"]["metadata"]["annotations"]["flagger-id"].as_str();
+        let id = id.unwrap_or_default();
+        let is_given = id == deployment::flagger_id(applied, configs);
+        // An identifier of another controller says nothing; what runs does.
+        let is_foreign = !id.get(14..15).is_some_and(|version| version == "8");
+        let is_same = target.is_some_and(|target| target.same_as_primary);
+        self.observed.primary = Primary {
+            exists: true,
+            readiness: deployment::readiness(&primary, threshold, deadline_s, task.cx.clock.now()),
+            is_updated: is_given || (is_foreign && is_same),
+            replicas: deployment::replicas_of(&primary),
+        };
+        let owned = require_owned(&self.owner(), DEPLOYMENT, &primary);
+        self.observed.setup.primary = match owned {
+            Ok(()) => State::Fits,
+            Err(error) => State::Blocked(Obstacle(error.to_string())),
+        };
+    }
+
+    /// A primary that is not there can be made from the target, or made again from what was promoted.
+    fn missing_primary(&self, task: &Task, target: Option<&Target>) -> State {
+        let memory = &self.observed.memory;
+        if matches!(memory.phase, Phase::New | Phase::Initializing) {
+            return State::Differs;
+        }
+        let name = Snapshot::name(&self.canary.spec.target_ref.name);
+        let key = Key::new(&task.key.namespace, &name);
+        let kind = config::ConfigKind::Secret;
+        let is_kept = task.cx.cluster.cache.digest(kind, &key).is_some();
+        let is_target = target.is_some_and(|it| memory.promoted.as_ref() == Some(&it.revision));
+        if is_kept || is_target {
+            return State::Differs;
+        }
+        let why = "the primary is gone and what it ran is not known; revert the target to what was promoted";
+        State::Blocked(Obstacle(why.to_owned()))
+    }
+
+    fn look_at_setup(&mut self, task: &Task, target: &Value) -> Result<(), WorkloadError> {
+        let Some(service) = self.canary.spec.service.clone() else { return Ok(()) };
+        let cx = self.cx(task);
+        let selector = SelectorLabel::of(&cx, target)?;
+        let names = self.canary.spec.service_names();
+        deployment::check_names(&cx, &selector, &names.apex)?;
+        let services = Services::new(self.owner(), &service, names, selector, target);
+        let side = match apex_side(&self.observed.plan, &self.observed.memory) {
+            Side::Primary => services::Side::Primary,
+            Side::Canary => services::Side::Canary,
+        };
+        let mut found = Vec::new();
+        for (piece, role) in [
+            (Piece::CanaryService, Role::Canary),
+            (Piece::PrimaryService, Role::Primary),
+            (Piece::ApexService, Role::Apex(side)),
+        ] {
+            let live = self.service(task, services.name(role));
+            let sync = services.sync(role, live.as_deref()).map(|sync| sync.changes);
+            found.push((piece, sync));
+        }
+        if self.observed.life.deleted.is_some() {
+            let live = self.service(task, services.name(Role::Apex(side)));
+            let back = services.finalize(live.as_deref());
+            let back = back.map(|change| change.into_iter().collect());
+            let (state, changes) = state_of(back);
+            self.observed.setup.apex_given_back = state;
+            self.apex_back = changes;
+        }
+        found.push((Piece::PrimaryScaler, self.scaler(task)));
+        for (piece, sync) in found {
+            let (state, changes) = state_of(sync);
+            self.changes.insert(piece, changes);
+            match piece {
+                Piece::CanaryService => self.observed.setup.canary_service = state,
+                Piece::PrimaryService => self.observed.setup.primary_service = state,
+                Piece::ApexService => self.observed.setup.apex_service = state,
+                Piece::PrimaryScaler => self.observed.setup.primary_scaler = state,
+                Piece::Primary | Piece::Route => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn service(&self, task: &Task, name: &str) -> Option<Arc<Value>> {
+        task.cx.cluster.cache.get(SERVICE, &Key::new(&task.key.namespace, name))
+    }
+
+    /// The primary's scaler is made when it is missing; it is kept up to date by promotions alone.
+    fn scaler(&self, task: &Task) -> Result<Vec<Change>, WorkloadError> {
+        let Some(scaler) = &self.canary.spec.autoscaler_ref else { return Ok(Vec::new()) };
+        let primary = self.scaler_object(task, &scaler::primary_name(scaler));
+        if let Some(primary) = primary {
+            require_owned(&self.owner(), HORIZONTAL_POD_AUTOSCALER, &primary)?;
+            return Ok(Vec::new());
+        }
+        self.refreshed_scaler(task)
+    }
+
+    /// What brings the primary's scaler to the target's settings.
+    pub(super) fn refreshed_scaler(&self, task: &Task) -> Result<Vec<Change>, WorkloadError> {
+        let Some(scaler) = &self.canary.spec.autoscaler_ref else { return Ok(Vec::new()) };
+        let Some(target) = self.scaler_object(task, &scaler.name) else {
+            let (kind, name) = (HORIZONTAL_POD_AUTOSCALER.kind, scaler.name.clone());
+            return Err(WorkloadError::ConfigMissing { kind, name });
+        };
+        let primary = self.scaler_object(task, &scaler::primary_name(scaler));
+        let change = hpa::sync(&self.cx(task), scaler, &target, primary.as_deref())?;
+        Ok(change.into_iter().collect())
+    }
+
+    fn scaler_object(&self, task: &Task, name: &str) -> Option<Arc<Value>> {
+        task.cx.cluster.cache.get(HORIZONTAL_POD_AUTOSCALER, &Key::new(&task.key.namespace, name))
+    }
+
+    fn look_at_routes(&mut self, task: &Task) {
+        for kind in self.mesh.kinds() {
+            let why = match task.cx.cluster.cache.state(*kind) {
+                TableState::Synced => continue,
+                TableState::Pending => format!("{} objects are being listed", kind.kind),
+                TableState::Failed(why) => why,
+            };
+            self.observed.routes = Err(Obstacle(why.clone()));
+            self.observed.setup.route = State::Blocked(Obstacle(why.clone()));
+            self.observed.setup.route_given_back = State::Blocked(Obstacle(why));
+            return;
+        }
+        let cx = self.route_cx(&task.key.namespace);
+        let reconcile = self.mesh.reconcile(&cx, &self.live);
+        let read = self.mesh.read(&cx, &self.live);
+        let back = self.mesh.finalize(&cx, &self.live);
+        let (state, changes) = state_of(reconcile);
+        let (state_back, changes_back) = state_of(back);
+        self.observed.routes = read.map_err(|error| Obstacle(error.to_string()));
+        self.observed.setup.route = state;
+        self.changes.insert(Piece::Route, changes);
+        if self.observed.life.deleted.is_some() {
+            self.observed.setup.route_given_back = state_back;
+            self.route_back = changes_back;
+        }
+    }
+}
+
+fn state_of(outcome: Result<Vec<Change>, impl std::fmt::Display>) -> (State, Vec<Change>) {
+    match outcome {
+        Ok(changes) if changes.is_empty() => (State::Fits, changes),
+        Ok(changes) => (State::Differs, changes),
+        Err(error) => (State::Blocked(Obstacle(error.to_string())), Vec::new()),
+    }
+}

@@ -1,0 +1,148 @@
+//! The user's spec, as the engine's plan; and everything in it that cannot be done.
+
+use tidegate_api::canary::{
+    AutoscalerKind, Canary, CanarySpec, CrossNamespace, Strategy as Asked, TargetKind,
+    analysis::{Webhook, WebhookType},
+};
+use tidegate_engine::{Hooks, ManualStep, Note, Percent, Plan, Steps, Strategy, Traffic};
+use tidegate_providers::traffic::{Affinity, Mesh};
+
+/// Checks of a rollout that was meant to go by weight where weights are impossible; as Flagger.
+const ITERATIONS_INSTEAD: u32 = 10;
+
+/// What the engine needs of a spec.
+pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
+    let analysis = &spec.analysis;
+    let capabilities = mesh.capabilities(spec);
+    let mut notes = Vec::new();
+    let (strategy, iterations) = strategy(spec, mesh, &mut notes);
+    let mut mirror = analysis.mirror == Some(true);
+    if mirror && !capabilities.mirror {
+        notes.push(Note::MirrorIgnored);
+        mirror = false;
+    }
+    if analysis.session_affinity.is_some() && capabilities.affinity == Affinity::None {
+        let why = "sessionAffinity has no effect here: it needs a rollout by weight over HTTP.";
+        notes.push(Note::Other(why.to_owned()));
+    }
+    let max = Percent::clamped(analysis.max_weight());
+    let traffic = if capabilities.weighted { Traffic::Divisible } else { Traffic::Whole };
+    let manual = spec.manual_step.as_ref().map(|step| ManualStep {
+        weight: step.weight.unwrap_or(0),
+        resume: step.resume.unwrap_or(false),
+    });
+    if let Some(step) = manual.filter(|step| !step.resume) {
+        if strategy != Strategy::Weighted {
+            notes.push(Note::ManualStepIgnored);
+        } else if step.weight > max.into() {
+            notes.push(Note::ManualStepBeyondMax { weight: step.weight, max });
+        }
+    }
+    Plan {
+        strategy,
+        traffic,
+        steps: steps(spec),
+        max,
+        promotion_step: analysis.step_weight_promotion.unwrap_or(0).max(0),
+        iterations,
+        mirror,
+        threshold: count(analysis.threshold()),
+        interval: analysis.interval(),
+        deadline: std::time::Duration::from_secs(count(spec.progress_deadline_s().into()).into()),
+        skip: spec.skips_analysis(),
+        suspended: spec.is_suspended(),
+        revert: spec.revert_on_deletion == Some(true),
+        manual,
+        hooks: hooks(&analysis.webhooks),
+        scaled: spec.autoscaler_ref.is_some(),
+        notes,
+    }
+}
+
+fn strategy(spec: &CanarySpec, mesh: Mesh, notes: &mut Vec<Note>) -> (Strategy, u32) {
+    let iterations = count(spec.analysis.iterations.unwrap_or(0));
+    let asked = spec.analysis.strategy();
+    if mesh != Mesh::Kubernetes {
+        let strategy = match asked {
+            Asked::Canary => Strategy::Weighted,
+            Asked::AbTesting => Strategy::AbTesting,
+            Asked::BlueGreen => Strategy::BlueGreen,
+        };
+        return (strategy, iterations);
+    }
+    if !spec.analysis.matches.is_empty() {
+        notes.push(Note::MatchIgnored);
+    }
+    if iterations > 0 {
+        return (Strategy::BlueGreen, iterations);
+    }
+    notes.push(Note::WeightsIgnored { iterations: ITERATIONS_INSTEAD });
+    (Strategy::BlueGreen, ITERATIONS_INSTEAD)
+}
+
+fn steps(spec: &CanarySpec) -> Steps {
+    match (&spec.analysis.step_weight, &spec.analysis.step_weights) {
+        (None | Some(..=0), Some(list)) if !list.is_empty() => Steps::List(list.clone()),
+        (step, _) => Steps::By(step.unwrap_or(0)),
+    }
+}
+
+fn hooks(webhooks: &[Webhook]) -> Hooks {
+    let has = |kind: WebhookType| webhooks.iter().any(|hook| hook.hook_type() == kind);
+    Hooks {
+        confirm_rollout: has(WebhookType::ConfirmRollout),
+        pre_rollout: has(WebhookType::PreRollout),
+        confirm_traffic_increase: has(WebhookType::ConfirmTrafficIncrease),
+        confirm_promotion: has(WebhookType::ConfirmPromotion),
+        post_rollout: has(WebhookType::PostRollout),
+        rollback: has(WebhookType::Rollback),
+    }
+}
+
+/// Everything in the spec that keeps the canary from being acted upon.
+pub(super) fn problems(
+    canary: &Canary,
+    mesh: Mesh,
+    cross_namespace: CrossNamespace,
+) -> Vec<String> {
+    let spec = &canary.spec;
+    let mut problems: Vec<String> =
+        canary.problems(cross_namespace).iter().map(ToString::to_string).collect();
+    match &spec.target_ref.kind {
+        TargetKind::Deployment => {}
+        kind => problems.push(format!(
+            "spec.targetRef.kind: {} is not supported yet; use a Deployment",
+            kind.as_str()
+        )),
+    }
+    if spec.service.is_none() {
+        problems.push("spec.service: needed to reach the workload; set at least its port".into());
+    }
+    if let Some(scaler) = &spec.autoscaler_ref
+        && scaler.kind != AutoscalerKind::HorizontalPodAutoscaler
+    {
+        problems.push(format!(
+            "spec.autoscalerRef.kind: {} is not supported yet; use a HorizontalPodAutoscaler",
+            scaler.kind.as_str()
+        ));
+    }
+    let asked = spec.analysis.strategy();
+    let capabilities = mesh.capabilities(spec);
+    let divisible = mesh != Mesh::Kubernetes;
+    if asked == Asked::AbTesting && divisible && !capabilities.ab {
+        problems.push(
+            "spec.analysis.match: requests cannot be told apart on plain TCP; remove match or appProtocol"
+                .into(),
+        );
+    }
+    if asked == Asked::Canary && divisible && steps(spec) == Steps::By(0)
+        || matches!(steps(spec), Steps::By(step) if step < 0)
+    {
+        problems.push("spec.analysis.stepWeight: must be greater than 0".into());
+    }
+    problems
+}
+
+fn count(number: i64) -> u32 {
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
+}

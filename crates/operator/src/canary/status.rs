@@ -1,0 +1,396 @@
+//! Status and memory: what is written down, and what it says to people.
+//!
+//! Written by merge patches with the version they are based on; members of other versions survive,
+//! and nothing is written when nothing changed.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use tidegate_api::canary::{CanaryPhase, CanaryStatus};
+use tidegate_engine::{
+    Checks, Configs, Decision, Fact, Memory, Moment, Names, Pause, Percent, Phase, Revision, Tone,
+};
+use tidegate_providers::traffic::Cookies;
+
+/// Checks shown in status; more would only make the object large.
+const CHECKS_MAX: usize = 20;
+/// Longest text in a condition or decision.
+const TEXT_MAX: usize = 1024;
+
+/// What the engine remembers, from status.
+pub(super) fn memory(status: &CanaryStatus) -> Memory {
+    let rollout = status.rollout.clone().unwrap_or_default();
+    let count = |number: i64| u32::try_from(number.max(0)).unwrap_or(u32::MAX);
+    let revision =
+        |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map(Revision::new);
+    Memory {
+        phase: phase(status.phase),
+        failed_checks: count(status.failed_checks),
+        weight: Percent::clamped(status.canary_weight),
+        iterations: count(status.iterations),
+        applied: revision(&status.last_applied_spec),
+        promoted: revision(&status.last_promoted_spec),
+        configs: status.tracked_configs.clone().map(Configs::from),
+        pause: status.manual_pause.as_ref().map(|pause| Pause {
+            weight: Percent::clamped(pause.weight),
+            since: pause.since.as_ref().map_or(Moment::default(), |time| moment(time.0)),
+        }),
+        since: status.last_transition_time.as_ref().map(|time| moment(time.0)),
+        prepared: rollout.prepared,
+        rescue: rollout.rescue,
+        untold: rollout.untold.as_deref().and_then(ended),
+        trouble_since: rollout.trouble_since.as_ref().map(|time| moment(time.0)),
+    }
+}
+
+fn ended(text: &str) -> Option<Phase> {
+    [Phase::Succeeded, Phase::Failed].into_iter().find(|phase| phase.as_str() == text)
+}
+
+fn phase(phase: CanaryPhase) -> Phase {
+    match phase {
+        CanaryPhase::Unset => Phase::New,
+        CanaryPhase::Initializing => Phase::Initializing,
+        CanaryPhase::Initialized => Phase::Initialized,
+        CanaryPhase::Waiting => Phase::Waiting,
+        CanaryPhase::Progressing => Phase::Progressing,
+        CanaryPhase::WaitingPromotion => Phase::WaitingPromotion,
+        CanaryPhase::Promoting => Phase::Promoting,
+        CanaryPhase::Finalising => Phase::Finalising,
+        CanaryPhase::Succeeded => Phase::Succeeded,
+        CanaryPhase::Failed => Phase::Failed,
+        CanaryPhase::Terminating => Phase::Terminating,
+        CanaryPhase::Terminated => Phase::Terminated,
+    }
+}
+
+/// The engine's phase in the API's words.
+pub(super) fn api_phase(phase: Phase) -> CanaryPhase {
+    match phase {
+        Phase::New => CanaryPhase::Unset,
+        Phase::Initializing => CanaryPhase::Initializing,
+        Phase::Initialized => CanaryPhase::Initialized,
+        Phase::Waiting => CanaryPhase::Waiting,
+        Phase::Progressing => CanaryPhase::Progressing,
+        Phase::WaitingPromotion => CanaryPhase::WaitingPromotion,
+        Phase::Promoting => CanaryPhase::Promoting,
+        Phase::Finalising => CanaryPhase::Finalising,
+        Phase::Succeeded => CanaryPhase::Succeeded,
+        Phase::Failed => CanaryPhase::Failed,
+        Phase::Terminating => CanaryPhase::Terminating,
+        Phase::Terminated => CanaryPhase::Terminated,
+    }
+}
+
+pub(super) fn cookies(status: &CanaryStatus) -> Cookies {
+    let said = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    Cookies {
+        canary: said(&status.session_affinity_cookie),
+        previous: said(&status.previous_session_affinity_cookie),
+        primary: said(&status.primary_session_affinity_cookie),
+    }
+}
+
+pub(super) fn moment(time: Timestamp) -> Moment {
+    Moment(time.as_millisecond())
+}
+
+pub(super) fn timestamp(moment: Moment) -> Timestamp {
+    Timestamp::from_millisecond(moment.0).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// As status has it: whole seconds, as Kubernetes writes times.
+fn time(moment: Moment) -> Value {
+    let seconds = timestamp(moment).as_second();
+    json!(Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH).to_string())
+}
+
+/// What goes into status, besides what the engine remembers.
+pub(super) struct Page<'a> {
+    pub(super) now: Moment,
+    pub(super) generation: i64,
+    pub(super) kind: &'a str,
+    pub(super) names: &'a Names,
+    pub(super) cookies: &'a Cookies,
+    pub(super) checks: Option<&'a Checks>,
+    /// When the next step can be taken.
+    pub(super) next: Option<Moment>,
+}
+
+/// The fields of status as they should be; a `null` is one that should not be there.
+pub(super) fn fields(memory: &Memory) -> Map<String, Value> {
+    let Memory {
+        phase,
+        failed_checks,
+        weight,
+        iterations,
+        applied,
+        promoted,
+        configs,
+        pause,
+        since,
+        prepared,
+        rescue,
+        untold,
+        trouble_since,
+    } = memory;
+    let mut rollout = Map::new();
+    if *prepared {
+        rollout.insert("prepared".into(), json!(true));
+    }
+    if *rescue {
+        rollout.insert("rescue".into(), json!(true));
+    }
+    if let Some(phase) = untold {
+        rollout.insert("untold".into(), json!(phase.as_str()));
+    }
+    if let Some(since) = trouble_since {
+        rollout.insert("troubleSince".into(), time(*since));
+    }
+    let pause = pause
+        .map(|Pause { weight, since }| json!({ "weight": weight.get(), "since": time(since) }));
+    let fields = json!({
+        "phase": phase.as_str(),
+        "failedChecks": failed_checks,
+        "canaryWeight": weight.get(),
+        "iterations": iterations,
+        "lastAppliedSpec": applied.as_ref().map(Revision::as_str),
+        "lastPromotedSpec": promoted.as_ref().map(Revision::as_str),
+        "trackedConfigs": configs.as_ref().map(Arc::as_ref),
+        "manualPause": pause,
+        "lastTransitionTime": since.map(time),
+        "rollout": if rollout.is_empty() { Value::Null } else { Value::Object(rollout) },
+    });
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// What people and tools read: cookies, conditions, the decision.
+pub(super) fn told(
+    memory: &Memory,
+    decision: &Decision,
+    live: &CanaryStatus,
+    page: &Page<'_>,
+) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("sessionAffinityCookie".into(), json!(page.cookies.canary));
+    fields.insert("previousSessionAffinityCookie".into(), json!(page.cookies.previous));
+    fields.insert("primarySessionAffinityCookie".into(), json!(page.cookies.primary));
+    fields.insert("observedGeneration".into(), json!(page.generation));
+    let is_quiet = matches!(decision.why, Fact::AwaitingInterval | Fact::Placed(_));
+    // Waiting for the next interval says nothing new: what was said last still holds.
+    if is_quiet && live.last_decision.is_some() && !live.conditions.is_empty() {
+        let promoted = promoted(memory, page);
+        fields.insert("conditions".into(), merge_conditions(live, &[promoted], page.now));
+        return fields;
+    }
+    let message = cut(&decision.why.text(page.names));
+    let before = live.last_decision.clone().unwrap_or_default();
+    let measured: Vec<Value> = page.checks.map(|checks| shown(checks)).unwrap_or_default();
+    let same = before.reason == decision.why.reason()
+        && before.message == message
+        && (measured.is_empty() || json!(before.checks) == json!(measured));
+    if !same {
+        let mut last = json!({
+            "time": time(page.now),
+            "reason": decision.why.reason(),
+            "message": message,
+        });
+        if !measured.is_empty() {
+            last["checks"] = json!(measured);
+        }
+        if let Some(next) = page.next {
+            last["next"] = time(next);
+        }
+        fields.insert("lastDecision".into(), last);
+    }
+    let conditions = conditions(memory, decision, &message, page);
+    fields.insert("conditions".into(), merge_conditions(live, &conditions, page.now));
+    fields
+}
+
+/// The patch that makes `live` have `fields`, if it does not already.
+pub(super) fn patch(live: &Value, fields: Map<String, Value>) -> Option<Map<String, Value>> {
+    let mut changed = Map::new();
+    for (name, value) in fields {
+        let now = live.get(&name).unwrap_or(&Value::Null);
+        if *now == value {
+            continue;
+        }
+        // A merge patch merges: what is no longer there must be said to be gone.
+        let value = match (now, value) {
+            (Value::Object(now), Value::Object(mut new)) => {
+                for key in now.keys() {
+                    new.entry(key.clone()).or_insert(Value::Null);
+                }
+                Value::Object(new)
+            }
+            (_, value) => value,
+        };
+        changed.insert(name, value);
+    }
+    (!changed.is_empty()).then_some(changed)
+}
+
+struct Condition {
+    kind: &'static str,
+    status: &'static str,
+    reason: String,
+    message: String,
+}
+
+fn conditions(
+    memory: &Memory,
+    decision: &Decision,
+    message: &str,
+    page: &Page<'_>,
+) -> Vec<Condition> {
+    let state = state_of(memory, decision);
+    let reason = decision.why.reason();
+    let of = |kind: &'static str, holds: bool| Condition {
+        kind,
+        status: if holds { "True" } else { "False" },
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    };
+    vec![
+        promoted(memory, page),
+        of("Ready", state == Health::Ready),
+        of("Reconciling", state == Health::Reconciling),
+        of("Stalled", state == Health::Stalled),
+    ]
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Health {
+    Ready,
+    Reconciling,
+    Stalled,
+}
+
+/// Exactly one of the three: well, on its way, or in need of a person.
+fn state_of(memory: &Memory, decision: &Decision) -> Health {
+    match &decision.why {
+        Fact::Refused(_)
+        | Fact::Obstructed(_)
+        | Fact::PrimaryStuck(_)
+        | Fact::RollbackHeld(_)
+        | Fact::AwaitingApproval(_)
+        | Fact::AwaitingIncrease(_)
+        | Fact::AwaitingPromotion(_)
+        | Fact::Held(_)
+        | Fact::Suspended
+        | Fact::RevertGivenUp(_) => Health::Stalled,
+        _ if memory.phase == Phase::Failed => Health::Stalled,
+        _ if matches!(memory.phase, Phase::Initialized | Phase::Succeeded) => {
+            match decision.why.tone() {
+                Tone::Normal => Health::Ready,
+                Tone::Warning if matches!(decision.why, Fact::IdleTargetRuns(_)) => Health::Ready,
+                Tone::Warning => Health::Reconciling,
+            }
+        }
+        _ => Health::Reconciling,
+    }
+}
+
+/// Flagger's one condition, which `kubectl wait --for=condition=promoted` relies on.
+fn promoted(memory: &Memory, page: &Page<'_>) -> Condition {
+    let kind = page.kind;
+    let (status, message) = match memory.phase {
+        Phase::New | Phase::Initializing => {
+            ("Unknown", format!("New {kind} detected, initialization has started."))
+        }
+        Phase::Initialized => ("True", format!("{kind} initialization completed.")),
+        Phase::Waiting => match memory.pause {
+            Some(pause) => {
+                let weight = pause.weight;
+                let text = "traffic weight, waiting for manual resume.";
+                ("Unknown", format!("Canary is paused at {weight}% {text}"))
+            }
+            None => ("Unknown", "Waiting for approval.".to_owned()),
+        },
+        Phase::Progressing => {
+            ("Unknown", "New revision detected, the canary analysis is in progress.".to_owned())
+        }
+        Phase::WaitingPromotion => ("Unknown", "Waiting for approval.".to_owned()),
+        Phase::Promoting => {
+            ("Unknown", "Canary analysis completed, the primary is being updated.".to_owned())
+        }
+        Phase::Finalising => {
+            ("Unknown", "Canary analysis completed, all traffic goes to the primary.".to_owned())
+        }
+        Phase::Succeeded => {
+            ("True", "Canary analysis completed successfully, promotion finished.".to_owned())
+        }
+        Phase::Failed if memory.weight > Percent::ZERO => {
+            ("False", "Promotion failed, primary not ready, traffic kept on canary.".to_owned())
+        }
+        Phase::Failed => ("False", format!("Canary analysis failed, {kind} scaled to zero.")),
+        Phase::Terminating | Phase::Terminated => {
+            ("Unknown", format!("Canary is being deleted, reverting {kind}."))
+        }
+    };
+    Condition { kind: "Promoted", status, reason: memory.phase.as_str().to_owned(), message }
+}
+
+/// Ours replaced, others kept; one that says the same as before keeps its times.
+fn merge_conditions(live: &CanaryStatus, ours: &[Condition], now: Moment) -> Value {
+    let mut list: Vec<Value> = Vec::new();
+    for condition in ours {
+        let before = live.conditions.iter().find(|old| old.condition_type == condition.kind);
+        let said = |old: &&tidegate_api::canary::status::CanaryCondition| {
+            old.status == condition.status
+                && old.reason == condition.reason
+                && old.message.as_deref() == Some(&condition.message)
+        };
+        if let Some(old) = before.filter(said) {
+            list.push(json!(old));
+            continue;
+        }
+        let turned = before.is_none_or(|old| old.status != condition.status);
+        let since = match before.and_then(|old| old.last_transition_time.as_ref()) {
+            Some(since) if !turned => json!(since),
+            _ => time(now),
+        };
+        list.push(json!({
+            "type": condition.kind,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastUpdateTime": time(now),
+            "lastTransitionTime": since,
+        }));
+    }
+    let is_ours = |kind: &str| ours.iter().any(|condition| condition.kind == kind);
+    let others = live.conditions.iter().filter(|old| !is_ours(&old.condition_type));
+    list.extend(others.map(|old| json!(old)));
+    Value::Array(list)
+}
+
+fn shown(checks: &Checks) -> Vec<Value> {
+    let number = |value: f64| format!("{}", (value * 1000.0).round() / 1000.0);
+    let measured = checks.measured.iter().take(CHECKS_MAX);
+    measured
+        .map(|it| {
+            let mut shown =
+                json!({ "name": it.name, "value": number(it.value), "passed": it.passed });
+            if let Some(min) = it.min {
+                shown["min"] = json!(number(min));
+            }
+            if let Some(max) = it.max {
+                shown["max"] = json!(number(max));
+            }
+            shown
+        })
+        .collect()
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(TEXT_MAX) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,282 @@
+//! The life of one canary's task.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use tidegate_api::canary::CanaryStatus;
+use tidegate_engine::{Again, Answers, Decision, Fact, Moment, Phase, Step, Tempo, decide};
+use tokio::sync::watch;
+use tracing::{Instrument, debug, error, info_span, warn};
+
+use super::{
+    Context, ask,
+    observe::{self, Look, Seen},
+    status, tell,
+};
+use crate::cluster::{
+    CANARY,
+    cache::Key,
+    write::{Place, WriteError},
+};
+
+/// Effects of one wake-up. Setting up a canary takes about ten; more is a circle.
+const ROUNDS_MAX: usize = 40;
+/// Pauses after trouble with the API server, doubled each time.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_mins(1);
+
+/// What a task keeps in memory. All of it can be lost without harm.
+pub(super) struct Task {
+    pub(super) cx: Arc<Context>,
+    pub(super) key: Key,
+    pub(super) uid: String,
+    /// When the last step, check or question was, in monotonic time.
+    last_beat: Option<Duration>,
+    /// What was told where the rollout stands now: said once is enough.
+    pub(super) told: tell::Told,
+    /// Status as we meant to write it, for clusters whose definitions drop our additions.
+    pub(super) shadow: Option<CanaryStatus>,
+    pub(super) events: tell::Queue,
+    /// Failed attempts in a row.
+    troubles: u32,
+    /// What the last checks measured, until it is written down.
+    pub(super) checks: Option<tidegate_engine::Checks>,
+}
+
+/// What to do after a wake-up.
+enum Next {
+    At(Duration),
+    OnChange,
+    Gone,
+}
+
+// === impl Task ===
+
+impl Task {
+    pub(super) fn new(cx: Arc<Context>, key: Key, uid: String) -> Self {
+        let events = tell::Queue::start(&cx, &key);
+        Self {
+            cx,
+            key,
+            uid,
+            last_beat: None,
+            told: tell::Told::default(),
+            shadow: None,
+            events,
+            troubles: 0,
+            checks: None,
+        }
+    }
+
+    /// Runs until the canary is gone or `stop` says so.
+    pub(super) async fn run(mut self, delay: Duration, mut stop: watch::Receiver<bool>) {
+        let bell = self.cx.cluster.cache.bell(&self.key);
+        let mut due = Some(self.cx.clock.monotonic() + delay);
+        loop {
+            let clock = Arc::clone(&self.cx.clock);
+            let time = async {
+                match due {
+                    Some(due) => clock.sleep(due.saturating_sub(clock.monotonic())).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => break,
+                () = bell.notified() => {}
+                () = time => {}
+            }
+            match self.turn(&mut stop).await {
+                Next::At(at) => due = Some(at),
+                Next::OnChange => due = None,
+                Next::Gone => break,
+            }
+        }
+        self.cx.cluster.cache.leave(&self.key);
+    }
+
+    /// One wake-up, with whatever goes wrong in it kept to this canary.
+    async fn turn(&mut self, stop: &mut watch::Receiver<bool>) -> Next {
+        let cx = Arc::clone(&self.cx);
+        let Ok(_turn) = cx.turns.acquire().await else { return Next::Gone };
+        let span = info_span!("reconcile", canary = %self.key);
+        let start = cx.clock.monotonic();
+        let outcome = AssertUnwindSafe(self.reconcile(stop)).catch_unwind().instrument(span).await;
+        let took = cx.clock.monotonic().saturating_sub(start);
+        let (word, next) = match outcome {
+            Ok(Ok(next)) => {
+                self.troubles = 0;
+                ("ok", next)
+            }
+            Ok(Err(trouble)) => {
+                warn!(canary = %self.key, error = %trouble, "Could not finish, trying again");
+                ("error", self.pause())
+            }
+            Err(_) => {
+                error!(canary = %self.key, "Panicked; this canary is paused, others go on");
+                cx.telemetry.count_panic();
+                ("panic", self.pause())
+            }
+        };
+        cx.telemetry.count_reconcile(word, took);
+        next
+    }
+
+    fn pause(&mut self) -> Next {
+        let pause = PAUSE_MIN.saturating_mul(1 << self.troubles.min(6)).min(PAUSE_MAX);
+        self.troubles = self.troubles.saturating_add(1);
+        Next::At(self.cx.clock.monotonic() + pause)
+    }
+
+    async fn reconcile(&mut self, stop: &mut watch::Receiver<bool>) -> Result<Next, WriteError> {
+        let mut answers = Answers::default();
+        for _ in 0..ROUNDS_MAX {
+            if *stop.borrow() || !self.cx.cluster.leads() {
+                return Ok(Next::OnChange);
+            }
+            let look = observe::look(self, &answers);
+            let seen = match look {
+                Look::Gone => return Ok(Next::Gone),
+                Look::Unreadable(why) => {
+                    self.refuse(&why).await?;
+                    return Ok(Next::OnChange);
+                }
+                Look::Seen(seen) => *seen,
+            };
+            match decide(&seen.observed) {
+                Step::Ask(question) => {
+                    let answer = ask::answer(self, &seen, question);
+                    tokio::select! {
+                        biased;
+                        _ = stop.wait_for(|stop| *stop) => return Ok(Next::OnChange),
+                        answered = answer => ask::note(&mut answers, question, answered),
+                    }
+                    if let Some(checks) = &answers.checks {
+                        self.checks = Some(checks.clone());
+                    }
+                }
+                Step::Do(decision) => {
+                    if let Some(next) = self.carry_out(&seen, &decision).await? {
+                        return Ok(next);
+                    }
+                    answers = Answers::default();
+                }
+            }
+        }
+        warn!(canary = %self.key, "Too many effects in a row; pausing");
+        Ok(self.pause())
+    }
+
+    /// Carries a decision out. `None` if the world is to be looked at again at once.
+    async fn carry_out(
+        &mut self,
+        seen: &Seen,
+        decision: &Decision,
+    ) -> Result<Option<Next>, WriteError> {
+        debug!(reason = decision.why.reason(), actions = decision.actions.len(), "Decided");
+        self.cx.telemetry.count_decision(decision.why.reason());
+        if decision.beat {
+            self.last_beat = Some(self.cx.clock.monotonic());
+        }
+        match self.act(seen, decision).await {
+            Ok(()) => {}
+            Err(error) if error.is_stale() => {
+                debug!(%error, "Looking again");
+                self.refresh().await?;
+                self.troubles = self.troubles.saturating_add(1);
+                if self.troubles > 5 {
+                    return Ok(Some(self.pause()));
+                }
+                return Ok(None);
+            }
+            Err(error) => {
+                self.complain(seen, &error).await;
+                return Err(error);
+            }
+        }
+        Ok(match decision.again {
+            Again::Now => None,
+            Again::OnChange => Some(Next::OnChange),
+            Again::At(at) => Some(Next::At(self.from_now(at))),
+        })
+    }
+
+    /// Something was refused for good: the user should know.
+    async fn complain(&mut self, seen: &Seen, error: &WriteError) {
+        if matches!(error, WriteError::Refused { .. }) {
+            let fact = Fact::Obstructed(error.to_string());
+            self.announce(seen, &fact, seen.observed.memory.phase).await;
+        }
+    }
+
+    /// After a conflict nothing in the cache is believed: the objects are read again.
+    async fn refresh(&mut self) -> Result<(), WriteError> {
+        let Key { namespace, name } = &self.key;
+        let cluster = self.cx.cluster.clone();
+        cluster.refresh(Place { kind: CANARY, namespace, name, subresource: "" }).await?;
+        for (kind, key) in cluster.cache.followed(&self.key) {
+            if cluster.cache.get(kind, &key).is_some() {
+                let Key { namespace, name } = &key;
+                cluster.refresh(Place { kind, namespace, name, subresource: "" }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn from_now(&self, at: Moment) -> Duration {
+        let now = status::moment(self.cx.clock.now());
+        // At least a moment, so that a clock that stands still does not spin.
+        let wait = at.since(now).max(Duration::from_millis(10));
+        self.cx.clock.monotonic() + wait
+    }
+
+    /// Whether an interval has passed since the last step.
+    ///
+    /// By monotonic time where this task took that step itself; after a restart by what status says. A
+    /// time of transition that is still to come means that the clock was put back: an interval is
+    /// waited from now.
+    pub(super) fn tempo(
+        &mut self,
+        since: Option<Moment>,
+        interval: Duration,
+        retry: bool,
+    ) -> Tempo {
+        let now = status::moment(self.cx.clock.now());
+        let monotonic = self.cx.clock.monotonic();
+        if self.last_beat.is_none()
+            && let Some(since) = since
+        {
+            // Status has whole seconds: up to one of them is missing.
+            let ago = now.since(since).saturating_sub(Duration::from_secs(1));
+            let ago = if since > now { Duration::ZERO } else { ago };
+            match monotonic.checked_sub(ago) {
+                Some(beat) => self.last_beat = Some(beat),
+                None => return Tempo { due: ago >= interval, next: now.after(interval), retry },
+            }
+        }
+        let Some(beat) = self.last_beat else {
+            return Tempo { due: true, next: now, retry };
+        };
+        let left = (beat + interval).saturating_sub(monotonic);
+        Tempo { due: left.is_zero(), next: now.after(left), retry }
+    }
+
+    /// Forgets what was said where the rollout stood before.
+    pub(super) fn moved(&mut self) {
+        self.told = tell::Told::default();
+    }
+
+    /// The phase gauge and others that follow the phase.
+    pub(super) fn gauge(&self, seen: &Seen, phase: Phase) {
+        self.cx.telemetry.set_status(&seen.gauge, status::api_phase(phase));
+    }
+}
+
+/// A short pause that spreads canaries over their interval, the same for the same canary.
+pub(super) fn jitter(uid: &str, interval: Duration) -> Duration {
+    let mixed = uid
+        .bytes()
+        .fold(0_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let span = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX).max(1);
+    Duration::from_millis(mixed % span)
+}

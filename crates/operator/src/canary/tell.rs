@@ -1,0 +1,375 @@
+//! Telling: events, event hooks, chat messages.
+//!
+//! The same fact about the same place in a rollout is told once. Event hooks are called from a queue
+//! of their own, in order: a slow one delays nothing but itself. Chat messages go out before the
+//! status that makes them true, so that a crash repeats one instead of losing it.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tidegate_api::{
+    AlertProvider,
+    canary::{Canary, analysis::WebhookType},
+};
+use tidegate_engine::{Alert, Fact, GateKind, Notice, Phase, Severity, Tone};
+use tidegate_providers::{
+    hook::{self, CallIdentity, EventKind, Occasion, Report, Subject},
+    notify::{self, Destination},
+};
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+use super::{Context, ask, observe::Seen, status, task::Task};
+use crate::{
+    cluster::{ALERT_PROVIDER, EVENT, cache::Key, write::Place},
+    http::Proxy,
+    telemetry::Outcome,
+};
+
+/// What was told where the rollout stands now.
+#[derive(Default)]
+pub(super) struct Told(BTreeSet<String>);
+
+/// Events for event hooks, waiting to be sent in order.
+pub(super) struct Queue(Arc<Waiting>);
+
+struct Waiting {
+    calls: Mutex<VecDeque<ask::Call>>,
+    bell: Notify,
+}
+
+/// Calls that wait at most; the oldest goes first when there are more.
+const QUEUE_MAX: usize = 64;
+/// Chat services get this long, as Flagger gives them.
+const ALERT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The API cuts notes of events here.
+const MESSAGE_MAX: usize = 1024;
+
+impl Task {
+    /// Tells a fact to everybody who listens.
+    pub(super) async fn announce(&mut self, seen: &Seen, fact: &Fact, phase: Phase) {
+        let text = fact.text(&seen.names);
+        if !self.told.0.insert(format!("{}/{text}", fact.reason())) {
+            return;
+        }
+        let reason = fact.reason();
+        match fact.tone() {
+            Tone::Normal => info!(reason, message = text, "Event"),
+            Tone::Warning => warn!(reason, message = text, "Event"),
+        }
+        self.write_event(seen, fact, &text).await;
+        self.queue_event_hooks(seen, fact, &text, phase);
+    }
+
+    /// Best effort: an event that cannot be written is not worth holding a rollout.
+    async fn write_event(&self, seen: &Seen, fact: &Fact, text: &str) {
+        let (namespace, name) = (&*self.key.namespace, &*self.key.name);
+        let now = self.cx.clock.now();
+        let kind = match fact.tone() {
+            Tone::Normal => "Normal",
+            Tone::Warning => "Warning",
+        };
+        let message: String = text.chars().take(MESSAGE_MAX).collect();
+        let time = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+        let number = self.events.number();
+        let body = json!({
+            "apiVersion": "v1", "kind": "Event",
+            "metadata": {
+                "name": format!("{name}.{:x}{number:04x}", now.as_millisecond()),
+                "namespace": namespace,
+            },
+            "involvedObject": {
+                "apiVersion": "flagger.app/v1beta1", "kind": "Canary",
+                "name": name, "namespace": namespace, "uid": self.uid,
+                "resourceVersion": seen.raw["metadata"]["resourceVersion"],
+            },
+            "reason": fact.reason(), "message": message, "type": kind,
+            "source": { "component": "tidegate" },
+            "reportingComponent": "tidegate", "reportingInstance": "",
+            "firstTimestamp": time, "lastTimestamp": time, "count": 1,
+        });
+        let place = Place { kind: EVENT, namespace, name: "", subresource: "" };
+        if let Err(error) = self.cx.cluster.create(place, &body).await {
+            warn!(%error, reason = fact.reason(), "Could not write an event");
+        }
+    }
+
+    fn queue_event_hooks(&self, seen: &Seen, fact: &Fact, text: &str, phase: Phase) {
+        let own: Vec<_> = seen
+            .canary
+            .spec
+            .analysis
+            .webhooks
+            .iter()
+            .filter(|hook| hook.hook_type() == WebhookType::Event)
+            .collect();
+        let report = Report {
+            message: text,
+            kind: match fact.tone() {
+                Tone::Normal => EventKind::Normal,
+                Tone::Warning => EventKind::Warning,
+            },
+            at: self.cx.clock.now(),
+            occasion: occasion(fact),
+        };
+        let checksum = seen.checksum();
+        let subject = Subject {
+            name: &self.key.name,
+            namespace: &self.key.namespace,
+            phase: status::api_phase(phase),
+            checksum: &checksum,
+        };
+        for hook in &own {
+            let body = hook::event_payload(&subject, &hook.metadata, &report);
+            let step = format!("{}-{}", report.at.as_millisecond(), fact.reason());
+            if let Some(call) =
+                ask::Call::of(hook, body, &self.identity(seen, hook, &step), &self.key)
+            {
+                self.events.push(call);
+            }
+        }
+        if own.is_empty()
+            && let Some(address) = &self.cx.options.event_webhook
+        {
+            let body = hook::event_payload(&subject, &std::collections::BTreeMap::new(), &report);
+            if let Some(call) = ask::Call::global(address, body, &self.key) {
+                self.events.push(call);
+            }
+        }
+    }
+
+    pub(super) fn identity<'a>(
+        &'a self,
+        seen: &'a Seen,
+        hook: &'a tidegate_api::canary::analysis::Webhook,
+        step: &'a str,
+    ) -> CallIdentity<'a> {
+        let revision = seen.canary.status.as_ref().and_then(|it| it.last_applied_spec.as_deref());
+        CallIdentity {
+            uid: &self.uid,
+            revision: revision.unwrap_or_default(),
+            hook: &hook.name,
+            hook_type: hook.hook_type(),
+            step,
+        }
+    }
+
+    /// Sends a chat message wherever this canary reports to.
+    pub(super) async fn alert(&mut self, seen: &Seen, alert: &Alert) {
+        let text = alert_text(&alert.about, &seen.canary);
+        if !self.told.0.insert(format!("alert/{text}")) {
+            return;
+        }
+        let severity = match alert.severity {
+            Severity::Info => notify::Severity::Info,
+            Severity::Warn => notify::Severity::Warn,
+            Severity::Error => notify::Severity::Error,
+        };
+        let shows_plan = matches!(alert.about, Notice::Initialized | Notice::NewRevision);
+        let plan = shows_plan.then_some(&seen.canary.spec);
+        let cluster = &self.cx.options.cluster_name;
+        let notice = notify::Notice {
+            severity,
+            canary: self.key.name.to_string(),
+            namespace: self.key.namespace.to_string(),
+            text,
+            fields: notify::fields(cluster, &self.key.namespace, plan),
+        };
+        for (destination, trusted) in self.destinations(seen, severity).await {
+            self.deliver(&destination, &notice, trusted).await;
+        }
+    }
+
+    async fn destinations(
+        &self,
+        seen: &Seen,
+        severity: notify::Severity,
+    ) -> Vec<(Destination, bool)> {
+        let alerts = &seen.canary.spec.analysis.alerts;
+        if alerts.is_empty() {
+            let global = self.cx.options.notifier.iter();
+            return global.map(|destination| (destination.clone(), true)).collect();
+        }
+        let mut destinations = Vec::new();
+        for alert in alerts.iter().filter(|it| notify::should_send(it.severity(), severity)) {
+            let namespace = alert.provider_ref.namespace.as_deref().filter(|it| !it.is_empty());
+            let key = Key::new(namespace.unwrap_or(&self.key.namespace), &alert.provider_ref.name);
+            match self.destination(&key).await {
+                Ok(Some(destination)) => destinations.push((destination, false)),
+                Ok(None) => {}
+                Err(why) => warn!(alert = alert.name, provider = %key, why, "Alert not sent"),
+            }
+        }
+        destinations
+    }
+
+    async fn destination(&self, key: &Key) -> Result<Option<Destination>, String> {
+        let provider = self.cx.cluster.cache.get(ALERT_PROVIDER, key);
+        let provider = provider.ok_or_else(|| format!("AlertProvider {key} does not exist"))?;
+        let provider: AlertProvider = serde_json::from_value((*provider).clone())
+            .map_err(|_| format!("AlertProvider {key} cannot be read"))?;
+        let secret = match &provider.spec.secret_ref {
+            Some(reference) => Some(self.secret(&key.namespace, &reference.name).await?),
+            None => None,
+        };
+        Destination::of(&provider.spec, secret.as_ref()).map_err(|error| error.to_string())
+    }
+
+    async fn deliver(&self, destination: &Destination, notice: &notify::Notice, trusted: bool) {
+        let service = destination.service.as_str();
+        let outcome = self.try_deliver(destination, notice, trusted).await;
+        match outcome {
+            Ok(()) => self.cx.telemetry.count_alert(service, Outcome::Success),
+            Err(why) => {
+                self.cx.telemetry.count_alert(service, Outcome::Refused);
+                warn!(service, why, "Alert not delivered");
+            }
+        }
+    }
+
+    async fn try_deliver(
+        &self,
+        destination: &Destination,
+        notice: &notify::Notice,
+        trusted: bool,
+    ) -> Result<(), String> {
+        let request =
+            destination.request(notice, self.cx.clock.now()).map_err(|error| error.to_string())?;
+        let mut outgoing = ask::outgoing(request, &self.key).map_err(|error| error.to_string())?;
+        outgoing.timeout = ALERT_TIMEOUT;
+        outgoing.trusted = trusted;
+        if let Some(proxy) = &destination.proxy {
+            outgoing.proxy = Some(Proxy::parse(proxy).map_err(|error| error.to_string())?);
+        }
+        let answer = self.cx.http.send(outgoing).await.map_err(|error| error.to_string())?;
+        destination
+            .delivered(answer.status.as_u16(), &answer.body)
+            .map_err(|error| error.to_string())
+    }
+}
+
+// === impl Queue ===
+
+impl Queue {
+    /// Starts the sender; it ends with the queue.
+    pub(super) fn start(cx: &Arc<Context>, key: &Key) -> Self {
+        let waiting = Arc::new(Waiting { calls: Mutex::default(), bell: Notify::new() });
+        let theirs = Arc::downgrade(&waiting);
+        let key = key.clone();
+        let sender = Arc::clone(cx);
+        cx.spawn_beside(async move {
+            loop {
+                let Some(waiting) = theirs.upgrade() else { return };
+                let next = waiting.calls.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                match next {
+                    Some(call) => {
+                        drop(waiting);
+                        if let Err(why) = ask::call(&sender, &call).await {
+                            warn!(canary = %key, hook = call.name, why, "Event hook failed");
+                        }
+                    }
+                    None => waiting.bell.notified().await,
+                }
+            }
+        });
+        Self(waiting)
+    }
+
+    fn push(&self, call: ask::Call) {
+        let mut calls = self.0.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if calls.len() >= QUEUE_MAX {
+            calls.pop_front();
+            warn!("An event hook is too slow; the oldest event was dropped");
+        }
+        calls.push_back(call);
+        self.0.bell.notify_one();
+    }
+
+    /// Numbers events of one millisecond apart.
+    fn number(&self) -> u16 {
+        static NUMBER: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
+        NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.0.bell.notify_one();
+    }
+}
+
+/// The `type` an event hook is told.
+fn occasion(fact: &Fact) -> Option<Occasion> {
+    match fact {
+        Fact::NewRevision | Fact::AnalysisStarted | Fact::Restarted => Some(Occasion::Rollout),
+        Fact::ThresholdReached(_)
+        | Fact::DeadlineExceeded(_)
+        | Fact::RolledBackByHook
+        | Fact::Failed
+        | Fact::PromotionFailed(_) => Some(Occasion::Rollback),
+        Fact::CheckFailed(_) | Fact::PreRolloutFailed { .. } | Fact::CanaryDown(_) => {
+            Some(Occasion::Analysis)
+        }
+        _ => None,
+    }
+}
+
+/// The sentence of a chat message.
+fn alert_text(about: &Notice, canary: &Canary) -> String {
+    let kind = canary.spec.target_ref.kind.as_str();
+    match about {
+        Notice::Initialized => format!("New {kind} detected, initialization is complete."),
+        Notice::NewRevision => "New revision detected, the canary analysis is starting.".to_owned(),
+        Notice::Awaiting(GateKind::ConfirmTrafficIncrease) => {
+            "Canary traffic increase is waiting for approval.".to_owned()
+        }
+        Notice::Awaiting(GateKind::ConfirmPromotion) => {
+            "Canary promotion is waiting for approval.".to_owned()
+        }
+        Notice::Awaiting(_) => "Canary is waiting for approval.".to_owned(),
+        Notice::Held(weight) => {
+            format!("Canary is paused at {weight}% traffic weight. Waiting for manual resume.")
+        }
+        Notice::RolledBackByHook => "Rolling back, a rollback hook asked for it.".to_owned(),
+        Notice::ThresholdReached(count) => format!("Failed checks threshold reached: {count}."),
+        Notice::DeadlineExceeded(why) => format!("Progress deadline exceeded: {why}"),
+        Notice::PromotionFailed(why) => format!("Promotion failed, primary not ready: {why}"),
+        Notice::Promoted => {
+            "Canary analysis completed successfully, promotion finished.".to_owned()
+        }
+        Notice::PromotedUnchecked => "Canary analysis was skipped, promotion finished.".to_owned(),
+        Notice::PrimaryStuck(why) => format!("Initialization is stuck, primary not ready: {why}"),
+        Notice::RollbackHeld(why) => {
+            format!("Rollback is held, the primary cannot serve: {why}")
+        }
+        Notice::RevertGivenUp(why) => format!("Could not restore the {kind}: {why}"),
+    }
+}
+
+/// Where nothing else is known: an event about a canary that cannot be decoded.
+pub(super) async fn write_refusal(task: &Task, raw: &Value, why: &str) {
+    let (namespace, name) = (&*task.key.namespace, &*task.key.name);
+    let now = task.cx.clock.now();
+    let time = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+    let message: String = why.chars().take(MESSAGE_MAX).collect();
+    let body = json!({
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": { "name": format!("{name}.{:x}", now.as_millisecond()), "namespace": namespace },
+        "involvedObject": {
+            "apiVersion": "flagger.app/v1beta1", "kind": "Canary",
+            "name": name, "namespace": namespace, "uid": raw["metadata"]["uid"],
+        },
+        "reason": "Refused", "message": message, "type": "Warning",
+        "source": { "component": "tidegate" },
+        "reportingComponent": "tidegate", "reportingInstance": "",
+        "firstTimestamp": time, "lastTimestamp": time, "count": 1,
+    });
+    let place = Place { kind: EVENT, namespace, name: "", subresource: "" };
+    if let Err(error) = task.cx.cluster.create(place, &body).await {
+        warn!(%error, "Could not write an event");
+    }
+}

@@ -1,0 +1,100 @@
+//! The cluster as the operator sees it: reads from a cache, writes with preconditions.
+
+pub mod cache;
+pub(crate) mod watch;
+pub mod write;
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tidegate_providers::{
+    object::Kind,
+    traffic::Mesh,
+    workload::{CONFIG_MAP, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SECRET, SERVICE},
+};
+use tokio::sync::Notify;
+
+use self::cache::{Cache, TableState};
+
+pub const CANARY: Kind =
+    Kind { group: "flagger.app", version: "v1beta1", kind: "Canary", plural: "canaries" };
+pub const METRIC_TEMPLATE: Kind = Kind {
+    group: "flagger.app",
+    version: "v1beta1",
+    kind: "MetricTemplate",
+    plural: "metrictemplates",
+};
+pub const ALERT_PROVIDER: Kind = Kind {
+    group: "flagger.app",
+    version: "v1beta1",
+    kind: "AlertProvider",
+    plural: "alertproviders",
+};
+pub const EVENT: Kind = Kind { group: "", version: "v1", kind: "Event", plural: "events" };
+
+/// Every kind that is watched from the start. Routing kinds follow when a canary needs them.
+pub(crate) const WATCHED: [Kind; 8] = [
+    CANARY,
+    METRIC_TEMPLATE,
+    ALERT_PROVIDER,
+    DEPLOYMENT,
+    SERVICE,
+    HORIZONTAL_POD_AUTOSCALER,
+    CONFIG_MAP,
+    SECRET,
+];
+
+/// A handle on the cluster; cheap to clone.
+#[derive(Clone)]
+pub struct Cluster {
+    pub(crate) client: kube::Client,
+    pub cache: Arc<Cache>,
+    /// The one namespace that is looked after, or all.
+    pub(crate) namespace: Option<String>,
+    /// Asked before every write.
+    leads: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Rung when a first list is complete.
+    pub(crate) synced: Arc<Notify>,
+    kinds: Arc<[Kind]>,
+    /// Kinds that are watched on demand, once they are.
+    claimed: Arc<Mutex<BTreeSet<Kind>>>,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    pub fn new(
+        client: kube::Client,
+        namespace: Option<String>,
+        leads: Arc<dyn Fn() -> bool + Send + Sync>,
+    ) -> Self {
+        let routing = Mesh::ALL.iter().flat_map(|mesh| mesh.kinds().iter().copied());
+        let kinds = WATCHED.into_iter().chain(routing).chain([EVENT]).collect();
+        Self {
+            client,
+            cache: Arc::new(Cache::default()),
+            namespace,
+            leads,
+            synced: Arc::new(Notify::new()),
+            kinds,
+            claimed: Arc::default(),
+        }
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        (self.leads)()
+    }
+
+    /// True for the first to ask for a kind that is not watched from the start.
+    pub(crate) fn claim(&self, kind: Kind) -> bool {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        !WATCHED.contains(&kind) && claimed.insert(kind)
+    }
+
+    /// Whether everything that is watched from the start was listed once.
+    pub fn is_synced(&self) -> bool {
+        WATCHED.iter().all(|kind| self.cache.state(*kind) == TableState::Synced)
+    }
+}

@@ -1,0 +1,311 @@
+//! What is known of the cluster: trimmed objects, fed by watches and by our own writes.
+//!
+//! A read never asks the API server. What we write is put here at once, so that a decision sees what
+//! the one before it did; an event that is older than that is ignored. ConfigMaps and Secrets are kept
+//! as fingerprints: their contents are dropped on arrival.
+//!
+//! Whoever depends on an object says so ([`Cache::follow`]) and is woken when it changes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::Value;
+use tidegate_providers::{
+    object::Kind,
+    workload::{
+        CONFIG_MAP, DEPLOYMENT, SECRET,
+        config::{ConfigDigest, ConfigKind},
+        deployment,
+    },
+};
+use tokio::sync::Notify;
+
+/// Namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+/// Shared knowledge of the cluster.
+#[derive(Default)]
+pub struct Cache(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    tables: BTreeMap<Kind, Table>,
+    followers: BTreeMap<(Kind, Key), BTreeSet<Key>>,
+    followed: BTreeMap<Key, BTreeSet<(Kind, Key)>>,
+    bells: BTreeMap<Key, Arc<Notify>>,
+}
+
+/// All objects of one kind.
+#[derive(Default)]
+struct Table {
+    state: TableState,
+    rows: BTreeMap<Key, Row>,
+    /// Rows of a list that is under way.
+    incoming: Option<BTreeMap<Key, Row>>,
+}
+
+/// Whether a table can be trusted to be complete.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TableState {
+    /// Not listed yet.
+    #[default]
+    Pending,
+    /// Listed at least once; kept up to date by a watch.
+    Synced,
+    /// Never listed, because that failed.
+    Failed(String),
+}
+
+#[derive(Clone)]
+enum Row {
+    Object(Arc<Value>),
+    Digest(Arc<ConfigDigest>),
+}
+
+// === impl Key ===
+
+impl Key {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    pub fn of(object: &Value) -> Self {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        Self::new(text("namespace"), text("name"))
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+// === impl Cache ===
+
+impl Cache {
+    /// The object as it was last seen or written.
+    pub fn get(&self, kind: Kind, key: &Key) -> Option<Arc<Value>> {
+        match self.inner().tables.get(&kind)?.rows.get(key)? {
+            Row::Object(object) => Some(Arc::clone(object)),
+            Row::Digest(_) => None,
+        }
+    }
+
+    /// The fingerprint of a ConfigMap or Secret.
+    pub fn digest(&self, kind: ConfigKind, key: &Key) -> Option<Arc<ConfigDigest>> {
+        match self.inner().tables.get(&kind.kind())?.rows.get(key)? {
+            Row::Digest(digest) => Some(Arc::clone(digest)),
+            Row::Object(_) => None,
+        }
+    }
+
+    /// All objects of a kind, sorted by namespace and name.
+    pub fn list(&self, kind: Kind) -> Vec<Arc<Value>> {
+        let inner = self.inner();
+        let rows = inner.tables.get(&kind).into_iter().flat_map(|table| table.rows.values());
+        rows.filter_map(|row| match row {
+            Row::Object(object) => Some(Arc::clone(object)),
+            Row::Digest(_) => None,
+        })
+        .collect()
+    }
+
+    pub fn state(&self, kind: Kind) -> TableState {
+        self.inner().tables.get(&kind).map(|table| table.state.clone()).unwrap_or_default()
+    }
+
+    /// Says what `follower` depends on; replaces what it said before.
+    pub fn follow(&self, follower: &Key, objects: BTreeSet<(Kind, Key)>) {
+        let mut inner = self.inner();
+        if inner.followed.get(follower) == Some(&objects) {
+            return;
+        }
+        inner.forget_follower(follower);
+        for object in &objects {
+            inner.followers.entry(object.clone()).or_default().insert(follower.clone());
+        }
+        inner.followed.insert(follower.clone(), objects);
+    }
+
+    /// What `follower` depends on.
+    pub fn followed(&self, follower: &Key) -> BTreeSet<(Kind, Key)> {
+        self.inner().followed.get(follower).cloned().unwrap_or_default()
+    }
+
+    /// The bell that is rung when something `follower` depends on changes.
+    pub fn bell(&self, follower: &Key) -> Arc<Notify> {
+        Arc::clone(self.inner().bells.entry(follower.clone()).or_default())
+    }
+
+    /// Wakes a follower.
+    pub fn ring(&self, follower: &Key) {
+        if let Some(bell) = self.inner().bells.get(follower) {
+            bell.notify_one();
+        }
+    }
+
+    /// Forgets a follower altogether.
+    pub fn leave(&self, follower: &Key) {
+        let mut inner = self.inner();
+        inner.forget_follower(follower);
+        inner.bells.remove(follower);
+    }
+
+    /// An object as the API server answered a write of ours, or a read.
+    pub fn learn(&self, kind: Kind, object: Value) {
+        let key = Key::of(&object);
+        let row = Row::of(kind, object);
+        let mut inner = self.inner();
+        let table = inner.tables.entry(kind).or_default();
+        if !is_older(&row, table.rows.get(&key)) {
+            table.rows.insert(key, row);
+        }
+    }
+
+    /// An object that was deleted, or turned out not to exist.
+    pub fn unlearn(&self, kind: Kind, key: &Key) {
+        self.inner().tables.entry(kind).or_default().rows.remove(key);
+    }
+
+    /// An object that a watch reported. True if that was news.
+    pub(crate) fn observe(&self, kind: Kind, object: Value) -> bool {
+        let key = Key::of(&object);
+        let row = Row::of(kind, object);
+        let mut inner = self.inner();
+        let table = inner.tables.entry(kind).or_default();
+        if is_older(&row, table.rows.get(&key)) {
+            return false;
+        }
+        table.rows.insert(key.clone(), row);
+        inner.wake(kind, &key);
+        true
+    }
+
+    /// An object that a watch reported as deleted.
+    pub(crate) fn observe_deleted(&self, kind: Kind, object: &Value) {
+        let key = Key::of(object);
+        let mut inner = self.inner();
+        inner.tables.entry(kind).or_default().rows.remove(&key);
+        inner.wake(kind, &key);
+    }
+
+    pub(crate) fn list_begins(&self, kind: Kind) {
+        self.inner().tables.entry(kind).or_default().incoming = Some(BTreeMap::new());
+    }
+
+    pub(crate) fn list_has(&self, kind: Kind, object: Value) {
+        let key = Key::of(&object);
+        let row = Row::of(kind, object);
+        let mut inner = self.inner();
+        let table = inner.tables.entry(kind).or_default();
+        table.incoming.get_or_insert_default().insert(key, row);
+    }
+
+    /// What the list did not have is gone; what differs is news.
+    pub(crate) fn list_ends(&self, kind: Kind) -> Vec<Key> {
+        let mut inner = self.inner();
+        let table = inner.tables.entry(kind).or_default();
+        let incoming = table.incoming.take().unwrap_or_default();
+        table.state = TableState::Synced;
+        let gone: BTreeSet<Key> =
+            table.rows.keys().filter(|key| !incoming.contains_key(*key)).cloned().collect();
+        table.rows.retain(|key, _| !gone.contains(key));
+        let mut changed = gone;
+        for (key, row) in incoming {
+            let known = table.rows.get(&key);
+            if is_older(&row, known) {
+                continue;
+            }
+            if known.map(Row::version) != Some(row.version()) {
+                changed.insert(key.clone());
+            }
+            table.rows.insert(key, row);
+        }
+        for key in &changed {
+            inner.wake(kind, key);
+        }
+        changed.into_iter().collect()
+    }
+
+    pub(crate) fn failed(&self, kind: Kind, why: String) {
+        let mut inner = self.inner();
+        let table = inner.tables.entry(kind).or_default();
+        if table.state != TableState::Synced {
+            table.state = TableState::Failed(why);
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    fn wake(&self, kind: Kind, key: &Key) {
+        let followers = self.followers.get(&(kind, key.clone()));
+        for follower in followers.into_iter().flatten() {
+            if let Some(bell) = self.bells.get(follower) {
+                bell.notify_one();
+            }
+        }
+    }
+
+    fn forget_follower(&mut self, follower: &Key) {
+        for object in self.followed.remove(follower).unwrap_or_default() {
+            if let Some(followers) = self.followers.get_mut(&object) {
+                followers.remove(follower);
+                if followers.is_empty() {
+                    self.followers.remove(&object);
+                }
+            }
+        }
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    /// Keeps what somebody reads, drops the rest.
+    fn of(kind: Kind, mut object: Value) -> Self {
+        if kind == CONFIG_MAP {
+            return Self::Digest(Arc::new(ConfigDigest::of(ConfigKind::ConfigMap, &object)));
+        }
+        if kind == SECRET {
+            return Self::Digest(Arc::new(ConfigDigest::of(ConfigKind::Secret, &object)));
+        }
+        if kind == DEPLOYMENT {
+            return Self::Object(Arc::new(deployment::trim(object)));
+        }
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        Self::Object(Arc::new(object))
+    }
+
+    fn version(&self) -> &str {
+        match self {
+            Self::Object(object) => {
+                object["metadata"]["resourceVersion"].as_str().unwrap_or_default()
+            }
+            Self::Digest(digest) => &digest.resource_version,
+        }
+    }
+}
+
+/// Whether `row` was made before `known`. Versions are numbers; where they are not, the newcomer wins.
+fn is_older(row: &Row, known: Option<&Row>) -> bool {
+    let number = |row: &Row| row.version().parse::<u64>().ok();
+    match known.map(|known| (number(row), number(known))) {
+        Some((Some(new), Some(known))) => new < known,
+        _ => false,
+    }
+}

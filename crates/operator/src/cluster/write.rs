@@ -1,0 +1,313 @@
+//! Writes: each says what it is based on, and none happens without leadership.
+//!
+//! Fields we own are applied by the server under one field manager. Where a subtree must be exactly
+//! ours and somebody else owns fields in it, which an apply leaves alone, it is replaced after the
+//! apply. What the server answers goes into the cache at once.
+
+use std::time::Duration;
+
+use http::{Method, Request, header};
+use serde_json::{Value, json};
+use tidegate_providers::object::{Change, Kind};
+use tracing::{debug, trace};
+
+use super::{Cluster, cache::Key};
+
+/// The one name under which we write.
+pub const FIELD_MANAGER: &str = "tidegate";
+
+/// Longest time for one request.
+const REQUEST_MAX: Duration = Duration::from_secs(30);
+
+/// Why a write did not happen, or may not have.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// Somebody else wrote first: look again and decide again.
+    #[error("{what} changed in the meantime")]
+    Conflict { what: String },
+    /// Another operator leads now.
+    #[error("not the leader any more")]
+    NotLeading,
+    /// The object is not there.
+    #[error("{what} does not exist")]
+    Missing { what: String },
+    /// The server says no, and will say so again.
+    #[error("{what} was refused: {why}")]
+    Refused { what: String, why: String },
+    /// The server did not answer, or not now. The write may have happened.
+    #[error("{what} could not be written: {why}")]
+    Unavailable { what: String, why: String },
+}
+
+impl Cluster {
+    /// Carries out one change in a namespace.
+    pub async fn carry_out(&self, namespace: &str, change: &Change) -> Result<(), WriteError> {
+        match change {
+            Change::Apply { body, exact } => self.apply(namespace, body, exact).await,
+            Change::Merge { kind, name, patch } => {
+                let place = Place { kind: *kind, namespace, name, subresource: "" };
+                self.merge(place, patch).await.map(|_| ())
+            }
+            Change::Delete { kind, name, uid } => {
+                let place = Place { kind: *kind, namespace, name, subresource: "" };
+                self.delete(place, uid).await
+            }
+        }
+    }
+
+    async fn apply(
+        &self,
+        namespace: &str,
+        body: &Value,
+        exact: &'static [&'static str],
+    ) -> Result<(), WriteError> {
+        let kind = self.kind_of(body)?;
+        let name = body["metadata"]["name"].as_str().unwrap_or_default();
+        let place = Place { kind, namespace, name, subresource: "" };
+        let written = self.patch(place, "application/apply-patch+yaml", body).await?;
+        let foreign: Vec<&str> = exact
+            .iter()
+            .copied()
+            .filter(|path| !is_same(written.pointer(path), body.pointer(path)))
+            .collect();
+        if foreign.is_empty() {
+            return Ok(());
+        }
+        debug!(object = %place, paths = ?foreign, "Somebody else owns fields here; replacing them");
+        let mut operations = vec![json!({ "op": "test", "path": "/metadata/resourceVersion",
+                         "value": written["metadata"]["resourceVersion"] })];
+        for path in foreign {
+            operations.push(match body.pointer(path).filter(|value| !is_empty(value)) {
+                Some(value) => json!({ "op": "add", "path": path, "value": value }),
+                None => json!({ "op": "remove", "path": path }),
+            });
+        }
+        self.json_patch(place, &Value::Array(operations)).await.map(|_| ())
+    }
+
+    /// A JSON merge patch.
+    pub async fn merge(&self, place: Place<'_>, patch: &Value) -> Result<Value, WriteError> {
+        self.patch(place, "application/merge-patch+json", patch).await
+    }
+
+    /// A JSON patch.
+    pub async fn json_patch(&self, place: Place<'_>, patch: &Value) -> Result<Value, WriteError> {
+        self.patch(place, "application/json-patch+json", patch).await
+    }
+
+    async fn patch(
+        &self,
+        place: Place<'_>,
+        media: &'static str,
+        body: &Value,
+    ) -> Result<Value, WriteError> {
+        let force = if media.starts_with("application/apply") { "&force=true" } else { "" };
+        let path = format!("{}?fieldManager={FIELD_MANAGER}{force}", place.path());
+        let request = Request::builder()
+            .method(Method::PATCH)
+            .uri(path)
+            .header(header::CONTENT_TYPE, media)
+            .body(body.to_string().into_bytes());
+        let written = self.send(place, request).await?;
+        self.cache.learn(place.kind, written.clone());
+        Ok(written)
+    }
+
+    /// Creates an object; the name is the server's business.
+    pub async fn create(&self, place: Place<'_>, body: &Value) -> Result<Value, WriteError> {
+        let path = format!("{}?fieldManager={FIELD_MANAGER}", place.collection());
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(body.to_string().into_bytes());
+        self.send(place, request).await
+    }
+
+    async fn delete(&self, place: Place<'_>, uid: &str) -> Result<(), WriteError> {
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": { "uid": uid },
+        });
+        let request = Request::builder()
+            .method(Method::DELETE)
+            .uri(place.path())
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(options.to_string().into_bytes());
+        let outcome = self.send(place, request).await;
+        match outcome {
+            Ok(_) | Err(WriteError::Missing { .. }) => {
+                self.cache.unlearn(place.kind, &Key::new(place.namespace, place.name));
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads an object from the server, past the cache.
+    pub async fn read(&self, place: Place<'_>) -> Result<Option<Value>, WriteError> {
+        let request = Request::builder().method(Method::GET).uri(place.path()).body(Vec::new());
+        match self.request(place, request).await {
+            Ok(object) => Ok(Some(object)),
+            Err(WriteError::Missing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the object once more after a conflict, so that the next decision sees what is.
+    pub async fn refresh(&self, place: Place<'_>) -> Result<(), WriteError> {
+        match self.read(place).await? {
+            Some(object) => self.cache.learn(place.kind, object),
+            None => self.cache.unlearn(place.kind, &Key::new(place.namespace, place.name)),
+        }
+        Ok(())
+    }
+
+    async fn send(
+        &self,
+        place: Place<'_>,
+        request: http::Result<Request<Vec<u8>>>,
+    ) -> Result<Value, WriteError> {
+        if !self.leads() {
+            return Err(WriteError::NotLeading);
+        }
+        self.request(place, request).await
+    }
+
+    async fn request(
+        &self,
+        place: Place<'_>,
+        request: http::Result<Request<Vec<u8>>>,
+    ) -> Result<Value, WriteError> {
+        let what = place.to_string();
+        let request = request
+            .map_err(|error| WriteError::Refused { what: what.clone(), why: error.to_string() })?;
+        trace!(object = %what, method = %request.method(), "Request");
+        let answer = tokio::time::timeout(REQUEST_MAX, self.client.request::<Value>(request)).await;
+        match answer {
+            Ok(Ok(object)) => Ok(object),
+            Ok(Err(error)) => Err(sort_out(what, error)),
+            Err(_) => Err(WriteError::Unavailable { what, why: "no answer in time".to_owned() }),
+        }
+    }
+
+    fn kind_of(&self, body: &Value) -> Result<Kind, WriteError> {
+        let api_version = body["apiVersion"].as_str().unwrap_or_default();
+        let kind = body["kind"].as_str().unwrap_or_default();
+        let known = self.kinds.iter().copied();
+        known
+            .into_iter()
+            .find(|known| known.kind == kind && known.api_version() == api_version)
+            .ok_or_else(|| WriteError::Refused {
+                what: format!("{kind} of {api_version}"),
+                why: "this kind is not known here".to_owned(),
+            })
+    }
+}
+
+/// Where an object is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    pub kind: Kind,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    /// `status`, or nothing.
+    pub subresource: &'a str,
+}
+
+// === impl Place ===
+
+impl Place<'_> {
+    fn collection(&self) -> String {
+        let Kind { group, version, plural, .. } = self.kind;
+        let root = if group.is_empty() {
+            format!("/api/{version}")
+        } else {
+            format!("/apis/{group}/{version}")
+        };
+        format!("{root}/namespaces/{}/{plural}", self.namespace)
+    }
+
+    fn path(&self) -> String {
+        let slash = if self.subresource.is_empty() { "" } else { "/" };
+        format!("{}/{}{slash}{}", self.collection(), self.name, self.subresource)
+    }
+}
+
+impl std::fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}/{}", self.kind.kind, self.namespace, self.name)
+    }
+}
+
+// === impl WriteError ===
+
+impl WriteError {
+    /// Looking again at once may help: the world is another one than the decision was made for.
+    pub fn is_stale(&self) -> bool {
+        matches!(self, Self::Conflict { .. } | Self::Missing { .. })
+    }
+}
+
+fn sort_out(what: String, error: kube::Error) -> WriteError {
+    let kube::Error::Api(status) = error else {
+        return WriteError::Unavailable { what, why: "no answer from the API server".to_owned() };
+    };
+    let why = shorten(&status.message);
+    match status.code {
+        404 => WriteError::Missing { what },
+        409 => WriteError::Conflict { what },
+        429 | 500..=599 => WriteError::Unavailable { what, why },
+        _ => WriteError::Refused { what, why },
+    }
+}
+
+/// An API server's sentence may repeat a whole object; nobody reads that.
+fn shorten(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 400;
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// Equal but for what is empty: the server drops and adds empty maps at will.
+fn is_same(left: Option<&Value>, right: Option<&Value>) -> bool {
+    match (left, right) {
+        (None, None) => true,
+        (None, Some(value)) | (Some(value), None) => is_empty(value),
+        (Some(Value::Object(left)), Some(Value::Object(right))) => {
+            let keys = left.keys().chain(right.keys());
+            keys.into_iter().all(|key| is_same(left.get(key), right.get(key)))
+        }
+        (Some(Value::Array(left)), Some(Value::Array(right))) => {
+            left.len() == right.len()
+                && left.iter().zip(right).all(|(left, right)| is_same(Some(left), Some(right)))
+        }
+        (Some(left), Some(right)) => left == right || (is_empty(left) && is_empty(right)),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(map) => map.values().all(is_empty),
+        Value::Array(list) => list.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_empty_makes_no_difference() {
+        let same = |left: Value, right: Value| is_same(Some(&left), Some(&right));
+        assert!(same(json!({ "a": {}, "b": 1 }), json!({ "b": 1, "c": null })));
+        assert!(same(json!([{ "a": [] }]), json!([{}])));
+        assert!(!same(json!({ "b": 1 }), json!({ "b": 1, "c": 0 })), "zero is something");
+        assert!(!same(json!([1]), json!([1, 2])));
+    }
+}

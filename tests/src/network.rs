@@ -1,0 +1,180 @@
+//! The network as a test writes it: hooks that answer as told, metrics with the values they are given.
+//!
+//! What the operator sends is recorded in order. Everything that is not set up refuses connections.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::future::BoxFuture;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+use tidegate_operator::http::{Answer, HttpError, Outgoing, Transport};
+
+/// Host of the metrics server of tests.
+pub const PROMETHEUS: &str = "prometheus";
+
+/// A scripted network; clones are one.
+#[derive(Clone, Default)]
+pub struct Network(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// By host and path.
+    hooks: BTreeMap<String, Reply>,
+    /// Answers that come before the lasting one.
+    next: BTreeMap<String, VecDeque<Reply>>,
+    /// By a part of the query.
+    metrics: Vec<(String, Metric)>,
+    calls: Vec<Call>,
+}
+
+/// What a hook answers.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    Status(u16, String),
+    /// Never, until the caller's patience is over.
+    Hang,
+    /// Nobody there.
+    Refuse,
+    /// Whatever the bytes are.
+    Body(u16, Vec<u8>),
+}
+
+/// What a query is answered with.
+#[derive(Clone, Debug)]
+pub enum Metric {
+    Value(f64),
+    Nothing,
+    Reply(Reply),
+}
+
+/// Something the operator sent.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Host and path.
+    pub to: String,
+    pub body: Value,
+    /// The query, of a call to the metrics server.
+    pub query: String,
+    pub headers: HeaderMap,
+}
+
+// === impl Network ===
+
+impl Network {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The hook at `host/path` answers this from now on.
+    pub fn hook(&self, to: &str, reply: Reply) {
+        self.state().hooks.insert(to.to_owned(), reply);
+    }
+
+    /// The hook answers this once, before anything else.
+    pub fn hook_once(&self, to: &str, reply: Reply) {
+        self.state().next.entry(to.to_owned()).or_default().push_back(reply);
+    }
+
+    /// Queries that contain `part` have this answer; what was set last wins.
+    pub fn metric(&self, part: &str, metric: Metric) {
+        self.state().metrics.insert(0, (part.to_owned(), metric));
+    }
+
+    /// What was sent, oldest first.
+    pub fn calls(&self) -> Vec<Call> {
+        self.state().calls.clone()
+    }
+
+    /// What was sent to addresses that begin like this.
+    pub fn calls_to(&self, to: &str) -> Vec<Call> {
+        self.calls().into_iter().filter(|call| call.to.starts_with(to)).collect()
+    }
+
+    pub fn forget_calls(&self) {
+        self.state().calls.clear();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reply(&self, request: &Outgoing) -> Reply {
+        let uri = request.url.uri();
+        let host = request.url.host();
+        let to = format!("{host}{}", uri.path());
+        let query = uri.query().unwrap_or_default();
+        let query = query.strip_prefix("query=").unwrap_or_default();
+        let query = percent(query);
+        let body = serde_json::from_slice(&request.body).unwrap_or_default();
+        let mut state = self.state();
+        let headers = request.headers.clone();
+        state.calls.push(Call { to: to.clone(), body, query: query.clone(), headers });
+        if host == PROMETHEUS {
+            return state.measure(&query);
+        }
+        if let Some(reply) = state.next.get_mut(&to).and_then(VecDeque::pop_front) {
+            return reply;
+        }
+        state.hooks.get(&to).cloned().unwrap_or(Reply::Refuse)
+    }
+}
+
+impl Transport for Network {
+    fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>> {
+        let reply = self.reply(&request);
+        let host = request.url.host().to_owned();
+        Box::pin(async move {
+            let (status, mut body) = match reply {
+                Reply::Status(status, text) => (status, text.into_bytes()),
+                Reply::Body(status, bytes) => (status, bytes),
+                Reply::Hang => return Err(HttpError::Timeout { host, after: request.timeout }),
+                Reply::Refuse => return Err(HttpError::Connect { host }),
+            };
+            let truncated = body.len() > request.max_bytes;
+            body.truncate(request.max_bytes);
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+            Ok(Answer { status, headers: HeaderMap::new(), body: body.into(), truncated })
+        })
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn measure(&self, query: &str) -> Reply {
+        if query == "vector(1)" {
+            return vector(Some(1.0));
+        }
+        let found = self.metrics.iter().find(|(part, _)| query.contains(part));
+        match found.map(|(_, metric)| metric) {
+            Some(Metric::Value(value)) => vector(Some(*value)),
+            Some(Metric::Nothing) | None => vector(None),
+            Some(Metric::Reply(reply)) => reply.clone(),
+        }
+    }
+}
+
+fn vector(value: Option<f64>) -> Reply {
+    let series = |value: f64| json!({ "metric": {}, "value": [0, value.to_string()] });
+    let result: Vec<Value> = value.into_iter().map(series).collect();
+    let body = json!({ "status": "success", "data": { "resultType": "vector", "result": result } });
+    Reply::Status(200, body.to_string())
+}
+
+fn percent(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = [rest.next().unwrap_or(b'0'), rest.next().unwrap_or(b'0')];
+        let digits = String::from_utf8_lossy(&digits).into_owned();
+        bytes.push(u8::from_str_radix(&digits, 16).unwrap_or(b'?'));
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

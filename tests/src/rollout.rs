@@ -1,0 +1,257 @@
+//! A cluster with an operator in it, under one virtual clock.
+//!
+//! The operator is the real one over the sandbox's API: watches, caches, writes. Only the network is
+//! scripted ([`Network`]). Tests run on a paused current-thread runtime, where a sleep of tokio's ends
+//! only when nothing else can move: that is how [`World::settle`] knows that everybody is at rest.
+
+#![expect(clippy::panic, reason = "how a rig fails the test that uses it")]
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tidegate_operator::{
+    canary::{Context, Manager, Options},
+    clock::Clock,
+    cluster::Cluster as Seat,
+    telemetry::Telemetry,
+};
+use tidegate_sandbox::{
+    Sandbox, Settings,
+    clock::{between, later},
+    cluster::{Cluster, Deletion, EVENTS, Resource},
+    faults::Matcher,
+    server::{User, local::Local},
+};
+use tokio::task::JoinHandle;
+
+use crate::network::{Metric, Network};
+
+pub const CANARIES: Resource = Resource { group: "flagger.app", plural: "canaries" };
+pub const DEPLOYMENTS: Resource = Resource { group: "apps", plural: "deployments" };
+pub const SERVICES: Resource = Resource { group: "", plural: "services" };
+pub const HTTP_ROUTES: Resource =
+    Resource { group: "gateway.networking.k8s.io", plural: "httproutes" };
+pub const VIRTUAL_SERVICES: Resource =
+    Resource { group: "networking.istio.io", plural: "virtualservices" };
+pub const AUTOSCALERS: Resource =
+    Resource { group: "autoscaling", plural: "horizontalpodautoscalers" };
+pub const CONFIG_MAPS: Resource = Resource { group: "", plural: "configmaps" };
+pub const SECRETS: Resource = Resource { group: "", plural: "secrets" };
+
+/// The user the operator writes as; tests tell its requests from their own by it.
+pub const OPERATOR: &str = "system:serviceaccount:tidegate:tidegate";
+
+/// A cluster, an operator, a network.
+pub struct World {
+    pub sandbox: Sandbox,
+    pub admin: Local,
+    pub network: Network,
+    pub options: Options,
+    operator: Option<JoinHandle<()>>,
+}
+
+/// The sandbox's clock as the operator's.
+struct Time(tidegate_sandbox::clock::Clock);
+
+impl Clock for Time {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.passed().unwrap_or_default()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(self.0.sleep(duration))
+    }
+}
+
+// === impl World ===
+
+impl World {
+    /// A cluster with our definitions, in which metrics are fine and hooks say yes.
+    pub fn new() -> Self {
+        Self::with(Settings::for_tests())
+    }
+
+    pub fn with(settings: Settings) -> Self {
+        let sandbox = Sandbox::new(settings);
+        let crds = tidegate_api::crds().iter().map(|crd| json!(crd)).collect();
+        sandbox.load(crds).unwrap_or_else(|error| panic!("definitions are refused: {error:?}"));
+        let admin = sandbox.local(User::admin());
+        let network = Network::new();
+        network.metric("histogram_quantile", Metric::Value(0.05));
+        network.metric("response_code!~", Metric::Value(100.0));
+        network.metric("status!~", Metric::Value(100.0));
+        let options = Options {
+            metrics_server: "http://prometheus:9090".to_owned(),
+            mesh_provider: "kubernetes".to_owned(),
+            jitter: false,
+            ..Options::default()
+        };
+        Self { sandbox, admin, network, options, operator: None }
+    }
+
+    /// Only the operator's requests.
+    pub fn operators() -> Matcher {
+        Matcher::writes().user(OPERATOR)
+    }
+
+    /// Starts the operator, or starts it again.
+    pub async fn start(&mut self) {
+        self.kill();
+        let user = User::new(OPERATOR, &["system:masters"]);
+        let client = kube::Client::new(self.sandbox.service_as(user), "default");
+        let clock: Arc<dyn Clock> = Arc::new(Time(self.sandbox.server().clock.clone()));
+        let seat = Seat::new(client, None, Arc::new(|| true));
+        let telemetry = Telemetry::new("test", &self.options.mesh_provider, clock.now());
+        let network = Arc::new(self.network.clone());
+        let cx = Context::new(seat, self.options.clone(), clock, network, Arc::new(telemetry));
+        self.operator = Some(tokio::spawn(async move { Manager::start(cx).run().await }));
+        self.settle().await;
+    }
+
+    /// Ends the operator where it stands, as SIGKILL would.
+    pub fn kill(&mut self) {
+        if let Some(operator) = self.operator.take() {
+            operator.abort();
+        }
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.operator.is_some()
+    }
+
+    /// Lets everybody work until nothing moves at this moment.
+    pub async fn settle(&self) {
+        let mut before = None;
+        loop {
+            self.sandbox.settle();
+            // Ends only when no task can move.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let now = self.sandbox.server().store.revision();
+            if before == Some(now) {
+                return;
+            }
+            before = Some(now);
+        }
+    }
+
+    /// Lets time pass, stopping at every moment something is due.
+    pub async fn advance(&self, by: Duration) {
+        let clock = &self.sandbox.server().clock;
+        let end = later(clock.now(), by);
+        loop {
+            self.settle().await;
+            let now = clock.now();
+            if now >= end {
+                return;
+            }
+            let due = [self.sandbox.runtime().next_due(), clock.next_deadline()];
+            let next = due.into_iter().flatten().filter(|at| *at > now).min();
+            let to = next.filter(|at| *at < end).unwrap_or(end);
+            clock.advance(between(now, to));
+        }
+    }
+
+    pub async fn advance_s(&self, seconds: u64) {
+        self.advance(Duration::from_secs(seconds)).await;
+    }
+
+    /// Lets time pass until `is_so`, at most so many seconds. False if it never was.
+    pub async fn until(&self, seconds: u64, mut is_so: impl FnMut(&Self) -> bool) -> bool {
+        for _ in 0..=seconds {
+            self.settle().await;
+            if is_so(self) {
+                return true;
+            }
+            self.advance_s(1).await;
+        }
+        false
+    }
+
+    pub fn create(&self, resource: Resource, object: Value) -> Value {
+        let created = self.admin.create(resource, "default", object);
+        created.unwrap_or_else(|error| panic!("not created: {error:?}"))
+    }
+
+    pub fn get(&self, resource: Resource, name: &str) -> Option<Value> {
+        self.admin.get(resource, "default", name)
+    }
+
+    pub fn patch(&self, resource: Resource, name: &str, patch: &Value) -> Value {
+        let patched = self.admin.patch(resource, "default", name, "", patch);
+        patched.unwrap_or_else(|error| panic!("`{name}` not patched: {error:?}"))
+    }
+
+    pub fn delete(&self, resource: Resource, name: &str) {
+        let deleted = self.admin.delete(resource, "default", name, &Deletion::default());
+        deleted.unwrap_or_else(|error| panic!("`{name}` not deleted: {error:?}"));
+    }
+
+    pub fn status(&self, canary: &str) -> Value {
+        self.get(CANARIES, canary).unwrap_or_default()["status"].clone()
+    }
+
+    pub fn phase(&self, canary: &str) -> String {
+        self.status(canary)["phase"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Reasons and messages of all events of the operator, in the order they were written.
+    pub fn events(&self) -> Vec<(String, String)> {
+        let mut events = self.admin.list(EVENTS, Some("default"));
+        events.retain(|event| event["source"]["component"] == "tidegate");
+        events.sort_by_key(|event| {
+            let version = event["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+            version.parse::<u64>().unwrap_or_default()
+        });
+        let text =
+            |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        events.iter().map(|event| (text(event, "reason"), text(event, "message"))).collect()
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A Deployment of `replicas` pods of an image.
+pub fn deployment(name: &str, image: &str, replicas: u32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": { "containers": [
+                    { "name": "app", "image": image, "ports": [{ "containerPort": 8080 }] }
+                ] },
+            },
+        },
+    })
+}
+
+/// A canary of that Deployment.
+pub fn canary(name: &str, provider: &str, analysis: Value) -> Value {
+    json!({
+        "apiVersion": "flagger.app/v1beta1", "kind": "Canary", "metadata": { "name": name },
+        "spec": {
+            "provider": provider,
+            "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
+            "service": { "port": 80, "targetPort": 8080 },
+            "analysis": analysis,
+        },
+    })
+}

@@ -320,10 +320,10 @@ impl Scene<'_> {
         self.capabilities.ab && !self.cx.spec.analysis.matches.is_empty()
     }
 
-    /// Percentage of requests that are mirrored, where it is not all of them.
+    /// Percentage of requests that are mirrored, where the spec has one; all of them otherwise.
     fn mirror_percent(&self) -> Option<u8> {
         let percent = Percent::new(self.cx.spec.analysis.mirror_weight?)?;
-        Some(percent.get()).filter(|percent| (1..100).contains(percent))
+        Some(percent.get()).filter(|percent| *percent > 0)
     }
 }
 

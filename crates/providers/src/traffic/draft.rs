@@ -46,7 +46,7 @@ pub(super) fn refuse_taken(
     }
 }
 
-/// Labels and annotations of a routing object: the user's for the apex, and those that keep Flux off.
+/// Adds the annotations that keep Flux from undoing what we write.
 pub(super) fn flux_off(annotations: &mut BTreeMap<String, String>) {
     for (key, value) in FLUX_OFF {
         annotations.insert(key.to_owned(), value.to_owned());
@@ -76,9 +76,9 @@ fn canonical(value: &Value) -> Value {
 impl Draft {
     /// What makes the live object as the draft has it, if it is not.
     pub(super) fn change(mut self, owner: &Owner<'_>, live: Option<&Value>) -> Option<Change> {
-        let owned = live.is_none_or(|live| owner.owns(live));
+        let made_for_it = live.is_none_or(|live| owner.owns(live));
         if let Some(live) = live {
-            let backup = takeover::backup(live, owned || self.shaped);
+            let backup = takeover::backup(live, made_for_it || self.shaped);
             self.annotations.extend(backup);
         }
         let mut metadata = Map::new();
@@ -91,7 +91,7 @@ impl Draft {
         }
         // An owner is set at creation and never added later: what we found is not ours to delete.
         let references = owner.references();
-        if owned && !references.is_empty() {
+        if made_for_it && !references.is_empty() {
             metadata.insert("ownerReferences".to_owned(), json!(references));
         }
         if let Some(version) = live.and_then(|live| live["metadata"]["resourceVersion"].as_str()) {

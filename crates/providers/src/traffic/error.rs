@@ -97,7 +97,10 @@ pub enum RouteError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownProvider {
     /// A typo, most likely.
-    #[error("there is no provider \"{provider}\"; known are {}", list(Provider::ALL, |p| p.as_str()))]
+    #[error(
+        "there is no provider \"{provider}\"; known are {}",
+        list(Provider::ALL, Provider::as_str)
+    )]
     NoSuch {
         /// What was asked for.
         provider: String,
@@ -105,7 +108,7 @@ pub enum UnknownProvider {
     /// A provider of Flagger's that is still to come.
     #[error(
         "the provider \"{provider}\" is not supported yet; supported are {}",
-        list(&Mesh::ALL, |mesh| mesh.as_str())
+        list(&Mesh::ALL, Mesh::as_str)
     )]
     NotYet {
         /// What was asked for.

@@ -1,8 +1,8 @@
 //! Routers: a share of traffic in, routing objects out, and back.
 //!
-//! A [`Mesh`] is one provider's language. The caller reads the objects that [`Mesh::names`] lists into
-//! a [`Live`], and carries out the [`Change`]s that come back. Nothing here remembers anything: the
-//! split is read from the live object, cookies come from the canary's status.
+//! A [`Mesh`] is one provider's language. The caller reads the objects that [`Mesh::names`] lists
+//! into a [`Live`], and carries out the [`Change`]s that come back. Nothing here remembers
+//! anything: the split is read from the live object, cookies come from the canary's status.
 //!
 //! ```text
 //!   spec, cookies ─┐
@@ -10,8 +10,9 @@
 //!   a split       ─┴─ write ─────▶ shape as the spec says, traffic as asked
 //! ```
 //!
-//! Promises: `read` after `write(split)` answers `split` or an error, never a guess; `reconcile` moves
-//! no traffic; both are empty where nothing differs; what somebody else put on an object stays.
+//! Promises: `read` after `write(split)` answers `split` or an error, never a guess; `reconcile`
+//! moves no traffic; both are empty where nothing differs; what somebody else put on an object
+//! stays.
 
 mod cookie;
 mod draft;
@@ -141,8 +142,8 @@ impl Mesh {
 
     /// What can be done for a canary with this spec.
     ///
-    /// Affinity is [`Affinity::None`] wherever it has no meaning for the spec: for blue/green, which
-    /// has no users on two versions, and for conditions, which already say who goes where.
+    /// Affinity is [`Affinity::None`] wherever it has no meaning for the spec: for blue/green,
+    /// which has no users on two versions, and for conditions, which already say who goes where.
     pub fn capabilities(self, spec: &CanarySpec) -> Capabilities {
         let affinity = |widest: Affinity| match spec.analysis.strategy() {
             Strategy::Canary if spec.analysis.matches.is_empty() => widest,
@@ -176,7 +177,8 @@ impl Mesh {
         }
     }
 
-    /// The objects that are read and written for this canary, in the order in which they are written.
+    /// The objects that are read and written for this canary, in the order in which they are
+    /// written.
     pub fn names(self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
         let names = cx.spec.service_names();
         match self {
@@ -193,8 +195,8 @@ impl Mesh {
 
     /// Whether this provider can do what the spec asks for, or else what it cannot.
     ///
-    /// Mirroring and affinity are not refused where they are impossible: as in Flagger a canary runs
-    /// without them, and [`capabilities`](Self::capabilities) tells.
+    /// Mirroring and affinity are not refused where they are impossible: as in Flagger a canary
+    /// runs without them, and [`capabilities`](Self::capabilities) tells.
     pub fn check(self, cx: &RouteCx<'_>) -> Result<(), RouteError> {
         match self {
             Self::Kubernetes => Ok(()),
@@ -206,9 +208,9 @@ impl Mesh {
 
     /// What brings the objects into the shape the spec asks for, with traffic as it is.
     ///
-    /// Weights, the mirror and cookies of a live route are kept, whatever else changes. A route that
-    /// is not ours yet is taken over with all traffic to the primary, and its spec is backed up in the
-    /// same write.
+    /// Weights, the mirror and cookies of a live route are kept, whatever else changes. A route
+    /// that is not ours yet is taken over with all traffic to the primary, and its spec is backed
+    /// up in the same write.
     pub fn reconcile(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         self.check(cx)?;
         match self {

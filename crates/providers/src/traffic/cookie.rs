@@ -1,8 +1,9 @@
-//! Session cookies: the header that sets one, the pattern that finds one, the header that drops one.
+//! Session cookies: the header that sets one, the pattern that finds one, the header that drops
+//! one.
 //!
 //! Status keeps a cookie as `name=value`. A request that carries it is found by a pattern on the
-//! `Cookie` header. Proxies compare a pattern with the whole header, so it spells out what may stand
-//! before and after the cookie; it is anchored all the same, for those that search.
+//! `Cookie` header. Proxies compare a pattern with the whole header, so it spells out what may
+//! stand before and after the cookie; it is anchored all the same, for those that search.
 
 use tidegate_api::canary::analysis::SessionAffinity;
 
@@ -14,7 +15,8 @@ pub(super) const SET_COOKIE: &str = "Set-Cookie";
 /// What RE2 does not take literally.
 const SPECIAL: &[char] = &['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
 
-/// A cookie with a name and a value. Flagger stored primary cookies without a name; they are useless.
+/// A cookie with a name and a value. Flagger stored primary cookies without a name; they are
+/// useless.
 pub(super) fn usable(cookie: Option<&String>) -> Option<&str> {
     let (name, value) = cookie?.split_once('=')?;
     if name.is_empty() || value.is_empty() { None } else { cookie.map(String::as_str) }

@@ -1,9 +1,9 @@
 //! An object as we want it, compared with the object as it is.
 //!
-//! A draft has our fields and no others. It becomes a [`Change`] only where the live object differs in
-//! one of them; labels, annotations and fields of others count for nothing. Under our field manager an
-//! apply removes what an earlier apply had and this one has not, so what must stay is sent again each
-//! time: the owner reference and the backup.
+//! A draft has our fields and no others. It becomes a [`Change`] only where the live object differs
+//! in one of them; labels, annotations and fields of others count for nothing. Under our field
+//! manager an apply removes what an earlier apply had and this one has not, so what must stay is
+//! sent again each time: the owner reference and the backup.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,8 @@ pub(super) fn flux_off(annotations: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Whether two subtrees mean the same: a null or an empty list is as good as nothing, and 10.0 is 10.
+/// Whether two subtrees mean the same: a null or an empty list is as good as nothing, and 10.0 is
+/// 10.
 pub(super) fn alike(one: &Value, other: &Value) -> bool {
     canonical(one) == canonical(other)
 }

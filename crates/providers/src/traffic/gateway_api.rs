@@ -1,9 +1,10 @@
 //! Gateway API: one `HTTPRoute` that divides traffic.
 //!
-//! Both versions take one path; `v1beta1` leaves out timeouts, CORS and retries, as Flagger does. Of the
-//! route we own parents, host names and rules. A list of rules can only be sent whole, so what somebody
-//! added to the weighted rule, such as an `ExtensionRef` filter, is found there and put on every rule:
-//! a filter that checks who calls must not be missing for those who carry a cookie.
+//! Both versions take one path; `v1beta1` leaves out timeouts, CORS and retries, as Flagger does.
+//! Of the route we own parents, host names and rules. A list of rules can only be sent whole, so
+//! what somebody added to the weighted rule, such as an `ExtensionRef` filter, is found there and
+//! put on every rule: a filter that checks who calls must not be missing for those who carry a
+//! cookie.
 
 mod condition;
 mod filter;
@@ -62,7 +63,8 @@ pub struct RouteFields {
     pub rule_name: bool,
     /// `rules[].retry`: `service.retries` is written.
     pub retry: bool,
-    /// `requestMirror.percent`: `analysis.mirrorWeight` is written; without it everything is mirrored.
+    /// `requestMirror.percent`: `analysis.mirrorWeight` is written; without it everything is
+    /// mirrored.
     pub mirror_percent: bool,
 }
 
@@ -260,8 +262,8 @@ fn cookie_of(backend: &Value) -> Option<String> {
 // === impl RouteFields ===
 
 impl RouteFields {
-    /// What a schema of `HTTPRoute` knows: the `openAPIV3Schema` of its definition, or the component
-    /// of that name in the document the API server has at `/openapi/v3`.
+    /// What a schema of `HTTPRoute` knows: the `openAPIV3Schema` of its definition, or the
+    /// component of that name in the document the API server has at `/openapi/v3`.
     pub fn in_schema(schema: &Value) -> Self {
         let rule = &schema["properties"]["spec"]["properties"]["rules"]["items"]["properties"];
         let filter = &rule["filters"]["items"]["properties"];

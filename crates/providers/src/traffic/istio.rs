@@ -1,8 +1,9 @@
 //! Istio: a virtual service that divides traffic, and a destination rule for each side.
 //!
-//! Each side has a Service of its own, so no subsets are used. Of the virtual service we own `hosts`,
-//! `gateways` and the lists of rules; `tls`, `exportTo` and whatever Istio adds later stay as they are.
-//! With `appProtocol: tcp` connections are divided instead of requests: weights and nothing else.
+//! Each side has a Service of its own, so no subsets are used. Of the virtual service we own
+//! `hosts`, `gateways` and the lists of rules; `tls`, `exportTo` and whatever Istio adds later stay
+//! as they are. With `appProtocol: tcp` connections are divided instead of requests: weights and
+//! nothing else.
 
 mod rule;
 
@@ -115,8 +116,8 @@ pub(super) fn write(
     Ok(route(scene, live, split, &cookies)?.into_iter().collect())
 }
 
-/// Whether an object is as we make it. Destination rules have no shape of their own: what differs from
-/// the backup is what we changed.
+/// Whether an object is as we make it. Destination rules have no shape of their own: what differs
+/// from the backup is what we changed.
 pub(super) fn is_shaped(object: &Value, names: &ServiceNames) -> bool {
     object["kind"] == DESTINATION_RULE.kind || weighted(object, names).is_some()
 }
@@ -134,7 +135,8 @@ fn policy(scene: &Scene<'_>, host: &str) -> Draft {
         annotations: BTreeMap::new(),
         spec: Value::Object(spec),
         exact: POLICY_FIELDS,
-        // Without owners nothing tells ours from the user's, and a backup of our own is worse than none.
+        // Without owners nothing tells ours from the user's, and a backup of our own is worse than
+        // none.
         shaped: !scene.cx.owner.can_own,
     }
 }

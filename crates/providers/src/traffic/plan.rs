@@ -159,9 +159,9 @@ impl Seen {
     /// Weights that somebody edited are kept as the share they mean. Cookies of the live route go
     /// before those of status, which may be a step ahead.
     ///
-    /// Nothing is kept where it would be about more requests than before: in A/B testing the canary has
-    /// all of a few requests, and when the conditions are dropped from the spec the same weight would
-    /// be all of all requests.
+    /// Nothing is kept where it would be about more requests than before: in A/B testing the canary
+    /// has all of a few requests, and when the conditions are dropped from the spec the same weight
+    /// would be all of all requests.
     pub(super) fn kept(self, scene: &Scene<'_>) -> (Split, Cookies) {
         let canary = self.weights.and_then(Weights::nearest).unwrap_or(Percent::ZERO);
         let split = if self.scoped && !scene.is_scoped() {

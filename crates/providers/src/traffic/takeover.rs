@@ -1,8 +1,8 @@
 //! Objects that were there before us: backed up when taken over, given back at the end.
 //!
-//! The backup is the spec as raw JSON in an annotation, Flagger's own, so that either reads what the
-//! other wrote. It is made once, in the write that takes the object over. What `kubectl apply` left on
-//! the object is as good as a backup and wins over ours, as in Flagger.
+//! The backup is the spec as raw JSON in an annotation, Flagger's own, so that either reads what
+//! the other wrote. It is made once, in the write that takes the object over. What `kubectl apply`
+//! left on the object is as good as a backup and wins over ours, as in Flagger.
 
 use serde_json::{Map, Value, json};
 

@@ -1,8 +1,10 @@
 //! A world small enough for a test: live objects, and a server that applies changes to them.
 //!
-//! The server does what matters here and no more: it merges an apply, removes what an earlier apply had
-//! and this one has not, keeps `exact` subtrees exact, fills in the defaults of Gateway API, and refuses
-//! a change that was based on an older version.
+//! The server does what matters here and no more: it merges an apply, removes what an earlier apply
+//! had and this one has not, keeps `exact` subtrees exact, fills in the defaults of Gateway API,
+//! and refuses a change that was based on an older version.
+
+#![expect(clippy::needless_pass_by_value, reason = "fixtures read better with `json!` in place")]
 
 mod affinity;
 mod gateway_api;

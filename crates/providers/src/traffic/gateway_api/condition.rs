@@ -1,8 +1,8 @@
 //! Which requests a rule is about, in the words of Gateway API.
 //!
-//! The canary's conditions are Istio's. A path, a method, headers and query parameters can be said here;
-//! other members are ignored, as in Flagger. What cannot be said of the analysis is refused: a dropped
-//! condition would send everybody to the canary.
+//! The canary's conditions are Istio's. A path, a method, headers and query parameters can be said
+//! here; other members are ignored, as in Flagger. What cannot be said of the analysis is refused:
+//! a dropped condition would send everybody to the canary.
 
 use std::collections::BTreeMap;
 
@@ -133,8 +133,8 @@ fn comparison(
 // === impl Condition ===
 
 impl Condition {
-    /// A condition that holds where both do. A header can be named once only: where both ask for one,
-    /// the narrower does.
+    /// A condition that holds where both do. A header can be named once only: where both ask for
+    /// one, the narrower does.
     fn and(&self, narrower: &Self) -> Self {
         let mut both = self.clone();
         both.headers.extend(narrower.headers.clone());

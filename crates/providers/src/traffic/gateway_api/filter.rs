@@ -1,6 +1,7 @@
 //! Filters of a rule: what happens to a request and its answer on the way.
 //!
-//! Of most types a rule may have one only, so a cookie for all answers joins the filter that is there.
+//! Of most types a rule may have one only, so a cookie for all answers joins the filter that is
+//! there.
 
 use std::collections::BTreeMap;
 

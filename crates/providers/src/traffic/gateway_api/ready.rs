@@ -1,7 +1,7 @@
 //! Whether a route is in effect: what its parents say of it in its status.
 //!
-//! A parent that says nothing does not hold anything up: some implementations write no status. One that
-//! speaks must have accepted the route as it is now, and found everything the route refers to.
+//! A parent that says nothing does not hold anything up: some implementations write no status. One
+//! that speaks must have accepted the route as it is now, and found everything the route refers to.
 
 use serde_json::Value;
 

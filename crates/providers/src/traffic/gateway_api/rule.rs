@@ -145,8 +145,8 @@ fn retries_to_write<'a>(version: Version, scene: &Scene<'a>) -> Option<&'a Retri
     scene.service.retries.as_ref().filter(|_| version.full && scene.cx.fields.retry)
 }
 
-/// Retries in the words of Gateway API, which knows a number and status codes. Failed connections are
-/// repeated in any case.
+/// Retries in the words of Gateway API, which knows a number and status codes. Failed connections
+/// are repeated in any case.
 fn retry(retries: &Retries) -> Value {
     let mut codes = BTreeSet::new();
     for word in retries.retry_on.as_deref().unwrap_or_default().split(',') {

@@ -130,8 +130,8 @@ fn conditions(scene: &Scene<'_>, requests: &Requests) -> Vec<Value> {
     pairs.map(|(narrower, wide)| both(narrower, wide)).collect()
 }
 
-/// A condition of the analysis in Istio's words. Istio has no `suffix`: it would be dropped on the way
-/// and leave a condition that every value fits.
+/// A condition of the analysis in Istio's words. Istio has no `suffix`: it would be dropped on the
+/// way and leave a condition that every value fits.
 fn analysed(condition: &AnalysisMatch) -> Value {
     let mut value = json!(condition);
     for (name, header) in &condition.headers {

@@ -349,8 +349,9 @@ fn filters_of_extensions_are_on_every_rule() {
     world = world.with_cookies();
     world.write(split(10));
     let [sticky, weighted] = world.rules().try_into().unwrap();
-    assert_eq!(filters(&sticky, "ExtensionRef"), [guard.clone()], "or who has a cookie is let in");
-    assert_eq!(filters(&weighted, "ExtensionRef"), [guard]);
+    let want = [guard];
+    assert_eq!(filters(&sticky, "ExtensionRef"), want, "or who has a cookie is let in");
+    assert_eq!(filters(&weighted, "ExtensionRef"), want);
     assert_eq!((&sticky["name"], &weighted["name"]), (&json!("canary-cookie"), &json!("main")));
     assert_eq!(world.drift(), Ok(vec![]));
 }
@@ -366,7 +367,11 @@ fn with_status(world: &mut World, parent: Value, conditions: Value) {
 #[test]
 fn a_route_counts_once_its_gateway_took_it() {
     let gateway = json!({ "name": "gw", "namespace": "infra" });
-    let condition = |kind: &str, status: &str, generation: Value| json!({ "type": kind, "status": status, "reason": "Why", "observedGeneration": generation });
+    let condition = |kind: &str, status: &str, generation: Value| {
+        let mut condition = json!({ "type": kind, "status": status, "reason": "Why" });
+        condition["observedGeneration"] = generation;
+        condition
+    };
     let accepted = condition("Accepted", "True", json!(3));
     let cases = [
         ("accepted", gateway.clone(), json!([accepted]), None),

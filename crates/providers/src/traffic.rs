@@ -1,1 +1,335 @@
-//! traffic.
+//! Routers: a share of traffic in, routing objects out, and back.
+//!
+//! A [`Mesh`] is one provider's language. The caller reads the objects that [`Mesh::names`] lists
+//! into a [`Live`], and carries out the [`Change`]s that come back. Nothing here remembers
+//! anything: the split is read from the live object, cookies come from the canary's status.
+//!
+//! ```text
+//!   spec, cookies ─┐
+//!   live objects  ─┼─ reconcile ─▶ shape as the spec says, traffic as it is
+//!   a split       ─┴─ write ─────▶ shape as the spec says, traffic as asked
+//! ```
+//!
+//! Promises: `read` after `write(split)` answers `split` or an error, never a guess; `reconcile`
+//! moves no traffic; both are empty where nothing differs; what somebody else put on an object
+//! stays.
+
+mod cookie;
+mod draft;
+mod error;
+mod gateway_api;
+mod istio;
+mod plan;
+mod takeover;
+mod weights;
+
+#[cfg(test)]
+mod tests;
+
+use tidegate_api::canary::{CanarySpec, Provider, Service, ServiceNames, Strategy};
+use tidegate_engine::{Percent, Split};
+
+use crate::object::{Change, Kind, Live, Owner};
+
+pub use self::{
+    error::{Place, RouteError, UnknownProvider},
+    gateway_api::{HTTP_ROUTE_V1, HTTP_ROUTE_V1BETA1, RouteFields},
+    istio::{DESTINATION_RULE, VIRTUAL_SERVICE},
+};
+
+/// What a router may look at, besides live objects.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteCx<'a> {
+    /// The canary on whose behalf traffic is routed.
+    pub owner: Owner<'a>,
+    /// Its spec.
+    pub spec: &'a CanarySpec,
+    /// The session cookies its status remembers.
+    pub cookies: &'a Cookies,
+    /// Whether `status.iterations` is above 0: all that tells where traffic goes without a mesh.
+    pub iterating: bool,
+    /// What the cluster's definition of `HTTPRoute` knows.
+    pub fields: RouteFields,
+}
+
+/// Session cookies as status has them, each as `name=value`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cookies {
+    /// Keeps users on the canary during this run.
+    pub canary: Option<String>,
+    /// Kept users on the canary during the run before; browsers are told to drop it.
+    pub previous: Option<String>,
+    /// Keeps users on the primary until the next step.
+    pub primary: Option<String>,
+}
+
+/// The languages in which traffic can be routed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mesh {
+    /// Plain Services: nothing is routed, users reach the primary only.
+    Kubernetes,
+    /// An `HTTPRoute` of Gateway API `v1`.
+    GatewayApiV1,
+    /// An `HTTPRoute` of Gateway API `v1beta1`.
+    GatewayApiV1Beta1,
+    /// An Istio virtual service and two destination rules.
+    Istio,
+}
+
+/// What can be done for a canary. The caller leaves out, or refuses, what cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Live traffic can be divided by weight.
+    pub weighted: bool,
+    /// Matching requests can be routed apart.
+    pub ab: bool,
+    /// Requests can be copied to the canary.
+    pub mirror: bool,
+    /// Users can be kept on the version they first met, for this spec.
+    pub affinity: Affinity,
+}
+
+/// Which users can be kept on their version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Affinity {
+    /// None.
+    None,
+    /// Those who met the canary.
+    Canary,
+    /// Those who met the canary, and those who met the primary.
+    Both,
+}
+
+/// One canary's case, with everything looked up that rendering needs.
+struct Scene<'a> {
+    cx: &'a RouteCx<'a>,
+    service: &'a Service,
+    names: ServiceNames,
+    capabilities: Capabilities,
+}
+
+/// The provider of this name, as in `spec.provider` or on the command line.
+///
+/// Unlike Flagger, which drives Istio objects for every name it does not know, this refuses.
+pub fn select(provider: &str) -> Result<Mesh, UnknownProvider> {
+    let known = Provider::ALL.iter().find(|known| known.as_str() == provider);
+    match known {
+        Some(Provider::Kubernetes) => Ok(Mesh::Kubernetes),
+        Some(Provider::GatewayApiV1) => Ok(Mesh::GatewayApiV1),
+        Some(Provider::GatewayApiV1Beta1) => Ok(Mesh::GatewayApiV1Beta1),
+        Some(Provider::Istio) => Ok(Mesh::Istio),
+        Some(_) => Err(UnknownProvider::NotYet { provider: provider.to_owned() }),
+        None => Err(UnknownProvider::NoSuch { provider: provider.to_owned() }),
+    }
+}
+
+// === impl Mesh ===
+
+impl Mesh {
+    /// Every provider that is built.
+    pub const ALL: [Self; 4] =
+        [Self::Kubernetes, Self::GatewayApiV1, Self::GatewayApiV1Beta1, Self::Istio];
+
+    /// The name of the provider.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Kubernetes => "kubernetes",
+            Self::GatewayApiV1 => "gatewayapi:v1",
+            Self::GatewayApiV1Beta1 => "gatewayapi:v1beta1",
+            Self::Istio => "istio",
+        }
+    }
+
+    /// What can be done for a canary with this spec.
+    ///
+    /// Affinity is [`Affinity::None`] wherever it has no meaning for the spec: for blue/green,
+    /// which has no users on two versions, and for conditions, which already say who goes where.
+    pub fn capabilities(self, spec: &CanarySpec) -> Capabilities {
+        let affinity = |widest: Affinity| match spec.analysis.strategy() {
+            Strategy::Canary if spec.analysis.matches.is_empty() => widest,
+            Strategy::Canary | Strategy::AbTesting | Strategy::BlueGreen => Affinity::None,
+        };
+        let requests = |widest: Affinity| Capabilities {
+            weighted: true,
+            ab: true,
+            mirror: true,
+            affinity: affinity(widest),
+        };
+        let none =
+            Capabilities { weighted: false, ab: false, mirror: false, affinity: Affinity::None };
+        match self {
+            Self::Kubernetes => none,
+            Self::GatewayApiV1Beta1 => requests(Affinity::Canary),
+            Self::Istio if istio::routes_connections(spec) => {
+                Capabilities { weighted: true, ..none }
+            }
+            Self::GatewayApiV1 | Self::Istio => requests(Affinity::Both),
+        }
+    }
+
+    /// The kinds of object this provider writes, for watching.
+    pub fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::Kubernetes => &[],
+            Self::GatewayApiV1 => &[HTTP_ROUTE_V1],
+            Self::GatewayApiV1Beta1 => &[HTTP_ROUTE_V1BETA1],
+            Self::Istio => &[DESTINATION_RULE, VIRTUAL_SERVICE],
+        }
+    }
+
+    /// The objects that are read and written for this canary, in the order in which they are
+    /// written.
+    pub fn names(self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
+        let names = cx.spec.service_names();
+        match self {
+            Self::Kubernetes => Vec::new(),
+            Self::GatewayApiV1 => vec![(HTTP_ROUTE_V1, names.apex)],
+            Self::GatewayApiV1Beta1 => vec![(HTTP_ROUTE_V1BETA1, names.apex)],
+            Self::Istio => vec![
+                (DESTINATION_RULE, names.canary),
+                (DESTINATION_RULE, names.primary),
+                (VIRTUAL_SERVICE, names.apex),
+            ],
+        }
+    }
+
+    /// Whether this provider can do what the spec asks for, or else what it cannot.
+    ///
+    /// Mirroring and affinity are not refused where they are impossible: as in Flagger a canary
+    /// runs without them, and [`capabilities`](Self::capabilities) tells.
+    pub fn check(self, cx: &RouteCx<'_>) -> Result<(), RouteError> {
+        match self {
+            Self::Kubernetes => Ok(()),
+            Self::GatewayApiV1 => gateway_api::check(gateway_api::V1, &self.scene(cx)?),
+            Self::GatewayApiV1Beta1 => gateway_api::check(gateway_api::V1BETA1, &self.scene(cx)?),
+            Self::Istio => istio::check(&self.scene(cx)?),
+        }
+    }
+
+    /// What brings the objects into the shape the spec asks for, with traffic as it is.
+    ///
+    /// Weights, the mirror and cookies of a live route are kept, whatever else changes. A route
+    /// that is not ours yet is taken over with all traffic to the primary, and its spec is backed
+    /// up in the same write.
+    pub fn reconcile(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        self.check(cx)?;
+        match self {
+            Self::Kubernetes => Ok(Vec::new()),
+            Self::GatewayApiV1 => gateway_api::reconcile(gateway_api::V1, &self.scene(cx)?, live),
+            Self::GatewayApiV1Beta1 => {
+                gateway_api::reconcile(gateway_api::V1BETA1, &self.scene(cx)?, live)
+            }
+            Self::Istio => istio::reconcile(&self.scene(cx)?, live),
+        }
+    }
+
+    /// How live traffic is divided, from the live object.
+    ///
+    /// Without a mesh nothing tells but the canary's own counter; as Flagger, the canary counts as
+    /// having all traffic while iterations run.
+    pub fn read(self, cx: &RouteCx<'_>, live: &Live) -> Result<Split, RouteError> {
+        match self {
+            Self::Kubernetes if cx.iterating => Ok(Split::CANARY),
+            Self::Kubernetes => Ok(Split::PRIMARY),
+            Self::GatewayApiV1 => gateway_api::read(gateway_api::V1, &self.scene(cx)?, live),
+            Self::GatewayApiV1Beta1 => {
+                gateway_api::read(gateway_api::V1BETA1, &self.scene(cx)?, live)
+            }
+            Self::Istio => istio::read(&self.scene(cx)?, live),
+        }
+    }
+
+    /// What makes traffic divided like this: one change of one object, or none.
+    ///
+    /// With session affinity and a share for the canary, the caller has made the cookies and stored
+    /// them in status before: a cookie that is only in a route is lost with it.
+    pub fn write(
+        self,
+        cx: &RouteCx<'_>,
+        live: &Live,
+        split: Split,
+    ) -> Result<Vec<Change>, RouteError> {
+        self.check(cx)?;
+        if self == Self::Kubernetes {
+            return Ok(Vec::new());
+        }
+        let scene = self.scene(cx)?;
+        if split.mirrored && !scene.capabilities.mirror {
+            let (provider, canary) = (self.as_str(), scene.canary());
+            return Err(RouteError::Unsupported { provider, canary, what: "mirror requests" });
+        }
+        match self {
+            Self::Kubernetes => Ok(Vec::new()),
+            Self::GatewayApiV1 => gateway_api::write(gateway_api::V1, &scene, live, split),
+            Self::GatewayApiV1Beta1 => {
+                gateway_api::write(gateway_api::V1BETA1, &scene, live, split)
+            }
+            Self::Istio => istio::write(&scene, live, split),
+        }
+    }
+
+    /// What gives objects back as they were before they were taken over (`revertOnDeletion`).
+    ///
+    /// Objects made for the canary go with it and are left alone; so is what nobody backed up. An
+    /// object that is gone needs nothing: an error would keep the canary from being deleted.
+    pub fn finalize(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        let names = cx.spec.service_names();
+        let mut changes = Vec::new();
+        for (kind, name) in self.names(cx) {
+            let Some(object) = live.get(kind, &name) else { continue };
+            let shaped = match self {
+                Self::Kubernetes => false,
+                Self::GatewayApiV1 | Self::GatewayApiV1Beta1 => {
+                    gateway_api::is_shaped(object, &names)
+                }
+                Self::Istio => istio::is_shaped(object, &names),
+            };
+            changes.extend(takeover::restore(&cx.owner, kind, object, shaped)?);
+        }
+        Ok(changes)
+    }
+
+    fn scene<'a>(self, cx: &'a RouteCx<'a>) -> Result<Scene<'a>, RouteError> {
+        let canary = || Place::canary(&cx.owner);
+        let service = cx.spec.service.as_ref().ok_or_else(|| RouteError::Spec {
+            canary: canary(),
+            field: "spec.service".to_owned(),
+            why: format!("the provider \"{}\" needs it", self.as_str()),
+        })?;
+        let capabilities = self.capabilities(cx.spec);
+        Ok(Scene { cx, service, names: cx.spec.service_names(), capabilities })
+    }
+}
+
+// === impl Scene ===
+
+impl Scene<'_> {
+    fn canary(&self) -> Place {
+        Place::canary(&self.cx.owner)
+    }
+
+    fn place(&self, kind: Kind) -> Place {
+        Place::new(kind, self.cx.owner.namespace, &self.names.apex)
+    }
+
+    /// Why something in the canary's spec cannot be done.
+    fn refuse(&self, field: impl Into<String>, why: impl Into<String>) -> RouteError {
+        RouteError::Spec { canary: self.canary(), field: field.into(), why: why.into() }
+    }
+
+    /// Whether only requests that fit `analysis.match` are divided.
+    fn is_scoped(&self) -> bool {
+        self.capabilities.ab && !self.cx.spec.analysis.matches.is_empty()
+    }
+
+    /// Percentage of requests that are mirrored, where the spec has one; all of them otherwise.
+    fn mirror_percent(&self) -> Option<u8> {
+        let percent = Percent::new(self.cx.spec.analysis.mirror_weight?)?;
+        Some(percent.get()).filter(|percent| *percent > 0)
+    }
+}
+
+/// A text that says something; an empty one is as good as none, as in Flagger.
+fn said(text: Option<&String>) -> Option<&str> {
+    text.map(String::as_str).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,150 @@
+//! An object as we want it, compared with the object as it is.
+//!
+//! A draft has our fields and no others. It becomes a [`Change`] only where the live object differs
+//! in one of them; labels, annotations and fields of others count for nothing. Under our field
+//! manager an apply removes what an earlier apply had and this one has not, so what must stay is
+//! sent again each time: the owner reference and the backup.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{Place, RouteError, takeover};
+use crate::object::{Change, FLUX_OFF, Kind, Owner, controller_of};
+
+/// An object as we want it.
+pub(super) struct Draft {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) annotations: BTreeMap<String, String>,
+    /// Our fields of the spec; each of them below one of `exact`.
+    pub(super) spec: Value,
+    /// The subtrees that are ours alone.
+    pub(super) exact: &'static [&'static str],
+    /// Whether the live object has the shape we give it, so that it needs no backup.
+    pub(super) shaped: bool,
+}
+
+/// Refuses an object that somebody else controls.
+pub(super) fn refuse_taken(
+    owner: &Owner<'_>,
+    kind: Kind,
+    live: Option<&Value>,
+) -> Result<(), RouteError> {
+    let Some(live) = live else { return Ok(()) };
+    match controller_of(live) {
+        Some((controller, name)) if !owner.owns(live) => Err(RouteError::Taken {
+            object: Place::new(
+                kind,
+                owner.namespace,
+                live["metadata"]["name"].as_str().unwrap_or(""),
+            ),
+            controller: format!("{controller} {name}"),
+        }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Adds the annotations that keep Flux from undoing what we write.
+pub(super) fn flux_off(annotations: &mut BTreeMap<String, String>) {
+    for (key, value) in FLUX_OFF {
+        annotations.insert(key.to_owned(), value.to_owned());
+    }
+}
+
+/// Whether two subtrees mean the same: a null or an empty list is as good as nothing, and 10.0 is
+/// 10.
+pub(super) fn alike(one: &Value, other: &Value) -> bool {
+    canonical(one) == canonical(other)
+}
+
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let entries = map.iter().map(|(key, value)| (key.clone(), canonical(value)));
+            Value::Object(entries.filter(|(_, value)| !value.is_null()).collect())
+        }
+        Value::Array(items) if items.is_empty() => Value::Null,
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        Value::Number(number) => number.as_f64().map_or(Value::Null, |number| json!(number)),
+        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+    }
+}
+
+// === impl Draft ===
+
+impl Draft {
+    /// What makes the live object as the draft has it, if it is not.
+    pub(super) fn change(mut self, owner: &Owner<'_>, live: Option<&Value>) -> Option<Change> {
+        let made_for_it = live.is_none_or(|live| owner.owns(live));
+        if let Some(live) = live {
+            let backup = takeover::backup(live, made_for_it || self.shaped);
+            self.annotations.extend(backup);
+        }
+        let mut metadata = Map::new();
+        metadata.insert("name".to_owned(), json!(self.name));
+        if !self.labels.is_empty() {
+            metadata.insert("labels".to_owned(), json!(self.labels));
+        }
+        if !self.annotations.is_empty() {
+            metadata.insert("annotations".to_owned(), json!(self.annotations));
+        }
+        // An owner is set at creation and never added later: what we found is not ours to delete.
+        let references = owner.references();
+        if made_for_it && !references.is_empty() {
+            metadata.insert("ownerReferences".to_owned(), json!(references));
+        }
+        if let Some(version) = live.and_then(|live| live["metadata"]["resourceVersion"].as_str()) {
+            metadata.insert("resourceVersion".to_owned(), json!(version));
+        }
+        let body = json!({
+            "apiVersion": self.kind.api_version(),
+            "kind": self.kind.kind,
+            "metadata": metadata,
+            "spec": self.spec,
+        });
+        if live.is_some_and(|live| is_converged(&body, live, self.exact)) {
+            return None;
+        }
+        Some(Change::Apply { body, exact: self.exact })
+    }
+}
+
+fn is_converged(body: &Value, live: &Value, exact: &[&str]) -> bool {
+    let has_all = |member: &str| {
+        let (want, found) = (&body["metadata"][member], &live["metadata"][member]);
+        want.as_object().is_none_or(|want| want.iter().all(|(key, value)| found[key] == *value))
+    };
+    let references = |object: &Value| -> Vec<String> {
+        let list = object["metadata"]["ownerReferences"].as_array();
+        let uids = list.into_iter().flatten().filter_map(|reference| reference["uid"].as_str());
+        uids.map(str::to_owned).collect()
+    };
+    let owners = references(live);
+    let at = |object: &Value, pointer: &str| object.pointer(pointer).cloned().unwrap_or_default();
+    has_all("labels")
+        && has_all("annotations")
+        && references(body).iter().all(|uid| owners.contains(uid))
+        && exact.iter().all(|pointer| alike(&at(body, pointer), &at(live, pointer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_means_the_same_is_no_difference() {
+        let cases = [
+            ("an empty list is none", json!({ "a": [] }), json!({}), true),
+            ("a null is none", json!({ "a": null }), json!({}), true),
+            ("a whole number has no point", json!(10), json!(10.0), true),
+            ("an empty map may be a condition", json!({ "a": {} }), json!({}), false),
+            ("an empty item is an item", json!([{}]), json!([]), false),
+            ("order of a list counts", json!([1, 2]), json!([2, 1]), false),
+        ];
+        for (reason, one, other, same) in cases {
+            assert_eq!(alike(&one, &other), same, "{reason}");
+        }
+    }
+}

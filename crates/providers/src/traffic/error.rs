@@ -1,0 +1,162 @@
+//! Why a route could not be read or written. Every error names the object or canary it is about.
+
+use std::fmt;
+
+use tidegate_api::canary::Provider;
+
+use super::Mesh;
+use crate::object::{Kind, Owner};
+
+/// An object, for people: `HTTPRoute web/shop`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Kind of the object.
+    pub kind: &'static str,
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+}
+
+/// Why a route could not be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// The routing object is not there.
+    #[error("{object} does not exist")]
+    Missing {
+        /// The object.
+        object: Place,
+    },
+    /// The routing object says something we did not write.
+    #[error("{object} cannot be read: {why}")]
+    Malformed {
+        /// The object.
+        object: Place,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The routing object belongs to somebody else.
+    #[error("{object} is controlled by {controller} and is not touched")]
+    Taken {
+        /// The object.
+        object: Place,
+        /// Kind and name of whoever controls it.
+        controller: String,
+    },
+    /// The routing object is written, but not in effect yet.
+    #[error("{object} is not ready at {parent}: {why}")]
+    NotReady {
+        /// The object.
+        object: Place,
+        /// The Gateway or Service it is attached to.
+        parent: String,
+        /// Which condition is missing.
+        why: String,
+    },
+    /// The canary's spec asks for something that cannot be written.
+    #[error("{canary}: {field}: {why}")]
+    Spec {
+        /// The canary.
+        canary: Place,
+        /// Path of the field.
+        field: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The caller asks for something the provider cannot do.
+    #[error("{canary}: the provider \"{provider}\" cannot {what}")]
+    Unsupported {
+        /// The canary.
+        canary: Place,
+        /// The provider.
+        provider: &'static str,
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// A share for the canary was asked for before there was a cookie.
+    #[error("{canary}: {field} has to be stored before traffic is shifted")]
+    NoCookie {
+        /// The canary.
+        canary: Place,
+        /// The status field of the cookie.
+        field: &'static str,
+    },
+    /// What was there before cannot be restored.
+    #[error("{object}: annotation {annotation} cannot be restored: {why}")]
+    Backup {
+        /// The object.
+        object: Place,
+        /// The annotation that should have it.
+        annotation: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// Why a provider cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownProvider {
+    /// A typo, most likely.
+    #[error(
+        "there is no provider \"{provider}\"; known are {}",
+        list(Provider::ALL, Provider::as_str)
+    )]
+    NoSuch {
+        /// What was asked for.
+        provider: String,
+    },
+    /// A provider of Flagger's that is still to come.
+    #[error(
+        "the provider \"{provider}\" is not supported yet; supported are {}",
+        list(&Mesh::ALL, Mesh::as_str)
+    )]
+    NotYet {
+        /// What was asked for.
+        provider: String,
+    },
+}
+
+fn list<T: Copy>(items: &[T], name: impl Fn(T) -> &'static str) -> String {
+    items.iter().map(|item| name(*item)).collect::<Vec<_>>().join(", ")
+}
+
+// === impl Place ===
+
+impl Place {
+    pub(super) fn new(kind: Kind, namespace: &str, name: &str) -> Self {
+        Self { kind: kind.kind, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    pub(super) fn canary(owner: &Owner<'_>) -> Self {
+        Self { kind: "Canary", namespace: owner.namespace.to_owned(), name: owner.name.to_owned() }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+// === impl RouteError ===
+
+impl RouteError {
+    /// Whether time alone may help: the route is written and somebody else has to act on it.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self, Self::NotReady { .. })
+    }
+
+    /// A fixed word for metrics.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "missing",
+            Self::Malformed { .. } => "malformed",
+            Self::Taken { .. } => "taken",
+            Self::NotReady { .. } => "not-ready",
+            Self::Spec { .. } => "spec",
+            Self::Unsupported { .. } => "unsupported",
+            Self::NoCookie { .. } => "no-cookie",
+            Self::Backup { .. } => "backup",
+        }
+    }
+}

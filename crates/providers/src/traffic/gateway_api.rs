@@ -1,0 +1,276 @@
+//! Gateway API: one `HTTPRoute` that divides traffic.
+//!
+//! Both versions take one path; `v1beta1` leaves out timeouts, CORS and retries, as Flagger does.
+//! Of the route we own parents, host names and rules. A list of rules can only be sent whole, so
+//! what somebody added to the weighted rule, such as an `ExtensionRef` filter, is found there and
+//! put on every rule: a filter that checks who calls must not be missing for those who carry a
+//! cookie.
+
+mod condition;
+mod filter;
+mod ready;
+mod rule;
+
+use serde_json::{Map, Value, json};
+use tidegate_api::canary::{ServiceNames, service::GatewayRef};
+use tidegate_engine::Split;
+
+use super::{
+    Cookies, RouteError, Scene, cookie,
+    draft::{Draft, flux_off, refuse_taken},
+    plan::{Seen, cookies_to_write, plan},
+    said,
+    weights::{Weights, weight},
+};
+use crate::object::{Change, Kind, Live};
+
+/// Kind of the route, `v1`.
+pub const HTTP_ROUTE_V1: Kind = Kind {
+    group: "gateway.networking.k8s.io",
+    version: "v1",
+    kind: "HTTPRoute",
+    plural: "httproutes",
+};
+
+/// Kind of the route, `v1beta1`.
+pub const HTTP_ROUTE_V1BETA1: Kind = Kind { version: "v1beta1", ..HTTP_ROUTE_V1 };
+
+pub(super) const V1: Version = Version { kind: HTTP_ROUTE_V1, full: true };
+pub(super) const V1BETA1: Version = Version { kind: HTTP_ROUTE_V1BETA1, full: false };
+
+const ROUTE_FIELDS: &[&str] = &["/spec/parentRefs", "/spec/hostnames", "/spec/rules"];
+/// Most rules a route may have.
+const RULES_MAX: usize = 16;
+/// The weight of a backend that has none.
+const WEIGHT_DEFAULT: i64 = 1;
+
+/// A version of the API.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Version {
+    kind: Kind,
+    /// Whether timeouts, CORS and retries are written.
+    full: bool,
+}
+
+/// Fields of `HTTPRoute` that clusters may or may not know, depending on the version and channel of
+/// Gateway API that is installed.
+///
+/// A server-side apply with an unknown field is refused whole, so these are written only where the
+/// cluster's own schema has them. The default, none, works everywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteFields {
+    /// `rules[].name`: cookie rules are named.
+    pub rule_name: bool,
+    /// `rules[].retry`: `service.retries` is written.
+    pub retry: bool,
+    /// `requestMirror.percent`: `analysis.mirrorWeight` is written; without it everything is
+    /// mirrored.
+    pub mirror_percent: bool,
+}
+
+/// The weighted rule of a live route.
+struct Weighted<'a> {
+    rule: &'a Value,
+    primary: &'a Value,
+    canary: &'a Value,
+    /// Whether a rule without the canary comes after it.
+    scoped: bool,
+}
+
+/// What cannot be done for this canary.
+pub(super) fn check(version: Version, scene: &Scene<'_>) -> Result<(), RouteError> {
+    let service = scene.service;
+    if service.gateway_refs.is_empty() {
+        return Err(scene.refuse("spec.service.gatewayRefs", "a route needs at least one gateway"));
+    }
+    if version.full {
+        let timeouts =
+            [("timeout", &service.timeout), ("backendTimeout", &service.backend_timeout)];
+        for (field, text) in timeouts {
+            if said(text.as_ref()).is_some_and(|text| !rule::is_duration(text)) {
+                let why = "Gateway API takes whole numbers of h, m, s and ms, such as 1m30s";
+                return Err(scene.refuse(format!("spec.service.{field}"), why));
+            }
+        }
+    }
+    // The longest list of rules there can be: the one with cookies.
+    let cookie = || Some("name=value".to_owned());
+    let cookies = Cookies { canary: cookie(), primary: cookie(), previous: cookie() };
+    let rules = rules(version, scene, Split::CANARY, &cookies, &rule::Foreign::default())?;
+    if rules.len() > RULES_MAX {
+        let why = format!("makes {} rules, a route has at most {RULES_MAX}", rules.len());
+        return Err(scene.refuse("spec.service.match", why));
+    }
+    Ok(())
+}
+
+/// Brings the route into shape.
+pub(super) fn reconcile(
+    version: Version,
+    scene: &Scene<'_>,
+    live: &Live,
+) -> Result<Vec<Change>, RouteError> {
+    let object = live.get(version.kind, &scene.names.apex);
+    let found = object.and_then(|object| weighted(object, &scene.names));
+    let (split, cookies) = match found.map(|found| seen(scene, &found)) {
+        Some(seen) => seen.kept(scene),
+        None => (Split::PRIMARY, scene.cx.cookies.clone()),
+    };
+    Ok(route(version, scene, live, split, &cookies)?.into_iter().collect())
+}
+
+/// The split of the live route, once its parents took it.
+pub(super) fn read(version: Version, scene: &Scene<'_>, live: &Live) -> Result<Split, RouteError> {
+    let place = || scene.place(version.kind);
+    let object = live.get(version.kind, &scene.names.apex);
+    let object = object.ok_or_else(|| RouteError::Missing { object: place() })?;
+    if let Some((parent, why)) = ready::obstacle(object, scene.cx.owner.namespace) {
+        return Err(RouteError::NotReady { object: place(), parent, why });
+    }
+    let malformed = |why: &str| {
+        let (primary, canary) = (&scene.names.primary, &scene.names.canary);
+        RouteError::Malformed { object: place(), why: format!("{why} {primary} and {canary}") }
+    };
+    let found = weighted(object, &scene.names)
+        .ok_or_else(|| malformed("no rule divides traffic between"))?;
+    seen(scene, &found).split().ok_or_else(|| malformed("weights do not add up to 100 for"))
+}
+
+/// The route with this split.
+pub(super) fn write(
+    version: Version,
+    scene: &Scene<'_>,
+    live: &Live,
+    split: Split,
+) -> Result<Vec<Change>, RouteError> {
+    let cookies = cookies_to_write(scene, split)?;
+    Ok(route(version, scene, live, split, &cookies)?.into_iter().collect())
+}
+
+/// Whether an object is as we make it.
+pub(super) fn is_shaped(object: &Value, names: &ServiceNames) -> bool {
+    weighted(object, names).is_some()
+}
+
+fn route(
+    version: Version,
+    scene: &Scene<'_>,
+    live: &Live,
+    split: Split,
+    cookies: &Cookies,
+) -> Result<Option<Change>, RouteError> {
+    let owner = &scene.cx.owner;
+    let object = live.get(version.kind, &scene.names.apex);
+    refuse_taken(owner, version.kind, object)?;
+    let foreign =
+        object.map(|object| rule::Foreign::of(version, scene, object)).unwrap_or_default();
+    let apex = scene.service.apex.clone().unwrap_or_default();
+    let mut annotations = apex.annotations;
+    flux_off(&mut annotations);
+
+    let mut spec = Map::new();
+    spec.insert("parentRefs".to_owned(), Value::Array(parents(scene)));
+    if !scene.service.hosts.is_empty() {
+        spec.insert("hostnames".to_owned(), json!(scene.service.hosts));
+    }
+    let rules = rules(version, scene, split, cookies, &foreign)?;
+    spec.insert("rules".to_owned(), Value::Array(rules));
+    let draft = Draft {
+        kind: version.kind,
+        name: scene.names.apex.clone(),
+        labels: apex.labels,
+        annotations,
+        spec: Value::Object(spec),
+        exact: ROUTE_FIELDS,
+        shaped: object.is_some_and(|object| is_shaped(object, &scene.names)),
+    };
+    Ok(draft.change(owner, object))
+}
+
+fn rules(
+    version: Version,
+    scene: &Scene<'_>,
+    split: Split,
+    cookies: &Cookies,
+    foreign: &rule::Foreign,
+) -> Result<Vec<Value>, RouteError> {
+    let mut rules = Vec::new();
+    for planned in plan(scene, split, cookies) {
+        rules.extend(rule::render(version, scene, &planned, foreign)?);
+    }
+    Ok(rules)
+}
+
+/// The parents, with the defaults the API server would fill in.
+fn parents(scene: &Scene<'_>) -> Vec<Value> {
+    let parent = |reference: &GatewayRef| {
+        let mut parent = json!(reference);
+        parent["group"] = json!(reference.group.as_deref().unwrap_or(HTTP_ROUTE_V1.group));
+        parent["kind"] = json!(reference.kind.as_deref().unwrap_or("Gateway"));
+        parent
+    };
+    scene.service.gateway_refs.iter().map(parent).collect()
+}
+
+/// The last rule with both sides in it.
+fn weighted<'a>(object: &'a Value, names: &ServiceNames) -> Option<Weighted<'a>> {
+    let rules = object["spec"]["rules"].as_array()?;
+    let mut from_last = rules.iter().enumerate().rev();
+    from_last.find_map(|(index, rule)| {
+        let primary = backend(rule, &names.primary)?;
+        let canary = backend(rule, &names.canary)?;
+        Some(Weighted { rule, primary, canary, scoped: index + 1 != rules.len() })
+    })
+}
+
+fn backend<'a>(rule: &'a Value, name: &str) -> Option<&'a Value> {
+    rule["backendRefs"].as_array()?.iter().find(|backend| backend["name"] == *name)
+}
+
+fn seen(scene: &Scene<'_>, found: &Weighted<'_>) -> Seen {
+    let weights = weight(found.primary, WEIGHT_DEFAULT).zip(weight(found.canary, WEIGHT_DEFAULT));
+    Seen {
+        weights: weights.map(|(primary, canary)| Weights { primary, canary }),
+        mirrored: is_mirrored(scene, found.rule),
+        scoped: found.scoped,
+        cookies: Cookies {
+            canary: cookie_of(found.canary),
+            primary: cookie_of(found.primary),
+            previous: None,
+        },
+    }
+}
+
+/// Whether the canary gets copies beyond those that `service.mirror` asks for.
+fn is_mirrored(scene: &Scene<'_>, rule: &Value) -> bool {
+    let canary = &scene.names.canary;
+    let mirrors = rule["filters"].as_array().into_iter().flatten();
+    let found =
+        mirrors.filter(|filter| filter["requestMirror"]["backendRef"]["name"] == **canary).count();
+    let asked = scene.service.mirror.iter().filter(|mirror| mirror.backend_ref.name == *canary);
+    found > asked.count()
+}
+
+fn cookie_of(backend: &Value) -> Option<String> {
+    let filters = backend["filters"].as_array()?;
+    let added =
+        filters.iter().filter_map(|filter| filter["responseHeaderModifier"]["add"].as_array());
+    let header = added.flatten().find(|header| header["name"] == cookie::SET_COOKIE)?;
+    cookie::in_header(header["value"].as_str()?)
+}
+
+// === impl RouteFields ===
+
+impl RouteFields {
+    /// What a schema of `HTTPRoute` knows: the `openAPIV3Schema` of its definition, or the
+    /// component of that name in the document the API server has at `/openapi/v3`.
+    pub fn in_schema(schema: &Value) -> Self {
+        let rule = &schema["properties"]["spec"]["properties"]["rules"]["items"]["properties"];
+        let filter = &rule["filters"]["items"]["properties"];
+        Self {
+            rule_name: rule["name"].is_object(),
+            retry: rule["retry"].is_object(),
+            mirror_percent: filter["requestMirror"]["properties"]["percent"].is_object(),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Rules of an `HTTPRoute`: conditions, filters, backends, and what somebody else added.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use tidegate_api::canary::{ServiceNames, service::Retries};
+use tidegate_engine::Percent;
+
+use super::{
+    Version, backend,
+    condition::{Condition, conditions},
+    filter,
+};
+use crate::traffic::{
+    RouteError, Scene,
+    plan::{Rule, To},
+    said,
+};
+
+/// What somebody else put on the rules that carry traffic.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Foreign {
+    fields: Map<String, Value>,
+    /// A name is one rule's alone.
+    name: Option<Value>,
+    filters: Vec<Value>,
+}
+
+/// Most digits of one number in a duration, and most numbers in it.
+const DURATION_DIGITS_MAX: usize = 5;
+const DURATION_PARTS_MAX: usize = 4;
+
+/// A planned rule as rules of the route: one, or one for each condition where the API wants that.
+pub(super) fn render(
+    version: Version,
+    scene: &Scene<'_>,
+    rule: &Rule,
+    foreign: &Foreign,
+) -> Result<Vec<Value>, RouteError> {
+    let conditions = conditions(scene, &rule.requests)?;
+    if !filter::replaces_prefix(scene) {
+        return Ok(vec![one(version, scene, rule, foreign, (0, &conditions))]);
+    }
+    if !conditions.iter().all(Condition::is_prefix) {
+        let why = "ReplacePrefixMatch needs a prefix in every uri of spec.service.match";
+        return Err(scene.refuse("spec.service.rewrite.type", why));
+    }
+    // Counted from the end, so that the last part is the one that keeps its name.
+    let mut parts: Vec<_> = conditions.chunks(1).rev().enumerate().collect();
+    parts.reverse();
+    Ok(parts.into_iter().map(|part| one(version, scene, rule, foreign, part)).collect())
+}
+
+fn one(
+    version: Version,
+    scene: &Scene<'_>,
+    rule: &Rule,
+    foreign: &Foreign,
+    (part, conditions): (usize, &[Condition]),
+) -> Value {
+    let mut fields = foreign.fields.clone();
+    let mut set = |key: &str, value: Value| fields.insert(key.to_owned(), value);
+    match (rule.name, &foreign.name) {
+        (Some(name), _) if scene.cx.fields.rule_name => {
+            let name = if part == 0 { name.to_owned() } else { format!("{name}-{part}") };
+            set("name", json!(name));
+        }
+        (None, Some(name)) if part == 0 && rule.to != To::Primary => {
+            set("name", name.clone());
+        }
+        (_, _) => {}
+    }
+    set("matches", conditions.iter().map(Condition::render).collect());
+    let mut filters = filter::filters(version, scene, rule);
+    filters.extend(foreign.filters.iter().cloned());
+    if !filters.is_empty() {
+        set("filters", Value::Array(filters));
+    }
+    let names = &scene.names;
+    let backends = match rule.to {
+        To::Both(canary) => vec![
+            backend_ref(scene, &names.primary, canary.rest(), rule.primary_cookie.as_ref()),
+            backend_ref(scene, &names.canary, canary, rule.canary_cookie.as_ref()),
+        ],
+        To::Primary => vec![backend_ref(scene, &names.primary, Percent::ALL, None)],
+    };
+    set("backendRefs", Value::Array(backends));
+    if version.full {
+        if let Some(timeouts) = timeouts(scene) {
+            set("timeouts", timeouts);
+        }
+        if let Some(retries) = retries_to_write(version, scene) {
+            set("retry", retry(retries));
+        }
+    }
+    Value::Object(fields)
+}
+
+/// Whether a text is a duration in the form of Gateway API: up to four whole numbers with units.
+pub(super) fn is_duration(text: &str) -> bool {
+    let mut rest = text;
+    for _ in 0..DURATION_PARTS_MAX {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        if !(1..=DURATION_DIGITS_MAX).contains(&digits) {
+            return false;
+        }
+        let after = rest.get(digits..).unwrap_or_default();
+        // The longer unit first, lest the `m` of `ms` be taken for minutes.
+        let units = ["ms", "h", "m", "s"];
+        let Some(next) = units.into_iter().find_map(|unit| after.strip_prefix(unit)) else {
+            return false;
+        };
+        if next.is_empty() {
+            return true;
+        }
+        rest = next;
+    }
+    false
+}
+
+/// A backend: one of our Services with the share it gets.
+fn backend_ref(scene: &Scene<'_>, name: &str, weight: Percent, cookie: Option<&String>) -> Value {
+    let mut backend = json!({
+        "group": "",
+        "kind": "Service",
+        "name": name,
+        "port": scene.service.port,
+        "weight": weight.get(),
+    });
+    if let Some(cookie) = cookie {
+        backend["filters"] = json!([filter::add_cookie(cookie)]);
+    }
+    backend
+}
+
+fn timeouts(scene: &Scene<'_>) -> Option<Value> {
+    let service = scene.service;
+    let texts = [("request", &service.timeout), ("backendRequest", &service.backend_timeout)];
+    let said = texts.into_iter().filter_map(|(key, text)| Some((key, said(text.as_ref())?)));
+    let timeouts: Map<_, _> = said.map(|(key, text)| (key.to_owned(), json!(text))).collect();
+    (!timeouts.is_empty()).then_some(Value::Object(timeouts))
+}
+
+fn retries_to_write<'a>(version: Version, scene: &Scene<'a>) -> Option<&'a Retries> {
+    scene.service.retries.as_ref().filter(|_| version.full && scene.cx.fields.retry)
+}
+
+/// Retries in the words of Gateway API, which knows a number and status codes. Failed connections
+/// are repeated in any case.
+fn retry(retries: &Retries) -> Value {
+    let mut codes = BTreeSet::new();
+    for word in retries.retry_on.as_deref().unwrap_or_default().split(',') {
+        match word.trim() {
+            "5xx" => codes.extend([500, 502, 503, 504]),
+            "gateway-error" => codes.extend([502, 503, 504]),
+            "retriable-4xx" => codes.extend([409]),
+            number => {
+                codes.extend(number.parse::<u16>().ok().filter(|code| (400..600).contains(code)));
+            }
+        }
+    }
+    let mut retry = Map::new();
+    if let Some(attempts) = retries.attempts {
+        retry.insert("attempts".to_owned(), json!(attempts));
+    }
+    if !codes.is_empty() {
+        retry.insert("codes".to_owned(), json!(codes));
+    }
+    Value::Object(retry)
+}
+
+// === impl Foreign ===
+
+impl Foreign {
+    /// What is on the rules of a live route that divide traffic. A route that is not ours yet has
+    /// none: then on those that lead to the apex Service, filters only; fields may say things of
+    /// requests that are no longer the same.
+    pub(super) fn of(version: Version, scene: &Scene<'_>, object: &Value) -> Self {
+        let rules = object["spec"]["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let names = &scene.names;
+        let weighted: Vec<_> = rules.iter().filter(|rule| divides(rule, names)).collect();
+        let mut foreign = Self::default();
+        if weighted.is_empty() {
+            let apex = rules.iter().filter(|rule| backend(rule, &names.apex).is_some());
+            apex.for_each(|rule| foreign.add_filters(version, rule));
+            return foreign;
+        }
+        for rule in &weighted {
+            foreign.add_filters(version, rule);
+            foreign.add_fields(version, scene, rule);
+        }
+        // Only names that are not ours: cookie rules go, and their names with them.
+        foreign.name = weighted.last().map(|rule| rule["name"].clone()).filter(Value::is_string);
+        foreign
+    }
+
+    fn add_filters(&mut self, version: Version, rule: &Value) {
+        for filter in rule["filters"].as_array().into_iter().flatten() {
+            let kind = filter["type"].as_str().unwrap_or_default();
+            if !filter::is_own(version, kind) && !self.filters.contains(filter) {
+                self.filters.push(filter.clone());
+            }
+        }
+    }
+
+    fn add_fields(&mut self, version: Version, scene: &Scene<'_>, rule: &Value) {
+        for (key, value) in rule.as_object().into_iter().flatten() {
+            let own = match key.as_str() {
+                "name" | "matches" | "filters" | "backendRefs" => true,
+                "timeouts" => version.full,
+                "retry" => retries_to_write(version, scene).is_some(),
+                _ => false,
+            };
+            if !own && !self.fields.contains_key(key) {
+                self.fields.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+fn divides(rule: &Value, names: &ServiceNames) -> bool {
+    backend(rule, &names.primary).is_some() && backend(rule, &names.canary).is_some()
+}

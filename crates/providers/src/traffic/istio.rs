@@ -1,0 +1,243 @@
+//! Istio: a virtual service that divides traffic, and a destination rule for each side.
+//!
+//! Each side has a Service of its own, so no subsets are used. Of the virtual service we own
+//! `hosts`, `gateways` and the lists of rules; `tls`, `exportTo` and whatever Istio adds later stay
+//! as they are. With `appProtocol: tcp` connections are divided instead of requests: weights and
+//! nothing else.
+
+mod rule;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use tidegate_api::canary::{CanarySpec, ServiceNames};
+use tidegate_engine::Split;
+
+use super::{
+    Cookies, RouteError, Scene, cookie,
+    draft::{Draft, flux_off, refuse_taken},
+    plan::{Seen, cookies_to_write, plan},
+    weights::{Weights, weight},
+};
+use crate::object::{Change, Kind, Live};
+
+/// Kind of the virtual service.
+pub const VIRTUAL_SERVICE: Kind = Kind {
+    group: "networking.istio.io",
+    version: "v1beta1",
+    kind: "VirtualService",
+    plural: "virtualservices",
+};
+
+/// Kind of the destination rules.
+pub const DESTINATION_RULE: Kind = Kind {
+    group: "networking.istio.io",
+    version: "v1beta1",
+    kind: "DestinationRule",
+    plural: "destinationrules",
+};
+
+const ROUTE_FIELDS: &[&str] = &["/spec/hosts", "/spec/gateways", "/spec/http", "/spec/tcp"];
+const POLICY_FIELDS: &[&str] = &["/spec/host", "/spec/trafficPolicy"];
+/// The gateway that stands for traffic inside the mesh.
+const INSIDE: &str = "mesh";
+
+/// The weighted rule of a live virtual service.
+struct Weighted<'a> {
+    rule: &'a Value,
+    primary: &'a Value,
+    canary: &'a Value,
+    /// Whether no rule comes after it.
+    last: bool,
+}
+
+/// Whether connections are routed instead of requests.
+pub(super) fn routes_connections(spec: &CanarySpec) -> bool {
+    let protocol = spec.service.as_ref().and_then(|service| service.app_protocol.as_deref());
+    protocol.is_some_and(|protocol| protocol.eq_ignore_ascii_case("tcp"))
+}
+
+/// What cannot be done for this canary.
+pub(super) fn check(scene: &Scene<'_>) -> Result<(), RouteError> {
+    let (service, analysis) = (scene.service, &scene.cx.spec.analysis);
+    if is_delegate(scene) && !(service.hosts.is_empty() && service.gateways.is_empty()) {
+        let why = "a delegate takes hosts and gateways from its root; leave both out";
+        return Err(scene.refuse("spec.service.delegation", why));
+    }
+    if !analysis.matches.is_empty() && !scene.capabilities.ab {
+        let why = "connections have no headers to match; leave it out or change appProtocol";
+        return Err(scene.refuse("spec.analysis.match", why));
+    }
+    for (index, condition) in analysis.matches.iter().enumerate() {
+        rule::check_condition(scene, index, condition)?;
+    }
+    Ok(())
+}
+
+/// Brings all three objects into shape.
+pub(super) fn reconcile(scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+    let mut changes = Vec::new();
+    for host in [&scene.names.canary, &scene.names.primary] {
+        let object = live.get(DESTINATION_RULE, host);
+        refuse_taken(&scene.cx.owner, DESTINATION_RULE, object)?;
+        changes.extend(policy(scene, host).change(&scene.cx.owner, object));
+    }
+    let object = live.get(VIRTUAL_SERVICE, &scene.names.apex);
+    let seen = object.and_then(|object| weighted(object, &scene.names)).map(|found| seen(&found));
+    let (split, cookies) = match seen {
+        Some(seen) => seen.kept(scene),
+        None => (Split::PRIMARY, scene.cx.cookies.clone()),
+    };
+    changes.extend(route(scene, live, split, &cookies)?);
+    Ok(changes)
+}
+
+/// The split of the live virtual service.
+pub(super) fn read(scene: &Scene<'_>, live: &Live) -> Result<Split, RouteError> {
+    let place = || scene.place(VIRTUAL_SERVICE);
+    let object = live.get(VIRTUAL_SERVICE, &scene.names.apex);
+    let object = object.ok_or_else(|| RouteError::Missing { object: place() })?;
+    let malformed = |why: &str| {
+        let (primary, canary) = (&scene.names.primary, &scene.names.canary);
+        RouteError::Malformed { object: place(), why: format!("{why} {primary} and {canary}") }
+    };
+    let found = weighted(object, &scene.names)
+        .ok_or_else(|| malformed("no rule divides traffic between"))?;
+    seen(&found).split().ok_or_else(|| malformed("weights do not add up to 100 for"))
+}
+
+/// The virtual service with this split.
+pub(super) fn write(
+    scene: &Scene<'_>,
+    live: &Live,
+    split: Split,
+) -> Result<Vec<Change>, RouteError> {
+    let cookies = cookies_to_write(scene, split)?;
+    Ok(route(scene, live, split, &cookies)?.into_iter().collect())
+}
+
+/// Whether an object is as we make it. Destination rules have no shape of their own: what differs
+/// from the backup is what we changed.
+pub(super) fn is_shaped(object: &Value, names: &ServiceNames) -> bool {
+    object["kind"] == DESTINATION_RULE.kind || weighted(object, names).is_some()
+}
+
+fn policy(scene: &Scene<'_>, host: &str) -> Draft {
+    let mut spec = Map::new();
+    spec.insert("host".to_owned(), json!(host));
+    if let Some(policy) = &scene.service.traffic_policy {
+        spec.insert("trafficPolicy".to_owned(), json!(policy));
+    }
+    Draft {
+        kind: DESTINATION_RULE,
+        name: host.to_owned(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        spec: Value::Object(spec),
+        exact: POLICY_FIELDS,
+        // Without owners nothing tells ours from the user's, and a backup of our own is worse than
+        // none.
+        shaped: !scene.cx.owner.can_own,
+    }
+}
+
+fn route(
+    scene: &Scene<'_>,
+    live: &Live,
+    split: Split,
+    cookies: &Cookies,
+) -> Result<Option<Change>, RouteError> {
+    let owner = &scene.cx.owner;
+    let object = live.get(VIRTUAL_SERVICE, &scene.names.apex);
+    refuse_taken(owner, VIRTUAL_SERVICE, object)?;
+    let found = object.and_then(|object| weighted(object, &scene.names));
+    let apex = scene.service.apex.clone().unwrap_or_default();
+    let mut annotations = apex.annotations;
+    flux_off(&mut annotations);
+
+    let mut spec = Map::new();
+    spec.insert("hosts".to_owned(), json!(hosts(scene)));
+    if !is_delegate(scene) {
+        spec.insert("gateways".to_owned(), json!(gateways(scene)));
+    }
+    let rules = plan(scene, split, cookies);
+    if routes_connections(scene.cx.spec) {
+        let rules: Vec<_> = rules.iter().map(|planned| rule::tcp(scene, planned)).collect();
+        spec.insert("tcp".to_owned(), json!(rules));
+    } else {
+        let foreign = found.as_ref().map(|found| rule::foreign(found.rule)).unwrap_or_default();
+        let rules: Vec<_> =
+            rules.iter().map(|planned| rule::http(scene, planned, foreign.clone())).collect();
+        spec.insert("http".to_owned(), json!(rules));
+    }
+    let draft = Draft {
+        kind: VIRTUAL_SERVICE,
+        name: scene.names.apex.clone(),
+        labels: apex.labels,
+        annotations,
+        spec: Value::Object(spec),
+        exact: ROUTE_FIELDS,
+        shaped: found.is_some(),
+    };
+    Ok(draft.change(owner, object))
+}
+
+fn is_delegate(scene: &Scene<'_>) -> bool {
+    scene.service.delegation == Some(true)
+}
+
+fn hosts<'a>(scene: &'a Scene<'_>) -> Vec<&'a str> {
+    if is_delegate(scene) {
+        return Vec::new();
+    }
+    let apex = scene.names.apex.as_str();
+    let mut hosts: Vec<_> = scene.service.hosts.iter().map(String::as_str).collect();
+    if !hosts.iter().any(|host| *host == apex || *host == "*") {
+        hosts.push(apex);
+    }
+    hosts
+}
+
+fn gateways<'a>(scene: &Scene<'a>) -> Vec<&'a str> {
+    match scene.service.gateways.as_slice() {
+        // As Flagger: the mesh is not added to a list that somebody wrote.
+        [] => vec![INSIDE],
+        listed => listed.iter().map(String::as_str).collect(),
+    }
+}
+
+/// The last rule with both sides in it.
+fn weighted<'a>(object: &'a Value, names: &ServiceNames) -> Option<Weighted<'a>> {
+    let to = |rule: &'a Value, host: &str| {
+        let mut destinations = rule["route"].as_array().into_iter().flatten();
+        destinations.find(|destination| destination["destination"]["host"] == *host)
+    };
+    ["http", "tcp"].into_iter().find_map(|list| {
+        let rules = object["spec"][list].as_array()?;
+        let mut from_last = rules.iter().enumerate().rev();
+        from_last.find_map(|(index, rule)| {
+            let (primary, canary) = (to(rule, &names.primary)?, to(rule, &names.canary)?);
+            let last = index + 1 == rules.len();
+            Some(Weighted { rule, primary, canary, last })
+        })
+    })
+}
+
+fn seen(found: &Weighted<'_>) -> Seen {
+    let weights = weight(found.primary, 0).zip(weight(found.canary, 0));
+    let cookie = |destination: &Value| {
+        let header = &destination["headers"]["response"]["add"][cookie::SET_COOKIE];
+        header.as_str().and_then(cookie::in_header)
+    };
+    let host = &found.canary["destination"]["host"];
+    Seen {
+        weights: weights.map(|(primary, canary)| Weights { primary, canary }),
+        mirrored: found.rule["mirror"]["host"] == *host,
+        scoped: !found.last,
+        cookies: Cookies {
+            canary: cookie(found.canary),
+            primary: cookie(found.primary),
+            previous: None,
+        },
+    }
+}

@@ -1,0 +1,180 @@
+//! Which rules a route has, before any provider's words for them.
+//!
+//! ```text
+//!   plain       [ weighted ]
+//!   conditions  [ weighted, for requests that fit analysis.match ] [ rest: primary ]
+//!   affinity    [ sticky canary ] ([ sticky primary ]) [ weighted, sets the cookies ]
+//!   at rest     ([ drops the cookie of the run before ]) [ weighted ]
+//! ```
+//!
+//! The weighted rule is always the last one with both sides in it: that is how it is found again.
+
+use tidegate_engine::{Percent, Split};
+
+use super::{Affinity, Cookies, RouteError, Scene, cookie, weights::Weights};
+
+/// One rule: whose requests, and where they go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    /// Whose requests.
+    pub(super) requests: Requests,
+    /// Where they go.
+    pub(super) to: To,
+    /// Whether the canary gets copies.
+    pub(super) mirrored: bool,
+    /// `Set-Cookie` on answers of the canary.
+    pub(super) canary_cookie: Option<String>,
+    /// `Set-Cookie` on answers of the primary.
+    pub(super) primary_cookie: Option<String>,
+    /// `Set-Cookie` on all answers.
+    pub(super) any_cookie: Option<String>,
+    /// A name for the rule, where we give it one.
+    pub(super) name: Option<&'static str>,
+}
+
+/// Whose requests a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Requests {
+    /// All of the service.
+    All,
+    /// Those that fit `analysis.match`.
+    Matched,
+    /// Those with a `Cookie` header that fits this pattern.
+    WithCookie(String),
+}
+
+/// What a live route says: its weighted rule, in no provider's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// The two weights; `None` where they are no whole numbers.
+    pub(super) weights: Option<Weights>,
+    /// Whether the canary gets copies.
+    pub(super) mirrored: bool,
+    /// Whether a rule for the rest follows, so that the weights are about some requests only.
+    pub(super) scoped: bool,
+    /// The cookies it sets.
+    pub(super) cookies: Cookies,
+}
+
+/// Where requests go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum To {
+    /// To both sides; the canary's share.
+    Both(Percent),
+    /// To the primary, with no mention of the canary.
+    Primary,
+}
+
+/// The rules for this split, in the order of the route.
+pub(super) fn plan(scene: &Scene<'_>, split: Split, cookies: &Cookies) -> Vec<Rule> {
+    let weighted = Rule {
+        requests: Requests::All,
+        to: To::Both(split.canary),
+        mirrored: split.mirrored && scene.capabilities.mirror,
+        canary_cookie: None,
+        primary_cookie: None,
+        any_cookie: None,
+        name: None,
+    };
+    if scene.is_scoped() {
+        let rest = Rule { to: To::Primary, mirrored: false, ..weighted.clone() };
+        return vec![Rule { requests: Requests::Matched, ..weighted }, rest];
+    }
+    with_affinity(scene, split, cookies, weighted)
+}
+
+fn with_affinity(scene: &Scene<'_>, split: Split, cookies: &Cookies, weighted: Rule) -> Vec<Rule> {
+    let analysis = &scene.cx.spec.analysis;
+    let affinity = match (&analysis.session_affinity, scene.capabilities.affinity) {
+        (Some(affinity), Affinity::Canary | Affinity::Both) => affinity,
+        (None, _) | (_, Affinity::None) => return vec![weighted],
+    };
+    let carrying = |found: &str, name| Rule {
+        requests: Requests::WithCookie(cookie::pattern(found)),
+        mirrored: false,
+        name: Some(name),
+        ..weighted.clone()
+    };
+    if split.canary == Percent::ZERO {
+        let Some(previous) = cookie::usable(cookies.previous.as_ref()) else {
+            return vec![weighted];
+        };
+        let any_cookie = Some(cookie::expire(previous, affinity));
+        return vec![Rule { any_cookie, ..carrying(previous, "expired-cookie") }, weighted];
+    }
+    let Some(canary) = cookie::usable(cookies.canary.as_ref()) else {
+        return vec![weighted];
+    };
+    let mut rules = vec![Rule { to: To::Both(Percent::ALL), ..carrying(canary, "canary-cookie") }];
+    let mut weighted = Rule {
+        canary_cookie: Some(cookie::set(canary, affinity, affinity.max_age_s())),
+        ..weighted.clone()
+    };
+    if let Some(primary) = cookie::usable(cookies.primary.as_ref())
+        && wants_primary_cookie(scene)
+    {
+        let stay = To::Both(Percent::ZERO);
+        rules.push(Rule { to: stay, ..carrying(primary, "primary-cookie") });
+        // Users of the primary get another chance with every step, not before.
+        let step_s = i64::try_from(analysis.interval().as_secs()).unwrap_or(i64::MAX);
+        weighted.primary_cookie = Some(cookie::set(primary, affinity, step_s));
+    }
+    rules.push(weighted);
+    rules
+}
+
+/// The cookies to write with this split; an error if one is needed and was not made.
+pub(super) fn cookies_to_write(scene: &Scene<'_>, split: Split) -> Result<Cookies, RouteError> {
+    let cookies = scene.cx.cookies;
+    let sticky = scene.cx.spec.analysis.session_affinity.is_some()
+        && scene.capabilities.affinity != Affinity::None
+        && split.canary > Percent::ZERO;
+    let missing = |field| Err(RouteError::NoCookie { canary: scene.canary(), field });
+    if sticky && cookie::usable(cookies.canary.as_ref()).is_none() {
+        return missing("status.sessionAffinityCookie");
+    }
+    if sticky && wants_primary_cookie(scene) && cookie::usable(cookies.primary.as_ref()).is_none() {
+        return missing("status.primarySessionAffinityCookie");
+    }
+    Ok(cookies.clone())
+}
+
+fn wants_primary_cookie(scene: &Scene<'_>) -> bool {
+    let affinity = scene.cx.spec.analysis.session_affinity.as_ref();
+    let name = affinity.and_then(|affinity| affinity.primary_cookie_name.as_ref());
+    scene.capabilities.affinity == Affinity::Both && super::said(name).is_some()
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// The split, if the weights are such as we write.
+    pub(super) fn split(&self) -> Option<Split> {
+        let canary = self.weights.and_then(Weights::exact)?;
+        Some(Split { canary, mirrored: self.mirrored })
+    }
+
+    /// The split and cookies a reconcile has to keep.
+    ///
+    /// Weights that somebody edited are kept as the share they mean. Cookies of the live route go
+    /// before those of status, which may be a step ahead.
+    ///
+    /// Nothing is kept where it would be about more requests than before: in A/B testing the canary
+    /// has all of a few requests, and when the conditions are dropped from the spec the same weight
+    /// would be all of all requests.
+    pub(super) fn kept(self, scene: &Scene<'_>) -> (Split, Cookies) {
+        let canary = self.weights.and_then(Weights::nearest).unwrap_or(Percent::ZERO);
+        let split = if self.scoped && !scene.is_scoped() {
+            Split::PRIMARY
+        } else {
+            Split { canary, mirrored: self.mirrored && scene.capabilities.mirror }
+        };
+        let status = scene.cx.cookies.clone();
+        let cookies = Cookies {
+            canary: self.cookies.canary.or(status.canary),
+            primary: self.cookies.primary.or(status.primary),
+            previous: status.previous,
+        };
+        (split, cookies)
+    }
+}

@@ -1,0 +1,344 @@
+//! A world small enough for a test: live objects, and a server that applies changes to them.
+//!
+//! The server does what matters here and no more: it merges an apply, removes what an earlier apply
+//! had and this one has not, keeps `exact` subtrees exact, fills in the defaults of Gateway API,
+//! and refuses a change that was based on an older version.
+
+#![expect(clippy::needless_pass_by_value, reason = "fixtures read better with `json!` in place")]
+
+mod affinity;
+mod gateway_api;
+mod istio;
+mod law;
+mod takeover;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use tidegate_api::canary::CanarySpec;
+use tidegate_engine::{Percent, Split};
+
+use super::*;
+
+/// The meshes that move traffic.
+const MOVING: [Mesh; 3] = [Mesh::GatewayApiV1, Mesh::GatewayApiV1Beta1, Mesh::Istio];
+
+/// A canary called `shop` in the namespace `web`, and what its cluster holds.
+struct World {
+    mesh: Mesh,
+    spec: CanarySpec,
+    cookies: Cookies,
+    fields: RouteFields,
+    can_own: bool,
+    live: Live,
+    /// What was last applied to each object.
+    applied: BTreeMap<(&'static str, String), Value>,
+    version: u64,
+}
+
+// === impl World ===
+
+impl World {
+    /// The plainest canary, with these members on top of `spec.service` and `spec.analysis`.
+    fn new(mesh: Mesh, service: Value, analysis: Value) -> Self {
+        let mut spec = json!({
+            "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "shop" },
+            "service": { "port": 80, "gatewayRefs": [{ "name": "gw", "namespace": "infra" }] },
+            "analysis": { "interval": "1m", "threshold": 5, "stepWeight": 10 },
+        });
+        if mesh == Mesh::Istio {
+            spec["service"].as_object_mut().unwrap().remove("gatewayRefs");
+        }
+        merge(&mut spec["service"], &service);
+        merge(&mut spec["analysis"], &analysis);
+        Self {
+            mesh,
+            spec: serde_json::from_value(spec).unwrap(),
+            cookies: Cookies::default(),
+            fields: RouteFields { rule_name: true, retry: true, mirror_percent: true },
+            can_own: true,
+            live: Live::default(),
+            applied: BTreeMap::new(),
+            version: 1,
+        }
+    }
+
+    fn plain(mesh: Mesh) -> Self {
+        Self::new(mesh, json!({}), json!({}))
+    }
+
+    fn with_cookies(mut self) -> Self {
+        self.cookies = Cookies {
+            canary: Some("ck=CanaryAbcd".to_owned()),
+            primary: Some("pk=PrimaryAbc".to_owned()),
+            previous: Some("ck=OldOldOldO".to_owned()),
+        };
+        self
+    }
+
+    /// Changes the spec as a user would.
+    fn edit_spec(&mut self, patch: Value) {
+        let mut spec = json!(self.spec);
+        merge(&mut spec, &patch);
+        self.spec = serde_json::from_value(spec).unwrap();
+    }
+
+    fn cx(&self) -> RouteCx<'_> {
+        RouteCx {
+            owner: Owner { name: "shop", namespace: "web", uid: "u-1", can_own: self.can_own },
+            spec: &self.spec,
+            cookies: &self.cookies,
+            iterating: false,
+            fields: self.fields,
+        }
+    }
+
+    fn check(&self) -> Result<(), RouteError> {
+        self.mesh.check(&self.cx())
+    }
+
+    fn planned(&self, split: Split) -> Result<Vec<Change>, RouteError> {
+        self.mesh.write(&self.cx(), &self.live, split)
+    }
+
+    fn drift(&self) -> Result<Vec<Change>, RouteError> {
+        self.mesh.reconcile(&self.cx(), &self.live)
+    }
+
+    fn reconcile(&mut self) {
+        let changes = self.drift().unwrap();
+        self.carry_out(changes);
+    }
+
+    fn write(&mut self, split: Split) {
+        let changes = self.planned(split).unwrap();
+        assert!(changes.len() <= 1, "a step is one write: {changes:#?}");
+        self.carry_out(changes);
+    }
+
+    fn read(&self) -> Result<Split, RouteError> {
+        self.mesh.read(&self.cx(), &self.live)
+    }
+
+    fn finalize(&mut self) -> Result<usize, RouteError> {
+        let changes = self.mesh.finalize(&self.cx(), &self.live)?;
+        let count = changes.len();
+        self.carry_out(changes);
+        Ok(count)
+    }
+
+    /// The object that divides traffic.
+    fn route(&self) -> &Value {
+        let (kind, name) = self.mesh.names(&self.cx()).pop().unwrap();
+        self.live.get(kind, &name).unwrap()
+    }
+
+    /// The rules of the object that divides traffic.
+    fn rules(&self) -> Vec<Value> {
+        let spec = &self.route()["spec"];
+        let lists = ["rules", "http", "tcp"];
+        lists.into_iter().find_map(|list| spec[list].as_array()).unwrap().clone()
+    }
+
+    fn edit_route(&mut self, edit: impl FnOnce(&mut Value)) {
+        let (kind, _) = self.mesh.names(&self.cx()).pop().unwrap();
+        let mut object = self.route().clone();
+        edit(&mut object);
+        self.put(kind, object);
+    }
+
+    /// Puts an object in as somebody else would.
+    fn put(&mut self, kind: Kind, mut object: Value) {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        default(&mut object);
+        self.live.insert(kind, object);
+    }
+
+    fn carry_out(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            match change {
+                Change::Apply { body, exact } => self.apply(&body, exact),
+                Change::Merge { kind, name, patch } => {
+                    let mut object = self.live.get(kind, &name).unwrap().clone();
+                    assert_current(&patch, Some(&object));
+                    merge(&mut object, &patch);
+                    self.put(kind, object);
+                }
+                Change::Delete { .. } => panic!("routers delete nothing"),
+            }
+        }
+    }
+
+    fn apply(&mut self, body: &Value, exact: &[&str]) {
+        let kinds = self.mesh.kinds().iter();
+        let kind = *kinds.clone().find(|kind| body["kind"] == kind.kind).unwrap();
+        assert_eq!(body["apiVersion"], kind.api_version());
+        let name = body["metadata"]["name"].as_str().unwrap().to_owned();
+        let found = self.live.get(kind, &name).cloned();
+        assert_current(body, found.as_ref());
+        let mut object = found.unwrap_or_else(|| json!({}));
+        if let Some(before) = self.applied.get(&(kind.kind, name.clone())) {
+            withdraw(&mut object, before, body);
+        }
+        merge(&mut object, body);
+        for pointer in exact {
+            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            let parent = object.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+            match body.pointer(pointer) {
+                Some(value) => parent.insert(key.to_owned(), value.clone()),
+                None => parent.remove(key),
+            };
+        }
+        self.applied.insert((kind.kind, name), body.clone());
+        self.put(kind, object);
+    }
+}
+
+fn assert_current(change: &Value, found: Option<&Value>) {
+    let based_on = &change["metadata"]["resourceVersion"];
+    match found {
+        Some(found) => assert_eq!(*based_on, found["metadata"]["resourceVersion"]),
+        None => assert_eq!(*based_on, Value::Null),
+    }
+}
+
+/// A JSON merge patch.
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let target = target.as_object_mut().unwrap();
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            merge(target.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// Removes what the manager had applied before and no longer does.
+fn withdraw(object: &mut Value, before: &Value, now: &Value) {
+    let (Some(object), Some(before)) = (object.as_object_mut(), before.as_object()) else { return };
+    for (key, value) in before {
+        if key == "resourceVersion" {
+            continue;
+        }
+        if now[key].is_null() {
+            object.remove(key);
+        } else if let Some(inner) = object.get_mut(key) {
+            withdraw(inner, value, &now[key]);
+        }
+    }
+}
+
+/// Fills in what the definition of `HTTPRoute` has defaults for.
+fn default(object: &mut Value) {
+    let fill = |value: &mut Value, defaults: Value| {
+        for (key, default) in defaults.as_object().unwrap() {
+            if value[key].is_null() {
+                value[key] = default.clone();
+            }
+        }
+    };
+    let each = |value: &mut Value, key: &str, with: &dyn Fn(&mut Value)| {
+        value[key].as_array_mut().into_iter().flatten().for_each(with);
+    };
+    if object["kind"] != "HTTPRoute" || !object["spec"].is_object() {
+        return;
+    }
+    let backend = json!({ "group": "", "kind": "Service" });
+    let root = json!([{ "path": { "type": "PathPrefix", "value": "/" } }]);
+    let gateway = json!({ "group": "gateway.networking.k8s.io", "kind": "Gateway" });
+    each(&mut object["spec"], "parentRefs", &|parent| fill(parent, gateway.clone()));
+    each(&mut object["spec"], "rules", &|rule| {
+        fill(rule, json!({ "matches": root }));
+        each(rule, "matches", &|item| {
+            fill(item, json!({ "path": { "type": "PathPrefix", "value": "/" } }));
+            for list in ["headers", "queryParams"] {
+                each(item, list, &|entry| fill(entry, json!({ "type": "Exact" })));
+            }
+        });
+        each(rule, "backendRefs", &|found| {
+            fill(found, backend.clone());
+            fill(found, json!({ "weight": 1 }));
+        });
+        each(rule, "filters", &|filter| {
+            if filter["type"] == "CORS" {
+                fill(&mut filter["cors"], json!({ "maxAge": 5 }));
+            }
+            if filter["type"] == "RequestMirror" {
+                fill(&mut filter["requestMirror"]["backendRef"], backend.clone());
+            }
+        });
+    });
+    // Indexing for writing leaves nulls behind, which a server would not store.
+    strip_nulls(object);
+}
+
+fn strip_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(strip_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip_nulls),
+        _ => {}
+    }
+}
+
+fn split(canary: i64) -> Split {
+    Split::canary(Percent::new(canary).unwrap())
+}
+
+fn mirrored(canary: i64) -> Split {
+    Split { mirrored: true, ..split(canary) }
+}
+
+/// Every filter of this type on a rule or backend.
+fn filters(rule: &Value, kind: &str) -> Vec<Value> {
+    let list = rule["filters"].as_array().into_iter().flatten();
+    list.filter(|filter| filter["type"] == kind).cloned().collect()
+}
+
+#[test]
+fn providers_are_chosen_by_their_exact_name() {
+    for mesh in Mesh::ALL {
+        assert_eq!(select(mesh.as_str()), Ok(mesh));
+    }
+    for typo in ["", "gatewayapi", "gatewayapi:v1alpha2", "kubernetes:x", "Istio", "smi"] {
+        let error = select(typo).unwrap_err();
+        assert_eq!(error, UnknownProvider::NoSuch { provider: typo.to_owned() });
+        assert!(error.to_string().contains("istio"), "{error}");
+    }
+    let error = select("linkerd").unwrap_err();
+    assert_eq!(error, UnknownProvider::NotYet { provider: "linkerd".to_owned() });
+    assert!(error.to_string().contains("gatewayapi:v1"), "{error}");
+}
+
+#[test]
+fn without_a_mesh_nothing_is_written_and_the_counter_tells_where_traffic_is() {
+    let world = World::plain(Mesh::Kubernetes);
+    assert_eq!(world.drift(), Ok(vec![]));
+    assert_eq!(world.planned(split(100)), Ok(vec![]));
+    assert_eq!(world.read(), Ok(Split::PRIMARY));
+    let iterating = RouteCx { iterating: true, ..world.cx() };
+    assert_eq!(Mesh::Kubernetes.read(&iterating, &world.live), Ok(Split::CANARY));
+    assert_eq!(Mesh::Kubernetes.kinds(), []);
+}
+
+#[test]
+fn a_mesh_needs_a_service() {
+    for mesh in MOVING {
+        let mut world = World::plain(mesh);
+        world.spec.service = None;
+        let error = world.check().unwrap_err();
+        assert_eq!(error.label(), "spec");
+        assert!(error.to_string().starts_with("Canary web/shop: spec.service"), "{error}");
+    }
+}

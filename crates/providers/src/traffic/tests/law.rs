@@ -1,0 +1,299 @@
+//! What holds for every provider and every shape of a route.
+
+use proptest::{prelude::*, strategy::Strategy};
+
+use super::*;
+
+/// Specs that give routes of every shape, and whether all providers can do them.
+fn shapes() -> Vec<(&'static str, Value, Value)> {
+    let cookie = json!({ "sessionAffinity": { "cookieName": "ck", "path": "/", "secure": true } });
+    let cookies = json!({ "sessionAffinity": { "cookieName": "ck", "primaryCookieName": "pk" } });
+    let matched = json!({
+        "stepWeight": null,
+        "iterations": 10,
+        "match": [
+            { "headers": { "x-user": { "exact": "a" }, "x-group": { "regex": "b.*" } } },
+            { "headers": { "cookie": { "regex": ".*beta.*" } } },
+        ],
+    });
+    let rich = json!({
+        "hosts": ["shop.example.com"],
+        "match": [
+            { "uri": { "prefix": "/api" }, "headers": { "x-a": { "exact": "1" } } },
+            { "method": { "exact": "GET" }, "queryParams": { "q": { "regex": ".+" } } },
+        ],
+        "headers": {
+            "request": { "add": { "x-b": "2" }, "remove": ["x-c"] },
+            "response": { "set": { "x-d": "4" }, "add": { "x-e": "5" } },
+        },
+        "rewrite": { "uri": "/", "authority": "shop" },
+        "corsPolicy": { "allowOrigin": ["*"], "allowMethods": ["GET"], "allowCredentials": true },
+        "timeout": "10s",
+        "backendTimeout": "5s",
+        "retries": { "attempts": 3, "perTryTimeout": "1s", "retryOn": "gateway-error,429" },
+        "apex": { "labels": { "team": "a" }, "annotations": { "note": "b" } },
+    });
+    let prefixes = json!({
+        "match": [{ "uri": { "prefix": "/a" } }, { "uri": { "prefix": "/b" } }],
+        "rewrite": { "uri": "/", "type": "ReplacePrefixMatch" },
+    });
+    vec![
+        ("plain", json!({}), json!({})),
+        ("blue/green", json!({}), json!({ "stepWeight": null, "iterations": 5 })),
+        ("mirror weight", json!({}), json!({ "mirror": true, "mirrorWeight": 10 })),
+        (
+            "a mirror of the user's",
+            json!({ "mirror": [
+            { "backendRef": { "name": "audit", "port": 80 } },
+            { "backendRef": { "name": "shop-canary", "port": 80 } },
+        ] }),
+            json!({}),
+        ),
+        ("A/B", json!({}), matched.clone()),
+        ("A/B with everything", rich.clone(), matched),
+        (
+            "some requests by weight",
+            json!({}),
+            json!({ "match": [
+            { "headers": { "x-user": { "exact": "a" } } },
+        ] }),
+        ),
+        ("affinity", json!({}), cookie.clone()),
+        ("affinity with everything", rich.clone(), cookie),
+        ("affinity of both sides", json!({}), cookies.clone()),
+        ("prefix rewrite, affinity of both sides", prefixes, cookies),
+        ("connections", json!({ "appProtocol": "TCP", "match": [{ "port": 80 }] }), json!({})),
+        ("delegate", json!({ "delegation": true, "portDiscovery": true }), json!({})),
+        ("everything", rich, json!({})),
+    ]
+}
+
+fn worlds() -> Vec<(String, World)> {
+    let mut worlds = Vec::new();
+    for mesh in MOVING {
+        for (shape, service, analysis) in shapes() {
+            let world = World::new(mesh, service, analysis).with_cookies();
+            worlds.push((format!("{}, {shape}", mesh.as_str()), world));
+        }
+    }
+    worlds
+}
+
+/// Every split the provider says it can do.
+fn splits(world: &World) -> Vec<Split> {
+    let capabilities = world.mesh.capabilities(&world.spec);
+    let mirror: &[bool] = if capabilities.mirror { &[false, true] } else { &[false] };
+    let all = (0..=100).flat_map(|percent| mirror.iter().map(move |mirror| (percent, *mirror)));
+    all.map(|(percent, mirrored)| Split { mirrored, ..split(percent) }).collect()
+}
+
+#[test]
+fn what_is_read_is_what_was_written() {
+    for (case, mut world) in worlds() {
+        for split in splits(&world) {
+            world.write(split);
+            assert_eq!(world.read(), Ok(split), "{case}");
+            assert_eq!(world.planned(split), Ok(vec![]), "{case}: the second write is none");
+        }
+    }
+}
+
+#[test]
+fn reconcile_moves_no_traffic_and_comes_to_rest() {
+    for (case, mut world) in worlds() {
+        world.reconcile();
+        assert_eq!(world.read(), Ok(Split::PRIMARY), "{case}: a new route leads to the primary");
+        assert_eq!(world.drift(), Ok(vec![]), "{case}: converged");
+        for split in splits(&world).into_iter().step_by(7) {
+            world.write(split);
+            assert_eq!(world.drift(), Ok(vec![]), "{case}: {split:?} is no drift");
+        }
+    }
+}
+
+#[test]
+fn weights_of_every_rule_are_whole_and_add_up_to_a_hundred() {
+    for (case, mut world) in worlds() {
+        for percent in [0, 1, 50, 99, 100] {
+            world.write(split(percent));
+            for rule in world.rules() {
+                let to = ["backendRefs", "route"].into_iter().find_map(|key| rule[key].as_array());
+                let weights = to.unwrap().iter().map(|to| to["weight"].as_u64().unwrap());
+                assert_eq!(weights.sum::<u64>(), 100, "{case}: {rule}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_edit_in_mid_run_keeps_weights_mirror_and_cookies() {
+    for (case, mut world) in worlds() {
+        for split in [split(30), mirrored(0)] {
+            if split.mirrored && !world.mesh.capabilities(&world.spec).mirror {
+                continue;
+            }
+            world.write(split);
+            // Status may be a step ahead of the route: the route's cookies count.
+            world.cookies.canary = Some("ck=Another".to_owned());
+            world.cookies.primary = Some("pk=Another".to_owned());
+            let timeout = if split.mirrored { "40s" } else { "20s" };
+            world.edit_spec(json!({ "service": { "timeout": timeout,
+                "apex": { "labels": { "edited": timeout } } } }));
+            world.reconcile();
+            assert_eq!(world.read(), Ok(split), "{case}");
+            assert!(!world.route().to_string().contains("Another"), "{case}");
+            assert_eq!(world.route()["metadata"]["labels"]["edited"], timeout, "{case}");
+            world = World { cookies: World::plain(world.mesh).with_cookies().cookies, ..world };
+        }
+    }
+}
+
+#[test]
+fn a_missing_route_is_an_error_that_names_it() {
+    for mesh in MOVING {
+        let error = World::plain(mesh).read().unwrap_err();
+        assert_eq!(error.label(), "missing");
+        assert!(error.to_string().contains("web/shop"), "{error}");
+        assert!(!error.is_waiting());
+    }
+}
+
+#[test]
+fn weights_that_are_no_split_are_never_read_as_one() {
+    let cases = [
+        ("nothing at all", json!(0), json!(0)),
+        ("relative", json!(1), json!(1)),
+        ("too much", json!(100), json!(100)),
+        ("below zero", json!(110), json!(-10)),
+        ("no number", json!("50"), json!("50")),
+        ("no whole number", json!(49.5), json!(50.5)),
+    ];
+    for mesh in MOVING {
+        for (reason, primary, canary) in &cases {
+            let mut world = World::plain(mesh);
+            world.reconcile();
+            let (list, to) =
+                if mesh == Mesh::Istio { ("http", "route") } else { ("rules", "backendRefs") };
+            world.edit_route(|route| {
+                route["spec"][list][0][to][0]["weight"] = primary.clone();
+                route["spec"][list][0][to][1]["weight"] = canary.clone();
+            });
+            assert_eq!(world.read().unwrap_err().label(), "malformed", "{mesh:?}: {reason}");
+            // And the next reconcile repairs it, with the share the weights really meant.
+            world.reconcile();
+            let want = match *reason {
+                "relative" | "too much" => split(50),
+                _ => Split::PRIMARY,
+            };
+            assert_eq!(world.read(), Ok(want), "{mesh:?}: {reason}");
+        }
+    }
+}
+
+#[test]
+fn dropping_the_conditions_of_a_test_does_not_send_everybody_to_the_canary() {
+    for mesh in MOVING {
+        let matched = json!({ "stepWeight": null, "iterations": 5,
+            "match": [{ "headers": { "x-user": { "exact": "a" } } }] });
+        let mut world = World::new(mesh, json!({}), matched);
+        world.write(split(100));
+        world.edit_spec(json!({ "analysis": { "match": null } }));
+        world.reconcile();
+        assert_eq!(world.read(), Ok(Split::PRIMARY), "{mesh:?}");
+    }
+}
+
+#[test]
+fn a_provider_that_cannot_mirror_says_so_and_refuses_to() {
+    let world = World::new(Mesh::Istio, json!({ "appProtocol": "tcp" }), json!({}));
+    let capabilities = Mesh::Istio.capabilities(&world.spec);
+    assert!(capabilities.weighted && !capabilities.mirror && !capabilities.ab);
+    assert_eq!(world.planned(mirrored(0)).unwrap_err().label(), "unsupported");
+    assert!(!Mesh::Kubernetes.capabilities(&world.spec).mirror);
+}
+
+#[test]
+fn affinity_is_not_claimed_where_it_means_nothing() {
+    let affinity = |mesh: Mesh, analysis: Value| {
+        mesh.capabilities(&World::new(mesh, json!({}), analysis).spec).affinity
+    };
+    assert_eq!(affinity(Mesh::Istio, json!({})), Affinity::Both);
+    assert_eq!(affinity(Mesh::GatewayApiV1, json!({})), Affinity::Both);
+    assert_eq!(affinity(Mesh::GatewayApiV1Beta1, json!({})), Affinity::Canary);
+    let blue_green = json!({ "stepWeight": null, "iterations": 5 });
+    assert_eq!(affinity(Mesh::Istio, blue_green), Affinity::None);
+    let matched = json!({ "match": [{ "headers": { "x-a": { "exact": "a" } } }] });
+    assert_eq!(affinity(Mesh::GatewayApiV1, matched), Affinity::None);
+}
+
+/// Any JSON, three levels deep, with our own words among the keys.
+fn anything() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "(shop-primary|shop-canary|shop|Canary|[a-z]{0,3})".prop_map(Value::from),
+    ];
+    let key = "(spec|metadata|http|tcp|rules|route|backendRefs|destination|host|name|weight|filters\
+               |annotations|ownerReferences|controller|kind|status|parents|parentRefs|conditions)";
+    leaf.prop_recursive(6, 48, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(key, inner, 0..5)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_others_put_on_a_route_survives(
+        (key, text) in ("x-[a-z]{1,8}", "[a-z]{0,8}"),
+        percent in 0_i64..=100,
+        mesh in prop::sample::select(MOVING.to_vec()),
+    ) {
+        let mut world = World::plain(mesh);
+        world.reconcile();
+        let list = if mesh == Mesh::Istio { "http" } else { "rules" };
+        world.edit_route(|route| {
+            for member in ["labels", "annotations"] {
+                route["metadata"][member][&key] = json!(text);
+            }
+            route["spec"][&key] = json!({ "of": text });
+            route["spec"][list][0][&key] = json!([text]);
+        });
+        prop_assert_eq!(world.drift(), Ok(vec![]));
+        world.write(split(percent));
+        world.edit_spec(json!({ "service": { "timeout": "7s" } }));
+        world.reconcile();
+        prop_assert_eq!(world.read(), Ok(split(percent)));
+        let route = world.route();
+        for member in ["labels", "annotations"] {
+            prop_assert_eq!(&route["metadata"][member][&key], &json!(text));
+        }
+        prop_assert_eq!(&route["spec"][&key], &json!({ "of": text }));
+        prop_assert_eq!(&route["spec"][list][0][&key], &json!([text]));
+    }
+
+    #[test]
+    fn no_live_object_makes_a_router_panic(
+        object in anything(),
+        mesh in prop::sample::select(MOVING.to_vec()),
+    ) {
+        let mut world = World::plain(mesh).with_cookies();
+        for (kind, name) in mesh.names(&world.cx()) {
+            let mut object = object.clone();
+            if object.is_object() {
+                if !object["metadata"].is_object() {
+                    object["metadata"] = json!({});
+                }
+                object["metadata"]["name"] = json!(name);
+                world.live.insert(kind, object);
+            }
+        }
+        let _ = world.read();
+        let _ = world.drift();
+        let _ = world.planned(split(40));
+        let _ = mesh.finalize(&world.cx(), &world.live);
+    }
+}

@@ -1,0 +1,225 @@
+//! Objects that were there before us.
+
+use super::*;
+
+const ORIGINAL: &str = "flagger.kubernetes.io/original-configuration";
+const KUBECTL: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The user's own route to the apex Service.
+fn users_spec(mesh: Mesh) -> Value {
+    if mesh == Mesh::Istio {
+        json!({ "hosts": ["shop.example.com"], "exportTo": ["."],
+            "http": [{ "route": [{ "destination": { "host": "shop" } }] }] })
+    } else {
+        json!({
+            "parentRefs": [{ "name": "gw", "namespace": "infra" }],
+            "hostnames": ["old.example.com"],
+            "rules": [{
+                "filters": [{ "type": "ExtensionRef", "extensionRef": { "name": "guard" } }],
+                "backendRefs": [{ "name": "shop", "port": 80 }],
+            }],
+        })
+    }
+}
+
+fn with_users_route(mesh: Mesh, annotations: Value) -> World {
+    let mut world = World::plain(mesh);
+    let (kind, name) = mesh.names(&world.cx()).pop().unwrap();
+    world.put(
+        kind,
+        json!({
+            "apiVersion": kind.api_version(),
+            "kind": kind.kind,
+            "metadata": { "name": name, "uid": "u-9", "labels": { "app": "shop" }, "annotations": annotations },
+            "spec": users_spec(mesh),
+        }),
+    );
+    world
+}
+
+fn annotation(world: &World, key: &str) -> Value {
+    world.route()["metadata"]["annotations"][key].clone()
+}
+
+#[test]
+fn a_users_route_is_backed_up_once_and_given_back() {
+    for mesh in MOVING {
+        let mut world = with_users_route(mesh, json!({ "note": "mine" }));
+        let before = world.route().clone();
+        world.reconcile();
+        assert_eq!(world.read(), Ok(Split::PRIMARY), "{mesh:?}");
+        let backup = annotation(&world, ORIGINAL);
+        let saved: Value = serde_json::from_str(backup.as_str().unwrap()).unwrap();
+        assert_eq!(saved, before["spec"], "{mesh:?}: the whole spec, unknown fields too");
+        assert_eq!(world.route()["metadata"]["ownerReferences"], Value::Null, "not ours to delete");
+        assert_eq!(world.drift(), Ok(vec![]), "{mesh:?}");
+
+        world.write(split(40));
+        world.edit_spec(json!({ "service": { "timeout": "9s" } }));
+        world.reconcile();
+        assert_eq!(annotation(&world, ORIGINAL), backup, "{mesh:?}: never a backup of our own");
+
+        assert_eq!(world.finalize(), Ok(1), "{mesh:?}");
+        let mut after = world.route().clone();
+        after["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
+        assert_eq!(after, before, "{mesh:?}");
+        assert_eq!(world.finalize(), Ok(0), "{mesh:?}: given back once");
+    }
+}
+
+#[test]
+fn a_filter_that_guards_a_users_route_stays_when_it_is_taken_over() {
+    let mut world = with_users_route(Mesh::GatewayApiV1, json!({}));
+    world.reconcile();
+    assert_eq!(filters(&world.rules()[0], "ExtensionRef").len(), 1);
+}
+
+#[test]
+fn what_kubectl_applied_is_the_backup_and_wins() {
+    for mesh in MOVING {
+        let applied = json!({ "metadata": { "annotations": { "note": "mine" } },
+            "spec": users_spec(mesh) });
+        let annotations =
+            json!({ KUBECTL: applied.to_string(), ORIGINAL: "{\"hosts\":[\"wrong\"]}" });
+        let mut world = with_users_route(mesh, annotations);
+        world.reconcile();
+        assert_eq!(annotation(&world, KUBECTL), json!(applied.to_string()));
+        assert_eq!(world.finalize(), Ok(1));
+        let mut want = json!({ "kind": world.route()["kind"], "spec": users_spec(mesh) });
+        default(&mut want);
+        assert_eq!(world.route()["spec"], want["spec"], "{mesh:?}");
+        assert_eq!(annotation(&world, ORIGINAL), Value::Null);
+        assert_eq!(world.finalize(), Ok(0), "{mesh:?}");
+    }
+    let mut kubectl_only = with_users_route(Mesh::Istio, json!({ KUBECTL: "{\"spec\":{}}" }));
+    kubectl_only.reconcile();
+    assert_eq!(annotation(&kubectl_only, ORIGINAL), Value::Null, "one backup is enough");
+}
+
+#[test]
+fn a_backup_of_flaggers_is_kept_and_restored() {
+    let original =
+        "{\"hosts\":[\"*\"],\"http\":[{\"route\":[{\"destination\":{\"host\":\"shop\"}}]}]}";
+    let mut world = with_users_route(Mesh::Istio, json!({ ORIGINAL: original }));
+    world.reconcile();
+    assert_eq!(annotation(&world, ORIGINAL), original);
+    assert_eq!(world.finalize(), Ok(1));
+    let mut want: Value = serde_json::from_str(original).unwrap();
+    let spec = world.route()["spec"].clone();
+    assert_eq!(spec, want.take());
+}
+
+#[test]
+fn what_cannot_be_given_back_is_said_or_left() {
+    for (annotation, text) in [(ORIGINAL, "{"), (KUBECTL, "[]"), (KUBECTL, "{}")] {
+        let mut world = with_users_route(Mesh::Istio, json!({ annotation: text }));
+        let error = world.finalize().unwrap_err();
+        assert_eq!(error.label(), "backup");
+        assert!(error.to_string().contains(annotation), "{error}");
+    }
+    let mut unknown = with_users_route(Mesh::Istio, json!({}));
+    assert_eq!(unknown.finalize(), Ok(0), "nothing is known, nothing is changed");
+    assert_eq!(World::plain(Mesh::Istio).finalize(), Ok(0), "what is gone needs nothing");
+}
+
+#[test]
+fn what_was_made_for_the_canary_goes_with_it() {
+    for mesh in MOVING {
+        let mut world = World::plain(mesh);
+        world.reconcile();
+        world.write(split(50));
+        assert_eq!(world.route()["metadata"]["ownerReferences"][0]["uid"], "u-1");
+        assert_eq!(annotation(&world, ORIGINAL), Value::Null, "{mesh:?}: no backup of our own");
+        assert_eq!(world.finalize(), Ok(0), "{mesh:?}");
+    }
+}
+
+#[test]
+fn without_owners_our_own_objects_are_not_taken_for_the_users() {
+    for mesh in MOVING {
+        let mut world = World::plain(mesh);
+        world.can_own = false;
+        world.reconcile();
+        assert_eq!(world.route()["metadata"]["ownerReferences"], Value::Null);
+        let policy = json!({ "loadBalancer": { "simple": "RANDOM" } });
+        world.edit_spec(json!({ "service": { "timeout": "9s", "trafficPolicy": policy } }));
+        world.reconcile();
+        for (kind, name) in mesh.names(&world.cx()) {
+            let object = world.live.get(kind, &name).unwrap();
+            assert_eq!(object["metadata"]["annotations"][ORIGINAL], Value::Null, "{mesh:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn what_somebody_else_controls_is_not_touched() {
+    for mesh in MOVING {
+        for (kind, name) in [("Canary", "other"), ("Release", "shop")] {
+            let mut world = with_users_route(mesh, json!({}));
+            world.edit_route(|route| {
+                route["metadata"]["ownerReferences"] =
+                    json!([{ "kind": kind, "name": name, "uid": "u-7", "controller": true }]);
+            });
+            let error = world.drift().unwrap_err();
+            assert_eq!(error.label(), "taken", "{mesh:?}");
+            assert!(error.to_string().contains(&format!("{kind} {name}")), "{error}");
+            assert_eq!(world.planned(split(10)), Err(error));
+            assert_eq!(world.finalize(), Ok(0));
+        }
+    }
+}
+
+#[test]
+fn a_destination_rule_of_the_users_is_given_back() {
+    let spec = json!({ "host": "shop-primary", "subsets": [{ "name": "v1" }],
+        "trafficPolicy": { "tls": { "mode": "ISTIO_MUTUAL" } } });
+    let mut world = World::new(
+        Mesh::Istio,
+        json!({ "trafficPolicy": { "loadBalancer": { "simple": "RANDOM" } } }),
+        json!({}),
+    );
+    world.put(
+        DESTINATION_RULE,
+        json!({ "kind": "DestinationRule", "metadata": { "name": "shop-primary" }, "spec": spec }),
+    );
+    world.reconcile();
+    let rule = world.live.get(DESTINATION_RULE, "shop-primary").unwrap();
+    assert_eq!(rule["spec"]["trafficPolicy"], json!({ "loadBalancer": { "simple": "RANDOM" } }));
+    assert_eq!(world.drift(), Ok(vec![]));
+    assert_eq!(world.finalize(), Ok(1));
+    let rule = world.live.get(DESTINATION_RULE, "shop-primary").unwrap();
+    assert_eq!(rule["spec"], spec);
+    assert_eq!(rule["metadata"]["annotations"], json!({}));
+    assert_eq!(world.finalize(), Ok(0));
+}
+
+#[test]
+fn a_canary_made_again_takes_its_objects_back() {
+    for mesh in MOVING {
+        let mut world = World::plain(mesh);
+        world.reconcile();
+        world.edit_route(|route| route["metadata"]["ownerReferences"][0]["uid"] = json!("u-0"));
+        world.reconcile();
+        assert_eq!(world.route()["metadata"]["ownerReferences"][0]["uid"], "u-1", "{mesh:?}");
+        assert_eq!(annotation(&world, ORIGINAL), Value::Null, "{mesh:?}");
+    }
+}
+
+#[test]
+fn labels_and_annotations_of_the_apex_reach_the_route() {
+    for mesh in MOVING {
+        let mut world = World::new(
+            mesh,
+            json!({ "apex": { "labels": { "team": "a" }, "annotations": { "note": "b" } },
+                "unmanagedMetadata": { "labels": ["x"] } }),
+            json!({}),
+        );
+        world.reconcile();
+        assert_eq!(world.route()["metadata"]["labels"], json!({ "team": "a" }), "{mesh:?}");
+        assert_eq!(annotation(&world, "note"), "b");
+        // Dropped by the user, dropped by the next write.
+        world.edit_spec(json!({ "service": { "apex": { "labels": null } } }));
+        world.write(split(10));
+        assert_eq!(world.route()["metadata"]["labels"], Value::Null, "{mesh:?}");
+    }
+}

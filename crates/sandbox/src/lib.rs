@@ -10,6 +10,7 @@ pub mod clock;
 pub mod cluster;
 pub mod controllers;
 pub mod crd;
+pub mod dataplane;
 pub mod failure;
 pub mod faults;
 pub mod http;

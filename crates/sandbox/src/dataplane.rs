@@ -1,0 +1,57 @@
+//! Traffic through the cluster: what the routing objects in the store promise, really carried out.
+//!
+//! [`route`] reads `HTTPRoute`, `VirtualService` and Service objects into a table and chooses where
+//! one request goes. [`app`] is what answers it: a sample application whose version, error rate and
+//! latency are set by its image tag or environment. Two modes share both:
+//!
+//! ```text
+//!            store ──► View ──► Snapshot (routes, endpoints, apps)
+//!                                  │
+//!   DataPlane: sockets, real time ─┼─ Simulation: no sockets, virtual time
+//!                                  ▼
+//!                          Meter ──► Sink, every five seconds
+//! ```
+//!
+//! [`controllers`] are the loops that a gateway controller would run over the kinds that
+//! [`routing_crds`] defines.
+
+use std::time::Duration;
+
+mod acceptor;
+pub mod app;
+mod client;
+mod cookies;
+mod crds;
+mod duration;
+mod gateway;
+mod meter;
+mod plane;
+mod pod_server;
+mod resolve;
+pub mod route;
+mod serve;
+mod simulation;
+mod snapshot;
+#[cfg(test)]
+mod testing;
+mod traffic;
+
+pub use self::{
+    acceptor::{CONTROLLER_NAME, GATEWAY_CLASS, controllers, gateway_class},
+    crds::routing_crds,
+    meter::{BackendCounts, Meter},
+    plane::DataPlane,
+    resolve::Resolver,
+    simulation::Simulation,
+    snapshot::{Pod, PodName, Snapshot, View},
+    traffic::{Answers, Load, Traffic},
+};
+
+/// How often both modes report what they counted.
+pub const SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Takes samples: a time series database, or a test.
+pub trait Sink: Send + Sync {
+    /// One sample of the series `name` with `labels`, in no particular order.
+    fn append(&self, name: &str, labels: &[(&str, &str)], at_ms: i64, value: f64);
+}

@@ -1,0 +1,87 @@
+//! The gateway controller of the sandbox: says of classes, gateways and routes whether they hold.
+//!
+//! It answers for the class [`GATEWAY_CLASS`] and any other that names [`CONTROLLER_NAME`]; objects
+//! of other gateways are left alone. Routes are judged as Gateway API asks: attached if a listener
+//! takes them, resolved if their backends are Services that exist and may be referred to. Nothing is
+//! written when nothing changed.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::crds::GATEWAY_CLASSES;
+use crate::{
+    cluster::Cluster,
+    controllers::{
+        Controller,
+        object::{Condition, count, items, set_at, text},
+    },
+};
+
+mod attach;
+mod class;
+mod gateway;
+mod http_route;
+#[cfg(test)]
+mod tests;
+
+/// The class of gateways that the sandbox runs.
+pub const GATEWAY_CLASS: &str = "tidegate-sandbox";
+
+/// How the sandbox's gateway controller signs what it writes.
+pub const CONTROLLER_NAME: &str = "tidegate.dev/sandbox-gateway";
+
+/// What was found out about one aspect of an object.
+#[derive(Debug, Clone, Copy)]
+struct Verdict<'v> {
+    kind: &'v str,
+    holds: bool,
+    reason: &'v str,
+    message: &'v str,
+}
+
+/// The control loops of a gateway controller.
+pub fn controllers() -> Vec<Box<dyn Controller>> {
+    vec![
+        Box::new(class::ClassController),
+        Box::new(gateway::GatewayController),
+        Box::new(http_route::HttpRouteController),
+    ]
+}
+
+/// The `GatewayClass` that the sandbox answers for.
+pub fn gateway_class() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
+        "metadata": { "name": GATEWAY_CLASS },
+        "spec": { "controllerName": CONTROLLER_NAME, "description": "Gateways of the sandbox" },
+    })
+}
+
+/// True for a gateway whose class is ours.
+fn is_ours(cluster: &dyn Cluster, gateway: &Value) -> bool {
+    let class = cluster.get(GATEWAY_CLASSES, "", text(gateway, "/spec/gatewayClassName"));
+    class.is_some_and(|class| text(&class, "/spec/controllerName") == CONTROLLER_NAME)
+}
+
+/// The conditions of `old` with what was found out put into them.
+fn judged(old: &Value, generation: i64, verdicts: &[Verdict<'_>], now: Timestamp) -> Vec<Value> {
+    let mut conditions = items(old, "/conditions").to_vec();
+    for verdict in verdicts {
+        let condition = Condition {
+            kind: verdict.kind,
+            status: if verdict.holds { "True" } else { "False" },
+            reason: verdict.reason,
+            message: verdict.message,
+        };
+        condition.put(&mut conditions, now);
+        let placed = conditions.iter_mut().find(|placed| text(placed, "/type") == verdict.kind);
+        if let Some(placed) = placed {
+            set_at(placed, &["observedGeneration"], generation);
+        }
+    }
+    conditions
+}
+
+fn generation(object: &Value) -> i64 {
+    count(object, "/metadata/generation")
+}

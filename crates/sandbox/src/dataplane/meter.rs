@@ -1,0 +1,264 @@
+//! What was counted, and how it looks to a metrics server.
+//!
+//! Two sides count. Each pod counts what it answered, under the names an application would
+//! (`http_request_duration_seconds`) and those its sidecar would (`istio_*` with
+//! `reporter="destination"`). The gateway counts what its clients were sent, with
+//! `reporter="source"`, whether a pod was reached or not. All series are cumulative, and those of a
+//! pod end with it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    Sink,
+    app::Outcome,
+    route::Backend,
+    snapshot::{Pod, PodName},
+};
+
+/// Upper bounds of an application's histogram, with the text of their labels.
+const SECONDS: [(f64, &str); 11] = [
+    (0.005, "0.005"),
+    (0.01, "0.01"),
+    (0.025, "0.025"),
+    (0.05, "0.05"),
+    (0.1, "0.1"),
+    (0.25, "0.25"),
+    (0.5, "0.5"),
+    (1.0, "1"),
+    (2.5, "2.5"),
+    (5.0, "5"),
+    (10.0, "10"),
+];
+
+/// Upper bounds of a sidecar's histogram.
+const MILLISECONDS: [(f64, &str); 14] = [
+    (0.5, "0.5"),
+    (1.0, "1"),
+    (5.0, "5"),
+    (10.0, "10"),
+    (25.0, "25"),
+    (50.0, "50"),
+    (100.0, "100"),
+    (250.0, "250"),
+    (500.0, "500"),
+    (1_000.0, "1000"),
+    (2_500.0, "2500"),
+    (5_000.0, "5000"),
+    (10_000.0, "10000"),
+    (60_000.0, "60000"),
+];
+
+/// The name the gateway counts under.
+const GATEWAY: &str = "sandbox-gateway";
+/// As sidecars call what they know nothing of.
+const UNKNOWN: &str = "unknown";
+
+/// Answers by the Service that was asked (namespace, name) and status.
+pub type BackendCounts = BTreeMap<(String, String), BTreeMap<u16, u64>>;
+
+/// Counts of a whole cluster. Shared by reference.
+#[derive(Debug, Default)]
+pub struct Meter(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    pods: BTreeMap<PodName, PodCounts>,
+    sent: BTreeMap<Sent, Times>,
+}
+
+#[derive(Debug, Default)]
+struct PodCounts {
+    uid: String,
+    workload: String,
+    by_status: BTreeMap<u16, Times>,
+}
+
+/// What the gateway tells answers apart by.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Sent {
+    namespace: String,
+    service: String,
+    workload: String,
+    status: u16,
+}
+
+/// How many answers, and how long they took.
+#[derive(Debug, Default, Clone)]
+struct Times {
+    count: u64,
+    sum_s: f64,
+    /// Answers up to each bound and above the one before it.
+    seconds: [u64; SECONDS.len()],
+    milliseconds: [u64; MILLISECONDS.len()],
+}
+
+// === impl Meter ===
+
+impl Meter {
+    /// A pod answered.
+    pub fn served(&self, pod: &Pod, outcome: Outcome) {
+        let mut counts = self.lock();
+        let counted = counts.pods.entry(pod.name.clone()).or_default();
+        if counted.uid != pod.uid {
+            // Another pod of the same name counts from the start, as another process would.
+            let (uid, workload) = (pod.uid.clone(), pod.workload.clone());
+            *counted = PodCounts { uid, workload, by_status: BTreeMap::new() };
+        }
+        counted.by_status.entry(outcome.status).or_default().add(outcome.latency);
+    }
+
+    /// The gateway answered a request meant for `backend`; `pod` if it reached one.
+    pub fn sent(&self, backend: &Backend, pod: Option<&Pod>, outcome: Outcome) {
+        let sent = Sent {
+            namespace: backend.namespace.clone(),
+            service: backend.service.clone(),
+            workload: pod.map_or(UNKNOWN, |pod| &pod.workload).to_owned(),
+            status: outcome.status,
+        };
+        self.lock().sent.entry(sent).or_default().add(outcome.latency);
+    }
+
+    /// What the gateway answered so far.
+    pub fn backends(&self) -> BackendCounts {
+        let mut backends = BackendCounts::new();
+        for (sent, times) in &self.lock().sent {
+            let key = (sent.namespace.clone(), sent.service.clone());
+            *backends.entry(key).or_default().entry(sent.status).or_default() += times.count;
+        }
+        backends
+    }
+
+    /// Reports everything as of `at_ms`, and forgets the pods that are not in `pods`.
+    pub fn scrape(&self, pods: &BTreeMap<PodName, Pod>, at_ms: i64, sink: &dyn Sink) {
+        let mut counts = self.lock();
+        counts
+            .pods
+            .retain(|name, counted| pods.get(name).is_some_and(|pod| pod.uid == counted.uid));
+        for (name, counted) in &counts.pods {
+            for (status, times) in &counted.by_status {
+                report_pod(name, &counted.workload, *status, times, at_ms, sink);
+            }
+        }
+        for (sent, times) in &counts.sent {
+            report_sent(sent, times, at_ms, sink);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn report_pod(
+    pod: &PodName,
+    workload: &str,
+    status: u16,
+    times: &Times,
+    at_ms: i64,
+    sink: &dyn Sink,
+) {
+    let status = status.to_string();
+    let place = ("kubernetes_namespace", pod.namespace.as_str());
+    let name = ("kubernetes_pod_name", pod.name.as_str());
+    let application = [place, name, ("status", status.as_str())];
+    times.report_seconds("http_request_duration_seconds", &application, at_ms, sink);
+    let sidecar = [
+        ("reporter", "destination"),
+        ("destination_workload", workload),
+        ("destination_workload_namespace", pod.namespace.as_str()),
+        ("response_code", status.as_str()),
+        place,
+        name,
+    ];
+    times.report_requests(&sidecar, at_ms, sink);
+}
+
+fn report_sent(sent: &Sent, times: &Times, at_ms: i64, sink: &dyn Sink) {
+    let Sent { namespace, service, workload, status } = sent;
+    let status = status.to_string();
+    let host = format!("{service}.{namespace}.svc.cluster.local");
+    let labels = [
+        ("reporter", "source"),
+        ("source_workload", GATEWAY),
+        ("destination_service", host.as_str()),
+        ("destination_service_name", service.as_str()),
+        ("destination_service_namespace", namespace.as_str()),
+        ("destination_workload", workload.as_str()),
+        ("destination_workload_namespace", namespace.as_str()),
+        ("response_code", status.as_str()),
+    ];
+    times.report_requests(&labels, at_ms, sink);
+}
+
+// === impl Times ===
+
+impl Times {
+    fn add(&mut self, latency: Duration) {
+        let seconds = latency.as_secs_f64();
+        self.count += 1;
+        self.sum_s += seconds;
+        raise(&mut self.seconds, &SECONDS, seconds);
+        raise(&mut self.milliseconds, &MILLISECONDS, seconds * 1000.0);
+    }
+
+    fn report_requests(&self, labels: &[(&str, &str)], at_ms: i64, sink: &dyn Sink) {
+        sink.append("istio_requests_total", labels, at_ms, float(self.count));
+        let histogram = Histogram {
+            name: "istio_request_duration_milliseconds",
+            counts: &self.milliseconds,
+            bounds: &MILLISECONDS,
+            count: self.count,
+            sum: self.sum_s * 1000.0,
+        };
+        histogram.report(labels, at_ms, sink);
+    }
+
+    fn report_seconds(&self, name: &str, labels: &[(&str, &str)], at_ms: i64, sink: &dyn Sink) {
+        let (counts, bounds) = (&self.seconds, &SECONDS);
+        let histogram = Histogram { name, counts, bounds, count: self.count, sum: self.sum_s };
+        histogram.report(labels, at_ms, sink);
+    }
+}
+
+/// Counts `value` under the first bound it does not exceed.
+fn raise(counts: &mut [u64], bounds: &[(f64, &str)], value: f64) {
+    let index = bounds.partition_point(|(bound, _)| *bound < value);
+    if let Some(count) = counts.get_mut(index) {
+        *count += 1;
+    }
+}
+
+struct Histogram<'h> {
+    name: &'h str,
+    counts: &'h [u64],
+    bounds: &'h [(f64, &'h str)],
+    count: u64,
+    sum: f64,
+}
+
+impl Histogram<'_> {
+    fn report(&self, labels: &[(&str, &str)], at_ms: i64, sink: &dyn Sink) {
+        let bucket = format!("{}_bucket", self.name);
+        let mut below = 0;
+        let mut labelled = labels.to_vec();
+        labelled.push(("le", "+Inf"));
+        sink.append(&bucket, &labelled, at_ms, float(self.count));
+        for (count, (_, bound)) in self.counts.iter().zip(self.bounds) {
+            below += count;
+            labelled.pop();
+            labelled.push(("le", bound));
+            sink.append(&bucket, &labelled, at_ms, float(below));
+        }
+        sink.append(&format!("{}_sum", self.name), labels, at_ms, self.sum);
+        sink.append(&format!("{}_count", self.name), labels, at_ms, float(self.count));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact up to 2^53 requests")]
+fn float(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,42 @@
+//! Names of the cluster for code outside of it.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use super::{
+    plane::Shared,
+    route::{Endpoint, host},
+};
+
+/// Finds the address behind a host name of the cluster. Cheap to clone.
+#[derive(Clone)]
+pub struct Resolver {
+    shared: Arc<Shared>,
+    gateway: SocketAddr,
+}
+
+// === impl Resolver ===
+
+impl Resolver {
+    pub(super) fn new(shared: Arc<Shared>, gateway: SocketAddr) -> Self {
+        Self { shared, gateway }
+    }
+
+    /// Where a request to `http://<host>:<port>/` goes; its `Host` header must stay as it is.
+    ///
+    /// A Service (`shop.test`, or its full name) that has this port, and a host that a route claims,
+    /// lead to the gateway, which finds an endpoint; what stands in for a Service is reached
+    /// directly. `None` for names that are not the cluster's.
+    pub fn resolve(&self, host: &str, port: u16) -> Option<SocketAddr> {
+        let host = host::normalise(host);
+        let snapshot = &self.shared.published().snapshot;
+        if let Some(key) = snapshot.table.service_of(&host) {
+            if let [Endpoint::Address(address)] = snapshot.table.endpoints(&key.0, &key.1) {
+                return Some(*address);
+            }
+            let service = snapshot.table.service(&key)?;
+            return service.ports.contains(&port).then_some(self.gateway);
+        }
+        let is_claimed = !host::is_nameless(&host) && snapshot.table.claims(&host);
+        is_claimed.then_some(self.gateway)
+    }
+}

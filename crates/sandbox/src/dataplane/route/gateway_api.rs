@@ -1,0 +1,228 @@
+//! `HTTPRoute` objects as rules.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    Backend, Draft, Mirror, Rule, Source, Sources, Target, created,
+    edit::{self, PathEdit, Redirect},
+    grants,
+    host::HostPattern,
+    matching::{Condition, Path, Precedence, Text},
+};
+use crate::{
+    controllers::object::{int, items, name, namespace, text},
+    dataplane::{acceptor::CONTROLLER_NAME, duration},
+};
+
+pub(super) fn read(sources: &Sources<'_>, drafts: &mut Vec<Draft>) {
+    for route in sources.http_routes.iter().filter(|route| !is_refused(route)) {
+        let hosts = hosts(route);
+        for (rule_index, object) in items(route, "/spec/rules").iter().enumerate() {
+            let rule = Arc::new(rule(route, object, sources.reference_grants));
+            let whole = [Value::Null];
+            let matches = match items(object, "/matches") {
+                [] => &whole[..],
+                matches => matches,
+            };
+            for (match_index, object) in matches.iter().enumerate() {
+                let (conditions, precedence, prefix) = conditions(object);
+                drafts.push(Draft {
+                    precedence,
+                    created: created(route),
+                    rule_index,
+                    match_index,
+                    hosts: hosts.clone(),
+                    conditions,
+                    prefix,
+                    rule: Arc::clone(&rule),
+                });
+            }
+        }
+    }
+}
+
+/// A route that every parent turned away carries no traffic; one that nobody has looked at does, so
+/// that routes for other gateways can be tried here too.
+fn is_refused(route: &Value) -> bool {
+    let ours = items(route, "/status/parents").iter();
+    let ours: Vec<_> =
+        ours.filter(|parent| text(parent, "/controllerName") == CONTROLLER_NAME).collect();
+    let is_refusal = |parent: &&Value| {
+        let conditions = items(parent, "/conditions").iter();
+        let mut accepted = conditions.filter(|condition| text(condition, "/type") == "Accepted");
+        accepted.next().is_some_and(|accepted| text(accepted, "/status") == "False")
+    };
+    let parents = items(route, "/spec/parentRefs").len();
+    parents > 0 && ours.len() >= parents && ours.iter().all(is_refusal)
+}
+
+/// A route for a mesh claims the names of the Services it is attached to, and ignores its own.
+fn hosts(route: &Value) -> Vec<HostPattern> {
+    let mut hosts = Vec::new();
+    let parents = items(route, "/spec/parentRefs");
+    let is_service = |parent: &&Value| text(parent, "/kind") == "Service";
+    for parent in parents.iter().filter(is_service) {
+        let place = match text(parent, "/namespace") {
+            "" => namespace(route),
+            place => place,
+        };
+        hosts.extend(HostPattern::of_service(place, text(parent, "/name")));
+    }
+    if parents.is_empty() || !parents.iter().all(|parent| is_service(&parent)) {
+        let named = items(route, "/spec/hostnames").iter().filter_map(Value::as_str);
+        let named: Vec<_> = named.map(HostPattern::parse).collect();
+        hosts.extend(if named.is_empty() { vec![HostPattern::Any] } else { named });
+    }
+    hosts
+}
+
+fn rule(route: &Value, object: &Value, grants: &[Value]) -> Rule {
+    let source = Source {
+        kind: "HTTPRoute",
+        namespace: namespace(route).to_owned(),
+        name: name(route).to_owned(),
+    };
+    let from = namespace(route);
+    let mut rule = Rule::empty(source);
+    for filter in items(object, "/filters") {
+        take_filter(&mut rule, filter, from, grants);
+    }
+    rule.targets = items(object, "/backendRefs")
+        .iter()
+        .map(|reference| target(reference, from, grants))
+        .collect();
+    rule.timeout = ["/timeouts/request", "/timeouts/backendRequest"]
+        .into_iter()
+        .filter_map(|pointer| duration::parse(text(object, pointer)))
+        .filter(|timeout| !timeout.is_zero())
+        .min();
+    rule
+}
+
+fn take_filter(rule: &mut Rule, filter: &Value, from: &str, grants: &[Value]) {
+    let part = |key: &str| filter.get(key).unwrap_or(&Value::Null);
+    match text(filter, "/type") {
+        "RequestHeaderModifier" => {
+            rule.request.extend(edit::from_lists(part("requestHeaderModifier")));
+        }
+        "ResponseHeaderModifier" => {
+            rule.response.extend(edit::from_lists(part("responseHeaderModifier")));
+        }
+        "RequestMirror" => {
+            let mirror = part("requestMirror");
+            let backend = backend(mirror.get("backendRef").unwrap_or(&Value::Null), from);
+            let is_forbidden = !grants::allow(grants, from, &backend);
+            rule.mirrors.push(Mirror { share: mirror_share(mirror), is_forbidden, backend });
+        }
+        "RequestRedirect" => {
+            rule.redirect = Some(Redirect::from_gateway_api(part("requestRedirect")));
+        }
+        "URLRewrite" => {
+            let rewrite = part("urlRewrite");
+            rule.rewrite_host = text(rewrite, "/hostname").parse().ok();
+            rule.rewrite_host.take_if(|host| host.is_empty());
+            rule.rewrite_path = PathEdit::from_gateway_api(rewrite.get("path"));
+        }
+        _ => {}
+    }
+}
+
+fn target(reference: &Value, from: &str, grants: &[Value]) -> Target {
+    let backend = backend(reference, from);
+    let mut target = Target {
+        is_forbidden: !grants::allow(grants, from, &backend) || !is_service(reference),
+        weight: int(reference, "/weight").map_or(1, |weight| u32::try_from(weight).unwrap_or(0)),
+        ..Target::plain(backend)
+    };
+    for filter in items(reference, "/filters") {
+        let part = |key: &str| filter.get(key).unwrap_or(&Value::Null);
+        match text(filter, "/type") {
+            "RequestHeaderModifier" => {
+                target.request.extend(edit::from_lists(part("requestHeaderModifier")));
+            }
+            "ResponseHeaderModifier" => {
+                target.response.extend(edit::from_lists(part("responseHeaderModifier")));
+            }
+            _ => {}
+        }
+    }
+    target
+}
+
+/// The Service a reference names, to a route in `from`.
+pub(crate) fn backend(reference: &Value, from: &str) -> Backend {
+    let place = match text(reference, "/namespace") {
+        "" => from,
+        place => place,
+    };
+    Backend {
+        namespace: place.to_owned(),
+        service: text(reference, "/name").to_owned(),
+        port: int(reference, "/port").and_then(|port| u16::try_from(port).ok()),
+    }
+}
+
+/// References are to Services unless they say otherwise.
+pub(crate) fn is_service(reference: &Value) -> bool {
+    matches!(text(reference, "/kind"), "" | "Service")
+        && matches!(text(reference, "/group"), "" | "core")
+}
+
+fn mirror_share(mirror: &Value) -> f64 {
+    let number = |pointer: &str| mirror.pointer(pointer).and_then(Value::as_f64);
+    if let Some(percent) = number("/percent") {
+        return percent / 100.0;
+    }
+    match number("/fraction/numerator") {
+        Some(numerator) => numerator / number("/fraction/denominator").unwrap_or(100.0).max(1.0),
+        None => 1.0,
+    }
+}
+
+/// What a match asks for, how particular that is, and the prefix it matches by.
+fn conditions(object: &Value) -> (Vec<Condition>, Precedence, Option<String>) {
+    let value = match text(object, "/path/value") {
+        "" => "/",
+        value => value,
+    };
+    let exact = |text: &str| Text::Exact(text.to_owned());
+    let mut prefix = None;
+    let (path, path_kind) = match text(object, "/path/type") {
+        "Exact" => (Condition::Path(Path::Text(exact(value))), 2),
+        "RegularExpression" => {
+            (Text::regex(value).map_or(Condition::Never, |r| Condition::Path(Path::Text(r))), 1)
+        }
+        _ => {
+            prefix = Some(value.to_owned());
+            (Condition::Path(Path::Segments(value.to_owned())), 0)
+        }
+    };
+    let mut conditions = vec![path];
+    let method = text(object, "/method");
+    if !method.is_empty() {
+        conditions.push(Condition::Method(exact(method)));
+    }
+    let (headers, query) = (items(object, "/headers"), items(object, "/queryParams"));
+    let wanted = |object: &Value| match text(object, "/type") {
+        "RegularExpression" => Text::regex(text(object, "/value")),
+        _ => Some(exact(text(object, "/value"))),
+    };
+    for header in headers {
+        conditions.push(Condition::header(text(header, "/name"), wanted(header)));
+    }
+    for parameter in query {
+        let name = text(parameter, "/name").to_owned();
+        let condition = wanted(parameter).map(|text| Condition::Query(name, text));
+        conditions.push(condition.unwrap_or(Condition::Never));
+    }
+    let precedence = Precedence {
+        path_kind,
+        path_length: value.chars().count(),
+        has_method: !method.is_empty(),
+        headers: headers.len(),
+        query_parameters: query.len(),
+    };
+    (conditions, precedence, prefix)
+}

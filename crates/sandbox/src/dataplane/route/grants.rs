@@ -1,0 +1,28 @@
+//! `ReferenceGrant`: which namespaces may send traffic to Services of another.
+
+use serde_json::Value;
+
+use super::Backend;
+use crate::controllers::object::{items, namespace, text};
+
+const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
+
+/// True if an `HTTPRoute` in `from` may refer to the Service.
+pub(crate) fn allow(grants: &[Value], from: &str, backend: &Backend) -> bool {
+    if from == backend.namespace {
+        return true;
+    }
+    grants.iter().filter(|grant| namespace(grant) == backend.namespace).any(|grant| {
+        let is_from = items(grant, "/spec/from").iter().any(|entry| {
+            text(entry, "/group") == GATEWAY_GROUP
+                && text(entry, "/kind") == "HTTPRoute"
+                && text(entry, "/namespace") == from
+        });
+        let is_to = items(grant, "/spec/to").iter().any(|entry| {
+            text(entry, "/group").is_empty()
+                && text(entry, "/kind") == "Service"
+                && matches!(text(entry, "/name"), name if name.is_empty() || name == backend.service)
+        });
+        is_from && is_to
+    })
+}

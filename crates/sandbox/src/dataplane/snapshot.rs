@@ -1,0 +1,185 @@
+//! What the data plane needs to know of a cluster, read from its store at one moment.
+//!
+//! [`View`] keeps a [`Snapshot`] and makes a new one only when a kind it depends on was written.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::{
+    app::App,
+    crds::{HTTP_ROUTES, REFERENCE_GRANTS, VIRTUAL_SERVICES},
+    route::{Endpoint, Sources, Table},
+};
+use crate::{
+    cluster::{ENDPOINT_SLICES, PODS, Resource, SERVICES},
+    controllers::{
+        object::{controller_of, items, label, name, namespace, text, uid},
+        pods,
+    },
+    server::Server,
+    store::TableKey,
+};
+
+const KINDS: [Resource; 6] =
+    [SERVICES, ENDPOINT_SLICES, PODS, HTTP_ROUTES, VIRTUAL_SERVICES, REFERENCE_GRANTS];
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodName {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// A running pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pod {
+    pub name: PodName,
+    pub uid: String,
+    /// The Deployment, DaemonSet or StatefulSet it belongs to; its own name if to none.
+    pub workload: String,
+    pub app: App,
+    pub is_ready: bool,
+}
+
+/// Routes, endpoints and applications at one moment.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    pub table: Table,
+    pub pods: BTreeMap<PodName, Pod>,
+}
+
+/// The latest snapshot of a store.
+pub struct View {
+    server: Arc<Server>,
+    tables: Vec<watch::Receiver<u64>>,
+    /// Addresses in this process that stand in for Services, by namespace and name.
+    attached: BTreeMap<(String, String), SocketAddr>,
+    is_stale: bool,
+    snapshot: Arc<Snapshot>,
+}
+
+// === impl View ===
+
+impl View {
+    pub fn new(server: Arc<Server>) -> Self {
+        let tables = KINDS.iter().map(|kind| server.store.subscribe(&table(*kind))).collect();
+        let snapshot = Arc::default();
+        Self { server, tables, attached: BTreeMap::new(), is_stale: true, snapshot }
+    }
+
+    /// Sends what is meant for a Service to `address`, whatever its endpoints are.
+    pub fn attach(&mut self, namespace: &str, service: &str, address: SocketAddr) {
+        let key = (namespace.to_owned(), service.to_owned());
+        self.is_stale |= self.attached.insert(key, address) != Some(address);
+    }
+
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// Looks at the store again. False when nothing that matters was written.
+    pub fn refresh(&mut self) -> bool {
+        let mut is_changed = std::mem::take(&mut self.is_stale);
+        for table in &mut self.tables {
+            // Noted before the read: what is written meanwhile is read once more.
+            is_changed |= table.has_changed().unwrap_or_default();
+            table.borrow_and_update();
+        }
+        if is_changed {
+            self.snapshot = Arc::new(self.read());
+        }
+        is_changed
+    }
+
+    fn read(&self) -> Snapshot {
+        let list = |kind: Resource| {
+            let (_, objects) = self.server.store.list(&table(kind), None);
+            objects.iter().map(|object| object.value()).collect::<Vec<_>>()
+        };
+        let pods: BTreeMap<_, _> = list(PODS).iter().filter_map(Pod::read).collect();
+        let mut endpoints = endpoints(&list(ENDPOINT_SLICES), &pods);
+        for (key, address) in &self.attached {
+            endpoints.insert(key.clone(), vec![Endpoint::Address(*address)]);
+        }
+        let table = Table::new(Sources {
+            http_routes: &list(HTTP_ROUTES),
+            virtual_services: &list(VIRTUAL_SERVICES),
+            reference_grants: &list(REFERENCE_GRANTS),
+            services: &list(SERVICES),
+            endpoints,
+        });
+        Snapshot { table, pods }
+    }
+}
+
+fn table(kind: Resource) -> TableKey {
+    TableKey::new(kind.group, kind.plural)
+}
+
+/// Who answers for each Service: its ready pods or, as a node's proxy has it, those still serving
+/// while they stop when no other is left.
+fn endpoints(
+    slices: &[Value],
+    pods: &BTreeMap<PodName, Pod>,
+) -> BTreeMap<(String, String), Vec<Endpoint>> {
+    let mut ready: BTreeMap<(String, String), Vec<PodName>> = BTreeMap::new();
+    let mut stopping = ready.clone();
+    for slice in slices {
+        let Some(service) = label(slice, "kubernetes.io/service-name") else { continue };
+        let key = (namespace(slice).to_owned(), service.to_owned());
+        for endpoint in items(slice, "/endpoints") {
+            let pod = PodName {
+                namespace: namespace(slice).to_owned(),
+                name: text(endpoint, "/targetRef/name").to_owned(),
+            };
+            if !pods.get(&pod).is_some_and(|pod| pod.is_ready) {
+                continue;
+            }
+            let is = |key: &str| endpoint["conditions"][key].as_bool();
+            if is("ready").unwrap_or(true) {
+                ready.entry(key.clone()).or_default().push(pod);
+            } else if is("serving") == Some(true) && is("terminating") == Some(true) {
+                stopping.entry(key.clone()).or_default().push(pod);
+            }
+        }
+    }
+    for (key, pods) in stopping {
+        ready.entry(key).or_insert(pods);
+    }
+    let list = |mut pods: Vec<PodName>| {
+        // In order, so that how slices were filled does not change what a seed chooses.
+        pods.sort();
+        pods.dedup();
+        pods.into_iter().map(Endpoint::Pod).collect()
+    };
+    ready.into_iter().map(|(key, pods)| (key, list(pods))).collect()
+}
+
+// === impl Pod ===
+
+impl Pod {
+    fn read(object: &Value) -> Option<(PodName, Self)> {
+        if pods::phase(object) != "Running" {
+            return None;
+        }
+        let name =
+            PodName { namespace: namespace(object).to_owned(), name: name(object).to_owned() };
+        let pod = Self {
+            name: name.clone(),
+            uid: uid(object).to_owned(),
+            workload: workload(object),
+            app: App::of(object),
+            is_ready: pods::is_ready(object),
+        };
+        Some((name, pod))
+    }
+}
+
+/// A ReplicaSet of a Deployment is called after it, and after the hash of its template.
+fn workload(pod: &Value) -> String {
+    let Some(owner) = controller_of(pod) else { return name(pod).to_owned() };
+    let hash = label(pod, "pod-template-hash").filter(|_| owner.kind == "ReplicaSet");
+    let deployment = hash.and_then(|hash| owner.name.strip_suffix(hash)?.strip_suffix('-'));
+    deployment.unwrap_or(owner.name).to_owned()
+}

@@ -1,0 +1,241 @@
+//! A steady stream of requests, and what came back.
+//!
+//! The same [`Traffic`] drives both modes: [`Traffic::start`] sends it over sockets,
+//! [`super::Simulation`] in virtual time.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request,
+    header::{COOKIE, HOST, SET_COOKIE},
+};
+use serde_json::Value;
+use tokio::{
+    sync::watch,
+    task::{JoinHandle, JoinSet},
+    time::MissedTickBehavior,
+};
+
+use super::{client, cookies::Jar};
+use crate::random::Random;
+
+/// Requests that may be on their way at once; more than that, and the next are not sent.
+const IN_FLIGHT_MAX: usize = 256;
+/// A faster pace is not kept: 5,000 a second is more than a sandbox is for.
+const INTERVAL_MIN: Duration = Duration::from_micros(200);
+/// Slower than any application here answers.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(70);
+
+/// Requests to one host at a steady pace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Traffic {
+    pub host: String,
+    /// With a query, if one is wanted.
+    pub path: String,
+    pub headers: Vec<(String, String)>,
+    pub requests_per_second: f64,
+    /// Clients that keep their cookies, one of which sends each request; 0 for nobody who does.
+    pub clients: u32,
+}
+
+/// What came back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answers {
+    pub by_status: BTreeMap<u16, u64>,
+    /// By the version that the answer says it comes from.
+    pub by_version: BTreeMap<String, u64>,
+    /// Requests without an answer: connections refused or broken.
+    pub failed: u64,
+    /// Requests not sent, for too many were on their way.
+    pub skipped: u64,
+}
+
+/// Traffic that is being sent. Dropping it stops it.
+pub struct Load {
+    answers: Arc<Mutex<Answers>>,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// What every request of a load needs.
+struct Client {
+    traffic: Traffic,
+    gateway: SocketAddr,
+    random: Random,
+    jars: Mutex<Vec<Jar>>,
+    answers: Arc<Mutex<Answers>>,
+}
+
+// === impl Traffic ===
+
+impl Traffic {
+    pub fn new(host: &str, requests_per_second: f64) -> Self {
+        Self {
+            host: host.to_owned(),
+            path: "/".to_owned(),
+            headers: Vec::new(),
+            requests_per_second,
+            clients: 0,
+        }
+    }
+
+    #[must_use]
+    pub fn path(mut self, path: &str) -> Self {
+        path.clone_into(&mut self.path);
+        self
+    }
+
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    #[must_use]
+    pub fn clients(mut self, clients: u32) -> Self {
+        self.clients = clients;
+        self
+    }
+
+    /// Sends requests to a gateway until the load is dropped or stopped.
+    pub fn start(&self, gateway: SocketAddr) -> Load {
+        let answers = Arc::<Mutex<Answers>>::default();
+        let clients = usize::try_from(self.clients).unwrap_or_default();
+        let client = Client {
+            traffic: self.clone(),
+            gateway,
+            random: Random::seeded(0),
+            jars: Mutex::new(vec![Jar::default(); clients]),
+            answers: Arc::clone(&answers),
+        };
+        let (stop, stopping) = watch::channel(false);
+        let task = tokio::spawn(run(Arc::new(client), stopping));
+        Load { answers, stop, task }
+    }
+
+    /// The time between two requests; `None` if none are sent.
+    pub(super) fn interval(&self) -> Option<Duration> {
+        let seconds = Some(1.0 / self.requests_per_second).filter(|seconds| *seconds > 0.0)?;
+        Duration::try_from_secs_f64(seconds).ok().map(|interval| interval.max(INTERVAL_MIN))
+    }
+
+    /// Headers that cannot be are left out.
+    pub(super) fn header_map(&self) -> HeaderMap {
+        let pairs = self.headers.iter().filter_map(|(name, value)| {
+            Some((name.parse::<HeaderName>().ok()?, value.parse::<HeaderValue>().ok()?))
+        });
+        pairs.collect()
+    }
+
+    pub(super) fn path_and_query(&self) -> (&str, &str) {
+        self.path.split_once('?').unwrap_or((&self.path, ""))
+    }
+}
+
+// === impl Answers ===
+
+impl Answers {
+    pub(super) fn count(&mut self, status: u16, version: Option<&str>) {
+        *self.by_status.entry(status).or_default() += 1;
+        let Some(version) = version else { return };
+        match self.by_version.get_mut(version) {
+            Some(count) => *count += 1,
+            None => {
+                self.by_version.insert(version.to_owned(), 1);
+            }
+        }
+    }
+
+    /// All answers.
+    pub fn total(&self) -> u64 {
+        self.by_status.values().sum()
+    }
+}
+
+// === impl Load ===
+
+impl Load {
+    pub fn answers(&self) -> Answers {
+        lock(&self.answers).clone()
+    }
+
+    /// Sends no more, waits for what is on its way, and says what came back in all.
+    pub async fn stop(self) -> Answers {
+        self.stop.send_replace(true);
+        // A panic in the task would have lost its own requests only.
+        let _ = self.task.await;
+        lock(&self.answers).clone()
+    }
+}
+
+async fn run(client: Arc<Client>, mut stopping: watch::Receiver<bool>) {
+    let Some(interval) = client.traffic.interval() else { return };
+    let mut pace = tokio::time::interval(interval);
+    // A machine that was busy for a second does not send a second's worth at once.
+    pace.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut sending = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            _ = stopping.changed() => break,
+            Some(_) = sending.join_next() => {}
+            _ = pace.tick() => {
+                if sending.len() < IN_FLIGHT_MAX {
+                    sending.spawn(Arc::clone(&client).send());
+                } else {
+                    lock(&client.answers).skipped += 1;
+                }
+            }
+        }
+    }
+    if *stopping.borrow() {
+        while sending.join_next().await.is_some() {}
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    async fn send(self: Arc<Self>) {
+        let index = {
+            let jars = lock(&self.jars);
+            usize::try_from(self.random.below(jars.len() as u64)).unwrap_or_default()
+        };
+        let answer = client::send(self.gateway, self.request(index));
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, answer).await;
+        let Ok(Ok(response)) = answer else {
+            lock(&self.answers).failed += 1;
+            return;
+        };
+        if let Some(jar) = lock(&self.jars).get_mut(index) {
+            response.headers().get_all(SET_COOKIE).iter().for_each(|cookie| jar.take(cookie));
+        }
+        let body = serde_json::from_slice::<Value>(response.body()).unwrap_or_default();
+        lock(&self.answers).count(response.status().as_u16(), body["version"].as_str());
+    }
+
+    fn request(&self, index: usize) -> Request<Bytes> {
+        let mut request = Request::new(Bytes::new());
+        *request.uri_mut() = self.traffic.path.parse().unwrap_or_default();
+        let headers = request.headers_mut();
+        *headers = self.traffic.header_map();
+        if let Ok(host) = self.traffic.host.parse() {
+            headers.insert(HOST, host);
+        }
+        let cookie = lock(&self.jars).get(index).map(Jar::header).unwrap_or_default();
+        if let Some(cookie) = cookie.parse().ok().filter(|_| !cookie.is_empty()) {
+            headers.append(COOKIE, cookie);
+        }
+        request
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -74,8 +74,8 @@ pub enum WorkloadError {
     },
     /// An object of the name we need belongs to another canary.
     #[error(
-        "{kind} `{name}` belongs to canary `{other}`, so canary `{canary}` leaves it as it is; give \
-         one of the two another target or service name"
+        "{kind} `{name}` belongs to canary `{other}`, so canary `{canary}` leaves it as it is; \
+         give one of the two another target or service name"
     )]
     OfAnotherCanary {
         /// Kind of the object.
@@ -114,8 +114,8 @@ pub enum WorkloadError {
     },
     /// The target is no longer what passed the analysis.
     #[error(
-        "{kind} `{name}` is at revision {found}, and {analysed} is to be promoted; the new revision \
-         has to be analysed first"
+        "{kind} `{name}` is at revision {found}, and {analysed} is to be promoted; the new \
+         revision has to be analysed first"
     )]
     TargetMoved {
         /// Kind of the target.
@@ -129,8 +129,8 @@ pub enum WorkloadError {
     },
     /// A selector cannot be changed, and the template no longer matches it.
     #[error(
-        "{kind} `{name}` selects pods by labels the target no longer has; delete it to have it made \
-         again"
+        "{kind} `{name}` selects pods by labels the target no longer has; delete it to have it \
+         made again"
     )]
     SelectorChanged {
         /// Kind of the primary.

@@ -1,0 +1,142 @@
+//! A saved copy of what was promoted, to rebuild the primary from.
+//!
+//! The target may be at a revision that failed when someone deletes the primary: copying the target
+//! then would put the failed revision into production. The copy is a Secret, because a template may
+//! hold passwords, and is written before the primary it describes.
+
+use serde_json::{Value, json};
+
+use super::{Promotion, create_primary, make, primary_object, promoted_metadata, require_revision};
+use crate::{
+    object::{Change, Owner},
+    workload::{
+        Cx, DEPLOYMENT, SECRET, WorkloadError, base64,
+        config::Tracked,
+        hash::revision,
+        metadata::{is_owner, owners, with_version},
+        name_of, require_owned,
+    },
+};
+
+/// What was promoted last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// The revision.
+    pub revision: String,
+    /// How many replicas the primary had.
+    pub replicas: i64,
+    /// The primary, without its owners and replicas.
+    primary: Value,
+}
+
+/// Type of the Secret: one that configuration tracking and other tools pass by.
+const TYPE: &str = "flagger.app/promoted";
+/// The one key of the Secret.
+const KEY: &str = "promoted.json";
+const EXACT: &[&str] = &["/data", "/metadata/ownerReferences"];
+
+/// Makes a primary that is gone again, from what was promoted and never from what was not.
+///
+/// `promoted` is the revision the status remembers, empty if there never was one. The snapshot
+/// knows the replicas, too, and comes first, unless it is of an earlier promotion and the target is
+/// at `promoted`. If neither is known, nothing is made.
+pub fn recreate(
+    cx: &Cx<'_>,
+    target: &Value,
+    tracked: &Tracked,
+    promoted: &str,
+    snapshot: Option<&Snapshot>,
+) -> Result<Change, WorkloadError> {
+    let is_at_promoted = promoted == revision(&target["spec"]["template"]);
+    match snapshot {
+        Some(snapshot) if snapshot.revision == promoted || !is_at_promoted => {
+            Ok(make(cx, snapshot.primary.clone(), snapshot.replicas))
+        }
+        _ if is_at_promoted || promoted.is_empty() => create_primary(cx, target, tracked),
+        _ => Err(WorkloadError::PromotedUnknown {
+            kind: DEPLOYMENT.kind,
+            name: cx.primary_name(),
+            promoted: promoted.to_owned(),
+        }),
+    }
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// What [`super::promote`] would make of the target, with the replicas the primary then has.
+    pub fn of(
+        cx: &Cx<'_>,
+        target: &Value,
+        promotion: &Promotion<'_>,
+        replicas: i64,
+    ) -> Result<Self, WorkloadError> {
+        require_revision(cx, target, promotion)?;
+        let (labels, annotations) = promoted_metadata(cx, target);
+        Ok(Self {
+            revision: promotion.revision.to_owned(),
+            replicas: replicas.max(1),
+            primary: primary_object(cx, target, promotion.tracked, labels, &annotations)?,
+        })
+    }
+
+    /// Name of the Secret for a target.
+    pub fn name(target: &str) -> String {
+        format!("{target}-primary-promoted")
+    }
+
+    /// Reads the Secret back. One that is not the canary's own is not believed: whoever may write
+    /// Secrets could choose what runs in production.
+    pub fn read(owner: &Owner<'_>, secret: &Value) -> Result<Self, WorkloadError> {
+        require_owned(owner, SECRET, secret)?;
+        Self::decode(secret)
+            .ok_or_else(|| WorkloadError::SnapshotUnreadable { name: name_of(secret).to_owned() })
+    }
+
+    /// Saves the snapshot; `None` where it is saved already.
+    pub fn save(
+        &self,
+        cx: &Cx<'_>,
+        existing: Option<&Value>,
+    ) -> Result<Option<Change>, WorkloadError> {
+        if let Some(existing) = existing {
+            require_owned(&cx.owner, SECRET, existing)?;
+            let is_saved = Self::decode(existing).as_ref() == Some(self);
+            if is_saved && is_owner(&cx.owner, existing) {
+                return Ok(None);
+            }
+        }
+        let metadata = json!({
+            "name": Self::name(cx.target),
+            "namespace": cx.owner.namespace,
+            "ownerReferences": owners(&cx.owner, existing),
+        });
+        let content = json!({
+            "revision": self.revision,
+            "replicas": self.replicas,
+            "primary": self.primary,
+        });
+        let body = json!({
+            "apiVersion": SECRET.api_version(),
+            "kind": SECRET.kind,
+            "metadata": with_version(metadata, existing),
+            "type": TYPE,
+            "data": { KEY: base64::encode(content.to_string().as_bytes()) },
+        });
+        Ok(Some(Change::Apply { body, exact: EXACT }))
+    }
+
+    fn decode(secret: &Value) -> Option<Self> {
+        let bytes = base64::decode(secret["data"][KEY].as_str()?)?;
+        let mut content: Value = serde_json::from_slice(&bytes).ok()?;
+        let primary = content["primary"].take();
+        // What a change is built on has to be there.
+        let needed = ["/metadata/name", "/spec/template/spec", "/spec/selector", "/spec/strategy"];
+        let is_whole = needed.iter().all(|pointer| primary.pointer(pointer).is_some());
+        is_whole.then_some(Self {
+            revision: content["revision"].as_str()?.to_owned(),
+            replicas: content["replicas"].as_i64()?.max(1),
+            primary,
+        })
+    }
+}

@@ -196,10 +196,10 @@ impl Election {
                 return false;
             }
         };
-        match outcome {
+        match &outcome {
             Ok(true) => self.leadership.extend(start + self.settings.renew_deadline),
             Ok(false) => debug!(holder = self.holder(), "The lease is held"),
-            Err(ref error) => warn!(%error, "The lease could not be read or written"),
+            Err(error) => warn!(%error, "The lease could not be read or written"),
         }
         matches!(outcome, Ok(true))
     }

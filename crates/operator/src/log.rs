@@ -23,10 +23,10 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 use tracing_subscriber::{
-    EnvFilter, Layer,
+    EnvFilter, Layer, Registry,
     filter::Targets,
     fmt::MakeWriter,
-    layer::{Context, SubscriberExt},
+    layer::{Context, Filter, SubscriberExt},
     registry::LookupSpan,
     util::{SubscriberInitExt, TryInitError},
 };
@@ -61,8 +61,8 @@ struct JsonLayer<W> {
 ///
 /// `RUST_LOG` overrides the level, for looking into libraries.
 pub fn init(settings: LogSettings, clock: Arc<dyn Clock>) -> Result<(), TryInitError> {
-    let filter = match EnvFilter::try_from_default_env() {
-        Ok(filter) => Box::new(filter) as Box<dyn tracing_subscriber::layer::Filter<tracing_subscriber::Registry> + Send + Sync>,
+    let filter: Box<dyn Filter<Registry> + Send + Sync> = match EnvFilter::try_from_default_env() {
+        Ok(filter) => Box::new(filter),
         Err(_) => Box::new(targets(settings.level)),
     };
     let output = match settings.format {

@@ -20,12 +20,14 @@ mod error;
 mod gateway_api;
 mod istio;
 mod plan;
+mod retreat;
 mod takeover;
 mod weights;
 
 #[cfg(test)]
 mod tests;
 
+use serde_json::Value;
 use tidegate_api::canary::{CanarySpec, Provider, Service, ServiceNames, Strategy};
 use tidegate_engine::{Percent, Split};
 
@@ -243,13 +245,18 @@ impl Mesh {
     ///
     /// With session affinity and a share for the canary, the caller has made the cookies and stored
     /// them in status before: a cookie that is only in a route is lost with it.
+    ///
+    /// All traffic to the primary can always be asked for: where the spec has become one that cannot
+    /// be written, the live rules are kept and only weights and mirrors change.
     pub fn write(
         self,
         cx: &RouteCx<'_>,
         live: &Live,
         split: Split,
     ) -> Result<Vec<Change>, RouteError> {
-        self.check(cx)?;
+        if let Err(refusal) = self.check(cx) {
+            return self.retreat(cx, live, split, refusal);
+        }
         if self == Self::Kubernetes {
             return Ok(Vec::new());
         }
@@ -277,16 +284,40 @@ impl Mesh {
         let mut changes = Vec::new();
         for (kind, name) in self.names(cx) {
             let Some(object) = live.get(kind, &name) else { continue };
-            let shaped = match self {
-                Self::Kubernetes => false,
-                Self::GatewayApiV1 | Self::GatewayApiV1Beta1 => {
-                    gateway_api::is_shaped(object, &names)
-                }
-                Self::Istio => istio::is_shaped(object, &names),
-            };
+            let shaped = self.is_shaped(object, &names);
             changes.extend(takeover::restore(&cx.owner, kind, object, shaped)?);
         }
         Ok(changes)
+    }
+
+    /// What is left to write when the spec was refused.
+    fn retreat(
+        self,
+        cx: &RouteCx<'_>,
+        live: &Live,
+        split: Split,
+        refusal: RouteError,
+    ) -> Result<Vec<Change>, RouteError> {
+        let names = cx.spec.service_names();
+        let route =
+            self.names(cx).pop().and_then(|(kind, name)| Some((kind, live.get(kind, &name)?)));
+        let Some((kind, object)) = route.filter(|_| split == Split::PRIMARY) else {
+            return Err(refusal);
+        };
+        draft::refuse_taken(&cx.owner, kind, Some(object))?;
+        if !self.is_shaped(object, &names) {
+            return Err(refusal);
+        }
+        Ok(retreat::retreat(kind, object, &names).into_iter().collect())
+    }
+
+    /// Whether an object is as this provider makes it.
+    fn is_shaped(self, object: &Value, names: &ServiceNames) -> bool {
+        match self {
+            Self::Kubernetes => false,
+            Self::GatewayApiV1 | Self::GatewayApiV1Beta1 => gateway_api::is_shaped(object, names),
+            Self::Istio => istio::is_shaped(object, names),
+        }
     }
 
     fn scene<'a>(self, cx: &'a RouteCx<'a>) -> Result<Scene<'a>, RouteError> {

@@ -25,7 +25,8 @@ pub(super) fn backup(live: &Value, ours: bool) -> Option<(String, String)> {
     if ours || annotations[KUBECTL].is_string() {
         return None;
     }
-    Some((ORIGINAL.to_owned(), live["spec"].to_string()))
+    let spec = live.get("spec").map_or_else(|| "{}".to_owned(), Value::to_string);
+    Some((ORIGINAL.to_owned(), spec))
 }
 
 /// What gives the object back as it was, if it was somebody's and we know how it was.

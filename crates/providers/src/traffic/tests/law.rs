@@ -204,6 +204,30 @@ fn dropping_the_conditions_of_a_test_does_not_send_everybody_to_the_canary() {
 }
 
 #[test]
+fn a_spec_broken_in_mid_run_does_not_hold_traffic_on_the_canary() {
+    for mesh in MOVING {
+        let sticky = json!({ "sessionAffinity": { "cookieName": "ck" } });
+        let mut world = World::new(mesh, json!({ "timeout": "3s" }), sticky).with_cookies();
+        world.write(mirrored(40));
+        let broken = if mesh == Mesh::Istio {
+            json!({ "delegation": true, "hosts": ["a"] })
+        } else {
+            json!({ "gatewayRefs": null })
+        };
+        world.edit_spec(json!({ "service": broken }));
+        assert_eq!(world.drift().unwrap_err().label(), "spec", "{mesh:?}");
+        assert_eq!(world.planned(split(50)).unwrap_err().label(), "spec", "{mesh:?}");
+        world.write(Split::PRIMARY);
+        assert_eq!(world.read(), Ok(Split::PRIMARY), "{mesh:?}");
+        for rule in world.rules() {
+            let to = if mesh == Mesh::Istio { &rule["route"] } else { &rule["backendRefs"] };
+            assert_eq!(to[1]["weight"], 0, "{mesh:?}: nor those with a cookie");
+        }
+        assert_eq!(world.planned(Split::PRIMARY), Ok(vec![]), "{mesh:?}");
+    }
+}
+
+#[test]
 fn a_provider_that_cannot_mirror_says_so_and_refuses_to() {
     let world = World::new(Mesh::Istio, json!({ "appProtocol": "tcp" }), json!({}));
     let capabilities = Mesh::Istio.capabilities(&world.spec);

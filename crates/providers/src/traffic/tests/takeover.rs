@@ -3,6 +3,7 @@
 use super::*;
 
 const ORIGINAL: &str = "flagger.kubernetes.io/original-configuration";
+const FLUX: &str = "kustomize.toolkit.fluxcd.io/reconcile";
 const KUBECTL: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The user's own route to the apex Service.
@@ -77,7 +78,7 @@ fn a_filter_that_guards_a_users_route_stays_when_it_is_taken_over() {
 #[test]
 fn what_kubectl_applied_is_the_backup_and_wins() {
     for mesh in MOVING {
-        let applied = json!({ "metadata": { "annotations": { "note": "mine" } },
+        let applied = json!({ "metadata": { "annotations": { FLUX: "disabled" } },
             "spec": users_spec(mesh) });
         let annotations =
             json!({ KUBECTL: applied.to_string(), ORIGINAL: "{\"hosts\":[\"wrong\"]}" });
@@ -89,6 +90,7 @@ fn what_kubectl_applied_is_the_backup_and_wins() {
         default(&mut want);
         assert_eq!(world.route()["spec"], want["spec"], "{mesh:?}");
         assert_eq!(annotation(&world, ORIGINAL), Value::Null);
+        assert_eq!(annotation(&world, FLUX), "disabled", "{mesh:?}: the user had said so too");
         assert_eq!(world.finalize(), Ok(0), "{mesh:?}");
     }
     let mut kubectl_only = with_users_route(Mesh::Istio, json!({ KUBECTL: "{\"spec\":{}}" }));

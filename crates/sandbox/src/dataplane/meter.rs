@@ -66,23 +66,26 @@ pub struct Meter(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    pods: BTreeMap<PodName, PodCounts>,
-    sent: BTreeMap<Sent, Times>,
+    /// By uid: another pod of the same name counts from the start, as another process would.
+    pods: BTreeMap<String, PodCounts>,
+    /// By namespace, Service and workload.
+    sent: BTreeMap<String, BTreeMap<String, BTreeMap<String, ByStatus>>>,
 }
+
+type ByStatus = BTreeMap<u16, Times>;
 
 #[derive(Debug, Default)]
 struct PodCounts {
-    uid: String,
     workload: String,
-    by_status: BTreeMap<u16, Times>,
+    by_status: ByStatus,
 }
 
 /// What the gateway tells answers apart by.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Sent {
-    namespace: String,
-    service: String,
-    workload: String,
+#[derive(Debug, Clone, Copy)]
+struct Sent<'s> {
+    namespace: &'s str,
+    service: &'s str,
+    workload: &'s str,
     status: u16,
 }
 
@@ -102,54 +105,74 @@ impl Meter {
     /// A pod answered.
     pub fn served(&self, pod: &Pod, outcome: Outcome) {
         let mut counts = self.lock();
-        let counted = counts.pods.entry(pod.name.clone()).or_default();
-        if counted.uid != pod.uid {
-            // Another pod of the same name counts from the start, as another process would.
-            let (uid, workload) = (pod.uid.clone(), pod.workload.clone());
-            *counted = PodCounts { uid, workload, by_status: BTreeMap::new() };
+        let counted = slot(&mut counts.pods, &pod.uid);
+        if counted.by_status.is_empty() {
+            pod.workload.clone_into(&mut counted.workload);
         }
         counted.by_status.entry(outcome.status).or_default().add(outcome.latency);
     }
 
     /// The gateway answered a request meant for `backend`; `pod` if it reached one.
     pub fn sent(&self, backend: &Backend, pod: Option<&Pod>, outcome: Outcome) {
-        let sent = Sent {
-            namespace: backend.namespace.clone(),
-            service: backend.service.clone(),
-            workload: pod.map_or(UNKNOWN, |pod| &pod.workload).to_owned(),
-            status: outcome.status,
-        };
-        self.lock().sent.entry(sent).or_default().add(outcome.latency);
+        let mut counts = self.lock();
+        let services = slot(&mut counts.sent, &backend.namespace);
+        let workloads = slot(services, &backend.service);
+        let by_status = slot(workloads, pod.map_or(UNKNOWN, |pod| &pod.workload));
+        by_status.entry(outcome.status).or_default().add(outcome.latency);
     }
 
     /// What the gateway answered so far.
     pub fn backends(&self) -> BackendCounts {
         let mut backends = BackendCounts::new();
-        for (sent, times) in &self.lock().sent {
-            let key = (sent.namespace.clone(), sent.service.clone());
+        self.lock().each_sent(|sent, times| {
+            let key = (sent.namespace.to_owned(), sent.service.to_owned());
             *backends.entry(key).or_default().entry(sent.status).or_default() += times.count;
-        }
+        });
         backends
     }
 
     /// Reports everything as of `at_ms`, and forgets the pods that are not in `pods`.
     pub fn scrape(&self, pods: &BTreeMap<PodName, Pod>, at_ms: i64, sink: &dyn Sink) {
+        let names: BTreeMap<&str, &PodName> =
+            pods.values().map(|pod| (pod.uid.as_str(), &pod.name)).collect();
         let mut counts = self.lock();
-        counts
-            .pods
-            .retain(|name, counted| pods.get(name).is_some_and(|pod| pod.uid == counted.uid));
-        for (name, counted) in &counts.pods {
+        counts.pods.retain(|uid, _| names.contains_key(uid.as_str()));
+        for (uid, counted) in &counts.pods {
+            let Some(name) = names.get(uid.as_str()) else { continue };
             for (status, times) in &counted.by_status {
                 report_pod(name, &counted.workload, *status, times, at_ms, sink);
             }
         }
-        for (sent, times) in &counts.sent {
-            report_sent(sent, times, at_ms, sink);
-        }
+        counts.each_sent(|sent, times| report_sent(sent, times, at_ms, sink));
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The value of a key, made if it is not there. Counting is frequent, new keys are not: only they
+/// are copied.
+fn slot<'m, V: Default>(map: &'m mut BTreeMap<String, V>, key: &str) -> &'m mut V {
+    if !map.contains_key(key) {
+        map.insert(key.to_owned(), V::default());
+    }
+    map.get_mut(key).expect("it was there, or was put there")
+}
+
+// === impl Counts ===
+
+impl Counts {
+    fn each_sent(&self, mut act: impl FnMut(Sent<'_>, &Times)) {
+        for (namespace, services) in &self.sent {
+            for (service, workloads) in services {
+                for (workload, by_status) in workloads {
+                    for (status, times) in by_status {
+                        act(Sent { namespace, service, workload, status: *status }, times);
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -177,7 +200,7 @@ fn report_pod(
     times.report_requests(&sidecar, at_ms, sink);
 }
 
-fn report_sent(sent: &Sent, times: &Times, at_ms: i64, sink: &dyn Sink) {
+fn report_sent(sent: Sent<'_>, times: &Times, at_ms: i64, sink: &dyn Sink) {
     let Sent { namespace, service, workload, status } = sent;
     let status = status.to_string();
     let host = format!("{service}.{namespace}.svc.cluster.local");
@@ -185,10 +208,10 @@ fn report_sent(sent: &Sent, times: &Times, at_ms: i64, sink: &dyn Sink) {
         ("reporter", "source"),
         ("source_workload", GATEWAY),
         ("destination_service", host.as_str()),
-        ("destination_service_name", service.as_str()),
-        ("destination_service_namespace", namespace.as_str()),
-        ("destination_workload", workload.as_str()),
-        ("destination_workload_namespace", namespace.as_str()),
+        ("destination_service_name", service),
+        ("destination_service_namespace", namespace),
+        ("destination_workload", workload),
+        ("destination_workload_namespace", namespace),
         ("response_code", status.as_str()),
     ];
     times.report_requests(&labels, at_ms, sink);

@@ -33,7 +33,7 @@ impl Resolver {
             if let [Endpoint::Address(address)] = snapshot.table.endpoints(&key.0, &key.1) {
                 return Some(*address);
             }
-            let service = snapshot.table.service(&key)?;
+            let service = snapshot.table.service(&key.0, &key.1)?;
             return service.ports.contains(&port).then_some(self.gateway);
         }
         let is_claimed = !host::is_nameless(&host) && snapshot.table.claims(&host);

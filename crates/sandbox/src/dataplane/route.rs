@@ -136,7 +136,8 @@ pub(super) struct Service {
 #[derive(Debug, Default)]
 pub struct Table {
     entries: Vec<Entry>,
-    services: BTreeMap<(String, String), Service>,
+    /// By namespace and name.
+    services: BTreeMap<String, BTreeMap<String, Service>>,
     /// How many routing objects there are.
     routes: usize,
 }
@@ -248,7 +249,7 @@ impl Table {
         let is_claimed = claims(exact);
         // The name of a Service is as exact as a host can be: wildcards come after it.
         if let Some(key) = self.service_of(&host).filter(|_| !is_claimed) {
-            let rule = self.services.get(&key).map(|service| &*service.plain);
+            let rule = self.service(&key.0, &key.1).map(|service| &*service.plain);
             let found = rule.map(|rule| Found { table: self, rule, prefix: None });
             return found.ok_or(Refusal::lost("no such Service"));
         }
@@ -286,25 +287,24 @@ impl Table {
         let NameParts { service, namespace } = host::service_parts(&host)?;
         if let Some(namespace) = namespace {
             let key = (namespace.to_owned(), service.to_owned());
-            return self.services.contains_key(&key).then_some(key);
+            return self.service(namespace, service).map(|_| key);
         }
-        let key = ("default".to_owned(), service.to_owned());
-        if self.services.contains_key(&key) {
-            return Some(key);
-        }
-        let mut named = self.services.keys().filter(|(_, name)| name == service);
-        let only = named.next()?;
-        named.next().is_none().then(|| only.clone())
+        let homes = self.services.iter().filter(|(_, services)| services.contains_key(service));
+        let homes: Vec<_> = homes.map(|(namespace, _)| namespace.as_str()).collect();
+        let home = match homes[..] {
+            [only] => only,
+            _ => *homes.iter().find(|home| **home == "default")?,
+        };
+        Some((home.to_owned(), service.to_owned()))
     }
 
-    pub(super) fn service(&self, key: &(String, String)) -> Option<&Service> {
-        self.services.get(key)
+    pub(super) fn service(&self, namespace: &str, name: &str) -> Option<&Service> {
+        self.services.get(namespace)?.get(name)
     }
 
     /// Who answers for a Service now.
     pub fn endpoints(&self, namespace: &str, service: &str) -> &[Endpoint] {
-        let key = (namespace.to_owned(), service.to_owned());
-        self.services.get(&key).map_or(&[], |service| &service.endpoints)
+        self.service(namespace, service).map_or(&[], |service| &service.endpoints)
     }
 
     fn found<'t>(&'t self, entry: &'t Entry) -> Found<'t> {
@@ -313,8 +313,7 @@ impl Table {
 
     /// One of the endpoints of a backend, each as likely as the others.
     fn endpoint(&self, backend: &Backend, random: &Random) -> Result<&Endpoint, Missing> {
-        let key = (backend.namespace.clone(), backend.service.clone());
-        let service = self.services.get(&key).ok_or(Missing::Service)?;
+        let service = self.service(&backend.namespace, &backend.service).ok_or(Missing::Service)?;
         if backend.port.is_some_and(|port| !service.ports.contains(&port)) {
             return Err(Missing::Service);
         }
@@ -332,20 +331,22 @@ enum Missing {
 fn services(
     objects: &[Value],
     mut endpoints: BTreeMap<(String, String), Vec<Endpoint>>,
-) -> BTreeMap<(String, String), Service> {
-    let mut services = BTreeMap::new();
+) -> BTreeMap<String, BTreeMap<String, Service>> {
+    let mut services: BTreeMap<String, BTreeMap<_, _>> = BTreeMap::new();
+    let mut put = |key: (String, String), ports, endpoints| {
+        let plain = Arc::new(plain_rule(&key));
+        services.entry(key.0).or_default().insert(key.1, Service { ports, endpoints, plain });
+    };
     for object in objects {
         let key = (namespace(object).to_owned(), name(object).to_owned());
         let ports = items(object, "/spec/ports").iter().filter_map(|port| int(port, "/port"));
         let ports = ports.filter_map(|port| u16::try_from(port).ok()).collect();
         let endpoints = endpoints.remove(&key).unwrap_or_default();
-        let plain = Arc::new(plain_rule(&key));
-        services.insert(key, Service { ports, endpoints, plain });
+        put(key, ports, endpoints);
     }
     // What stands in for a Service needs no object.
     for (key, endpoints) in endpoints {
-        let plain = Arc::new(plain_rule(&key));
-        services.insert(key, Service { ports: BTreeSet::new(), endpoints, plain });
+        put(key, BTreeSet::new(), endpoints);
     }
     services
 }

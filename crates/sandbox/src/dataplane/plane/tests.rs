@@ -260,7 +260,6 @@ async fn a_load_counts_what_comes_back_and_agrees_with_the_simulation() {
             assert!((got - part).abs() < 0.06, "{what}: {got} of {answers:?}");
         }
     }
-    assert!(rig.samples.matching("istio_requests_total", &[]).len() < 100);
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ fn a_seed_gives_the_same_numbers_however_time_is_cut() {
         let mut other = Rig::new("2-errors-10", traffic(), 7);
         other.pass(120, step);
         assert_eq!(one.answers(), other.answers(), "{step:?}");
-        assert_eq!(one.samples.all().len(), other.samples.all().len(), "{step:?}");
+        assert_eq!(one.samples.all(), other.samples.all(), "{step:?}");
     }
     let mut again = Rig::new("2-errors-10", traffic(), 7);
     again.pass(120, STEP);
@@ -208,9 +208,8 @@ fn ten_minutes_cost_little() {
     rig.simulation.step(from, later(from, Duration::from_mins(10)));
     let took = started.elapsed();
     assert_eq!(rig.answers().total(), 30_000);
-    // Some ten milliseconds when optimised; this is a bound for a busy machine and no optimiser.
+    // Measured at 130 ms without an optimiser; the bound leaves room for busy machines.
     assert!(took < Duration::from_secs(3), "{took:?}");
-    println!("ten minutes at 50 requests a second: {took:?}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl World {
     }
 
     pub fn with(settings: Settings) -> Self {
-        let sandbox = Sandbox::new(settings);
+        let sandbox = Sandbox::new(settings.routing());
         let crds = tidegate_api::crds().iter().map(|crd| json!(crd)).collect();
         sandbox.load(crds).unwrap_or_else(|error| panic!("definitions are refused: {error:?}"));
         let admin = sandbox.local(User::admin());

@@ -7,6 +7,7 @@ use crate::error::Hinted;
 /// Knows whether a person is looking, and whether they want colour.
 pub(crate) struct Printer {
     colour: bool,
+    terminal: bool,
 }
 
 /// How a piece of text is shown. Colour is never the only carrier of meaning.
@@ -16,6 +17,7 @@ pub(crate) enum Tone {
     Faint,
     Good,
     New,
+    Bad,
 }
 
 // === impl Printer ===
@@ -23,7 +25,8 @@ pub(crate) enum Tone {
 impl Printer {
     pub(crate) fn new() -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { colour: io::stderr().is_terminal() && !refused }
+        let terminal = io::stderr().is_terminal();
+        Self { colour: terminal && !refused, terminal }
     }
 
     /// Data, exactly as it is.
@@ -40,6 +43,26 @@ impl Printer {
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 
+    /// Whether a person is looking.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Draws lines over the `above` lines drawn before.
+    pub(crate) fn redraw(&self, above: usize, lines: &[String]) {
+        let mut text = String::new();
+        if above > 0 {
+            text.push_str(&format!("\u{1b}[{above}A"));
+        }
+        for line in lines {
+            text.push_str("\u{1b}[2K");
+            text.push_str(line);
+            text.push('\n');
+        }
+        let mut out = io::stderr().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         if !self.colour {
             return text.to_owned();
@@ -49,6 +72,7 @@ impl Printer {
             Tone::Faint => "2",
             Tone::Good => "32",
             Tone::New => "36",
+            Tone::Bad => "31",
         };
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }

@@ -23,10 +23,15 @@ mod tell;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_api::canary::CrossNamespace;
-use tidegate_providers::workload::LabelPrefixes;
+use tidegate_providers::{notify::Destination, workload::LabelPrefixes};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::{clock::Clock, cluster::Cluster, http::Transport, telemetry::Telemetry};
+use crate::{
+    clock::Clock,
+    cluster::Cluster,
+    http::{Proxy, Transport},
+    telemetry::Telemetry,
+};
 
 pub use self::manager::Manager;
 
@@ -58,7 +63,7 @@ pub struct Options {
     pub event_webhook: Option<String>,
     pub cluster_name: String,
     /// Where alerts of canaries without alerts of their own go.
-    pub notifier: Option<tidegate_providers::notify::Destination>,
+    pub notifier: Option<(Destination, Option<Proxy>)>,
     /// Canaries found at start are looked at spread over their interval, not all at once.
     pub jitter: bool,
     /// How many canaries are worked on at the same time.

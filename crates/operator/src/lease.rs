@@ -121,7 +121,7 @@ impl LeaseSettings {
             namespace: namespace.into(),
             name: LEASE_NAME.to_owned(),
             identity: identity.into(),
-            lease_duration: Duration::from_secs(60),
+            lease_duration: Duration::from_mins(1),
             renew_deadline: Duration::from_secs(15),
             retry_period: Duration::from_secs(5),
         }

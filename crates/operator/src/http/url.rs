@@ -238,15 +238,12 @@ fn unescape(text: &str) -> String {
         let digits = tail.first_chunk::<2>().and_then(|pair| std::str::from_utf8(pair).ok());
         let is_hex = |digits: &&str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let code = digits.filter(is_hex).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match (first, code) {
-            (b'%', Some(code)) => {
-                bytes.push(code);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
+        if let (b'%', Some(code)) = (first, code) {
+            bytes.push(code);
+            rest = tail.get(2..).unwrap_or_default();
+        } else {
+            bytes.push(*first);
+            rest = tail;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

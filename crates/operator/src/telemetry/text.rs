@@ -1,7 +1,7 @@
 //! The two texts that Prometheus reads.
 //!
-//! The encoder writes OpenMetrics, which names a counter `x` and its sample `x_total`. The older
-//! text names both `x_total` and knows no end mark; a scraper that did not ask for OpenMetrics gets
+//! The encoder writes `OpenMetrics`, which names a counter `x` and its sample `x_total`. The older
+//! text names both `x_total` and knows no end mark; a scraper that did not ask for `OpenMetrics` gets
 //! that, as from Go's client.
 
 use prometheus_client::{encoding::text::encode, registry::Registry};

@@ -208,13 +208,16 @@ pub(super) fn trouble_over(seen: &Observed) -> Option<Step> {
 /// else is taken back to what was last approved.
 fn drifted(seen: &Observed, split: Split) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
+    if plan.strategy == Strategy::BlueGreen {
+        return blue_green::drifted(seen, split);
+    }
     let applies = plan.strategy == Strategy::Weighted
         && plan.traffic == Traffic::Divisible
         && (memory.phase == Phase::Progressing || memory.is_paused());
     if !applies || split.canary == memory.weight {
         return None;
     }
-    let next_step = weighted::next(plan, memory.weight);
+    let next_step = plan.next_share(memory.weight);
     let is_ours = split.canary == next_step || split.canary < memory.weight;
     if is_ours {
         let mut next = memory.clone();
@@ -223,12 +226,17 @@ fn drifted(seen: &Observed, split: Split) -> Option<Step> {
         let fact = Fact::Advanced(split.canary);
         return Some(Decision::because(fact).remember(next).beat().again(Again::Now).into());
     }
-    let fact = Fact::Drifted { seen: split.canary, now: memory.weight };
+    Some(take_back(seen, split, memory.weight))
+}
+
+/// Takes a share back that nobody approved.
+pub(super) fn take_back(seen: &Observed, split: Split, to: Percent) -> Step {
     if !primary_takes(seen) {
-        return Some(held(seen));
+        return held(seen);
     }
-    let back = Action::Shift(Split::canary(memory.weight));
-    Some(Decision::because(fact).act(back).telling().again(Again::Now).into())
+    let fact = Fact::Drifted { seen: split.canary, now: to };
+    let back = Action::Shift(Split::canary(to));
+    Decision::because(fact).act(back).telling().beat().again(Again::Now).into()
 }
 
 /// Asks what the checks say, and goes on if they pass.

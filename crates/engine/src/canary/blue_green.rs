@@ -1,8 +1,6 @@
 //! No live traffic until all checks passed; then all of it, and promotion.
 
-use crate::{
-    Action, Again, Decision, Fact, Memory, Observed, Percent, Phase, Split, Step, Traffic,
-};
+use crate::{Action, Decision, Fact, Memory, Observed, Percent, Phase, Split, Step, Traffic};
 
 use super::{later, progress, promote};
 
@@ -36,7 +34,7 @@ pub(super) fn drifted(seen: &Observed, split: Split) -> Option<Step> {
         next.iterations = plan.iterations.saturating_add(1);
         let next = next.stamped(memory, seen.now);
         let why = Fact::RoutedToCanary { was_mirrored: false };
-        return Some(Decision::because(why).remember(next).beat().again(Again::Now).into());
+        return Some(Decision::because(why).remember(next).beat().again(later(seen)).into());
     }
     Some(progress::take_back(seen, split, Percent::ZERO))
 }

@@ -214,19 +214,19 @@ pub(super) fn finalise(seen: &Observed, target: Option<&Target>) -> Step {
 
 /// Promotes without looking: traffic off the canary, the intent, the copy.
 ///
-/// Where the primary is to be rescued traffic stays on the canary, as in any promotion.
+/// Where the primary cannot take the traffic that is on the canary, it stays there until the primary
+/// is ready, as in any promotion.
 pub(super) fn skip(seen: &Observed) -> Step {
     let Observed { memory, plan, .. } = seen;
     let is_divisible = plan.traffic == Traffic::Divisible;
     let Ok(split) = seen.routes else {
         return no_routes(seen);
     };
-    if memory.rescue {
-        return promote::begin(seen, split, memory).again(Again::Now).into();
-    }
     let shifts = is_divisible && split != Split::PRIMARY;
-    if shifts && canary_has_share(seen) && !primary_takes(seen) {
-        return held(seen, no_pod(seen));
+    let stays = shifts && canary_has_share(seen) && !primary_takes(seen);
+    if memory.rescue || stays {
+        let base = Memory { rescue: true, ..memory.clone() };
+        return promote::begin(seen, split, &base).again(Again::Now).into();
     }
     let mut decision = promote::begin(seen, Split::PRIMARY, memory).again(Again::Now);
     if shifts {

@@ -2,7 +2,7 @@
 
 use crate::{
     Action, Again, Decision, Fact, GateKind, Memory, Missing, Notice, Observed, Percent, Phase,
-    Question, Readiness, Severity, Split, Step, Target, Traffic,
+    Question, Readiness, Severity, Split, State, Step, Target, Traffic,
 };
 
 use super::{
@@ -22,7 +22,8 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if let Some(step) = nothing_to_resume(seen) {
         return step;
     }
-    if let Some(step) = leave_dead_canary(seen).or_else(|| drifted(seen)) {
+    let repair = leave_dead_canary(seen).or_else(|| drifted(seen)).or_else(|| hand_back(seen));
+    if let Some(step) = repair {
         return step;
     }
     let target = match &seen.target {
@@ -65,8 +66,8 @@ fn leave_dead_canary(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
-/// Somebody gave the canary a share, or copies, although nothing is rolled out: it goes back. Taking
-/// away what a failed promotion left there is theirs to decide.
+/// Somebody gave the canary a share, or copies, although nothing is rolled out: it goes back. How
+/// much a failed promotion leaves there is theirs to decide.
 fn drifted(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     let split = *seen.routes.as_ref().ok().filter(|_| plan.traffic == Traffic::Divisible)?;
@@ -74,15 +75,42 @@ fn drifted(seen: &Observed) -> Option<Step> {
     if split == right {
         return None;
     }
-    if split.canary < memory.weight {
+    if memory.is_stranded() {
         let next = Memory { weight: split.canary, ..memory.clone() }.stamped(memory, seen.now);
         return Some(Decision::because(Fact::Idle).remember(next).again(Again::Now).into());
     }
-    if split.canary > memory.weight && !primary_takes(seen) {
+    if split.canary > Percent::ZERO && !primary_takes(seen) {
         return None;
     }
     let fact = Fact::Drifted { seen: split.canary, now: memory.weight };
     let decision = Decision::because(fact).act(Action::Shift(right)).telling();
+    Some(decision.again(Again::Now).into())
+}
+
+/// The primary is well again after a failed promotion: live traffic goes back to it, then the canary
+/// is parked. In between, the memory of a rescue says that there is still something to park.
+fn hand_back(seen: &Observed) -> Option<Step> {
+    let Observed { memory, plan, .. } = seen;
+    if !seen.primary.readiness.is_ready() || obstacle(seen).is_some() {
+        return None;
+    }
+    if memory.is_stranded() {
+        let next = Memory { weight: Percent::ZERO, rescue: true, ..memory.clone() };
+        let shifts = plan.traffic == Traffic::Divisible;
+        let decision = Decision::because(Fact::RoutedToPrimary)
+            .act_if(shifts, Action::Shift(Split::PRIMARY))
+            .remember(next.stamped(memory, seen.now))
+            .telling();
+        return Some(decision.again(Again::Now).into());
+    }
+    if !memory.rescue || seen.setup.apex_service != State::Fits {
+        return None;
+    }
+    let runs = seen.target.as_ref().is_ok_and(|target| target.replicas > 0);
+    let decision = Decision::because(Fact::Idle)
+        .act_if(plan.scaled, Action::PauseScaler)
+        .act_if(runs, Action::Park)
+        .remember(Memory { rescue: false, ..memory.clone() });
     Some(decision.again(Again::Now).into())
 }
 

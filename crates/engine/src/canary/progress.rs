@@ -205,7 +205,8 @@ pub(super) fn trouble_over(seen: &Observed) -> Option<Step> {
 /// The routing object and the memory disagree: we died between the two writes, or somebody edited it.
 ///
 /// A share that is the very next step is our own; one that is lower is safe to go on from; anything
-/// else is taken back to what was last approved.
+/// else is taken back to what was last approved, unless it is a primary in need of rescue that would
+/// have to take it.
 fn drifted(seen: &Observed, split: Split) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     if plan.strategy == Strategy::BlueGreen {
@@ -218,13 +219,15 @@ fn drifted(seen: &Observed, split: Split) -> Option<Step> {
         return None;
     }
     let next_step = plan.next_share(memory.weight);
-    let is_ours = split.canary == next_step || split.canary < memory.weight;
+    let is_ours = split.canary == next_step
+        || split.canary < memory.weight
+        || (memory.rescue && !primary_takes(seen));
     if is_ours {
         let mut next = memory.clone();
         next.weight = split.canary;
         let next = next.stamped(memory, seen.now);
         let fact = Fact::Advanced(split.canary);
-        return Some(Decision::because(fact).remember(next).beat().again(Again::Now).into());
+        return Some(Decision::because(fact).remember(next).beat().again(later(seen)).into());
     }
     Some(take_back(seen, split, memory.weight))
 }
@@ -236,7 +239,7 @@ pub(super) fn take_back(seen: &Observed, split: Split, to: Percent) -> Step {
     }
     let fact = Fact::Drifted { seen: split.canary, now: to };
     let back = Action::Shift(Split::canary(to));
-    Decision::because(fact).act(back).telling().beat().again(Again::Now).into()
+    Decision::because(fact).act(back).telling().beat().again(later(seen)).into()
 }
 
 /// Asks what the checks say, and goes on if they pass.

@@ -6,7 +6,7 @@
 
 #![expect(clippy::panic, reason = "how a rig fails the test that uses it")]
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::RefCell, mem, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -49,7 +49,12 @@ pub struct World {
     pub admin: Local,
     pub network: Network,
     pub options: Options,
-    operator: Option<JoinHandle<()>>,
+    /// An operator that a crash point killed is started again on the spot.
+    pub restarts: bool,
+    /// Breaches are kept for [`World::take_breaches`]; without this they end the test.
+    pub collects_breaches: bool,
+    operator: RefCell<Option<JoinHandle<()>>>,
+    breaches: RefCell<Vec<String>>,
 }
 
 /// The sandbox's clock as the operator's.
@@ -92,7 +97,16 @@ impl World {
             jitter: false,
             ..Options::default()
         };
-        Self { sandbox, admin, network, options, operator: None }
+        Self {
+            sandbox,
+            admin,
+            network,
+            options,
+            restarts: false,
+            collects_breaches: false,
+            operator: RefCell::default(),
+            breaches: RefCell::default(),
+        }
     }
 
     /// Only the operator's requests.
@@ -102,7 +116,12 @@ impl World {
 
     /// Starts the operator, or starts it again.
     pub async fn start(&mut self) {
-        self.kill();
+        self.spawn();
+        self.settle().await;
+    }
+
+    fn spawn(&self) {
+        self.end();
         let user = User::new(OPERATOR, &["system:masters"]);
         let client = kube::Client::new(self.sandbox.service_as(user), "default");
         let clock: Arc<dyn Clock> = Arc::new(Time(self.sandbox.server().clock.clone()));
@@ -110,19 +129,28 @@ impl World {
         let telemetry = Telemetry::new("test", &self.options.mesh_provider, clock.now());
         let network = Arc::new(self.network.clone());
         let cx = Context::new(seat, self.options.clone(), clock, network, Arc::new(telemetry));
-        self.operator = Some(tokio::spawn(async move { Manager::start(cx).run().await }));
-        self.settle().await;
+        let operator = tokio::spawn(async move { Manager::start(cx).run().await });
+        *self.operator.borrow_mut() = Some(operator);
     }
 
     /// Ends the operator where it stands, as SIGKILL would.
     pub fn kill(&mut self) {
-        if let Some(operator) = self.operator.take() {
+        self.end();
+    }
+
+    fn end(&self) {
+        if let Some(operator) = self.operator.borrow_mut().take() {
             operator.abort();
         }
     }
 
     pub fn is_running(&self) -> bool {
-        self.operator.is_some()
+        self.operator.borrow().is_some()
+    }
+
+    /// What did not hold since the last call.
+    pub fn take_breaches(&self) -> Vec<String> {
+        mem::take(&mut self.breaches.borrow_mut())
     }
 
     /// Lets everybody work until nothing moves at this moment.
@@ -132,12 +160,23 @@ impl World {
             self.sandbox.settle();
             // Ends only when no task can move.
             tokio::time::sleep(Duration::from_millis(1)).await;
+            if self.restarts && self.is_killed() {
+                self.sandbox.server().faults.revive();
+                self.spawn();
+                before = None;
+                continue;
+            }
             let now = self.sandbox.server().store.revision();
             if before == Some(now) {
                 return;
             }
             before = Some(now);
         }
+    }
+
+    /// Whether a crash point cut the operator off for good.
+    fn is_killed(&self) -> bool {
+        self.sandbox.server().faults.crashed().is_some_and(|crash| crash.cut.kills())
     }
 
     /// Lets time pass, stopping at every moment something is due.
@@ -222,7 +261,7 @@ impl Default for World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.kill();
+        self.end();
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A page is one sitting: its YAML blocks are applied in order, each to what the ones before left,
 //! then its `kubectl patch` commands. The API server must take everything as it is written, and the
-//! operator must be able to act on it.
+//! operator must be able to act on it. A workload that a page leaves out is put there, as a reader
+//! would have one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +13,10 @@ use tidegate_sandbox::{
     dataplane::{self, GATEWAY_CLASS},
     runtime::{Order, Runtime},
 };
-use tidegate_tests::rollout::{CANARIES, DEPLOYMENTS, World};
+use tidegate_tests::{
+    network::Metric,
+    rollout::{CANARIES, DEPLOYMENTS, World, deployment},
+};
 
 use crate::{
     commands::commands,
@@ -48,7 +52,36 @@ async fn examples_are_accepted_and_acted_upon() {
         sitting.patch(&page);
         sitting.expect_action(&page.path).await;
     }
-    assert!(examples >= 15, "only {examples} examples were found");
+    assert!(examples >= 12, "only {examples} examples were found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_release_goes_as_its_guide_says() {
+    let page = pages().into_iter().find(|page| page.path == "docs/guide/first-release.md").unwrap();
+    let mut sitting = Sitting::begin().await;
+    for block in page.blocks().into_iter().filter(|it| it.language == "yaml") {
+        sitting.apply(&page.path, &block.text);
+    }
+    sitting.expect_action(&page.path).await;
+    let commands = commands(&page);
+    let images: Vec<&str> = commands
+        .iter()
+        .filter(|words| words.starts_with(&["kubectl", "set", "image"].map(str::to_owned)))
+        .filter_map(|words| words.last()?.strip_prefix("web="))
+        .collect();
+    let [good, bad] = images.as_slice() else { panic!("two releases in {images:?}") };
+
+    sitting.release(good);
+    let weights = sitting.weights_until("Succeeded").await;
+    assert_eq!(weights, [0, 20, 40, 60, 0], "as the guide says");
+
+    sitting.world.network.metric("status!~", Metric::Value(80.0));
+    sitting.release(bad);
+    let weights = sitting.weights_until("Failed").await;
+    assert_eq!(weights, [0, 20, 0], "no further than the first share");
+    let primary = sitting.world.get(DEPLOYMENTS, "web-primary").unwrap();
+    let image = &primary["spec"]["template"]["spec"]["containers"][0]["image"];
+    assert_eq!(image, good, "the primary never stopped running the good one");
 }
 
 // === impl Sitting ===
@@ -70,6 +103,16 @@ impl Sitting {
     fn apply(&self, place: &str, text: &str) {
         let objects: Vec<Value> = serde_saphyr::from_multiple(text)
             .unwrap_or_else(|error| panic!("{place} is no YAML: {error}"));
+        let is_given = |kind: &str, name: &str| {
+            objects.iter().any(|it| it["kind"] == kind && it["metadata"]["name"] == name)
+        };
+        for canary in objects.iter().filter(|object| object["kind"] == "Canary") {
+            let target = canary["spec"]["targetRef"]["name"].as_str().unwrap();
+            let is_there = self.world.get(DEPLOYMENTS, target).is_some();
+            if !is_there && !is_given("Deployment", target) {
+                self.world.create(DEPLOYMENTS, deployment(target, "example:1.0", 2));
+            }
+        }
         let stored = self.world.sandbox.load(objects.clone());
         let stored = stored.unwrap_or_else(|error| panic!("{place} is refused: {error:?}"));
         for object in &objects {
@@ -97,12 +140,14 @@ impl Sitting {
         }
     }
 
-    /// Waits until every canary with a target is set up, and none is refused.
+    /// Waits until every canary is set up; none may be refused.
     async fn expect_action(&mut self, place: &str) {
+        let is_set_up = |canary: &Value| {
+            !matches!(canary["status"]["phase"].as_str(), None | Some("" | "Initializing"))
+        };
         for _ in 0..PATIENCE_S {
-            self.world.advance(Duration::from_secs(1)).await;
-            self.gateways.settle(STEPS_MAX);
-            if self.canaries().iter().all(|canary| self.is_set_up(canary)) {
+            self.second().await;
+            if self.canaries().iter().all(is_set_up) {
                 break;
             }
         }
@@ -110,23 +155,42 @@ impl Sitting {
             let status = &canary["status"];
             let name = &canary["metadata"]["name"];
             assert!(!is_refused(status), "{place}: {name} is refused: {status:#}");
-            assert!(self.is_set_up(&canary), "{place}: {name} is not set up: {status:#}");
+            assert!(is_set_up(&canary), "{place}: {name} is not set up: {status:#}");
         }
+    }
+
+    /// `kubectl set image deployment/web web=IMAGE`.
+    fn release(&self, image: &str) {
+        let mut object = self.world.get(DEPLOYMENTS, "web").unwrap();
+        let containers = object["spec"]["template"]["spec"]["containers"].take();
+        let mut container = containers[0].clone();
+        container["image"] = json!(image);
+        let pods = json!({ "spec": { "containers": [container] } });
+        self.world.patch(DEPLOYMENTS, "web", &json!({ "spec": { "template": pods } }));
+    }
+
+    /// The weights of the canary, one after the other, until it is in this phase.
+    async fn weights_until(&mut self, phase: &str) -> Vec<i64> {
+        let mut weights = Vec::new();
+        for _ in 0..PATIENCE_S {
+            self.second().await;
+            let status = self.world.status("web");
+            weights.push(status["canaryWeight"].as_i64().unwrap_or_default());
+            if status["phase"] == phase {
+                weights.dedup();
+                return weights;
+            }
+        }
+        panic!("not {phase} in time: {:#}", self.world.status("web"));
+    }
+
+    async fn second(&mut self) {
+        self.world.advance(Duration::from_secs(1)).await;
+        self.gateways.settle(STEPS_MAX);
     }
 
     fn canaries(&self) -> Vec<Value> {
         self.world.admin.list(CANARIES, Some("default"))
-    }
-
-    /// An example may leave its workload out; then there is nothing to set up.
-    fn is_set_up(&self, canary: &Value) -> bool {
-        let target = canary["spec"]["targetRef"]["name"].as_str().unwrap_or_default();
-        let phase = canary["status"]["phase"].as_str().unwrap_or_default();
-        let is_known = canary["status"]["conditions"].is_array();
-        match self.world.get(DEPLOYMENTS, target) {
-            Some(_) => !matches!(phase, "" | "Initializing"),
-            None => is_known,
-        }
     }
 }
 

@@ -5,14 +5,8 @@
 //! operator must be able to act on it. A workload that a page leaves out is put there, as a reader
 //! would have one.
 
-use std::{sync::Arc, time::Duration};
-
 use serde_json::{Value, json};
-use tidegate_sandbox::{
-    cluster::Cluster,
-    dataplane::{self, GATEWAY_CLASS},
-    runtime::{Order, Runtime},
-};
+use tidegate_sandbox::{cluster::Cluster, dataplane::GATEWAY_CLASS};
 use tidegate_tests::{
     network::Metric,
     rollout::{CANARIES, DEPLOYMENTS, World, deployment},
@@ -26,13 +20,10 @@ use crate::{
 /// A cluster for one page.
 struct Sitting {
     world: World,
-    gateways: Runtime,
 }
 
 /// How long a canary may take to be set up.
 const PATIENCE_S: u64 = 120;
-/// More steps than gateways ever need at a moment.
-const STEPS_MAX: usize = 10_000;
 
 #[tokio::test(start_paused = true)]
 async fn examples_are_accepted_and_acted_upon() {
@@ -42,7 +33,7 @@ async fn examples_are_accepted_and_acted_upon() {
         if blocks.is_empty() {
             continue;
         }
-        let mut sitting = Sitting::begin().await;
+        let sitting = Sitting::begin().await;
         for block in blocks {
             let place = format!("{}:{}", page.path, block.line);
             sitting.apply(&place, &block.text);
@@ -58,7 +49,7 @@ async fn examples_are_accepted_and_acted_upon() {
 #[tokio::test(start_paused = true)]
 async fn the_first_release_goes_as_its_guide_says() {
     let page = pages().into_iter().find(|page| page.path == "docs/guide/first-release.md").unwrap();
-    let mut sitting = Sitting::begin().await;
+    let sitting = Sitting::begin().await;
     for block in page.blocks().into_iter().filter(|it| it.language == "yaml") {
         sitting.apply(&page.path, &block.text);
     }
@@ -89,14 +80,9 @@ async fn the_first_release_goes_as_its_guide_says() {
 impl Sitting {
     async fn begin() -> Self {
         let mut world = World::new();
-        let mut objects = dataplane::routing_crds();
-        objects.push(dataplane::gateway_class());
-        objects.push(gateway());
-        world.sandbox.load(objects).unwrap();
-        let server = Arc::clone(world.sandbox.server());
-        let gateways = Runtime::new(server, dataplane::controllers(), Order::Fair);
+        world.sandbox.load(vec![gateway()]).unwrap();
         world.start().await;
-        Self { world, gateways }
+        Self { world }
     }
 
     /// Applies what a block has; nothing of it may be dropped.
@@ -141,12 +127,12 @@ impl Sitting {
     }
 
     /// Waits until every canary is set up; none may be refused.
-    async fn expect_action(&mut self, place: &str) {
+    async fn expect_action(&self, place: &str) {
         let is_set_up = |canary: &Value| {
             !matches!(canary["status"]["phase"].as_str(), None | Some("" | "Initializing"))
         };
         for _ in 0..PATIENCE_S {
-            self.second().await;
+            self.world.advance_s(1).await;
             if self.canaries().iter().all(is_set_up) {
                 break;
             }
@@ -170,10 +156,10 @@ impl Sitting {
     }
 
     /// The weights of the canary, one after the other, until it is in this phase.
-    async fn weights_until(&mut self, phase: &str) -> Vec<i64> {
+    async fn weights_until(&self, phase: &str) -> Vec<i64> {
         let mut weights = Vec::new();
         for _ in 0..PATIENCE_S {
-            self.second().await;
+            self.world.advance_s(1).await;
             let status = self.world.status("web");
             weights.push(status["canaryWeight"].as_i64().unwrap_or_default());
             if status["phase"] == phase {
@@ -182,11 +168,6 @@ impl Sitting {
             }
         }
         panic!("not {phase} in time: {:#}", self.world.status("web"));
-    }
-
-    async fn second(&mut self) {
-        self.world.advance(Duration::from_secs(1)).await;
-        self.gateways.settle(STEPS_MAX);
     }
 
     fn canaries(&self) -> Vec<Value> {

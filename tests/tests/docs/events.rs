@@ -115,7 +115,7 @@ fn setting_up() -> Vec<Entry> {
 fn rollout() -> Vec<Entry> {
     use Told::{Event, Status};
     let percent = Percent::clamped;
-    let check = "web.shop success rate 94.20% < 99%";
+    let check = "success rate 94.20% < 99%";
     vec![
         (Fact::NewRevision, Event, "A rollout starts"),
         (Fact::Restarted, Event, "Traffic went back to the primary, counting starts anew"),

@@ -67,14 +67,13 @@ fn words(line: &str) -> Vec<String> {
     for letter in line.chars() {
         match (quote, letter) {
             (Some(open), letter) if open == letter => quote = None,
-            (Some(_), letter) => word.get_or_insert_default().push(letter),
             (None, '\'' | '"') => {
                 quote = Some(letter);
                 word.get_or_insert_default();
             }
             (None, '#') if word.is_none() => break,
             (None, ' ') => words.extend(word.take()),
-            (None, letter) => word.get_or_insert_default().push(letter),
+            (_, letter) => word.get_or_insert_default().push(letter),
         }
     }
     words.extend(word);

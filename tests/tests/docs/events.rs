@@ -1,6 +1,6 @@
 //! `events.md`: every reason that events, conditions and decisions can have, with an example.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fmt::Write as _, fs};
 
 use tidegate_engine::{Fact, GateKind, Names, Note, Percent, Phase, Piece, Tone};
 
@@ -36,7 +36,7 @@ pub(crate) fn page() -> String {
     for (title, entries) in chapters() {
         let rows: Vec<_> = entries.iter().map(row).collect();
         let rows = table(["Reason", "Type", "Example", "What it means for you"], &rows);
-        text.push_str(&format!("\n## {title}\n\n{rows}"));
+        write!(text, "\n## {title}\n\n{rows}").unwrap();
     }
     text
 }

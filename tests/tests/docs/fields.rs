@@ -1,5 +1,7 @@
 //! `canary-fields.md`: every field of the three `flagger.app` kinds, from their definitions.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use crate::markdown::{cell, code, table};
@@ -62,7 +64,7 @@ fn chapter(kind: &str, schema: &Value) -> String {
         walk(&path, member, &mut rows);
         if !rows.is_empty() {
             let rows = table(["Field", "Type", "Meaning"], &rows);
-            sections.push_str(&format!("\n### {kind} `{path}`\n\n{rows}"));
+            write!(sections, "\n### {kind} `{path}`\n\n{rows}").unwrap();
         }
     }
     text.push_str(&table(["Field", "Type", "Meaning"], &plain));
@@ -97,7 +99,7 @@ fn row(path: &str, schema: &Value, required: bool) -> [String; 3] {
     if let Some(values) = schema["enum"].as_array() {
         let values = values.iter().filter_map(Value::as_str).filter(|value| !value.is_empty());
         let values: Vec<String> = values.map(code).collect();
-        meaning.push_str(&format!(" One of {}.", values.join(", ")));
+        write!(meaning, " One of {}.", values.join(", ")).unwrap();
     }
     let bound = |(key, word): (&str, &str)| {
         let value = schema.get(key)?;
@@ -107,7 +109,7 @@ fn row(path: &str, schema: &Value, required: bool) -> [String; 3] {
     };
     let bounds: Vec<String> = BOUNDS.into_iter().filter_map(bound).collect();
     if !bounds.is_empty() {
-        meaning.push_str(&format!(" ({})", bounds.join(", ")));
+        write!(meaning, " ({})", bounds.join(", ")).unwrap();
     }
     [name, kind_of(schema), meaning.trim().to_owned()]
 }

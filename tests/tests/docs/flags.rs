@@ -1,6 +1,6 @@
 //! `flags.md`: the flags of `tidegate operator`, from what the program parses.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use clap::{Arg, Args as _, Command};
 use tidegate_operator::args::Args;
@@ -33,7 +33,7 @@ pub(crate) fn page() -> String {
     for chapter in CHAPTERS {
         let rows = chapters.remove(chapter).unwrap_or_default();
         let rows = table(["Flag", "Default", "Meaning"], &rows);
-        text.push_str(&format!("\n## {chapter}\n\n{rows}"));
+        write!(text, "\n## {chapter}\n\n{rows}").unwrap();
     }
     assert!(chapters.is_empty(), "no place for {:?}", chapters.keys());
     text

@@ -6,7 +6,13 @@
 
 #![expect(clippy::panic, reason = "how a rig fails the test that uses it")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -49,6 +55,10 @@ pub struct World {
     pub admin: Local,
     pub network: Network,
     pub options: Options,
+    /// What the operator that was started last counts.
+    pub telemetry: Option<Arc<Telemetry>>,
+    /// Whether that operator believes that it leads.
+    pub leads: Arc<AtomicBool>,
     operator: Option<JoinHandle<()>>,
 }
 
@@ -92,7 +102,8 @@ impl World {
             jitter: false,
             ..Options::default()
         };
-        Self { sandbox, admin, network, options, operator: None }
+        let leads = Arc::new(AtomicBool::new(true));
+        Self { sandbox, admin, network, options, telemetry: None, leads, operator: None }
     }
 
     /// Only the operator's requests.
@@ -103,15 +114,24 @@ impl World {
     /// Starts the operator, or starts it again.
     pub async fn start(&mut self) {
         self.kill();
+        let (operator, telemetry) = self.spawn(Arc::clone(&self.leads));
+        self.operator = Some(operator);
+        self.telemetry = Some(telemetry);
+        self.settle().await;
+    }
+
+    /// Another operator beside the one of this world. It ends when its task is aborted.
+    pub fn spawn(&self, leads: Arc<AtomicBool>) -> (JoinHandle<()>, Arc<Telemetry>) {
         let user = User::new(OPERATOR, &["system:masters"]);
         let client = kube::Client::new(self.sandbox.service_as(user), "default");
         let clock: Arc<dyn Clock> = Arc::new(Time(self.sandbox.server().clock.clone()));
-        let seat = Seat::new(client, None, Arc::new(|| true));
+        let seat = Seat::new(client, None, Arc::new(move || leads.load(Ordering::Relaxed)));
         let telemetry = Telemetry::new("test", &self.options.mesh_provider, clock.now());
+        let telemetry = Arc::new(telemetry);
         let network = Arc::new(self.network.clone());
-        let cx = Context::new(seat, self.options.clone(), clock, network, Arc::new(telemetry));
-        self.operator = Some(tokio::spawn(async move { Manager::start(cx).run().await }));
-        self.settle().await;
+        let cx =
+            Context::new(seat, self.options.clone(), clock, network, Arc::clone(&telemetry));
+        (tokio::spawn(async move { Manager::start(cx).run().await }), telemetry)
     }
 
     /// Ends the operator where it stands, as SIGKILL would.

@@ -1,0 +1,5 @@
+//! The operator on the embedded cluster, in virtual time: what it costs, what it survives, what it
+//! says, and what must never happen.
+
+mod cost;
+mod stage;

@@ -2,4 +2,7 @@
 //! says, and what must never happen.
 
 mod cost;
+mod outages;
 mod stage;
+mod takeover;
+mod telling;

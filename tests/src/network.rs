@@ -2,6 +2,8 @@
 //!
 //! What the operator sends is recorded in order. Everything that is not set up refuses connections.
 
+#![expect(clippy::panic, reason = "one of the answers is a panic")]
+
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,6 +13,7 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tidegate_operator::http::{Answer, HttpError, Outgoing, Transport};
+use tokio::sync::Semaphore;
 
 /// Host of the metrics server of tests.
 pub const PROMETHEUS: &str = "prometheus";
@@ -40,7 +43,15 @@ pub enum Reply {
     Refuse,
     /// Whatever the bytes are.
     Body(u16, Vec<u8>),
+    /// What is inside, once the test lets it go.
+    Held(Hold, Box<Reply>),
+    /// A defect of our own, on the way to the answer.
+    Panic,
 }
+
+/// Keeps an answer back until [`Hold::release`]; clones are one.
+#[derive(Clone, Debug)]
+pub struct Hold(Arc<Semaphore>);
 
 /// What a query is answered with.
 #[derive(Clone, Debug)]
@@ -124,20 +135,60 @@ impl Network {
 
 impl Transport for Network {
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>> {
-        let reply = self.reply(&request);
+        let mut reply = self.reply(&request);
         let host = request.url.host().to_owned();
         Box::pin(async move {
+            while let Reply::Held(hold, inner) = reply {
+                hold.released().await;
+                reply = *inner;
+            }
             let (status, mut body) = match reply {
                 Reply::Status(status, text) => (status, text.into_bytes()),
                 Reply::Body(status, bytes) => (status, bytes),
                 Reply::Hang => return Err(HttpError::Timeout { host, after: request.timeout }),
-                Reply::Refuse => return Err(HttpError::Connect { host }),
+                Reply::Refuse | Reply::Held(..) => return Err(HttpError::Connect { host }),
+                Reply::Panic => panic!("a test asked for a panic"),
             };
             let truncated = body.len() > request.max_bytes;
             body.truncate(request.max_bytes);
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
             Ok(Answer { status, headers: HeaderMap::new(), body: body.into(), truncated })
         })
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// A hook's yes.
+    pub fn yes() -> Self {
+        Self::Status(200, String::new())
+    }
+
+    /// A hook's no.
+    pub fn no() -> Self {
+        Self::Status(403, "not yet".to_owned())
+    }
+
+    /// This answer, but not before the hold is released.
+    #[must_use]
+    pub fn held(self) -> (Self, Hold) {
+        let hold = Hold(Arc::new(Semaphore::new(0)));
+        (Self::Held(hold.clone(), Box::new(self)), hold)
+    }
+}
+
+// === impl Hold ===
+
+impl Hold {
+    /// Lets all answers go, those that wait and those to come.
+    pub fn release(&self) {
+        self.0.close();
+    }
+
+    async fn released(&self) {
+        // Closing is how it ends.
+        let _closed = self.0.acquire().await;
     }
 }
 

@@ -4,4 +4,5 @@ pub mod api;
 pub mod controllers;
 pub mod network;
 pub mod rollout;
+pub mod scenario;
 pub mod wire;

@@ -13,6 +13,8 @@ pub(super) enum Command {
     GivenVirtualService(String),
     GivenTemplate(String),
     GivenCanary(String),
+    /// A canary that is set up already; how is told elsewhere.
+    GivenInitialized(String),
     Start,
     Kill,
     Release(String),
@@ -126,6 +128,9 @@ fn given(rest: &str) -> Parsed<Command> {
         ["a", "service", name] => Command::GivenService((*name).to_owned()),
         ["a", "virtual", "service", name] => Command::GivenVirtualService((*name).to_owned()),
         ["a", "metric", "template", name] => Command::GivenTemplate((*name).to_owned()),
+        ["an", "initialized", "canary", "with", ..] => {
+            Command::GivenInitialized(after(rest, "canary with ")?)
+        }
         ["a", "canary", "with", ..] => Command::GivenCanary(after(rest, "canary with ")?),
         _ => return Err("nothing can be given like that".to_owned()),
     })

@@ -63,6 +63,10 @@ impl Stage {
             Command::Kill => self.world.kill(),
             Command::Wait(time) => self.wait(time, None).await?,
             Command::WaitUntil(phase) => self.wait(PATIENCE, Some(&phase)).await?,
+            Command::GivenInitialized(settings) => {
+                self.initialize(&settings).await?;
+                return Ok(Vec::new());
+            }
             Command::Show(Sight::Status) => return Ok(self.status()),
             Command::Show(Sight::Cluster) => return Ok(self.cluster()),
             command => {
@@ -73,6 +77,18 @@ impl Stage {
         self.world.settle().await;
         self.chronicle.note(&self.world);
         Ok(self.chronicle.take())
+    }
+
+    /// The usual beginning: two pods of `web:1.0`, unless something else was given.
+    async fn initialize(&mut self, settings: &str) -> Done {
+        if self.world.get(DEPLOYMENTS, NAME).is_none() {
+            self.create(DEPLOYMENTS, deployment(NAME, "web:1.0", 2))?;
+        }
+        self.make_canary(settings)?;
+        self.world.start().await;
+        self.wait(PATIENCE, Some("Initialized")).await?;
+        self.chronicle.take();
+        Ok(())
     }
 
     /// Lets time pass, taking note at every moment something is due.
@@ -406,7 +422,7 @@ fn service(name: &str) -> Value {
 
 fn virtual_service(name: &str) -> Value {
     json!({
-        "apiVersion": "networking.istio.io/v1beta1", "kind": "VirtualService",
+        "apiVersion": "networking.istio.io/v1", "kind": "VirtualService",
         "metadata": { "name": name },
         "spec": { "hosts": [name], "http": [{ "route": [{ "destination": { "host": name } }] }] },
     })

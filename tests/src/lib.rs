@@ -4,5 +4,6 @@ pub mod api;
 pub mod controllers;
 pub mod network;
 pub mod rollout;
+pub mod scenario;
 pub mod sweep;
 pub mod wire;

@@ -31,7 +31,10 @@ struct State {
     /// By a part of the query.
     metrics: Vec<(String, Metric)>,
     calls: Vec<Call>,
+    stamp: Option<Stamp>,
 }
+
+type Stamp = Box<dyn Fn() -> u64 + Send>;
 
 /// What a hook answers.
 #[derive(Clone, Debug)]
@@ -70,6 +73,10 @@ pub struct Call {
     /// The query, of a call to the metrics server.
     pub query: String,
     pub headers: HeaderMap,
+    /// What it was answered.
+    pub reply: Reply,
+    /// What [`Network::stamp_with`] said at that moment.
+    pub stamp: u64,
 }
 
 // === impl Network ===
@@ -108,6 +115,11 @@ impl Network {
         self.state().calls.clear();
     }
 
+    /// Marks every call with what `stamp` says then, such as a revision of the store.
+    pub fn stamp_with(&self, stamp: impl Fn() -> u64 + Send + 'static) {
+        self.state().stamp = Some(Box::new(stamp));
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,15 +133,11 @@ impl Network {
         let query = percent(query);
         let body = serde_json::from_slice(&request.body).unwrap_or_default();
         let mut state = self.state();
+        let reply = state.answer(host, &to, &query);
+        let stamp = state.stamp.as_ref().map(|stamp| stamp()).unwrap_or_default();
         let headers = request.headers.clone();
-        state.calls.push(Call { to: to.clone(), body, query: query.clone(), headers });
-        if host == PROMETHEUS {
-            return state.measure(&query);
-        }
-        if let Some(reply) = state.next.get_mut(&to).and_then(VecDeque::pop_front) {
-            return reply;
-        }
-        state.hooks.get(&to).cloned().unwrap_or(Reply::Refuse)
+        state.calls.push(Call { to, body, query, headers, reply: reply.clone(), stamp });
+        reply
     }
 }
 
@@ -195,6 +203,16 @@ impl Hold {
 // === impl State ===
 
 impl State {
+    fn answer(&mut self, host: &str, to: &str, query: &str) -> Reply {
+        if host == PROMETHEUS {
+            return self.measure(query);
+        }
+        if let Some(reply) = self.next.get_mut(to).and_then(VecDeque::pop_front) {
+            return reply;
+        }
+        self.hooks.get(to).cloned().unwrap_or(Reply::Refuse)
+    }
+
     fn measure(&self, query: &str) -> Reply {
         if query == "vector(1)" {
             return vector(Some(1.0));

@@ -1,0 +1,205 @@
+//! Proxies: `http`, which is asked to connect or to forward, and `socks5`.
+//!
+//! A proxy looks names up itself, so the address of the server behind it is not ours to check; the
+//! address of the proxy is, and so is a server given as an address.
+
+use std::{
+    fmt::{self, Write as _},
+    str::FromStr,
+};
+
+use http::{HeaderValue, Uri};
+use hyper_util::client::proxy::matcher::Intercept;
+
+use super::url::{Parts, UrlError};
+
+/// A proxy to go through. Prints without credentials.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Proxy {
+    pub(super) kind: ProxyKind,
+    /// Host and port.
+    pub(super) authority: String,
+    pub(super) credentials: ProxyCredentials,
+    /// From the operator's own environment, so not checked.
+    pub(super) trusted: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ProxyKind {
+    Http,
+    Socks5,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ProxyCredentials {
+    None,
+    /// The value of a `Proxy-Authorization` header.
+    Basic(String),
+    Pair(String, String),
+}
+
+/// The value of an `Authorization` header for a user with a password. Marked as sensitive.
+pub(super) fn basic(user: &str, password: &str) -> HeaderValue {
+    let text = format!("Basic {}", base64(format!("{user}:{password}").as_bytes()));
+    // Base64 is plain ASCII.
+    let mut value = HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+    value.set_sensitive(true);
+    value
+}
+
+/// Standard alphabet, padded.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
+        let group = at(0) << 16 | at(1) << 8 | at(2);
+        for (index, shift) in [18, 12, 6, 0].into_iter().enumerate() {
+            let letter = ALPHABET.get((group >> shift & 63) as usize).copied().unwrap_or(b'=');
+            text.push(if index <= chunk.len() { char::from(letter) } else { '=' });
+        }
+    }
+    text
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    /// Reads `http://host:3128` or `socks5://user:password@host:1080`.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let parts = Parts::split(text)?;
+        let (kind, port) = match parts.scheme.to_ascii_lowercase().as_str() {
+            "http" => (ProxyKind::Http, 80),
+            "socks5" | "socks5h" => (ProxyKind::Socks5, 1080),
+            _ => return Err(UrlError::Scheme),
+        };
+        let authority: http::uri::Authority =
+            parts.authority.parse().map_err(|_| UrlError::Host)?;
+        if authority.host().is_empty() {
+            return Err(UrlError::Host);
+        }
+        let mut with_port = authority.host().to_owned();
+        let port = authority.port_u16().unwrap_or(port);
+        write!(with_port, ":{port}").map_err(|_| UrlError::Host)?;
+        let credentials = match (kind, parts.credentials()) {
+            (_, None) => ProxyCredentials::None,
+            (ProxyKind::Http, Some((user, password))) => {
+                let value = basic(&user, &password);
+                ProxyCredentials::Basic(value.to_str().unwrap_or_default().to_owned())
+            }
+            (ProxyKind::Socks5, Some((user, password))) => ProxyCredentials::Pair(user, password),
+        };
+        Ok(Self { kind, authority: with_port, credentials, trusted: false })
+    }
+
+    /// The same proxy as the administrator's own: its address is not checked.
+    #[must_use]
+    pub fn trusted(self) -> Self {
+        Self { trusted: true, ..self }
+    }
+
+    /// The proxy that the environment names. `None` if it is of a kind we cannot use.
+    pub(super) fn from_environment(found: &Intercept) -> Option<Self> {
+        let mut proxy = Self::parse(&found.uri().to_string()).ok()?.trusted();
+        if let Some((user, password)) = found.raw_auth() {
+            proxy.credentials = ProxyCredentials::Pair(user.to_owned(), password.to_owned());
+        } else if let Some(value) = found.basic_auth() {
+            proxy.credentials = ProxyCredentials::Basic(value.to_str().ok()?.to_owned());
+        }
+        Some(proxy)
+    }
+
+    pub(super) fn uri(&self) -> Option<Uri> {
+        Uri::builder()
+            .scheme("http")
+            .authority(self.authority.as_str())
+            .path_and_query("/")
+            .build()
+            .ok()
+    }
+
+    /// What a proxy that forwards plain requests wants to see on each.
+    pub(super) fn authorization(&self) -> Option<HeaderValue> {
+        let ProxyCredentials::Basic(text) = &self.credentials else { return None };
+        let mut value = HeaderValue::try_from(text).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+impl FromStr for Proxy {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.kind {
+            ProxyKind::Http => "http",
+            ProxyKind::Socks5 => "socks5",
+        };
+        write!(f, "{scheme}://{}", self.authority)
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_padded_as_everyone_expects() {
+        let cases = [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("foobar", "Zm9vYmFy"),
+            ("\u{ff}\u{3ff}", "w7/Pvw=="),
+        ];
+        for (text, want) in cases {
+            assert_eq!(base64(text.as_bytes()), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_read_and_keeps_its_password_to_itself() {
+        let cases = [
+            ("http://proxy", "http://proxy:80"),
+            ("http://user:PASSWORD@proxy:3128/", "http://proxy:3128"),
+            ("socks5://user:PASSWORD@proxy", "socks5://proxy:1080"),
+            ("socks5h://[fd00::1]:9", "socks5://[fd00::1]:9"),
+        ];
+        for (text, want) in cases {
+            let proxy = Proxy::parse(text).unwrap();
+            assert_eq!(format!("{proxy} {proxy:?}"), format!("{want} {want}"));
+        }
+        let proxy = Proxy::parse("http://user:PASSWORD@proxy").unwrap();
+        assert_eq!(proxy.authorization().unwrap(), "Basic dXNlcjpQQVNTV09SRA==");
+        for text in ["", "proxy:3128", "https://proxy", "ftp://proxy", "http://"] {
+            assert!(Proxy::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_from_the_environment_keeps_its_credentials() {
+        let matcher = hyper_util::client::proxy::matcher::Matcher::builder()
+            .http("http://u:p@proxy:3128")
+            .https("socks5://u:p@proxy:1080")
+            .build();
+        let find = |uri| matcher.intercept(&Uri::from_static(uri)).unwrap();
+        let http = Proxy::from_environment(&find("http://e.com/")).unwrap();
+        assert_eq!(http, Proxy::parse("http://u:p@proxy:3128").unwrap().trusted());
+        let socks = Proxy::from_environment(&find("https://e.com/")).unwrap();
+        assert_eq!(socks, Proxy::parse("socks5://u:p@proxy:1080").unwrap().trusted());
+    }
+}

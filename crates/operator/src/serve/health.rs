@@ -1,0 +1,124 @@
+//! Whether the operator is alive and ready.
+//!
+//! A loop that must turn holds a [`Heartbeat`] and beats it each time round. A thing that must be
+//! there first, such as a filled cache, is a [`Readiness`] that somebody settles. Both tell their
+//! names only, so the pages can be shown to anyone.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::clock::Clock;
+
+/// The state of all loops and caches.
+pub struct Health {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    beats: BTreeMap<&'static str, Beat>,
+    missing: BTreeMap<&'static str, bool>,
+}
+
+struct Beat {
+    last: Duration,
+    silence_max: Duration,
+}
+
+/// Held by a loop. When it is dropped the loop has ended on purpose and is no longer missed.
+pub struct Heartbeat {
+    health: Arc<Health>,
+    name: &'static str,
+}
+
+/// Held by whoever fills a cache.
+pub struct Readiness {
+    health: Arc<Health>,
+    name: &'static str,
+}
+
+// === impl Health ===
+
+impl Health {
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { clock, state: Mutex::default() })
+    }
+
+    /// Expects a loop called `name` to beat at least every `silence_max`, from now on.
+    ///
+    /// Several times its interval is a good choice: a stall is a loop that hangs, not a slow turn.
+    pub fn expect_beats(self: &Arc<Self>, name: &'static str, silence_max: Duration) -> Heartbeat {
+        let beat = Beat { last: self.clock.monotonic(), silence_max };
+        self.state().beats.insert(name, beat);
+        Heartbeat { health: Arc::clone(self), name }
+    }
+
+    /// Counts `name` as missing until it is settled.
+    pub fn expect_ready(self: &Arc<Self>, name: &'static str) -> Readiness {
+        self.state().missing.insert(name, true);
+        Readiness { health: Arc::clone(self), name }
+    }
+
+    /// A line for each loop that has been silent for too long.
+    pub fn stalled(&self) -> Vec<String> {
+        let now = self.clock.monotonic();
+        let state = self.state();
+        let silent =
+            state.beats.iter().map(|(name, beat)| (name, now.saturating_sub(beat.last), beat));
+        let stalled = silent.filter(|(_, silence, beat)| *silence > beat.silence_max);
+        stalled
+            .map(|(name, silence, _)| format!("{name} has not turned for {} s", silence.as_secs()))
+            .collect()
+    }
+
+    /// A line for each thing that is not there yet.
+    pub fn missing(&self) -> Vec<String> {
+        let state = self.state();
+        let missing = state.missing.iter().filter(|(_, is_missing)| **is_missing);
+        missing.map(|(name, _)| format!("{name} is not ready")).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health")
+            .field("stalled", &self.stalled())
+            .field("missing", &self.missing())
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Heartbeat ===
+
+impl Heartbeat {
+    /// The loop has turned.
+    pub fn beat(&self) {
+        let now = self.health.clock.monotonic();
+        if let Some(beat) = self.health.state().beats.get_mut(self.name) {
+            beat.last = now;
+        }
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.health.state().beats.remove(self.name);
+    }
+}
+
+// === impl Readiness ===
+
+impl Readiness {
+    pub fn set(&self, is_ready: bool) {
+        self.health.state().missing.insert(self.name, !is_ready);
+    }
+}

@@ -1,0 +1,501 @@
+//! What the operator tells Prometheus about itself.
+//!
+//! The `flagger_*` names, labels and codes are Flagger's and are an interface: dashboards and alerts
+//! are built on them. In them `name` is the **target's** name. The `tidegate_*` series are ours.
+//!
+//! Methods are typed so that a label is a fixed word or the name of an object, never the text of an
+//! error. Series of a canary go with [`Telemetry::forget`]; without it they would stay for ever.
+
+mod process;
+mod text;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, AtomicU64},
+    },
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+use tidegate_api::canary::status::CanaryPhase;
+
+pub use self::text::Format;
+
+/// All series, and the way to change them. One for the whole operator; share it in an `Arc`.
+pub struct Telemetry {
+    registry: Registry,
+    flagger: FlaggerSeries,
+    own: OwnSeries,
+    /// Which metrics were reported for a canary, so that they can be forgotten.
+    analysed: Mutex<BTreeMap<Target, BTreeSet<String>>>,
+    /// Namespaces that have a total, so that it can be set to zero.
+    namespaces: Mutex<BTreeSet<String>>,
+}
+
+/// A canary's target. Flagger's series know no other name of a canary.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Target {
+    pub namespace: String,
+    /// Of `spec.targetRef`.
+    pub name: String,
+}
+
+/// How a finished run moved traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    Canary,
+    BlueGreen,
+    AbTesting,
+}
+
+/// Whether a finished run was analysed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Analysis {
+    Completed,
+    Skipped,
+}
+
+/// How a call to the outside went. An error brings its own fixed word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Success,
+    /// An answer came, and it was no.
+    Refused,
+    Error(&'static str),
+}
+
+type IntGauge = Gauge<i64, AtomicI64>;
+type FloatGauge = Gauge<f64, AtomicU64>;
+
+struct FlaggerSeries {
+    total: Family<NamespaceLabels, IntGauge>,
+    status: Family<TargetLabels, IntGauge>,
+    weight: Family<WorkloadLabels, IntGauge>,
+    duration: Family<TargetLabels, Histogram>,
+    analysis: Family<MetricLabels, FloatGauge>,
+    successes: Family<RunLabels, Counter>,
+    failures: Family<RunLabels, Counter>,
+}
+
+struct OwnSeries {
+    phase: Family<PhaseLabels, IntGauge>,
+    reconciles: Family<OutcomeLabels, Counter>,
+    reconcile_duration: Histogram,
+    decisions: Family<DecisionLabels, Counter>,
+    hooks: Family<HookLabels, Counter>,
+    queries: Family<ProviderLabels, Counter>,
+    query_duration: Family<ProviderNameLabels, Histogram>,
+    alerts: Family<ProviderLabels, Counter>,
+    panics: Counter,
+    queue: IntGauge,
+    leader: IntGauge,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct NamespaceLabels {
+    namespace: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct TargetLabels {
+    name: String,
+    namespace: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct WorkloadLabels {
+    workload: String,
+    namespace: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct MetricLabels {
+    name: String,
+    namespace: String,
+    metric: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RunLabels {
+    name: String,
+    namespace: String,
+    deployment_strategy: &'static str,
+    analysis_status: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PhaseLabels {
+    name: String,
+    namespace: String,
+    phase: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct DecisionLabels {
+    decision: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct HookLabels {
+    r#type: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ProviderLabels {
+    provider: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ProviderNameLabels {
+    provider: &'static str,
+}
+
+/// Prometheus' default buckets, which Flagger's histogram has.
+const DURATION_BUCKETS_S: [f64; 11] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+// === impl Telemetry ===
+
+impl Telemetry {
+    /// All series, registered. `mesh_provider` is the operator's default; `start` is when the
+    /// process began.
+    pub fn new(version: &str, mesh_provider: &str, start: Timestamp) -> Self {
+        let mut registry = Registry::default();
+        // A gauge that is always 1, and not an OpenMetrics info: that would be called `_info_info`.
+        let info = Family::<Vec<(String, String)>, IntGauge>::default();
+        let labels = [("version", version), ("mesh_provider", mesh_provider)];
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        info.get_or_create(&labels.to_vec()).set(1);
+        registry.register(
+            "flagger_info",
+            "Version and default mesh provider of the operator",
+            info,
+        );
+        let flagger = FlaggerSeries::register(&mut registry);
+        let own = OwnSeries::register(&mut registry);
+        registry.register_collector(Box::new(process::Process::started(start)));
+        Self { registry, flagger, own, analysed: Mutex::default(), namespaces: Mutex::default() }
+    }
+
+    /// The page for Prometheus.
+    pub fn render(&self, format: Format) -> String {
+        text::render(&self.registry, format)
+    }
+
+    /// How many canaries a namespace has.
+    pub fn set_total(&self, namespace: &str, canaries: usize) {
+        lock(&self.namespaces).insert(namespace.to_owned());
+        let labels = NamespaceLabels { namespace: namespace.to_owned() };
+        self.flagger.total.get_or_create(&labels).set(count(canaries));
+    }
+
+    /// How many canaries each namespace has. Namespaces that are not mentioned have none any more.
+    pub fn set_totals(&self, totals: &BTreeMap<String, usize>) {
+        let known = lock(&self.namespaces).clone();
+        for namespace in known.iter().filter(|known| !totals.contains_key(*known)) {
+            self.set_total(namespace, 0);
+        }
+        for (namespace, canaries) in totals {
+            self.set_total(namespace, *canaries);
+        }
+    }
+
+    /// The phase of a rollout: Flagger's three codes, and a series of our own that names it.
+    pub fn set_status(&self, target: &Target, phase: CanaryPhase) {
+        let code = match phase {
+            CanaryPhase::Progressing => 0,
+            CanaryPhase::Failed => 2,
+            // As Flagger: also while waiting and promoting.
+            _ => 1,
+        };
+        self.flagger.status.get_or_create(&target.labels()).set(code);
+        for other in CanaryPhase::ALL.iter().filter(|other| **other != phase) {
+            self.own.phase.remove(&target.phase_labels(*other));
+        }
+        self.own.phase.get_or_create(&target.phase_labels(phase)).set(1);
+    }
+
+    /// The shares of traffic of primary and canary, in percent.
+    pub fn set_weight(&self, target: &Target, primary: u8, canary: u8) {
+        let [of_primary, of_canary] = target.workloads();
+        self.flagger.weight.get_or_create(&of_primary).set(primary.into());
+        self.flagger.weight.get_or_create(&of_canary).set(canary.into());
+    }
+
+    /// How long a tick took that got as far as checks.
+    pub fn observe_duration(&self, target: &Target, duration: Duration) {
+        self.flagger.duration.get_or_create(&target.labels()).observe(duration.as_secs_f64());
+    }
+
+    /// The last value of a metric of the analysis; seconds for `request-duration`.
+    pub fn set_metric(&self, target: &Target, metric: &str, value: f64) {
+        lock(&self.analysed).entry(target.clone()).or_default().insert(metric.to_owned());
+        self.flagger.analysis.get_or_create(&target.metric_labels(metric)).set(value);
+    }
+
+    /// A metric has no value any more: an old one would be taken for a new one.
+    pub fn clear_metric(&self, target: &Target, metric: &str) {
+        if let Some(metrics) = lock(&self.analysed).get_mut(target) {
+            metrics.remove(metric);
+        }
+        self.flagger.analysis.remove(&target.metric_labels(metric));
+    }
+
+    /// A run ended with the new revision in place.
+    pub fn count_success(&self, target: &Target, strategy: Strategy, analysis: Analysis) {
+        self.flagger.successes.get_or_create(&target.run_labels(strategy, analysis)).inc();
+    }
+
+    /// A run was rolled back, or its promotion failed.
+    pub fn count_failure(&self, target: &Target, strategy: Strategy, analysis: Analysis) {
+        self.flagger.failures.get_or_create(&target.run_labels(strategy, analysis)).inc();
+    }
+
+    /// A canary is gone: so are its series.
+    pub fn forget(&self, target: &Target) {
+        let flagger = &self.flagger;
+        flagger.status.remove(&target.labels());
+        flagger.duration.remove(&target.labels());
+        for labels in target.workloads() {
+            flagger.weight.remove(&labels);
+        }
+        for metric in lock(&self.analysed).remove(target).unwrap_or_default() {
+            flagger.analysis.remove(&target.metric_labels(&metric));
+        }
+        for strategy in Strategy::ALL {
+            for analysis in [Analysis::Completed, Analysis::Skipped] {
+                let labels = target.run_labels(strategy, analysis);
+                flagger.successes.remove(&labels);
+                flagger.failures.remove(&labels);
+            }
+        }
+        for phase in CanaryPhase::ALL {
+            self.own.phase.remove(&target.phase_labels(*phase));
+        }
+    }
+
+    /// A reconcile ended; `outcome` is `ok` or the fixed word of its error.
+    pub fn count_reconcile(&self, outcome: &'static str, duration: Duration) {
+        self.own.reconciles.get_or_create(&OutcomeLabels { outcome }).inc();
+        self.own.reconcile_duration.observe(duration.as_secs_f64());
+    }
+
+    /// The engine decided; `decision` is the name of the decision.
+    pub fn count_decision(&self, decision: &'static str) {
+        self.own.decisions.get_or_create(&DecisionLabels { decision }).inc();
+    }
+
+    /// A hook was asked; `kind` is its type.
+    pub fn count_hook(&self, kind: &'static str, outcome: Outcome) {
+        let outcome = outcome.as_str();
+        self.own.hooks.get_or_create(&HookLabels { r#type: kind, outcome }).inc();
+    }
+
+    /// A metrics provider was asked; `provider` is its type.
+    pub fn count_query(&self, provider: &'static str, outcome: Outcome, duration: Duration) {
+        let labels = ProviderLabels { provider, outcome: outcome.as_str() };
+        self.own.queries.get_or_create(&labels).inc();
+        let of_provider = ProviderNameLabels { provider };
+        self.own.query_duration.get_or_create(&of_provider).observe(duration.as_secs_f64());
+    }
+
+    /// An alert was sent; `provider` is the type of its receiver.
+    pub fn count_alert(&self, provider: &'static str, outcome: Outcome) {
+        let labels = ProviderLabels { provider, outcome: outcome.as_str() };
+        self.own.alerts.get_or_create(&labels).inc();
+    }
+
+    /// A reconcile panicked and was caught.
+    pub fn count_panic(&self) {
+        self.own.panics.inc();
+    }
+
+    /// How many objects wait for their turn.
+    pub fn set_queue(&self, waiting: usize) {
+        self.own.queue.set(count(waiting));
+    }
+
+    pub fn set_leader(&self, leads: bool) {
+        self.own.leader.set(leads.into());
+    }
+}
+
+impl std::fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Telemetry").finish_non_exhaustive()
+    }
+}
+
+fn count(things: usize) -> i64 {
+    i64::try_from(things).unwrap_or(i64::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// === impl FlaggerSeries ===
+
+impl FlaggerSeries {
+    /// Counters are registered without the `_total` that the encoder appends.
+    fn register(registry: &mut Registry) -> Self {
+        let series = Self {
+            total: Family::default(),
+            status: Family::default(),
+            weight: Family::default(),
+            duration: Family::new_with_constructor(durations),
+            analysis: Family::default(),
+            successes: Family::default(),
+            failures: Family::default(),
+        };
+        let (name, help) = ("flagger_canary_total", "Canaries in the namespace");
+        registry.register(name, help, series.total.clone());
+        let (name, help) = ("flagger_canary_status", "0 progressing, 2 failed, 1 anything else");
+        registry.register(name, help, series.status.clone());
+        let (name, help) = ("flagger_canary_weight", "Share of traffic of a workload in percent");
+        registry.register(name, help, series.weight.clone());
+        let (name, help) = ("flagger_canary_duration_seconds", "Time that a tick with checks took");
+        registry.register(name, help, series.duration.clone());
+        let (name, help) = ("flagger_canary_metric_analysis", "Last value of a metric");
+        registry.register(name, help, series.analysis.clone());
+        let (name, help) = ("flagger_canary_successes", "Runs that ended with a promotion");
+        registry.register(name, help, series.successes.clone());
+        let (name, help) = ("flagger_canary_failures", "Runs that ended without one");
+        registry.register(name, help, series.failures.clone());
+        series
+    }
+}
+
+/// A function and not a closure, so that the families have a type one can write down.
+fn durations() -> Histogram {
+    Histogram::new(DURATION_BUCKETS_S)
+}
+
+// === impl OwnSeries ===
+
+impl OwnSeries {
+    fn register(registry: &mut Registry) -> Self {
+        let own = Self {
+            phase: Family::default(),
+            reconciles: Family::default(),
+            reconcile_duration: durations(),
+            decisions: Family::default(),
+            hooks: Family::default(),
+            queries: Family::default(),
+            query_duration: Family::new_with_constructor(durations),
+            alerts: Family::default(),
+            panics: Counter::default(),
+            queue: IntGauge::default(),
+            leader: IntGauge::default(),
+        };
+        let registry = registry.sub_registry_with_prefix("tidegate");
+        registry.register(
+            "canary_phase",
+            "1 for the phase that a rollout is in",
+            own.phase.clone(),
+        );
+        registry.register("reconciles", "Reconciles by outcome", own.reconciles.clone());
+        let name = "reconcile_duration_seconds";
+        registry.register(name, "Time that a reconcile took", own.reconcile_duration.clone());
+        registry.register("decisions", "Decisions of the engine", own.decisions.clone());
+        registry.register("hooks", "Hooks asked, by type and outcome", own.hooks.clone());
+        let help = "Questions to metrics providers, by outcome";
+        registry.register("metric_queries", help, own.queries.clone());
+        let name = "metric_query_duration_seconds";
+        let help = "Time that metrics providers took to answer";
+        registry.register(name, help, own.query_duration.clone());
+        registry.register("alerts", "Alerts sent, by receiver and outcome", own.alerts.clone());
+        registry.register("panics", "Reconciles that panicked and were caught", own.panics.clone());
+        registry.register("queue_depth", "Objects that wait for their turn", own.queue.clone());
+        registry.register("leader", "1 if this process leads", own.leader.clone());
+        own
+    }
+}
+
+// === impl Target ===
+
+impl Target {
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    fn labels(&self) -> TargetLabels {
+        TargetLabels { name: self.name.clone(), namespace: self.namespace.clone() }
+    }
+
+    /// Primary first.
+    fn workloads(&self) -> [WorkloadLabels; 2] {
+        [format!("{}-primary", self.name), self.name.clone()]
+            .map(|workload| WorkloadLabels { workload, namespace: self.namespace.clone() })
+    }
+
+    fn metric_labels(&self, metric: &str) -> MetricLabels {
+        let TargetLabels { name, namespace } = self.labels();
+        MetricLabels { name, namespace, metric: metric.to_owned() }
+    }
+
+    fn run_labels(&self, strategy: Strategy, analysis: Analysis) -> RunLabels {
+        let TargetLabels { name, namespace } = self.labels();
+        let (deployment_strategy, analysis_status) = (strategy.as_str(), analysis.as_str());
+        RunLabels { name, namespace, deployment_strategy, analysis_status }
+    }
+
+    fn phase_labels(&self, phase: CanaryPhase) -> PhaseLabels {
+        let TargetLabels { name, namespace } = self.labels();
+        PhaseLabels { name, namespace, phase: phase.as_str() }
+    }
+}
+
+// === impl Strategy ===
+
+impl Strategy {
+    const ALL: [Self; 3] = [Self::Canary, Self::BlueGreen, Self::AbTesting];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Canary => "canary",
+            Self::BlueGreen => "blue-green",
+            Self::AbTesting => "ab-testing",
+        }
+    }
+}
+
+// === impl Analysis ===
+
+impl Analysis {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Refused => "refused",
+            Self::Error(word) => word,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

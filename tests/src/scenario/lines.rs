@@ -53,6 +53,8 @@ pub(super) fn call(call: &Call) -> String {
         Reply::Status(status, _) | Reply::Body(status, _) => status.to_string(),
         Reply::Hang => "no answer".to_owned(),
         Reply::Refuse => "not there".to_owned(),
+        Reply::Held(..) => "an answer that comes late".to_owned(),
+        Reply::Panic => "a defect".to_owned(),
     };
     let body = &call.body;
     if let Some(attachment) = body["attachments"].get(0) {

@@ -54,9 +54,10 @@ impl Printer {
         if above > 0 {
             text.push_str(&format!("\u{1b}[{above}A"));
         }
+        let width = width();
         for line in lines {
             text.push_str("\u{1b}[2K");
-            text.push_str(line);
+            text.push_str(&cut(line, width));
             text.push('\n');
         }
         let mut out = io::stderr().lock();
@@ -87,8 +88,52 @@ impl Printer {
     }
 }
 
+/// Columns of the terminal; what is not known is taken to be wide enough.
+fn width() -> usize {
+    let size = terminal_size::terminal_size_of(io::stderr());
+    size.map_or(usize::MAX, |(columns, _)| usize::from(columns.0))
+}
+
+/// A line that wraps would put the next picture in the wrong place.
+fn cut(line: &str, width: usize) -> String {
+    let mut shown = 0;
+    let mut text = String::with_capacity(line.len());
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        if c == '\u{1b}' {
+            text.push(c);
+            // A colour takes no place; it ends with a letter.
+            for c in rest.by_ref() {
+                text.push(c);
+                if c.is_ascii_alphabetic() {
+                    break;
+                }
+            }
+            continue;
+        }
+        if shown < width {
+            text.push(c);
+            shown += 1;
+        }
+    }
+    text
+}
+
 /// Whoever read our output has seen enough: that is no error.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
     io.is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_cut_by_what_is_seen_of_it() {
+        let line = "\u{1b}[31mfailed\u{1b}[0m checks";
+        assert_eq!(cut(line, 8), "\u{1b}[31mfailed\u{1b}[0m c");
+        assert_eq!(cut(line, 3), "\u{1b}[31mfai\u{1b}[0m");
+        assert_eq!(cut("short", 80), "short");
+    }
 }

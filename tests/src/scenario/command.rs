@@ -6,9 +6,19 @@ use crate::network::{Metric, Reply};
 
 /// What somebody does.
 pub(super) enum Command {
-    GivenDeployment { image: String, replicas: u32, reads: Vec<Config> },
-    GivenConfig { config: Config, data: (String, String) },
-    GivenAutoscaler { min: i64, max: i64 },
+    GivenDeployment {
+        image: String,
+        replicas: u32,
+        reads: Vec<Config>,
+    },
+    GivenConfig {
+        config: Config,
+        data: (String, String),
+    },
+    GivenAutoscaler {
+        min: i64,
+        max: i64,
+    },
     GivenService(String),
     GivenVirtualService(String),
     GivenTemplate(String),
@@ -18,17 +28,35 @@ pub(super) enum Command {
     Start,
     Kill,
     Release(String),
-    SetConfig { config: Config, data: (String, String) },
-    SetAutoscaler { min: i64, max: i64 },
+    SetConfig {
+        config: Config,
+        data: (String, String),
+    },
+    SetAutoscaler {
+        min: i64,
+        max: i64,
+    },
     Edit(String),
     Annotate(String, String),
     Scale(String, i64),
     Delete(Thing, String),
-    SetRoute { primary: i64, canary: i64 },
-    Gateway { accepts: bool },
+    SetRoute {
+        primary: i64,
+        canary: i64,
+    },
+    Gateway {
+        accepts: bool,
+    },
     Measure(String, Metric),
-    Answer { hook: String, reply: Reply, once: bool },
-    Become { image: String, behaviour: String },
+    Answer {
+        hook: String,
+        reply: Reply,
+        once: bool,
+    },
+    Become {
+        image: String,
+        behaviour: String,
+    },
     Wait(Duration),
     WaitUntil(String),
     Show(Sight),

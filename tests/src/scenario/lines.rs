@@ -93,8 +93,11 @@ fn canary(old: &Value, new: &Value, revisions: &mut Revisions) -> Vec<String> {
     let mut changes = Vec::new();
     let word = |status: &Value| status["phase"].as_str().unwrap_or("none").to_owned();
     changes.extend(changed("phase", &word(before), &word(now)));
-    let numbers =
-        [("weight", "canaryWeight"), ("iterations", "iterations"), ("failedChecks", "failedChecks")];
+    let numbers = [
+        ("weight", "canaryWeight"),
+        ("iterations", "iterations"),
+        ("failedChecks", "failedChecks"),
+    ];
     for (name, field) in numbers {
         let number = |status: &Value| status[field].as_i64().unwrap_or(0).to_string();
         changes.extend(changed(name, &number(before), &number(now)));
@@ -120,7 +123,8 @@ fn canary(old: &Value, new: &Value, revisions: &mut Revisions) -> Vec<String> {
         step => step.to_string().replace('"', ""),
     };
     changes.extend(changed("manualStep", &step(old), &step(new)));
-    let finalizer = |canary: &Value| canary["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+    let finalizer =
+        |canary: &Value| canary["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
     match (finalizer(old), finalizer(new)) {
         (0, 1..) => changes.push("finalizer added".to_owned()),
         (1.., 0) => changes.push("finalizer removed".to_owned()),

@@ -61,7 +61,9 @@ impl Rule {
             .filter_map(|header| header["name"].as_str().map(str::to_owned))
             .collect();
         for condition in each(&rule["match"]) {
-            matches.extend(condition["headers"].as_object().into_iter().flatten().map(|it| it.0.clone()));
+            matches.extend(
+                condition["headers"].as_object().into_iter().flatten().map(|it| it.0.clone()),
+            );
         }
         matches.dedup();
         let text = rule.to_string();

@@ -123,8 +123,7 @@ fn marked<'a>(want: &[&'a str], got: &[&'a str]) -> Vec<(char, &'a str)> {
             marked.push((' ', want[row]));
             row += 1;
             column += 1;
-        } else if column == got.len()
-            || (row < want.len() && common[at + width] >= common[at + 1])
+        } else if column == got.len() || (row < want.len() && common[at + width] >= common[at + 1])
         {
             marked.push(('-', want[row]));
             row += 1;

@@ -34,9 +34,7 @@ fn of_spec(spec: &mut Value, words: &[&str]) -> Option<Result<(), String>> {
             }
             Ok(())
         }
-        ["progressDeadlineSeconds", seconds] => {
-            put(spec, "progressDeadlineSeconds", seconds)
-        }
+        ["progressDeadlineSeconds", seconds] => put(spec, "progressDeadlineSeconds", seconds),
         ["skipAnalysis" | "revertOnDeletion" | "suspend"] => {
             spec[words[0]] = json!(true);
             Ok(())
@@ -128,8 +126,9 @@ fn of_analysis(analysis: &mut Value, words: &[&str]) -> Option<Result<(), String
             });
             push(analysis, "metrics", metric);
         }),
-        ["hook", kind, name, rest @ ..] => hook(kind, name, rest)
-            .map(|hook| push(analysis, "webhooks", hook)),
+        ["hook", kind, name, rest @ ..] => {
+            hook(kind, name, rest).map(|hook| push(analysis, "webhooks", hook))
+        }
         [field, value] if NUMBERS.contains(field) => put(analysis, field, value),
         _ => return None,
     };

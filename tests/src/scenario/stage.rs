@@ -121,7 +121,9 @@ impl Stage {
                 let object = reading(deployment(NAME, &image, replicas), &reads);
                 self.create(DEPLOYMENTS, object)
             }
-            Command::GivenConfig { config, data } => self.create(config.resource(), config.object(&data)),
+            Command::GivenConfig { config, data } => {
+                self.create(config.resource(), config.object(&data))
+            }
             Command::GivenAutoscaler { min, max } => self.create(AUTOSCALERS, autoscaler(min, max)),
             Command::GivenService(name) => self.create(SERVICES, service(&name)),
             Command::GivenVirtualService(name) => {
@@ -330,7 +332,8 @@ impl Stage {
     fn cluster(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let list = |resource| self.world.admin.list(resource, Some("default"));
-        let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let name =
+            |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         for object in list(DEPLOYMENTS) {
             let image = super::lines::image(&object["spec"]["template"]["spec"]);
             let replicas = &object["spec"]["replicas"];

@@ -161,9 +161,7 @@ impl Flagger {
                 }),
             );
         }
-        let backend = |name: &str, weight: i64| {
-            json!({ "group": "", "kind": "Service", "name": name, "port": 80, "weight": weight })
-        };
+        let backend = |name: &str, weight: i64| json!({ "group": "", "kind": "Service", "name": name, "port": 80, "weight": weight });
         let gateway = json!({
             "group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edge",
         });

@@ -61,7 +61,13 @@ impl Task {
     /// Tells a fact to everybody who listens.
     pub(super) async fn announce(&mut self, seen: &Seen, fact: &Fact, phase: Phase) {
         let text = fact.text(&seen.names);
-        if !self.told.0.insert(format!("{}/{text}", fact.reason())) {
+        // Pods come up one by one: that they do is told once, and only if it takes an interval.
+        let is_passing = matches!(fact, Fact::PrimaryNotReady(_) | Fact::CanaryNotReady(_));
+        if is_passing && !seen.observed.tempo.due {
+            return;
+        }
+        let mark = if is_passing { String::new() } else { text.clone() };
+        if !self.told.0.insert(format!("{}/{mark}", fact.reason())) {
             return;
         }
         let reason = fact.reason();

@@ -107,7 +107,8 @@ impl Checker {
 
     /// What is over leaves no share behind that nobody wrote down.
     fn judge_end(&self, next: &Memory) -> Verdict {
-        let is_over = next.phase.is_idle() && self.memory.phase != next.phase;
+        let was_running = !self.memory.is_gated() && self.memory.phase != next.phase;
+        let is_over = next.phase.is_idle() && was_running;
         let is_known = self.plan.traffic == Traffic::Whole || !self.looked.is_route_ours;
         let share = self.share();
         if is_over && !is_known && share != next.weight {

@@ -103,8 +103,10 @@ impl Checker {
         let before = self.split.unwrap_or_default();
         self.split = Some(next);
         self.looked.is_route_ours = true;
-        let is_correction = next.canary == self.memory.weight && next.canary < before.canary;
-        if next != before && !is_correction {
+        let is_step = next.canary > before.canary
+            || (next.mirrored && !before.mirrored)
+            || (self.memory.phase == Phase::Promoting && next != before);
+        if is_step {
             self.pace.last_step = Some(at);
             self.pace.is_excused = false;
             self.pace.has_passed = false;

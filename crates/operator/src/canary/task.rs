@@ -24,6 +24,8 @@ const ROUNDS_MAX: usize = 40;
 /// Pauses after trouble with the API server, doubled each time.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_mins(1);
+/// A first list that takes longer is looked at again.
+const PENDING_MAX: Duration = Duration::from_secs(10);
 
 /// What a task keeps in memory. All of it can be lost without harm.
 pub(super) struct Task {
@@ -141,6 +143,8 @@ impl Task {
                     self.refuse(&why).await?;
                     return Ok(Next::OnChange);
                 }
+                // Rung when the list is complete, or has failed.
+                Look::Pending => return Ok(Next::At(self.cx.clock.monotonic() + PENDING_MAX)),
                 Look::Seen(seen) => *seen,
             };
             match decide(&seen.observed) {

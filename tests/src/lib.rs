@@ -5,4 +5,5 @@ pub mod controllers;
 pub mod network;
 pub mod rollout;
 pub mod sweep;
+pub mod trace;
 pub mod wire;

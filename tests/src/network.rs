@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -28,6 +29,21 @@ struct State {
     /// By a part of the query.
     metrics: Vec<(String, Metric)>,
     calls: Vec<Call>,
+    /// Calls that nobody placed in a history yet.
+    news: Vec<Call>,
+    gauge: Option<Gauge>,
+}
+
+/// Where the world is when something is sent.
+pub(crate) type Gauge = Box<dyn Fn() -> Reach + Send>;
+
+/// What the network knows of the rest of the world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    /// The last write of the cluster.
+    pub(crate) revision: u64,
+    /// The sender is dead and does not know it yet: what it sends goes nowhere.
+    pub(crate) is_dead: bool,
 }
 
 /// What a hook answers.
@@ -59,6 +75,10 @@ pub struct Call {
     /// The query, of a call to the metrics server.
     pub query: String,
     pub headers: HeaderMap,
+    /// What it was answered.
+    pub reply: Reply,
+    /// The last write of the cluster before.
+    pub revision: u64,
 }
 
 // === impl Network ===
@@ -93,6 +113,16 @@ impl Network {
         self.calls().into_iter().filter(|call| call.to.starts_with(to)).collect()
     }
 
+    /// What was sent since this was last asked.
+    pub(crate) fn take_news(&self) -> Vec<Call> {
+        mem::take(&mut self.state().news)
+    }
+
+    /// Places calls in the history of a cluster.
+    pub(crate) fn place(&self, gauge: Gauge) {
+        self.state().gauge = Some(gauge);
+    }
+
     pub fn forget_calls(&self) {
         self.state().calls.clear();
     }
@@ -101,7 +131,8 @@ impl Network {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reply(&self, request: &Outgoing) -> Reply {
+    /// `None` if nobody waits for the answer any more.
+    fn reply(&self, request: &Outgoing) -> Option<Reply> {
         let uri = request.url.uri();
         let host = request.url.host();
         let to = format!("{host}{}", uri.path());
@@ -110,15 +141,19 @@ impl Network {
         let query = percent(query);
         let body = serde_json::from_slice(&request.body).unwrap_or_default();
         let mut state = self.state();
+        let reach = state.gauge.as_ref().map(|gauge| gauge());
+        if reach.is_some_and(|reach| reach.is_dead) {
+            return None;
+        }
+        let revision = reach.map_or(0, |reach| reach.revision);
         let headers = request.headers.clone();
-        state.calls.push(Call { to: to.clone(), body, query: query.clone(), headers });
-        if host == PROMETHEUS {
-            return state.measure(&query);
+        let reply = state.choose(host, &to, &query);
+        let call = Call { to, body, query, headers, reply: reply.clone(), revision };
+        if reach.is_some() {
+            state.news.push(call.clone());
         }
-        if let Some(reply) = state.next.get_mut(&to).and_then(VecDeque::pop_front) {
-            return reply;
-        }
-        state.hooks.get(&to).cloned().unwrap_or(Reply::Refuse)
+        state.calls.push(call);
+        Some(reply)
     }
 }
 
@@ -127,6 +162,7 @@ impl Transport for Network {
         let reply = self.reply(&request);
         let host = request.url.host().to_owned();
         Box::pin(async move {
+            let Some(reply) = reply else { return std::future::pending().await };
             let (status, mut body) = match reply {
                 Reply::Status(status, text) => (status, text.into_bytes()),
                 Reply::Body(status, bytes) => (status, bytes),
@@ -144,6 +180,16 @@ impl Transport for Network {
 // === impl State ===
 
 impl State {
+    fn choose(&mut self, host: &str, to: &str, query: &str) -> Reply {
+        if host == PROMETHEUS {
+            return self.measure(query);
+        }
+        if let Some(reply) = self.next.get_mut(to).and_then(VecDeque::pop_front) {
+            return reply;
+        }
+        self.hooks.get(to).cloned().unwrap_or(Reply::Refuse)
+    }
+
     fn measure(&self, query: &str) -> Reply {
         if query == "vector(1)" {
             return vector(Some(1.0));

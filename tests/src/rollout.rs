@@ -6,7 +6,7 @@
 
 #![expect(clippy::panic, reason = "how a rig fails the test that uses it")]
 
-use std::{cell::RefCell, mem, sync::Arc, time::Duration};
+use std::{cell::RefCell, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -26,7 +26,7 @@ use tidegate_sandbox::{
 };
 use tokio::task::JoinHandle;
 
-use crate::network::{Metric, Network};
+use crate::{network::{Metric, Network, Reach}, trace::{Habits, Observer}};
 
 pub const CANARIES: Resource = Resource { group: "flagger.app", plural: "canaries" };
 pub const DEPLOYMENTS: Resource = Resource { group: "apps", plural: "deployments" };
@@ -54,7 +54,7 @@ pub struct World {
     /// Breaches are kept for [`World::take_breaches`]; without this they end the test.
     pub collects_breaches: bool,
     operator: RefCell<Option<JoinHandle<()>>>,
-    breaches: RefCell<Vec<String>>,
+    observer: RefCell<Observer>,
 }
 
 /// The sandbox's clock as the operator's.
@@ -88,6 +88,11 @@ impl World {
         sandbox.load(crds).unwrap_or_else(|error| panic!("definitions are refused: {error:?}"));
         let admin = sandbox.local(User::admin());
         let network = Network::new();
+        let server = Arc::clone(sandbox.server());
+        network.place(Box::new(move || Reach {
+            revision: server.store.revision(),
+            is_dead: server.faults.crashed().is_some_and(|crash| crash.cut.kills()),
+        }));
         network.metric("histogram_quantile", Metric::Value(0.05));
         network.metric("response_code!~", Metric::Value(100.0));
         network.metric("status!~", Metric::Value(100.0));
@@ -105,7 +110,7 @@ impl World {
             restarts: false,
             collects_breaches: false,
             operator: RefCell::default(),
-            breaches: RefCell::default(),
+            observer: RefCell::default(),
         }
     }
 
@@ -122,6 +127,8 @@ impl World {
 
     fn spawn(&self) {
         self.end();
+        self.observe();
+        self.observer.borrow_mut().restarted(self.sandbox.server().clock.now());
         let user = User::new(OPERATOR, &["system:masters"]);
         let client = kube::Client::new(self.sandbox.service_as(user), "default");
         let clock: Arc<dyn Clock> = Arc::new(Time(self.sandbox.server().clock.clone()));
@@ -150,7 +157,23 @@ impl World {
 
     /// What did not hold since the last call.
     pub fn take_breaches(&self) -> Vec<String> {
-        mem::take(&mut self.breaches.borrow_mut())
+        self.observer.borrow_mut().take_breaches()
+    }
+
+    /// Judges what happened since the last look.
+    fn observe(&self) {
+        let habits = Habits {
+            mesh_provider: self.options.mesh_provider.clone(),
+            config_tracking: self.options.config_tracking,
+        };
+        let mut observer = self.observer.borrow_mut();
+        observer.look(&self.sandbox, &self.network, &habits);
+        if self.collects_breaches {
+            return;
+        }
+        if let Some(breach) = observer.take_breaches().into_iter().next() {
+            panic!("{breach}");
+        }
     }
 
     /// Lets everybody work until nothing moves at this moment.
@@ -168,7 +191,7 @@ impl World {
             }
             let now = self.sandbox.server().store.revision();
             if before == Some(now) {
-                return;
+                return self.observe();
             }
             before = Some(now);
         }

@@ -164,6 +164,8 @@ pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &s
     let mut next = ended(seen, Phase::Failed);
     next.failed_checks = 0;
     next.weight = share;
+    // It was given, broken or not: whoever compares must not take the one before for what runs.
+    next.promoted.clone_from(&memory.applied);
     let next = next.stamped(memory, seen.now);
     Decision::because(Fact::PromotionFailed(why.to_owned()))
         .telling()

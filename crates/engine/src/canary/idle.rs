@@ -238,5 +238,5 @@ fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
         decision = decision.tell(why);
     }
     // The interval belongs to gates of the next rollout.
-    decision.again(if end.is_some() { Again::Now } else { Again::OnChange }).into()
+    decision.again(Again::Now).into()
 }

@@ -6,4 +6,5 @@ pub mod network;
 pub mod rollout;
 pub mod scenario;
 pub mod sweep;
+pub mod trace;
 pub mod wire;

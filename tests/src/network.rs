@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -32,6 +33,21 @@ struct State {
     metrics: Vec<(String, Metric)>,
     calls: Vec<Call>,
     stamp: Option<Stamp>,
+    /// Calls that nobody placed in a history yet.
+    news: Vec<Call>,
+    gauge: Option<Gauge>,
+}
+
+/// Where the world is when something is sent.
+pub(crate) type Gauge = Box<dyn Fn() -> Reach + Send>;
+
+/// What the network knows of the rest of the world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    /// The last write of the cluster.
+    pub(crate) revision: u64,
+    /// The sender is dead and does not know it yet: what it sends goes nowhere.
+    pub(crate) is_dead: bool,
 }
 
 type Stamp = Box<dyn Fn() -> u64 + Send>;
@@ -77,6 +93,8 @@ pub struct Call {
     pub reply: Reply,
     /// What [`Network::stamp_with`] said at that moment.
     pub stamp: u64,
+    /// The last write of the cluster before.
+    pub revision: u64,
 }
 
 // === impl Network ===
@@ -111,6 +129,16 @@ impl Network {
         self.calls().into_iter().filter(|call| call.to.starts_with(to)).collect()
     }
 
+    /// What was sent since this was last asked.
+    pub(crate) fn take_news(&self) -> Vec<Call> {
+        mem::take(&mut self.state().news)
+    }
+
+    /// Places calls in the history of a cluster.
+    pub(crate) fn place(&self, gauge: Gauge) {
+        self.state().gauge = Some(gauge);
+    }
+
     pub fn forget_calls(&self) {
         self.state().calls.clear();
     }
@@ -124,7 +152,8 @@ impl Network {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reply(&self, request: &Outgoing) -> Reply {
+    /// `None` if nobody waits for the answer any more.
+    fn reply(&self, request: &Outgoing) -> Option<Reply> {
         let uri = request.url.uri();
         let host = request.url.host();
         let to = format!("{host}{}", uri.path());
@@ -133,19 +162,29 @@ impl Network {
         let query = percent(query);
         let body = serde_json::from_slice(&request.body).unwrap_or_default();
         let mut state = self.state();
-        let reply = state.answer(host, &to, &query);
+        let reach = state.gauge.as_ref().map(|gauge| gauge());
+        if reach.is_some_and(|reach| reach.is_dead) {
+            return None;
+        }
+        let revision = reach.map_or(0, |reach| reach.revision);
         let stamp = state.stamp.as_ref().map(|stamp| stamp()).unwrap_or_default();
         let headers = request.headers.clone();
-        state.calls.push(Call { to, body, query, headers, reply: reply.clone(), stamp });
-        reply
+        let reply = state.choose(host, &to, &query);
+        let call = Call { to, body, query, headers, reply: reply.clone(), stamp, revision };
+        if reach.is_some() {
+            state.news.push(call.clone());
+        }
+        state.calls.push(call);
+        Some(reply)
     }
 }
 
 impl Transport for Network {
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>> {
-        let mut reply = self.reply(&request);
+        let reply = self.reply(&request);
         let host = request.url.host().to_owned();
         Box::pin(async move {
+            let Some(mut reply) = reply else { return std::future::pending().await };
             while let Reply::Held(hold, inner) = reply {
                 hold.released().await;
                 reply = *inner;
@@ -203,7 +242,7 @@ impl Hold {
 // === impl State ===
 
 impl State {
-    fn answer(&mut self, host: &str, to: &str, query: &str) -> Reply {
+    fn choose(&mut self, host: &str, to: &str, query: &str) -> Reply {
         if host == PROMETHEUS {
             return self.measure(query);
         }

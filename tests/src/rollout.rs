@@ -8,7 +8,6 @@
 
 use std::{
     cell::RefCell,
-    mem,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -34,7 +33,10 @@ use tidegate_sandbox::{
 };
 use tokio::task::JoinHandle;
 
-use crate::network::{Metric, Network};
+use crate::{
+    network::{Metric, Network, Reach},
+    trace::{Habits, Observer},
+};
 
 pub const CANARIES: Resource = Resource { group: "flagger.app", plural: "canaries" };
 pub const DEPLOYMENTS: Resource = Resource { group: "apps", plural: "deployments" };
@@ -66,7 +68,7 @@ pub struct World {
     /// Breaches are kept for [`World::take_breaches`]; without this they end the test.
     pub collects_breaches: bool,
     operator: RefCell<Option<JoinHandle<()>>>,
-    breaches: RefCell<Vec<String>>,
+    observer: RefCell<Observer>,
 }
 
 /// The sandbox's clock as the operator's.
@@ -100,6 +102,11 @@ impl World {
         sandbox.load(crds).unwrap_or_else(|error| panic!("definitions are refused: {error:?}"));
         let admin = sandbox.local(User::admin());
         let network = Network::new();
+        let server = Arc::clone(sandbox.server());
+        network.place(Box::new(move || Reach {
+            revision: server.store.revision(),
+            is_dead: server.faults.crashed().is_some_and(|crash| crash.cut.kills()),
+        }));
         network.metric("histogram_quantile", Metric::Value(0.05));
         network.metric("response_code!~", Metric::Value(100.0));
         network.metric("status!~", Metric::Value(100.0));
@@ -119,7 +126,7 @@ impl World {
             restarts: false,
             collects_breaches: false,
             operator: RefCell::default(),
-            breaches: RefCell::default(),
+            observer: RefCell::default(),
         }
     }
 
@@ -136,6 +143,8 @@ impl World {
 
     fn restart(&self) {
         self.end();
+        self.observe();
+        self.observer.borrow_mut().restarted(self.sandbox.server().clock.now());
         let (operator, telemetry) = self.spawn(Arc::clone(&self.leads));
         *self.operator.borrow_mut() = Some(operator);
         *self.telemetry.borrow_mut() = Some(telemetry);
@@ -171,7 +180,23 @@ impl World {
 
     /// What did not hold since the last call.
     pub fn take_breaches(&self) -> Vec<String> {
-        mem::take(&mut self.breaches.borrow_mut())
+        self.observer.borrow_mut().take_breaches()
+    }
+
+    /// Judges what happened since the last look.
+    fn observe(&self) {
+        let habits = Habits {
+            mesh_provider: self.options.mesh_provider.clone(),
+            config_tracking: self.options.config_tracking,
+        };
+        let mut observer = self.observer.borrow_mut();
+        observer.look(&self.sandbox, &self.network, &habits);
+        if self.collects_breaches {
+            return;
+        }
+        if let Some(breach) = observer.take_breaches().into_iter().next() {
+            panic!("{breach}");
+        }
     }
 
     /// Lets everybody work until nothing moves at this moment.
@@ -189,7 +214,7 @@ impl World {
             }
             let now = self.sandbox.server().store.revision();
             if before == Some(now) {
-                return;
+                return self.observe();
             }
             before = Some(now);
         }

@@ -22,8 +22,13 @@ mod tell;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_api::canary::CrossNamespace;
-use tidegate_providers::{notify::Destination, workload::LabelPrefixes};
+use tidegate_api::canary::{Canary, CrossNamespace};
+use tidegate_engine::{Memory, Plan};
+use tidegate_providers::{
+    notify::Destination,
+    traffic::{self, Mesh},
+    workload::LabelPrefixes,
+};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{
@@ -68,6 +73,16 @@ pub struct Options {
     pub jitter: bool,
     /// How many canaries are worked on at the same time.
     pub turns: usize,
+}
+
+/// What a canary asks for and remembers, as the operator understands it: for those who watch it.
+///
+/// `None` if its provider is unknown.
+pub fn understand(canary: &Canary, mesh_provider: &str) -> Option<(Mesh, Plan, Memory)> {
+    let provider = canary.spec.provider.map_or(mesh_provider, |provider| provider.as_str());
+    let mesh = traffic::select(provider).ok()?;
+    let memory = status::memory(&canary.status.clone().unwrap_or_default());
+    Some((mesh, plan::plan(&canary.spec, mesh), memory))
 }
 
 // === impl Context ===

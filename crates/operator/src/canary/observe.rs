@@ -45,6 +45,8 @@ pub(super) enum Look {
     Gone,
     /// The object is not what a canary must be.
     Unreadable(String),
+    /// Routing objects are being listed for the first time: nothing can be said yet.
+    Pending,
 }
 
 /// An observation, and what acting on it needs.
@@ -98,6 +100,9 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
     problems.extend(rival(task, &canary, &raw));
     let seen = gather(task, canary, raw, status, mesh, problems, answers);
     cache.follow(&task.key, follows(&seen));
+    if mesh.kinds().iter().any(|kind| cache.state(*kind) == TableState::Pending) {
+        return Look::Pending;
+    }
     Look::Seen(Box::new(seen))
 }
 
@@ -536,8 +541,7 @@ impl Seen {
     fn look_at_routes(&mut self, task: &Task) {
         for kind in self.mesh.kinds() {
             let why = match task.cx.cluster.cache.state(*kind) {
-                TableState::Synced => continue,
-                TableState::Pending => format!("{} objects are being listed", kind.kind),
+                TableState::Synced | TableState::Pending => continue,
                 TableState::Failed(why) => why,
             };
             self.observed.routes = Err(Obstacle(why.clone()));

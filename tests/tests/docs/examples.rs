@@ -22,8 +22,8 @@ struct Sitting {
     world: World,
 }
 
-/// How long a canary may take to be set up.
-const PATIENCE_S: u64 = 120;
+/// How long a canary may take to be set up, and a rollout to end.
+const PATIENCE_S: u64 = 600;
 
 #[tokio::test(start_paused = true)]
 async fn examples_are_accepted_and_acted_upon() {
@@ -75,6 +75,34 @@ async fn the_first_release_goes_as_its_guide_says() {
     assert_eq!(image, good, "the primary never stopped running the good one");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_rollout_is_held_and_resumed_as_its_guide_says() {
+    let page = pages().into_iter().find(|page| page.path == "docs/guide/manual-step.md").unwrap();
+    let sitting = Sitting::begin().await;
+    for block in page.blocks().into_iter().filter(|it| it.language == "yaml") {
+        sitting.apply(&page.path, &block.text);
+    }
+    sitting.expect_action(&page.path).await;
+    let patches = Sitting::patches(&page);
+    let [raise, resume] = patches.as_slice() else { panic!("two patches in {patches:?}") };
+    let world = &sitting.world;
+    let held_at = |world: &World, weight: u32| {
+        world.phase("web") == "Waiting" && world.status("web")["manualPause"]["weight"] == weight
+    };
+
+    sitting.release("web:2.0");
+    assert!(world.until(300, |world| held_at(world, 10)).await, "{:#}", world.status("web"));
+    world.advance_s(600).await;
+    assert!(held_at(world, 10), "for as long as nobody says otherwise");
+    world.patch(CANARIES, "web", raise);
+    assert!(world.until(300, |world| held_at(world, 30)).await, "{:#}", world.status("web"));
+    world.patch(CANARIES, "web", resume);
+    let weights = sitting.weights_until("Succeeded").await;
+    assert_eq!(weights, [30, 50, 0], "as the guide says");
+    let canary = world.get(CANARIES, "web").unwrap();
+    assert_eq!(canary["spec"]["manualStep"], Value::Null, "the next rollout does not hold");
+}
+
 // === impl Sitting ===
 
 impl Sitting {
@@ -110,20 +138,28 @@ impl Sitting {
         }
     }
 
-    /// The patches of a page.
+    /// Carries out the patches of a page; nothing of them may be dropped.
     fn patch(&self, page: &Page) {
-        for command in commands(page) {
-            let words: Vec<&str> = command.iter().map(String::as_str).collect();
-            let ["kubectl", "patch", "canary", name, rest @ ..] = words.as_slice() else {
-                continue;
-            };
-            let place = format!("{}: {}", page.path, words.join(" "));
-            let text = rest.iter().skip_while(|word| **word != "-p").nth(1);
-            let patch: Value = serde_json::from_str(text.unwrap_or_else(|| panic!("{place}")))
-                .unwrap_or_else(|error| panic!("{place}: {error}"));
-            let patched = self.world.patch(CANARIES, name, &patch);
-            assert_kept(&place, &patch, &patched);
+        for patch in Self::patches(page) {
+            let patched = self.world.patch(CANARIES, "web", &patch);
+            assert_kept(&page.path, &patch, &patched);
         }
+    }
+
+    /// What `kubectl patch canary web` is given on a page, in order.
+    fn patches(page: &Page) -> Vec<Value> {
+        let commands = commands(page);
+        let ours = commands
+            .iter()
+            .filter(|words| words.starts_with(&["kubectl", "patch"].map(str::to_owned)));
+        ours.map(|words| {
+            let place = format!("{}: {}", page.path, words.join(" "));
+            assert_eq!(words[2..4], ["canary", "web"], "{place}: the canary of examples");
+            let text = words.iter().skip_while(|word| *word != "-p").nth(1);
+            let text = text.unwrap_or_else(|| panic!("{place}: no patch"));
+            serde_json::from_str(text).unwrap_or_else(|error| panic!("{place}: {error}"))
+        })
+        .collect()
     }
 
     /// Waits until every canary is set up; none may be refused.

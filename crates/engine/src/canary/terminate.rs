@@ -71,9 +71,6 @@ fn bring_back(seen: &Observed, target: &Target) -> Option<Step> {
 }
 
 fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
-    if seen.memory.phase == Phase::Terminated {
-        return released(seen);
-    }
     // From when the way back began: what was deleted while nobody looked still gets its chance.
     let since = seen.memory.since.max(seen.life.deleted).unwrap_or(seen.now);
     if since > seen.now {

@@ -67,6 +67,10 @@ impl Checker {
         if phase != Phase::Failed && split != Split::PRIMARY {
             return Err((14, format!("{phase:?} with {split:?}")));
         }
+        let is_left = weight > Percent::ZERO || self.memory.rescue;
+        if is_left && self.pods.get(Workload::Primary as usize).is_some_and(|pods| pods.ready) {
+            return Err((14, format!("{weight}% stay on the canary, and the primary is ready")));
+        }
         let side =
             if !is_divisible && weight > Percent::ZERO { Side::Canary } else { Side::Primary };
         if apex != Some(side) {

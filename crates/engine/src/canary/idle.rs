@@ -25,6 +25,9 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if let Some(step) = leave_dead_canary(seen) {
         return step;
     }
+    if let Some(step) = drifted(seen) {
+        return step;
+    }
     let target = match &seen.target {
         Ok(target) => target,
         Err(Missing::Gone) => return obstructed(seen, "the target does not exist").into(),
@@ -63,6 +66,24 @@ fn leave_dead_canary(seen: &Observed) -> Option<Step> {
         .remember(next)
         .telling();
     Some(decision.again(Again::Now).into())
+}
+
+/// Somebody edited the route while nothing is rolled out: it goes back to what was left.
+///
+/// Pods that nobody asked for, or none at all, would have a share of live traffic otherwise.
+fn drifted(seen: &Observed) -> Option<Step> {
+    let memory = &seen.memory;
+    let split = seen.routes.as_ref().ok()?;
+    let left = Split::canary(memory.weight);
+    if seen.plan.traffic == Traffic::Whole || *split == left {
+        return None;
+    }
+    let canary_serves = seen.target.as_ref().is_ok_and(|target| target.readiness.is_serving());
+    let gains_canary = left.canary > split.canary;
+    let serves = if gains_canary { canary_serves } else { seen.primary.readiness.is_serving() };
+    let fact = Fact::Drifted { seen: split.canary, now: left.canary };
+    let decision = Decision::because(fact).act(Action::Shift(left)).telling();
+    serves.then(|| decision.again(Again::Now).into())
 }
 
 /// A revision is new if it was neither started, judged nor promoted. So is changed configuration.
@@ -171,6 +192,7 @@ fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
     } else {
         Fact::Promoted
     };
+    let why = if why == Fact::Promoted && seen.plan.skip { Fact::PromotedUnchecked } else { why };
     let mut decision = Decision::because(why.clone());
     if seen.plan.hooks.post_rollout {
         let Some(gate) = &seen.answers.post_rollout else {
@@ -186,7 +208,7 @@ fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
         next.untold = None;
         decision = decision.remember(next);
     }
-    if why == Fact::Promoted && end.is_some() {
+    if why != Fact::Failed && end.is_some() {
         decision = decision.tell(why);
     }
     // The interval belongs to gates of the next rollout.

@@ -213,7 +213,7 @@ impl Cache {
         let mut inner = self.inner();
         let table = inner.tables.entry(kind).or_default();
         let incoming = table.incoming.take().unwrap_or_default();
-        table.state = TableState::Synced;
+        let is_first = std::mem::replace(&mut table.state, TableState::Synced) != TableState::Synced;
         let gone: BTreeSet<Key> =
             table.rows.keys().filter(|key| !incoming.contains_key(*key)).cloned().collect();
         table.rows.retain(|key, _| !gone.contains(key));
@@ -230,6 +230,10 @@ impl Cache {
         }
         for key in &changed {
             inner.wake(kind, key);
+        }
+        if is_first {
+            // Whoever waited for the list follows nothing in it yet.
+            inner.bells.values().for_each(|bell| bell.notify_one());
         }
         changed.into_iter().collect()
     }

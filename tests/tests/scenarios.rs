@@ -136,11 +136,13 @@ scenarios! {
         primary_stuck,
         rescue,
         rescue_by_revert,
+        rescue_fails,
         slow_primary,
         stuck_on_kubernetes,
     ],
     setup: [
         autoscaler,
+        edited_route,
         existing_service,
         existing_virtual_service,
         gateway_api,

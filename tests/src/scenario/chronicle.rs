@@ -79,7 +79,7 @@ impl Chronicle {
         let passed = world.sandbox.server().clock.now().duration_since(self.start).as_secs();
         let mut time = format!("{}:{:02}", passed / 60, passed % 60);
         for text in texts {
-            self.lines.push(format!("{time:>4}  {text}"));
+            self.lines.push(format!("{time:>5}  {text}"));
             time.clear();
         }
     }

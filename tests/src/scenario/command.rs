@@ -57,6 +57,7 @@ pub(super) enum Command {
         image: String,
         behaviour: String,
     },
+    Die(String),
     Wait(Duration),
     WaitUntil(String),
     Show(Sight),
@@ -126,6 +127,7 @@ pub(super) fn parse(line: &str) -> Parsed<Command> {
         ["pods", "of", image, "become", behaviour] => {
             Command::Become { image: (*image).to_owned(), behaviour: (*behaviour).to_owned() }
         }
+        ["the", "pods", "of", app, "die"] => Command::Die((*app).to_owned()),
         ["wait", "until", phase] => Command::WaitUntil((*phase).to_owned()),
         ["wait", time] => Command::Wait(duration(time)?),
         ["show", "the", "status"] => Command::Show(Sight::Status),

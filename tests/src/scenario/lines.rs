@@ -91,7 +91,9 @@ fn event(event: &Value) -> Option<String> {
 fn canary(old: &Value, new: &Value, revisions: &mut Revisions) -> Vec<String> {
     let (before, now) = (&old["status"], &new["status"]);
     let mut changes = Vec::new();
-    let word = |status: &Value| status["phase"].as_str().unwrap_or("none").to_owned();
+    let word = |status: &Value| {
+        status["phase"].as_str().filter(|it| !it.is_empty()).unwrap_or("none").to_owned()
+    };
     changes.extend(changed("phase", &word(before), &word(now)));
     let numbers = [
         ("weight", "canaryWeight"),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tidegate_sandbox::{
     clock::{between, later},
-    cluster::{Cluster as _, Deletion, Resource},
+    cluster::{Cluster as _, Deletion, PODS, Resource},
     dataplane::routing_crds,
     kubelet::Behaviour,
 };
@@ -178,6 +178,7 @@ impl Stage {
                 let deletion = Deletion::default();
                 done(self.world.admin.delete(resource, "default", &name, &deletion))
             }
+            Command::Die(app) => self.kill_pods(&app),
             Command::SetRoute { primary, canary } => self.set_route(primary, canary),
             Command::Gateway { accepts } => self.judge_route(accepts),
             _ => Err("cannot be carried out here".to_owned()),
@@ -256,6 +257,16 @@ impl Stage {
         }
     }
 
+    fn kill_pods(&self, app: &str) -> Done {
+        let pods = self.world.admin.list(PODS, Some("default"));
+        for pod in pods.iter().filter(|pod| pod["metadata"]["labels"]["app"] == app) {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let at_once = Deletion { grace_period_s: Some(0), ..Deletion::default() };
+            done(self.world.admin.delete(PODS, "default", name, &at_once))?;
+        }
+        Ok(())
+    }
+
     /// As somebody with `kubectl edit` would.
     fn set_route(&self, primary: i64, canary: i64) -> Done {
         let resource = self.route();
@@ -305,12 +316,13 @@ impl Stage {
         let canary = self.world.get(CANARIES, NAME).unwrap_or_default();
         let status = &canary["status"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let count = |field: &str| status[field].as_i64().unwrap_or(0);
         let mut lines = vec![format!(
             "phase {}, weight {}, iterations {}, failedChecks {}",
-            text(&status["phase"]),
-            status["canaryWeight"],
-            status["iterations"],
-            status["failedChecks"]
+            status["phase"].as_str().unwrap_or("none"),
+            count("canaryWeight"),
+            count("iterations"),
+            count("failedChecks")
         )];
         for condition in status["conditions"].as_array().into_iter().flatten() {
             lines.push(format!(
@@ -323,7 +335,8 @@ impl Stage {
         }
         for check in status["lastDecision"]["checks"].as_array().into_iter().flatten() {
             let passed = if check["passed"] == true { "passed" } else { "failed" };
-            lines.push(format!("check {} {passed} with {}", text(&check["name"]), check["value"]));
+            let value = text(&check["value"]);
+            lines.push(format!("check {} {passed} with {value}", text(&check["name"])));
         }
         lines
     }

@@ -1,8 +1,8 @@
 //! The ends of a rollout. Traffic first, then capacity, then the memory of it.
 
 use crate::{
-    Action, Again, Decision, Fact, Memory, Notice, Observed, Outcome, Percent, Phase, Severity,
-    Split, State, Step, Target, Traffic,
+    Action, Again, Decision, Fact, Memory, Missing, Notice, Observed, Outcome, Percent, Phase,
+    Severity, Split, State, Step, Target, Traffic,
 };
 
 use super::{
@@ -74,11 +74,20 @@ fn roll_back(
         .act_if(shifts, Action::Shift(Split::PRIMARY))
         .tell(Fact::Failed)
         .act_if(plan.scaled, Action::PauseScaler)
-        .act_if(target.is_some_and(|target| target.replicas > 0), Action::Park)
+        .act_if(may_run(seen), Action::Park)
         .remember(next)
         .act(Action::Count(Outcome::Failed))
         .again(Again::Now)
         .into()
+}
+
+/// Whether the target may have pods. One that cannot be used, for want of its configuration, does.
+fn may_run(seen: &Observed) -> bool {
+    match &seen.target {
+        Ok(target) => target.replicas > 0,
+        Err(Missing::Unusable(_)) => true,
+        Err(Missing::Gone) => false,
+    }
 }
 
 /// The share that stays on a canary that serves, because the primary it was to rescue is not ready.

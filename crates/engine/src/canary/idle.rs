@@ -219,6 +219,7 @@ fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
     } else {
         Fact::Promoted
     };
+    let why = if why == Fact::Promoted && seen.plan.skip { Fact::PromotedUnchecked } else { why };
     let mut decision = Decision::because(why.clone());
     if seen.plan.hooks.post_rollout {
         let Some(gate) = &seen.answers.post_rollout else {
@@ -234,7 +235,7 @@ fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
         next.untold = None;
         decision = decision.remember(next);
     }
-    if why == Fact::Promoted && end.is_some() {
+    if why != Fact::Failed && end.is_some() {
         decision = decision.tell(why);
     }
     // The interval belongs to gates of the next rollout.

@@ -148,7 +148,9 @@ fn scaled_away(seen: &Observed, target: &Target) -> Decision {
 fn skip(seen: &Observed, target: &Target) -> Step {
     if let Readiness::Waiting(unready) = &target.readiness {
         let why = Fact::CanaryNotReady(unready.why.clone());
-        return Decision::because(why).telling().again(later(seen)).into();
+        let decision = Decision::because(why).again(later(seen));
+        // Pods that were asked for just now are not late.
+        return if seen.tempo.due { decision.telling().into() } else { decision.into() };
     }
     finish::skip(seen)
 }

@@ -154,8 +154,9 @@ fn protect(seen: &Observed, target: Option<&Target>) -> Option<Step> {
 }
 
 fn primary_waits(seen: &Observed, why: &str) -> Step {
-    let why = Fact::PrimaryNotReady(why.to_owned());
-    Decision::because(why).telling().again(later(seen)).into()
+    let decision = Decision::because(Fact::PrimaryNotReady(why.to_owned())).again(later(seen));
+    // A rolling update takes its time; only one that takes longer than an interval is worth telling.
+    if seen.tempo.due { decision.telling().into() } else { decision.into() }
 }
 
 /// The primary is ready: traffic goes back, at once or step by step.

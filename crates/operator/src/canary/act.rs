@@ -353,6 +353,10 @@ impl Task {
         if live["metadata"]["resourceVersion"] != seen.raw["metadata"]["resourceVersion"] {
             known = live["status"].clone();
         }
+        // A zero that is not there yet is written: tools show these in a column.
+        if let Some(known) = known.as_object_mut() {
+            known.retain(|name, value| *value != 0 || !live["status"][name].is_null());
+        }
         let Some(changed) = status::patch(&known, fields) else { return Ok(()) };
         let patch = json!({
             "metadata": { "resourceVersion": live["metadata"]["resourceVersion"] },

@@ -43,6 +43,8 @@ pub(super) enum Look {
     Seen(Box<Seen>),
     /// The canary is not there any more, or it is another one.
     Gone,
+    /// Routing objects are being listed; that takes a moment.
+    Listing,
     /// The object is not what a canary must be.
     Unreadable(String),
     /// Routing objects are being listed for the first time: nothing can be said yet.
@@ -95,6 +97,9 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
     });
     for kind in mesh.kinds() {
         manager::watch_too(&task.cx, *kind);
+    }
+    if mesh.kinds().iter().any(|kind| cache.state(*kind) == TableState::Pending) {
+        return Look::Listing;
     }
     problems.extend(plan::problems(&canary, mesh, task.cx.options.cross_namespace));
     problems.extend(rival(task, &canary, &raw));

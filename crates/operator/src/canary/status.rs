@@ -352,7 +352,9 @@ fn promoted(memory: &Memory, page: &Page<'_>) -> Condition {
             ("Unknown", format!("Canary is being deleted, reverting {kind}."))
         }
     };
-    Condition { kind: "Promoted", status, reason: memory.phase.as_str().to_owned(), message }
+    // Every condition has a reason, also before there is a phase.
+    let phase = if memory.phase == Phase::New { Phase::Initializing } else { memory.phase };
+    Condition { kind: "Promoted", status, reason: phase.as_str().to_owned(), message }
 }
 
 /// Ours replaced, others kept; one that says the same as before keeps its times.

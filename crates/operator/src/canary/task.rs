@@ -139,6 +139,7 @@ impl Task {
             let look = observe::look(self, &answers);
             let seen = match look {
                 Look::Gone => return Ok(Next::Gone),
+                Look::Listing => return Ok(Next::At(self.cx.clock.monotonic() + PAUSE_MIN)),
                 Look::Unreadable(why) => {
                     self.refuse(&why).await?;
                     return Ok(Next::OnChange);

@@ -76,7 +76,7 @@ impl Task {
             Tone::Warning => warn!(reason, message = text, "Event"),
         }
         self.write_event(seen, fact, &text).await;
-        self.queue_event_hooks(seen, fact, &text, phase);
+        self.queue_event_hooks(seen, fact, &text, reported(fact, phase));
     }
 
     /// Best effort: an event that cannot be written is not worth holding a rollout.
@@ -319,6 +319,17 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         self.0.bell.notify_one();
+    }
+}
+
+/// The phase an event hook is told: the one the fact belongs to, as Flagger has it, also where that
+/// is written a moment later or was left a moment ago.
+fn reported(fact: &Fact, phase: Phase) -> Phase {
+    match fact {
+        Fact::NewRevision | Fact::Restarted => Phase::Progressing,
+        Fact::PrimaryAdvanced(_) => Phase::Promoting,
+        Fact::Failed => Phase::Failed,
+        _ => phase,
     }
 }
 

@@ -235,6 +235,10 @@ impl Cache {
         for key in &changed {
             inner.wake(kind, key);
         }
+        if is_first {
+            // Whoever waited for the list follows nothing in it yet.
+            inner.bells.values().for_each(|bell| bell.notify_one());
+        }
         changed.into_iter().collect()
     }
 

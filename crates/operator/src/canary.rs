@@ -70,7 +70,7 @@ pub struct Options {
 ///
 /// `None` if its provider is unknown.
 pub fn understand(canary: &Canary, mesh_provider: &str) -> Option<(Mesh, Plan, Memory)> {
-    let provider = canary.spec.provider.map_or(mesh_provider, Provider::as_str);
+    let provider = canary.spec.provider.map(Provider::as_str).unwrap_or(mesh_provider);
     let mesh = traffic::select(provider).ok()?;
     let memory = status::memory(&canary.status.clone().unwrap_or_default());
     Some((mesh, plan::plan(&canary.spec, mesh), memory))

@@ -2,6 +2,8 @@
 //!
 //! What the operator sends is recorded in order. Everything that is not set up refuses connections.
 
+#![expect(clippy::panic, reason = "one of the answers is a panic")]
+
 use std::{
     collections::{BTreeMap, VecDeque},
     mem,
@@ -12,6 +14,7 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tidegate_operator::http::{Answer, HttpError, Outgoing, Transport};
+use tokio::sync::Semaphore;
 
 /// Host of the metrics server of tests.
 pub const PROMETHEUS: &str = "prometheus";
@@ -56,7 +59,15 @@ pub enum Reply {
     Refuse,
     /// Whatever the bytes are.
     Body(u16, Vec<u8>),
+    /// What is inside, once the test lets it go.
+    Held(Hold, Box<Reply>),
+    /// A defect of our own, on the way to the answer.
+    Panic,
 }
+
+/// Keeps an answer back until [`Hold::release`]; clones are one.
+#[derive(Clone, Debug)]
+pub struct Hold(Arc<Semaphore>);
 
 /// What a query is answered with.
 #[derive(Clone, Debug)]
@@ -127,6 +138,11 @@ impl Network {
         self.state().calls.clear();
     }
 
+    /// Marks every call with what `stamp` says then, such as a revision of the store.
+    pub fn stamp_with(&self, stamp: impl Fn() -> u64 + Send + 'static) {
+        self.state().stamp = Some(Box::new(stamp));
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,7 +163,7 @@ impl Network {
         }
         let revision = reach.map_or(0, |reach| reach.revision);
         let headers = request.headers.clone();
-        let reply = state.choose(host, &to, &query);
+        let reply = state.answer(host, &to, &query);
         let call = Call { to, body, query, headers, reply: reply.clone(), revision };
         if reach.is_some() {
             state.news.push(call.clone());
@@ -162,12 +178,17 @@ impl Transport for Network {
         let reply = self.reply(&request);
         let host = request.url.host().to_owned();
         Box::pin(async move {
-            let Some(reply) = reply else { return std::future::pending().await };
+            let Some(mut reply) = reply else { return std::future::pending().await };
+            while let Reply::Held(hold, inner) = reply {
+                hold.released().await;
+                reply = *inner;
+            }
             let (status, mut body) = match reply {
                 Reply::Status(status, text) => (status, text.into_bytes()),
                 Reply::Body(status, bytes) => (status, bytes),
                 Reply::Hang => return Err(HttpError::Timeout { host, after: request.timeout }),
-                Reply::Refuse => return Err(HttpError::Connect { host }),
+                Reply::Refuse | Reply::Held(..) => return Err(HttpError::Connect { host }),
+                Reply::Panic => panic!("a test asked for a panic"),
             };
             let truncated = body.len() > request.max_bytes;
             body.truncate(request.max_bytes);
@@ -177,10 +198,45 @@ impl Transport for Network {
     }
 }
 
+// === impl Reply ===
+
+impl Reply {
+    /// A hook's yes.
+    pub fn yes() -> Self {
+        Self::Status(200, String::new())
+    }
+
+    /// A hook's no.
+    pub fn no() -> Self {
+        Self::Status(403, "not yet".to_owned())
+    }
+
+    /// This answer, but not before the hold is released.
+    #[must_use]
+    pub fn held(self) -> (Self, Hold) {
+        let hold = Hold(Arc::new(Semaphore::new(0)));
+        (Self::Held(hold.clone(), Box::new(self)), hold)
+    }
+}
+
+// === impl Hold ===
+
+impl Hold {
+    /// Lets all answers go, those that wait and those to come.
+    pub fn release(&self) {
+        self.0.close();
+    }
+
+    async fn released(&self) {
+        // Closing is how it ends.
+        let _closed = self.0.acquire().await;
+    }
+}
+
 // === impl State ===
 
 impl State {
-    fn choose(&mut self, host: &str, to: &str, query: &str) -> Reply {
+    fn answer(&mut self, host: &str, to: &str, query: &str) -> Reply {
         if host == PROMETHEUS {
             return self.measure(query);
         }

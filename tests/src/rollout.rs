@@ -6,7 +6,14 @@
 
 #![expect(clippy::panic, reason = "how a rig fails the test that uses it")]
 
-use std::{cell::RefCell, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -49,6 +56,10 @@ pub struct World {
     pub admin: Local,
     pub network: Network,
     pub options: Options,
+    /// What the operator that was started last counts.
+    pub telemetry: RefCell<Option<Arc<Telemetry>>>,
+    /// Whether that operator believes that it leads.
+    pub leads: Arc<AtomicBool>,
     /// An operator that a crash point killed is started again on the spot.
     pub restarts: bool,
     /// Breaches are kept for [`World::take_breaches`]; without this they end the test.
@@ -83,7 +94,7 @@ impl World {
     }
 
     pub fn with(settings: Settings) -> Self {
-        let sandbox = Sandbox::new(settings);
+        let sandbox = Sandbox::new(settings.routing());
         let crds = tidegate_api::crds().iter().map(|crd| json!(crd)).collect();
         sandbox.load(crds).unwrap_or_else(|error| panic!("definitions are refused: {error:?}"));
         let admin = sandbox.local(User::admin());
@@ -107,6 +118,8 @@ impl World {
             admin,
             network,
             options,
+            telemetry: RefCell::default(),
+            leads: Arc::new(AtomicBool::new(true)),
             restarts: false,
             collects_breaches: false,
             operator: RefCell::default(),
@@ -121,23 +134,30 @@ impl World {
 
     /// Starts the operator, or starts it again.
     pub async fn start(&mut self) {
-        self.spawn();
+        self.restart();
         self.settle().await;
     }
 
-    fn spawn(&self) {
+    fn restart(&self) {
         self.end();
         self.observe();
         self.observer.borrow_mut().restarted(self.sandbox.server().clock.now());
+        let (operator, telemetry) = self.spawn(Arc::clone(&self.leads));
+        *self.operator.borrow_mut() = Some(operator);
+        *self.telemetry.borrow_mut() = Some(telemetry);
+    }
+
+    /// Another operator beside the one of this world. It ends when its task is aborted.
+    pub fn spawn(&self, leads: Arc<AtomicBool>) -> (JoinHandle<()>, Arc<Telemetry>) {
         let user = User::new(OPERATOR, &["system:masters"]);
         let client = kube::Client::new(self.sandbox.service_as(user), "default");
         let clock: Arc<dyn Clock> = Arc::new(Time(self.sandbox.server().clock.clone()));
-        let seat = Seat::new(client, None, Arc::new(|| true));
+        let seat = Seat::new(client, None, Arc::new(move || leads.load(Ordering::Relaxed)));
         let telemetry = Telemetry::new("test", &self.options.mesh_provider, clock.now());
+        let telemetry = Arc::new(telemetry);
         let network = Arc::new(self.network.clone());
-        let cx = Context::new(seat, self.options.clone(), clock, network, Arc::new(telemetry));
-        let operator = tokio::spawn(async move { Manager::start(cx).run().await });
-        *self.operator.borrow_mut() = Some(operator);
+        let cx = Context::new(seat, self.options.clone(), clock, network, Arc::clone(&telemetry));
+        (tokio::spawn(async move { Manager::start(cx).run().await }), telemetry)
     }
 
     /// Ends the operator where it stands, as SIGKILL would.
@@ -185,7 +205,7 @@ impl World {
             tokio::time::sleep(Duration::from_millis(1)).await;
             if self.restarts && self.is_killed() {
                 self.sandbox.server().faults.revive();
-                self.spawn();
+                self.restart();
                 before = None;
                 continue;
             }

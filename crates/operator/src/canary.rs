@@ -24,10 +24,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_api::canary::{Canary, CrossNamespace, Provider};
 use tidegate_engine::{Memory, Plan};
-use tidegate_providers::{traffic::{self, Mesh}, workload::LabelPrefixes};
+use tidegate_providers::{
+    notify::Destination,
+    traffic::{self, Mesh},
+    workload::LabelPrefixes,
+};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::{clock::Clock, cluster::Cluster, http::Transport, telemetry::Telemetry};
+use crate::{
+    clock::Clock,
+    cluster::Cluster,
+    http::{Proxy, Transport},
+    telemetry::Telemetry,
+};
 
 pub use self::manager::Manager;
 
@@ -59,7 +68,7 @@ pub struct Options {
     pub event_webhook: Option<String>,
     pub cluster_name: String,
     /// Where alerts of canaries without alerts of their own go.
-    pub notifier: Option<tidegate_providers::notify::Destination>,
+    pub notifier: Option<(Destination, Option<Proxy>)>,
     /// Canaries found at start are looked at spread over their interval, not all at once.
     pub jitter: bool,
     /// How many canaries are worked on at the same time.

@@ -55,7 +55,7 @@ pub struct Cluster {
     pub(crate) namespace: Option<String>,
     /// Asked before every write.
     leads: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// Rung when a first list is complete.
+    /// Rung when a list is complete, or failed.
     pub(crate) synced: Arc<Notify>,
     kinds: Arc<[Kind]>,
     /// Kinds that are watched on demand, once they are.

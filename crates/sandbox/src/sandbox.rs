@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::{
     clock::{Clock, between, later},
     cluster::{self, Cluster, Resource},
-    controllers,
+    controllers, dataplane,
     failure::Outcome,
     http::{ApiService, listen::Listener},
     kubelet::{self, KubeletSettings},
@@ -32,6 +32,8 @@ pub struct Settings {
     pub controllers: controllers::Settings,
     /// Take due work in any order, as a real cluster might; seeded by the server's seed.
     pub shuffled: bool,
+    /// Know the kinds of Gateway API and Istio, and accept routes as a gateway controller would.
+    pub routing: bool,
 }
 
 /// A running (or, under a virtual clock, steppable) cluster.
@@ -63,6 +65,7 @@ impl Default for Settings {
             server: ServerSettings::default(),
             controllers: controllers::Settings::default(),
             shuffled: false,
+            routing: false,
         }
     }
 }
@@ -99,6 +102,13 @@ impl Settings {
         self
     }
 
+    /// With the kinds of Gateway API and Istio, and a controller for the former.
+    #[must_use]
+    pub fn routing(mut self) -> Self {
+        self.routing = true;
+        self
+    }
+
     #[must_use]
     pub fn shuffled(mut self) -> Self {
         self.shuffled = true;
@@ -113,16 +123,25 @@ impl Sandbox {
     ///
     /// Under a real clock nothing moves until [`Sandbox::run`]; under a virtual one a test moves it.
     pub fn new(settings: Settings) -> Self {
-        let Settings { clock, nodes, server, controllers, shuffled } = settings;
+        let Settings { clock, nodes, server, controllers, shuffled, routing } = settings;
         let seed = server.seed;
         let server = Arc::new(Server::new(clock, server));
         populate(&server, nodes);
         let order = if shuffled { Order::Shuffled(Random::seeded(seed)) } else { Order::Fair };
-        let loops = controllers::all(controllers.clone());
+        let mut loops = controllers::all(controllers.clone());
+        if routing {
+            loops.extend(dataplane::controllers());
+        }
         let runtime = Runtime::new(Arc::clone(&server), loops, order);
         let service = ApiService::new(Arc::clone(&server), User::admin());
         let runtime = Arc::new(Mutex::new(runtime));
-        Self { server, runtime, service, controllers, driver: Mutex::new(None) }
+        let sandbox = Self { server, runtime, service, controllers, driver: Mutex::new(None) };
+        if routing {
+            let kinds = dataplane::routing_crds().into_iter().chain([dataplane::gateway_class()]);
+            let loaded = sandbox.load(kinds.collect());
+            assert!(loaded.is_ok(), "a fresh cluster takes its own definitions: {loaded:?}");
+        }
+        sandbox
     }
 
     pub fn server(&self) -> &Arc<Server> {

@@ -74,18 +74,18 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 fn rollouts(provider: &'static str) -> Vec<Scenario> {
-    use Step::{Config, Edit, Image, Iterations, Phase, Pass, Success, Weight};
+    use Step::{Config, Edit, Image, Iterations, Pass, Phase, Success, Weight};
     let by_weight = || Scenario::new(provider, weights());
-    let manual = |weight: i64, resume: bool| {
-        json!({ "spec": { "manualStep": { "weight": weight, "resume": resume } } })
-    };
+    let manual = |weight: i64, resume: bool| json!({ "spec": { "manualStep": { "weight": weight, "resume": resume } } });
     let suspend = |suspend: bool| json!({ "spec": { "suspend": suspend } });
     vec![
         by_weight().called("init").then([]),
         by_weight().called("promote").then([Image("web:2.0"), Phase("Succeeded")]),
-        by_weight()
-            .called("fail by metric")
-            .then([Success(50.0), Image("web:2.0"), Phase("Failed")]),
+        by_weight().called("fail by metric").then([
+            Success(50.0),
+            Image("web:2.0"),
+            Phase("Failed"),
+        ]),
         by_weight()
             .called("fail half-way, then mend")
             .then([Image("web:2.0"), Weight(40), Success(50.0), Phase("Failed")])
@@ -93,19 +93,28 @@ fn rollouts(provider: &'static str) -> Vec<Scenario> {
         by_weight()
             .called("fail by deadline")
             .then([Image("web:2.0-never-ready"), Phase("Failed")]),
-        by_weight()
-            .called("new revision half-way")
-            .then([Image("web:2.0"), Weight(40), Image("web:3.0"), Phase("Succeeded")]),
-        by_weight()
-            .called("back half-way")
-            .then([Image("web:2.0"), Weight(40), Image("web:1.0"), Phase("Succeeded")]),
-        by_weight()
-            .called("new configuration")
-            .then([Config("blue"), Phase("Progressing"), Phase("Succeeded")]),
-        by_weight()
-            .called("skip")
-            .with(json!({ "spec": { "skipAnalysis": true } }))
-            .then([Image("web:2.0"), Phase("Progressing"), Phase("Succeeded")]),
+        by_weight().called("new revision half-way").then([
+            Image("web:2.0"),
+            Weight(40),
+            Image("web:3.0"),
+            Phase("Succeeded"),
+        ]),
+        by_weight().called("back half-way").then([
+            Image("web:2.0"),
+            Weight(40),
+            Image("web:1.0"),
+            Phase("Succeeded"),
+        ]),
+        by_weight().called("new configuration").then([
+            Config("blue"),
+            Phase("Progressing"),
+            Phase("Succeeded"),
+        ]),
+        by_weight().called("skip").with(json!({ "spec": { "skipAnalysis": true } })).then([
+            Image("web:2.0"),
+            Phase("Progressing"),
+            Phase("Succeeded"),
+        ]),
         by_weight()
             .called("manual step")
             .with(manual(40, false))
@@ -118,16 +127,19 @@ fn rollouts(provider: &'static str) -> Vec<Scenario> {
         Scenario::new(provider, json!({ "iterations": 3, "match": [insider()] }))
             .called("A/B")
             .then([Image("web:2.0"), Iterations(2), Phase("Succeeded")]),
-        Scenario::new(provider, json!({ "iterations": 3 }))
-            .called("blue/green")
-            .then([Image("web:2.0"), Iterations(2), Phase("Succeeded")]),
+        Scenario::new(provider, json!({ "iterations": 3 })).called("blue/green").then([
+            Image("web:2.0"),
+            Iterations(2),
+            Phase("Succeeded"),
+        ]),
         Scenario::new(provider, json!({ "iterations": 2, "mirror": true }))
             .called("blue/green with mirror")
             .then([Image("web:2.0"), Iterations(2), Phase("Succeeded")]),
-        by_weight()
-            .called("mirror")
-            .analysed(json!({ "mirror": true }))
-            .then([Image("web:2.0"), Weight(40), Phase("Succeeded")]),
+        by_weight().called("mirror").analysed(json!({ "mirror": true })).then([
+            Image("web:2.0"),
+            Weight(40),
+            Phase("Succeeded"),
+        ]),
         by_weight()
             .called("stepped promotion")
             .analysed(json!({ "stepWeightPromotion": 40 }))
@@ -151,17 +163,24 @@ fn blue_green_only() -> Vec<Scenario> {
     vec![
         plain().called("init").then([]),
         plain().called("promote").then([Image("web:2.0"), Phase("Succeeded")]),
-        plain()
-            .called("fail by metric")
-            .then([Image("web:2.0"), Iterations(1), Success(50.0), Phase("Failed")]),
+        plain().called("fail by metric").then([
+            Image("web:2.0"),
+            Iterations(1),
+            Success(50.0),
+            Phase("Failed"),
+        ]),
         plain().called("fail by deadline").then([Image("web:2.0-never-ready"), Phase("Failed")]),
-        plain()
-            .called("new revision half-way")
-            .then([Image("web:2.0"), Iterations(2), Image("web:3.0"), Phase("Succeeded")]),
-        plain()
-            .called("skip")
-            .with(json!({ "spec": { "skipAnalysis": true } }))
-            .then([Image("web:2.0"), Phase("Progressing"), Phase("Succeeded")]),
+        plain().called("new revision half-way").then([
+            Image("web:2.0"),
+            Iterations(2),
+            Image("web:3.0"),
+            Phase("Succeeded"),
+        ]),
+        plain().called("skip").with(json!({ "spec": { "skipAnalysis": true } })).then([
+            Image("web:2.0"),
+            Phase("Progressing"),
+            Phase("Succeeded"),
+        ]),
     ]
 }
 
@@ -187,9 +206,7 @@ fn deletions(provider: &'static str) -> Vec<Scenario> {
         kept().called("delete in Promoting").then([Image(slow), Phase("Promoting")]),
         kept().called("delete in Finalising").then([Image("web:2.0"), Phase("Finalising")]),
         kept().called("delete in Succeeded").then([Image("web:2.0"), Phase("Succeeded")]),
-        kept()
-            .called("delete in Failed")
-            .then([Success(50.0), Image("web:2.0"), Phase("Failed")]),
+        kept().called("delete in Failed").then([Success(50.0), Image("web:2.0"), Phase("Failed")]),
     ];
     let scaled: Vec<_> = all
         .iter()

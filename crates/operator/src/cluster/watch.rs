@@ -49,6 +49,7 @@ pub(crate) async fn feed(cluster: Cluster, kind: Kind, mut listener: impl Listen
             Err(error) => {
                 debug!(kind = kind.kind, %error, "Watch interrupted");
                 cluster.cache.failed(kind, describe(kind, &error));
+                cluster.synced.notify_waiters();
             }
         }
     }

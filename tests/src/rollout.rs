@@ -129,8 +129,7 @@ impl World {
         let telemetry = Telemetry::new("test", &self.options.mesh_provider, clock.now());
         let telemetry = Arc::new(telemetry);
         let network = Arc::new(self.network.clone());
-        let cx =
-            Context::new(seat, self.options.clone(), clock, network, Arc::clone(&telemetry));
+        let cx = Context::new(seat, self.options.clone(), clock, network, Arc::clone(&telemetry));
         (tokio::spawn(async move { Manager::start(cx).run().await }), telemetry)
     }
 

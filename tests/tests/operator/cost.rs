@@ -92,9 +92,8 @@ async fn fifty_idle_canaries_cost_nothing() {
         world.create(CANARIES, canary(&name, KUBERNETES, blue_green()));
     }
     world.start().await;
-    let are_ready = |world: &World| {
-        (0..50).all(|index| world.phase(&format!("app-{index}")) == "Initialized")
-    };
+    let are_ready =
+        |world: &World| (0..50).all(|index| world.phase(&format!("app-{index}")) == "Initialized");
     assert!(world.until(120, are_ready).await);
     assert_idle(&world, "fifty canaries").await;
 }

@@ -3,12 +3,12 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help try test lint fmt purity crds e2e bench soak
+.PHONY: help try test lint fmt purity crds docs e2e bench soak
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-try: ## See a rollout on a cluster in memory
+try: ## See a good release and a bad one on a cluster in memory
 	cargo run --release -- try
 
 test: ## Run every test; needs no network once dependencies are fetched
@@ -25,6 +25,9 @@ purity: ## Fail when engine or providers gain a dependency they must not have
 
 crds: ## Write deploy/crds from the code
 	UPDATE_CRDS=1 cargo test --package tidegate-tests --test crds
+
+docs: ## Write docs/reference from the code
+	UPDATE_DOCS=1 cargo test --package tidegate-tests --test docs
 
 e2e: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 	tests/kubectl/run

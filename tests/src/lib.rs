@@ -4,4 +4,7 @@ pub mod api;
 pub mod controllers;
 pub mod network;
 pub mod rollout;
+pub mod scenario;
+pub mod sweep;
+pub mod trace;
 pub mod wire;

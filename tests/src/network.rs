@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -31,7 +32,25 @@ struct State {
     /// By a part of the query.
     metrics: Vec<(String, Metric)>,
     calls: Vec<Call>,
+    stamp: Option<Stamp>,
+    /// Calls that nobody placed in a history yet.
+    news: Vec<Call>,
+    gauge: Option<Gauge>,
 }
+
+/// Where the world is when something is sent.
+pub(crate) type Gauge = Box<dyn Fn() -> Reach + Send>;
+
+/// What the network knows of the rest of the world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    /// The last write of the cluster.
+    pub(crate) revision: u64,
+    /// The sender is dead and does not know it yet: what it sends goes nowhere.
+    pub(crate) is_dead: bool,
+}
+
+type Stamp = Box<dyn Fn() -> u64 + Send>;
 
 /// What a hook answers.
 #[derive(Clone, Debug)]
@@ -70,6 +89,12 @@ pub struct Call {
     /// The query, of a call to the metrics server.
     pub query: String,
     pub headers: HeaderMap,
+    /// What it was answered.
+    pub reply: Reply,
+    /// What [`Network::stamp_with`] said at that moment.
+    pub stamp: u64,
+    /// The last write of the cluster before.
+    pub revision: u64,
 }
 
 // === impl Network ===
@@ -104,15 +129,31 @@ impl Network {
         self.calls().into_iter().filter(|call| call.to.starts_with(to)).collect()
     }
 
+    /// What was sent since this was last asked.
+    pub(crate) fn take_news(&self) -> Vec<Call> {
+        mem::take(&mut self.state().news)
+    }
+
+    /// Places calls in the history of a cluster.
+    pub(crate) fn place(&self, gauge: Gauge) {
+        self.state().gauge = Some(gauge);
+    }
+
     pub fn forget_calls(&self) {
         self.state().calls.clear();
+    }
+
+    /// Marks every call with what `stamp` says then, such as a revision of the store.
+    pub fn stamp_with(&self, stamp: impl Fn() -> u64 + Send + 'static) {
+        self.state().stamp = Some(Box::new(stamp));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reply(&self, request: &Outgoing) -> Reply {
+    /// `None` if nobody waits for the answer any more.
+    fn reply(&self, request: &Outgoing) -> Option<Reply> {
         let uri = request.url.uri();
         let host = request.url.host();
         let to = format!("{host}{}", uri.path());
@@ -121,23 +162,29 @@ impl Network {
         let query = percent(query);
         let body = serde_json::from_slice(&request.body).unwrap_or_default();
         let mut state = self.state();
+        let reach = state.gauge.as_ref().map(|gauge| gauge());
+        if reach.is_some_and(|reach| reach.is_dead) {
+            return None;
+        }
+        let revision = reach.map_or(0, |reach| reach.revision);
+        let stamp = state.stamp.as_ref().map(|stamp| stamp()).unwrap_or_default();
         let headers = request.headers.clone();
-        state.calls.push(Call { to: to.clone(), body, query: query.clone(), headers });
-        if host == PROMETHEUS {
-            return state.measure(&query);
+        let reply = state.choose(host, &to, &query);
+        let call = Call { to, body, query, headers, reply: reply.clone(), stamp, revision };
+        if reach.is_some() {
+            state.news.push(call.clone());
         }
-        if let Some(reply) = state.next.get_mut(&to).and_then(VecDeque::pop_front) {
-            return reply;
-        }
-        state.hooks.get(&to).cloned().unwrap_or(Reply::Refuse)
+        state.calls.push(call);
+        Some(reply)
     }
 }
 
 impl Transport for Network {
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>> {
-        let mut reply = self.reply(&request);
+        let reply = self.reply(&request);
         let host = request.url.host().to_owned();
         Box::pin(async move {
+            let Some(mut reply) = reply else { return std::future::pending().await };
             while let Reply::Held(hold, inner) = reply {
                 hold.released().await;
                 reply = *inner;
@@ -195,6 +242,16 @@ impl Hold {
 // === impl State ===
 
 impl State {
+    fn choose(&mut self, host: &str, to: &str, query: &str) -> Reply {
+        if host == PROMETHEUS {
+            return self.measure(query);
+        }
+        if let Some(reply) = self.next.get_mut(to).and_then(VecDeque::pop_front) {
+            return reply;
+        }
+        self.hooks.get(to).cloned().unwrap_or(Reply::Refuse)
+    }
+
     fn measure(&self, query: &str) -> Reply {
         if query == "vector(1)" {
             return vector(Some(1.0));

@@ -7,6 +7,7 @@
 #![expect(clippy::panic, reason = "how a rig fails the test that uses it")]
 
 use std::{
+    cell::RefCell,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -32,7 +33,10 @@ use tidegate_sandbox::{
 };
 use tokio::task::JoinHandle;
 
-use crate::network::{Metric, Network};
+use crate::{
+    network::{Metric, Network, Reach},
+    trace::{Habits, Observer},
+};
 
 pub const CANARIES: Resource = Resource { group: "flagger.app", plural: "canaries" };
 pub const DEPLOYMENTS: Resource = Resource { group: "apps", plural: "deployments" };
@@ -56,10 +60,15 @@ pub struct World {
     pub network: Network,
     pub options: Options,
     /// What the operator that was started last counts.
-    pub telemetry: Option<Arc<Telemetry>>,
+    pub telemetry: RefCell<Option<Arc<Telemetry>>>,
     /// Whether that operator believes that it leads.
     pub leads: Arc<AtomicBool>,
-    operator: Option<JoinHandle<()>>,
+    /// An operator that a crash point killed is started again on the spot.
+    pub restarts: bool,
+    /// Breaches are kept for [`World::take_breaches`]; without this they end the test.
+    pub collects_breaches: bool,
+    operator: RefCell<Option<JoinHandle<()>>>,
+    observer: RefCell<Observer>,
 }
 
 /// The sandbox's clock as the operator's.
@@ -93,6 +102,11 @@ impl World {
         sandbox.load(crds).unwrap_or_else(|error| panic!("definitions are refused: {error:?}"));
         let admin = sandbox.local(User::admin());
         let network = Network::new();
+        let server = Arc::clone(sandbox.server());
+        network.place(Box::new(move || Reach {
+            revision: server.store.revision(),
+            is_dead: server.faults.crashed().is_some_and(|crash| crash.cut.kills()),
+        }));
         network.metric("histogram_quantile", Metric::Value(0.05));
         network.metric("response_code!~", Metric::Value(100.0));
         network.metric("status!~", Metric::Value(100.0));
@@ -102,8 +116,18 @@ impl World {
             jitter: false,
             ..Options::default()
         };
-        let leads = Arc::new(AtomicBool::new(true));
-        Self { sandbox, admin, network, options, telemetry: None, leads, operator: None }
+        Self {
+            sandbox,
+            admin,
+            network,
+            options,
+            telemetry: RefCell::default(),
+            leads: Arc::new(AtomicBool::new(true)),
+            restarts: false,
+            collects_breaches: false,
+            operator: RefCell::default(),
+            observer: RefCell::default(),
+        }
     }
 
     /// Only the operator's requests.
@@ -113,11 +137,17 @@ impl World {
 
     /// Starts the operator, or starts it again.
     pub async fn start(&mut self) {
-        self.kill();
-        let (operator, telemetry) = self.spawn(Arc::clone(&self.leads));
-        self.operator = Some(operator);
-        self.telemetry = Some(telemetry);
+        self.restart();
         self.settle().await;
+    }
+
+    fn restart(&self) {
+        self.end();
+        self.observe();
+        self.observer.borrow_mut().restarted(self.sandbox.server().clock.now());
+        let (operator, telemetry) = self.spawn(Arc::clone(&self.leads));
+        *self.operator.borrow_mut() = Some(operator);
+        *self.telemetry.borrow_mut() = Some(telemetry);
     }
 
     /// Another operator beside the one of this world. It ends when its task is aborted.
@@ -135,13 +165,38 @@ impl World {
 
     /// Ends the operator where it stands, as SIGKILL would.
     pub fn kill(&mut self) {
-        if let Some(operator) = self.operator.take() {
+        self.end();
+    }
+
+    fn end(&self) {
+        if let Some(operator) = self.operator.borrow_mut().take() {
             operator.abort();
         }
     }
 
     pub fn is_running(&self) -> bool {
-        self.operator.is_some()
+        self.operator.borrow().is_some()
+    }
+
+    /// What did not hold since the last call.
+    pub fn take_breaches(&self) -> Vec<String> {
+        self.observer.borrow_mut().take_breaches()
+    }
+
+    /// Judges what happened since the last look.
+    fn observe(&self) {
+        let habits = Habits {
+            mesh_provider: self.options.mesh_provider.clone(),
+            config_tracking: self.options.config_tracking,
+        };
+        let mut observer = self.observer.borrow_mut();
+        observer.look(&self.sandbox, &self.network, &habits);
+        if self.collects_breaches {
+            return;
+        }
+        if let Some(breach) = observer.take_breaches().into_iter().next() {
+            panic!("{breach}");
+        }
     }
 
     /// Lets everybody work until nothing moves at this moment.
@@ -151,12 +206,23 @@ impl World {
             self.sandbox.settle();
             // Ends only when no task can move.
             tokio::time::sleep(Duration::from_millis(1)).await;
+            if self.restarts && self.is_killed() {
+                self.sandbox.server().faults.revive();
+                self.restart();
+                before = None;
+                continue;
+            }
             let now = self.sandbox.server().store.revision();
             if before == Some(now) {
-                return;
+                return self.observe();
             }
             before = Some(now);
         }
+    }
+
+    /// Whether a crash point cut the operator off for good.
+    fn is_killed(&self) -> bool {
+        self.sandbox.server().faults.crashed().is_some_and(|crash| crash.cut.kills())
     }
 
     /// Lets time pass, stopping at every moment something is due.
@@ -241,7 +307,7 @@ impl Default for World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.kill();
+        self.end();
     }
 }
 

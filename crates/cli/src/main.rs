@@ -3,7 +3,7 @@
 //! Each subcommand is a module with an `Args` and a `run`. Data goes to stdout, talk to stderr;
 //! [`printer::Printer`] is the only way out. Exit codes: 0 done, 1 it is not so, 2 could not run.
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -13,9 +13,10 @@ mod crds;
 mod error;
 mod kubeconfig;
 mod manifests;
+mod operator;
 mod printer;
 mod sandbox;
-mod table;
+mod stack;
 mod try_out;
 
 /// Progressive delivery for Kubernetes: new versions take traffic a little at a time.
@@ -31,20 +32,36 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch a rollout on a cluster in memory; takes seconds and needs nothing.
+    /// Watch two releases on a cluster in memory; takes two minutes and needs nothing.
     Try(try_out::Args),
     /// Run a Kubernetes cluster in memory that kubectl can use.
     Sandbox(sandbox::Args),
+    /// Run the operator on a cluster.
+    Operator(Box<tidegate_operator::args::Args>),
     /// Print the custom resource definitions, ready for `kubectl apply -f -`.
     Crds(crds::Args),
 }
 
+/// The arguments, with those of `operator` as Flagger would take them: one dash or two.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|command| command == "operator") {
+        let flags = arguments.split_off(2);
+        arguments.extend(tidegate_operator::args::preprocess(flags));
+    }
+    arguments
+}
+
 fn main() -> ExitCode {
-    let Args { command } = Args::parse();
+    let Args { command } = Args::parse_from(arguments());
     let printer = Printer::new();
     let outcome = match command {
-        Command::Try(args) => try_out::run(&args, &printer),
+        Command::Try(args) => match try_out::run(&args, &printer) {
+            Ok(false) => return ExitCode::FAILURE,
+            outcome => outcome.map(|_| ()),
+        },
         Command::Sandbox(args) => sandbox::run(&args, &printer),
+        Command::Operator(args) => operator::run(*args),
         Command::Crds(args) => crds::run(&args, &printer),
     };
     match outcome {

@@ -7,6 +7,7 @@ use crate::error::Hinted;
 /// Knows whether a person is looking, and whether they want colour.
 pub(crate) struct Printer {
     colour: bool,
+    terminal: bool,
 }
 
 /// How a piece of text is shown. Colour is never the only carrier of meaning.
@@ -16,6 +17,7 @@ pub(crate) enum Tone {
     Faint,
     Good,
     New,
+    Bad,
 }
 
 // === impl Printer ===
@@ -23,7 +25,8 @@ pub(crate) enum Tone {
 impl Printer {
     pub(crate) fn new() -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { colour: io::stderr().is_terminal() && !refused }
+        let terminal = io::stderr().is_terminal();
+        Self { colour: terminal && !refused, terminal }
     }
 
     /// Data, exactly as it is.
@@ -40,6 +43,27 @@ impl Printer {
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 
+    /// Whether a person is looking.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Draws lines over the `above` lines drawn before.
+    pub(crate) fn redraw(&self, above: usize, lines: &[String]) {
+        let mut text = String::new();
+        if above > 0 {
+            text.push_str(&format!("\u{1b}[{above}A"));
+        }
+        let width = width();
+        for line in lines {
+            text.push_str("\u{1b}[2K");
+            text.push_str(&cut(line, width));
+            text.push('\n');
+        }
+        let mut out = io::stderr().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         if !self.colour {
             return text.to_owned();
@@ -49,6 +73,7 @@ impl Printer {
             Tone::Faint => "2",
             Tone::Good => "32",
             Tone::New => "36",
+            Tone::Bad => "31",
         };
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
@@ -63,8 +88,52 @@ impl Printer {
     }
 }
 
+/// Columns of the terminal; what is not known is taken to be wide enough.
+fn width() -> usize {
+    let size = terminal_size::terminal_size_of(io::stderr());
+    size.map_or(usize::MAX, |(columns, _)| usize::from(columns.0))
+}
+
+/// A line that wraps would put the next picture in the wrong place.
+fn cut(line: &str, width: usize) -> String {
+    let mut shown = 0;
+    let mut text = String::with_capacity(line.len());
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        if c == '\u{1b}' {
+            text.push(c);
+            // A colour takes no place; it ends with a letter.
+            for c in rest.by_ref() {
+                text.push(c);
+                if c.is_ascii_alphabetic() {
+                    break;
+                }
+            }
+            continue;
+        }
+        if shown < width {
+            text.push(c);
+            shown += 1;
+        }
+    }
+    text
+}
+
 /// Whoever read our output has seen enough: that is no error.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
     io.is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_cut_by_what_is_seen_of_it() {
+        let line = "\u{1b}[31mfailed\u{1b}[0m checks";
+        assert_eq!(cut(line, 8), "\u{1b}[31mfailed\u{1b}[0m c");
+        assert_eq!(cut(line, 3), "\u{1b}[31mfai\u{1b}[0m");
+        assert_eq!(cut("short", 80), "short");
+    }
 }

@@ -14,6 +14,7 @@ use crate::{
     kubeconfig::Kubeconfig,
     manifests,
     printer::{Printer, Tone},
+    stack::Stack,
 };
 
 /// Run a Kubernetes cluster in memory that kubectl can use.
@@ -54,9 +55,17 @@ pub(crate) struct Args {
     #[arg(long)]
     rbac: bool,
 
-    /// Start without Tidegate's custom resource definitions.
+    /// Start without Tidegate's custom resource definitions, and without its operator.
     #[arg(long)]
     no_crds: bool,
+
+    /// Leave the operator out: canaries are stored and nothing else happens to them.
+    #[arg(long)]
+    no_operator: bool,
+
+    /// Address of the gateway that serves HTTPRoutes and VirtualServices; port 0 takes any free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    gateway: SocketAddr,
 
     /// Seed of names, uids and addresses: the same seed gives the same cluster.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -72,6 +81,9 @@ async fn serve(args: &Args, printer: &Printer) -> anyhow::Result<()> {
     let began = Instant::now();
     check_address(args)?;
     let mut settings = Settings::default().nodes(args.nodes).seed(args.seed);
+    if !args.no_crds {
+        settings = settings.routing();
+    }
     if args.rbac {
         settings = settings.rbac();
     }
@@ -82,10 +94,14 @@ async fn serve(args: &Args, printer: &Printer) -> anyhow::Result<()> {
     sandbox.server().add_token(&token, User::admin());
     let kubeconfig = Kubeconfig::write(&args.kubeconfig, listener.address, &token)?;
     sandbox.run();
+    let speed = (!args.no_crds && !args.no_operator).then_some(1.0);
+    let stack = Stack::start(&sandbox, args.gateway, speed).await?;
     let took = began.elapsed().as_millis();
-    greet(printer, &listener, kubeconfig.path(), args, loaded, took);
+    let place = Place { listener: &listener, kubeconfig: kubeconfig.path(), stack: &stack };
+    greet(printer, &place, args, loaded, took);
     wait_for_stop().await?;
     printer.line("\nStopping.");
+    stack.stop().await;
     drop(sandbox);
     listener.stop().await;
     Ok(())
@@ -151,19 +167,23 @@ async fn listen(sandbox: &Sandbox, asked: Option<SocketAddr>) -> anyhow::Result<
     sandbox.listen_as(any, User::admin()).await.context("failed to listen on 127.0.0.1")
 }
 
-fn greet(
-    printer: &Printer,
-    listener: &Listener,
-    kubeconfig: &Path,
-    args: &Args,
-    loaded: usize,
-    took_ms: u128,
-) {
+/// Where everything is.
+struct Place<'a> {
+    listener: &'a Listener,
+    kubeconfig: &'a Path,
+    stack: &'a Stack,
+}
+
+fn greet(printer: &Printer, place: &Place<'_>, args: &Args, loaded: usize, took_ms: u128) {
+    let Place { listener, kubeconfig, stack } = place;
     let strong = |text: &str| printer.paint(Tone::Strong, text);
-    let path = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
+    let path = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_path_buf());
     let mut parts = vec![format!("{} node{}", args.nodes, if args.nodes == 1 { "" } else { "s" })];
     if !args.no_crds {
-        parts.push("Tidegate's 7 custom kinds".into());
+        parts.push("Tidegate's 7 custom kinds, Gateway API and Istio".into());
+        if !args.no_operator {
+            parts.push("the operator".into());
+        }
     }
     if args.rbac {
         parts.push("RBAC on".into());
@@ -175,7 +195,12 @@ fn greet(
         "A Kubernetes cluster in memory is ready at {} ({took_ms} ms).",
         strong(&format!("http://{}", listener.address))
     ));
-    printer.line(&format!("It has {}. Nothing outlives it.\n", parts.join(", ")));
+    printer.line(&format!("It has {}. Nothing outlives it.", parts.join(", ")));
+    printer.line(&format!(
+        "Traffic enters at http://{} and is counted at http://{}.\n",
+        stack.plane.address(),
+        stack.prometheus
+    ));
     printer.line("In another terminal:\n");
     printer.line(&format!("  export KUBECONFIG={}", path.display()));
     printer.line("  kubectl get nodes");

@@ -1,270 +1,353 @@
-//! `tidegate try`: a rollout, start to finish, on a cluster in this process.
+//! `tidegate try`: two releases on a cluster in this process, with real traffic.
+//!
+//! A good version goes through, a bad one is taken back. Everything is real but the cluster: the
+//! operator, the requests, what is measured of them.
+
+mod manifests;
+mod view;
 
 use std::{
-    collections::BTreeSet,
     net::SocketAddr,
     path::Path,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tidegate_sandbox::{
     Sandbox, Settings,
-    cluster::{Cluster, DEPLOYMENTS, PODS, Resource, SERVICES},
+    cluster::{Cluster, DEPLOYMENTS, EVENTS, Resource},
+    dataplane::{Load, Traffic},
+    http::listen::Listener,
     server::{User, local::Local},
-    store::{EventKind, Stored, TableKey},
 };
 
+use self::{
+    manifests::HOST,
+    view::{Frame, Side, View},
+};
 use crate::{
     kubeconfig::Kubeconfig,
     printer::{Printer, Tone},
     sandbox::{load_crds, wait_for_stop},
-    table,
+    stack::Stack,
 };
 
-/// Watch a rollout on a cluster in memory; takes seconds and needs nothing.
+/// Watch two releases on a cluster in memory, one good and one bad; takes two minutes.
+///
+/// It starts a cluster, the operator, a sample application and traffic to it, all in this process.
+/// Version 2 is released and goes through step by step; version 3 answers one request in five
+/// with an error and is taken back. On a terminal the cluster then stays until Ctrl-C, for kubectl.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Example:\n  tidegate try --keep      and leave the cluster running for kubectl"
-)]
+#[command(after_help = "Examples:
+  tidegate try                     both releases, then the cluster is yours
+  tidegate try --only bad --exit   the bad one, then the end
+  tidegate try --speed 4 --exit    the same in half a minute
+
+Exit code: 0 if both ended as they should, 1 if not, 2 if it could not run.")]
 pub(crate) struct Args {
-    /// Keep the cluster running afterwards, with a kubeconfig for kubectl, until Ctrl-C.
+    /// Show only one of the releases.
+    #[arg(long, value_enum)]
+    only: Option<Release>,
+
+    /// How many times faster the operator's clock runs.
+    #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = speed)]
+    speed: f64,
+
+    /// End after the releases, with the verdict as exit code. In a pipe that is the default.
+    #[arg(long, conflicts_with = "keep")]
+    exit: bool,
+
+    /// Keep the cluster running afterwards until Ctrl-C. On a terminal that is the default.
     #[arg(long)]
     keep: bool,
 }
 
-const REPLICAS: u64 = 4;
-const OLD: &str = "harbour:1.0";
-const NEW: &str = "harbour:2.0";
-/// A rollout here takes about three seconds; one that takes ten times that is stuck.
-const PATIENCE: Duration = Duration::from_secs(30);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Release {
+    /// Version 2, which is fine.
+    Good,
+    /// Version 3, which fails one request in five.
+    Bad,
+}
 
-/// The story being told: where, since when, to whom.
+/// One release and how it should end.
+struct Act {
+    image: &'static str,
+    title: &'static str,
+    end: &'static str,
+}
+
+/// The story being told.
 struct Story<'a> {
     sandbox: &'a Sandbox,
+    stack: &'a Stack,
     cluster: Local,
     printer: &'a Printer,
+    load: Load,
     began: Instant,
 }
 
-pub(crate) fn run(args: &Args, printer: &Printer) -> anyhow::Result<()> {
+/// How an act ended.
+struct Ending {
+    title: &'static str,
+    phase: String,
+    took: Duration,
+    as_expected: bool,
+    why: String,
+}
+
+const CANARIES: Resource = Resource { group: "flagger.app", plural: "canaries" };
+const ROUTES: Resource = Resource { group: "gateway.networking.k8s.io", plural: "httproutes" };
+const GATEWAYS: Resource = Resource { group: "gateway.networking.k8s.io", plural: "gateways" };
+
+const FIRST: &str = "harbour:1.0";
+const GOOD: Act =
+    Act { image: "harbour:2.0", title: "Release of harbour 2.0, a good one", end: "Succeeded" };
+const BAD: Act = Act {
+    image: "harbour:3.0-errors-20",
+    title: "Release of harbour 3.0, which fails one request in five",
+    end: "Failed",
+};
+const REQUESTS_PER_SECOND: f64 = 60.0;
+/// At the usual speed a release takes about a minute.
+const PATIENCE: Duration = Duration::from_mins(5);
+const FRAME: Duration = Duration::from_millis(250);
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.1..=10.0).contains(&speed) { Ok(speed) } else { Err("must be from 0.1 to 10".to_owned()) }
+}
+
+/// True if every release ended as it should.
+pub(crate) fn run(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
     runtime.block_on(tell(args, printer))
 }
 
-async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<()> {
+async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
     let began = Instant::now();
-    let sandbox = Sandbox::new(Settings::default().nodes(2));
+    let sandbox = Sandbox::new(Settings::default().nodes(2).routing());
     load_crds(&sandbox)?;
     sandbox.run();
-    let cluster = sandbox.local(User::named("you"));
-    let story = Story { sandbox: &sandbox, cluster, printer, began };
-    printer.line(&printer.paint(Tone::Strong, "Tidegate: a rollout on a cluster in memory\n"));
-    story.say(&format!(
-        "cluster up: API server, controllers, 2 nodes, 7 custom kinds ({} ms)",
-        began.elapsed().as_millis()
-    ));
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listener = sandbox.listen_as(any, User::admin()).await.context("failed to listen")?;
+    let stack = Stack::start(&sandbox, any, Some(args.speed)).await?;
+    let took = began.elapsed().as_millis();
+    printer.line(&printer.paint(Tone::Strong, "Tidegate: two releases on a cluster in memory\n"));
+    printer.line(&format!("  cluster, operator, gateway and metrics are up ({took} ms)"));
+    let load = Traffic::new(HOST, REQUESTS_PER_SECOND).start(stack.plane.address());
+    let cluster = sandbox.local(User::admin());
+    let story = Story { sandbox: &sandbox, stack: &stack, cluster, printer, load, began };
     story.first_version().await?;
-    story.second_version().await?;
-    story.show().await?;
-    if args.keep {
-        return keep(&sandbox, printer).await;
+    let acts: &[Act] = match args.only {
+        None => &[GOOD, BAD],
+        Some(Release::Good) => &[GOOD],
+        Some(Release::Bad) => &[BAD],
+    };
+    let mut endings = Vec::new();
+    let mut view = View::new(printer);
+    for act in acts {
+        endings.push(story.play(act, &mut view).await?);
     }
-    printer.line("");
-    printer.line("Next: `tidegate sandbox` keeps such a cluster running for kubectl,");
-    printer.line("      `tidegate try --keep` this one. `tidegate --help` lists the rest.");
-    Ok(())
+    let is_well = endings.iter().all(|ending| ending.as_expected);
+    story.sum_up(&endings);
+    let stays = args.keep || (printer.is_terminal() && !args.exit);
+    if stays {
+        keep(&story, &listener).await?;
+    } else {
+        hints(printer);
+    }
+    drop(story);
+    stack.stop().await;
+    listener.stop().await;
+    Ok(is_well)
 }
 
-async fn keep(sandbox: &Sandbox, printer: &Printer) -> anyhow::Result<()> {
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listener = sandbox.listen(any).await.context("failed to listen on 127.0.0.1")?;
+fn hints(printer: &Printer) {
+    printer.line("");
+    printer.line("Next: `tidegate try --keep` leaves this cluster running for kubectl,");
+    printer.line("      `tidegate sandbox` starts an empty one with the operator in it.");
+}
+
+async fn keep(story: &Story<'_>, listener: &Listener) -> anyhow::Result<()> {
+    let (printer, stack) = (story.printer, story.stack);
     let token = "sandbox-admin-try";
-    sandbox.server().add_token(token, User::admin());
+    story.sandbox.server().add_token(token, User::admin());
     let path = Path::new(".tidegate/kubeconfig");
     let kubeconfig = Kubeconfig::write(path, listener.address, token)?;
     let shown = std::path::absolute(kubeconfig.path()).unwrap_or_else(|_| path.to_owned());
+    let gateway = stack.plane.address();
     printer.line("");
-    printer.line("The cluster stays until Ctrl-C. In another terminal:\n");
+    printer.line("The cluster is yours until Ctrl-C. In another terminal:\n");
     printer.line(&format!("  export KUBECONFIG={}", shown.display()));
-    printer.line("  kubectl get pods");
-    printer.line("  kubectl set image deployment/harbour app=harbour:never-ready");
-    printer.line("  kubectl rollout undo deployment harbour");
-    wait_for_stop().await?;
-    listener.stop().await;
-    Ok(())
+    printer.line("  kubectl get canary harbour -w");
+    printer.line("  kubectl describe canary harbour");
+    printer.line(
+        "  kubectl set image deployment/harbour app=harbour:4.0          a release of your own",
+    );
+    printer.line("  kubectl patch canary harbour --type merge -p '{\"spec\":{\"manualStep\":{\"weight\":40}}}'");
+    printer.line(
+        "                                                                hold the next one at 40 %",
+    );
+    printer.line("  kubectl patch canary harbour --type merge -p '{\"spec\":{\"manualStep\":{\"weight\":40,\"resume\":true}}}'");
+    printer.line(&format!("  curl -H 'Host: {HOST}' http://{gateway}/"));
+    printer.line(&format!(
+        "  curl 'http://{}/api/v1/query?query=http_request_duration_seconds_count'",
+        stack.prometheus
+    ));
+    wait_for_stop().await
 }
 
 // === impl Story ===
 
 impl Story<'_> {
     async fn first_version(&self) -> anyhow::Result<()> {
-        self.create(DEPLOYMENTS, deployment())?;
-        self.create(SERVICES, service())?;
-        self.say(&format!("applied Deployment harbour: {REPLICAS} replicas of {OLD}"));
-        self.follow(|pods| pods.ready_of(OLD) == REPLICAS).await?;
-        self.good(&format!("{OLD} serves with {REPLICAS} ready pods"));
+        self.create(GATEWAYS, manifests::gateway())?;
+        self.create(DEPLOYMENTS, manifests::deployment(FIRST))?;
+        self.create(CANARIES, manifests::canary())?;
+        self.printer.line("  applied a Gateway, a Deployment of harbour:1.0 and a Canary for it");
+        let deadline = Instant::now() + PATIENCE;
+        while self.status()["phase"] != "Initialized" {
+            anyhow::ensure!(Instant::now() < deadline, "initialisation is stuck: {}", self.why());
+            tokio::time::sleep(FRAME).await;
+        }
+        let at = self.began.elapsed().as_secs_f64();
+        self.printer.line(&format!(
+            "  initialized: harbour-primary serves, {REQUESTS_PER_SECOND} requests a second flow ({at:.1} s)\n"
+        ));
         Ok(())
     }
 
-    async fn second_version(&self) -> anyhow::Result<()> {
-        let template = json!({ "spec": { "template": { "spec": { "containers": [
-            { "name": "app", "image": NEW, "ports": [{ "containerPort": 8080 }] }
-        ] } } } });
-        let start = self.sandbox.server().store.revision();
+    async fn play(&self, act: &Act, view: &mut View<'_>) -> anyhow::Result<Ending> {
+        let began = Instant::now();
+        let deadline = began + PATIENCE;
+        if !self.printer.is_terminal() {
+            self.printer.line(&format!("\n{}", act.title));
+        }
+        let before = self.events().len();
+        view.begin(before);
+        let patch = manifests::image(act.image);
         self.cluster
-            .patch(DEPLOYMENTS, "default", "harbour", "", &template)
+            .patch(DEPLOYMENTS, "default", "harbour", "", &patch)
             .context("failed to set the image")?;
-        self.say(&format!("image set to {NEW}: one pod more, none fewer, at a time"));
-        let is_done =
-            |pods: &Pods| pods.0.len() as u64 == REPLICAS && pods.ready_of(NEW) == REPLICAS;
-        self.follow(is_done).await?;
-        let fewest = self.fewest_ready_since(start)?;
-        self.good(&format!("{NEW} serves; never fewer than {fewest} pods were ready on the way"));
-        Ok(())
-    }
-
-    fn create(&self, resource: Resource, object: Value) -> anyhow::Result<()> {
-        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
-        self.cluster
-            .create(resource, "default", object)
-            .map(|_| ())
-            .with_context(|| format!("failed to create the {kind}"))
-    }
-
-    /// Replays every write to pods since `start`: what a picture now and then could miss.
-    fn fewest_ready_since(&self, start: u64) -> anyhow::Result<u64> {
-        let store = &self.sandbox.server().store;
-        let pods = TableKey::new(PODS.group, PODS.plural);
-        let forgotten = |_| anyhow::anyhow!("the rollout outlasted the history of its pods");
-        let then = store.list_at(&pods, None, start).map_err(forgotten)?;
-        let (events, _) = store.events_since(&pods, start, usize::MAX).map_err(forgotten)?;
-        let ready = |object: &Stored| is_serving(&object.value());
-        let mut serving: BTreeSet<String> =
-            then.iter().filter(|pod| ready(pod)).map(|pod| pod.key.name.to_string()).collect();
-        let mut fewest = serving.len();
-        for event in events {
-            let name = event.object.key.name.to_string();
-            if event.kind != EventKind::Deleted && ready(&event.object) {
-                serving.insert(name);
-            } else {
-                serving.remove(&name);
+        let mut has_started = false;
+        let phase = loop {
+            let frame = self.frame(act, began);
+            let phase = frame.status["phase"].as_str().unwrap_or_default().to_owned();
+            view.show(&frame);
+            has_started |= phase == "Progressing";
+            if has_started && (phase == "Succeeded" || phase == "Failed") {
+                break phase;
             }
-            fewest = fewest.min(serving.len());
-        }
-        Ok(fewest as u64)
-    }
-
-    /// Draws the pods whenever they change, until `is_done`.
-    async fn follow(&self, is_done: impl Fn(&Pods) -> bool) -> anyhow::Result<()> {
-        let mut activity = self.sandbox.server().store.activity();
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        let mut drawn = String::new();
-        loop {
-            activity.borrow_and_update();
-            let pods = Pods(self.cluster.list(PODS, Some("default")));
-            let picture = self.picture(&pods);
-            if picture != drawn {
-                self.say(&picture);
-                drawn = picture;
-            }
-            if is_done(&pods) {
-                return Ok(());
-            }
-            let changed = tokio::time::timeout_at(deadline, activity.changed()).await;
-            changed.context("the rollout is stuck")?.context("the cluster is gone")?;
-        }
-    }
-
-    fn picture(&self, pods: &Pods) -> String {
-        let bar = |image: &str, tone: Tone| {
-            let (ready, all) = (pods.ready_of(image), pods.all_of(image));
-            if all == 0 {
-                return String::new();
-            }
-            let count = |n: u64| usize::try_from(n).unwrap_or_default();
-            let blocks = "█".repeat(count(ready)) + &"░".repeat(count(all - ready));
-            format!(
-                "{image} {} {ready}/{all} ready",
-                self.printer.paint(tone, &format!("{blocks:<5}"))
-            )
+            anyhow::ensure!(Instant::now() < deadline, "the release is stuck: {}", self.why());
+            tokio::time::sleep(FRAME).await;
         };
-        let bars = [bar(OLD, Tone::Good), bar(NEW, Tone::New)];
-        let bars: Vec<_> = bars.into_iter().filter(|text| !text.is_empty()).collect();
-        if bars.is_empty() { "no pods yet".to_owned() } else { bars.join("   ") }
-    }
-
-    async fn show(&self) -> anyhow::Result<()> {
-        self.printer.line("");
-        let paths = [
-            ("kubectl get deployments", "/apis/apps/v1/namespaces/default/deployments"),
-            ("kubectl get pods", "/api/v1/namespaces/default/pods"),
-        ];
-        for (command, path) in paths {
-            self.printer.line(&self.printer.paint(Tone::Faint, &format!("$ {command}")));
-            self.printer.data(&table::fetch(self.sandbox, path).await?)?;
-        }
-        Ok(())
-    }
-
-    fn say(&self, text: &str) {
-        let at = format!("{:5.1}s", self.began.elapsed().as_secs_f64());
-        self.printer.line(&format!("{}  {text}", self.printer.paint(Tone::Faint, &at)));
-    }
-
-    fn good(&self, text: &str) {
-        self.say(&self.printer.paint(Tone::Good, &format!("✓ {text}")));
-    }
-}
-
-/// The pods of the story, as they are now.
-struct Pods(Vec<Value>);
-
-impl Pods {
-    fn of<'a>(&'a self, image: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.0.iter().filter(move |pod| {
-            pod["spec"]["containers"][0]["image"] == image
-                && pod["metadata"]["deletionTimestamp"].is_null()
+        tokio::time::sleep(FRAME * 2).await;
+        view.show(&self.frame(act, began));
+        let events = self.events();
+        view.finish();
+        let telling = events.iter().skip(before).rev();
+        let wanted = if phase == "Failed" { "CheckFailed" } else { "Promoted" };
+        let why = telling.clone().find(|(reason, ..)| reason == wanted).or(telling.clone().next());
+        Ok(Ending {
+            title: act.title,
+            as_expected: phase == act.end,
+            phase,
+            took: began.elapsed(),
+            why: why.map(|(_, message, _)| message.clone()).unwrap_or_default(),
         })
     }
 
-    fn all_of(&self, image: &str) -> u64 {
-        self.of(image).count() as u64
+    fn frame(&self, act: &Act, began: Instant) -> Frame {
+        let status = self.status();
+        let deployment = |name: &str| {
+            let object = self.cluster.get(DEPLOYMENTS, "default", name).unwrap_or_default();
+            let image = object["spec"]["template"]["spec"]["containers"][0]["image"].as_str();
+            let version = image.and_then(|image| image.split(':').nth(1)).unwrap_or_default();
+            Side {
+                version: version.split('-').next().unwrap_or_default().to_owned(),
+                ready: object["status"]["readyReplicas"].as_u64().unwrap_or_default(),
+                wanted: object["spec"]["replicas"].as_u64().unwrap_or_default(),
+            }
+        };
+        let now = self.stack.now();
+        Frame {
+            title: act.title.to_owned(),
+            elapsed: began.elapsed(),
+            next: view::until(&status, now).filter(|_| status["phase"] == "Progressing"),
+            primary: deployment("harbour-primary"),
+            canary: deployment("harbour"),
+            weight: self.weight(),
+            answers: self.load.answers(),
+            events: self.events(),
+            status,
+        }
     }
 
-    fn ready_of(&self, image: &str) -> u64 {
-        self.of(image).filter(|pod| is_serving(pod)).count() as u64
+    /// The canary's share, as the route says.
+    fn weight(&self) -> u8 {
+        let route = self.cluster.get(ROUTES, "default", "harbour").unwrap_or_default();
+        let backends = route["spec"]["rules"][0]["backendRefs"].as_array().cloned();
+        let canary = backends.into_iter().flatten().find(|it| it["name"] == "harbour-canary");
+        let weight = canary.and_then(|backend| backend["weight"].as_u64()).unwrap_or_default();
+        u8::try_from(weight.min(100)).unwrap_or_default()
     }
-}
 
-/// Ready, and not on its way out.
-fn is_serving(pod: &Value) -> bool {
-    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    pod["metadata"]["deletionTimestamp"].is_null()
-        && conditions.any(|c| c["type"] == "Ready" && c["status"] == "True")
-}
+    fn status(&self) -> Value {
+        let canary = self.cluster.get(CANARIES, "default", "harbour").unwrap_or_default();
+        canary["status"].clone()
+    }
 
-fn deployment() -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "harbour" },
-        "spec": {
-            "replicas": REPLICAS,
-            "selector": { "matchLabels": { "app": "harbour" } },
-            "strategy": { "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
-            "template": {
-                "metadata": { "labels": { "app": "harbour" } },
-                "spec": { "containers": [
-                    { "name": "app", "image": OLD, "ports": [{ "containerPort": 8080 }] }
-                ] },
-            },
-        },
-    })
-}
+    fn why(&self) -> String {
+        self.status()["lastDecision"]["message"].as_str().unwrap_or("nothing was said").to_owned()
+    }
 
-fn service() -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "harbour" },
-        "spec": { "selector": { "app": "harbour" }, "ports": [{ "port": 80, "targetPort": 8080 }] },
-    })
+    /// Reason, message and whether something is wrong, oldest first.
+    fn events(&self) -> Vec<(String, String, bool)> {
+        let mut events = self.cluster.list(EVENTS, Some("default"));
+        events.retain(|event| event["source"]["component"] == "tidegate");
+        events.sort_by_key(|event| {
+            let version = event["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+            version.parse::<u64>().unwrap_or_default()
+        });
+        let text =
+            |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        let events = events.iter();
+        events
+            .map(|it| (text(it, "reason"), text(it, "message"), it["type"] == "Warning"))
+            .collect()
+    }
+
+    fn sum_up(&self, endings: &[Ending]) {
+        let printer = self.printer;
+        printer.line(&printer.paint(Tone::Strong, "What happened"));
+        for ending in endings {
+            let (mark, tone) =
+                if ending.as_expected { ("✓", Tone::Good) } else { ("✗", Tone::Bad) };
+            let took = ending.took.as_secs();
+            let verdict = printer.paint(tone, &format!("{mark} {}", ending.phase));
+            printer.line(&format!("  {verdict} after {took} s  {}", ending.title));
+            printer.line(&format!("      {}", ending.why));
+        }
+        let answers = self.load.answers();
+        let count = |ok: bool| -> u64 {
+            let is_ok = |status: &u16| *status < 500;
+            answers.by_status.iter().filter(|(status, _)| is_ok(status) == ok).map(|(_, n)| n).sum()
+        };
+        let versions: Vec<String> =
+            answers.by_version.iter().map(|(version, n)| format!("{n} by {version}")).collect();
+        printer.line(&format!(
+            "  {} requests: {}; {} of them answered with an error, {} without an answer",
+            answers.total(),
+            versions.join(", "),
+            count(false),
+            answers.failed,
+        ));
+    }
+
+    fn create(&self, resource: Resource, object: Value) -> anyhow::Result<()> {
+        let created = self.cluster.create(resource, "default", object);
+        created.map(|_| ()).map_err(|failure| anyhow::anyhow!("{failure}"))
+    }
 }

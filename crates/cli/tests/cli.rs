@@ -185,13 +185,35 @@ fn a_sandbox_serves_loads_and_stops_cleanly() {
 
 #[test]
 fn try_tells_a_story_that_ends_well() {
-    let output = run(&["try"]);
+    // In a pipe it ends by itself, and tells line by line.
+    let output = run(&["try", "--speed", "4"]);
     let talk = text(&output.stderr);
     assert!(output.status.success(), "{talk}");
-    assert!(talk.contains("harbour:2.0 serves; never fewer than 4 pods were ready"), "{talk}");
-    let tables = text(&output.stdout);
-    assert!(tables.contains("harbour   4/4     4            4"), "{tables}");
-    assert_eq!(tables.matches("1/1     Running").count(), 4, "{tables}");
+    let told = [
+        "Advanced harbour.default to canary weight 20.",
+        "Promotion completed, scaled down harbour.default.",
+        "success rate",
+        "failed checks reached the threshold of 2",
+        "\u{2713} Succeeded",
+        "\u{2713} Failed",
+        "0 without an answer",
+    ];
+    for line in told {
+        assert!(talk.contains(line), "`{line}` is missing from:\n{talk}");
+    }
+    assert!(!talk.contains('\u{1b}'), "no drawing in a pipe: {talk}");
+}
+
+#[test]
+fn the_operator_says_what_it_needs() {
+    // Flagger's spelling of flags, and no cluster anywhere.
+    let output = run(&["operator", "-kubeconfig", "missing.yaml", "-mesh-provider=istio"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("failed to read the kubeconfig"), "{output:?}");
+    let help = text(&run(&["operator", "--help"]).stdout);
+    for word in ["--mesh-provider", "--enable-leader-election", "Examples:"] {
+        assert!(help.contains(word), "{word} is missing from:\n{help}");
+    }
 }
 
 #[test]

@@ -227,7 +227,8 @@ fn complete(seen: &Observed, mut decision: Decision) -> Decision {
     }
     let may_write = seen.problems.is_empty() && !seen.plan.suspended;
     if seen.tempo.retry && may_write && (answered || decision.again != Again::Now) {
-        decision.actions.push(Action::ClearRetry);
+        // Before the step: one try must not become two if the step lands and its answer is lost.
+        decision.actions.insert(0, Action::ClearRetry);
     }
     decision
 }

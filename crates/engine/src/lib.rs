@@ -17,15 +17,19 @@
 #![warn(missing_docs)]
 
 mod canary;
+pub mod check;
 mod decision;
 mod fact;
 mod memory;
 mod observed;
+mod pace;
 mod percent;
 mod plan;
 mod readiness;
 mod revision;
+pub mod simulate;
 mod time;
+mod told;
 
 pub use self::{
     canary::{Side, apex_side, decide},
@@ -36,9 +40,11 @@ pub use self::{
         Answers, Checks, Gate, Life, Measurement, Missing, Observed, Obstacle, Piece, Primary,
         Refusal, Setup, State, Target, Tempo,
     },
+    pace::{Clocks, Pace},
     percent::{Percent, Split},
     plan::{Hooks, ManualStep, Note, Plan, Steps, Strategy, Traffic},
     readiness::{Readiness, Unready},
     revision::{Configs, Revision},
     time::Moment,
+    told::Told,
 };

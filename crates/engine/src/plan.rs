@@ -125,6 +125,25 @@ pub enum Note {
     Other(String),
 }
 
+// === impl Plan ===
+
+impl Plan {
+    /// The share after `now`: the next step, but not past where a person wants it held.
+    pub fn next_share(&self, now: Percent) -> Percent {
+        let step = self.steps.after(now);
+        match self.hold_at() {
+            Some(hold) if now < hold => step.min(hold),
+            _ => step,
+        }
+    }
+
+    /// The share a person wants to hold at, unless they let it go on.
+    pub fn hold_at(&self) -> Option<Percent> {
+        let manual = self.manual.filter(|manual| !manual.resume)?;
+        Some(manual.hold_at(self.max))
+    }
+}
+
 // === impl Steps ===
 
 impl Steps {

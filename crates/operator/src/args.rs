@@ -31,6 +31,8 @@ use crate::{http::Network, log::LogFormat};
 ///
 /// Takes Flagger's flags, with one dash or two.
 #[derive(Debug, Clone, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[expect(clippy::doc_markdown, reason = "these are the help texts")]
 #[command(
     version,
     args_override_self = true,

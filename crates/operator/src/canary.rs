@@ -22,11 +22,21 @@ mod tell;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_api::canary::CrossNamespace;
-use tidegate_providers::workload::LabelPrefixes;
+use tidegate_api::canary::{Canary, CrossNamespace};
+use tidegate_engine::{Memory, Plan};
+use tidegate_providers::{
+    notify::Destination,
+    traffic::{self, Mesh},
+    workload::LabelPrefixes,
+};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::{clock::Clock, cluster::Cluster, http::Transport, telemetry::Telemetry};
+use crate::{
+    clock::Clock,
+    cluster::Cluster,
+    http::{Proxy, Transport},
+    telemetry::Telemetry,
+};
 
 pub use self::manager::Manager;
 
@@ -58,11 +68,21 @@ pub struct Options {
     pub event_webhook: Option<String>,
     pub cluster_name: String,
     /// Where alerts of canaries without alerts of their own go.
-    pub notifier: Option<tidegate_providers::notify::Destination>,
+    pub notifier: Option<(Destination, Option<Proxy>)>,
     /// Canaries found at start are looked at spread over their interval, not all at once.
     pub jitter: bool,
     /// How many canaries are worked on at the same time.
     pub turns: usize,
+}
+
+/// What a canary asks for and remembers, as the operator understands it: for those who watch it.
+///
+/// `None` if its provider is unknown.
+pub fn understand(canary: &Canary, mesh_provider: &str) -> Option<(Mesh, Plan, Memory)> {
+    let provider = canary.spec.provider.map_or(mesh_provider, |provider| provider.as_str());
+    let mesh = traffic::select(provider).ok()?;
+    let memory = status::memory(&canary.status.clone().unwrap_or_default());
+    Some((mesh, plan::plan(&canary.spec, mesh), memory))
 }
 
 // === impl Context ===

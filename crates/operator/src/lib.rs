@@ -10,5 +10,8 @@ pub mod cluster;
 pub mod http;
 pub mod lease;
 pub mod log;
+mod run;
 pub mod serve;
 pub mod telemetry;
+
+pub use self::run::{RunError, VERSION, run};

@@ -27,7 +27,7 @@ use tracing_subscriber::{
     filter::Targets,
     fmt::MakeWriter,
     layer::{Context, Filter, SubscriberExt},
-    registry::LookupSpan,
+    registry::{LookupSpan, Scope},
     util::{SubscriberInitExt, TryInitError},
 };
 
@@ -179,7 +179,7 @@ where
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::default();
-        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+        for span in context.event_scope(event).into_iter().flat_map(Scope::from_root) {
             if let Some(of_span) = span.extensions().get::<Fields>() {
                 fields.0.extend(of_span.0.clone());
             }

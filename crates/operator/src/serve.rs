@@ -44,7 +44,7 @@ struct Shared {
 /// For the headers of a request. As Flagger.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// For one answer, as Flagger, and for a connection before it must be opened anew.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
+const CONNECTION_TIMEOUT: Duration = Duration::from_mins(1);
 /// For answers under way when we stop. As Flagger.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 /// A scraper or two, a few probes, a person; and room for those who do not behave.

@@ -7,25 +7,24 @@
 //! error. Series of a canary go with [`Telemetry::forget`]; without it they would stay for ever.
 
 mod process;
+mod series;
 mod text;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, AtomicU64},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use jiff::Timestamp;
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
-    registry::Registry,
-};
+use prometheus_client::{metrics::family::Family, registry::Registry};
 use tidegate_api::canary::status::CanaryPhase;
 
+use self::series::{
+    DecisionLabels, FlaggerSeries, HookLabels, IntGauge, MetricLabels, NamespaceLabels,
+    OutcomeLabels, OwnSeries, PhaseLabels, ProviderLabels, ProviderNameLabels, RunLabels,
+    TargetLabels, WorkloadLabels,
+};
 pub use self::text::Format;
 
 /// All series, and the way to change them. One for the whole operator; share it in an `Arc`.
@@ -70,103 +69,6 @@ pub enum Outcome {
     Refused,
     Error(&'static str),
 }
-
-type IntGauge = Gauge<i64, AtomicI64>;
-type FloatGauge = Gauge<f64, AtomicU64>;
-
-struct FlaggerSeries {
-    total: Family<NamespaceLabels, IntGauge>,
-    status: Family<TargetLabels, IntGauge>,
-    weight: Family<WorkloadLabels, IntGauge>,
-    duration: Family<TargetLabels, Histogram>,
-    analysis: Family<MetricLabels, FloatGauge>,
-    successes: Family<RunLabels, Counter>,
-    failures: Family<RunLabels, Counter>,
-}
-
-struct OwnSeries {
-    phase: Family<PhaseLabels, IntGauge>,
-    reconciles: Family<OutcomeLabels, Counter>,
-    reconcile_duration: Histogram,
-    decisions: Family<DecisionLabels, Counter>,
-    hooks: Family<HookLabels, Counter>,
-    queries: Family<ProviderLabels, Counter>,
-    query_duration: Family<ProviderNameLabels, Histogram>,
-    alerts: Family<ProviderLabels, Counter>,
-    panics: Counter,
-    queue: IntGauge,
-    leader: IntGauge,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct NamespaceLabels {
-    namespace: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct TargetLabels {
-    name: String,
-    namespace: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct WorkloadLabels {
-    workload: String,
-    namespace: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct MetricLabels {
-    name: String,
-    namespace: String,
-    metric: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RunLabels {
-    name: String,
-    namespace: String,
-    deployment_strategy: &'static str,
-    analysis_status: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct PhaseLabels {
-    name: String,
-    namespace: String,
-    phase: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct OutcomeLabels {
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct DecisionLabels {
-    decision: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct HookLabels {
-    r#type: &'static str,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ProviderLabels {
-    provider: &'static str,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ProviderNameLabels {
-    provider: &'static str,
-}
-
-/// Prometheus' default buckets, which Flagger's histogram has.
-const DURATION_BUCKETS_S: [f64; 11] =
-    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 // === impl Telemetry ===
 
@@ -346,84 +248,6 @@ fn count(things: usize) -> i64 {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-// === impl FlaggerSeries ===
-
-impl FlaggerSeries {
-    /// Counters are registered without the `_total` that the encoder appends.
-    fn register(registry: &mut Registry) -> Self {
-        let series = Self {
-            total: Family::default(),
-            status: Family::default(),
-            weight: Family::default(),
-            duration: Family::new_with_constructor(durations),
-            analysis: Family::default(),
-            successes: Family::default(),
-            failures: Family::default(),
-        };
-        let (name, help) = ("flagger_canary_total", "Canaries in the namespace");
-        registry.register(name, help, series.total.clone());
-        let (name, help) = ("flagger_canary_status", "0 progressing, 2 failed, 1 anything else");
-        registry.register(name, help, series.status.clone());
-        let (name, help) = ("flagger_canary_weight", "Share of traffic of a workload in percent");
-        registry.register(name, help, series.weight.clone());
-        let (name, help) = ("flagger_canary_duration_seconds", "Time that a tick with checks took");
-        registry.register(name, help, series.duration.clone());
-        let (name, help) = ("flagger_canary_metric_analysis", "Last value of a metric");
-        registry.register(name, help, series.analysis.clone());
-        let (name, help) = ("flagger_canary_successes", "Runs that ended with a promotion");
-        registry.register(name, help, series.successes.clone());
-        let (name, help) = ("flagger_canary_failures", "Runs that ended without one");
-        registry.register(name, help, series.failures.clone());
-        series
-    }
-}
-
-/// A function and not a closure, so that the families have a type one can write down.
-fn durations() -> Histogram {
-    Histogram::new(DURATION_BUCKETS_S)
-}
-
-// === impl OwnSeries ===
-
-impl OwnSeries {
-    fn register(registry: &mut Registry) -> Self {
-        let own = Self {
-            phase: Family::default(),
-            reconciles: Family::default(),
-            reconcile_duration: durations(),
-            decisions: Family::default(),
-            hooks: Family::default(),
-            queries: Family::default(),
-            query_duration: Family::new_with_constructor(durations),
-            alerts: Family::default(),
-            panics: Counter::default(),
-            queue: IntGauge::default(),
-            leader: IntGauge::default(),
-        };
-        let registry = registry.sub_registry_with_prefix("tidegate");
-        registry.register(
-            "canary_phase",
-            "1 for the phase that a rollout is in",
-            own.phase.clone(),
-        );
-        registry.register("reconciles", "Reconciles by outcome", own.reconciles.clone());
-        let name = "reconcile_duration_seconds";
-        registry.register(name, "Time that a reconcile took", own.reconcile_duration.clone());
-        registry.register("decisions", "Decisions of the engine", own.decisions.clone());
-        registry.register("hooks", "Hooks asked, by type and outcome", own.hooks.clone());
-        let help = "Questions to metrics providers, by outcome";
-        registry.register("metric_queries", help, own.queries.clone());
-        let name = "metric_query_duration_seconds";
-        let help = "Time that metrics providers took to answer";
-        registry.register(name, help, own.query_duration.clone());
-        registry.register("alerts", "Alerts sent, by receiver and outcome", own.alerts.clone());
-        registry.register("panics", "Reconciles that panicked and were caught", own.panics.clone());
-        registry.register("queue_depth", "Objects that wait for their turn", own.queue.clone());
-        registry.register("leader", "1 if this process leads", own.leader.clone());
-        own
-    }
 }
 
 // === impl Target ===

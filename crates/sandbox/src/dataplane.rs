@@ -47,7 +47,7 @@ pub use self::{
     traffic::{Answers, Load, Traffic},
 };
 
-/// How often both modes report what they counted.
+/// How often simulated traffic reports what it counted.
 pub const SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Takes samples: a time series database, or a test.

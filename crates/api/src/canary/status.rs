@@ -34,13 +34,13 @@ pub struct CanaryStatus {
     /// `secret/<name>`. Absent when configuration is not tracked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracked_configs: Option<BTreeMap<String, String>>,
-    /// Hash of the revision last seen or started.
+    /// Hash of the revision last started or judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_applied_spec: Option<String>,
     /// Hash of the revision the primary runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_promoted_spec: Option<String>,
-    /// Time of the last change of this status.
+    /// Time phase, weight or iterations last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Timestamp>")]
     pub last_transition_time: Option<Time>,
@@ -163,7 +163,7 @@ pub enum CanaryPhase {
     Failed,
     /// The canary is being deleted and its objects given back.
     Terminating,
-    /// The canary was deleted. Not written by any version.
+    /// The canary was deleted and everything given back.
     Terminated,
     /// No phase yet, or one of another version.
     #[default]

@@ -2,7 +2,7 @@
 
 use crate::{Action, Decision, Fact, Memory, Observed, Percent, Phase, Split, Step, Traffic};
 
-use super::{later, promote};
+use super::{later, progress, promote};
 
 pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
     let of = seen.plan.iterations;
@@ -18,6 +18,25 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
         };
     }
     iterate(seen, split, base).into()
+}
+
+/// Live traffic is on the canary before its time: we died after moving it, or somebody did.
+pub(super) fn drifted(seen: &Observed, split: Split) -> Option<Step> {
+    let Observed { memory, plan, .. } = seen;
+    let is_early = memory.iterations <= plan.iterations && !memory.rescue;
+    if plan.traffic == Traffic::Whole || split.canary == Percent::ZERO || !is_early {
+        return None;
+    }
+    // Without a gate nobody could have refused this step; with one it is asked again.
+    let is_next = memory.phase == Phase::Progressing && memory.iterations == plan.iterations;
+    if is_next && split == Split::CANARY && !plan.hooks.confirm_promotion {
+        let mut next = memory.clone();
+        next.iterations = plan.iterations.saturating_add(1);
+        let next = next.stamped(memory, seen.now);
+        let why = Fact::RoutedToCanary { was_mirrored: false };
+        return Some(Decision::because(why).remember(next).beat().again(later(seen)).into());
+    }
+    Some(progress::take_back(seen, split, Percent::ZERO))
 }
 
 /// Whether the next step has a gate.

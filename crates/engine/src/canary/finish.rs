@@ -49,6 +49,10 @@ fn roll_back(
         next.applied = Some(target.revision.clone());
         next.configs.clone_from(&target.configs);
     }
+    let is_rescue = memory.rescue || memory.is_stranded();
+    if is_rescue && seen.routes.is_err() && !primary_takes(seen) {
+        return no_routes(seen);
+    }
     if let Some(share) = share_left(seen, target) {
         next.weight = share;
         return Decision::because(why)
@@ -81,8 +85,11 @@ fn roll_back(
 fn share_left(seen: &Observed, target: Option<&Target>) -> Option<Percent> {
     let Observed { memory, plan, .. } = seen;
     let serves = target.is_some_and(|target| target.readiness.is_serving() && target.replicas > 0);
-    let is_rescue = memory.rescue || memory.is_stranded();
-    if !is_rescue || !serves || primary_takes(seen) || !canary_has_share(seen) {
+    if !(memory.rescue || memory.is_stranded())
+        || !serves
+        || primary_takes(seen)
+        || !canary_has_share(seen)
+    {
         return None;
     }
     match (&seen.routes, plan.traffic) {
@@ -101,15 +108,10 @@ fn hand_over(seen: &Observed) -> Option<Step> {
     if canary_has_share(seen) && !primary_serves {
         return Some(held(seen, no_pod(seen)));
     }
-    if plan.traffic == Traffic::Divisible {
-        return None;
-    }
-    if let State::Blocked(obstacle) = &setup.apex_service
-        && canary_has_share(seen)
-    {
-        return Some(obstructed(seen, &obstacle.0).into());
-    }
-    if canary_has_share(seen) {
+    if plan.traffic == Traffic::Whole && canary_has_share(seen) {
+        if let State::Blocked(obstacle) = &setup.apex_service {
+            return Some(obstructed(seen, &obstacle.0).into());
+        }
         let mut next = memory.clone();
         next.rescue = false;
         next.weight = Percent::ZERO;
@@ -117,7 +119,7 @@ fn hand_over(seen: &Observed) -> Option<Step> {
         let decision = Decision::because(Fact::RoutedToPrimary).remember(next).telling();
         return Some(decision.again(Again::Now).into());
     }
-    // It would have been put right by now if the primary could serve.
+    // Somebody sent clients elsewhere. It would have been put right by now if the primary served.
     (setup.apex_service == State::Differs).then(|| held(seen, no_pod(seen)))
 }
 
@@ -149,6 +151,10 @@ pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &s
         let was_analysed = !is_changed(memory, target) || !seen.primary.readiness.is_serving();
         target.readiness.is_serving() && target.replicas > 0 && was_analysed
     });
+    if is_divisible && !canary_takes && seen.routes.is_err() {
+        // Where traffic is must be known to be left there.
+        return no_routes(seen);
+    }
     let shifts = is_divisible && canary_takes && seen.routes != Ok(Split::CANARY);
     let share = match &seen.routes {
         _ if canary_takes => Percent::ALL,
@@ -158,6 +164,8 @@ pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &s
     let mut next = ended(seen, Phase::Failed);
     next.failed_checks = 0;
     next.weight = share;
+    // It was given, broken or not: whoever compares must not take the one before for what runs.
+    next.promoted.clone_from(&memory.applied);
     let next = next.stamped(memory, seen.now);
     Decision::because(Fact::PromotionFailed(why.to_owned()))
         .telling()
@@ -208,19 +216,19 @@ pub(super) fn finalise(seen: &Observed, target: Option<&Target>) -> Step {
 
 /// Promotes without looking: traffic off the canary, the intent, the copy.
 ///
-/// Where the primary is to be rescued traffic stays on the canary, as in any promotion.
+/// Where the primary cannot take the traffic that is on the canary, it stays there until the primary
+/// is ready, as in any promotion.
 pub(super) fn skip(seen: &Observed) -> Step {
     let Observed { memory, plan, .. } = seen;
     let is_divisible = plan.traffic == Traffic::Divisible;
     let Ok(split) = seen.routes else {
         return no_routes(seen);
     };
-    if memory.rescue {
-        return promote::begin(seen, split, memory).again(Again::Now).into();
-    }
     let shifts = is_divisible && split != Split::PRIMARY;
-    if shifts && canary_has_share(seen) && !primary_takes(seen) {
-        return held(seen, no_pod(seen));
+    let stays = shifts && canary_has_share(seen) && !primary_takes(seen);
+    if memory.rescue || stays {
+        let base = Memory { rescue: true, ..memory.clone() };
+        return promote::begin(seen, split, &base).again(Again::Now).into();
     }
     let mut decision = promote::begin(seen, Split::PRIMARY, memory).again(Again::Now);
     if shifts {

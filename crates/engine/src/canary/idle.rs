@@ -1,13 +1,13 @@
 //! Nothing is being rolled out: is there something to start, and may it start?
 
 use crate::{
-    Action, Again, Decision, Fact, GateKind, Missing, Notice, Observed, Percent, Phase, Question,
-    Readiness, Severity, Split, Step, Target, Traffic,
+    Action, Again, Decision, Fact, GateKind, Memory, Missing, Notice, Observed, Percent, Phase,
+    Question, Readiness, Severity, Split, State, Step, Target, Traffic,
 };
 
 use super::{
     configs_changed, equals_promoted, finish, is_changed, later, nothing_to_resume, obstacle,
-    obstructed,
+    obstructed, primary_takes,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {
@@ -22,7 +22,8 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if let Some(step) = nothing_to_resume(seen) {
         return step;
     }
-    if let Some(step) = leave_dead_canary(seen) {
+    let repair = leave_dead_canary(seen).or_else(|| drifted(seen)).or_else(|| hand_back(seen));
+    if let Some(step) = repair {
         return step;
     }
     let target = match &seen.target {
@@ -65,6 +66,54 @@ fn leave_dead_canary(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
+/// Somebody gave the canary a share, or copies, although nothing is rolled out: it goes back. How
+/// much a failed promotion leaves there is theirs to decide.
+fn drifted(seen: &Observed) -> Option<Step> {
+    let Observed { memory, plan, .. } = seen;
+    let split = *seen.routes.as_ref().ok().filter(|_| plan.traffic == Traffic::Divisible)?;
+    let right = Split::canary(memory.weight);
+    if split == right {
+        return None;
+    }
+    if memory.is_stranded() {
+        let next = Memory { weight: split.canary, ..memory.clone() }.stamped(memory, seen.now);
+        return Some(Decision::because(Fact::Idle).remember(next).again(Again::Now).into());
+    }
+    if split.canary > Percent::ZERO && !primary_takes(seen) {
+        return None;
+    }
+    let fact = Fact::Drifted { seen: split.canary, now: memory.weight };
+    let decision = Decision::because(fact).act(Action::Shift(right)).telling();
+    Some(decision.again(Again::Now).into())
+}
+
+/// The primary is well again after a failed promotion: live traffic goes back to it, then the canary
+/// is parked. In between, the memory of a rescue says that there is still something to park.
+fn hand_back(seen: &Observed) -> Option<Step> {
+    let Observed { memory, plan, .. } = seen;
+    if !seen.primary.readiness.is_ready() || obstacle(seen).is_some() {
+        return None;
+    }
+    if memory.is_stranded() {
+        let next = Memory { weight: Percent::ZERO, rescue: true, ..memory.clone() };
+        let shifts = plan.traffic == Traffic::Divisible;
+        let decision = Decision::because(Fact::RoutedToPrimary)
+            .act_if(shifts, Action::Shift(Split::PRIMARY))
+            .remember(next.stamped(memory, seen.now))
+            .telling();
+        return Some(decision.again(Again::Now).into());
+    }
+    if !memory.rescue || seen.setup.apex_service != State::Fits {
+        return None;
+    }
+    let runs = seen.target.as_ref().is_ok_and(|target| target.replicas > 0);
+    let decision = Decision::because(Fact::Idle)
+        .act_if(plan.scaled, Action::PauseScaler)
+        .act_if(runs, Action::Park)
+        .remember(Memory { rescue: false, ..memory.clone() });
+    Some(decision.again(Again::Now).into())
+}
+
 /// A revision is new if it was neither started, judged nor promoted. So is changed configuration.
 fn is_new(seen: &Observed, target: &Target) -> bool {
     let memory = &seen.memory;
@@ -100,10 +149,10 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
     let Observed { memory, plan, tempo, answers, .. } = seen;
     if !plan.skip
         && !rescues(seen)
-        && let Readiness::Waiting(unready) | Readiness::Stuck(unready) = &seen.primary.readiness
+        && let Some(why) = seen.primary.readiness.why()
     {
         // Not a word about the new revision is written down: it starts once the primary is well.
-        let why = Fact::PrimaryNotReady(unready.why.clone());
+        let why = Fact::PrimaryNotReady(why.to_owned());
         return Decision::because(why).telling().again(later(seen)).into();
     }
     if !plan.hooks.confirm_rollout {
@@ -139,10 +188,9 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
 /// Whether the rollout is there to repair the primary, and so does not wait for it.
 ///
 /// Live traffic may be on the canary, since a promotion failed; or it is on what is left of a
-/// primary that a failed promotion broke, which nothing but another revision mends.
+/// primary that waiting does not mend, and another revision may.
 fn rescues(seen: &Observed) -> bool {
-    let readiness = &seen.primary.readiness;
-    let is_broken = seen.memory.phase == Phase::Failed && matches!(readiness, Readiness::Stuck(_));
+    let is_broken = matches!(seen.primary.readiness, Readiness::Stuck(_));
     seen.memory.is_stranded() || seen.memory.rescue || is_broken
 }
 
@@ -190,5 +238,5 @@ fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
         decision = decision.tell(why);
     }
     // The interval belongs to gates of the next rollout.
-    decision.again(if end.is_some() { Again::Now } else { Again::OnChange }).into()
+    decision.again(Again::Now).into()
 }

@@ -205,30 +205,41 @@ pub(super) fn trouble_over(seen: &Observed) -> Option<Step> {
 /// The routing object and the memory disagree: we died between the two writes, or somebody edited it.
 ///
 /// A share that is the very next step is our own; one that is lower is safe to go on from; anything
-/// else is taken back to what was last approved.
+/// else is taken back to what was last approved, unless it is a primary in need of rescue that would
+/// have to take it.
 fn drifted(seen: &Observed, split: Split) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
+    if plan.strategy == Strategy::BlueGreen {
+        return blue_green::drifted(seen, split);
+    }
     let applies = plan.strategy == Strategy::Weighted
         && plan.traffic == Traffic::Divisible
         && (memory.phase == Phase::Progressing || memory.is_paused());
     if !applies || split.canary == memory.weight {
         return None;
     }
-    let next_step = weighted::next(plan, memory.weight);
-    let is_ours = split.canary == next_step || split.canary < memory.weight;
+    let next_step = plan.next_share(memory.weight);
+    let is_ours = split.canary == next_step
+        || split.canary < memory.weight
+        || (memory.rescue && !primary_takes(seen));
     if is_ours {
         let mut next = memory.clone();
         next.weight = split.canary;
         let next = next.stamped(memory, seen.now);
         let fact = Fact::Advanced(split.canary);
-        return Some(Decision::because(fact).remember(next).beat().again(Again::Now).into());
+        return Some(Decision::because(fact).remember(next).beat().again(later(seen)).into());
     }
-    let fact = Fact::Drifted { seen: split.canary, now: memory.weight };
+    Some(take_back(seen, split, memory.weight))
+}
+
+/// Takes a share back that nobody approved.
+pub(super) fn take_back(seen: &Observed, split: Split, to: Percent) -> Step {
     if !primary_takes(seen) {
-        return Some(held(seen));
+        return held(seen);
     }
-    let back = Action::Shift(Split::canary(memory.weight));
-    Some(Decision::because(fact).act(back).telling().again(Again::Now).into())
+    let fact = Fact::Drifted { seen: split.canary, now: to };
+    let back = Action::Shift(Split::canary(to));
+    Decision::because(fact).act(back).telling().beat().again(later(seen)).into()
 }
 
 /// Asks what the checks say, and goes on if they pass.

@@ -45,12 +45,19 @@ pub(super) fn approved(seen: &Observed, base: &Memory) -> Result<(), Box<Step>> 
 /// The intent first, then the copy.
 pub(super) fn begin(seen: &Observed, split: Split, base: &Memory) -> Decision {
     let mut next = base.in_phase(Phase::Promoting, seen.now);
-    if seen.plan.strategy == Strategy::Weighted {
+    if counts_shares(seen) {
         next.weight = split.canary;
     }
     let next = next.stamped(&seen.memory, seen.now);
     let decision = Decision::because(Fact::Copying).remember(next).telling();
     copy(seen, decision).beat().again(later(seen))
+}
+
+/// Whether the share is written down while promoting: it was by weight, or goes back by steps.
+fn counts_shares(seen: &Observed) -> bool {
+    let plan = &seen.plan;
+    plan.traffic == Traffic::Divisible
+        && (plan.strategy == Strategy::Weighted || plan.promotion_step > 0)
 }
 
 fn copy(seen: &Observed, decision: Decision) -> Decision {
@@ -89,6 +96,13 @@ pub(super) fn promoting(seen: &Observed) -> Step {
     };
     if unchecked {
         return finish::unchecked(seen, target, split);
+    }
+    if counts_shares(seen) && split.canary != seen.memory.weight {
+        // We died after a step, or somebody took one: it counts, and the next is an interval away.
+        let next = Memory { weight: split.canary, ..seen.memory.clone() };
+        let next = next.stamped(&seen.memory, seen.now);
+        let why = Fact::PrimaryAdvanced(split.canary.rest());
+        return Decision::because(why).remember(next).beat().again(later(seen)).into();
     }
     if !seen.tempo.due {
         return Decision::because(Fact::AwaitingInterval).again(Again::At(seen.tempo.next)).into();

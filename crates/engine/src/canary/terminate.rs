@@ -19,10 +19,8 @@ pub(super) fn decide(seen: &Observed) -> Step {
         return Decision::because(Fact::Terminated).act(Action::Release).into();
     }
     match memory.phase {
-        Phase::Terminated => {
-            return Decision::because(Fact::Terminated).act(Action::Release).into();
-        }
-        Phase::Terminating => {}
+        // Written down and not released yet: what happened in between still counts.
+        Phase::Terminating | Phase::Terminated => {}
         _ => {
             let next = memory.in_phase(Phase::Terminating, seen.now);
             let decision = Decision::because(Fact::Terminating).remember(next).telling();
@@ -100,6 +98,9 @@ fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
 }
 
 fn released(seen: &Observed) -> Step {
+    if seen.memory.phase == Phase::Terminated {
+        return Decision::because(Fact::Terminated).act(Action::Release).into();
+    }
     let next = seen.memory.in_phase(Phase::Terminated, seen.now);
     // The target may run with its scaler still paused: we died in between, or somebody scaled it.
     let resumes = seen.plan.scaled && seen.target.is_ok();

@@ -18,17 +18,6 @@ fn gates_increase(plan: &Plan, phase: Phase, split: Split) -> bool {
     plan.hooks.confirm_traffic_increase && phase == Phase::Progressing && !split.mirrored
 }
 
-/// The share after `now`: the next step, but not past where a person wants it held.
-pub(super) fn next(plan: &Plan, now: Percent) -> Percent {
-    let step = plan.steps.after(now);
-    match plan.manual {
-        Some(manual) if !manual.resume && now < manual.hold_at(plan.max) => {
-            step.min(manual.hold_at(plan.max))
-        }
-        _ => step,
-    }
-}
-
 pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
     let Observed { plan, answers, .. } = seen;
     if gates_increase(plan, base.phase, split) {
@@ -51,27 +40,29 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
     if plan.mirror && split == Split::PRIMARY {
         return mirror(seen, base).into();
     }
-    if next(plan, split.canary) <= split.canary {
+    if plan.next_share(split.canary) <= split.canary {
         return obstructed(seen, "the plan has no step that leads on from here").into();
     }
     advance(seen, split, base).into()
 }
 
 /// One interval of copies before the first share.
+///
+/// Copies are no step that routes could tell from the one before: the time is written down first, so
+/// that whoever finds them does not cut the interval short.
 fn mirror(seen: &Observed, mut base: Memory) -> Decision {
     base.since = Some(seen.now);
     Decision::because(Fact::Mirroring)
-        .act(Action::Shift(Split { canary: Percent::ZERO, mirrored: true }))
         .remember(base)
+        .act(Action::Shift(Split { canary: Percent::ZERO, mirrored: true }))
         .telling()
         .beat()
         .again(later(seen))
 }
 
 fn advance(seen: &Observed, split: Split, mut base: Memory) -> Decision {
-    let weight = next(&seen.plan, split.canary);
-    let hold = seen.plan.manual.filter(|manual| !manual.resume);
-    let is_held = hold.is_some_and(|manual| weight >= manual.hold_at(seen.plan.max));
+    let weight = seen.plan.next_share(split.canary);
+    let is_held = seen.plan.hold_at().is_some_and(|hold| weight >= hold);
     base.phase = if is_held { Phase::Waiting } else { Phase::Progressing };
     base.weight = weight;
     base.pause = is_held.then_some(Pause { weight, since: seen.now });

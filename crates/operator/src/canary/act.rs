@@ -332,6 +332,7 @@ impl Task {
             names: &seen.names,
             cookies: &progress.cookies,
             checks: self.checks.as_ref(),
+            due: seen.observed.tempo.due,
             next,
         };
         let mut fields = status::fields(memory);

@@ -45,6 +45,8 @@ pub(super) enum Look {
     Gone,
     /// The object is not what a canary must be.
     Unreadable(String),
+    /// Routing objects are being listed for the first time: nothing can be said yet.
+    Pending,
 }
 
 /// An observation, and what acting on it needs.
@@ -57,6 +59,8 @@ pub(super) struct Seen {
     pub(super) mesh: Mesh,
     pub(super) cookies: Cookies,
     pub(super) live: Live,
+    /// The same without anybody's status.
+    bare: Live,
     pub(super) target: Option<Arc<Value>>,
     pub(super) primary: Option<Arc<Value>>,
     pub(super) tracked: Tracked,
@@ -96,6 +100,9 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
     problems.extend(rival(task, &canary, &raw));
     let seen = gather(task, canary, raw, status, mesh, problems, answers);
     cache.follow(&task.key, follows(&seen));
+    if mesh.kinds().iter().any(|kind| cache.state(*kind) == TableState::Pending) {
+        return Look::Pending;
+    }
     Look::Seen(Box::new(seen))
 }
 
@@ -219,12 +226,18 @@ fn gather(
         apex_back: Vec::new(),
         route_back: Vec::new(),
         live: Live::default(),
+        bare: Live::default(),
         raw,
         canary,
     };
     for (kind, name) in seen.mesh.names(&seen.route_cx(&namespace)) {
         if let Some(object) = get(kind, &name) {
-            live.insert(kind, (*object).clone());
+            let mut bare = (*object).clone();
+            live.insert(kind, bare.clone());
+            if let Some(fields) = bare.as_object_mut() {
+                fields.remove("status");
+            }
+            seen.bare.insert(kind, bare);
         }
     }
     seen.live = live;
@@ -519,11 +532,16 @@ impl Seen {
         task.cx.cluster.cache.get(HORIZONTAL_POD_AUTOSCALER, &Key::new(&task.key.namespace, name))
     }
 
+    /// Whether the next decision may be a step, which wants the one before it to be in effect.
+    fn needs_effect(&self) -> bool {
+        let Observed { memory, tempo, .. } = &self.observed;
+        !memory.phase.is_idle() && !memory.is_gated() && (tempo.due || tempo.retry)
+    }
+
     fn look_at_routes(&mut self, task: &Task) {
         for kind in self.mesh.kinds() {
             let why = match task.cx.cluster.cache.state(*kind) {
-                TableState::Synced => continue,
-                TableState::Pending => format!("{} objects are being listed", kind.kind),
+                TableState::Synced | TableState::Pending => continue,
                 TableState::Failed(why) => why,
             };
             self.observed.routes = Err(Obstacle(why.clone()));
@@ -533,7 +551,13 @@ impl Seen {
         }
         let cx = self.route_cx(&task.key.namespace);
         let reconcile = self.mesh.reconcile(&cx, &self.live);
-        let read = self.mesh.read(&cx, &self.live);
+        let read = match self.mesh.read(&cx, &self.live) {
+            // Not in effect yet: that matters for the next step, and for nothing before it.
+            Err(error) if error.is_waiting() && !self.needs_effect() => {
+                self.mesh.read(&cx, &self.bare)
+            }
+            read => read,
+        };
         let back = self.mesh.finalize(&cx, &self.live);
         let (state, changes) = state_of(reconcile);
         let (state_back, changes_back) = state_of(back);

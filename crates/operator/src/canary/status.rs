@@ -114,6 +114,8 @@ pub(super) struct Page<'a> {
     pub(super) names: &'a Names,
     pub(super) cookies: &'a Cookies,
     pub(super) checks: Option<&'a Checks>,
+    /// An interval passed since the last step.
+    pub(super) due: bool,
     /// When the next step can be taken.
     pub(super) next: Option<Moment>,
 }
@@ -180,7 +182,14 @@ pub(super) fn told(
     fields.insert("previousSessionAffinityCookie".into(), json!(page.cookies.previous));
     fields.insert("primarySessionAffinityCookie".into(), json!(page.cookies.primary));
     fields.insert("observedGeneration".into(), json!(page.generation));
-    let is_quiet = matches!(decision.why, Fact::AwaitingInterval | Fact::Placed(_));
+    let is_quiet = match decision.why {
+        Fact::AwaitingInterval | Fact::Placed(_) => true,
+        // Pods come up one by one: worth a write only if it takes an interval.
+        Fact::PrimaryNotReady(_) | Fact::CanaryNotReady(_) => !page.due,
+        // How the last rollout ended says more than that there is no next one.
+        Fact::Idle => is_told(live, state_of(memory, decision)),
+        _ => false,
+    };
     // Waiting for the next interval says nothing new: what was said last still holds.
     if is_quiet && live.last_decision.is_some() && !live.conditions.is_empty() {
         let promoted = promoted(memory, page);
@@ -262,6 +271,16 @@ fn conditions(
         of("Reconciling", state == Health::Reconciling),
         of("Stalled", state == Health::Stalled),
     ]
+}
+
+/// Whether the conditions say this already.
+fn is_told(live: &CanaryStatus, health: Health) -> bool {
+    let kind = match health {
+        Health::Ready => "Ready",
+        Health::Reconciling => "Reconciling",
+        Health::Stalled => "Stalled",
+    };
+    live.conditions.iter().any(|it| it.condition_type == kind && it.status == "True")
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::cluster::{
     CANARY,
-    cache::{Key, TableState},
+    cache::Key,
     write::{Place, WriteError},
 };
 
@@ -24,8 +24,8 @@ const ROUNDS_MAX: usize = 40;
 /// Pauses after trouble with the API server, doubled each time.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_mins(1);
-/// How long a first list is waited for; a server that needs longer is an obstacle.
-const LIST_PATIENCE: Duration = Duration::from_secs(5);
+/// A first list that takes longer is looked at again.
+const PENDING_MAX: Duration = Duration::from_secs(10);
 
 /// What a task keeps in memory. All of it can be lost without harm.
 pub(super) struct Task {
@@ -132,13 +132,10 @@ impl Task {
 
     async fn reconcile(&mut self, stop: &mut watch::Receiver<bool>) -> Result<Next, WriteError> {
         let mut answers = Answers::default();
-        let mut is_patient = true;
-        let synced = Arc::clone(&self.cx.cluster.synced);
         for _ in 0..ROUNDS_MAX {
             if *stop.borrow() || !self.cx.cluster.leads() {
                 return Ok(Next::OnChange);
             }
-            let listed = synced.notified();
             let look = observe::look(self, &answers);
             let seen = match look {
                 Look::Gone => return Ok(Next::Gone),
@@ -146,18 +143,10 @@ impl Task {
                     self.refuse(&why).await?;
                     return Ok(Next::OnChange);
                 }
+                // Rung when the list is complete, or has failed.
+                Look::Pending => return Ok(Next::At(self.cx.clock.monotonic() + PENDING_MAX)),
                 Look::Seen(seen) => *seen,
             };
-            if is_patient && self.is_listing(&seen) {
-                // A kind that is not listed yet is not an obstacle to tell anybody about.
-                tokio::select! {
-                    biased;
-                    _ = stop.wait_for(|stop| *stop) => return Ok(Next::OnChange),
-                    () = listed => {}
-                    () = self.cx.clock.sleep(LIST_PATIENCE) => is_patient = false,
-                }
-                continue;
-            }
             match decide(&seen.observed) {
                 Step::Ask(question) => {
                     let answer = ask::answer(self, &seen, question);
@@ -243,12 +232,6 @@ impl Task {
             }
         }
         Ok(())
-    }
-
-    /// Whether a kind that this canary needs was never listed, because its watch has just begun.
-    fn is_listing(&self, seen: &Seen) -> bool {
-        let cache = &self.cx.cluster.cache;
-        seen.mesh.kinds().iter().any(|kind| cache.state(*kind) == TableState::Pending)
     }
 
     fn from_now(&self, at: Moment) -> Duration {

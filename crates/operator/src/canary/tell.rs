@@ -42,6 +42,14 @@ struct Waiting {
     bell: Notify,
 }
 
+/// Whose address a chat message goes to.
+enum Route {
+    /// From a flag: trusted, through this proxy.
+    Administrators(Option<Proxy>),
+    /// From an `AlertProvider`: checked.
+    Users,
+}
+
 /// Calls that wait at most; the oldest goes first when there are more.
 const QUEUE_MAX: usize = 64;
 /// Chat services get this long, as Flagger gives them.
@@ -53,7 +61,13 @@ impl Task {
     /// Tells a fact to everybody who listens.
     pub(super) async fn announce(&mut self, seen: &Seen, fact: &Fact, phase: Phase) {
         let text = fact.text(&seen.names);
-        if !self.told.0.insert(format!("{}/{text}", fact.reason())) {
+        // Pods come up one by one: that they do is told once, and only if it takes an interval.
+        let is_passing = matches!(fact, Fact::PrimaryNotReady(_) | Fact::CanaryNotReady(_));
+        if is_passing && !seen.observed.tempo.due {
+            return;
+        }
+        let mark = if is_passing { String::new() } else { text.clone() };
+        if !self.told.0.insert(format!("{}/{mark}", fact.reason())) {
             return;
         }
         let reason = fact.reason();
@@ -179,8 +193,8 @@ impl Task {
             text,
             fields: notify::fields(cluster, &self.key.namespace, plan),
         };
-        for (destination, trusted) in self.destinations(seen, severity).await {
-            self.deliver(&destination, &notice, trusted).await;
+        for (destination, route) in self.destinations(seen, severity).await {
+            self.deliver(&destination, &notice, &route).await;
         }
     }
 
@@ -188,18 +202,18 @@ impl Task {
         &self,
         seen: &Seen,
         severity: notify::Severity,
-    ) -> Vec<(Destination, bool)> {
+    ) -> Vec<(Destination, Route)> {
         let alerts = &seen.canary.spec.analysis.alerts;
         if alerts.is_empty() {
-            let global = self.cx.options.notifier.iter();
-            return global.map(|destination| (destination.clone(), true)).collect();
+            let global = self.cx.options.notifier.clone().into_iter();
+            return global.map(|(to, proxy)| (to, Route::Administrators(proxy))).collect();
         }
         let mut destinations = Vec::new();
         for alert in alerts.iter().filter(|it| notify::should_send(it.severity(), severity)) {
             let namespace = alert.provider_ref.namespace.as_deref().filter(|it| !it.is_empty());
             let key = Key::new(namespace.unwrap_or(&self.key.namespace), &alert.provider_ref.name);
             match self.destination(&key).await {
-                Ok(Some(destination)) => destinations.push((destination, false)),
+                Ok(Some(destination)) => destinations.push((destination, Route::Users)),
                 Ok(None) => {}
                 Err(why) => warn!(alert = alert.name, provider = %key, why, "Alert not sent"),
             }
@@ -219,9 +233,9 @@ impl Task {
         Destination::of(&provider.spec, secret.as_ref()).map_err(|error| error.to_string())
     }
 
-    async fn deliver(&self, destination: &Destination, notice: &notify::Notice, trusted: bool) {
+    async fn deliver(&self, destination: &Destination, notice: &notify::Notice, route: &Route) {
         let service = destination.service.as_str();
-        let outcome = self.try_deliver(destination, notice, trusted).await;
+        let outcome = self.try_deliver(destination, notice, route).await;
         match outcome {
             Ok(()) => self.cx.telemetry.count_alert(service, Outcome::Success),
             Err(why) => {
@@ -235,15 +249,21 @@ impl Task {
         &self,
         destination: &Destination,
         notice: &notify::Notice,
-        trusted: bool,
+        route: &Route,
     ) -> Result<(), String> {
         let request =
             destination.request(notice, self.cx.clock.now()).map_err(|error| error.to_string())?;
         let mut outgoing = ask::outgoing(request, &self.key).map_err(|error| error.to_string())?;
         outgoing.timeout = ALERT_TIMEOUT;
-        outgoing.trusted = trusted;
-        if let Some(proxy) = &destination.proxy {
-            outgoing.proxy = Some(Proxy::parse(proxy).map_err(|error| error.to_string())?);
+        match route {
+            Route::Administrators(proxy) => {
+                outgoing.trusted = true;
+                outgoing.proxy.clone_from(proxy);
+            }
+            Route::Users => {
+                let proxy = destination.proxy.as_deref().map(Proxy::parse).transpose();
+                outgoing.proxy = proxy.map_err(|error| error.to_string())?;
+            }
         }
         let answer = self.cx.http.send(outgoing).await.map_err(|error| error.to_string())?;
         destination

@@ -8,6 +8,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -213,7 +214,7 @@ impl Cache {
         let mut inner = self.inner();
         let table = inner.tables.entry(kind).or_default();
         let incoming = table.incoming.take().unwrap_or_default();
-        table.state = TableState::Synced;
+        let is_first = mem::replace(&mut table.state, TableState::Synced) != TableState::Synced;
         let gone: BTreeSet<Key> =
             table.rows.keys().filter(|key| !incoming.contains_key(*key)).cloned().collect();
         table.rows.retain(|key, _| !gone.contains(key));
@@ -228,6 +229,9 @@ impl Cache {
             }
             table.rows.insert(key, row);
         }
+        if is_first {
+            inner.wake_all(kind);
+        }
         for key in &changed {
             inner.wake(kind, key);
         }
@@ -237,7 +241,10 @@ impl Cache {
     pub(crate) fn failed(&self, kind: Kind, why: String) {
         let mut inner = self.inner();
         let table = inner.tables.entry(kind).or_default();
-        if table.state != TableState::Synced {
+        if table.state == TableState::Pending {
+            table.state = TableState::Failed(why);
+            inner.wake_all(kind);
+        } else if table.state != TableState::Synced {
             table.state = TableState::Failed(why);
         }
     }
@@ -253,6 +260,16 @@ impl Inner {
     fn wake(&self, kind: Kind, key: &Key) {
         let followers = self.followers.get(&(kind, key.clone()));
         for follower in followers.into_iter().flatten() {
+            if let Some(bell) = self.bells.get(follower) {
+                bell.notify_one();
+            }
+        }
+    }
+
+    /// Wakes everybody who depends on any object of the kind, there or not.
+    fn wake_all(&self, kind: Kind) {
+        let of_kind = self.followers.iter().filter(|((followed, _), _)| *followed == kind);
+        for follower in of_kind.flat_map(|(_, followers)| followers) {
             if let Some(bell) = self.bells.get(follower) {
                 bell.notify_one();
             }

@@ -315,3 +315,86 @@ fn classify(error: &legacy::Error, host: String) -> HttpError {
     }
     if error.is_connect() { HttpError::Connect { host } } else { HttpError::Broken { host } }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, Read as _, Write as _},
+        net::{SocketAddr, TcpListener},
+    };
+
+    use rustls::{
+        RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+        crypto::ring,
+        pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+    };
+
+    use super::*;
+
+    // For `tls.test`; issued by itself, good for a hundred years.
+    const CERTIFICATE: &[u8] = include_bytes!("testdata/self-signed.cert.der");
+    const KEY: &[u8] = include_bytes!("testdata/self-signed.key.der");
+
+    /// Any name is this machine.
+    struct Here;
+
+    impl Resolve for Here {
+        fn resolve(&self, _: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+            Box::pin(async move { Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]) })
+        }
+    }
+
+    /// Answers every connection in a thread of its own, and returns the port.
+    fn serve_tls() -> u16 {
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![CertificateDer::from(CERTIFICATE)],
+                PrivateKeyDer::from(PrivatePkcs8KeyDer::from(KEY)),
+            );
+        let config = Arc::new(config.unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+                let mut stream = StreamOwned::new(connection, stream.unwrap());
+                // A client that trusts nobody breaks off here.
+                if stream.read(&mut [0; 4096]).is_ok() {
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                    stream.write_all(answer).unwrap();
+                }
+            }
+        });
+        port
+    }
+
+    #[tokio::test]
+    async fn a_certificate_must_be_trusted_and_for_the_host_unless_told_otherwise() {
+        let port = serve_tls();
+        let policy =
+            Policy { allow_loopback: true, environment_proxies: false, ..Policy::default() };
+        let stranger = Client::with_resolver(policy.clone(), Arc::new(Here));
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
+        let mut friend = Client::with_resolver(policy, Arc::new(Here));
+        friend.verified = tls::trusting(roots);
+        let cases = [
+            ("not trusted", &stranger, "tls.test", true, false),
+            ("not trusted, and told not to mind", &stranger, "tls.test", false, true),
+            ("trusted", &friend, "tls.test", true, true),
+            ("trusted, but for another host", &friend, "other.test", true, false),
+            ("for another host, and told not to mind", &friend, "other.test", false, true),
+        ];
+        for (reason, client, host, verify_tls, is_answered) in cases {
+            let url = SafeUrl::parse(&format!("https://{host}:{port}/")).unwrap();
+            let host = url.authority().to_owned();
+            let outcome = client.send(Outgoing { verify_tls, ..Outgoing::get(url, "test") }).await;
+            let outcome = outcome.map(|answer| answer.body);
+            let want = if is_answered { Ok("ok".into()) } else { Err(HttpError::Tls { host }) };
+            assert_eq!(outcome, want, "{reason}");
+        }
+    }
+}

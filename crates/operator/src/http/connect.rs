@@ -110,12 +110,11 @@ impl std::error::Error for ConnectFault {}
 
 impl Dialer {
     async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectFault> {
-        let mut addresses = match literal(host) {
-            Some(address) => vec![SocketAddr::new(address, port)],
-            None => {
-                let found = self.resolver.resolve(host, port).await;
-                found.map_err(|_| ConnectFault::NoSuchHost)?
-            }
+        let mut addresses = if let Some(address) = literal(host) {
+            vec![SocketAddr::new(address, port)]
+        } else {
+            let found = self.resolver.resolve(host, port).await;
+            found.map_err(|_| ConnectFault::NoSuchHost)?
         };
         // Checked before any are left out, so that a long list hides nothing.
         if let Some(guard) = &self.guard
@@ -228,8 +227,8 @@ impl Service<Uri> for Connector {
 
 /// A refusal to dial keeps its reason; whatever else goes wrong with a proxy is the proxy's.
 fn proxy_fault(error: &(dyn std::error::Error + 'static)) -> ConnectFault {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let refusal = causes.filter_map(|cause| cause.downcast_ref::<ConnectFault>()).next();
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    let refusal = causes.find_map(|cause| cause.downcast_ref::<ConnectFault>());
     match refusal {
         Some(ConnectFault::Forbidden(reason)) => ConnectFault::Forbidden(reason),
         _ => ConnectFault::Proxy,

@@ -147,21 +147,25 @@ impl Policy {
 fn forms(address: IpAddr) -> Vec<IpAddr> {
     let mut forms = vec![address];
     if let IpAddr::V6(v6) = address {
-        let [a, b, c, d, e, f, g, h] = v6.segments();
-        let v4 = |high: u16, low: u16| {
+        let segments = v6.segments();
+        let v4 = |[high, low]: [u16; 2]| {
             IpAddr::V4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)))
         };
-        match [a, b, c, d, e, f] {
+        match segments {
             // Unspecified and loopback, which are not IPv4 in disguise.
-            [0, 0, 0, 0, 0, 0] if g == 0 && h <= 1 => {}
-            // Compatible (`::a.b.c.d`), mapped (`::ffff:a.b.c.d`), translated (`::ffff:0:a.b.c.d`).
-            [0, 0, 0, 0, 0, 0 | 0xffff] | [0, 0, 0, 0, 0xffff, 0] => forms.push(v4(g, h)),
-            // NAT64: the well-known prefix, and the one for local use.
-            [0x64, 0xff9b, 0, 0, 0, 0] | [0x64, 0xff9b, 1, ..] => forms.push(v4(g, h)),
+            [0, 0, 0, 0, 0, 0, 0, 0 | 1] => {}
+            // Compatible (`::a.b.c.d`), mapped (`::ffff:a.b.c.d`), translated (`::ffff:0:a.b.c.d`);
+            // NAT64 by the well-known prefix, and by the one for local use.
+            [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+            | [0, 0, 0, 0, 0xffff, 0, high, low]
+            | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+            | [0x64, 0xff9b, 1, _, _, _, high, low]
             // 6to4.
-            [0x2002, high, low, ..] => forms.push(v4(high, low)),
+            | [0x2002, high, low, ..] => forms.push(v4([high, low])),
             // Teredo: the server's address, and the client's turned inside out.
-            [0x2001, 0, high, low, ..] => forms.extend([v4(high, low), v4(!g, !h)]),
+            [0x2001, 0, high, low, _, _, client_high, client_low] => {
+                forms.extend([v4([high, low]), v4([!client_high, !client_low])]);
+            }
             _ => {}
         }
     }

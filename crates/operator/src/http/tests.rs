@@ -28,8 +28,10 @@ enum Script {
     Answer(String),
     /// Answer by path; what is not listed is a 404.
     Paths(BTreeMap<&'static str, String>),
-    /// Read, and never answer.
-    Hang,
+    /// Read, send this, and then nothing more.
+    Hang(&'static str),
+    /// Send this without reading.
+    Blurt(&'static str),
     /// Send this, then the second text for ever.
     Endless(&'static str, &'static str),
     /// Send this a byte at a time, slowly.
@@ -83,7 +85,8 @@ impl Server {
 
 impl Script {
     async fn play(self, mut stream: TcpStream, log: Arc<Mutex<Vec<String>>>) {
-        let request = read_request(&mut stream).await;
+        let reads = !matches!(self, Self::Blurt(_));
+        let request = if reads { read_request(&mut stream).await } else { String::new() };
         log.lock().unwrap().push(request.clone());
         let _client_may_be_gone = match self {
             Self::Answer(text) => stream.write_all(text.as_bytes()).await,
@@ -93,7 +96,11 @@ impl Script {
                 let text = paths.get(path).unwrap_or(&nowhere);
                 stream.write_all(text.as_bytes()).await
             }
-            Self::Hang => std::future::pending().await,
+            Self::Hang(text) => {
+                let _client_may_be_gone = stream.write_all(text.as_bytes()).await;
+                std::future::pending().await
+            }
+            Self::Blurt(text) => stream.write_all(text.as_bytes()).await,
             Self::Endless(head, piece) => {
                 let mut outcome = stream.write_all(head.as_bytes()).await;
                 while outcome.is_ok() {
@@ -202,10 +209,10 @@ async fn a_request_arrives_as_it_was_meant() {
 async fn one_timeout_covers_everything() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
     let cases = [
-        ("no answer", Script::Hang),
+        ("no answer", Script::Hang("")),
         ("headers that trickle", Script::Trickle("HTTP/1.1 200 OK\r\nX-Long: aaaaaaaaaaaaaaaaaaa")),
         ("a body that trickles", Script::Trickle("HTTP/1.1 200 OK\r\n\r\naaaaaaaaaaaaaaaaaaaaaaa")),
-        ("a body that never comes", Script::Endless(head, "")),
+        ("a body that never comes", Script::Hang(head)),
     ];
     for (reason, script) in cases {
         let server = Server::start(script).await;
@@ -279,7 +286,7 @@ async fn nobody_there_is_a_connection_error() {
 
 #[tokio::test]
 async fn a_server_that_speaks_no_tls_is_not_trusted() {
-    let server = Server::answering("200 OK", "", "").await;
+    let server = Server::start(Script::Blurt("HTTP/1.1 400 Bad Request\r\n\r\n")).await;
     let url = SafeUrl::parse(&format!("https://{}/", server.address)).unwrap();
     for verify_tls in [true, false] {
         let request = Outgoing { verify_tls, ..get(url.clone()) };
@@ -477,16 +484,18 @@ async fn a_proxy_is_asked_to_connect_for_https() {
 #[tokio::test]
 async fn a_stuck_namespace_does_not_hold_up_others() {
     let (hanging, server) =
-        (Server::start(Script::Hang).await, Server::answering("200 OK", "", "ok").await);
+        (Server::start(Script::Hang("")).await, Server::answering("200 OK", "", "ok").await);
     let policy = Policy { in_flight_max: 4, in_flight_per_namespace_max: 2, ..local() };
     let client = Arc::new(Client::new(policy));
     for _ in 0..10 {
         let (client, url) = (Arc::clone(&client), hanging.url("/"));
         tokio::spawn(async move { client.send(Outgoing::get(url, "greedy")).await });
     }
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(hanging.asked().len(), 2);
+    while hanging.asked().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     assert!(client.send(get(server.url("/"))).await.is_ok());
+    assert_eq!(hanging.asked().len(), 2, "the others still wait for their turn");
 }
 
 #[tokio::test]

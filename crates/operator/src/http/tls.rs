@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use hyper_rustls::ConfigBuilderExt as _;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    WantsVerifier,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
@@ -18,30 +19,31 @@ struct AnyCertificate(Arc<CryptoProvider>);
 ///
 /// On a machine that trusts nobody every verified connection fails, and the log says why once.
 pub(super) fn verified() -> ClientConfig {
-    let provider = Arc::new(ring::default_provider());
-    let builder = || {
-        ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .expect("ring supports TLS 1.2 and 1.3")
-    };
     match builder().with_native_roots() {
         Ok(config) => config.with_no_client_auth(),
         Err(error) => {
             tracing::warn!(%error, "No certificate authority is trusted, https will not work");
-            builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth()
+            trusting(RootCertStore::empty())
         }
     }
 }
 
+/// Trusts these authorities and no others.
+pub(super) fn trusting(roots: RootCertStore) -> ClientConfig {
+    builder().with_root_certificates(roots).with_no_client_auth()
+}
+
 /// Trusts everybody.
 pub(super) fn unverified() -> ClientConfig {
-    let provider = Arc::new(ring::default_provider());
-    ClientConfig::builder_with_provider(Arc::clone(&provider))
+    let builder = builder();
+    let verifier = Arc::new(AnyCertificate(Arc::clone(builder.crypto_provider())));
+    builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
+}
+
+fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring supports TLS 1.2 and 1.3")
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-        .with_no_client_auth()
 }
 
 // === impl AnyCertificate ===

@@ -70,6 +70,9 @@ impl SafeUrl {
         if !path_and_query.starts_with('/') {
             path_and_query.insert(0, '/');
         }
+        if !parts.userinfo.unwrap_or_default().bytes().all(is_userinfo) {
+            return Err(UrlError::Characters);
+        }
         let credentials = parts.userinfo.map(Credentials::parse);
         let uri = Uri::builder()
             .scheme(scheme)
@@ -215,6 +218,12 @@ impl Credentials {
     }
 }
 
+/// What may stand before the host, as Go has it. A backslash, say, is where programs disagree about
+/// which part is the host.
+fn is_userinfo(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte)
+}
+
 /// Escapes what may not stand in path or query. What is escaped already stays.
 fn escape(text: &str) -> Result<String, UrlError> {
     let mut escaped = String::with_capacity(text.len());
@@ -238,15 +247,12 @@ fn unescape(text: &str) -> String {
         let digits = tail.first_chunk::<2>().and_then(|pair| std::str::from_utf8(pair).ok());
         let is_hex = |digits: &&str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let code = digits.filter(is_hex).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match (first, code) {
-            (b'%', Some(code)) => {
-                bytes.push(code);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
+        if let (b'%', Some(code)) = (first, code) {
+            bytes.push(code);
+            rest = tail.get(2..).unwrap_or_default();
+        } else {
+            bytes.push(*first);
+            rest = tail;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -315,7 +321,7 @@ mod tests {
             ("http://e.com:99999/", UrlError::Host),
             ("http://e com/", UrlError::Host),
             ("http://é.com/", UrlError::Host),
-            ("http://e.com\\@evil/", UrlError::Host),
+            ("http://e.com\\@evil/", UrlError::Characters),
             ("http://e.com/a\r\nHost: evil", UrlError::Characters),
             ("http://[::1/", UrlError::Host),
         ];

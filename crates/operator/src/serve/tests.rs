@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tidegate_sandbox::Settings;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    sync::oneshot,
+    sync::{Notify, oneshot},
     task::JoinHandle,
 };
 
@@ -19,6 +19,10 @@ struct Served {
     health: Arc<Health>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<io::Result<()>>,
+    /// Someone asks for `/slow`.
+    begun: Arc<Notify>,
+    /// Lets `/slow` answer.
+    told: Arc<Notify>,
 }
 
 async fn served() -> Served {
@@ -28,13 +32,16 @@ async fn served() -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let slow = get(async || {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    let (begun, told) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tell, wait) = (Arc::clone(&begun), Arc::clone(&told));
+    let slow = get(async move || {
+        tell.notify_one();
+        wait.notified().await;
         "slow"
     });
     let router = routes(telemetry, Arc::clone(&health)).route("/slow", slow);
     let task = tokio::spawn(serve(listener, router, async { drop(stopped.await) }));
-    Served { address, clock, health, stop, task }
+    Served { address, clock, health, stop, task, begun, told }
 }
 
 /// Sends `head` and reads until the server closes.
@@ -66,7 +73,7 @@ async fn the_pages_are_where_flaggers_are() {
 #[tokio::test]
 async fn health_tells_of_a_loop_that_has_stalled_and_not_of_one_that_ended() {
     let served = served().await;
-    let slow = served.health.expect_beats("schedule", Duration::from_secs(60));
+    let slow = served.health.expect_beats("schedule", Duration::from_mins(1));
     let fast = served.health.expect_beats("workers", Duration::from_secs(30));
     served.clock.cluster.advance(Duration::from_secs(40));
     slow.beat();
@@ -100,11 +107,14 @@ async fn an_answer_under_way_is_finished_when_we_stop() {
     let address = served.address;
     let head = "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n";
     let asked = tokio::spawn(exchange(address, head));
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    served.begun.notified().await;
     served.stop.send(()).unwrap();
+    while TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    served.told.notify_one();
     assert!(asked.await.unwrap().ends_with("slow"), "the connection is not kept open");
     served.task.await.unwrap().unwrap();
-    assert!(TcpStream::connect(address).await.is_err());
 }
 
 #[tokio::test]

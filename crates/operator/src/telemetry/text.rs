@@ -1,7 +1,7 @@
 //! The two texts that Prometheus reads.
 //!
-//! The encoder writes OpenMetrics, which names a counter `x` and its sample `x_total`. The older
-//! text names both `x_total` and knows no end mark; a scraper that did not ask for OpenMetrics gets
+//! The encoder writes `OpenMetrics`, which names a counter `x` and its sample `x_total`. The older
+//! text names both `x_total` and knows no end mark; a scraper that did not ask for `OpenMetrics` gets
 //! that, as from Go's client.
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
@@ -35,11 +35,23 @@ fn without_openmetrics(text: &str) -> String {
             (Some("#"), Some(keyword), Some(name), Some(rest)) if counters.contains(&name) => {
                 plain.extend(["# ", keyword, " ", name, "_total ", rest]);
             }
-            _ => plain.push_str(line),
+            _ => push_sample(&mut plain, line),
         }
         plain.push('\n');
     }
     plain
+}
+
+/// A bound of a histogram as Go writes it: `1`, not `1.0`. Older Prometheus tell the two apart.
+fn push_sample(plain: &mut String, line: &str) {
+    // The first brace is where the labels begin, and a bound is always the first of them.
+    let bucket =
+        line.split_once('{').and_then(|(name, rest)| Some((name, rest.strip_prefix("le=\"")?)));
+    let whole = bucket.and_then(|(name, rest)| Some((name, rest.split_once('"')?)));
+    match whole.and_then(|(name, (bound, rest))| Some((name, bound.strip_suffix(".0")?, rest))) {
+        Some((name, bound, rest)) => plain.extend([name, "{le=\"", bound, "\"", rest]),
+        None => plain.push_str(line),
+    }
 }
 
 // === impl Format ===

@@ -11,13 +11,16 @@ use std::{
 use tokio::{sync::watch, task::JoinHandle, time::MissedTickBehavior};
 
 use super::{
-    BackendCounts, Meter, PodName, Resolver, SCRAPE_INTERVAL, Sink, Snapshot, View,
-    gateway::GatewayHandler, pod_server::PodServer, route::Endpoint, serve::HttpServer,
+    BackendCounts, Meter, PodName, Resolver, Sink, Snapshot, View, gateway::GatewayHandler,
+    pod_server::PodServer, route::Endpoint, serve::HttpServer,
 };
 use crate::{random::Random, server::Server};
 
 #[cfg(test)]
 mod tests;
+
+/// Under a real clock samples cost little, and whoever watches does not want to wait for two of them.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Writes come in bursts: after a look at the store the next waits this long.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -217,7 +220,7 @@ async fn update(
 
 /// Reports what was counted, at the pace of a metrics server.
 async fn report(shared: Arc<Shared>, sink: Arc<dyn Sink>) {
-    let mut pace = tokio::time::interval(SCRAPE_INTERVAL);
+    let mut pace = tokio::time::interval(REPORT_INTERVAL);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         pace.tick().await;

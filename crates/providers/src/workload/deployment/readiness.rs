@@ -22,8 +22,8 @@ pub fn readiness(deployment: &Value, threshold: i64, deadline_s: i64, now: Times
     let generation = deployment["metadata"]["generation"].as_i64().unwrap_or(0);
     let observed = count("observedGeneration");
     if observed < generation {
-        let why = format!("generation {generation} is not seen by its controller, {observed} is");
-        return Readiness::Waiting(unready(why));
+        let seen = "its controller has not seen the latest change".to_owned();
+        return Readiness::Waiting(unready(lacking(deployment, threshold).unwrap_or(seen)));
     }
     let progressing = condition(deployment, "Progressing");
     if progressing.is_some_and(|condition| condition["reason"] == "ProgressDeadlineExceeded") {
@@ -154,7 +154,7 @@ mod tests {
                 with(deployment(3, 3, 3, 3), "/metadata/generation", json!(4)),
                 100,
                 "waiting",
-                "generation 4 is not seen by its controller, 3 is",
+                "its controller has not seen the latest change",
             ),
             (
                 "its own deadline",
@@ -168,7 +168,7 @@ mod tests {
                 json!({ "metadata": { "generation": 1 }, "spec": { "replicas": 1 } }),
                 100,
                 "waiting",
-                "generation 1 is not seen by its controller, 0 is",
+                "0 of 1 replicas are updated",
             ),
         ];
         for (reason, deployment, threshold, want, why) in cases {

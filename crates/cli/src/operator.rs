@@ -1,0 +1,27 @@
+//! `tidegate operator`: the operator on a cluster.
+
+use anyhow::Context;
+use tidegate_operator::args;
+
+use crate::{error::hinted, sandbox::wait_for_stop};
+
+pub(crate) fn run(args: args::Args) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
+    let stop = async {
+        // Without signals there is nothing to wait for but the end.
+        if wait_for_stop().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    runtime.block_on(tidegate_operator::run(args, stop)).map_err(|error| match error {
+        tidegate_operator::RunError::NotInCluster(_) => hinted(
+            error.to_string(),
+            "give a file with --kubeconfig, or run it in a pod; `tidegate sandbox` has one built in",
+        ),
+        tidegate_operator::RunError::Unreachable(_) => hinted(
+            format!("{:#}", anyhow::Error::from(error)),
+            "check the kubeconfig and that the cluster is up: kubectl --kubeconfig FILE version",
+        ),
+        error => error.into(),
+    })
+}

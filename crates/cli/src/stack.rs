@@ -1,0 +1,148 @@
+//! A sandbox with everything that makes it move: operator, traffic, metrics.
+//!
+//! All of it lives in this process and on loopback. Hooks and metrics may therefore be reached on
+//! loopback, which the operator on a real cluster refuses unless told.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use tidegate_operator::{
+    canary::{Context, Manager, Options},
+    clock::Clock,
+    cluster::Cluster,
+    http::{Client, Policy, Resolve, SystemResolver},
+    telemetry::Telemetry,
+};
+use tidegate_sandbox::{
+    Sandbox,
+    dataplane::{DataPlane, Resolver},
+    http::listen::Listener,
+    prometheus::{self, Database},
+    server::User,
+};
+use tokio::task::JoinHandle;
+
+/// Who the operator is in the cluster.
+const OPERATOR: &str = "system:serviceaccount:tidegate:tidegate";
+const LOOPBACK: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// What runs beside the cluster. Ends when dropped.
+pub(crate) struct Stack {
+    pub(crate) plane: DataPlane,
+    pub(crate) prometheus: SocketAddr,
+    operator: Option<JoinHandle<()>>,
+    clock: Arc<dyn Clock>,
+    metrics: Listener,
+}
+
+/// A clock that runs so many times faster than the machine's.
+struct FastClock {
+    start: Instant,
+    epoch: Timestamp,
+    speed: f64,
+}
+
+/// Names of the cluster first, then the machine's.
+struct ClusterNames(Resolver);
+
+// === impl Stack ===
+
+impl Stack {
+    /// Starts traffic and metrics, and an operator unless there should be none.
+    pub(crate) async fn start(
+        sandbox: &Sandbox,
+        gateway: SocketAddr,
+        speed: Option<f64>,
+    ) -> anyhow::Result<Self> {
+        let server = sandbox.server();
+        let database = Database::new();
+        let sink = Arc::new(database.clone());
+        let plane = DataPlane::start(Arc::clone(server), gateway, sink)
+            .await
+            .context("failed to start the gateway")?;
+        let metrics = prometheus::listen::start(LOOPBACK, database, server.clock.clone())
+            .await
+            .context("failed to start the metrics server")?;
+        let address = metrics.address;
+        plane.attach("default", "prometheus", address);
+        let speed_or_one = speed.unwrap_or(1.0);
+        let clock: Arc<dyn Clock> = Arc::new(FastClock {
+            start: Instant::now(),
+            epoch: Timestamp::now(),
+            speed: speed_or_one,
+        });
+        let operator = speed.map(|_| spawn_operator(sandbox, &plane, address, Arc::clone(&clock)));
+        Ok(Self { plane, prometheus: address, operator, clock, metrics })
+    }
+
+    /// The time, as the operator has it.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) async fn stop(self) {
+        if let Some(operator) = &self.operator {
+            operator.abort();
+        }
+        drop(self.plane);
+        self.metrics.stop().await;
+    }
+}
+
+fn spawn_operator(
+    sandbox: &Sandbox,
+    plane: &DataPlane,
+    prometheus: SocketAddr,
+    clock: Arc<dyn Clock>,
+) -> JoinHandle<()> {
+    let user = User::new(OPERATOR, &["system:masters"]);
+    let client = kube::Client::new(sandbox.service_as(user), "default");
+    let policy = Policy { allow_loopback: true, ..Policy::default() };
+    let http = Client::with_resolver(policy, Arc::new(ClusterNames(plane.resolver())));
+    let options = Options {
+        mesh_provider: "gatewayapi:v1".to_owned(),
+        metrics_server: format!("http://{prometheus}"),
+        jitter: false,
+        ..Options::default()
+    };
+    let telemetry = Telemetry::new(tidegate_operator::VERSION, &options.mesh_provider, clock.now());
+    let cluster = Cluster::new(client, None, Arc::new(|| true));
+    let cx = Context::new(cluster, options, clock, Arc::new(http), Arc::new(telemetry));
+    tokio::spawn(async move { Manager::start(cx).run().await })
+}
+
+// === impl FastClock ===
+
+impl Clock for FastClock {
+    fn now(&self) -> Timestamp {
+        let passed = SignedDuration::try_from(self.monotonic()).unwrap_or_default();
+        self.epoch.checked_add(passed).unwrap_or(self.epoch)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed().mul_f64(self.speed)
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(duration.div_f64(self.speed)))
+    }
+}
+
+// === impl ClusterNames ===
+
+impl Resolve for ClusterNames {
+    fn resolve(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+        match self.0.resolve(host, port) {
+            Some(address) => Box::pin(async move { Ok(vec![address]) }),
+            None => SystemResolver.resolve(host, port),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The controller acts: each effect a write, each write possibly the last.
+
+use crate::{
+    Action, Percent, Piece, Side, Split, apex_side,
+    check::{What, Workload as Which},
+};
+
+use super::{
+    script::Cut,
+    world::{World, starts},
+};
+
+impl World {
+    /// Carries out one action, and says whether the next may follow.
+    pub(super) fn act(&mut self, action: Action) -> bool {
+        if let Action::Announce(fact) = action {
+            let (now, interval) = (self.clock(), self.seen.plan.interval);
+            if self.process.told.is_news(&self.memory, &fact, now, interval) {
+                self.emit(What::Announced(Box::new(fact)));
+            }
+            return true;
+        }
+        if let Action::Alert(alert) = action {
+            if self.process.told.is_new_alert(&self.memory, &alert.about) {
+                self.emit(What::Alerted(Box::new(alert.about)));
+            }
+            return true;
+        }
+        if matches!(action, Action::Count(_)) {
+            return true;
+        }
+        match self.next_cut() {
+            None => self.write(action),
+            Some(cut) => {
+                self.emit(What::WriteFailed);
+                self.cut_short(cut, action);
+                false
+            }
+        }
+    }
+
+    fn next_cut(&mut self) -> Option<Cut> {
+        let index = self.writes;
+        self.writes += 1;
+        let at = self.cuts.iter().position(|(write, _)| *write == index)?;
+        let (_, cut) = self.cuts.swap_remove(at);
+        self.report.cuts += 1;
+        Some(cut)
+    }
+
+    fn cut_short(&mut self, cut: Cut, action: Action) {
+        match cut {
+            Cut::Refused => {}
+            Cut::AnswerLost => {
+                self.write(action);
+            }
+            Cut::DiesBefore => self.crash(),
+            Cut::DiesAfter => {
+                self.write(action);
+                self.crash();
+            }
+        }
+        self.is_changed = true;
+    }
+
+    /// The write lands, unless what it was meant for changed.
+    fn write(&mut self, action: Action) -> bool {
+        match action {
+            Action::Ensure(piece) => self.ensure(piece),
+            Action::Shift(split) => {
+                if self.is_blocked {
+                    return false;
+                }
+                self.shift(split);
+            }
+            Action::ScaleTarget(replicas) => return self.scale_target(replicas),
+            Action::Park => return self.scale_target(0),
+            Action::ResumeScaler => self.set_scaler(false),
+            Action::PauseScaler => self.set_scaler(true),
+            Action::Promote(revision) => return self.promote(&revision),
+            Action::RefreshPrimaryScaler => self.emit(What::Placed),
+            Action::GiveRouteBack => {
+                self.route = Split::PRIMARY;
+                self.emit(What::Placed);
+            }
+            Action::Remember(memory) => self.remember(memory),
+            Action::DropManualStep => self.plan(|plan| plan.manual = None),
+            Action::TakeResumeBack => self.plan(|plan| {
+                if let Some(manual) = &mut plan.manual {
+                    manual.resume = false;
+                }
+            }),
+            Action::ClearRetry => self.wants_retry = false,
+            Action::Hold => {
+                self.is_held = true;
+                self.emit(What::Held);
+            }
+            Action::Release => {
+                self.is_held = false;
+                self.is_released = self.deleted_at.is_some();
+                self.emit(What::Released);
+            }
+            Action::GiveApexBack => {
+                self.apex = Some(Side::Canary);
+                self.emit(What::ApexSelects(Side::Canary));
+            }
+            Action::Announce(_) | Action::Alert(_) | Action::Count(_) => {}
+        }
+        true
+    }
+
+    fn remember(&mut self, memory: Box<crate::Memory>) {
+        if starts(&self.memory, &memory) {
+            self.report.rollouts += 1;
+        }
+        self.memory.clone_from(&memory);
+        self.emit(What::Remembered(memory));
+    }
+
+    fn ensure(&mut self, piece: Piece) {
+        match piece {
+            Piece::CanaryService => self.pieces.canary_service = true,
+            Piece::PrimaryService => self.pieces.primary_service = true,
+            Piece::PrimaryScaler => self.pieces.primary_scaler = true,
+            Piece::Route => self.pieces.route = true,
+            Piece::Primary => return self.create_primary(),
+            Piece::ApexService => {
+                let side = apex_side(&self.seen.plan, &self.memory);
+                self.apex = Some(side);
+                return self.emit(What::ApexSelects(side));
+            }
+        }
+        self.emit(What::Placed);
+    }
+
+    /// The first primary is a copy of the target; one that was deleted comes back as it was.
+    fn create_primary(&mut self) {
+        let was_there = self.primary.replicas > 0;
+        let (template, config) = if was_there {
+            (self.primary.template, self.primary_config)
+        } else {
+            (self.target.template, self.config)
+        };
+        let now = self.now;
+        self.primary.apply(template, now);
+        self.primary.scale(self.size, now);
+        self.primary_config = config;
+        let given = self.names.template(template, config);
+        self.emit(What::Templated(Box::new(given), Some(self.size)));
+    }
+
+    fn shift(&mut self, split: Split) {
+        let canary = i64::from(split.canary);
+        self.route = split;
+        let rest = i64::from(Percent::rest(split.canary));
+        self.emit(What::Routed { primary: rest, canary, mirrored: split.mirrored });
+    }
+
+    fn scale_target(&mut self, replicas: i64) -> bool {
+        if !self.target.exists {
+            return false;
+        }
+        self.emit(What::Scaled(Which::Target, replicas));
+        let now = self.now;
+        self.target.scale(replicas, now);
+        self.tell_pods();
+        true
+    }
+
+    fn set_scaler(&mut self, is_paused: bool) {
+        if self.is_scaler_paused == is_paused {
+            return;
+        }
+        self.is_scaler_paused = is_paused;
+        let which = Which::Target;
+        self.emit(if is_paused { What::ScalerPaused(which) } else { What::ScalerResumed(which) });
+    }
+
+    /// The copy carries the fingerprint of what was analysed, and is refused if that is gone.
+    fn promote(&mut self, revision: &crate::Revision) -> bool {
+        let template = self.template_of_target();
+        let is_analysed = template.revision == *revision && template.configs == self.memory.configs;
+        if !self.target.exists || !is_analysed {
+            return false;
+        }
+        let now = self.now;
+        self.primary.apply(self.target.template, now);
+        if self.primary_config != self.config {
+            self.primary.stale += self.primary.fresh;
+            self.primary.fresh = 0;
+            self.primary.progress_at = now;
+        }
+        self.primary_config = self.config;
+        let replicas = Some(self.target.replicas).filter(|replicas| *replicas > 0);
+        if let Some(replicas) = replicas {
+            self.primary.scale(replicas, now);
+        }
+        self.emit(What::Templated(Box::new(template), replicas));
+        self.tell_pods();
+        true
+    }
+}

@@ -1,0 +1,237 @@
+//! The operator as a process: from flags to a clean end.
+//!
+//! Pages are served from the start, on followers too. Canaries are worked on only while we lead; when
+//! that ends against our will, the process does too, since nothing it remembers can be trusted. When
+//! it is asked to stop, effects under way are finished before the lease is given back.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tidegate_api::canary::CrossNamespace;
+use tidegate_providers::{notify::Destination, workload::LabelPrefixes};
+use tokio::{net::TcpListener, sync::watch};
+use tracing::{info, warn};
+
+use crate::{
+    args::{Args, ClusterAccess, Notifier, Settings, SettingsError},
+    canary::{Context, Manager, Options},
+    clock::{Clock, SystemClock},
+    cluster::Cluster,
+    http,
+    lease::{Election, Ended, LeaseSettings, identity},
+    log,
+    serve::{self, Health},
+    telemetry::Telemetry,
+};
+
+/// Why the operator could not run, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error("failed to read the kubeconfig")]
+    Kubeconfig(#[source] kube::config::KubeconfigError),
+    #[error("no kubeconfig was given and this is not a pod of a cluster")]
+    NotInCluster(#[source] kube::config::InferConfigError),
+    #[error("--master: not a valid URL")]
+    Master,
+    #[error("failed to make a client for the API server")]
+    Client(#[source] kube::Error),
+    #[error("the API server does not answer")]
+    Unreachable(#[source] kube::Error),
+    #[error("failed to listen on port {port}")]
+    Listen { port: u16, source: std::io::Error },
+    #[error("leadership was lost")]
+    LeadershipLost,
+}
+
+/// Effects under way get this long to finish; less than the 30 s a pod has to end.
+const DRAIN_MAX: Duration = Duration::from_secs(20);
+/// Between two signs of life of the main loop.
+const BEAT: Duration = Duration::from_secs(5);
+/// A main loop that is silent for this long hangs.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Runs until `stop` resolves.
+pub async fn run(args: Args, stop: impl Future<Output = ()>) -> Result<(), RunError> {
+    let metrics_server = args.metrics_server.expose().to_owned();
+    let settings = Settings::try_from(args)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    // A second start in one process keeps the log of the first.
+    let _ = log::init(settings.log, Arc::clone(&clock));
+    for warning in &settings.warnings {
+        warn!("{warning}");
+    }
+    let config = config(&settings.cluster).await?;
+    let client = Client::try_from(config.clone()).map_err(RunError::Client)?;
+    let version = client.apiserver_version().await.map_err(RunError::Unreachable)?;
+    info!(kubernetes = version.git_version, version = VERSION, "Connected");
+
+    let telemetry = Arc::new(Telemetry::new(VERSION, &settings.mesh_provider, clock.now()));
+    let health = Health::new(Arc::clone(&clock));
+    let address = SocketAddr::from(([0, 0, 0, 0], settings.port));
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| RunError::Listen { port: settings.port, source })?;
+    let (ending, ended) = watch::channel(false);
+    let pages = serve::routes(Arc::clone(&telemetry), Arc::clone(&health));
+    let pages = tokio::spawn(serve::serve(listener, pages, told(ended.clone())));
+
+    let outcome =
+        lead(&settings, metrics_server, client, config, clock, telemetry, health, stop).await;
+    let _ = ending.send(true);
+    let _ = pages.await;
+    outcome
+}
+
+/// What this program calls itself.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[expect(clippy::too_many_arguments, reason = "each is one part of a running operator")]
+async fn lead(
+    settings: &Settings,
+    metrics_server: String,
+    client: Client,
+    config: Config,
+    clock: Arc<dyn Clock>,
+    telemetry: Arc<Telemetry>,
+    health: Arc<Health>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let ready = health.expect_ready("the cache of the cluster");
+    let options = options(settings, metrics_server);
+    let transport = Arc::new(http::Client::new(settings.http.clone()));
+    let Some(namespace) = &settings.election_namespace else {
+        telemetry.set_leader(true);
+        let cluster = Cluster::new(client, settings.namespace.clone(), Arc::new(|| true));
+        let cx = Context::new(cluster, options, clock, transport, telemetry);
+        work(cx, health, ready, stop).await;
+        return Ok(());
+    };
+    // The lease has its own client: canaries must not be able to starve it.
+    let own = Client::try_from(config).map_err(RunError::Client)?;
+    let lease = LeaseSettings::new(namespace.clone(), identity());
+    let election = Election::new(own, lease, Arc::clone(&clock));
+    let leadership = election.leadership();
+    let asked = leadership.clone();
+    let leads = Arc::new(move || asked.is_leader_now());
+    let cluster = Cluster::new(client, settings.namespace.clone(), leads);
+    let cx = Context::new(cluster, options, clock, transport, Arc::clone(&telemetry));
+    let (done, drained) = watch::channel(false);
+    let mut election = tokio::spawn(election.run(told(drained)));
+    let mut changes = leadership.changes();
+    let mut stop = std::pin::pin!(stop);
+    let led = tokio::select! {
+        biased;
+        () = &mut stop => false,
+        _ = &mut election => return Err(RunError::LeadershipLost),
+        led = changes.wait_for(|leads| *leads) => led.is_ok(),
+    };
+    if led {
+        telemetry.set_leader(true);
+        tokio::select! {
+            biased;
+            ended = &mut election => {
+                telemetry.set_leader(false);
+                return match ended {
+                    Ok(Ended::Released) => Ok(()),
+                    Ok(Ended::Lost) | Err(_) => Err(RunError::LeadershipLost),
+                };
+            }
+            () = work(cx, health, ready, &mut stop) => {}
+        }
+    }
+    let _ = done.send(true);
+    let _ = election.await;
+    Ok(())
+}
+
+/// Works on canaries until `stop`, then lets effects under way finish.
+async fn work(
+    cx: Arc<Context>,
+    health: Arc<Health>,
+    ready: serve::Readiness,
+    stop: impl Future<Output = ()>,
+) {
+    let heartbeat = health.expect_beats("the main loop", SILENCE_MAX);
+    let clock = Arc::clone(&cx.clock);
+    let mut manager = Manager::start(Arc::clone(&cx));
+    let mut stop = std::pin::pin!(stop);
+    {
+        let mut running = std::pin::pin!(manager.run());
+        let mut ready = Some(ready);
+        loop {
+            if cx.cluster.is_synced()
+                && let Some(ready) = ready.take()
+            {
+                ready.set(true);
+            }
+            heartbeat.beat();
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                () = &mut running => {
+                    warn!("The watch of canaries ended");
+                    break;
+                }
+                () = clock.sleep(BEAT) => {}
+            }
+        }
+    }
+    info!("Stopping");
+    manager.drain(DRAIN_MAX).await;
+}
+
+fn options(settings: &Settings, metrics_server: String) -> Options {
+    let notifier = settings.notifier.as_ref().map(|notifier| match notifier {
+        Notifier::Slack { url, token, proxy, user, channel } => {
+            let token = token.as_ref().map(|token| token.expose().to_owned());
+            let url = url.uri().to_string();
+            (Destination::slack(&url, channel, user, token.as_deref()), proxy.clone())
+        }
+        Notifier::Teams { url, proxy } => {
+            (Destination::teams(&url.uri().to_string()), proxy.clone())
+        }
+    });
+    Options {
+        mesh_provider: settings.mesh_provider.clone(),
+        metrics_server,
+        selector_labels: settings.selector_labels.clone(),
+        included: LabelPrefixes::parse(&settings.include_label_prefix.join(",")),
+        config_tracking: settings.config_tracking,
+        cross_namespace: if settings.no_cross_namespace_refs {
+            CrossNamespace::Forbidden
+        } else {
+            CrossNamespace::Allowed
+        },
+        event_webhook: settings.event_webhook.as_ref().map(|url| url.uri().to_string()),
+        cluster_name: settings.cluster_name.clone(),
+        notifier,
+        jitter: true,
+        // Flagger's workers only fill a queue; ours wait for hooks, so there are more of them.
+        turns: usize::from(settings.workers.get()).saturating_mul(8),
+    }
+}
+
+async fn config(access: &ClusterAccess) -> Result<Config, RunError> {
+    let mut config = match &access.kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).map_err(RunError::Kubeconfig)?;
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(file, &options).await.map_err(RunError::Kubeconfig)?
+        }
+        None => Config::infer().await.map_err(RunError::NotInCluster)?,
+    };
+    if let Some(master) = &access.master {
+        config.cluster_url = master.parse().map_err(|_| RunError::Master)?;
+    }
+    Ok(config)
+}
+
+async fn told(mut channel: watch::Receiver<bool>) {
+    // Gone without a word means the same.
+    let _ = channel.wait_for(|told| *told).await;
+}

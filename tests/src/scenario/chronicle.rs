@@ -1,0 +1,159 @@
+//! What happened: every write of the cluster and every call of the operator, in order.
+//!
+//! Writes are read from the store's own log, so that a phase that lasted no time is seen as well.
+//! What the script itself did is left out: it is in the script. Pods come and go in many small
+//! writes; of them only the sum at the end of each moment is told.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tidegate_sandbox::{
+    cluster::{Cluster as _, PODS},
+    store::{EventKind, TableKey},
+};
+
+use super::lines::{self, Revisions};
+use crate::{
+    network::{Call, PROMETHEUS},
+    rollout::World,
+};
+
+/// Follows a world.
+pub(super) struct Chronicle {
+    start: Timestamp,
+    /// Told up to here.
+    revision: u64,
+    calls: usize,
+    pods: BTreeMap<String, String>,
+    revisions: Revisions,
+    lines: Vec<String>,
+}
+
+/// Something that happened, with its place among others.
+struct Entry {
+    /// Calls come after writes they have seen.
+    order: (u64, u8),
+    text: String,
+}
+
+/// What is looked at, by group and plural.
+const TABLES: [(&str, &str); 9] = [
+    ("flagger.app", "canaries"),
+    ("apps", "deployments"),
+    ("", "services"),
+    ("gateway.networking.k8s.io", "httproutes"),
+    ("networking.istio.io", "virtualservices"),
+    ("autoscaling", "horizontalpodautoscalers"),
+    ("", "configmaps"),
+    ("", "secrets"),
+    ("", "events"),
+];
+/// More writes in a moment than any scenario makes.
+const WRITES_MAX: usize = 100_000;
+
+// === impl Chronicle ===
+
+impl Chronicle {
+    pub(super) fn new(world: &World) -> Self {
+        let server = world.sandbox.server().clone();
+        let start = server.clock.now();
+        let revision = server.store.revision();
+        world.network.stamp_with(move || server.store.revision());
+        let (calls, pods) = (0, BTreeMap::new());
+        Self { start, revision, calls, pods, revisions: Revisions::default(), lines: Vec::new() }
+    }
+
+    /// What was written until now was the script's own doing.
+    pub(super) fn skip(&mut self, world: &World) {
+        self.revision = world.sandbox.server().store.revision();
+    }
+
+    /// Takes note of what happened at this moment.
+    pub(super) fn note(&mut self, world: &World) {
+        let mut entries = self.writes(world);
+        entries.extend(self.calls(world));
+        entries.sort_by_key(|entry| entry.order);
+        let mut texts: Vec<String> = entries.into_iter().map(|entry| entry.text).collect();
+        texts.extend(self.pods(world));
+        let passed = world.sandbox.server().clock.now().duration_since(self.start).as_secs();
+        let mut time = format!("{}:{:02}", passed / 60, passed % 60);
+        for text in texts {
+            self.lines.push(format!("{time:>4}  {text}"));
+            time.clear();
+        }
+    }
+
+    /// Everything noted since the last time this was asked.
+    pub(super) fn take(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lines)
+    }
+
+    fn writes(&mut self, world: &World) -> Vec<Entry> {
+        let store = &world.sandbox.server().store;
+        let mut entries = Vec::new();
+        for (group, plural) in TABLES {
+            let table = TableKey::new(group, plural);
+            let Ok((events, _)) = store.events_since(&table, self.revision, WRITES_MAX) else {
+                continue;
+            };
+            for event in events.iter().filter(|event| &*event.object.key.namespace == "default") {
+                let new = event.object.value();
+                let new = if event.kind == EventKind::Deleted { Value::Null } else { new };
+                let old = event.previous.as_ref().map(|old| old.value()).unwrap_or_default();
+                let text = lines::write(plural, &old, &new, &mut self.revisions);
+                let order = (event.revision, 0);
+                entries.extend(text.into_iter().map(|text| Entry { order, text }));
+            }
+        }
+        self.revision = store.revision();
+        entries
+    }
+
+    fn calls(&mut self, world: &World) -> Vec<Entry> {
+        let calls = world.network.calls();
+        let new = calls.get(self.calls..).unwrap_or_default();
+        let mut entries: Vec<Entry> = Vec::new();
+        let is_query = |call: &&Call| call.to.starts_with(PROMETHEUS);
+        let queries: Vec<&Call> =
+            new.iter().filter(is_query).filter(|call| call.query != "vector(1)").collect();
+        if let Some(first) = queries.first() {
+            let text = format!("checks {} metrics", queries.len()).replace("1 metrics", "1 metric");
+            entries.push(Entry { order: (first.stamp, 1), text });
+        }
+        for call in new.iter().filter(|call| !is_query(call)) {
+            entries.push(Entry { order: (call.stamp, 1), text: lines::call(call) });
+        }
+        self.calls = calls.len();
+        entries
+    }
+
+    /// Which workloads have other pods than before.
+    fn pods(&mut self, world: &World) -> Vec<String> {
+        let mut counts: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+        for pod in world.admin.list(PODS, Some("default")) {
+            let app = pod["metadata"]["labels"]["app"].as_str().unwrap_or_default();
+            let image = lines::image(&pod["spec"]).unwrap_or_default();
+            let is_ready = pod["status"]["conditions"].as_array().is_some_and(|conditions| {
+                conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+            });
+            let kind = if is_ready { image } else { format!("{image} not ready") };
+            *counts.entry(app.to_owned()).or_default().entry(kind).or_default() += 1;
+        }
+        let text = |counts: &BTreeMap<String, usize>| {
+            let each = counts.iter().map(|(kind, count)| format!("{count} of {kind}"));
+            each.collect::<Vec<_>>().join(", ")
+        };
+        let now: BTreeMap<String, String> =
+            counts.iter().map(|(app, counts)| (app.clone(), text(counts))).collect();
+        let mut lines = Vec::new();
+        for app in now.keys().chain(self.pods.keys().filter(|app| !now.contains_key(*app))) {
+            if now.get(app) != self.pods.get(app) {
+                let pods = now.get(app).map_or("none", String::as_str);
+                lines.push(format!("pods of {app}: {pods}"));
+            }
+        }
+        self.pods = now;
+        lines
+    }
+}

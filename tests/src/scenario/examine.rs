@@ -1,0 +1,41 @@
+//! What must hold after every command of every script, whatever it is about.
+
+use serde_json::Value;
+
+use super::routes;
+use crate::rollout::{CANARIES, DEPLOYMENTS, HTTP_ROUTES, VIRTUAL_SERVICES, World};
+use tidegate_sandbox::cluster::Cluster as _;
+
+/// The one place for checks of every scenario.
+pub(super) fn examine(world: &World) -> Result<(), String> {
+    for canary in world.admin.list(CANARIES, Some("default")) {
+        let status = &canary["status"];
+        let weight = status["canaryWeight"].as_i64().unwrap_or(0);
+        if !(0..=100).contains(&weight) {
+            return Err(format!("status.canaryWeight is {weight}"));
+        }
+        let phase = status["phase"].as_str().unwrap_or_default();
+        if !matches!(phase, "" | "Initializing") {
+            has_primary(world, &canary, phase)?;
+        }
+    }
+    for resource in [HTTP_ROUTES, VIRTUAL_SERVICES] {
+        for route in world.admin.list(resource, Some("default")) {
+            routes::adds_up(&route)?;
+        }
+    }
+    Ok(())
+}
+
+/// Once set up, production asks for at least one pod and its revision is known.
+fn has_primary(world: &World, canary: &Value, phase: &str) -> Result<(), String> {
+    if canary["status"]["lastPromotedSpec"].as_str().is_none_or(str::is_empty) {
+        return Err(format!("in phase {phase} nobody knows what was promoted"));
+    }
+    let target = canary["spec"]["targetRef"]["name"].as_str().unwrap_or_default();
+    let primary = world.get(DEPLOYMENTS, &format!("{target}-primary"));
+    match primary.map(|primary| primary["spec"]["replicas"].as_i64()) {
+        Some(Some(0)) => Err(format!("in phase {phase} the primary is scaled to zero")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,247 @@
+//! The crash sweep: a scenario cut at every write the operator makes, in every way it can be cut.
+//!
+//! A scenario runs once undisturbed, which tells how many writes it takes. Then it runs once per write
+//! and [`Cut`]: before the request arrives, after it was applied, with its answer lost, refused as a
+//! conflict, refused as too much. Where the cut kills the operator it is started again on the spot.
+//! Every run must keep every invariant on the way, end with the same objects as the undisturbed one,
+//! and then be at rest: another operator that starts there has nothing to write.
+
+mod report;
+mod scenario;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tidegate_sandbox::{cluster::Cluster, faults::Cut};
+
+pub use self::{
+    report::Report,
+    scenario::{Scenario, Step, scenarios},
+};
+use crate::rollout::{
+    AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES,
+    VIRTUAL_SERVICES, World,
+};
+
+/// Where a run is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The number of the write, the first being 0.
+    pub at: u64,
+    pub cut: Cut,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Writes of the operator until the end.
+    pub writes: u64,
+    /// What is left, without what differs between any two runs.
+    pub objects: Vec<Value>,
+    /// Invariants that did not hold.
+    pub breaches: Vec<String>,
+    /// Faults that were really injected.
+    pub injected: u64,
+    /// Writes of an operator that found everything done.
+    pub restless: Vec<String>,
+    /// The step that was never reached.
+    pub stuck: Option<String>,
+}
+
+/// How many of the cuts are tried: all, or every n-th.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    All,
+    /// Every n-th; which ones differs from scenario to scenario.
+    Every(usize),
+}
+
+/// Sweeps all scenarios on all cores.
+pub fn sweep(scenarios: &[Scenario], extent: Extent) -> Report {
+    let start = Instant::now();
+    let clean = parallel(scenarios.len(), |at| scenarios.get(at).map(|it| guarded(it, None)));
+    let mut report = Report::default();
+    let mut jobs = Vec::new();
+    for (at, (scenario, outcome)) in scenarios.iter().zip(&clean).enumerate() {
+        let Some(outcome) = outcome else { continue };
+        report.add_clean(scenario, outcome);
+        let cuts = (0..outcome.writes)
+            .flat_map(|write| Cut::ALL.map(|cut| Fault { at: write, cut }))
+            .enumerate();
+        let chosen = cuts.filter(|(number, _)| extent.has(number + at));
+        jobs.extend(chosen.map(|(_, fault)| (at, fault)));
+    }
+    let outcomes = parallel(jobs.len(), |job| {
+        let (at, fault) = *jobs.get(job)?;
+        Some(guarded(scenarios.get(at)?, Some(fault)))
+    });
+    for ((at, fault), outcome) in jobs.iter().zip(&outcomes) {
+        let known = (scenarios.get(*at), clean.get(*at).and_then(Option::as_ref), outcome);
+        if let (Some(scenario), Some(clean), Some(outcome)) = known {
+            report.add_cut(scenario, *fault, clean, outcome);
+        }
+    }
+    report.seconds = start.elapsed().as_secs_f64();
+    report
+}
+
+/// Runs a scenario, cut or not.
+pub fn run(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without sockets can be made");
+    runtime.block_on(live_through(scenario, fault))
+}
+
+async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
+    let mut world = scenario.world();
+    world.restarts = true;
+    world.collects_breaches = true;
+    let faults = world.sandbox.server().faults.clone();
+    faults.count_only(World::operators());
+    if let Some(Fault { at, cut }) = fault {
+        faults.crash_at(at, cut);
+    }
+    world.start().await;
+    let mut stuck = None;
+    for step in &scenario.steps {
+        if !step.take(&world).await {
+            let status = world.status("web");
+            stuck = Some(format!("{step:?} was never reached: {status:#}"));
+            break;
+        }
+    }
+    world.advance(scenario.rest).await;
+    let writes = faults.writes();
+    let injected = faults.injected().total();
+    let objects = snapshot(&world);
+    let restless = writes_of_another(&mut world, scenario.rest).await;
+    Outcome { writes, objects, breaches: world.take_breaches(), injected, restless, stuck }
+}
+
+/// What an operator writes that is started where everything is done.
+async fn writes_of_another(world: &mut World, rest: Duration) -> Vec<String> {
+    let log = world.sandbox.server().log.clone();
+    let mark = log.mark();
+    world.sandbox.server().faults.clear();
+    world.start().await;
+    world.advance(rest).await;
+    let writes = log.writes_since(mark).into_iter();
+    let ours = writes.filter(|entry| &*entry.user == crate::rollout::OPERATOR);
+    ours.map(|entry| format!("{:?} {} {}", entry.verb, entry.target(), entry.name)).collect()
+}
+
+/// A run whose panic is a finding, not the end of the sweep.
+fn guarded(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(scenario, fault)));
+    outcome.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panicked");
+        Outcome {
+            writes: 0,
+            objects: Vec::new(),
+            breaches: vec![format!("panic: {text}")],
+            injected: 0,
+            restless: Vec::new(),
+            stuck: None,
+        }
+    })
+}
+
+/// Does jobs `0..count` on all cores; results in the order of the jobs.
+fn parallel<T: Send>(count: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores.min(count) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if at >= count {
+                        return;
+                    }
+                    let result = job(at);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Everything a user would look at, without times, versions and identities.
+fn snapshot(world: &World) -> Vec<Value> {
+    let kinds = [
+        CANARIES,
+        DEPLOYMENTS,
+        SERVICES,
+        HTTP_ROUTES,
+        VIRTUAL_SERVICES,
+        AUTOSCALERS,
+        CONFIG_MAPS,
+        SECRETS,
+    ];
+    let mut objects = Vec::new();
+    for kind in kinds {
+        for mut object in world.admin.list(kind, Some("default")) {
+            if kind == AUTOSCALERS {
+                // What the autoscaler measured when is no business of ours.
+                object["status"].take();
+            }
+            strip(&mut object);
+            objects.push(object);
+        }
+    }
+    objects
+}
+
+/// Takes away what differs between two runs that did the same.
+fn strip(value: &mut Value) {
+    const VOLATILE: [&str; 14] = [
+        "uid",
+        "resourceVersion",
+        "generation",
+        "observedGeneration",
+        "creationTimestamp",
+        "managedFields",
+        "lastTransitionTime",
+        "lastUpdateTime",
+        "time",
+        "next",
+        "since",
+        "clusterIP",
+        "clusterIPs",
+        "nodePort",
+    ];
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, _| !VOLATILE.contains(&key.as_str()));
+            map.values_mut().for_each(strip);
+        }
+        Value::Array(list) => list.iter_mut().for_each(strip),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+// === impl Extent ===
+
+impl Extent {
+    fn has(self, number: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Every(nth) => number.is_multiple_of(nth.max(1)),
+        }
+    }
+}

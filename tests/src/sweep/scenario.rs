@@ -1,0 +1,417 @@
+//! What is lived through: rollouts of every kind, every way they end, deletion in every phase.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate_sandbox::{Settings, dataplane::routing_crds, kubelet::KubeletSettings};
+
+use crate::{
+    network::{Metric, Reply},
+    rollout::{AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, World, canary, deployment},
+};
+
+/// Nothing in a scenario takes longer.
+const PATIENCE_S: u64 = 400;
+/// The gate of scenarios that have one.
+const GATE: &str = "gate/confirm";
+
+const GATEWAY_API: &str = "gatewayapi:v1";
+const ISTIO: &str = "istio";
+const KUBERNETES: &str = "kubernetes";
+
+/// A story with a canary in it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub name: String,
+    /// The canary, as it is created.
+    pub canary: Value,
+    /// Whether the target has a HorizontalPodAutoscaler.
+    pub scaled: bool,
+    pub steps: Vec<Step>,
+    /// How long nothing may happen at the end.
+    pub rest: Duration,
+}
+
+/// Something a user does, or waits for.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Until the canary is in this phase.
+    Phase(&'static str),
+    /// Until this share is written down, or a larger one.
+    Weight(i64),
+    /// Until so many iterations are.
+    Iterations(i64),
+    /// Another image.
+    Image(&'static str),
+    /// The share of requests that succeed, in percent.
+    Success(f64),
+    /// Another value in the ConfigMap the workload reads.
+    Config(&'static str),
+    /// A merge patch of the canary.
+    Edit(Value),
+    /// What the gate answers from now on.
+    Gate(u16),
+    /// Time passes.
+    Pass(u64),
+    Delete,
+    /// Until the canary is gone.
+    Gone,
+}
+
+/// All scenarios.
+pub fn scenarios() -> Vec<Scenario> {
+    let mut all = Vec::new();
+    for provider in [GATEWAY_API, ISTIO] {
+        for scaled in [false, true] {
+            all.extend(rollouts(provider).into_iter().map(|it| it.scaled(scaled)));
+        }
+        all.extend(deletions(provider));
+    }
+    for scaled in [false, true] {
+        all.extend(blue_green_only().into_iter().map(|it| it.scaled(scaled)));
+    }
+    all
+}
+
+fn rollouts(provider: &'static str) -> Vec<Scenario> {
+    use Step::{Config, Edit, Image, Iterations, Pass, Phase, Success, Weight};
+    let by_weight = || Scenario::new(provider, weights());
+    let manual = |weight: i64, resume: bool| json!({ "spec": { "manualStep": { "weight": weight, "resume": resume } } });
+    let suspend = |suspend: bool| json!({ "spec": { "suspend": suspend } });
+    vec![
+        by_weight().called("init").then([]),
+        by_weight().called("promote").then([Image("web:2.0"), Phase("Succeeded")]),
+        by_weight().called("fail by metric").then([
+            Success(50.0),
+            Image("web:2.0"),
+            Phase("Failed"),
+        ]),
+        by_weight()
+            .called("fail half-way, then mend")
+            .then([Image("web:2.0"), Weight(40), Success(50.0), Phase("Failed")])
+            .and([Success(100.0), Image("web:3.0"), Phase("Succeeded")]),
+        by_weight()
+            .called("fail by deadline")
+            .then([Image("web:2.0-never-ready"), Phase("Failed")]),
+        by_weight().called("new revision half-way").then([
+            Image("web:2.0"),
+            Weight(40),
+            Image("web:3.0"),
+            Phase("Succeeded"),
+        ]),
+        by_weight().called("back half-way").then([
+            Image("web:2.0"),
+            Weight(40),
+            Image("web:1.0"),
+            Phase("Succeeded"),
+        ]),
+        by_weight().called("new configuration").then([
+            Config("blue"),
+            Phase("Progressing"),
+            Phase("Succeeded"),
+        ]),
+        by_weight().called("skip").with(json!({ "spec": { "skipAnalysis": true } })).then([
+            Image("web:2.0"),
+            Phase("Progressing"),
+            Phase("Succeeded"),
+        ]),
+        by_weight()
+            .called("manual step")
+            .with(manual(40, false))
+            .then([Image("web:2.0"), Phase("Waiting"), Pass(30)])
+            .and([Edit(manual(40, true)), Phase("Succeeded")]),
+        by_weight()
+            .called("suspend")
+            .then([Image("web:2.0"), Weight(40), Edit(suspend(true)), Pass(30)])
+            .and([Edit(suspend(false)), Phase("Succeeded")]),
+        Scenario::new(provider, json!({ "iterations": 3, "match": [insider()] }))
+            .called("A/B")
+            .then([Image("web:2.0"), Iterations(2), Phase("Succeeded")]),
+        Scenario::new(provider, json!({ "iterations": 3 })).called("blue/green").then([
+            Image("web:2.0"),
+            Iterations(2),
+            Phase("Succeeded"),
+        ]),
+        Scenario::new(provider, json!({ "iterations": 2, "mirror": true }))
+            .called("blue/green with mirror")
+            .then([Image("web:2.0"), Iterations(2), Phase("Succeeded")]),
+        by_weight().called("mirror").analysed(json!({ "mirror": true })).then([
+            Image("web:2.0"),
+            Weight(40),
+            Phase("Succeeded"),
+        ]),
+        by_weight()
+            .called("stepped promotion")
+            .analysed(json!({ "stepWeightPromotion": 40 }))
+            .then([Image("web:2.0"), Phase("Succeeded")]),
+        by_weight()
+            .called("sessions")
+            .analysed(json!({ "sessionAffinity": { "cookieName": "side" } }))
+            .then([Image("web:2.0"), Phase("Succeeded")]),
+        gated(provider)
+            .called("gates")
+            .then([Step::Gate(403), Image("web:2.0"), Phase("Waiting"), Pass(20)])
+            .and([Step::Gate(200), Phase("Progressing"), Step::Gate(403)])
+            .and([Phase("WaitingPromotion"), Step::Gate(200), Phase("Succeeded")]),
+    ]
+}
+
+/// Where traffic cannot be divided.
+fn blue_green_only() -> Vec<Scenario> {
+    use Step::{Image, Iterations, Phase, Success};
+    let plain = || Scenario::new(KUBERNETES, json!({ "iterations": 3 }));
+    vec![
+        plain().called("init").then([]),
+        plain().called("promote").then([Image("web:2.0"), Phase("Succeeded")]),
+        plain().called("fail by metric").then([
+            Image("web:2.0"),
+            Iterations(1),
+            Success(50.0),
+            Phase("Failed"),
+        ]),
+        plain().called("fail by deadline").then([Image("web:2.0-never-ready"), Phase("Failed")]),
+        plain().called("new revision half-way").then([
+            Image("web:2.0"),
+            Iterations(2),
+            Image("web:3.0"),
+            Phase("Succeeded"),
+        ]),
+        plain().called("skip").with(json!({ "spec": { "skipAnalysis": true } })).then([
+            Image("web:2.0"),
+            Phase("Progressing"),
+            Phase("Succeeded"),
+        ]),
+    ]
+}
+
+/// Deletion with everything given back, from every phase.
+fn deletions(provider: &'static str) -> Vec<Scenario> {
+    use Step::{Delete, Gone, Image, Phase, Success, Weight};
+    let revert = json!({ "spec": { "revertOnDeletion": true } });
+    let kept = || Scenario::new(provider, weights()).with(revert.clone());
+    let gated = || gated(provider).with(revert.clone());
+    let slow = "web:2.0-slow-start-15s";
+    let mut all = vec![
+        kept().called("delete in Initializing").start_with([Phase("Initializing")]),
+        kept().called("delete in Initialized").then([]),
+        kept().called("delete in Progressing").then([Image("web:2.0"), Weight(40)]),
+        kept()
+            .called("delete in Waiting")
+            .with(json!({ "spec": { "manualStep": { "weight": 40 } } }))
+            .then([Image("web:2.0"), Phase("Waiting")]),
+        gated()
+            .called("delete in WaitingPromotion")
+            .then([Image("web:2.0"), Phase("Progressing"), Step::Gate(403)])
+            .and([Phase("WaitingPromotion")]),
+        kept().called("delete in Promoting").then([Image(slow), Phase("Promoting")]),
+        kept().called("delete in Finalising").then([Image("web:2.0"), Phase("Finalising")]),
+        kept().called("delete in Succeeded").then([Image("web:2.0"), Phase("Succeeded")]),
+        kept().called("delete in Failed").then([Success(50.0), Image("web:2.0"), Phase("Failed")]),
+    ];
+    let scaled: Vec<_> = all
+        .iter()
+        .filter(|it| it.name.contains("Initialized") || it.name.contains("Progressing"))
+        .map(|it| it.clone().scaled(true))
+        .collect();
+    all.extend(scaled);
+    all.into_iter().map(|it| it.and([Delete, Gone])).collect()
+}
+
+fn weights() -> Value {
+    json!({ "stepWeight": 40, "maxWeight": 80 })
+}
+
+fn insider() -> Value {
+    json!({ "headers": { "x-insider": { "exact": "true" } } })
+}
+
+fn gated(provider: &'static str) -> Scenario {
+    let hook = |name: &str, kind: &str| json!({ "name": name, "type": kind, "url": "http://gate/confirm" });
+    let hooks = [
+        hook("may it start", "confirm-rollout"),
+        hook("may it end", "confirm-promotion"),
+        json!({ "name": "before", "type": "pre-rollout", "url": "http://hooks/before" }),
+        json!({ "name": "after", "type": "post-rollout", "url": "http://hooks/after" }),
+    ];
+    Scenario::new(provider, weights()).analysed(json!({ "webhooks": hooks }))
+}
+
+// === impl Scenario ===
+
+impl Scenario {
+    /// A canary with this analysis, added to what all have.
+    fn new(provider: &'static str, analysis: Value) -> Self {
+        let base = json!({
+            "interval": "10s", "threshold": 2,
+            "metrics": [{ "name": "request-success-rate", "thresholdRange": { "min": 99 } }],
+        });
+        let mut canary = canary("web", provider, base);
+        canary["spec"]["progressDeadlineSeconds"] = json!(40);
+        if provider == GATEWAY_API {
+            canary["spec"]["service"]["gatewayRefs"] = json!([{ "name": "edge" }]);
+        }
+        let name = provider.to_owned();
+        let rest = Duration::from_secs(35);
+        let new = Self { name, canary, scaled: false, steps: Vec::new(), rest };
+        new.analysed(analysis)
+    }
+
+    fn called(mut self, name: &str) -> Self {
+        self.name = format!("{}: {name}", self.name);
+        self
+    }
+
+    fn scaled(mut self, scaled: bool) -> Self {
+        if scaled {
+            self.scaled = true;
+            self.name += ", scaled";
+            self.canary["spec"]["autoscalerRef"] = json!({
+                "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web",
+            });
+        }
+        self
+    }
+
+    fn analysed(mut self, analysis: Value) -> Self {
+        merge(&mut self.canary["spec"]["analysis"], analysis);
+        self
+    }
+
+    fn with(mut self, patch: Value) -> Self {
+        merge(&mut self.canary, patch);
+        self
+    }
+
+    fn start_with<const N: usize>(mut self, steps: [Step; N]) -> Self {
+        self.steps = steps.into();
+        self
+    }
+
+    /// What happens once the canary is set up.
+    fn then<const N: usize>(self, steps: [Step; N]) -> Self {
+        self.start_with([Step::Phase("Initialized")]).and(steps)
+    }
+
+    fn and<const N: usize>(mut self, steps: [Step; N]) -> Self {
+        self.steps.extend(steps);
+        self
+    }
+
+    /// The cluster in which it happens, before the operator starts.
+    pub(super) fn world(&self) -> World {
+        let mut settings = Settings::for_tests();
+        settings.controllers.kubelet = KubeletSettings::default();
+        let world = World::with(settings);
+        let crds = routing_crds();
+        world.sandbox.load(crds).expect("our own definitions are accepted");
+        for hook in [GATE, "hooks/before", "hooks/after"] {
+            world.network.hook(hook, Reply::Status(200, String::new()));
+        }
+        world.create(CONFIG_MAPS, settings_of("green"));
+        let mut target = deployment("web", "web:1.0", 2);
+        target["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
+            json!([{ "configMapRef": { "name": "web" } }]);
+        world.create(DEPLOYMENTS, target);
+        if self.scaled {
+            world.create(AUTOSCALERS, autoscaler());
+        }
+        world.create(CANARIES, self.canary.clone());
+        world
+    }
+}
+
+/// A merge patch.
+fn merge(into: &mut Value, patch: Value) {
+    match (into, patch) {
+        (Value::Object(into), Value::Object(patch)) => {
+            for (key, value) in patch {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, patch) => *into = patch,
+    }
+}
+
+fn settings_of(colour: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "web" },
+        "data": { "COLOUR": colour },
+    })
+}
+
+fn autoscaler() -> Value {
+    json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": { "name": "web" },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "minReplicas": 2, "maxReplicas": 4,
+            "metrics": [{ "type": "Resource", "resource": {
+                "name": "cpu", "target": { "type": "Utilization", "averageUtilization": 99 },
+            } }],
+        },
+    })
+}
+
+// === impl Step ===
+
+impl Step {
+    /// False if what is waited for never came.
+    pub(super) async fn take(&self, world: &World) -> bool {
+        match self {
+            Self::Phase(phase) => world.until(PATIENCE_S, |it| it.phase("web") == *phase).await,
+            Self::Weight(weight) => reached(world, "canaryWeight", *weight).await,
+            Self::Iterations(count) => reached(world, "iterations", *count).await,
+            Self::Gone => {
+                let is_gone = |it: &World| it.get(CANARIES, "web").is_none();
+                world.until(PATIENCE_S, is_gone).await
+            }
+            Self::Pass(seconds) => {
+                world.advance_s(*seconds).await;
+                true
+            }
+            Self::Image(_)
+            | Self::Success(_)
+            | Self::Config(_)
+            | Self::Edit(_)
+            | Self::Gate(_)
+            | Self::Delete => {
+                self.act(world);
+                true
+            }
+        }
+    }
+
+    fn act(&self, world: &World) {
+        match self {
+            Self::Image(image) => {
+                // A strategic merge would need the container's name only; a merge patch needs all.
+                let target = world.get(DEPLOYMENTS, "web").unwrap_or_default();
+                let mut containers = target["spec"]["template"]["spec"]["containers"].clone();
+                containers[0]["image"] = json!(image);
+                let spec = json!({ "template": { "spec": { "containers": containers } } });
+                world.patch(DEPLOYMENTS, "web", &json!({ "spec": spec }));
+            }
+            Self::Success(percent) => {
+                for query in ["response_code!~", "status!~"] {
+                    world.network.metric(query, Metric::Value(*percent));
+                }
+            }
+            Self::Config(colour) => {
+                world.patch(CONFIG_MAPS, "web", &json!({ "data": { "COLOUR": colour } }));
+            }
+            Self::Edit(patch) => {
+                world.patch(CANARIES, "web", patch);
+            }
+            Self::Gate(code) => world.network.hook(GATE, Reply::Status(*code, String::new())),
+            Self::Delete => world.delete(CANARIES, "web"),
+            Self::Phase(_) | Self::Weight(_) | Self::Iterations(_) | Self::Pass(_) | Self::Gone => {
+            }
+        }
+    }
+}
+
+async fn reached(world: &World, field: &str, least: i64) -> bool {
+    let is_so = |it: &World| it.status("web")[field].as_i64().unwrap_or(0) >= least;
+    world.until(PATIENCE_S, is_so).await
+}

@@ -1,0 +1,216 @@
+//! What happened in a cluster, as a trace for the engine's invariants.
+//!
+//! The observer stands beside the API server: it reads the store's history, not the operator's mind.
+//! Who wrote a field is told by the object's managed fields. Calls to hooks and metric servers are put
+//! into the same history by the revision of the cluster at which they were made.
+//!
+//! ```text
+//! store events --+
+//!                +--> in order --> entries of each canary --> engine::check::Checker --> breaches
+//! network calls -+
+//! ```
+
+mod calls;
+mod route;
+mod watched;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tidegate_engine::{Moment, check::What};
+use tidegate_sandbox::{
+    Sandbox,
+    cluster::{EVENTS, Resource},
+    store::{Event, EventKind, TableKey},
+};
+
+use self::watched::Watched;
+use crate::{
+    network::Network,
+    rollout::{
+        CANARIES, CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES, VIRTUAL_SERVICES,
+    },
+};
+
+/// What is looked at.
+const TABLES: [Resource; 8] =
+    [CANARIES, DEPLOYMENTS, SERVICES, HTTP_ROUTES, VIRTUAL_SERVICES, CONFIG_MAPS, SECRETS, EVENTS];
+
+/// Watches all canaries of a cluster.
+#[derive(Default)]
+pub struct Observer {
+    seen_to: u64,
+    faults_seen: u64,
+    objects: Objects,
+    canaries: BTreeMap<Key, Watched>,
+    breaches: Vec<String>,
+}
+
+/// Namespace and name.
+type Key = (Arc<str>, Arc<str>);
+
+/// The objects as they were after the last event that was looked at.
+#[derive(Default)]
+struct Objects(BTreeMap<(&'static str, Key), Value>);
+
+/// What does not change while a canary is watched.
+#[derive(Clone, Debug)]
+pub struct Habits {
+    pub mesh_provider: String,
+    pub config_tracking: bool,
+}
+
+/// One change of one object.
+struct Change<'a> {
+    plural: &'static str,
+    key: &'a Key,
+    before: Option<&'a Value>,
+    now: Option<&'a Value>,
+}
+
+// === impl Observer ===
+
+impl Observer {
+    /// Reads what is new, and judges it.
+    pub fn look(&mut self, sandbox: &Sandbox, network: &Network, habits: &Habits) {
+        let at = sandbox.server().clock.now();
+        let mut calls = network.take_news().into_iter().peekable();
+        for (plural, event) in self.news(sandbox) {
+            while let Some(call) = calls.next_if(|call| call.revision < event.revision) {
+                self.canaries.values_mut().for_each(|it| it.on_call(&call, at));
+            }
+            self.take(plural, &event, at, habits);
+        }
+        for call in calls {
+            self.canaries.values_mut().for_each(|it| it.on_call(&call, at));
+        }
+        let faults = sandbox.server().faults.injected().total();
+        if std::mem::replace(&mut self.faults_seen, faults) != faults {
+            self.tell_all(at, &What::WriteFailed);
+        }
+        for watched in self.canaries.values_mut() {
+            watched.rest(at, &self.objects);
+        }
+        self.gather();
+    }
+
+    /// The operator was started again.
+    pub fn restarted(&mut self, at: Timestamp) {
+        self.tell_all(at, &What::Restarted);
+    }
+
+    /// What did not hold since the last call.
+    pub fn take_breaches(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.breaches)
+    }
+
+    /// How many entries were judged.
+    pub fn entries(&self) -> usize {
+        self.canaries.values().map(Watched::entries).sum()
+    }
+
+    fn tell_all(&mut self, at: Timestamp, what: &What) {
+        for watched in self.canaries.values_mut() {
+            watched.see(at, what.clone());
+        }
+    }
+
+    /// Events of all tables, oldest first.
+    fn news(&mut self, sandbox: &Sandbox) -> Vec<(&'static str, Arc<Event>)> {
+        let store = &sandbox.server().store;
+        let revision = store.revision();
+        let mut news = Vec::new();
+        for Resource { group, plural } in TABLES {
+            let table = TableKey::new(group, plural);
+            // What is compacted away is lost to everybody; the next change shows where things stand.
+            let found = store.events_since(&table, self.seen_to, usize::MAX);
+            let events = found.map(|(events, _)| events).unwrap_or_default();
+            news.extend(events.into_iter().map(|event| (plural, event)));
+        }
+        news.sort_by_key(|(_, event)| event.revision);
+        self.seen_to = revision;
+        news
+    }
+
+    fn take(&mut self, plural: &'static str, event: &Event, at: Timestamp, habits: &Habits) {
+        let key = (Arc::clone(&event.object.key.namespace), Arc::clone(&event.object.key.name));
+        let now = (event.kind != EventKind::Deleted).then(|| event.object.value());
+        let before = self.objects.put(plural, &key, now.clone());
+        let change = Change { plural, key: &key, before: before.as_ref(), now: now.as_ref() };
+        if plural == CANARIES.plural {
+            self.take_canary(&change, at, habits);
+            return;
+        }
+        for ((namespace, _), watched) in &mut self.canaries {
+            if *namespace == key.0 {
+                watched.on_change(&change, at, &self.objects);
+            }
+        }
+    }
+
+    fn take_canary(&mut self, change: &Change<'_>, at: Timestamp, habits: &Habits) {
+        let uid = |object: &Value| object["metadata"]["uid"].as_str().map(str::to_owned);
+        let is_known = self.canaries.get(change.key).is_some_and(|watched| {
+            change.now.is_none_or(|now| uid(now).as_deref() == Some(watched.uid()))
+        });
+        if !is_known {
+            self.gather();
+            self.canaries.remove(change.key);
+            let new = change.now.and_then(|now| Watched::new(now, habits));
+            if let Some(mut watched) = new {
+                watched.begin(at, &self.objects);
+                self.canaries.insert(change.key.clone(), watched);
+            }
+            return;
+        }
+        if let Some(watched) = self.canaries.get_mut(change.key) {
+            watched.on_canary(change, at, &self.objects);
+        }
+        if change.now.is_none() {
+            self.gather();
+            self.canaries.remove(change.key);
+        }
+    }
+
+    fn gather(&mut self) {
+        for watched in self.canaries.values_mut() {
+            self.breaches.extend(watched.take_breaches());
+        }
+    }
+}
+
+// === impl Objects ===
+
+impl Objects {
+    fn get(&self, kind: Resource, namespace: &str, name: &str) -> Option<&Value> {
+        let key = (Arc::from(namespace), Arc::from(name));
+        self.0.get(&(kind.plural, key))
+    }
+
+    fn put(&mut self, plural: &'static str, key: &Key, object: Option<Value>) -> Option<Value> {
+        if plural == EVENTS.plural {
+            return None;
+        }
+        let place = (plural, key.clone());
+        match object {
+            Some(object) => self.0.insert(place, object),
+            None => self.0.remove(&place),
+        }
+    }
+}
+
+fn moment(at: Timestamp) -> Moment {
+    Moment(at.as_millisecond())
+}
+
+/// Whether the operator was the last to write this field.
+fn is_ours(object: &Value, path: &[&str]) -> bool {
+    let entries = object["metadata"]["managedFields"].as_array();
+    let has = |fields: &Value| {
+        path.iter().try_fold(fields, |at, step| at.get(format!("f:{step}"))).is_some()
+    };
+    entries.is_some_and(|entries| {
+        entries.iter().any(|entry| entry["manager"] == "tidegate" && has(&entry["fieldsV1"]))
+    })
+}

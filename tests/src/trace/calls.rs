@@ -1,0 +1,124 @@
+//! What the operator asked the outside, and what that means for the rollout.
+//!
+//! Checks are judged here on their own: a number that is out of its limits, no number, or a hook that
+//! did not say yes fails the check of that moment, whatever the operator made of it.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tidegate_api::canary::analysis::{AnalysisMetric, WebhookType};
+use tidegate_engine::{GateKind, check::What};
+
+use super::watched::Watched;
+use crate::network::{Call, PROMETHEUS, Reply};
+
+/// What was asked before.
+#[derive(Default)]
+pub(super) struct Calls {
+    /// When a check last failed.
+    failed_at: Option<Timestamp>,
+    /// Calls to hooks by their keys: one that comes again is another attempt.
+    known: BTreeSet<String>,
+    /// When hooks of a kind were last asked.
+    asked: Option<(GateKind, Timestamp)>,
+}
+
+impl Watched {
+    pub(super) fn on_call(&mut self, call: &Call, at: Timestamp) {
+        if call.to.starts_with(PROMETHEUS) {
+            if call.query != "vector(1)" && call.query.contains(&self.canary.spec.target_ref.name) {
+                let passed = self.is_within_limits(call);
+                self.checked(at, passed);
+            }
+            return;
+        }
+        let name = self.canary.metadata.name.as_deref().unwrap_or_default();
+        if call.body["name"] != name || call.body["namespace"] != self.namespace() {
+            return;
+        }
+        let address = |url: &str| {
+            let (_, rest) = url.split_once("://").unwrap_or(("", url));
+            rest.split('?').next().unwrap_or_default().trim_end_matches('/').to_owned()
+        };
+        let hooks = &self.canary.spec.analysis.webhooks;
+        let key = call.headers.get("idempotency-key").and_then(|it| it.to_str().ok());
+        let to = call.to.trim_end_matches('/');
+        let mut kinds: BTreeSet<_> = hooks
+            .iter()
+            .filter(|hook| address(&hook.url) == to)
+            .map(|hook| hook.hook_type().as_str())
+            .collect();
+        // Two kinds behind one address cannot be told apart from outside.
+        let (Some(kind), true) = (kinds.pop_first(), kinds.is_empty()) else { return };
+        let said_yes =
+            matches!(call.reply, Reply::Status(200..=299, _) | Reply::Body(200..=299, _));
+        if kind == WebhookType::Rollout.as_str() {
+            self.checked(at, said_yes);
+        }
+        let is_repeated = key.is_some_and(|key| !self.calls.known.insert(key.to_owned()));
+        let kind = match kind {
+            "pre-rollout" => GateKind::PreRollout,
+            "post-rollout" => GateKind::PostRollout,
+            _ => return,
+        };
+        if is_repeated || self.calls.asked.replace((kind, at)) == Some((kind, at)) {
+            return;
+        }
+        self.see(at, What::Asked(kind, said_yes));
+    }
+
+    /// Without anything to check, every check passes.
+    pub(super) fn pass_without_checks(&mut self, at: Timestamp) {
+        let analysis = &self.canary.spec.analysis;
+        let is_checked = !analysis.metrics.is_empty()
+            || analysis.webhooks.iter().any(|it| it.hook_type() == WebhookType::Rollout);
+        if !is_checked {
+            self.see(at, What::Checked(true));
+        }
+    }
+
+    fn checked(&mut self, at: Timestamp, passed: bool) {
+        if !passed {
+            self.calls.failed_at = Some(at);
+        }
+        let is_failed = self.calls.failed_at == Some(at);
+        self.see(at, What::Checked(!is_failed));
+    }
+
+    /// Unknown queries are given the benefit of the doubt: only what is surely wrong fails.
+    fn is_within_limits(&self, call: &Call) -> bool {
+        let Reply::Status(200, body) = &call.reply else { return false };
+        let metric = self.metric_of(&call.query);
+        let Some(metric) = metric else { return true };
+        let Ok(body) = serde_json::from_str::<Value>(body) else { return false };
+        let value = body.pointer("/data/result/0/value/1").and_then(Value::as_str);
+        let Some(value) = value.and_then(|value| value.parse::<f64>().ok()) else {
+            // No value is asked about once more before it fails.
+            return true;
+        };
+        let range = metric.threshold_range.as_ref();
+        let min = range.and_then(|range| range.min);
+        let is_latency = metric.name == "request-duration";
+        // The built-in latency comes in seconds and is limited in milliseconds.
+        let value = if is_latency { value * 1000.0 } else { value };
+        let max = range.and_then(|range| range.max);
+        !value.is_nan() && min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max)
+    }
+
+    fn metric_of(&self, query: &str) -> Option<&AnalysisMetric> {
+        let name = if query.contains("histogram_quantile") {
+            "request-duration"
+        } else {
+            "request-success-rate"
+        };
+        let metrics = &self.canary.spec.analysis.metrics;
+        let is_alone = metrics.len() == metrics.iter().filter(|it| is_builtin(it)).count();
+        metrics.iter().find(|metric| is_alone && metric.name == name)
+    }
+}
+
+fn is_builtin(metric: &AnalysisMetric) -> bool {
+    let is_named = ["request-success-rate", "request-duration"].contains(&metric.name.as_str());
+    is_named && metric.template_ref.is_none() && metric.query.as_deref().unwrap_or("").is_empty()
+}

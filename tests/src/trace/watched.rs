@@ -1,0 +1,366 @@
+//! One canary and everything around it, as entries.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tidegate_api::canary::Canary;
+use tidegate_engine::{
+    Configs, Fact, Note, Phase, Readiness, Revision, Side, Split,
+    check::{Checker, Entry, Pods, Template, What, Workload},
+};
+use tidegate_operator::canary::understand;
+use tidegate_providers::{
+    traffic::Mesh,
+    workload::{
+        config::{self, ConfigDigest, ConfigKind},
+        deployment, hash,
+    },
+};
+use tidegate_sandbox::cluster::EVENTS;
+
+use super::{Change, Habits, Objects, is_ours, moment};
+use crate::rollout::{CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES, VIRTUAL_SERVICES};
+
+const FINALIZER: &str = "finalizer.flagger.app";
+/// Entries that a breach is shown with.
+const SHOWN: usize = 25;
+
+/// A canary that is watched, and what is known of it.
+pub(super) struct Watched {
+    pub(super) canary: Canary,
+    pub(super) mesh: Mesh,
+    uid: String,
+    habits: Habits,
+    checker: Checker,
+    phase: Phase,
+    entries: usize,
+    recent: VecDeque<String>,
+    breaches: Vec<String>,
+    /// What each identifier of a promotion stands for.
+    promotions: BTreeMap<String, Template>,
+    target: Option<Template>,
+    pods: [Option<Pods>; 2],
+    apex: Option<Side>,
+    split: Option<Split>,
+    pub(super) calls: super::calls::Calls,
+}
+
+// === impl Watched ===
+
+impl Watched {
+    /// `None` for what is no canary.
+    pub(super) fn new(object: &Value, habits: &Habits) -> Option<Self> {
+        let canary: Canary = serde_json::from_value(object.clone()).ok()?;
+        let (mesh, plan, _) = understand(&canary, &habits.mesh_provider)?;
+        Some(Self {
+            mesh,
+            uid: canary.metadata.uid.clone().unwrap_or_default(),
+            canary,
+            habits: habits.clone(),
+            checker: Checker::new(plan),
+            phase: Phase::New,
+            entries: 0,
+            recent: VecDeque::new(),
+            breaches: Vec::new(),
+            promotions: BTreeMap::new(),
+            target: None,
+            pods: [None; 2],
+            apex: None,
+            split: None,
+            calls: super::calls::Calls::default(),
+        })
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        self.entries
+    }
+
+    pub(super) fn take_breaches(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.breaches)
+    }
+
+    /// Takes down an entry and hears the verdict.
+    pub(super) fn see(&mut self, at: Timestamp, what: What) {
+        self.entries += 1;
+        let text = format!("{at} {what:?}").chars().take(400).collect();
+        self.recent.push_back(text);
+        if self.recent.len() > SHOWN {
+            self.recent.pop_front();
+        }
+        let breach = self.checker.see(&Entry { at: moment(at), what });
+        if let Some(breach) = breach {
+            let name = self.canary.metadata.name.as_deref().unwrap_or_default();
+            let recent: Vec<_> = self.recent.iter().map(String::as_str).collect();
+            self.breaches.push(format!("{name}: {breach}; last:\n  {}", recent.join("\n  ")));
+        }
+    }
+
+    /// What was there before the canary.
+    pub(super) fn begin(&mut self, at: Timestamp, objects: &Objects) {
+        let namespace = self.namespace().to_owned();
+        let spec = &self.canary.spec;
+        let names = spec.service_names();
+        let places = [
+            (DEPLOYMENTS, spec.target_ref.name.clone()),
+            (DEPLOYMENTS, spec.primary_name()),
+            (SERVICES, names.apex.clone()),
+            (HTTP_ROUTES, names.apex.clone()),
+            (VIRTUAL_SERVICES, names.apex),
+        ];
+        for (kind, name) in places {
+            let Some(object) = objects.get(kind, &namespace, &name) else { continue };
+            let key = (namespace.as_str().into(), name.as_str().into());
+            let now = Some(object);
+            let change = Change { plural: kind.plural, key: &key, before: None, now };
+            self.on_change(&change, at, objects);
+        }
+    }
+
+    /// Nothing moves at this moment: the operator knows all there is.
+    pub(super) fn rest(&mut self, at: Timestamp, objects: &Objects) {
+        let spec = &self.canary.spec;
+        let names = [spec.target_ref.name.clone(), spec.primary_name()];
+        for (workload, name) in [Workload::Target, Workload::Primary].into_iter().zip(names) {
+            if let Some(object) = objects.get(DEPLOYMENTS, &self.namespace().to_owned(), &name) {
+                self.on_pods(workload, object, at);
+            }
+        }
+        self.see(at, What::Looked);
+    }
+
+    pub(super) fn on_canary(&mut self, change: &Change<'_>, at: Timestamp, objects: &Objects) {
+        let held = |object: &Value| {
+            object["metadata"]["finalizers"]
+                .as_array()
+                .is_some_and(|list| list.iter().any(|it| it == FINALIZER))
+        };
+        let was_held = change.before.is_some_and(held);
+        let Some(now) = change.now else {
+            if was_held {
+                self.see(at, What::Released);
+            }
+            return;
+        };
+        if held(now) != was_held {
+            self.see(at, if was_held { What::Released } else { What::Held });
+        }
+        let field = |path: &str| {
+            let before = change.before.and_then(|before| before.pointer(path));
+            (before != now.pointer(path)).then_some(())
+        };
+        if field("/metadata/deletionTimestamp").is_some() {
+            self.see(at, What::Deleted);
+        }
+        if field("/metadata/annotations/flagger.app~1webhook-restart").is_some() {
+            self.see(at, What::Retried);
+        }
+        let Ok(canary) = serde_json::from_value::<Canary>(now.clone()) else { return };
+        let Some((mesh, plan, memory)) = understand(&canary, &self.habits.mesh_provider) else {
+            return;
+        };
+        (self.canary, self.mesh) = (canary, mesh);
+        if field("/spec").is_some() {
+            self.see(at, What::Planned(Box::new(plan)));
+            self.on_target(at, objects);
+        }
+        if field("/status").is_some() {
+            if memory.phase == Phase::Promoting {
+                self.pass_without_checks(at);
+            }
+            self.phase = memory.phase;
+            self.see(at, What::Remembered(Box::new(memory)));
+        }
+    }
+
+    pub(super) fn on_change(&mut self, change: &Change<'_>, at: Timestamp, objects: &Objects) {
+        let name = &*change.key.1;
+        let spec = &self.canary.spec;
+        let services = spec.service_names();
+        if change.plural == DEPLOYMENTS.plural {
+            if name == spec.target_ref.name {
+                self.on_workload(Workload::Target, change, at, objects);
+            } else if name == spec.primary_name() {
+                self.on_workload(Workload::Primary, change, at, objects);
+            }
+        } else if change.plural == SERVICES.plural {
+            if name == services.apex {
+                self.on_apex(change, at);
+            } else if name == services.primary || name == services.canary {
+                self.see(at, What::Placed);
+            }
+        } else if change.plural == EVENTS.plural {
+            self.on_event(change, at);
+        } else if change.plural == CONFIG_MAPS.plural || change.plural == SECRETS.plural {
+            self.on_target(at, objects);
+        } else if name == services.apex {
+            self.on_route(change, at, objects);
+        }
+    }
+
+    fn on_workload(
+        &mut self,
+        workload: Workload,
+        change: &Change<'_>,
+        at: Timestamp,
+        objects: &Objects,
+    ) {
+        let Some(now) = change.now else {
+            let is_target = workload == Workload::Target;
+            self.see(at, if is_target { What::TargetGone } else { What::PrimaryGone });
+            self.see(at, What::Pods(workload, Pods::default()));
+            return;
+        };
+        let replicas = deployment::replicas_of(now);
+        let scaled = change.before.map(deployment::replicas_of) != Some(replicas);
+        let is_ours_scaled = scaled && is_ours(now, &["spec", "replicas"]);
+        match workload {
+            Workload::Target => self.on_target(at, objects),
+            Workload::Primary => {
+                let template = |object: &Value| object["spec"]["template"].clone();
+                let is_new = change.before.map(template) != Some(template(now));
+                if is_new && is_ours(now, &["spec", "template"]) {
+                    let given = self.promotion(now);
+                    let count = is_ours_scaled.then_some(replicas);
+                    self.see(at, What::Templated(Box::new(given), count));
+                }
+            }
+        }
+        if is_ours_scaled {
+            self.see(at, What::Scaled(workload, replicas));
+        } else if scaled {
+            self.see(at, What::ScaledByOthers(workload, replicas));
+        }
+        self.on_pods(workload, now, at);
+    }
+
+    /// What the target is now, if that is something else.
+    fn on_target(&mut self, at: Timestamp, objects: &Objects) {
+        let namespace = self.namespace().to_owned();
+        let name = &self.canary.spec.target_ref.name;
+        let Some(target) = objects.get(DEPLOYMENTS, &namespace, name) else { return };
+        let pod_template = &target["spec"]["template"];
+        let references = config::references(&pod_template["spec"]);
+        let digests: BTreeMap<_, _> = references
+            .iter()
+            .filter_map(|reference| {
+                let table = match reference.kind {
+                    ConfigKind::ConfigMap => CONFIG_MAPS,
+                    ConfigKind::Secret => SECRETS,
+                };
+                let object = objects.get(table, &namespace, &reference.name)?;
+                let digest = ConfigDigest::of(reference.kind, object);
+                Some(((reference.kind, reference.name.clone()), digest))
+            })
+            .collect();
+        let tracked =
+            config::track(&references, |kind, name| digests.get(&(kind, name.to_owned())));
+        let Ok(tracked) = tracked else { return };
+        let revision = hash::revision(pod_template);
+        let configs = self.habits.config_tracking.then(|| Configs::new(tracked.clone()));
+        let template = Template { revision: Revision::new(&*revision), configs };
+        if self.target.as_ref() == Some(&template) {
+            return;
+        }
+        let tracked = if self.habits.config_tracking { tracked } else { config::Tracked::new() };
+        let id = deployment::flagger_id(&revision, &tracked);
+        self.promotions.insert(id, template.clone());
+        self.target = Some(template.clone());
+        self.see(at, What::TargetIs(Box::new(template)));
+    }
+
+    /// What the primary was given, by the identifier it carries.
+    fn promotion(&self, primary: &Value) -> Template {
+        let annotations = &primary["spec"]["template"]["metadata"]["annotations"];
+        let id = annotations["flagger-id"].as_str().unwrap_or_default();
+        let known = self.promotions.get(id).cloned();
+        known.unwrap_or_else(|| Template { revision: Revision::new(id), configs: None })
+    }
+
+    fn on_pods(&mut self, workload: Workload, object: &Value, at: Timestamp) {
+        let analysis = &self.canary.spec.analysis;
+        let threshold = match workload {
+            Workload::Target => analysis.canary_ready_threshold(),
+            Workload::Primary => analysis.primary_ready_threshold(),
+        };
+        let deadline_s = i64::from(self.canary.spec.progress_deadline_s());
+        let readiness = deployment::readiness(object, threshold, deadline_s, at);
+        let pods = Pods {
+            serving: object["status"]["readyReplicas"].as_i64().unwrap_or(0) > 0,
+            ready: readiness.is_ready(),
+            stuck: matches!(readiness, Readiness::Stuck(_)),
+        };
+        let Some(slot) = self.pods.get_mut(workload as usize) else { return };
+        if slot.replace(pods) != Some(pods) {
+            self.see(at, What::Pods(workload, pods));
+        }
+    }
+
+    fn on_apex(&mut self, change: &Change<'_>, at: Timestamp) {
+        let selector = change.now.and_then(|now| now["spec"]["selector"].as_object());
+        let side = selector.filter(|selector| !selector.is_empty()).map(|selector| {
+            let is_primary =
+                |value: &Value| value.as_str().is_some_and(|value| value.ends_with("-primary"));
+            if selector.values().any(is_primary) { Side::Primary } else { Side::Canary }
+        });
+        if side == self.apex {
+            return;
+        }
+        self.apex = side;
+        let is_ours = change.now.is_some_and(|now| is_ours(now, &["spec", "selector"]));
+        match side {
+            Some(side) if is_ours => self.see(at, What::ApexSelects(side)),
+            Some(side) => self.see(at, What::ApexEdited(side)),
+            None => {}
+        }
+    }
+
+    fn on_route(&mut self, change: &Change<'_>, at: Timestamp, objects: &Objects) {
+        let Some(now) = change.now else { return };
+        if change.before.is_some_and(|before| before["spec"] == now["spec"]) {
+            return;
+        }
+        let list = if change.plural == HTTP_ROUTES.plural { "rules" } else { "http" };
+        let is_ours = is_ours(now, &["spec", list]);
+        let names = self.canary.spec.service_names();
+        if is_ours && let Some((primary, canary)) = super::route::wrong(now, &names) {
+            self.see(at, What::Routed { primary, canary, mirrored: false });
+            return;
+        }
+        let namespace = self.namespace().to_owned();
+        let split = super::route::split(&self.canary, self.mesh, objects, &namespace);
+        let Some(split) = split.filter(|split| self.split != Some(*split)) else { return };
+        self.split = Some(split);
+        if matches!(self.phase, Phase::Terminating | Phase::Terminated) {
+            // What was there before comes back, whatever it says.
+            self.see(at, What::Placed);
+        } else if is_ours {
+            self.pass_without_checks(at);
+            let canary = i64::from(split.canary);
+            let mirrored = split.mirrored;
+            self.see(at, What::Routed { primary: 100 - canary, canary, mirrored });
+        } else {
+            self.see(at, What::RouteEdited(split));
+        }
+    }
+
+    fn on_event(&mut self, change: &Change<'_>, at: Timestamp) {
+        let Some(event) = change.now.filter(|_| change.before.is_none()) else { return };
+        let is_ours = event["source"]["component"] == "tidegate"
+            && event["involvedObject"]["uid"] == self.uid.as_str();
+        if is_ours {
+            let text = |field: &str| event[field].as_str().unwrap_or_default();
+            let told = format!("{}: {}", text("reason"), text("message"));
+            // Whatever the fact was, the same words are the same fact.
+            self.see(at, What::Announced(Box::new(Fact::Noted(Note::Other(told)))));
+        }
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        self.canary.metadata.namespace.as_deref().unwrap_or_default()
+    }
+}

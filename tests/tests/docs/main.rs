@@ -1,0 +1,18 @@
+//! The documentation against the code.
+//!
+//! `reference` pages are written from the code: `UPDATE_DOCS=1 cargo test -p tidegate-tests --test docs`
+//! rewrites them, otherwise they are compared. `examples` gives every YAML example to a cluster with
+//! an operator in it; `commands` and `links` hold what guides name against what there is.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a broken page is a failed test")]
+
+mod commands;
+mod events;
+mod examples;
+mod fields;
+mod flags;
+mod links;
+mod markdown;
+mod metrics;
+mod reference;
+mod status;

@@ -1,0 +1,109 @@
+//! `metrics.md`: what the operator tells Prometheus, from a page on which everything happened once.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+use tidegate_api::canary::CanaryPhase;
+use tidegate_operator::telemetry::{Analysis, Format, Outcome, Strategy, Target, Telemetry};
+
+use crate::markdown::{cell, code, table};
+
+const INTRO: &str = "\
+# Metrics of the operator
+
+Served on `/metrics` of `--port` (8080), in the text format of Prometheus or OpenMetrics, as the scraper asks.
+";
+
+const FLAGGER: &str = "
+## Flagger's
+
+Names, labels and codes are Flagger's: dashboards and alerts go on working. `name` is the name of the **target**, not of the
+canary. Series of a canary go when it is deleted.
+";
+
+const OWN: &str = "
+## Tidegate's
+
+A `decision` is a reason of [the list of events](events.md). An `outcome` is `success`, `refused` (an answer came and it was no), or
+the kind of error: `timeout`, `connect` and so on.
+";
+
+const MORE: &str = "
+The usual `process_*` series are there too.
+
+## Examples
+
+Rollouts that failed in the last day, and canaries that wait for a person:
+
+```text
+sum by (namespace, name) (increase(flagger_canary_failures_total[1d]))
+tidegate_canary_phase{phase=~\"Waiting|WaitingPromotion\"} == 1
+```
+";
+
+pub(crate) fn page() -> String {
+    let series = series(&rendered());
+    let of = |prefix: &str| {
+        let ours = series.iter().filter(|row| row[0].starts_with(&format!("`{prefix}")));
+        table(["Name", "Type", "Labels", "Meaning"], &ours.cloned().collect::<Vec<_>>())
+    };
+    format!("{INTRO}{FLAGGER}\n{}{OWN}\n{}{MORE}", of("flagger_"), of("tidegate_"))
+}
+
+/// The page of an operator that has done everything once: only then all labels are there.
+fn rendered() -> String {
+    let telemetry = Telemetry::new("1.0.0", "istio", Timestamp::UNIX_EPOCH);
+    let target = Target::new("shop", "web");
+    let moment = Duration::from_millis(20);
+    telemetry.set_total("shop", 1);
+    telemetry.set_status(&target, CanaryPhase::Progressing);
+    telemetry.set_weight(&target, 90, 10);
+    telemetry.observe_duration(&target, moment);
+    telemetry.set_metric(&target, "request-success-rate", 99.9);
+    telemetry.count_success(&target, Strategy::Canary, Analysis::Completed);
+    telemetry.count_failure(&target, Strategy::Canary, Analysis::Completed);
+    telemetry.count_reconcile("ok", moment);
+    telemetry.count_decision("Idle");
+    telemetry.count_hook("rollout", Outcome::Success);
+    telemetry.count_query("prometheus", Outcome::Success, moment);
+    telemetry.count_alert("slack", Outcome::Success);
+    telemetry.count_panic();
+    telemetry.set_queue(1);
+    telemetry.set_leader(true);
+    telemetry.render(Format::Prometheus)
+}
+
+/// Name, type, labels and meaning of every series, in the order of the page.
+fn series(page: &str) -> Vec<[String; 4]> {
+    let mut helps: Vec<(String, String)> = Vec::new();
+    let mut kinds = BTreeMap::new();
+    let mut labels: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in page.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("HELP"), Some(name), Some(help)) => {
+                helps.push((name.to_owned(), help.trim_end_matches('.').to_owned()));
+            }
+            (Some("#"), Some("TYPE"), Some(name), Some(kind)) => {
+                kinds.insert(name.to_owned(), kind.to_owned());
+            }
+            _ => {
+                let (name, inside) = line.split_once('{').unwrap_or((line, ""));
+                let names = inside.split("\",").filter_map(|pair| pair.split_once('='));
+                let names = names.map(|(name, _)| name.to_owned()).filter(|name| name != "le");
+                labels
+                    .insert(name.split(' ').next().unwrap_or_default().to_owned(), names.collect());
+            }
+        }
+    }
+    helps
+        .into_iter()
+        .map(|(name, help)| {
+            let samples = [name.clone(), format!("{name}_count")];
+            let found = samples.iter().find_map(|sample| labels.get(sample));
+            let found = found.unwrap_or_else(|| panic!("nothing was counted in {name}"));
+            let found: Vec<String> = found.iter().map(|label| code(label)).collect();
+            [code(&name), kinds[&name].clone(), found.join(", "), cell(&help)]
+        })
+        .collect()
+}

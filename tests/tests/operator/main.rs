@@ -1,8 +1,13 @@
 //! The operator on the embedded cluster, in virtual time: what it costs, what it survives, what it
 //! says, and what must never happen.
 
+mod conditions;
 mod cost;
+mod hostile;
+mod leadership;
+mod metrics;
 mod outages;
+mod robustness;
 mod stage;
 mod takeover;
 mod telling;

@@ -320,8 +320,11 @@ async fn an_edit_during_flaggers_promotion_gets_no_traffic_unanalysed() {
 async fn an_edit_of_something_else_is_no_new_revision() {
     let left_in = phases().into_iter().find(|it| it.phase == "Progressing").expect("is a phase");
     let mut world = left(&left_in).await;
-    world.patch(DEPLOYMENTS, "web", &json!({ "metadata": { "labels": { "team": "shop" } } }));
-    world.patch(DEPLOYMENTS, "web", &json!({ "spec": { "revisionHistoryLimit": 3 } }));
+    let path = "/apis/apps/v1/namespaces/default/deployments/web?fieldManager=kubectl-edit";
+    let edited = json!({
+        "metadata": { "labels": { "team": "shop" } }, "spec": { "revisionHistoryLimit": 3 },
+    });
+    Wire::new(&world.sandbox).merge(path, &edited).ok();
     world.start().await;
     assert_eq!((told(&world, "Adopted"), told(&world, "AnalysisRestarted")), (1, 0));
     assert_eq!(canary_share(&world), 30);

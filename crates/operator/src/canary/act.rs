@@ -208,6 +208,13 @@ impl Task {
         let cx = seen.cx(self);
         if is_first {
             self.copy_configs(seen, &seen.tracked).await?;
+            let promotion = Promotion {
+                revision: &hash::revision(&target["spec"]["template"]),
+                tracked: &seen.tracked,
+                has_scaler: seen.observed.plan.scaled,
+            };
+            let replicas = deployment::replicas_of(&target);
+            self.keep_snapshot(seen, &target, &promotion, replicas).await?;
             let change = deployment::create_primary(&cx, &target, &seen.tracked);
             return self.write(&[change.map_err(refused)?]).await;
         }
@@ -224,8 +231,8 @@ impl Task {
 
     /// Gives the primary exactly the revision that was analysed, with its configuration.
     ///
-    /// The copies of configuration come first, the template after them, and a copy of that template
-    /// last, for the day somebody deletes the primary.
+    /// The copies of configuration come first, then a copy of the template for the day somebody
+    /// deletes the primary, and the template last: whoever finds it in place finds all of it.
     async fn promote(&self, seen: &Seen, revision: &Revision) -> Result<(), WriteError> {
         let target = self.target_now(seen).await?;
         let moved = || WriteError::Conflict { what: "the target".to_owned() };
@@ -248,8 +255,12 @@ impl Task {
             has_scaler: seen.observed.plan.scaled,
         };
         let change = deployment::promote(&cx, &target, &primary, &promotion).map_err(refused)?;
-        self.write(change.as_slice()).await?;
-        self.keep_snapshot(seen, &target, &promotion, &primary).await
+        let replicas = match deployment::replicas_of(&target) {
+            asked if asked > 0 && !promotion.has_scaler => asked,
+            _ => deployment::replicas_of(&primary),
+        };
+        self.keep_snapshot(seen, &target, &promotion, replicas).await?;
+        self.write(change.as_slice()).await
     }
 
     async fn keep_snapshot(
@@ -257,10 +268,9 @@ impl Task {
         seen: &Seen,
         target: &Value,
         promotion: &Promotion<'_>,
-        primary: &Value,
+        replicas: i64,
     ) -> Result<(), WriteError> {
         let cx = seen.cx(self);
-        let replicas = deployment::replicas_of(primary);
         let snapshot = Snapshot::of(&cx, target, promotion, replicas).map_err(refused)?;
         let name = Snapshot::name(&seen.canary.spec.target_ref.name);
         let existing = self.cx.cluster.read(self.place(SECRET, &name)).await?;

@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use tidegate_api::canary::CanaryStatus;
-use tidegate_engine::{Again, Answers, Decision, Fact, Moment, Phase, Step, Tempo, decide};
+use tidegate_engine::{Action, Again, Answers, Decision, Fact, Moment, Phase, Step, Tempo, decide};
 use tokio::sync::watch;
 use tracing::{Instrument, debug, error, info_span, warn};
 
@@ -195,7 +195,7 @@ impl Task {
                 return Ok(None);
             }
             Err(error) => {
-                self.complain(seen, &error).await;
+                self.complain(&error).await;
                 return Err(error);
             }
         }
@@ -206,11 +206,18 @@ impl Task {
         })
     }
 
-    /// Something was refused for good: the user should know.
-    async fn complain(&mut self, seen: &Seen, error: &WriteError) {
-        if matches!(error, WriteError::Refused { .. }) {
-            let fact = Fact::Obstructed(error.to_string());
-            self.announce(seen, &fact, seen.observed.memory.phase).await;
+    /// Something was refused for good: the user should know, by an event and by the conditions.
+    async fn complain(&mut self, error: &WriteError) {
+        if !matches!(error, WriteError::Refused { .. }) {
+            return;
+        }
+        // What was written before the refusal is the memory now.
+        let Look::Seen(seen) = observe::look(self, &Answers::default()) else { return };
+        let why = Fact::Obstructed(error.to_string());
+        let actions = vec![Action::Announce(why.clone())];
+        let decision = Decision { why, actions, again: Again::OnChange, beat: false };
+        if let Err(error) = self.act(&seen, &decision).await {
+            debug!(%error, "Could not say so");
         }
     }
 

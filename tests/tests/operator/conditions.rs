@@ -1,0 +1,209 @@
+//! What a user reads in status: conditions in every phase, the last decision, and all of it also
+//! where the cluster has Flagger's own definitions.
+
+use serde_json::{Value, json};
+use tidegate_sandbox::cluster::{Cluster as _, Resource};
+use tidegate_tests::{
+    network::Reply,
+    rollout::{CANARIES, World},
+};
+
+use crate::stage::{
+    GATEWAY_API, ab_test, at_share, blue_green, break_metrics, by_weight, canary_of, canary_share,
+    condition, edit, hooked, image, initialized, mark, measured, object, reach, release,
+    requests_since, told, with_canary,
+};
+
+const CRDS: Resource =
+    Resource { group: "apiextensions.k8s.io", plural: "customresourcedefinitions" };
+
+/// `Promoted`, then which of the other three holds, and that one's message.
+#[track_caller]
+fn assert_says(world: &World, promoted: &str, holds: &str, words: &str) {
+    let phase = world.phase("web");
+    let (status, reason, _) = condition(world, "web", "Promoted");
+    assert_eq!((&*status, &reason), (promoted, &phase));
+    let (mut held, mut said) = (Vec::new(), String::new());
+    for kind in ["Ready", "Reconciling", "Stalled"] {
+        let (status, _, message) = condition(world, "web", kind);
+        if status == "True" {
+            held.push(kind);
+            said = message;
+        }
+    }
+    assert_eq!(held, [holds], "{phase}: exactly one of the three; {said}");
+    assert!(said.contains(words), "{phase}: {said}");
+    let canary = object(world, CANARIES, "web");
+    let generation = &canary["metadata"]["generation"];
+    assert_eq!(canary["status"]["observedGeneration"], *generation, "{phase}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_phase_says_what_it_waits_for() {
+    let analysis = hooked(hooked(by_weight(), "confirm-rollout"), "confirm-promotion");
+    let mut analysis = measured(analysis);
+    analysis["stepWeightPromotion"] = json!(30);
+    let world = initialized(GATEWAY_API, analysis).await;
+    for gate in ["confirm-rollout", "confirm-promotion"] {
+        world.network.hook(&format!("hooks/{gate}"), Reply::no());
+    }
+    assert_says(&world, "True", "Ready", "Nothing to roll out");
+    release(&world, "web:2.0");
+    reach(&world, "Waiting").await;
+    assert_says(&world, "Unknown", "Stalled", "confirm-rollout has not said yes");
+    world.network.hook("hooks/confirm-rollout", Reply::yes());
+    reach(&world, "Progressing").await;
+    assert_says(&world, "Unknown", "Reconciling", "New revision");
+    assert!(world.until(60, |world| canary_share(world) == 20).await);
+    world.settle().await;
+    assert_says(&world, "Unknown", "Reconciling", "canary weight 20");
+    edit(&world, json!({ "manualStep": { "weight": 20 } }));
+    world.settle().await;
+    assert_says(&world, "Unknown", "Stalled", "paused at 20%");
+    let (_, _, promoted) = condition(&world, "web", "Promoted");
+    assert!(promoted.contains("waiting for manual resume"), "{promoted}");
+    edit(&world, json!({ "manualStep": null }));
+    reach(&world, "WaitingPromotion").await;
+    assert_says(&world, "Unknown", "Stalled", "confirm-promotion has not said yes");
+    world.network.hook("hooks/confirm-promotion", Reply::yes());
+    reach(&world, "Promoting").await;
+    assert_says(&world, "Unknown", "Reconciling", "web-primary.default");
+    reach(&world, "Finalising").await;
+    assert_says(&world, "Unknown", "Reconciling", "primary weight 100");
+    reach(&world, "Succeeded").await;
+    assert_says(&world, "True", "Ready", "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_canary_says_why_it_failed() {
+    let world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
+    break_metrics(&world);
+    reach(&world, "Failed").await;
+    world.settle().await;
+    assert_says(&world, "False", "Stalled", "");
+    let decision = &world.status("web")["lastDecision"];
+    let told: Vec<_> = world.events().into_iter().map(|(_, message)| message).collect();
+    assert!(told.iter().any(|it| it.contains("50% < 99%")), "{told:?} {decision}");
+    world.advance_s(600).await;
+    assert_says(&world, "False", "Stalled", "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_canary_says_so() {
+    let world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
+    edit(&world, json!({ "suspend": true }));
+    world.settle().await;
+    assert_says(&world, "Unknown", "Stalled", "suspended");
+    edit(&world, json!({ "suspend": false }));
+    reach(&world, "Succeeded").await;
+    assert_says(&world, "True", "Ready", "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_still_holds_keeps_its_times() {
+    let world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
+    let times = |world: &World, kind: &str| {
+        let status = world.status("web");
+        let all = status["conditions"].as_array().cloned().unwrap_or_default();
+        let found = all.into_iter().find(|it| it["type"] == kind).unwrap_or_default();
+        (found["lastTransitionTime"].clone(), found["lastUpdateTime"].clone())
+    };
+    let promoted = times(&world, "Promoted");
+    let reconciling = times(&world, "Reconciling");
+    world.advance_s(10).await;
+    assert_eq!(canary_share(&world), 40);
+    assert_eq!(times(&world, "Promoted"), promoted, "nothing new to say");
+    let after = times(&world, "Reconciling");
+    assert_eq!(after.0, reconciling.0, "still on its way");
+    assert_ne!(after.1, reconciling.1, "with something new to say");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_decision_shows_what_was_measured() {
+    let mut analysis = measured(by_weight());
+    let duration = json!({ "name": "request-duration", "thresholdRange": { "max": 500 } });
+    analysis["metrics"].as_array_mut().expect("it has one").push(duration);
+    let world = at_share(GATEWAY_API, analysis, 40).await;
+    let decision = world.status("web")["lastDecision"].clone();
+    assert_eq!(decision["reason"], "WeightAdvanced", "{decision:#}");
+    let checks = decision["checks"].as_array().cloned().unwrap_or_default();
+    let check = |name: &str| checks.iter().find(|it| it["name"] == name).cloned();
+    let rate = check("request-success-rate").unwrap_or_default();
+    assert_eq!(rate, json!({ "name": rate["name"], "value": "100", "min": "99", "passed": true }));
+    let duration = check("request-duration").unwrap_or_default();
+    assert_eq!((&duration["value"], &duration["max"]), (&json!("50"), &json!("500")));
+    assert!(decision["next"].is_string(), "when it goes on: {decision:#}");
+    break_metrics(&world);
+    world.advance_s(10).await;
+    let decision = world.status("web")["lastDecision"].clone();
+    assert_eq!(decision["reason"], "CheckFailed");
+    assert_eq!(decision["checks"][0]["passed"], false, "{decision:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_changes_at_rest_is_seen() {
+    let world = initialized(GATEWAY_API, by_weight()).await;
+    edit(&world, json!({ "progressDeadlineSeconds": 300 }));
+    world.settle().await;
+    assert_says(&world, "True", "Ready", "");
+}
+
+/// The definition of canaries as Flagger 1.44 installs it: what we add is dropped on arrival.
+fn flaggers_definitions(world: &World) {
+    let name = "canaries.flagger.app";
+    let mut crd = world.admin.get(CRDS, "", name).expect("it was loaded");
+    let schema = crd.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties");
+    let schema = schema.expect("it has a schema");
+    for (parent, field) in [
+        ("spec", "manualStep"),
+        ("status", "manualPause"),
+        ("status", "observedGeneration"),
+        ("status", "lastDecision"),
+        ("status", "rollout"),
+    ] {
+        let properties = schema[parent]["properties"].as_object_mut().expect("an object");
+        assert!(properties.remove(field).is_some(), "{field} is one of ours");
+    }
+    let updated = world.admin.update(CRDS, "", crd);
+    assert!(updated.is_ok(), "{updated:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn flaggers_own_definitions_are_enough() {
+    for analysis in [by_weight(), blue_green(), ab_test()] {
+        let analysis = hooked(hooked(measured(analysis), "pre-rollout"), "post-rollout");
+        let mut world = with_canary(canary_of("web", GATEWAY_API, analysis));
+        flaggers_definitions(&world);
+        world.start().await;
+        reach(&world, "Initialized").await;
+        assert_eq!(world.status("web")["observedGeneration"], Value::Null, "it was dropped");
+        release(&world, "web:2.0");
+        reach(&world, "Succeeded").await;
+        assert_eq!(image(&world, "web-primary"), "web:2.0");
+        for hook in ["hooks/pre-rollout", "hooks/post-rollout"] {
+            assert_eq!(world.network.calls_to(hook).len(), 1, "{hook}");
+        }
+        assert_eq!(told(&world, "Promoted"), 1, "{:?}", world.events());
+        let before = mark(&world);
+        world.advance_s(3600).await;
+        assert_eq!(requests_since(&world, before), Vec::<String>::new(), "idle at rest");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_under_flaggers_definitions_finds_rest() {
+    let mut world = with_canary(canary_of("web", GATEWAY_API, measured(by_weight())));
+    flaggers_definitions(&world);
+    world.start().await;
+    reach(&world, "Initialized").await;
+    break_metrics(&world);
+    release(&world, "web:2.0");
+    reach(&world, "Failed").await;
+    let events = world.events().len();
+    world.start().await;
+    world.advance_s(60).await;
+    let before = mark(&world);
+    world.advance_s(3600).await;
+    assert_eq!(requests_since(&world, before), Vec::<String>::new());
+    assert_eq!(world.events().len(), events, "nothing new to tell: {:?}", world.events());
+}

@@ -10,7 +10,8 @@ use crate::stage::{
 };
 
 fn page(world: &World) -> String {
-    let telemetry = world.telemetry.as_ref().expect("an operator was started");
+    let telemetry = world.telemetry.borrow();
+    let telemetry = telemetry.as_ref().expect("an operator was started");
     telemetry.render(Format::Prometheus)
 }
 

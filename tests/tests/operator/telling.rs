@@ -135,7 +135,7 @@ async fn a_broken_provider_does_not_keep_others_from_hearing() {
 async fn the_operators_own_notifier_serves_canaries_without_alerts() {
     let mut world = with_canary(canary_of("web", GATEWAY_API, by_weight()));
     let notifier = Destination::slack("http://chat/global", "general", "flagger", None);
-    world.options.notifier = Some(notifier);
+    world.options.notifier = Some((notifier, None));
     world.network.hook("chat/global", Reply::Status(200, "ok".to_owned()));
     world.start().await;
     reach(&world, "Initialized").await;

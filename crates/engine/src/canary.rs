@@ -27,6 +27,9 @@ mod promote;
 mod terminate;
 mod weighted;
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     Action, Again, Decision, Fact, GateKind, Memory, Note, Observed, Obstacle, Pause, Percent,
     Phase, Piece, Plan, State, Step, Target, Traffic,

@@ -295,7 +295,7 @@ fn invariant_9_another_revision_starts_from_nothing() {
         trace
     };
     let restart = remembered(Phase::Progressing, "v1-c", 0);
-    breaks(9, "with a share", &plan(), pushed(), &[restart.clone()]);
+    breaks(9, "with a share", &plan(), pushed(), std::slice::from_ref(&restart));
     breaks(
         9,
         "goes on as if nothing happened",
@@ -324,7 +324,7 @@ fn invariant_11_the_primary_keeps_its_pods() {
 #[test]
 fn invariant_12_a_canary_with_a_share_keeps_its_pods() {
     let park = What::Scaled(Workload::Target, 0);
-    breaks(12, "parked with a share", &plan(), at(20), &[park.clone()]);
+    breaks(12, "parked with a share", &plan(), at(20), std::slice::from_ref(&park));
     holds("parked without", &plan(), at(20), &[routed(0), park]);
 }
 

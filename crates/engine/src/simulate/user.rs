@@ -224,9 +224,9 @@ impl World {
         self.names.template(self.target.template, self.config)
     }
 
-    /// Faults stop: whatever can be well is well, and nobody refuses.
+    /// Faults stop, but for writes that are still to be cut short: whatever can be well is well, and
+    /// nobody refuses.
     pub(super) fn calm_down(&mut self) {
-        self.cuts.clear();
         if !self.is_alive() {
             return;
         }

@@ -1,0 +1,185 @@
+//! Going back, and not going back to where nobody serves.
+
+use super::*;
+
+#[test]
+fn a_rollback_never_sends_traffic_to_nobody() {
+    table([
+        ("the primary has no pod", progressing(30).failing(3).primary(waiting(false)), ""),
+        ("one is enough", progressing(30).failing(3).primary(waiting(true)), {
+            "shift 0 · park · remember phase=Failed failed=0 weight=0 prepared=false"
+        }),
+        (
+            "without a share there is nothing to lose",
+            progressing(0).failing(3).primary(waiting(false)),
+            { "park · remember phase=Failed failed=0 prepared=false" },
+        ),
+        (
+            "with copies only neither",
+            progressing(0).mirrored().failing(3).primary(waiting(false)),
+            { "shift 0 · park · remember phase=Failed failed=0 prepared=false" },
+        ),
+        (
+            "clients were sent to the canary by hand, and the primary is down",
+            progressing(0)
+                .failing(3)
+                .primary(waiting(false))
+                .with(|seen| seen.setup.apex_service = State::Differs),
+            "",
+        ),
+    ]);
+    let held = progressing(30).failing(3).primary(waiting(false));
+    assert_eq!(held.why(), "RollbackHeld");
+    assert_eq!(held.alerts(), ["Error RollbackHeld(\"1 of 2\")"]);
+}
+
+#[test]
+fn a_rollback_that_was_cut_short_is_finished() {
+    table([
+        ("after traffic", progressing(30).routed(0).failing(3), {
+            "park · remember phase=Failed failed=0 weight=0 prepared=false"
+        }),
+        ("after parking", progressing(0).replicas(0).canary(waiting(false)).failing(3), {
+            "remember phase=Failed failed=0 prepared=false"
+        }),
+    ]);
+}
+
+#[test]
+fn a_fix_after_a_failed_promotion_is_analysed_where_traffic_is() {
+    table([
+        (
+            "it starts, and nobody is moved",
+            stranded().target("v1-c"),
+            "remember phase=Progressing applied=v1-c rescue=true",
+        ),
+        (
+            "so does the revision before",
+            stranded().target("v1-a"),
+            "remember phase=Progressing applied=v1-a rescue=true",
+        ),
+        ("the failed one does not", stranded(), ""),
+        ("checked", rescuing(), "check"),
+        ("promoted over the broken primary", rescuing().checked(true), {
+            "remember phase=Promoting · promote v1-c"
+        }),
+        (
+            "skipping does the same",
+            rescuing().skipping(),
+            "remember phase=Promoting · promote v1-c",
+        ),
+        ("another fix", rescuing().target("v1-d"), "remember applied=v1-d"),
+        (
+            "back to the broken one is no way back",
+            rescuing().target("v1-b"),
+            "remember applied=v1-b",
+        ),
+        (
+            "failed checks leave it where it is",
+            rescuing().failing(3),
+            "remember phase=Failed failed=0 rescue=false",
+        ),
+        (
+            "a few old pods are no primary",
+            rescuing().failing(3).primary(stuck(true)),
+            "remember phase=Failed failed=0 rescue=false",
+        ),
+        (
+            "a primary that recovered is one",
+            rescuing().failing(3).primary(Readiness::Ready),
+            "shift 0 · park · remember phase=Failed failed=0 weight=0 rescue=false",
+        ),
+        (
+            "a canary that died as well goes to whoever serves",
+            rescuing().canary(stuck(false)).primary(stuck(true)),
+            "shift 0 · park · remember phase=Failed weight=0 rescue=false",
+        ),
+    ]);
+}
+
+#[test]
+fn a_rescue_shifts_back_only_to_a_primary_that_is_ready() {
+    let rescue = |scene: Scene| scene.remembering(|memory| memory.rescue = true);
+    let copied = || rescue(promoting(100));
+    table([
+        ("not yet", copied().primary(waiting(true)), ""),
+        ("skipping waits too", copied().skipping().primary(waiting(true)), ""),
+        ("ready", copied(), "shift 0 · remember phase=Finalising weight=0"),
+        (
+            "stuck again",
+            copied().primary(stuck(false)),
+            "remember phase=Failed promoted=v1-b prepared=false rescue=false",
+        ),
+    ]);
+}
+
+#[test]
+fn plain_services_hand_clients_over_before_pods_go() {
+    let rescue = || rescuing().whole().remembering(|memory| memory.weight = Percent::ALL);
+    let ready = || rescue().primary(Readiness::Ready);
+    assert_eq!(apex_side(&rescue().0.plan, &rescue().0.memory), Side::Canary);
+    table([
+        ("the memory first", ready().failing(3), "remember weight=0 rescue=false"),
+        (
+            "then the Service",
+            ready().failing(3).with(|seen| {
+                seen.memory.weight = Percent::ZERO;
+                seen.memory.rescue = false;
+                seen.setup.apex_service = State::Differs;
+            }),
+            "put apex Service",
+        ),
+        (
+            "then the pods",
+            ready().failing(3).remembering(|memory| {
+                memory.weight = Percent::ZERO;
+                memory.rescue = false;
+            }),
+            "park · remember phase=Failed failed=0",
+        ),
+        (
+            "in promotion as well",
+            rescue().phase(Phase::Promoting).primary(Readiness::Ready).with(|seen| {
+                seen.primary.is_updated = true;
+            }),
+            "remember phase=Finalising weight=0",
+        ),
+    ]);
+    let waits = rescue().hooks(|hooks| hooks.confirm_promotion = true).iterated(3).with(|seen| {
+        seen.memory.weight = Percent::ALL;
+        seen.answers.confirm_promotion = Some(closed());
+    });
+    assert_eq!(
+        waits.checked(true).does(),
+        "remember phase=WaitingPromotion iterations=2",
+        "clients stay where they are while somebody thinks"
+    );
+}
+
+#[test]
+fn traffic_comes_back_when_the_primary_recovers() {
+    let ready = || stranded().primary(Readiness::Ready);
+    let handed = |memory: &mut Memory| {
+        memory.weight = Percent::ZERO;
+        memory.rescue = true;
+    };
+    table([
+        ("traffic first", ready(), "shift 0 · remember weight=0 rescue=true"),
+        ("then the pods", ready().routed(0).remembering(handed), "park · remember rescue=false"),
+        ("plain Services: the memory first", ready().whole(), "remember weight=0 rescue=true"),
+        (
+            "then the Service",
+            ready().whole().remembering(handed).with(|seen| {
+                seen.setup.apex_service = State::Differs;
+            }),
+            "put apex Service",
+        ),
+        ("somebody did it by hand", stranded().routed(0), "remember weight=0"),
+        (
+            "the canary died, and old pods of the primary serve",
+            stranded().canary(waiting(false)).primary(stuck(true)),
+            "shift 0 · remember weight=0",
+        ),
+        ("the canary died, and nobody serves", stranded().canary(waiting(false)), ""),
+    ]);
+}

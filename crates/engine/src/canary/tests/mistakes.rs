@@ -1,0 +1,188 @@
+//! What others shipped and must not happen here. The numbers are those of the list in the
+//! documentation of differences.
+
+use super::*;
+
+#[test]
+fn item_1_a_primary_that_never_starts_does_not_kill_the_live_workload() {
+    let scene = at_rest().phase(Phase::Initializing).replicas(2).canary(Readiness::Ready).early();
+    assert_eq!(scene.primary(stuck(false)).does(), "", "neither parked nor rerouted");
+}
+
+#[test]
+fn item_2_a_fix_after_a_failed_promotion_does_not_route_to_the_broken_primary() {
+    for scene in [stranded().target("v1-c"), rescuing().failing(3), rescuing().checked(true)] {
+        assert!(!scene.does().contains("shift"), "{}", scene.does());
+        assert!(!scene.does().contains("park"), "{}", scene.does());
+    }
+    let reverted = stranded().target("v1-a");
+    assert_eq!(reverted.does(), "remember phase=Progressing applied=v1-a rescue=true");
+}
+
+#[test]
+fn item_3_plain_services_do_not_leave_clients_on_the_broken_primary() {
+    let scene = stranded().whole();
+    assert_eq!(apex_side(&scene.0.plan, &scene.0.memory), Side::Canary);
+    let scene = scene.with(|seen| seen.setup.apex_service = State::Differs);
+    assert_eq!(scene.does(), "put apex Service");
+}
+
+#[test]
+fn item_4_an_unasked_scale_to_zero_is_not_copied() {
+    // Replicas are the executor's to copy; the target is brought back before there is a promotion.
+    assert_eq!(progressing(50).replicas(0).checked(true).does(), "scale 2 · remember failed=1");
+}
+
+#[test]
+fn item_5_a_canary_without_pods_does_not_pass() {
+    let blue = |scene: Scene| scene.strategy(Strategy::BlueGreen, 2).routed(0);
+    table([
+        ("at zero", blue(progressing(0)).iterated(2).replicas(0), "scale 2"),
+        (
+            "its scaler paused",
+            { blue(progressing(0)).iterated(2).replicas(0).planning(|plan| plan.scaled = true) },
+            "resume scaler · scale 2",
+        ),
+        ("not yet up again", blue(progressing(0)).iterated(2).canary(waiting(false)), ""),
+        ("skipping does not either", started().skipping().replicas(0), "scale 2"),
+    ]);
+}
+
+#[test]
+fn item_8_a_revision_that_was_not_analysed_is_not_promoted() {
+    assert_eq!(
+        progressing(50).target("v1-c").checked(true).does(),
+        "shift 0 · remember weight=0 applied=v1-c prepared=false"
+    );
+    let promoted = progressing(50).checked(true).decision();
+    assert!(promoted.actions.contains(&Action::Promote(rev("v1-b"))), "by its fingerprint");
+}
+
+#[test]
+fn item_9_a_revision_is_not_swallowed() {
+    let failed = || at_rest().phase(Phase::Failed).target("v1-b");
+    for scene in [failed().primary(waiting(true)), failed().unrouted()] {
+        assert_eq!(scene.does(), "", "nothing is written down");
+    }
+    let landed = progressing(20).failing(3).target("v1-c");
+    assert_eq!(landed.why(), "AnalysisRestarted", "landing in a rollback it is not judged");
+}
+
+#[test]
+fn item_10_going_back_in_mid_flight_does_not_leave_an_abandoned_fingerprint() {
+    let back = progressing(30).target("v1-a").does();
+    assert!(back.contains("phase=Succeeded") && back.contains("applied=v1-a"), "{back}");
+    assert!(!back.contains("promoted"), "it is what it was: {back}");
+}
+
+#[test]
+fn item_11_an_unlisted_share_does_not_jump_to_everything() {
+    let list = |plan: &mut Plan| plan.steps = Steps::List(vec![5, 25, 45]);
+    let scene = progressing(30).planning(list).checked(true);
+    assert_eq!(scene.does(), "shift 45 · remember weight=45");
+}
+
+#[test]
+fn item_12_a_canary_that_became_invalid_is_not_acted_upon() {
+    let invalid = progressing(50).checked(true).with(|seen| seen.problems = vec!["x".to_owned()]);
+    assert_eq!((invalid.does().as_str(), invalid.why()), ("", "Refused"));
+}
+
+#[test]
+fn item_13_an_edited_route_does_not_run_pre_rollout_hooks_again() {
+    let scene = progressing(30).routed(0).hooks(|hooks| hooks.pre_rollout = true);
+    assert_eq!(scene.does(), "remember weight=0");
+    let next = scene.remembering(|memory| memory.weight = Percent::ZERO);
+    assert_eq!(next.does(), "shift 10 · remember weight=10");
+}
+
+#[test]
+fn item_14_promotion_neither_hangs_nor_fails_for_want_of_a_canary() {
+    let stepped = |plan: &mut Plan| plan.promotion_step = 20;
+    table([
+        ("no share left to step back", promoting(0).planning(stepped), "remember phase=Finalising"),
+        ("canary pods are lost", promoting(0).canary(stuck(false)), "remember phase=Finalising"),
+        (
+            "and in the end",
+            promoting(0).phase(Phase::Finalising).canary(stuck(false)),
+            "park · remember phase=Succeeded promoted=v1-b prepared=false",
+        ),
+    ]);
+}
+
+#[test]
+fn item_15_the_intent_comes_before_the_copy_and_the_end_is_told_after_a_crash() {
+    let begin = progressing(50).checked(true).does();
+    assert!(begin.find("phase=Promoting") < begin.find("promote v1-b"), "{begin}");
+    let ended = progressing(20).failing(3).hooks(|hooks| hooks.post_rollout = true).does();
+    assert!(ended.contains("untold=Some(Failed)"), "in the same write as the end: {ended}");
+}
+
+#[test]
+fn item_16_nothing_is_stuck_for_ever() {
+    let ab = |scene: Scene| scene.strategy(Strategy::AbTesting, 2);
+    table([
+        ("iterations were lowered", ab(progressing(100)).iterated(5).checked(true), {
+            "remember phase=Promoting · promote v1-b"
+        }),
+        (
+            "steps that lead back",
+            progressing(20)
+                .planning(|plan| plan.steps = Steps::List(vec![20, 10, 40]))
+                .checked(true),
+            "shift 40 · remember weight=40",
+        ),
+        (
+            "a gate whose revision is gone",
+            at_rest().phase(Phase::Waiting).hooks(|hooks| hooks.confirm_rollout = true),
+            "remember phase=Succeeded",
+        ),
+    ]);
+}
+
+#[test]
+fn item_17_traffic_is_not_left_with_dead_pods_unnoticed() {
+    table([
+        ("a failed check an interval", progressing(50).canary(waiting(false)), "remember failed=1"),
+        ("not more often", progressing(50).canary(waiting(false)).early(), ""),
+        ("a primary that scales stops no check", progressing(20).primary(waiting(true)), "check"),
+        (
+            "trouble around it does not stop a rollback",
+            progressing(20).failing(3).with(|seen| {
+                seen.setup.primary_scaler = State::Blocked(Obstacle("gone".to_owned()));
+            }),
+            "shift 0 · park · remember phase=Failed failed=0 weight=0 prepared=false",
+        ),
+    ]);
+}
+
+#[test]
+fn item_18_a_lost_status_does_not_declare_the_target_promoted() {
+    let lost = || {
+        at_rest()
+            .phase(Phase::Initializing)
+            .target("v1-b")
+            .with(|seen| {
+                seen.answers.backends = Some(Ok(()));
+                seen.target.as_mut().unwrap().same_as_primary = false;
+            })
+            .replicas(2)
+            .canary(Readiness::Ready)
+    };
+    let scene = lost();
+    assert_eq!(
+        scene.does(),
+        "park · remember phase=Initialized applied=unknown promoted=unknown",
+        "the target counts as new"
+    );
+    assert_eq!(
+        lost().routed(30).does(),
+        "shift 0 · park · remember phase=Initialized applied=unknown promoted=unknown",
+        "and no share is left without pods"
+    );
+    let next = at_rest().phase(Phase::Initialized).target("v1-b").remembering(|memory| {
+        memory.applied = Some(rev("unknown"));
+        memory.promoted = Some(rev("unknown"));
+    });
+    assert_eq!(next.does(), "scale 2 · remember phase=Progressing applied=v1-b");
+}

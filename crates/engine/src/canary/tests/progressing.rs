@@ -1,0 +1,344 @@
+//! A rollout under way.
+
+use super::*;
+
+#[test]
+fn a_share_grows_by_one_step_for_each_check_that_passes() {
+    let list = |scene: Scene| scene.planning(|plan| plan.steps = Steps::List(vec![1, 5, 40]));
+    table([
+        ("the first step needs no check", started(), "shift 10 · remember weight=10 prepared=true"),
+        ("then checks are asked for", progressing(10), "check"),
+        ("the next step", progressing(10).checked(true), "shift 20 · remember weight=20"),
+        ("too early", progressing(10).early(), ""),
+        (
+            "the last step may go beyond",
+            progressing(45).checked(true),
+            "shift 55 · remember weight=55",
+        ),
+        (
+            "at the maximum the primary is updated",
+            progressing(50).checked(true),
+            "remember phase=Promoting · promote v1-b",
+        ),
+        (
+            "beyond it as well",
+            progressing(60).checked(true),
+            "remember phase=Promoting · promote v1-b",
+        ),
+        ("a list", list(progressing(5)).checked(true), "shift 40 · remember weight=40"),
+        ("a share between", list(progressing(3)).checked(true), "shift 5 · remember weight=5"),
+        (
+            "past the end of the list",
+            list(progressing(40)).planning(|plan| plan.max = pct(40)).checked(true),
+            "remember phase=Promoting · promote v1-b",
+        ),
+        (
+            "no step leads on",
+            progressing(10).planning(|plan| plan.steps = Steps::By(0)).checked(true),
+            "",
+        ),
+    ]);
+    assert_eq!(started().tells(), ["AnalysisStarted", "WeightAdvanced"]);
+}
+
+#[test]
+fn copies_come_before_the_first_share() {
+    let mirror = |scene: Scene| scene.planning(|plan| plan.mirror = true);
+    table([
+        ("one interval of copies", mirror(started()), "remember prepared=true · shift 0 mirrored"),
+        ("which are checked", mirror(progressing(0)).mirrored(), "check"),
+        (
+            "then a share",
+            mirror(progressing(0)).mirrored().checked(true),
+            "shift 10 · remember weight=10",
+        ),
+    ]);
+}
+
+#[test]
+fn matching_requests_meet_the_canary_for_some_checks() {
+    let ab = |scene: Scene| scene.strategy(Strategy::AbTesting, 2);
+    table([
+        ("at once", ab(started()), "shift 100 · remember iterations=1 prepared=true"),
+        ("checked", ab(progressing(100)).iterated(1), "check"),
+        ("once more", ab(progressing(100)).iterated(1).checked(true), "remember iterations=2"),
+        (
+            "somebody took the share away",
+            ab(progressing(0)).iterated(1).checked(true),
+            "shift 100 · remember iterations=2",
+        ),
+        (
+            "often enough",
+            ab(progressing(100)).iterated(2).checked(true),
+            "remember phase=Promoting · promote v1-b",
+        ),
+    ]);
+}
+
+#[test]
+fn blue_meets_nobody_until_all_checks_passed() {
+    let blue = |scene: Scene| scene.strategy(Strategy::BlueGreen, 2);
+    let mirror = |scene: Scene| scene.planning(|plan| plan.mirror = true);
+    table([
+        ("first", blue(started()), "remember iterations=1 prepared=true"),
+        ("checked", blue(progressing(0)).iterated(1), "check"),
+        ("second", blue(progressing(0)).iterated(1).checked(true), "remember iterations=2"),
+        (
+            "everything at once",
+            blue(progressing(0)).iterated(2).checked(true),
+            "shift 100 · remember iterations=3",
+        ),
+        ("checked with everything", blue(progressing(100)).iterated(3), "check"),
+        (
+            "promoted",
+            blue(progressing(100)).iterated(3).checked(true),
+            "remember phase=Promoting · promote v1-b",
+        ),
+        (
+            "copies from the start",
+            mirror(blue(started())),
+            "shift 0 mirrored · remember iterations=1 prepared=true",
+        ),
+        (
+            "and no longer",
+            mirror(blue(progressing(0))).mirrored().iterated(2).checked(true),
+            "shift 100 · remember iterations=3",
+        ),
+        (
+            "plain Services move nobody",
+            progressing(0).whole().iterated(3).checked(true),
+            "remember iterations=4",
+        ),
+    ]);
+}
+
+#[test]
+fn a_canary_that_is_not_ready_is_waited_for() {
+    table([
+        ("before any traffic", started().canary(waiting(true)), ""),
+        ("checks go on while it serves", progressing(20).canary(waiting(true)), "check"),
+        ("but not the share", progressing(20).canary(waiting(true)).checked(true), ""),
+        (
+            "nor with a primary that is not",
+            progressing(20).primary(waiting(true)).checked(true),
+            "",
+        ),
+        ("a primary that scales stops no check", progressing(20).primary(waiting(true)), "check"),
+    ]);
+    assert_eq!(started().canary(waiting(true)).why(), "CanaryNotReady");
+    assert_eq!(progressing(20).primary(waiting(true)).checked(true).why(), "PrimaryNotReady");
+}
+
+#[test]
+fn a_failed_check_counts_and_too_many_end_it() {
+    table([
+        ("the first", progressing(20).checked(false), "remember failed=1"),
+        ("the last but one", progressing(20).failing(1).checked(false), "remember failed=2"),
+        (
+            "too many: back at once",
+            progressing(20).failing(3),
+            "shift 0 · park · remember phase=Failed failed=0 weight=0 prepared=false",
+        ),
+        (
+            "before the interval is over",
+            progressing(20).failing(3).early(),
+            "shift 0 · park · remember phase=Failed failed=0 weight=0 prepared=false",
+        ),
+    ]);
+    assert_eq!(progressing(20).failing(2).checked(false).decision().again, Again::Now);
+    assert_eq!(progressing(20).failing(3).alerts(), ["Error ThresholdReached(3)"]);
+    assert_eq!(progressing(20).failing(3).tells(), ["ThresholdReached", "Failed"]);
+}
+
+#[test]
+fn the_deadline_ends_a_rollout_in_every_phase_of_analysis() {
+    let failed = "shift 0 · park · remember phase=Failed weight=0 prepared=false";
+    table([
+        ("the canary", progressing(20).canary(stuck(true)), failed),
+        ("early", progressing(20).canary(stuck(true)).early(), failed),
+        ("the primary", progressing(20).primary(stuck(true)), failed),
+        (
+            "waiting for approval",
+            progressing(50).phase(Phase::WaitingPromotion).canary(stuck(true)),
+            failed,
+        ),
+        (
+            "held by hand",
+            progressing(20).paused(20).holding(20, false).canary(stuck(true)),
+            "shift 0 · park · remember phase=Failed weight=0 pause=- prepared=false",
+        ),
+        ("without a share", started().canary(stuck(false)), "park · remember phase=Failed"),
+        (
+            "with a scaler",
+            started().canary(stuck(false)).planning(|plan| plan.scaled = true),
+            "pause scaler · park · remember phase=Failed",
+        ),
+    ]);
+    let alerts = progressing(20).canary(stuck(true)).alerts();
+    assert_eq!(alerts, ["Error DeadlineExceeded(\"1 of 2\")"]);
+}
+
+#[test]
+fn another_revision_starts_from_nothing() {
+    let restart = "shift 0 · remember weight=0 applied=v1-c prepared=false";
+    table([
+        ("in mid-flight", progressing(30).target("v1-c"), restart),
+        ("early", progressing(30).target("v1-c").early(), restart),
+        ("with failed checks", progressing(30).target("v1-c").failing(2), {
+            "shift 0 · remember failed=0 weight=0 applied=v1-c prepared=false"
+        }),
+        (
+            "waiting for approval",
+            progressing(50).phase(Phase::WaitingPromotion).target("v1-c"),
+            "shift 0 · remember phase=Progressing weight=0 applied=v1-c prepared=false",
+        ),
+        ("without a share", started().target("v1-c"), "remember applied=v1-c"),
+        ("copies end too", progressing(0).mirrored().target("v1-c"), {
+            "shift 0 · remember applied=v1-c prepared=false"
+        }),
+        (
+            "copies need no primary to end",
+            { progressing(0).mirrored().target("v1-c").primary(waiting(false)) },
+            "shift 0 · remember applied=v1-c prepared=false",
+        ),
+        (
+            "a share stays where somebody serves",
+            { progressing(30).target("v1-c").primary(waiting(false)) },
+            "",
+        ),
+        (
+            "configuration counts",
+            progressing(30).with(|seen| {
+                seen.memory.configs = Some(configs("1"));
+                seen.target.as_mut().unwrap().configs = Some(configs("2"));
+            }),
+            "shift 0 · remember weight=0 configs=Some(\"2\") prepared=false",
+        ),
+    ]);
+    assert_eq!(progressing(30).target("v1-c").tells(), ["AnalysisRestarted"]);
+}
+
+#[test]
+fn going_back_to_what_the_primary_runs_ends_it() {
+    let back = "shift 0 · park · remember phase=Succeeded weight=0 applied=v1-a prepared=false";
+    table([
+        ("in mid-flight", progressing(30).target("v1-a"), back),
+        (
+            "waiting for approval",
+            progressing(30).phase(Phase::WaitingPromotion).target("v1-a"),
+            back,
+        ),
+        (
+            "with another configuration it is another rollout",
+            progressing(30).target("v1-a").with(|seen| {
+                seen.memory.configs = Some(configs("1"));
+                seen.target.as_mut().unwrap().configs = Some(configs("2"));
+            }),
+            "shift 0 · remember weight=0 applied=v1-a configs=Some(\"2\") prepared=false",
+        ),
+        (
+            "not onto pods that are not there",
+            { progressing(30).target("v1-a").primary(waiting(false)) },
+            "",
+        ),
+    ]);
+    assert_eq!(progressing(30).target("v1-a").tells(), ["RevisionReverted"]);
+}
+
+#[test]
+fn routes_and_memory_that_disagree_are_settled_first() {
+    table([
+        ("we died after a step", progressing(10).routed(20), "remember weight=20"),
+        ("somebody took it lower", progressing(30).routed(10), "remember weight=10"),
+        ("somebody took it higher", progressing(10).routed(70), "shift 10"),
+        ("and nobody else serves", progressing(10).routed(70).primary(waiting(false)), ""),
+        ("held by hand", progressing(20).paused(20).holding(20, false).routed(50), "shift 20"),
+        (
+            "what waits for approval has no weight",
+            { progressing(50).phase(Phase::WaitingPromotion).remembering(|it| it.weight = pct(0)) },
+            "check",
+        ),
+        (
+            "blue moved before its time",
+            progressing(100).strategy(Strategy::BlueGreen, 3).iterated(1),
+            "shift 0",
+        ),
+        (
+            "we died after moving it",
+            progressing(100).strategy(Strategy::BlueGreen, 3).iterated(3),
+            "remember iterations=4",
+        ),
+        (
+            "unless a gate stands there",
+            progressing(100)
+                .strategy(Strategy::BlueGreen, 3)
+                .iterated(3)
+                .hooks(|hooks| hooks.confirm_promotion = true),
+            "shift 0",
+        ),
+    ]);
+    assert!(progressing(10).routed(20).decision().beat, "and the next step is an interval away");
+}
+
+#[test]
+fn lasting_trouble_counts_against_the_deadline() {
+    let since =
+        |ago: i64| move |memory: &mut Memory| memory.trouble_since = Some(Moment(NOW.0 - ago));
+    let blocked = |scene: Scene| {
+        scene.with(|seen| seen.setup.route = State::Blocked(Obstacle("denied".to_owned())))
+    };
+    table([
+        ("it begins", blocked(progressing(20)), "remember trouble=0"),
+        ("it lasts", blocked(progressing(20)).remembering(since(4 * MINUTE)), ""),
+        (
+            "too long",
+            blocked(progressing(20)).remembering(since(5 * MINUTE)),
+            "shift 0 · park · remember phase=Failed weight=0 prepared=false trouble=-",
+        ),
+        ("it is over", progressing(20).remembering(since(MINUTE)), "remember trouble=-"),
+        ("routes cannot be read", progressing(20).unrouted(), "remember trouble=0"),
+        (
+            "the target is gone: its share goes back",
+            progressing(20).gone(),
+            "shift 0 · remember weight=0",
+        ),
+        ("then it is waited for", progressing(0).gone(), "remember trouble=0"),
+        (
+            "not for ever",
+            progressing(0).gone().remembering(since(5 * MINUTE)),
+            "remember phase=Failed prepared=false trouble=-",
+        ),
+        (
+            "a clock that was put back begins anew",
+            blocked(progressing(20)).remembering(since(-60 * MINUTE)),
+            "remember trouble=0",
+        ),
+        ("a rollback needs no routes", progressing(20).unrouted().failing(3), {
+            "shift 0 · park · remember phase=Failed failed=0 weight=0 prepared=false"
+        }),
+    ]);
+}
+
+#[test]
+fn objects_that_were_deleted_or_edited_come_back() {
+    table([
+        (
+            "in mid-flight",
+            progressing(20).with(|seen| seen.setup.canary_service = State::Differs),
+            { "put canary Service" },
+        ),
+        ("at rest", at_rest().with(|seen| seen.setup.primary = State::Differs), {
+            "put primary workload"
+        }),
+        (
+            "the Service of clients",
+            at_rest().with(|seen| seen.setup.apex_service = State::Differs),
+            { "put apex Service" },
+        ),
+        (
+            "but not onto pods that are not there",
+            at_rest().primary(waiting(false)).with(|seen| seen.setup.apex_service = State::Differs),
+            "",
+        ),
+    ]);
+}

@@ -1,0 +1,123 @@
+//! From nothing to a primary that serves.
+
+use super::*;
+
+/// What ends it.
+const DONE: &str = "park · remember phase=Initialized applied=v1-a promoted=v1-a";
+
+fn setting_up() -> Scene {
+    let scene = at_rest().phase(Phase::Initializing).replicas(2).canary(Readiness::Ready);
+    scene.answering(|answers| answers.backends = Some(Ok(()))).remembering(|memory| {
+        memory.applied = None;
+        memory.promoted = None;
+    })
+}
+
+fn missing(mut scene: Scene, pieces: &[Piece]) -> Scene {
+    let setup = &mut scene.0.setup;
+    for piece in pieces {
+        *match piece {
+            Piece::CanaryService => &mut setup.canary_service,
+            Piece::PrimaryService => &mut setup.primary_service,
+            Piece::Primary => &mut setup.primary,
+            Piece::PrimaryScaler => &mut setup.primary_scaler,
+            Piece::ApexService => &mut setup.apex_service,
+            Piece::Route => &mut setup.route,
+        } = State::Differs;
+    }
+    scene
+}
+
+#[test]
+fn pieces_are_put_in_place_one_by_one_and_the_target_is_parked_last() {
+    let all = Piece::ALL;
+    table([
+        ("nothing was done", at_rest().phase(Phase::New), "remember phase=Initializing"),
+        ("the canary Service is first", missing(setting_up(), &all), "put canary Service"),
+        ("then the primary's", missing(setting_up(), &all[1..]), "put primary Service"),
+        ("then the primary", missing(setting_up(), &all[2..]), "put primary workload"),
+        (
+            "which must be ready before clients move",
+            missing(setting_up(), &all[3..]).primary(waiting(true)),
+            "",
+        ),
+        ("then its scaler", missing(setting_up(), &all[3..]), "put primary scaler"),
+        ("then clients", missing(setting_up(), &all[4..]), "put apex Service"),
+        ("then routes", missing(setting_up(), &all[5..]), "put routing objects"),
+        ("then the target goes", setting_up(), DONE),
+        (
+            "its scaler first",
+            setting_up().planning(|plan| plan.scaled = true),
+            "pause scaler · park · remember phase=Initialized applied=v1-a promoted=v1-a",
+        ),
+        (
+            "unless it has gone",
+            setting_up().replicas(0),
+            "remember phase=Initialized applied=v1-a promoted=v1-a",
+        ),
+    ]);
+    assert_eq!(setting_up().tells(), ["MetricsAvailable", "Initialized"]);
+    assert_eq!(setting_up().alerts(), ["Info Initialized"]);
+}
+
+#[test]
+fn metric_backends_are_asked_and_never_in_the_way() {
+    let unasked = || setting_up().answering(|answers| answers.backends = None);
+    let down = |answers: &mut Answers| answers.backends = Some(Err("refused".to_owned()));
+    table([
+        ("asked once an interval", unasked(), "ask backends"),
+        ("not for nothing", unasked().skipping(), DONE),
+        ("not early", unasked().early(), DONE),
+        ("down", setting_up().answering(down), DONE),
+    ]);
+    assert_eq!(setting_up().answering(down).tells()[0], "MetricsUnavailable");
+}
+
+#[test]
+fn a_primary_that_does_not_start_touches_nobody() {
+    table([
+        ("not yet", setting_up().primary(waiting(false)), ""),
+        ("stuck", setting_up().primary(stuck(false)), ""),
+        ("stuck with some pods", setting_up().primary(stuck(true)), ""),
+        ("nobody waits, and nobody serves", setting_up().skipping().primary(stuck(false)), ""),
+        ("nobody waits, and somebody serves", setting_up().skipping().primary(stuck(true)), DONE),
+    ]);
+    assert_eq!(setting_up().primary(stuck(false)).alerts(), ["Error PrimaryStuck(\"1 of 2\")"]);
+}
+
+#[test]
+fn what_is_in_the_way_is_waited_for() {
+    let blocked = || State::Blocked(Obstacle("taken".to_owned()));
+    let cases = [
+        setting_up().with(|seen| seen.setup.canary_service = blocked()),
+        setting_up().with(|seen| seen.setup.primary = blocked()),
+        setting_up().with(|seen| seen.setup.route = blocked()),
+        setting_up().unrouted(),
+        setting_up().gone(),
+        setting_up().with(|seen| seen.target = Err(Missing::Unusable("no label".to_owned()))),
+    ];
+    for scene in cases {
+        assert_eq!((scene.does().as_str(), scene.why()), ("", "Obstructed"));
+    }
+}
+
+#[test]
+fn switches_of_the_user_come_first() {
+    let refused = at_rest().phase(Phase::New).with(|seen| seen.problems = vec!["twice".to_owned()]);
+    table([
+        ("a canary that must not be acted upon", refused, ""),
+        (
+            "the finalizer is put on before anything else",
+            at_rest().phase(Phase::New).planning(|plan| plan.revert = true),
+            "hold",
+        ),
+        ("and taken off on sight", at_rest().with(|seen| seen.life.held = true), "release"),
+        (
+            "a suspended canary is seen and left alone",
+            at_rest().phase(Phase::New).planning(|plan| plan.suspended = true),
+            "remember phase=Initializing",
+        ),
+        ("suspended", setting_up().planning(|plan| plan.suspended = true), ""),
+        ("suspended in mid-flight", progressing(30).planning(|plan| plan.suspended = true), ""),
+    ]);
+}

@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help try test lint fmt purity crds docs e2e bench soak
+.PHONY: help try test lint fmt purity crds docs sweep e2e bench soak
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ crds: ## Write deploy/crds from the code
 
 docs: ## Write docs/reference from the code
 	UPDATE_DOCS=1 cargo test --package tidegate-tests --test docs
+
+sweep: ## Cut rollouts at every write, in every way
+	SWEEP=all cargo test --release --package tidegate-tests --test sweep -- --nocapture
 
 e2e: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 	tests/kubectl/run

@@ -60,7 +60,12 @@ pub(super) fn split(
     for (kind, name) in mesh.names(&cx) {
         let table = [HTTP_ROUTES, VIRTUAL_SERVICES].into_iter().find(|it| it.plural == kind.plural);
         if let Some(object) = table.and_then(|table| objects.get(table, namespace, &name)) {
-            live.insert(kind, object.clone());
+            let mut object = object.clone();
+            // What a gateway has not taken in yet is written all the same.
+            if let Some(object) = object.as_object_mut() {
+                object.remove("status");
+            }
+            live.insert(kind, object);
         }
     }
     mesh.read(&cx, &live).ok()

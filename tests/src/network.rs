@@ -89,7 +89,7 @@ pub struct Call {
     /// What it was answered.
     pub reply: Reply,
     /// The last write of the cluster before.
-    pub revision: u64,
+    pub stamp: u64,
 }
 
 // === impl Network ===
@@ -138,11 +138,6 @@ impl Network {
         self.state().calls.clear();
     }
 
-    /// Marks every call with what `stamp` says then, such as a revision of the store.
-    pub fn stamp_with(&self, stamp: impl Fn() -> u64 + Send + 'static) {
-        self.state().stamp = Some(Box::new(stamp));
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -161,10 +156,10 @@ impl Network {
         if reach.is_some_and(|reach| reach.is_dead) {
             return None;
         }
-        let revision = reach.map_or(0, |reach| reach.revision);
+        let stamp = reach.map_or(0, |reach| reach.revision);
         let headers = request.headers.clone();
         let reply = state.answer(host, &to, &query);
-        let call = Call { to, body, query, headers, reply: reply.clone(), revision };
+        let call = Call { to, body, query, headers, reply: reply.clone(), stamp };
         if reach.is_some() {
             state.news.push(call.clone());
         }

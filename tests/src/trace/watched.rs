@@ -294,6 +294,7 @@ impl Watched {
         let readiness = deployment::readiness(object, threshold, deadline_s, at);
         let pods = Pods {
             serving: object["status"]["readyReplicas"].as_i64().unwrap_or(0) > 0,
+            ready: readiness == Readiness::Ready,
             stuck: matches!(readiness, Readiness::Stuck(_)),
         };
         let Some(slot) = self.pods.get_mut(workload as usize) else { return };

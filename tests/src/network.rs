@@ -32,7 +32,6 @@ struct State {
     /// By a part of the query.
     metrics: Vec<(String, Metric)>,
     calls: Vec<Call>,
-    stamp: Option<Stamp>,
     /// Calls that nobody placed in a history yet.
     news: Vec<Call>,
     gauge: Option<Gauge>,
@@ -49,8 +48,6 @@ pub(crate) struct Reach {
     /// The sender is dead and does not know it yet: what it sends goes nowhere.
     pub(crate) is_dead: bool,
 }
-
-type Stamp = Box<dyn Fn() -> u64 + Send>;
 
 /// What a hook answers.
 #[derive(Clone, Debug)]
@@ -91,10 +88,8 @@ pub struct Call {
     pub headers: HeaderMap,
     /// What it was answered.
     pub reply: Reply,
-    /// What [`Network::stamp_with`] said at that moment.
-    pub stamp: u64,
     /// The last write of the cluster before.
-    pub revision: u64,
+    pub stamp: u64,
 }
 
 // === impl Network ===
@@ -143,11 +138,6 @@ impl Network {
         self.state().calls.clear();
     }
 
-    /// Marks every call with what `stamp` says then, such as a revision of the store.
-    pub fn stamp_with(&self, stamp: impl Fn() -> u64 + Send + 'static) {
-        self.state().stamp = Some(Box::new(stamp));
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,11 +156,10 @@ impl Network {
         if reach.is_some_and(|reach| reach.is_dead) {
             return None;
         }
-        let revision = reach.map_or(0, |reach| reach.revision);
-        let stamp = state.stamp.as_ref().map(|stamp| stamp()).unwrap_or_default();
+        let stamp = reach.map_or(0, |reach| reach.revision);
         let headers = request.headers.clone();
-        let reply = state.choose(host, &to, &query);
-        let call = Call { to, body, query, headers, reply: reply.clone(), stamp, revision };
+        let reply = state.answer(host, &to, &query);
+        let call = Call { to, body, query, headers, reply: reply.clone(), stamp };
         if reach.is_some() {
             state.news.push(call.clone());
         }
@@ -242,7 +231,7 @@ impl Hold {
 // === impl State ===
 
 impl State {
-    fn choose(&mut self, host: &str, to: &str, query: &str) -> Reply {
+    fn answer(&mut self, host: &str, to: &str, query: &str) -> Reply {
         if host == PROMETHEUS {
             return self.measure(query);
         }

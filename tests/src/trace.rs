@@ -77,7 +77,7 @@ impl Observer {
         let at = sandbox.server().clock.now();
         let mut calls = network.take_news().into_iter().peekable();
         for (plural, event) in self.news(sandbox) {
-            while let Some(call) = calls.next_if(|call| call.revision < event.revision) {
+            while let Some(call) = calls.next_if(|call| call.stamp < event.revision) {
                 self.canaries.values_mut().for_each(|it| it.on_call(&call, at));
             }
             self.take(plural, &event, at, habits);

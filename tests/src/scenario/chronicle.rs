@@ -59,7 +59,6 @@ impl Chronicle {
         let server = world.sandbox.server().clone();
         let start = server.clock.now();
         let revision = server.store.revision();
-        world.network.stamp_with(move || server.store.revision());
         let (calls, pods) = (0, BTreeMap::new());
         Self { start, revision, calls, pods, revisions: Revisions::default(), lines: Vec::new() }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate_sandbox::{Settings, dataplane::routing_crds, kubelet::KubeletSettings};
+use tidegate_sandbox::{Settings, kubelet::KubeletSettings};
 
 use crate::{
     network::{Metric, Reply},
@@ -302,8 +302,6 @@ impl Scenario {
         let mut settings = Settings::for_tests();
         settings.controllers.kubelet = KubeletSettings::default();
         let world = World::with(settings);
-        let crds = routing_crds();
-        world.sandbox.load(crds).expect("our own definitions are accepted");
         for hook in [GATE, "hooks/before", "hooks/after"] {
             world.network.hook(hook, Reply::Status(200, String::new()));
         }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tidegate_sandbox::cluster::{Cluster as _, Resource};
 use tidegate_tests::{
-    network::Reply,
+    network::{Metric, Reply},
     rollout::{CANARIES, World},
 };
 
@@ -47,7 +47,7 @@ async fn every_phase_says_what_it_waits_for() {
     for gate in ["confirm-rollout", "confirm-promotion"] {
         world.network.hook(&format!("hooks/{gate}"), Reply::no());
     }
-    assert_says(&world, "True", "Ready", "Nothing to roll out");
+    assert_says(&world, "True", "Ready", "Initialization done");
     release(&world, "web:2.0");
     reach(&world, "Waiting").await;
     assert_says(&world, "Unknown", "Stalled", "confirm-rollout has not said yes");
@@ -80,12 +80,12 @@ async fn a_failed_canary_says_why_it_failed() {
     break_metrics(&world);
     reach(&world, "Failed").await;
     world.settle().await;
-    assert_says(&world, "False", "Stalled", "");
-    let decision = &world.status("web")["lastDecision"];
+    assert_says(&world, "False", "Stalled", "reached the threshold of 3");
     let told: Vec<_> = world.events().into_iter().map(|(_, message)| message).collect();
-    assert!(told.iter().any(|it| it.contains("50% < 99%")), "{told:?} {decision}");
+    assert!(told.iter().any(|it| it.contains("50.00% < 99%")), "{told:?}");
     world.advance_s(600).await;
-    assert_says(&world, "False", "Stalled", "");
+    assert_says(&world, "False", "Stalled", "reached the threshold of 3");
+    assert_eq!(world.status("web")["lastDecision"]["reason"], "ThresholdReached");
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +123,11 @@ async fn the_last_decision_shows_what_was_measured() {
     let mut analysis = measured(by_weight());
     let duration = json!({ "name": "request-duration", "thresholdRange": { "max": 500 } });
     analysis["metrics"].as_array_mut().expect("it has one").push(duration);
-    let world = at_share(GATEWAY_API, analysis, 40).await;
+    let world = initialized(GATEWAY_API, analysis).await;
+    world.network.metric("histogram_quantile", Metric::Value(50.0));
+    release(&world, "web:2.0");
+    assert!(world.until(60, |world| canary_share(world) == 40).await);
+    world.settle().await;
     let decision = world.status("web")["lastDecision"].clone();
     assert_eq!(decision["reason"], "WeightAdvanced", "{decision:#}");
     let checks = decision["checks"].as_array().cloned().unwrap_or_default();

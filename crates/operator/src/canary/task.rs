@@ -13,10 +13,13 @@ use super::{
     observe::{self, Look, Seen},
     status, tell,
 };
-use crate::cluster::{
-    CANARY,
-    cache::Key,
-    write::{Place, WriteError},
+use crate::{
+    cluster::{
+        CANARY,
+        cache::Key,
+        write::{Place, WriteError},
+    },
+    telemetry,
 };
 
 /// Effects of one wake-up. Setting up a canary takes about ten; more is a circle.
@@ -41,6 +44,8 @@ pub(super) struct Task {
     pub(super) events: tell::Queue,
     /// Failed attempts in a row.
     troubles: u32,
+    /// What this wake-up is timed for: one that got as far as a check or a step.
+    timed: Option<telemetry::Target>,
     /// What the last checks measured, until it is written down.
     pub(super) checks: Option<tidegate_engine::Checks>,
 }
@@ -66,6 +71,7 @@ impl Task {
             shadow: None,
             events,
             troubles: 0,
+            timed: None,
             checks: None,
         }
     }
@@ -121,6 +127,9 @@ impl Task {
             }
         };
         cx.telemetry.count_reconcile(word, took);
+        if let Some(target) = self.timed.take() {
+            cx.telemetry.observe_duration(&target, took);
+        }
         next
     }
 
@@ -182,6 +191,9 @@ impl Task {
         self.cx.telemetry.count_decision(decision.why.reason());
         if decision.beat {
             self.last_beat = Some(self.cx.clock.monotonic());
+            let phase = seen.observed.memory.phase;
+            let is_analysis = matches!(phase, Phase::Progressing | Phase::WaitingPromotion);
+            self.timed = is_analysis.then(|| seen.gauge.clone());
         }
         match self.act(seen, decision).await {
             Ok(()) => {}

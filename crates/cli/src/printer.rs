@@ -50,10 +50,8 @@ impl Printer {
 
     /// Draws lines over the `above` lines drawn before.
     pub(crate) fn redraw(&self, above: usize, lines: &[String]) {
-        let mut text = String::new();
-        if above > 0 {
-            text.push_str(&format!("\u{1b}[{above}A"));
-        }
+        let _ = self;
+        let mut text = if above > 0 { format!("\u{1b}[{above}A") } else { String::new() };
         let width = width();
         for line in lines {
             text.push_str("\u{1b}[2K");

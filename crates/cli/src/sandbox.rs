@@ -30,6 +30,7 @@ use crate::{
 
 Pods behave as the tag of their image says: `app:crash-loop`, `app:never-ready`,
 `app:slow-start-30s`, `app:image-pull-error`. Any other image starts and becomes ready.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
     /// Address to serve on; port 0 takes any free one. [default: 127.0.0.1:6550, or a free port]
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -63,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_operator: bool,
 
-    /// Address of the gateway that serves HTTPRoutes and VirtualServices; port 0 takes any free one.
+    /// Address of the gateway that traffic enters by; port 0 takes any free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     gateway: SocketAddr,
 

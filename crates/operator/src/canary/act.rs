@@ -424,10 +424,10 @@ impl Task {
         if value.is_null() {
             return Ok(());
         }
-        let path = format!("/metadata/annotations/{}", RETRY.replace('/', "~1"));
+        let place = format!("/metadata/annotations/{}", RETRY.replace('/', "~1"));
         let patch = json!([
-            { "op": "test", "path": path, "value": value },
-            { "op": "remove", "path": path },
+            { "op": "test", "path": place, "value": value },
+            { "op": "remove", "path": place },
         ]);
         self.cx.cluster.json_patch(self.place(CANARY, &self.key.name), &patch).await.map(|_| ())
     }

@@ -523,17 +523,15 @@ pub(super) async fn call(cx: &Context, call: &Call) -> Result<(), String> {
                 (error.to_string(), retry::wait(attempt, failure, now))
             }
         };
-        match wait.filter(|_| attempt < call.retries) {
-            Some(wait) => cx.clock.sleep(wait).await,
-            None => {
-                let outcome = match &answer {
-                    Ok(_) => Outcome::Refused,
-                    Err(error) => Outcome::Error(error.label()),
-                };
-                cx.telemetry.count_hook(kind, outcome);
-                return Err(why);
-            }
-        }
+        let Some(wait) = wait.filter(|_| attempt < call.retries) else {
+            let outcome = match &answer {
+                Ok(_) => Outcome::Refused,
+                Err(error) => Outcome::Error(error.label()),
+            };
+            cx.telemetry.count_hook(kind, outcome);
+            return Err(why);
+        };
+        cx.clock.sleep(wait).await;
         attempt += 1;
     }
 }

@@ -168,7 +168,6 @@ fn follows(seen: &Seen) -> BTreeSet<(Kind, Key)> {
     follows
 }
 
-#[expect(clippy::too_many_arguments, reason = "each is one part of what was read")]
 fn gather(
     task: &mut Task,
     canary: Canary,
@@ -363,7 +362,7 @@ impl Seen {
         let cx = self.cx(task);
         let analysis = &self.canary.spec.analysis;
         let deadline_s = i64::from(self.canary.spec.progress_deadline_s());
-        let tracked = self.track(task, target)?;
+        let tracked = Self::track(task, target)?;
         let template = deployment::primary_template(&cx, target, &tracked)?;
         let runs = |primary: &Arc<Value>| deployment::runs_same(primary, &template);
         let now = task.cx.clock.now();
@@ -386,7 +385,7 @@ impl Seen {
         Ok((observed, tracked))
     }
 
-    fn track(&self, task: &Task, target: &Value) -> Result<Tracked, WorkloadError> {
+    fn track(task: &Task, target: &Value) -> Result<Tracked, WorkloadError> {
         if !task.cx.options.config_tracking {
             return Ok(Tracked::new());
         }
@@ -429,7 +428,7 @@ impl Seen {
         let id = id.unwrap_or_default();
         let is_given = id == deployment::flagger_id(applied, configs);
         // An identifier of another controller says nothing; what runs does.
-        let is_foreign = !id.get(14..15).is_some_and(|version| version == "8");
+        let is_foreign = id.get(14..15).is_none_or(|version| version != "8");
         let is_same = target.is_some_and(|target| target.same_as_primary);
         self.observed.primary = Primary {
             exists: true,
@@ -479,12 +478,12 @@ impl Seen {
             (Piece::PrimaryService, Role::Primary),
             (Piece::ApexService, Role::Apex(side)),
         ] {
-            let live = self.service(task, services.name(role));
+            let live = Self::service(task, services.name(role));
             let sync = services.sync(role, live.as_deref()).map(|sync| sync.changes);
             found.push((piece, sync));
         }
         if self.observed.life.deleted.is_some() {
-            let live = self.service(task, services.name(Role::Apex(side)));
+            let live = Self::service(task, services.name(Role::Apex(side)));
             let back = services.finalize(live.as_deref());
             let back = back.map(|change| change.into_iter().collect());
             let (state, changes) = state_of(back);
@@ -506,14 +505,14 @@ impl Seen {
         Ok(())
     }
 
-    fn service(&self, task: &Task, name: &str) -> Option<Arc<Value>> {
+    fn service(task: &Task, name: &str) -> Option<Arc<Value>> {
         task.cx.cluster.cache.get(SERVICE, &Key::new(&task.key.namespace, name))
     }
 
     /// The primary's scaler is made when it is missing; it is kept up to date by promotions alone.
     fn scaler(&self, task: &Task) -> Result<Vec<Change>, WorkloadError> {
         let Some(scaler) = &self.canary.spec.autoscaler_ref else { return Ok(Vec::new()) };
-        let primary = self.scaler_object(task, &scaler::primary_name(scaler));
+        let primary = Self::scaler_object(task, &scaler::primary_name(scaler));
         if let Some(primary) = primary {
             require_owned(&self.owner(), HORIZONTAL_POD_AUTOSCALER, &primary)?;
             return Ok(Vec::new());
@@ -524,16 +523,16 @@ impl Seen {
     /// What brings the primary's scaler to the target's settings.
     pub(super) fn refreshed_scaler(&self, task: &Task) -> Result<Vec<Change>, WorkloadError> {
         let Some(scaler) = &self.canary.spec.autoscaler_ref else { return Ok(Vec::new()) };
-        let Some(target) = self.scaler_object(task, &scaler.name) else {
+        let Some(target) = Self::scaler_object(task, &scaler.name) else {
             let (kind, name) = (HORIZONTAL_POD_AUTOSCALER.kind, scaler.name.clone());
             return Err(WorkloadError::ConfigMissing { kind, name });
         };
-        let primary = self.scaler_object(task, &scaler::primary_name(scaler));
+        let primary = Self::scaler_object(task, &scaler::primary_name(scaler));
         let change = hpa::sync(&self.cx(task), scaler, &target, primary.as_deref())?;
         Ok(change.into_iter().collect())
     }
 
-    fn scaler_object(&self, task: &Task, name: &str) -> Option<Arc<Value>> {
+    fn scaler_object(task: &Task, name: &str) -> Option<Arc<Value>> {
         task.cx.cluster.cache.get(HORIZONTAL_POD_AUTOSCALER, &Key::new(&task.key.namespace, name))
     }
 

@@ -198,7 +198,7 @@ pub(super) fn told(
     }
     let message = cut(&decision.why.text(page.names));
     let before = live.last_decision.clone().unwrap_or_default();
-    let measured: Vec<Value> = page.checks.map(|checks| shown(checks)).unwrap_or_default();
+    let measured: Vec<Value> = page.checks.map(shown).unwrap_or_default();
     let same = before.reason == decision.why.reason()
         && before.message == message
         && (measured.is_empty() || json!(before.checks) == json!(measured));

@@ -214,7 +214,7 @@ impl Task {
         Ok(match decision.again {
             Again::Now => None,
             Again::OnChange => Some(Next::OnChange),
-            Again::At(at) => Some(Next::At(self.from_now(at))),
+            Again::At(at) => Some(Next::At(self.time_of(at))),
         })
     }
 
@@ -247,7 +247,7 @@ impl Task {
         Ok(())
     }
 
-    fn from_now(&self, at: Moment) -> Duration {
+    fn time_of(&self, at: Moment) -> Duration {
         let now = status::moment(self.cx.clock.now());
         // At least a moment, so that a clock that stands still does not spin.
         let wait = at.since(now).max(Duration::from_millis(10));

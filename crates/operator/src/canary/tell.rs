@@ -89,7 +89,7 @@ impl Task {
         };
         let message: String = text.chars().take(MESSAGE_MAX).collect();
         let time = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
-        let number = self.events.number();
+        let number = Queue::number();
         let body = json!({
             "apiVersion": "v1", "kind": "Event",
             "metadata": {
@@ -310,7 +310,7 @@ impl Queue {
     }
 
     /// Numbers events of one millisecond apart.
-    fn number(&self) -> u16 {
+    fn number() -> u16 {
         static NUMBER: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
         NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
     }

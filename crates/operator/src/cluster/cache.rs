@@ -1,7 +1,7 @@
 //! What is known of the cluster: trimmed objects, fed by watches and by our own writes.
 //!
 //! A read never asks the API server. What we write is put here at once, so that a decision sees what
-//! the one before it did; an event that is older than that is ignored. ConfigMaps and Secrets are kept
+//! the one before it did; an event that is older than that is ignored. Configuration is kept
 //! as fingerprints: their contents are dropped on arrival.
 //!
 //! Whoever depends on an object says so ([`Cache::follow`]) and is woken when it changes.

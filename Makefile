@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help try test lint fmt purity crds docs e2e bench soak
+.PHONY: help try test lint fmt purity crds docs e2e bench sweep soak
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,10 @@ docs: ## Write docs/reference from the code
 
 e2e: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 	tests/kubectl/run
+
+SWEEP ?= all
+sweep: ## Cut every rollout at every write; SWEEP=3 takes every third cut
+	SWEEP=$(SWEEP) cargo test --release --package tidegate-tests --test sweep -- --nocapture
 
 bench: ## Measure the sandbox: start-up, writes, watches, memory
 	cargo build --release --package tidegate-cli

@@ -224,8 +224,8 @@ impl Task {
 
     /// Gives the primary exactly the revision that was analysed, with its configuration.
     ///
-    /// The copies of configuration come first, the template after them, and a copy of that template
-    /// last, for the day somebody deletes the primary.
+    /// The copies of configuration come first, then a copy of the template for the day somebody
+    /// deletes the primary, the template last: that is what tells that all of it was done.
     async fn promote(&self, seen: &Seen, revision: &Revision) -> Result<(), WriteError> {
         let target = self.target_now(seen).await?;
         let moved = || WriteError::Conflict { what: "the target".to_owned() };
@@ -248,8 +248,8 @@ impl Task {
             has_scaler: seen.observed.plan.scaled,
         };
         let change = deployment::promote(&cx, &target, &primary, &promotion).map_err(refused)?;
-        self.write(change.as_slice()).await?;
-        self.keep_snapshot(seen, &target, &promotion, &primary).await
+        self.keep_snapshot(seen, &target, &promotion, &primary).await?;
+        self.write(change.as_slice()).await
     }
 
     async fn keep_snapshot(

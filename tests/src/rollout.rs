@@ -33,7 +33,10 @@ use tidegate_sandbox::{
 };
 use tokio::task::JoinHandle;
 
-use crate::{network::{Metric, Network, Reach}, trace::{Habits, Observer}};
+use crate::{
+    network::{Metric, Network, Reach},
+    trace::{Habits, Observer},
+};
 
 pub const CANARIES: Resource = Resource { group: "flagger.app", plural: "canaries" };
 pub const DEPLOYMENTS: Resource = Resource { group: "apps", plural: "deployments" };

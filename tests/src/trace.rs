@@ -34,16 +34,8 @@ use crate::{
 };
 
 /// What is looked at.
-const TABLES: [Resource; 8] = [
-    CANARIES,
-    DEPLOYMENTS,
-    SERVICES,
-    HTTP_ROUTES,
-    VIRTUAL_SERVICES,
-    CONFIG_MAPS,
-    SECRETS,
-    EVENTS,
-];
+const TABLES: [Resource; 8] =
+    [CANARIES, DEPLOYMENTS, SERVICES, HTTP_ROUTES, VIRTUAL_SERVICES, CONFIG_MAPS, SECRETS, EVENTS];
 
 /// Watches all canaries of a cluster.
 #[derive(Default)]
@@ -145,8 +137,7 @@ impl Observer {
         let key = (Arc::clone(&event.object.key.namespace), Arc::clone(&event.object.key.name));
         let now = (event.kind != EventKind::Deleted).then(|| event.object.value());
         let before = self.objects.put(plural, &key, now.clone());
-        let change =
-            Change { plural, key: &key, before: before.as_ref(), now: now.as_ref() };
+        let change = Change { plural, key: &key, before: before.as_ref(), now: now.as_ref() };
         if plural == CANARIES.plural {
             self.take_canary(&change, at, habits);
             return;
@@ -217,9 +208,7 @@ fn moment(at: Timestamp) -> Moment {
 fn is_ours(object: &Value, path: &[&str]) -> bool {
     let entries = object["metadata"]["managedFields"].as_array();
     let has = |fields: &Value| {
-        path.iter()
-            .try_fold(fields, |at, step| at.get(format!("f:{step}")))
-            .is_some()
+        path.iter().try_fold(fields, |at, step| at.get(format!("f:{step}"))).is_some()
     };
     entries.is_some_and(|entries| {
         entries.iter().any(|entry| entry["manager"] == "tidegate" && has(&entry["fieldsV1"]))

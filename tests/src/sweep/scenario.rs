@@ -7,7 +7,9 @@ use tidegate_sandbox::{Settings, kubelet::KubeletSettings};
 
 use crate::{
     network::{Metric, Reply},
-    rollout::{AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, SERVICES, World, canary, deployment},
+    rollout::{
+        AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, SERVICES, World, canary, deployment,
+    },
 };
 
 /// Nothing in a scenario takes longer.

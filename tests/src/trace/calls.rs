@@ -51,7 +51,8 @@ impl Watched {
             .collect();
         // Two kinds behind one address cannot be told apart from outside.
         let (Some(kind), true) = (kinds.pop_first(), kinds.is_empty()) else { return };
-        let said_yes = matches!(call.reply, Reply::Status(200..=299, _) | Reply::Body(200..=299, _));
+        let said_yes =
+            matches!(call.reply, Reply::Status(200..=299, _) | Reply::Body(200..=299, _));
         if kind == WebhookType::Rollout.as_str() {
             self.checked(at, said_yes);
         }

@@ -13,7 +13,8 @@ use crate::rollout::{HTTP_ROUTES, VIRTUAL_SERVICES};
 
 /// The weights of primary and canary in the first rule where they make no whole.
 pub(super) fn wrong(route: &Value, names: &ServiceNames) -> Option<(i64, i64)> {
-    let rules = ["rules", "http", "tcp"].into_iter().filter_map(|list| route["spec"][list].as_array());
+    let rules =
+        ["rules", "http", "tcp"].into_iter().filter_map(|list| route["spec"][list].as_array());
     rules.flatten().find_map(|rule| {
         let backends = rule["backendRefs"].as_array().or(rule["route"].as_array())?;
         let weight = |name: &str| {

@@ -20,9 +20,7 @@ use tidegate_providers::{
 use tidegate_sandbox::cluster::EVENTS;
 
 use super::{Change, Habits, Objects, is_ours, moment};
-use crate::rollout::{
-    CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES, VIRTUAL_SERVICES,
-};
+use crate::rollout::{CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES, VIRTUAL_SERVICES};
 
 const FINALIZER: &str = "finalizer.flagger.app";
 /// Entries that a breach is shown with.
@@ -276,9 +274,8 @@ impl Watched {
                 Some(((reference.kind, reference.name.clone()), digest))
             })
             .collect();
-        let tracked = config::track(&references, |kind, name| {
-            digests.get(&(kind, name.to_owned()))
-        });
+        let tracked =
+            config::track(&references, |kind, name| digests.get(&(kind, name.to_owned())));
         let Ok(tracked) = tracked else { return };
         let revision = hash::revision(pod_template);
         let configs = self.habits.config_tracking.then(|| Configs::new(tracked.clone()));
@@ -323,9 +320,8 @@ impl Watched {
     fn on_apex(&mut self, change: &Change<'_>, at: Timestamp) {
         let selector = change.now.and_then(|now| now["spec"]["selector"].as_object());
         let side = selector.filter(|selector| !selector.is_empty()).map(|selector| {
-            let is_primary = |value: &Value| {
-                value.as_str().is_some_and(|value| value.ends_with("-primary"))
-            };
+            let is_primary =
+                |value: &Value| value.as_str().is_some_and(|value| value.ends_with("-primary"));
             if selector.values().any(is_primary) { Side::Primary } else { Side::Canary }
         });
         if side == self.apex {

@@ -35,6 +35,10 @@ sweep: ## Cut rollouts at every write, in every way
 e2e: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 	tests/kubectl/run
 
+SWEEP ?= all
+sweep: ## Cut every rollout at every write; SWEEP=3 takes every third cut
+	SWEEP=$(SWEEP) cargo test --release --package tidegate-tests --test sweep -- --nocapture
+
 bench: ## Measure the sandbox: start-up, writes, watches, memory
 	cargo build --release --package tidegate-cli
 	cargo bench --package tidegate-tests --bench sandbox

@@ -23,7 +23,7 @@ use tidegate_sandbox::{cluster::Cluster, faults::Cut};
 
 pub use self::{
     report::Report,
-    scenario::{Scenario, Step, scenarios},
+    scenario::{Scenario, Step, sample, scenarios},
 };
 use crate::rollout::{
     AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES,
@@ -43,6 +43,8 @@ pub struct Fault {
 pub struct Outcome {
     /// Writes of the operator until the end.
     pub writes: u64,
+    /// Writes until the first step was reached. Other scenarios begin alike: they are swept once.
+    pub shared: u64,
     /// What is left, without what differs between any two runs.
     pub objects: Vec<Value>,
     /// Invariants that did not hold.
@@ -72,7 +74,8 @@ pub fn sweep(scenarios: &[Scenario], extent: Extent) -> Report {
     for (at, (scenario, outcome)) in scenarios.iter().zip(&clean).enumerate() {
         let Some(outcome) = outcome else { continue };
         report.add_clean(scenario, outcome);
-        let cuts = (0..outcome.writes)
+        let first = if scenario.steps.len() > 1 { outcome.shared } else { 0 };
+        let cuts = (first..outcome.writes)
             .flat_map(|write| Cut::ALL.map(|cut| Fault { at: write, cut }))
             .enumerate();
         let chosen = cuts.filter(|(number, _)| extent.has(number + at));
@@ -113,19 +116,22 @@ async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
     }
     world.start().await;
     let mut stuck = None;
+    let mut shared = None;
     for step in &scenario.steps {
         if !step.take(&world).await {
             let status = world.status("web");
             stuck = Some(format!("{step:?} was never reached: {status:#}"));
             break;
         }
+        shared.get_or_insert(faults.writes());
     }
     world.advance(scenario.rest).await;
     let writes = faults.writes();
     let injected = faults.injected().total();
     let objects = snapshot(&world);
     let restless = writes_of_another(&mut world, scenario.rest).await;
-    Outcome { writes, objects, breaches: world.take_breaches(), injected, restless, stuck }
+    let shared = shared.unwrap_or(0);
+    Outcome { writes, shared, objects, breaches: world.take_breaches(), injected, restless, stuck }
 }
 
 /// What an operator writes that is started where everything is done.
@@ -148,6 +154,7 @@ fn guarded(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panicked");
         Outcome {
             writes: 0,
+            shared: 0,
             objects: Vec::new(),
             breaches: vec![format!("panic: {text}")],
             injected: 0,

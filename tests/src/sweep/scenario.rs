@@ -7,7 +7,9 @@ use tidegate_sandbox::{Settings, kubelet::KubeletSettings};
 
 use crate::{
     network::{Metric, Reply},
-    rollout::{AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, World, canary, deployment},
+    rollout::{
+        AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, SERVICES, World, canary, deployment,
+    },
 };
 
 /// Nothing in a scenario takes longer.
@@ -27,6 +29,8 @@ pub struct Scenario {
     pub canary: Value,
     /// Whether the target has a HorizontalPodAutoscaler.
     pub scaled: bool,
+    /// Whether the user has a Service for the target already.
+    pub has_service: bool,
     pub steps: Vec<Step>,
     /// How long nothing may happen at the end.
     pub rest: Duration,
@@ -61,15 +65,29 @@ pub enum Step {
 /// All scenarios.
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
+    for (provider, scaled) in [(GATEWAY_API, false), (GATEWAY_API, true), (ISTIO, false)] {
+        all.extend(rollouts(provider).into_iter().map(|it| it.scaled(scaled)));
+    }
     for provider in [GATEWAY_API, ISTIO] {
-        for scaled in [false, true] {
-            all.extend(rollouts(provider).into_iter().map(|it| it.scaled(scaled)));
-        }
         all.extend(deletions(provider));
     }
     for scaled in [false, true] {
         all.extend(blue_green_only().into_iter().map(|it| it.scaled(scaled)));
     }
+    all
+}
+
+/// A few that differ in what they write, for every `cargo test`.
+pub fn sample() -> Vec<Scenario> {
+    const NAMES: [&str; 5] = [
+        "gatewayapi:v1: promote",
+        "gatewayapi:v1: new revision half-way, scaled",
+        "istio: fail by metric",
+        "istio: delete in Progressing",
+        "kubernetes: promote",
+    ];
+    let mut all = scenarios();
+    all.retain(|scenario| NAMES.contains(&scenario.name.as_str()));
     all
 }
 
@@ -188,8 +206,8 @@ fn blue_green_only() -> Vec<Scenario> {
 fn deletions(provider: &'static str) -> Vec<Scenario> {
     use Step::{Delete, Gone, Image, Phase, Success, Weight};
     let revert = json!({ "spec": { "revertOnDeletion": true } });
-    let kept = || Scenario::new(provider, weights()).with(revert.clone());
-    let gated = || gated(provider).with(revert.clone());
+    let kept = || Scenario::new(provider, weights()).with(revert.clone()).with_service();
+    let gated = || gated(provider).with(revert.clone()).with_service();
     let slow = "web:2.0-slow-start-15s";
     let mut all = vec![
         kept().called("delete in Initializing").start_with([Phase("Initializing")]),
@@ -252,7 +270,7 @@ impl Scenario {
         }
         let name = provider.to_owned();
         let rest = Duration::from_secs(35);
-        let new = Self { name, canary, scaled: false, steps: Vec::new(), rest };
+        let new = Self { name, canary, scaled: false, has_service: false, steps: Vec::new(), rest };
         new.analysed(analysis)
     }
 
@@ -269,6 +287,11 @@ impl Scenario {
                 "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web",
             });
         }
+        self
+    }
+
+    fn with_service(mut self) -> Self {
+        self.has_service = true;
         self
     }
 
@@ -313,6 +336,9 @@ impl Scenario {
         if self.scaled {
             world.create(AUTOSCALERS, autoscaler());
         }
+        if self.has_service {
+            world.create(SERVICES, service());
+        }
         world.create(CANARIES, self.canary.clone());
         world
     }
@@ -334,6 +360,13 @@ fn settings_of(colour: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "web" },
         "data": { "COLOUR": colour },
+    })
+}
+
+fn service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" },
+        "spec": { "selector": { "app": "web" }, "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] },
     })
 }
 

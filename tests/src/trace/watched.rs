@@ -31,6 +31,8 @@ pub(super) struct Watched {
     pub(super) canary: Canary,
     pub(super) mesh: Mesh,
     uid: String,
+    /// Nothing happened since the operator could last look.
+    is_quiet: bool,
     habits: Habits,
     checker: Checker,
     phase: Phase,
@@ -57,6 +59,7 @@ impl Watched {
             mesh,
             uid: canary.metadata.uid.clone().unwrap_or_default(),
             canary,
+            is_quiet: false,
             habits: habits.clone(),
             checker: Checker::new(plan),
             phase: Phase::New,
@@ -87,6 +90,7 @@ impl Watched {
     /// Takes down an entry and hears the verdict.
     pub(super) fn see(&mut self, at: Timestamp, what: What) {
         self.entries += 1;
+        self.is_quiet = false;
         let text = format!("{at} {what:?}").chars().take(400).collect();
         self.recent.push_back(text);
         if self.recent.len() > SHOWN {
@@ -130,7 +134,10 @@ impl Watched {
                 self.on_pods(workload, object, at);
             }
         }
-        self.see(at, What::Looked);
+        if !self.is_quiet {
+            self.see(at, What::Looked);
+            self.is_quiet = true;
+        }
     }
 
     pub(super) fn on_canary(&mut self, change: &Change<'_>, at: Timestamp, objects: &Objects) {
@@ -140,15 +147,13 @@ impl Watched {
                 .is_some_and(|list| list.iter().any(|it| it == FINALIZER))
         };
         let was_held = change.before.is_some_and(held);
-        let Some(now) = change.now else {
-            if was_held {
-                self.see(at, What::Released);
-            }
-            return;
-        };
-        if held(now) != was_held {
-            self.see(at, if was_held { What::Released } else { What::Held });
+        let is_held = change.now.is_some_and(held);
+        if was_held && !is_held {
+            self.on_release(at, objects);
+        } else if is_held && !was_held {
+            self.see(at, What::Held);
         }
+        let Some(now) = change.now else { return };
         let field = |path: &str| {
             let before = change.before.and_then(|before| before.pointer(path));
             (before != now.pointer(path)).then_some(())
@@ -175,6 +180,18 @@ impl Watched {
             self.phase = memory.phase;
             self.see(at, What::Remembered(Box::new(memory)));
         }
+    }
+
+    fn on_release(&mut self, at: Timestamp, objects: &Objects) {
+        let apex = self.canary.spec.service_names().apex;
+        let apex = objects.get(SERVICES, self.namespace(), &apex);
+        let owners = apex.and_then(|apex| apex["metadata"]["ownerReferences"].as_array());
+        if owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == self.uid.as_str()))
+        {
+            // A Service that was made for the canary goes with it: nobody is left behind on it.
+            self.see(at, What::ApexEdited(Side::Canary));
+        }
+        self.see(at, What::Released);
     }
 
     pub(super) fn on_change(&mut self, change: &Change<'_>, at: Timestamp, objects: &Objects) {

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tidegate_sandbox::cluster::{Cluster as _, Resource};
 use tidegate_tests::{
-    network::{Metric, Reply},
+    network::Reply,
     rollout::{CANARIES, World},
 };
 
@@ -123,11 +123,7 @@ async fn the_last_decision_shows_what_was_measured() {
     let mut analysis = measured(by_weight());
     let duration = json!({ "name": "request-duration", "thresholdRange": { "max": 500 } });
     analysis["metrics"].as_array_mut().expect("it has one").push(duration);
-    let world = initialized(GATEWAY_API, analysis).await;
-    world.network.metric("histogram_quantile", Metric::Value(50.0));
-    release(&world, "web:2.0");
-    assert!(world.until(60, |world| canary_share(world) == 40).await);
-    world.settle().await;
+    let world = at_share(GATEWAY_API, analysis, 40).await;
     let decision = world.status("web")["lastDecision"].clone();
     assert_eq!(decision["reason"], "WeightAdvanced", "{decision:#}");
     let checks = decision["checks"].as_array().cloned().unwrap_or_default();
@@ -135,7 +131,7 @@ async fn the_last_decision_shows_what_was_measured() {
     let rate = check("request-success-rate").unwrap_or_default();
     assert_eq!(rate, json!({ "name": rate["name"], "value": "100", "min": "99", "passed": true }));
     let duration = check("request-duration").unwrap_or_default();
-    assert_eq!((&duration["value"], &duration["max"]), (&json!("50"), &json!("500")));
+    assert_eq!((&duration["value"], &duration["max"]), (&json!("0.05"), &json!("500")));
     assert!(decision["next"].is_string(), "when it goes on: {decision:#}");
     break_metrics(&world);
     world.advance_s(10).await;

@@ -2,14 +2,11 @@
 
 use serde_json::json;
 use tidegate_operator::telemetry::Format;
-use tidegate_tests::{
-    network::Metric,
-    rollout::{CANARIES, World},
-};
+use tidegate_tests::rollout::{CANARIES, World};
 
 use crate::stage::{
-    GATEWAY_API, at_share, blue_green, break_metrics, by_weight, canary_of, canary_share,
-    initialized, initialized_with, measured, reach, release,
+    GATEWAY_API, at_share, blue_green, break_metrics, by_weight, canary_of, initialized,
+    initialized_with, measured, reach, release,
 };
 
 fn page(world: &World) -> String {
@@ -34,11 +31,7 @@ async fn flaggers_series_follow_a_good_rollout() {
     let mut analysis = measured(by_weight());
     let duration = json!({ "name": "request-duration", "thresholdRange": { "max": 500 } });
     analysis["metrics"].as_array_mut().expect("it has one").push(duration);
-    let world = initialized(GATEWAY_API, analysis).await;
-    world.network.metric("histogram_quantile", Metric::Value(50.0));
-    release(&world, "web:2.0");
-    assert!(world.until(60, |world| canary_share(world) == 40).await);
-    world.settle().await;
+    let world = at_share(GATEWAY_API, analysis, 40).await;
     assert_eq!(value(&world, "flagger_info", &["mesh_provider=\"kubernetes\""]), Some(1.0));
     assert_eq!(value(&world, "flagger_canary_total", &["namespace=\"default\""]), Some(1.0));
     assert_eq!(value(&world, "flagger_canary_status", &WEB), Some(0.0));
@@ -50,7 +43,7 @@ async fn flaggers_series_follow_a_good_rollout() {
         value(world, "flagger_canary_metric_analysis", &[&format!("metric=\"{name}\"")])
     };
     assert_eq!(metric(&world, "request-success-rate"), Some(100.0));
-    assert_eq!(metric(&world, "request-duration"), Some(0.05), "in seconds");
+    assert_eq!(metric(&world, "request-duration"), Some(0.000_05), "in seconds");
     let successes = ["deployment_strategy=\"canary\"", "analysis_status=\"completed\""];
     assert_eq!(value(&world, "flagger_canary_successes_total", &successes), None);
     reach(&world, "Succeeded").await;

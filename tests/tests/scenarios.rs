@@ -1,5 +1,7 @@
 //! Every script in `tests/scenarios`, one test each.
 
+#![expect(clippy::panic, reason = "how a script fails its test")]
+
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use tidegate_tests::scenario;
@@ -118,11 +120,13 @@ scenarios! {
         mirror_before_traffic,
         new_revision_while_held,
         no_weights,
+        on_istio,
         operator_restarts,
         removed_while_held,
         resume_before_held,
         resume_for_a_revision_that_is_gone,
         resume_of_nothing,
+        resume_while_gated,
         resume_while_promoting,
         session_affinity,
         skip_analysis,
@@ -189,6 +193,8 @@ scenarios! {
         past_max_weight,
         primary_dies,
         primary_scales,
+        primary_stuck,
+        ready_threshold,
         revert,
         scaled_to_zero,
         secret_change,

@@ -91,7 +91,9 @@ pub(super) fn difference(want: &str, got: &str) -> String {
     let mut is_cut = false;
     for (index, (mark, line)) in marked.iter().enumerate() {
         if is_near(index) {
-            text.push_str(&format!("{mark} {line}\n"));
+            text.extend([*mark, ' ']);
+            text.push_str(line);
+            text.push('\n');
             is_cut = false;
         } else if !is_cut {
             text.push_str("  ...\n");

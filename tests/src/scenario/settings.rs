@@ -11,6 +11,7 @@ pub(super) fn apply(canary: &mut Value, settings: &str) -> Result<(), String> {
         let spec = &mut canary["spec"];
         of_spec(spec, &words)
             .or_else(|| of_analysis(&mut spec["analysis"], &words))
+            .or_else(|| of_lists(&mut spec["analysis"], &words))
             .unwrap_or_else(|| Err(format!("no such setting: `{setting}`")))?;
     }
     Ok(())
@@ -108,9 +109,18 @@ fn of_analysis(analysis: &mut Value, words: &[&str]) -> Option<Result<(), String
             analysis["webhooks"] = json!([]);
             Ok(())
         }
+        [field, value] if NUMBERS.contains(field) => put(analysis, field, value),
+        _ => return None,
+    };
+    Some(outcome)
+}
+
+/// Settings that add to a list.
+fn of_lists(analysis: &mut Value, words: &[&str]) -> Option<Result<(), String>> {
+    let outcome = match words {
         ["metrics"] => {
-            push(analysis, "metrics", builtin("request-success-rate", json!({ "min": 99 })));
-            push(analysis, "metrics", builtin("request-duration", json!({ "max": 500 })));
+            push(analysis, "metrics", builtin("request-success-rate", &json!({ "min": 99 })));
+            push(analysis, "metrics", builtin("request-duration", &json!({ "max": 500 })));
             Ok(())
         }
         ["inline", "metric", name, "max", max] => number::<f64>(max).map(|max| {
@@ -129,13 +139,12 @@ fn of_analysis(analysis: &mut Value, words: &[&str]) -> Option<Result<(), String
         ["hook", kind, name, rest @ ..] => {
             hook(kind, name, rest).map(|hook| push(analysis, "webhooks", hook))
         }
-        [field, value] if NUMBERS.contains(field) => put(analysis, field, value),
         _ => return None,
     };
     Some(outcome)
 }
 
-fn builtin(name: &str, range: Value) -> Value {
+fn builtin(name: &str, range: &Value) -> Value {
     json!({ "name": name, "interval": "1m", "thresholdRange": range })
 }
 

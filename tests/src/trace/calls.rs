@@ -99,9 +99,6 @@ impl Watched {
         };
         let range = metric.threshold_range.as_ref();
         let min = range.and_then(|range| range.min);
-        let is_latency = metric.name == "request-duration";
-        // The built-in latency comes in seconds and is limited in milliseconds.
-        let value = if is_latency { value * 1000.0 } else { value };
         let max = range.and_then(|range| range.max);
         !value.is_nan() && min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max)
     }

@@ -29,9 +29,6 @@ crds: ## Write deploy/crds from the code
 docs: ## Write docs/reference from the code
 	UPDATE_DOCS=1 cargo test --package tidegate-tests --test docs
 
-sweep: ## Cut rollouts at every write, in every way
-	SWEEP=all cargo test --release --package tidegate-tests --test sweep -- --nocapture
-
 e2e: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 	tests/kubectl/run
 

@@ -329,6 +329,7 @@ pub fn deployment(name: &str, image: &str, replicas: u32) -> Value {
 }
 
 /// A canary of that Deployment.
+#[expect(clippy::needless_pass_by_value, reason = "always made on the spot")]
 pub fn canary(name: &str, provider: &str, analysis: Value) -> Value {
     json!({
         "apiVersion": "flagger.app/v1beta1", "kind": "Canary", "metadata": { "name": name },

@@ -3,8 +3,6 @@
 //! `cargo test` sweeps a sample, `SWEEP=all` everything, `SWEEP=3` every third cut. `SWEEP_ONLY=text` takes
 //! the scenarios whose name contains the text.
 
-#![expect(clippy::print_stdout, reason = "a sweep reports what it did in one line")]
-
 use tidegate_tests::sweep::{Extent, sample, scenarios, sweep};
 
 /// Of how many cuts one is tried with every `cargo test`.

@@ -27,7 +27,7 @@ pub struct Scenario {
     pub name: String,
     /// The canary, as it is created.
     pub canary: Value,
-    /// Whether the target has a HorizontalPodAutoscaler.
+    /// Whether the target has an autoscaler.
     pub scaled: bool,
     /// Whether the user has a Service for the target already.
     pub has_service: bool,
@@ -91,6 +91,7 @@ pub fn sample() -> Vec<Scenario> {
     all
 }
 
+#[expect(clippy::too_many_lines, reason = "a list")]
 fn rollouts(provider: &'static str) -> Vec<Scenario> {
     use Step::{Config, Edit, Image, Iterations, Pass, Phase, Success, Weight};
     let by_weight = || Scenario::new(provider, weights());

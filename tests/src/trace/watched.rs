@@ -130,7 +130,7 @@ impl Watched {
         let spec = &self.canary.spec;
         let names = [spec.target_ref.name.clone(), spec.primary_name()];
         for (workload, name) in [Workload::Target, Workload::Primary].into_iter().zip(names) {
-            if let Some(object) = objects.get(DEPLOYMENTS, &self.namespace().to_owned(), &name) {
+            if let Some(object) = objects.get(DEPLOYMENTS, self.namespace(), &name) {
                 self.on_pods(workload, object, at);
             }
         }

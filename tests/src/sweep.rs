@@ -207,6 +207,12 @@ fn snapshot(world: &World) -> Vec<Value> {
                 // What the autoscaler measured when is no business of ours.
                 object["status"].take();
             }
+            if kind == CANARIES
+                && let Some(status) = object["status"].as_object_mut()
+            {
+                // A counter at 0 and one that is not there say the same.
+                status.retain(|_, value| *value != 0);
+            }
             strip(&mut object);
             objects.push(object);
         }

@@ -29,9 +29,9 @@ crds: ## Write deploy/crds from the code
 e2e: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 	tests/kubectl/run
 
-bench: ## Measure the sandbox: start-up, writes, watches, memory
+bench: ## Measure engine and sandbox: rollouts a minute; start-up, writes, watches, memory
 	cargo build --release --package tidegate-cli
-	cargo bench --package tidegate-tests --bench sandbox
+	cargo bench --package tidegate-tests --bench engine --bench sandbox
 
 soak: ## Long runs under faults
 	@echo "soak: not built yet; it comes with the operator's fault rigs" >&2; exit 1

@@ -32,13 +32,17 @@ docs: ## Write docs/reference from the code
 e2e: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 	tests/kubectl/run
 
+<<<<<<< HEAD
 SWEEP ?= all
 sweep: ## Cut every rollout at every write; SWEEP=3 takes every third cut
 	SWEEP=$(SWEEP) cargo test --release --package tidegate-tests --test sweep -- --nocapture
 
 bench: ## Measure the sandbox: start-up, writes, watches, memory
+=======
+bench: ## Measure engine and sandbox: rollouts a minute; start-up, writes, watches, memory
+>>>>>>> hg
 	cargo build --release --package tidegate-cli
-	cargo bench --package tidegate-tests --bench sandbox
+	cargo bench --package tidegate-tests --bench engine --bench sandbox
 
 soak: ## Long runs under faults
 	@echo "soak: not built yet; it comes with the operator's fault rigs" >&2; exit 1

@@ -238,6 +238,5 @@ fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
     if why != Fact::Failed && end.is_some() {
         decision = decision.tell(why);
     }
-    // The interval belongs to gates of the next rollout.
     decision.again(Again::Now).into()
 }

@@ -80,7 +80,10 @@ impl World {
         if !self.is_alive() {
             return;
         }
-        self.is_changed = true;
+        // Nobody is told that a hook, a metric or a permission changed: it must be asked again.
+        let is_silent =
+            matches!(event, Event::Gate(_) | Event::Metrics | Event::Obstacle | Event::Clock(_));
+        self.is_changed |= !is_silent;
         match *event {
             Event::Push(health) => {
                 self.healths.push(health);
@@ -240,15 +243,12 @@ impl World {
         if !self.target.exists {
             self.meddle(&Event::Target);
         }
-        if self.apex == Some(Side::Canary) && self.deleted_at.is_none() {
-            // Somebody's edit may not be put right while nobody else serves.
-            self.is_changed = true;
+        if self.seen.plan.suspended || self.seen.plan.manual.is_some() {
+            self.plan(|plan| {
+                plan.suspended = false;
+                plan.manual = None;
+            });
         }
-        self.plan(|plan| {
-            plan.suspended = false;
-            plan.manual = None;
-        });
-        self.is_changed = true;
         self.tell_pods();
     }
 }

@@ -127,13 +127,7 @@ impl Watched {
 
     /// Nothing moves at this moment: the operator knows all there is.
     pub(super) fn rest(&mut self, at: Timestamp, objects: &Objects) {
-        let spec = &self.canary.spec;
-        let names = [spec.target_ref.name.clone(), spec.primary_name()];
-        for (workload, name) in [Workload::Target, Workload::Primary].into_iter().zip(names) {
-            if let Some(object) = objects.get(DEPLOYMENTS, self.namespace(), &name) {
-                self.on_pods(workload, object, at);
-            }
-        }
+        self.look_at_pods(at, objects);
         if !self.is_quiet {
             self.see(at, What::Looked);
             self.is_quiet = true;
@@ -298,6 +292,17 @@ impl Watched {
         known.unwrap_or_else(|| Template { revision: Revision::new(id), configs: None })
     }
 
+    /// Deadlines pass although nothing changes.
+    fn look_at_pods(&mut self, at: Timestamp, objects: &Objects) {
+        let spec = &self.canary.spec;
+        let names = [spec.target_ref.name.clone(), spec.primary_name()];
+        for (workload, name) in [Workload::Target, Workload::Primary].into_iter().zip(names) {
+            if let Some(object) = objects.get(DEPLOYMENTS, self.namespace(), &name) {
+                self.on_pods(workload, object, at);
+            }
+        }
+    }
+
     fn on_pods(&mut self, workload: Workload, object: &Value, at: Timestamp) {
         let analysis = &self.canary.spec.analysis;
         let threshold = match workload {
@@ -343,6 +348,7 @@ impl Watched {
         }
         let list = if change.plural == HTTP_ROUTES.plural { "rules" } else { "http" };
         let is_ours = is_ours(now, &["spec", list]);
+        self.look_at_pods(at, objects);
         let names = self.canary.spec.service_names();
         if is_ours && let Some((primary, canary)) = super::route::wrong(now, &names) {
             self.see(at, What::Routed { primary, canary, mirrored: false });

@@ -14,6 +14,7 @@ pub(super) struct Effects {
     is_refused: bool,
     is_follower: bool,
     is_settled: bool,
+    is_deleted: bool,
     is_released: bool,
     is_scaler_paused: bool,
     gave_up: bool,
@@ -147,7 +148,9 @@ impl Checker {
             What::Leads(leads) => effects.is_follower = !leads,
             What::Settled => effects.is_settled = true,
             What::Held => effects.is_released = false,
-            What::Released => effects.is_released = true,
+            What::Deleted => effects.is_deleted = true,
+            // Without a deletion nothing ends by it.
+            What::Released => effects.is_released = effects.is_deleted,
             What::ScalerPaused(Workload::Target) => effects.is_scaler_paused = true,
             What::ScalerResumed(Workload::Target) => effects.is_scaler_paused = false,
             What::Retried => effects.was_retried = true,

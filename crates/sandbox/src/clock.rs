@@ -1,8 +1,8 @@
 //! Time, in the one place that may ask the machine for it.
 //!
 //! A [`Clock`] is real or virtual. A virtual clock stands still until it is moved by
-//! [`Clock::advance`]; sleepers wake in order of their deadlines. Nothing else in this crate reads a
-//! wall clock or an `Instant`, so a whole cluster can live through a day in a test of a second.
+//! [`Clock::advance`]; sleepers wake in order of their deadlines. But for the sockets of the data plane,
+//! nothing else in this crate reads a wall clock or an `Instant`, so a whole cluster can live through a day in a test of a second.
 //!
 //! A clock that is put back ([`Clock::jump_to`]) shows an earlier time, but whoever sleeps does not
 //! sleep longer for it: durations are measured by time that passed, as by a machine's monotonic

@@ -422,7 +422,7 @@ async fn a_canary_that_lost_its_pods_does_not_keep_its_share_until_the_deadline(
 #[tokio::test(start_paused = true)]
 async fn a_primary_that_scales_does_not_stop_the_checks() {
     let world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
-    let slow = Behaviour::SlowStart { delay: Duration::from_secs(300) };
+    let slow = Behaviour::SlowStart { delay: Duration::from_mins(5) };
     world.sandbox.controllers().kubelet.behaviours.set("web:1.0", slow);
     world.patch(DEPLOYMENTS, "web-primary", &json!({ "spec": { "replicas": 6 } }));
     world.advance_s(20).await;
@@ -568,8 +568,9 @@ async fn a_cookie_is_not_in_a_route_before_it_is_remembered() {
         version(&canary).filter(|_| holds)
     });
     let routes = history(&world, tidegate_tests::rollout::VIRTUAL_SERVICES, "web", since);
-    let routed = routes.iter().find(|route| route.to_string().contains(&cookie)).and_then(version);
-    assert!(remembered.is_some() && remembered < routed, "{remembered:?} {routed:?}");
+    let in_route =
+        routes.iter().find(|route| route.to_string().contains(&cookie)).and_then(version);
+    assert!(remembered.is_some() && remembered < in_route, "{remembered:?} {in_route:?}");
     world.advance_s(10).await;
     let after = crate::stage::text(&world.status("web")["sessionAffinityCookie"]);
     assert_eq!(after, cookie, "users stay where they are");

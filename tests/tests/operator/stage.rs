@@ -128,10 +128,12 @@ pub(crate) fn release_of(world: &World, name: &str, image: &str) {
     world.patch(DEPLOYMENTS, name, &json!({ "spec": { "template": template } }));
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "always made on the spot")]
 pub(crate) fn edit(world: &World, spec: Value) {
     world.patch(CANARIES, "web", &json!({ "spec": spec }));
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "always made on the spot")]
 pub(crate) fn edit_analysis(world: &World, analysis: Value) {
     edit(world, json!({ "analysis": analysis }));
 }

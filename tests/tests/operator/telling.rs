@@ -16,11 +16,13 @@ use crate::stage::{
 pub(crate) const ALERT_PROVIDERS: Resource =
     Resource { group: "flagger.app", plural: "alertproviders" };
 
+#[expect(clippy::needless_pass_by_value, reason = "always made on the spot")]
 fn provider(name: &str, spec: Value) -> Value {
     json!({ "apiVersion": "flagger.app/v1beta1", "kind": "AlertProvider",
             "metadata": { "name": name }, "spec": spec })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "always made on the spot")]
 fn secret(name: &str, data: Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name },
             "stringData": data })

@@ -46,6 +46,7 @@ impl Task {
     /// Carries out a decision.
     pub(super) async fn act(&mut self, seen: &Seen, decision: &Decision) -> Result<(), WriteError> {
         let observed = &seen.observed;
+        self.based_on = Some(Arc::clone(&seen.raw));
         let split = observed.routes.clone().unwrap_or_default();
         let mut progress = Progress {
             memory: observed.memory.clone(),
@@ -325,20 +326,21 @@ impl Task {
             tidegate_engine::Again::At(at) => Some(at),
             _ => None,
         };
+        // Taken whatever comes of the write: a later decision did not measure this.
+        let checks = self.checks.take();
         let page = Page {
             now: seen.observed.now,
             generation: seen.canary.metadata.generation.unwrap_or(0),
             kind: seen.canary.spec.target_ref.kind.as_str(),
             names: &seen.names,
             cookies: &progress.cookies,
-            checks: self.checks.as_ref(),
+            checks: checks.as_ref(),
             due: seen.observed.tempo.due,
             next,
         };
         let mut fields = status::fields(memory);
         fields.extend(status::told(memory, decision, &seen.status, &page));
         self.patch_status(seen, fields).await?;
-        self.checks = None;
         progress.is_written = true;
         let place = |memory: &Memory| {
             (memory.phase, memory.weight, memory.iterations, memory.applied.clone())
@@ -356,9 +358,9 @@ impl Task {
         seen: &Seen,
         fields: Map<String, Value>,
     ) -> Result<(), WriteError> {
-        // Based on what is known now: an earlier write of this very tick counts.
-        let live = self.cx.cluster.cache.get(CANARY, &self.key);
-        let live = live.unwrap_or_else(|| Arc::clone(&seen.raw));
+        // Based on what was decided upon, and on our own writes since. Whatever else the cache learnt in
+        // the meantime, a lost answer of ours perhaps, must make this write fail.
+        let live = self.base(seen);
         let mut known = json!(seen.status);
         if live["metadata"]["resourceVersion"] != seen.raw["metadata"]["resourceVersion"] {
             known = live["status"].clone();
@@ -375,6 +377,20 @@ impl Task {
         let place = Place { subresource: "status", ..self.place(CANARY, &self.key.name) };
         let written = self.cx.cluster.merge(place, &patch).await?;
         self.remember_shadow(&known, &patch["status"], &written);
+        self.based_on = Some(Arc::new(written));
+        Ok(())
+    }
+
+    /// The canary as this decision knows it.
+    fn base(&self, seen: &Seen) -> Arc<Value> {
+        Arc::clone(self.based_on.as_ref().unwrap_or(&seen.raw))
+    }
+
+    /// Edits the canary itself.
+    async fn edit(&mut self, patch: &Value) -> Result<(), WriteError> {
+        let place = self.place(CANARY, &self.key.name);
+        let written = self.cx.cluster.json_patch(place, patch).await?;
+        self.based_on = Some(Arc::new(written));
         Ok(())
     }
 
@@ -402,24 +418,23 @@ impl Task {
             { "op": "test", "path": "/spec/manualStep", "value": step },
             { "op": "remove", "path": "/spec/manualStep" },
         ]);
-        let place = self.place(CANARY, &self.key.name);
-        if let Err(error) = self.cx.cluster.json_patch(place, &patch).await {
+        if let Err(error) = self.edit(&patch).await {
             // The rollout goes on; the step is tried again at the next look.
             let fact = Fact::Obstructed(format!("Failed to reset manual step: {error}"));
             self.announce(seen, &fact, phase).await;
         }
     }
 
-    async fn take_resume_back(&self, seen: &Seen) -> Result<(), WriteError> {
+    async fn take_resume_back(&mut self, seen: &Seen) -> Result<(), WriteError> {
         let step = &seen.raw["spec"]["manualStep"];
         let patch = json!([
             { "op": "test", "path": "/spec/manualStep", "value": step },
             { "op": "replace", "path": "/spec/manualStep/resume", "value": false },
         ]);
-        self.cx.cluster.json_patch(self.place(CANARY, &self.key.name), &patch).await.map(|_| ())
+        self.edit(&patch).await
     }
 
-    async fn clear_retry(&self, seen: &Seen) -> Result<(), WriteError> {
+    async fn clear_retry(&mut self, seen: &Seen) -> Result<(), WriteError> {
         let value = &seen.raw["metadata"]["annotations"][RETRY];
         if value.is_null() {
             return Ok(());
@@ -429,12 +444,11 @@ impl Task {
             { "op": "test", "path": place, "value": value },
             { "op": "remove", "path": place },
         ]);
-        self.cx.cluster.json_patch(self.place(CANARY, &self.key.name), &patch).await.map(|_| ())
+        self.edit(&patch).await
     }
 
-    async fn set_finalizer(&self, seen: &Seen, held: bool) -> Result<(), WriteError> {
-        let live = self.cx.cluster.cache.get(CANARY, &self.key);
-        let live = live.unwrap_or_else(|| Arc::clone(&seen.raw));
+    async fn set_finalizer(&mut self, seen: &Seen, held: bool) -> Result<(), WriteError> {
+        let live = self.base(seen);
         let finalizers = live["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let mut wanted: Vec<Value> =
             finalizers.iter().filter(|it| **it != FINALIZER).cloned().collect();
@@ -451,7 +465,10 @@ impl Task {
         match self.cx.cluster.merge(self.place(CANARY, &self.key.name), &patch).await {
             // Gone is what was wanted.
             Err(WriteError::Missing { .. }) if !held => Ok(()),
-            outcome => outcome.map(|_| ()),
+            outcome => {
+                self.based_on = Some(Arc::new(outcome?));
+                Ok(())
+            }
         }
     }
 

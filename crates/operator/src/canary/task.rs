@@ -42,6 +42,8 @@ pub(super) struct Task {
     /// Status as we meant to write it, for clusters whose definitions drop our additions.
     pub(super) shadow: Option<CanaryStatus>,
     pub(super) events: tell::Queue,
+    /// The canary as the decision that is carried out knows it.
+    pub(super) based_on: Option<Arc<serde_json::Value>>,
     /// Failed attempts in a row.
     troubles: u32,
     /// What this wake-up is timed for: one that got as far as a check or a step.
@@ -70,6 +72,7 @@ impl Task {
             told: tell::Told::default(),
             shadow: None,
             events,
+            based_on: None,
             troubles: 0,
             timed: None,
             checks: None,

@@ -32,15 +32,11 @@ docs: ## Write docs/reference from the code
 e2e: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 	tests/kubectl/run
 
-<<<<<<< HEAD
 SWEEP ?= all
 sweep: ## Cut every rollout at every write; SWEEP=3 takes every third cut
 	SWEEP=$(SWEEP) cargo test --release --package tidegate-tests --test sweep -- --nocapture
 
-bench: ## Measure the sandbox: start-up, writes, watches, memory
-=======
 bench: ## Measure engine and sandbox: rollouts a minute; start-up, writes, watches, memory
->>>>>>> hg
 	cargo build --release --package tidegate-cli
 	cargo bench --package tidegate-tests --bench engine --bench sandbox
 

@@ -7,6 +7,7 @@
 
 #![warn(missing_docs)]
 
+mod base64;
 pub mod hook;
 pub mod metrics;
 pub mod notify;

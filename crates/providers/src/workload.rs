@@ -14,7 +14,6 @@
 //! An object that carries one of these names and does not belong to the canary is never touched:
 //! see [`WorkloadError`]. Applying a change and deriving it again yields nothing to change.
 
-mod base64;
 pub mod config;
 pub mod deployment;
 pub mod hash;

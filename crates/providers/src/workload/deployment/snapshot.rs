@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::{Promotion, create_primary, make, primary_object, promoted_metadata, require_revision};
 use crate::{
+    base64,
     object::{Change, Owner},
     workload::{
-        Cx, DEPLOYMENT, SECRET, WorkloadError, base64,
+        Cx, DEPLOYMENT, SECRET, WorkloadError,
         config::Tracked,
         hash::revision,
         metadata::{is_owner, owners, with_version},

@@ -61,7 +61,10 @@ impl Task {
         for action in &decision.actions {
             self.carry_out_one(seen, decision, action, &mut progress).await?;
         }
-        if !progress.is_written && observed.life.deleted.is_none() {
+        // What is waited for is said to the last; but not of what is let go.
+        let is_let_go = observed.life.deleted.is_some()
+            && (!observed.life.held || decision.actions.contains(&Action::Release));
+        if !progress.is_written && !is_let_go {
             let memory = progress.memory.clone();
             self.write_status(seen, decision, &memory, &mut progress).await?;
         }
@@ -100,8 +103,8 @@ impl Task {
                 self.alert(seen, alert).await;
                 Ok(())
             }
-            Action::DropManualStep => {
-                self.drop_manual_step(seen, progress.memory.phase).await;
+            Action::DropManualStep(fact) => {
+                self.drop_manual_step(seen, fact.as_ref(), progress.memory.phase).await;
                 Ok(())
             }
             Action::TakeResumeBack => self.take_resume_back(seen).await,
@@ -409,7 +412,7 @@ impl Task {
         self.shadow = serde_json::from_value(meant).ok();
     }
 
-    async fn drop_manual_step(&mut self, seen: &Seen, phase: Phase) {
+    async fn drop_manual_step(&mut self, seen: &Seen, fact: Option<&Fact>, phase: Phase) {
         let step = &seen.raw["spec"]["manualStep"];
         if step.is_null() {
             return;
@@ -418,10 +421,17 @@ impl Task {
             { "op": "test", "path": "/spec/manualStep", "value": step },
             { "op": "remove", "path": "/spec/manualStep" },
         ]);
-        if let Err(error) = self.edit(&patch).await {
+        match self.edit(&patch).await {
+            Ok(()) => {
+                if let Some(fact) = fact {
+                    self.announce(seen, fact, phase).await;
+                }
+            }
             // The rollout goes on; the step is tried again at the next look.
-            let fact = Fact::Obstructed(format!("Failed to reset manual step: {error}"));
-            self.announce(seen, &fact, phase).await;
+            Err(error) => {
+                let fact = Fact::ResumeStays(error.to_string());
+                self.announce(seen, &fact, phase).await;
+            }
         }
     }
 

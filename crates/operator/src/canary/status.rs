@@ -319,7 +319,8 @@ fn state_of(memory: &Memory, decision: &Decision) -> Health {
 fn promoted(memory: &Memory, page: &Page<'_>) -> Condition {
     let kind = page.kind;
     let (status, message) = match memory.phase {
-        Phase::New | Phase::Initializing => {
+        Phase::New => ("Unknown", "Initialization has not started.".to_owned()),
+        Phase::Initializing => {
             ("Unknown", format!("New {kind} detected, initialization has started."))
         }
         Phase::Initialized => ("True", format!("{kind} initialization completed.")),

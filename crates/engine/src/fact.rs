@@ -268,6 +268,11 @@ impl Fact {
         }
     }
 
+    /// What goes away by itself: pods that are on their way.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::PrimaryNotReady(_) | Self::CanaryNotReady(_))
+    }
+
     /// Is something wrong?
     pub const fn tone(&self) -> Tone {
         match self {

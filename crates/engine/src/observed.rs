@@ -22,6 +22,8 @@ pub struct Observed {
     /// How live traffic is divided, or why that cannot be told. Where it cannot be divided at all,
     /// it is [`Split::PRIMARY`].
     pub routes: Result<Split, Obstacle>,
+    /// Which cookies clients are given.
+    pub cookies: Cookies,
     /// Whether it is time for the next step.
     pub tempo: Tempo,
     /// The finalizer and deletion of the canary itself.
@@ -126,6 +128,15 @@ pub enum Piece {
     ApexService,
     /// The routing objects.
     Route,
+}
+
+/// Which cookies clients are given, to stay where they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cookies {
+    /// Those who see the canary.
+    pub canary: bool,
+    /// Those who do not.
+    pub primary: bool,
 }
 
 /// Whether it is time.

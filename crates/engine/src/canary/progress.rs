@@ -6,7 +6,7 @@ use crate::{
 };
 
 use super::{
-    ab, blue_green, canary_has_share, equals_promoted, finish, is_changed, later, manual, obstacle,
+    ab, awaiting_pods, blue_green, canary_has_share, equals_promoted, finish, is_changed, later, manual, obstacle,
     obstructed, primary_takes, weighted,
 };
 
@@ -147,10 +147,7 @@ fn scaled_away(seen: &Observed, target: &Target) -> Decision {
 
 fn skip(seen: &Observed, target: &Target) -> Step {
     if let Readiness::Waiting(unready) = &target.readiness {
-        let why = Fact::CanaryNotReady(unready.why.clone());
-        let decision = Decision::because(why).again(later(seen));
-        // Pods that were asked for just now are not late.
-        return if seen.tempo.due { decision.telling().into() } else { decision.into() };
+        return awaiting_pods(seen, Fact::CanaryNotReady(unready.why.clone())).into();
     }
     finish::skip(seen)
 }
@@ -257,8 +254,7 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
             return failed(seen, Fact::CanaryDown(unready.why.clone()));
         }
         if !has_share || !tempo.due {
-            let why = Fact::CanaryNotReady(unready.why.clone());
-            return Decision::because(why).telling().again(later(seen)).into();
+            return awaiting_pods(seen, Fact::CanaryNotReady(unready.why.clone())).into();
         }
     }
     let mut base = memory.clone();
@@ -318,7 +314,7 @@ fn go_on(seen: &Observed, target: &Target, split: Split, base: Memory) -> Step {
         (canary, _) => canary.why().map(|why| Fact::CanaryNotReady(why.to_owned())),
     };
     if let Some(why) = unready {
-        return keep(seen, base, Decision::because(why).telling()).beat().into();
+        return keep(seen, base, awaiting_pods(seen, why)).beat().into();
     }
     if memory.is_paused() {
         let held = Decision::because(Fact::Held(split.canary));

@@ -87,8 +87,11 @@ pub struct Setup {
     pub primary_scaler: State,
     /// The Service clients use, on the side [`crate::apex_side`] says.
     pub apex_service: State,
-    /// The routing objects, whatever their weights.
+    /// The routing objects, whatever their weights. Blocked also while a split of ours is refused.
     pub route: State,
+    /// The last attempt to divide traffic was refused, and none succeeded since: it may be tried again,
+    /// but nothing says that the trouble is over.
+    pub shift_refused: bool,
     /// The way back of the apex Service, looked at on deletion.
     pub apex_given_back: State,
     /// The way back of the routing objects, looked at on deletion.

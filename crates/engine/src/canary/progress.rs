@@ -194,9 +194,10 @@ pub(super) fn troubled(seen: &Observed, why: &str, target: Option<&Target>) -> S
     obstructed(seen, why).into()
 }
 
-/// Nothing is in the way any more: the next trouble has the whole deadline.
+/// Nothing is in the way any more: the next trouble has the whole deadline. A split that was refused
+/// must have been written before that is believed.
 pub(super) fn trouble_over(seen: &Observed) -> Option<Step> {
-    seen.memory.trouble_since?;
+    seen.memory.trouble_since.filter(|_| !seen.setup.shift_refused)?;
     let next = Memory { trouble_since: None, ..seen.memory.clone() };
     Some(Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into())
 }

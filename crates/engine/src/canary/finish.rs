@@ -21,8 +21,9 @@ pub(super) fn overdue(seen: &Observed, target: Option<&Target>, why: &str) -> St
 }
 
 pub(super) fn primary_stuck(seen: &Observed, target: &Target, why: &str) -> Step {
-    let alert = (Severity::Error, Notice::DeadlineExceeded(why.to_owned()));
-    roll_back(seen, Some(target), Fact::PrimaryNotReady(why.to_owned()), alert)
+    let why = format!("the primary is not ready: {why}");
+    let alert = (Severity::Error, Notice::DeadlineExceeded(why.clone()));
+    roll_back(seen, Some(target), Fact::DeadlineExceeded(why), alert)
 }
 
 pub(super) fn called_back(seen: &Observed, target: Option<&Target>, hook: &str) -> Step {

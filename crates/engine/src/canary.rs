@@ -18,6 +18,7 @@
 
 mod ab;
 mod blue_green;
+mod cookies;
 mod finish;
 mod idle;
 mod initialise;
@@ -228,6 +229,12 @@ fn obstructed(seen: &Observed, why: &str) -> Decision {
     Decision::because(Fact::Obstructed(why.to_owned())).telling().again(later(seen))
 }
 
+/// Waits for pods, which come up one by one: worth telling only if it takes an interval.
+fn awaiting_pods(seen: &Observed, why: Fact) -> Decision {
+    let decision = Decision::because(why).again(later(seen));
+    if seen.tempo.due { decision.telling() } else { decision }
+}
+
 fn later(seen: &Observed) -> Again {
     Again::At(seen.now.after(seen.plan.interval))
 }
@@ -246,6 +253,7 @@ fn complete(seen: &Observed, mut decision: Decision) -> Decision {
     if !facts.is_empty() {
         decision.actions.splice(0..0, facts.into_iter().map(Action::Announce));
     }
+    cookies::add(seen, &mut decision);
     let may_write = seen.problems.is_empty() && !seen.plan.suspended;
     if seen.tempo.retry && may_write && (answered || decision.again != Again::Now) {
         // Before the step: one try must not become two if the step lands and its answer is lost.
@@ -254,13 +262,17 @@ fn complete(seen: &Observed, mut decision: Decision) -> Decision {
     decision
 }
 
-/// What of the plan cannot be carried out as written: told once a rollout, where it starts or where
-/// it matters.
+/// What of the plan cannot be carried out as written: told once a rollout, where it starts, or for a
+/// hold, which may be asked for at any time, where it begins.
 fn noted(seen: &Observed, decision: &Decision) -> Vec<Fact> {
     let starts = matches!(decision.why, Fact::NewRevision | Fact::Restarted);
-    let holds = matches!(decision.why, Fact::Held(_)) && !decision.actions.is_empty();
+    let holds = |action: &Action| match action {
+        Action::Remember(next) => next.is_paused() && !seen.memory.is_paused(),
+        _ => false,
+    };
+    let holds = decision.actions.iter().any(holds);
     let is_due = |note: &&Note| match note {
-        Note::ManualStepBeyondMax { .. } => starts || holds,
+        Note::ManualStepBeyondMax { .. } => holds,
         Note::MatchIgnored
         | Note::WeightsIgnored { .. }
         | Note::MirrorIgnored

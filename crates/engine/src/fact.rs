@@ -271,6 +271,11 @@ impl Fact {
         }
     }
 
+    /// What goes away by itself: pods that are on their way.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::PrimaryNotReady(_) | Self::CanaryNotReady(_))
+    }
+
     /// Is something wrong?
     pub const fn tone(&self) -> Tone {
         match self {
@@ -350,8 +355,10 @@ impl Fact {
             Self::Refused(problems) => problems.join("; "),
             Self::Obstructed(why) => format!("{canary} cannot go on: {why}"),
             Self::Placed(piece) => format!("Put the {} in place.", piece.as_str()),
-            Self::BackendsAvailable => "All metric providers are available.".to_owned(),
-            Self::BackendsUnavailable(why) => format!("Checks of {canary} would fail: {why}"),
+            Self::BackendsAvailable => "Every metric backend answers.".to_owned(),
+            Self::BackendsUnavailable(why) => {
+                format!("Checks of {canary} would fail, a metric backend does not answer: {why}")
+            }
             Self::Noted(note) => note.text(),
             Self::PrimaryNotReady(why) => format!("{primary} is not ready: {why}"),
             Self::PrimaryStuck(why) => {
@@ -359,7 +366,7 @@ impl Fact {
                     "{primary} does not become ready and is left to retry, nothing else was touched: {why}"
                 )
             }
-            Self::Initialized => format!("Initialization done, {primary} serves {canary}."),
+            Self::Initialized => format!("{canary} is set up: {primary} serves its traffic."),
             Self::Adopted => format!("Took over {canary} as it was left, without a new rollout."),
             Self::IdleTargetRuns(replicas) => {
                 format!(
@@ -374,7 +381,7 @@ impl Fact {
     fn text_of_gate(&self, names: &Names) -> Option<String> {
         let Names { canary, .. } = names;
         Some(match self {
-            Self::GatePassed(kind, hook) => format!("The {} check {hook} passed.", kind.as_str()),
+            Self::GatePassed(kind, hook) => format!("The {} hook {hook} said yes.", kind.as_str()),
             Self::AwaitingApproval(gate) => {
                 format!("{canary} is waiting for approval to start: {gate}.")
             }
@@ -387,26 +394,26 @@ impl Fact {
             Self::PreRolloutFailed { hook, why } => {
                 format!("{canary} is held, the pre-rollout check {hook} failed: {why}")
             }
-            Self::RollbackAsked(hook) => format!("The rollback check {hook} passed."),
+            Self::RollbackAsked(hook) => format!("The rollback hook {hook} calls {canary} back."),
             Self::RolledBackByHook => {
-                format!("Rolling back {canary}: a rollback hook asked for it.")
+                format!("{canary} goes back to its primary, as a hook asks.")
             }
             Self::PostRolloutFailed { hook, why } => {
-                format!("The post-rollout hook {hook} failed: {why}")
+                format!("The post-rollout hook {hook} did not take it: {why}")
             }
             Self::Held(weight) => {
-                format!("Canary is paused at {weight}% traffic weight. Waiting for manual resume.")
+                format!("{canary} is held at {weight}% until manualStep is resumed or removed.")
             }
-            Self::Resumed(weight) => {
-                format!("Resuming automated traffic shifting from {weight}% canary weight.")
-            }
+            Self::Resumed(weight) => format!("{canary} goes on from {weight}%."),
             Self::HoldRaised(weight) => {
                 format!("The manual pause of {canary} moved up to {weight}%.")
             }
             Self::NothingToResume => {
                 format!("{canary} has nothing to resume; removing manualStep.")
             }
-            Self::ResumeStays(why) => format!("Failed to reset manual step: {why}"),
+            Self::ResumeStays(why) => {
+                format!("spec.manualStep stays for now, it could not be removed: {why}")
+            }
             Self::ResumeVoid => format!(
                 "The resume of {canary} was meant for a revision that was replaced; the new one pauses again."
             ),
@@ -417,9 +424,9 @@ impl Fact {
     fn text_of_progress(&self, names: &Names) -> Option<String> {
         let Names { canary, target, primary } = names;
         Some(match self {
-            Self::NewRevision => format!("New revision detected, scaling up {target}."),
+            Self::NewRevision => format!("{target} has a new revision; its pods are started."),
             Self::Restarted => {
-                format!("New revision detected, restarting the analysis of {target}.")
+                format!("{target} changed in mid-rollout; the analysis starts from the beginning.")
             }
             Self::WentBack(_) => {
                 format!("{target} is back at the revision {primary} runs; the rollout ends here.")
@@ -433,30 +440,34 @@ impl Fact {
                     "{target} has a share of traffic and no pod to serve it, a failed check: {why}"
                 )
             }
-            Self::AnalysisStarted => format!("Starting the analysis of {target}."),
+            Self::AnalysisStarted => format!("The analysis of {target} begins."),
             Self::CheckFailed(why) => format!("{canary} is held: {why}"),
             Self::AwaitingInterval => format!("{canary} waits for the next check."),
-            Self::Advanced(weight) => format!("Advanced {canary} to canary weight {weight}."),
+            Self::Advanced(weight) => {
+                format!("{weight}% of the traffic of {canary} goes to the canary.")
+            }
             Self::Mirroring => {
-                format!("Advanced {canary} to canary weight 0, with requests mirrored.")
+                format!(
+                    "The canary gets copies of the requests to {canary}; its answers go nowhere."
+                )
             }
             Self::Iterated { at, of } => {
-                format!("Advanced {canary} to canary iteration {at}/{of}.")
+                format!("{canary} is at iteration {at} of {of}.")
             }
             Self::RoutedToCanary { was_mirrored: false } => {
-                "Routing all traffic to the canary.".to_owned()
+                "All live traffic goes to the canary.".to_owned()
             }
             Self::RoutedToCanary { was_mirrored: true } => {
-                "Mirroring ends, routing all traffic to the canary.".to_owned()
+                "Copies end; all live traffic goes to the canary.".to_owned()
             }
             Self::Drifted { seen, now } => {
-                format!("The route of {canary} said {seen} for the canary; it is {now} now.")
+                format!("The route of {canary} gave the canary {seen}%; it is back at {now}%.")
             }
-            Self::Copying => format!("Copying the template of {target} to {primary}."),
+            Self::Copying => format!("{primary} is given what {target} runs."),
             Self::PrimaryAdvanced(weight) => {
-                format!("Advanced {canary} to primary weight {weight}.")
+                format!("{weight}% of the traffic of {canary} is on the primary again.")
             }
-            Self::RoutedToPrimary => "Routing all traffic to the primary.".to_owned(),
+            Self::RoutedToPrimary => "All live traffic goes to the primary.".to_owned(),
             _ => return None,
         })
     }
@@ -464,28 +475,32 @@ impl Fact {
     fn text_of_end(&self, names: &Names) -> String {
         let Names { canary, target, primary } = names;
         match self {
-            Self::Promoted => format!("Promotion completed, scaled down {target}."),
+            Self::Promoted => format!("{target} is promoted, and its own pods are stopped."),
             Self::PromotedUnchecked => {
-                format!("Promotion completed, the analysis of {target} was skipped.")
+                format!("{target} is promoted without analysis, and its own pods are stopped.")
             }
             Self::ThresholdReached(count) => {
-                format!("Rolling back {canary}: failed checks reached the threshold of {count}.")
+                format!("{canary} goes back: {count} checks failed, which is its threshold.")
             }
             Self::DeadlineExceeded(why) => {
-                format!("Rolling back {canary}: progress deadline exceeded, {why}")
+                format!("{canary} goes back, as nothing moved within its deadline: {why}")
             }
-            Self::Failed => format!("Canary failed, scaled down {target}."),
+            Self::Failed => format!("This revision of {target} failed; its pods are stopped."),
             Self::RollbackHeld(why) => {
                 format!(
                     "{canary} should go back, but {primary} cannot serve; traffic stays where it is: {why}"
                 )
             }
             Self::PromotionFailed(why) => {
-                format!("Promotion of {target} failed, {primary} is not ready: {why}")
+                format!(
+                    "{primary} cannot run what {target} does; whoever can serve keeps the traffic: {why}"
+                )
             }
-            Self::Terminating => format!("Terminating canary {canary}."),
-            Self::AwaitingTarget(why) => format!("{target} takes over from {primary} again: {why}"),
-            Self::Terminated => format!("Terminated canary {canary}."),
+            Self::Terminating => format!("{canary} is being deleted; {target} takes over."),
+            Self::AwaitingTarget(why) => {
+                format!("Waiting for {target} to serve before {primary} goes: {why}")
+            }
+            Self::Terminated => format!("{canary} leaves {target} as it was."),
             Self::RevertGivenUp(why) => format!("Gave up restoring {target}: {why}"),
             _ => String::new(),
         }
@@ -498,11 +513,10 @@ impl Note {
     fn text(&self) -> String {
         match self {
             Self::MatchIgnored => {
-                "A/B testing is not supported by the kubernetes provider; match is ignored."
-                    .to_owned()
+                "Plain Services cannot tell requests apart; match is ignored.".to_owned()
             }
             Self::WeightsIgnored { iterations } => format!(
-                "Progressive traffic is not supported by the kubernetes provider; running as blue/green with iterations: {iterations}."
+                "Plain Services cannot divide traffic; running as blue/green with iterations: {iterations}."
             ),
             Self::MirrorIgnored => {
                 "This provider cannot mirror requests; mirror is ignored.".to_owned()

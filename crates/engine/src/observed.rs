@@ -22,6 +22,8 @@ pub struct Observed {
     /// How live traffic is divided, or why that cannot be told. Where it cannot be divided at all,
     /// it is [`Split::PRIMARY`].
     pub routes: Result<Split, Obstacle>,
+    /// Which cookies clients are given.
+    pub cookies: Cookies,
     /// Whether it is time for the next step.
     pub tempo: Tempo,
     /// The finalizer and deletion of the canary itself.
@@ -85,8 +87,11 @@ pub struct Setup {
     pub primary_scaler: State,
     /// The Service clients use, on the side [`crate::apex_side`] says.
     pub apex_service: State,
-    /// The routing objects, whatever their weights.
+    /// The routing objects, whatever their weights. Blocked also while a split of ours is refused.
     pub route: State,
+    /// The last attempt to divide traffic was refused, and none succeeded since: it may be tried again,
+    /// but nothing says that the trouble is over.
+    pub shift_refused: bool,
     /// The way back of the apex Service, looked at on deletion.
     pub apex_given_back: State,
     /// The way back of the routing objects, looked at on deletion.
@@ -126,6 +131,15 @@ pub enum Piece {
     ApexService,
     /// The routing objects.
     Route,
+}
+
+/// Which cookies clients are given, to stay where they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cookies {
+    /// Those who see the canary.
+    pub canary: bool,
+    /// Those who do not.
+    pub primary: bool,
 }
 
 /// Whether it is time.

@@ -38,6 +38,8 @@ pub struct Plan {
     pub manual: Option<ManualStep>,
     /// Which gates exist.
     pub hooks: Hooks,
+    /// Who keeps seeing the side that they saw first.
+    pub stickiness: Stickiness,
     /// The workload has a scaler to be copied for the primary.
     pub scaled: bool,
     /// What of the plan cannot be carried out as written, for people.
@@ -62,6 +64,18 @@ pub enum Traffic {
     Divisible,
     /// Plain Services: clients see the primary only.
     Whole,
+}
+
+/// Who keeps seeing the side that they saw first, by a cookie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stickiness {
+    /// Nobody.
+    #[default]
+    None,
+    /// Clients of the canary, for as long as it has a share.
+    Canary,
+    /// Clients of the primary as well, until the next step.
+    Both,
 }
 
 /// The shares of a weighted rollout.

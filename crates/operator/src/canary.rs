@@ -13,9 +13,12 @@
 
 mod act;
 mod ask;
+mod cookies;
+mod derived;
 mod manager;
 mod observe;
 mod plan;
+mod refusals;
 mod status;
 mod task;
 mod tell;

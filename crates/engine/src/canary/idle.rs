@@ -6,8 +6,8 @@ use crate::{
 };
 
 use super::{
-    TARGET_GONE, configs_changed, equals_promoted, finish, is_changed, later, nothing_to_resume,
-    obstacle, obstructed, primary_takes,
+    TARGET_GONE, awaiting_pods, configs_changed, equals_promoted, finish, is_changed, later,
+    nothing_to_resume, obstacle, obstructed, primary_takes,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {
@@ -153,8 +153,7 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
         && let Some(why) = seen.primary.readiness.why()
     {
         // Not a word about the new revision is written down: it starts once the primary is well.
-        let why = Fact::PrimaryNotReady(why.to_owned());
-        return Decision::because(why).telling().again(later(seen)).into();
+        return awaiting_pods(seen, Fact::PrimaryNotReady(why.to_owned())).into();
     }
     if !plan.hooks.confirm_rollout {
         return start(seen, target).into();
@@ -214,14 +213,15 @@ fn start(seen: &Observed, target: &Target) -> Decision {
 }
 
 /// Calls the post-rollout hooks, and notes that it was done.
+///
+/// How a rollout failed was told when it did, and what was told then still holds; that it succeeded is
+/// told after its hooks were.
 fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
-    let why = if end.unwrap_or(seen.memory.phase) == Phase::Failed {
-        Fact::Failed
-    } else {
-        Fact::Promoted
-    };
-    let why = if why == Fact::Promoted && seen.plan.skip { Fact::PromotedUnchecked } else { why };
-    let mut decision = Decision::because(why.clone());
+    let news = end.filter(|end| *end != Phase::Failed).map(|_| match seen.plan.skip {
+        true => Fact::PromotedUnchecked,
+        false => Fact::Promoted,
+    });
+    let mut decision = Decision::because(news.clone().unwrap_or(Fact::Idle));
     if seen.plan.hooks.post_rollout {
         let Some(gate) = &seen.answers.post_rollout else {
             return Step::Ask(Question::Gate(GateKind::PostRollout));
@@ -236,8 +236,8 @@ fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
         next.untold = None;
         decision = decision.remember(next);
     }
-    if why != Fact::Failed && end.is_some() {
-        decision = decision.tell(why);
+    if let Some(fact) = news {
+        decision = decision.tell(fact);
     }
     decision.again(Again::Now).into()
 }

@@ -9,7 +9,7 @@ use crate::{
     Revision, Severity, Split, State, Step, Target, Traffic,
 };
 
-use super::{TARGET_GONE, later, obstructed, put};
+use super::{TARGET_GONE, awaiting_pods, later, obstructed, put};
 
 pub(super) fn decide(seen: &Observed) -> Step {
     let target = match &seen.target {
@@ -30,7 +30,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
         Readiness::Ready => {}
         Readiness::Waiting(unready) => {
             let why = Fact::PrimaryNotReady(unready.why.clone());
-            return Decision::because(why).telling().again(later(seen)).into();
+            return awaiting_pods(seen, why).into();
         }
         // Nobody wants to wait for checks, but somebody must serve.
         Readiness::Stuck(unready) if seen.plan.skip && unready.serving => {}

@@ -6,8 +6,8 @@ use crate::{
 };
 
 use super::{
-    TARGET_GONE, ab, blue_green, canary_has_share, equals_promoted, finish, is_changed, later,
-    manual, obstacle, obstructed, primary_takes, weighted,
+    TARGET_GONE, ab, awaiting_pods, blue_green, canary_has_share, equals_promoted, finish,
+    is_changed, later, manual, obstacle, obstructed, primary_takes, weighted,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {
@@ -147,10 +147,7 @@ fn scaled_away(seen: &Observed, target: &Target) -> Decision {
 
 fn skip(seen: &Observed, target: &Target) -> Step {
     if let Readiness::Waiting(unready) = &target.readiness {
-        let why = Fact::CanaryNotReady(unready.why.clone());
-        let decision = Decision::because(why).again(later(seen));
-        // Pods that were asked for just now are not late.
-        return if seen.tempo.due { decision.telling().into() } else { decision.into() };
+        return awaiting_pods(seen, Fact::CanaryNotReady(unready.why.clone())).into();
     }
     finish::skip(seen)
 }
@@ -197,9 +194,10 @@ pub(super) fn troubled(seen: &Observed, why: &str, target: Option<&Target>) -> S
     obstructed(seen, why).into()
 }
 
-/// Nothing is in the way any more: the next trouble has the whole deadline.
+/// Nothing is in the way any more: the next trouble has the whole deadline. A split that was refused
+/// must have been written before that is believed.
 pub(super) fn trouble_over(seen: &Observed) -> Option<Step> {
-    seen.memory.trouble_since?;
+    seen.memory.trouble_since.filter(|_| !seen.setup.shift_refused)?;
     let next = Memory { trouble_since: None, ..seen.memory.clone() };
     Some(Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into())
 }
@@ -260,8 +258,7 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
             return failed(seen, Fact::CanaryDown(unready.why.clone()));
         }
         if !has_share || !tempo.due {
-            let why = Fact::CanaryNotReady(unready.why.clone());
-            return Decision::because(why).telling().again(later(seen)).into();
+            return awaiting_pods(seen, Fact::CanaryNotReady(unready.why.clone())).into();
         }
     }
     let mut base = memory.clone();
@@ -321,7 +318,7 @@ fn go_on(seen: &Observed, target: &Target, split: Split, base: Memory) -> Step {
         (canary, _) => canary.why().map(|why| Fact::CanaryNotReady(why.to_owned())),
     };
     if let Some(why) = unready {
-        return keep(seen, base, Decision::because(why).telling()).beat().into();
+        return keep(seen, base, awaiting_pods(seen, why)).beat().into();
     }
     if memory.is_paused() {
         let held = Decision::because(Fact::Held(split.canary));

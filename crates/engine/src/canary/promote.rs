@@ -9,8 +9,8 @@ use crate::{
 };
 
 use super::{
-    TARGET_GONE, canary_has_share, finish, is_changed, later, nothing_to_resume, obstacle,
-    obstructed, progress,
+    TARGET_GONE, awaiting_pods, canary_has_share, finish, is_changed, later, nothing_to_resume,
+    obstacle, obstructed, progress,
 };
 
 /// Asks the gate before promotion, then begins.
@@ -162,9 +162,7 @@ fn protect(seen: &Observed, target: Option<&Target>) -> Option<Step> {
 }
 
 fn primary_waits(seen: &Observed, why: &str) -> Step {
-    let decision = Decision::because(Fact::PrimaryNotReady(why.to_owned())).again(later(seen));
-    // A rolling update takes its time; only one that takes longer than an interval is worth telling.
-    if seen.tempo.due { decision.telling().into() } else { decision.into() }
+    awaiting_pods(seen, Fact::PrimaryNotReady(why.to_owned())).into()
 }
 
 /// The primary is ready: traffic goes back, at once or step by step.

@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use crate::{Fact, GateKind, Moment, Notice, Percent, Phase, Revision, Side, told::HUSH};
+use crate::{Fact, GateKind, Notice, Percent, Phase, Revision, Side, told};
 
 use super::{Checker, Entry, Template, Verdict, What, Workload};
 
@@ -20,8 +20,8 @@ pub(super) struct Effects {
     gave_up: bool,
     was_retried: bool,
     place: Option<Place>,
-    alerts: Vec<mem::Discriminant<Notice>>,
-    facts: Vec<(Fact, Moment)>,
+    alerts: Vec<(mem::Discriminant<Notice>, Option<GateKind>)>,
+    facts: Vec<Fact>,
     /// The end that post-rollout hooks were told of.
     told: Option<(Option<Revision>, Phase)>,
     /// The revision the pre-rollout gate let pass.
@@ -44,11 +44,11 @@ impl Checker {
             What::Released => self.judge_release(),
             What::Waits(reason) => self.judge_wait(reason),
             What::Alerted(notice) => {
-                let repeated = effects.alerts.contains(&mem::discriminant(&**notice));
+                let repeated = effects.alerts.contains(&told::kind(notice));
                 let text = || format!("{notice:?} was sent twice");
                 if repeated && effects.is_at(self) { Err((22, text())) } else { Ok(()) }
             }
-            What::Announced(fact) => self.judge_event(entry.at, fact),
+            What::Announced(fact) => self.judge_event(fact),
             What::Asked(kind, _) => self.judge_hook(*kind),
             _ => Ok(()),
         }
@@ -107,10 +107,8 @@ impl Checker {
         self.effects.is_refused || self.effects.is_follower || self.plan.suspended
     }
 
-    fn judge_event(&self, at: Moment, fact: &Fact) -> Verdict {
-        let silence = self.plan.interval.saturating_mul(HUSH);
-        let is_repeat = |(told, when): &(Fact, Moment)| told == fact && at.since(*when) < silence;
-        if self.effects.is_at(self) && self.effects.facts.iter().any(is_repeat) {
+    fn judge_event(&self, fact: &Fact) -> Verdict {
+        if self.effects.is_at(self) && self.effects.facts.contains(fact) {
             return Err((23, format!("{} was told twice", fact.reason())));
         }
         Ok(())
@@ -155,17 +153,15 @@ impl Checker {
             What::ScalerResumed(Workload::Target) => effects.is_scaler_paused = false,
             What::Retried => effects.was_retried = true,
             What::Restarted => effects.forget(),
-            What::ClockMoved => effects.facts.clear(),
             What::WriteFailed => (effects.told, effects.prepared) = (None, None),
             What::Alerted(notice) => {
                 effects.gave_up |= matches!(**notice, Notice::RevertGivenUp(_));
                 effects.arrive(place);
-                effects.alerts.push(mem::discriminant(&**notice));
+                effects.alerts.push(told::kind(notice));
             }
             What::Announced(fact) => {
                 effects.arrive(place);
-                effects.facts.retain(|(told, _)| told != &**fact);
-                effects.facts.push(((**fact).clone(), entry.at));
+                effects.facts.push((**fact).clone());
             }
             What::Asked(GateKind::PostRollout, _) => {
                 effects.told = Some((memory.applied.clone(), memory.phase));

@@ -54,9 +54,7 @@ impl World {
                 return false;
             }
         }
-        if beat {
-            self.process.pace.beat(&self.memory, Moment(self.now));
-        }
+        self.process.pace.done(beat, &self.memory, Moment(self.now));
         match again {
             Again::Now => return true,
             Again::At(when) => self.process.wakes_at = Some(when.0 - self.skew),

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     sync::Arc,
 };
 
@@ -12,7 +13,7 @@ use serde_json::Value;
 use tidegate_api::canary::{Canary, CanaryPhase, CanaryStatus, Provider};
 use tidegate_engine::{
     Answers, Configs, Life, Memory, Missing, Names, Observed, Obstacle, Phase, Piece, Primary,
-    Readiness, Revision, Setup, Side, State, Target, Unready, apex_side,
+    Readiness, Revision, Setup, Side, Split, State, Target, Traffic, Unready, apex_side,
 };
 use tidegate_providers::{
     hook,
@@ -20,15 +21,15 @@ use tidegate_providers::{
     traffic::{self, Cookies, Mesh, RouteCx},
     workload::{
         Cx, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SERVICE, WorkloadError,
-        config::{self, ConfigDigest, Tracked},
+        config::{self, ConfigDigest, ConfigRef, Tracked},
         deployment::{self, SelectorLabel, Snapshot},
-        hash, require_owned,
+        require_owned,
         scaler::{self, hpa},
         services::{self, Role, Services},
     },
 };
 
-use super::{manager, plan, status, task::Task};
+use super::{derived::Derived, manager, plan, refusals::Attempt, status, task::Task};
 use crate::cluster::{
     CANARY,
     cache::{Key, TableState},
@@ -54,15 +55,13 @@ pub(super) enum Look {
 /// An observation, and what acting on it needs.
 pub(super) struct Seen {
     pub(super) observed: Observed,
-    pub(super) canary: Canary,
+    pub(super) canary: Arc<Canary>,
     pub(super) raw: Arc<Value>,
     pub(super) status: CanaryStatus,
     pub(super) names: Names,
     pub(super) mesh: Mesh,
     pub(super) cookies: Cookies,
     pub(super) live: Live,
-    /// The same without anybody's status.
-    bare: Live,
     pub(super) target: Option<Arc<Value>>,
     pub(super) primary: Option<Arc<Value>>,
     pub(super) tracked: Tracked,
@@ -79,7 +78,7 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
     if raw["metadata"]["uid"] != task.uid.as_str() {
         return Look::Gone;
     }
-    let canary: Canary = match serde_json::from_value((*raw).clone()) {
+    let canary = match task.derived.canary(&raw) {
         Ok(canary) => canary,
         Err(error) => return Look::Unreadable(error.to_string()),
     };
@@ -170,7 +169,7 @@ fn follows(seen: &Seen) -> BTreeSet<(Kind, Key)> {
 
 fn gather(
     task: &mut Task,
-    canary: Canary,
+    canary: Arc<Canary>,
     raw: Arc<Value>,
     status: CanaryStatus,
     mesh: Mesh,
@@ -196,7 +195,6 @@ fn gather(
     let get = |kind: Kind, name: &str| cache.get(kind, &Key::new(&namespace, name));
     let target = get(DEPLOYMENT, &spec.target_ref.name);
     let primary = get(DEPLOYMENT, &spec.primary_name());
-    let mut live = Live::default();
     let cookies = status::cookies(&status);
     let mut seen = Seen {
         names: names(spec, &task.key),
@@ -206,9 +204,11 @@ fn gather(
             tempo: {
                 let retry = raw["metadata"]["annotations"][RETRY].as_str();
                 let retry = retry.is_some_and(|text| !text.is_empty());
-                // Setting up has no step to wait for; its first question is asked at once.
-                let is_first = memory.phase == Phase::Initializing;
-                task.tempo(memory.since.filter(|_| !is_first), plan.interval, retry)
+                task.tempo(&memory, plan.interval, retry)
+            },
+            cookies: tidegate_engine::Cookies {
+                canary: cookies.canary.is_some(),
+                primary: cookies.primary.is_some(),
             },
             life: life(&canary),
             problems,
@@ -230,23 +230,19 @@ fn gather(
         apex_back: Vec::new(),
         route_back: Vec::new(),
         live: Live::default(),
-        bare: Live::default(),
         raw,
         canary,
     };
     for (kind, name) in seen.mesh.names(&seen.route_cx(&namespace)) {
         if let Some(object) = get(kind, &name) {
-            let mut bare = (*object).clone();
-            live.insert(kind, bare.clone());
-            if let Some(fields) = bare.as_object_mut() {
-                fields.remove("status");
-            }
-            seen.bare.insert(kind, bare);
+            seen.live.insert(kind, object);
         }
     }
-    seen.live = live;
-    seen.look_at_workloads(task);
+    let mut derived = mem::take(&mut task.derived);
+    seen.look_at_workloads(task, &mut derived);
     seen.look_at_routes(task);
+    seen.note_refusals(task);
+    task.derived = derived;
     seen
 }
 
@@ -322,6 +318,11 @@ impl Seen {
         }
     }
 
+    /// Of the canary's spec.
+    pub(super) fn generation(&self) -> i64 {
+        self.canary.metadata.generation.unwrap_or(0)
+    }
+
     pub(super) fn phase(&self) -> CanaryPhase {
         status::api_phase(self.observed.memory.phase)
     }
@@ -333,12 +334,12 @@ impl Seen {
         format!("{phase}/{weight}/{iterations}/{failed_checks}")
     }
 
-    fn look_at_workloads(&mut self, task: &Task) {
+    fn look_at_workloads(&mut self, task: &Task, derived: &mut Derived) {
         let Some(target) = self.target.clone() else {
             self.look_at_primary(task, None);
             return;
         };
-        match self.look_at_target(task, &target) {
+        match self.look_at_target(task, &target, derived) {
             Ok((observed, tracked)) => {
                 self.tracked = tracked;
                 self.look_at_primary(task, Some(&observed));
@@ -358,13 +359,14 @@ impl Seen {
         &self,
         task: &Task,
         target: &Value,
+        derived: &mut Derived,
     ) -> Result<(Target, Tracked), WorkloadError> {
         let cx = self.cx(task);
         let analysis = &self.canary.spec.analysis;
         let deadline_s = i64::from(self.canary.spec.progress_deadline_s());
-        let tracked = Self::track(task, target)?;
-        let template = deployment::primary_template(&cx, target, &tracked)?;
-        let runs = |primary: &Arc<Value>| deployment::runs_same(primary, &template);
+        let of_target = derived.of_target(target);
+        let tracked = Self::track(task, &of_target.references)?;
+        let same_as_primary = derived.is_same(&cx, target, &tracked, self.primary.as_deref())?;
         let now = task.cx.clock.now();
         let threshold = analysis.canary_ready_threshold();
         let since = self.status.last_transition_time.as_ref().map(|time| time.0);
@@ -374,30 +376,29 @@ impl Seen {
             deployment::template_writers_after(fields, &ours, since)
         });
         let observed = Target {
-            revision: Revision::new(hash::revision(&target["spec"]["template"])),
+            revision: of_target.revision.clone(),
             configs: task.cx.options.config_tracking.then(|| Configs::new(tracked.clone())),
             replicas: deployment::replicas_of(target),
             readiness: deployment::readiness(target, threshold, deadline_s, now),
-            same_as_primary: self.primary.as_ref().is_some_and(runs),
+            same_as_primary,
             edited_since,
             replicas_to_run: self.replicas_to_run(task, target),
         };
         Ok((observed, tracked))
     }
 
-    fn track(task: &Task, target: &Value) -> Result<Tracked, WorkloadError> {
+    fn track(task: &Task, references: &[ConfigRef]) -> Result<Tracked, WorkloadError> {
         if !task.cx.options.config_tracking {
             return Ok(Tracked::new());
         }
-        let references = config::references(&target["spec"]["template"]["spec"]);
         let mut digests: BTreeMap<_, Arc<ConfigDigest>> = BTreeMap::new();
-        for reference in &references {
+        for reference in references {
             let key = Key::new(&task.key.namespace, &reference.name);
             if let Some(digest) = task.cx.cluster.cache.digest(reference.kind, &key) {
                 digests.insert((reference.kind, reference.name.clone()), digest);
             }
         }
-        config::track(&references, |kind, name| {
+        config::track(references, |kind, name| {
             digests.get(&(kind, name.to_owned())).map(Arc::as_ref)
         })
     }
@@ -563,19 +564,46 @@ impl Seen {
         let read = match self.mesh.read(&cx, &self.live) {
             // Not in effect yet: that matters for the next step, and for nothing before it.
             Err(error) if error.is_waiting() && !self.needs_effect() => {
-                self.mesh.read(&cx, &self.bare)
+                self.mesh.read(&cx, &self.live.without_status())
             }
             read => read,
         };
-        let back = self.mesh.finalize(&cx, &self.live);
+        let is_deleted = self.observed.life.deleted.is_some();
+        let back = is_deleted.then(|| state_of(self.mesh.finalize(&cx, &self.live)));
         let (state, changes) = state_of(reconcile);
-        let (state_back, changes_back) = state_of(back);
-        self.observed.routes = read.map_err(|error| Obstacle(error.to_string()));
+        self.observed.routes = match self.observed.plan.traffic {
+            Traffic::Divisible => read.map_err(|error| Obstacle(error.to_string())),
+            Traffic::Whole => Ok(Split::PRIMARY),
+        };
         self.observed.setup.route = state;
         self.changes.insert(Piece::Route, changes);
-        if self.observed.life.deleted.is_some() {
-            self.observed.setup.route_given_back = state_back;
-            self.route_back = changes_back;
+        if let Some((state, changes)) = back {
+            self.observed.setup.route_given_back = state;
+            self.route_back = changes;
+        }
+    }
+
+    /// What the server refused is not tried again for a while, and the engine decides upon that.
+    fn note_refusals(&mut self, task: &Task) {
+        let now = task.cx.clock.monotonic();
+        let generation = self.generation();
+        let setup = &mut self.observed.setup;
+        setup.shift_refused = task.refusals.has(Attempt::Divide);
+        let pieces: [(&[Attempt], &mut State); 8] = [
+            (&[Attempt::Place(Piece::CanaryService)], &mut setup.canary_service),
+            (&[Attempt::Place(Piece::PrimaryService)], &mut setup.primary_service),
+            (&[Attempt::Place(Piece::Primary)], &mut setup.primary),
+            (&[Attempt::Place(Piece::PrimaryScaler)], &mut setup.primary_scaler),
+            (&[Attempt::Place(Piece::ApexService)], &mut setup.apex_service),
+            (&[Attempt::Place(Piece::Route), Attempt::Divide], &mut setup.route),
+            (&[Attempt::GiveApexBack], &mut setup.apex_given_back),
+            (&[Attempt::GiveRouteBack], &mut setup.route_given_back),
+        ];
+        for (attempts, state) in pieces {
+            let refused = |it: &Attempt| task.refusals.obstacle(*it, now, generation);
+            if let Some(obstacle) = attempts.iter().find_map(refused) {
+                *state = State::Blocked(obstacle);
+            }
         }
     }
 }

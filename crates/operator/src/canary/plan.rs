@@ -4,7 +4,9 @@ use tidegate_api::canary::{
     AutoscalerKind, Canary, CanarySpec, CrossNamespace, Strategy as Asked, TargetKind,
     analysis::{Webhook, WebhookType},
 };
-use tidegate_engine::{Hooks, ManualStep, Note, Percent, Plan, Steps, Strategy, Traffic};
+use tidegate_engine::{
+    Hooks, ManualStep, Note, Percent, Plan, Steps, Stickiness, Strategy, Traffic,
+};
 use tidegate_providers::traffic::{Affinity, Mesh};
 
 /// Checks of a rollout that was meant to go by weight where weights are impossible; as Flagger.
@@ -54,6 +56,7 @@ pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         revert: spec.revert_on_deletion == Some(true),
         manual,
         hooks: hooks(&analysis.webhooks),
+        stickiness: stickiness(spec, capabilities.affinity),
         scaled: spec.autoscaler_ref.is_some(),
         notes,
     }
@@ -78,6 +81,17 @@ fn strategy(spec: &CanarySpec, mesh: Mesh, notes: &mut Vec<Note>) -> (Strategy, 
     }
     notes.push(Note::WeightsIgnored { iterations: ITERATIONS_INSTEAD });
     (Strategy::BlueGreen, ITERATIONS_INSTEAD)
+}
+
+/// Where the provider can keep clients on their side, and the user wants that.
+fn stickiness(spec: &CanarySpec, ability: Affinity) -> Stickiness {
+    let Some(asked) = &spec.analysis.session_affinity else { return Stickiness::None };
+    let asks_both = asked.primary_cookie_name.as_deref().is_some_and(|name| !name.is_empty());
+    match ability {
+        Affinity::None => Stickiness::None,
+        Affinity::Both if asks_both => Stickiness::Both,
+        Affinity::Canary | Affinity::Both => Stickiness::Canary,
+    }
 }
 
 fn steps(spec: &CanarySpec) -> Steps {

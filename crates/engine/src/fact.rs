@@ -480,7 +480,9 @@ impl Fact {
                 format!("{target} is promoted without analysis, and its own pods are stopped.")
             }
             Self::ThresholdReached(count) => {
-                format!("{canary} goes back: {count} checks failed, which is its threshold.")
+                format!(
+                    "{canary} goes back: its failed checks are as many as it may have, {count}."
+                )
             }
             Self::DeadlineExceeded(why) => {
                 format!("{canary} goes back, as nothing moved within its deadline: {why}")
@@ -496,11 +498,13 @@ impl Fact {
                     "{primary} cannot run what {target} does; whoever can serve keeps the traffic: {why}"
                 )
             }
-            Self::Terminating => format!("{canary} is being deleted; {target} takes over."),
+            Self::Terminating => {
+                format!("The canary is being deleted; {target} takes over from {primary}.")
+            }
             Self::AwaitingTarget(why) => {
                 format!("Waiting for {target} to serve before {primary} goes: {why}")
             }
-            Self::Terminated => format!("{canary} leaves {target} as it was."),
+            Self::Terminated => format!("The canary is gone; {target} serves without it."),
             Self::RevertGivenUp(why) => format!("Gave up restoring {target}: {why}"),
             _ => String::new(),
         }

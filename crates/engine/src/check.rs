@@ -124,6 +124,8 @@ pub enum What {
     Released,
     /// A chat message was sent.
     Alerted(Box<Notice>),
+    /// A chat message was sent, known by its words alone: what can be seen of an alert from outside.
+    Messaged(String),
     /// An event was written.
     Announced(Box<Fact>),
 

@@ -55,6 +55,8 @@ pub enum What {
     Planned(Box<Plan>),
     /// The target asks for this revision and configuration.
     TargetIs(Box<Template>),
+    /// The primary was there before anybody looked, and runs this.
+    PrimaryIs(Box<Template>),
     /// The target is gone.
     TargetGone,
     /// The primary was deleted by somebody.
@@ -289,6 +291,7 @@ impl Checker {
                 self.target = Some((**template).clone());
                 self.failed = None;
             }
+            What::PrimaryIs(template) => self.primary = Some((**template).clone()),
             What::TargetGone => {
                 self.target = None;
                 self.set_replicas(Workload::Target, None);

@@ -60,8 +60,7 @@ impl Watched {
             .collect();
         // Two kinds behind one address cannot be told apart from outside.
         let (Some(kind), true) = (kinds.pop_first(), kinds.is_empty()) else { return };
-        let said_yes =
-            matches!(call.reply, Reply::Status(200..=299, _) | Reply::Body(200..=299, _));
+        let said_yes = is_yes(&call.reply);
         if kind == WebhookType::Rollout.as_str() {
             self.checked(at, said_yes);
         }
@@ -146,6 +145,15 @@ impl Watched {
         let metrics = &self.canary.spec.analysis.metrics;
         let is_alone = metrics.len() == metrics.iter().filter(|it| is_builtin(it)).count();
         metrics.iter().find(|metric| is_alone && metric.name == name)
+    }
+}
+
+/// An answer that comes late counts as what it is when it comes.
+fn is_yes(reply: &Reply) -> bool {
+    match reply {
+        Reply::Status(200..=299, _) | Reply::Body(200..=299, _) => true,
+        Reply::Held(_, inner) => is_yes(inner),
+        _ => false,
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) struct Watched {
     uid: String,
     /// Nothing happened since the operator could last look.
     is_quiet: bool,
+    /// What is seen was there before: nobody's writing.
+    is_beginning: bool,
     /// An older canary has the target.
     stands_back: bool,
     /// Several operators are at work.
@@ -74,6 +76,7 @@ impl Watched {
             uid: canary.metadata.uid.clone().unwrap_or_default(),
             canary,
             is_quiet: false,
+            is_beginning: false,
             stands_back: false,
             is_shared: false,
             habits: habits.clone(),
@@ -166,6 +169,7 @@ impl Watched {
             (HTTP_ROUTES, names.apex.clone()),
             (VIRTUAL_SERVICES, names.apex),
         ];
+        self.is_beginning = true;
         for (kind, name) in places {
             let Some(object) = objects.get(kind, &namespace, &name) else { continue };
             let key = (namespace.as_str().into(), name.as_str().into());
@@ -173,6 +177,12 @@ impl Watched {
             let change = Change { plural: kind.plural, key: &key, before: None, now };
             self.on_change(&change, at, objects);
         }
+        self.is_beginning = false;
+    }
+
+    /// Whether the operator was the last to write this field, while we watched.
+    fn is_ours(&self, object: &Value, path: &[&str]) -> bool {
+        !self.is_beginning && is_ours(object, path)
     }
 
     /// Nothing moves at this moment: the operator knows all there is.
@@ -305,13 +315,16 @@ impl Watched {
         };
         let replicas = deployment::replicas_of(now);
         let scaled = change.before.map(deployment::replicas_of) != Some(replicas);
-        let is_ours_scaled = scaled && is_ours(now, &["spec", "replicas"]);
+        let is_ours_scaled = scaled && self.is_ours(now, &["spec", "replicas"]);
         match workload {
             Workload::Target => self.on_target(at, objects),
             Workload::Primary => {
                 let template = |object: &Value| object["spec"]["template"].clone();
                 let is_new = change.before.map(template) != Some(template(now));
-                if is_new && is_ours(now, &["spec", "template"]) {
+                if self.is_beginning {
+                    let runs = self.promotion(now);
+                    self.see(at, What::PrimaryIs(Box::new(runs)));
+                } else if is_new && is_ours(now, &["spec", "template"]) {
                     let given = self.promotion(now);
                     let count = is_ours_scaled.then_some(replicas);
                     self.see(at, What::Templated(Box::new(given), count));
@@ -410,7 +423,7 @@ impl Watched {
             return;
         }
         self.apex = side;
-        let is_ours = change.now.is_some_and(|now| is_ours(now, &["spec", "selector"]));
+        let is_ours = change.now.is_some_and(|now| self.is_ours(now, &["spec", "selector"]));
         match side {
             Some(side) if is_ours => self.see(at, What::ApexSelects(side)),
             Some(side) => self.see(at, What::ApexEdited(side)),
@@ -424,7 +437,7 @@ impl Watched {
             return;
         }
         let list = if change.plural == HTTP_ROUTES.plural { "rules" } else { "http" };
-        let is_ours = is_ours(now, &["spec", list]);
+        let is_ours = self.is_ours(now, &["spec", list]);
         self.look_at_pods(at, objects);
         let names = self.canary.spec.service_names();
         if is_ours && let Some((primary, canary)) = super::route::wrong(now, &names) {

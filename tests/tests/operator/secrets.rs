@@ -11,7 +11,7 @@ use tidegate_operator::telemetry::Format;
 use tidegate_sandbox::cluster::{Cluster as _, EVENTS, Resource};
 use tidegate_tests::{
     network::{Metric, Reply},
-    rollout::{CANARIES, DEPLOYMENTS, SECRETS, World},
+    rollout::{CANARIES, DEPLOYMENTS, SECRETS, SERVICES, World},
 };
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
@@ -164,6 +164,7 @@ async fn no_secret_leaves_the_operator() {
     let query = world.network.calls_to("prometheus").into_iter().find(|it| it.query == "own_query");
     let headers = format!("{:?}", query.expect("it was measured").headers);
     assert!(headers.contains("x-api-key"), "{headers}");
+    assert!(log.text().contains("own_query"), "the log tells most");
     assert_silent(&world, &log, "a good release");
 }
 
@@ -198,10 +199,10 @@ async fn an_idle_canary_is_woken_without_computing_anything_again() {
     let counts = || (count("Fingerprinting the target"), count("Deriving the primary's template"));
     let (looks, before) = (count("Decided"), counts());
     for number in 0..20 {
-        // Anything that is looked at wakes: here its pods, there somebody's label.
+        // Anything that is looked at wakes: here pods that go and come, there somebody's label.
         let label = json!({ "metadata": { "labels": { "note": number.to_string() } } });
-        world.patch(DEPLOYMENTS, "web-primary", &label);
-        world.patch(DEPLOYMENTS, "web", &label);
+        world.patch(SERVICES, "web", &label);
+        crate::stage::kill_pods(&world, "web-primary");
         world.settle().await;
     }
     assert!(count("Decided") >= looks + 20, "it was woken");

@@ -246,6 +246,7 @@ fn is_change(what: &What) -> bool {
         what,
         What::Planned(_)
             | What::TargetIs(_)
+            | What::PrimaryIs(_)
             | What::TargetGone
             | What::PrimaryGone
             | What::Pods(..)

@@ -439,7 +439,9 @@ impl Fact {
                 format!("{weight}% of the traffic of {canary} goes to the canary.")
             }
             Self::Mirroring => {
-                format!("The canary gets copies of the requests to {canary}; its answers go nowhere.")
+                format!(
+                    "The canary gets copies of the requests to {canary}; its answers go nowhere."
+                )
             }
             Self::Iterated { at, of } => {
                 format!("{canary} is at iteration {at} of {of}.")
@@ -505,8 +507,7 @@ impl Note {
     fn text(&self) -> String {
         match self {
             Self::MatchIgnored => {
-                "Plain Services cannot tell requests apart; match is ignored."
-                    .to_owned()
+                "Plain Services cannot tell requests apart; match is ignored.".to_owned()
             }
             Self::WeightsIgnored { iterations } => format!(
                 "Plain Services cannot divide traffic; running as blue/green with iterations: {iterations}."

@@ -208,9 +208,10 @@ impl Watched {
             return true;
         }
         let kinds = ["Ready", "Reconciling", "Stalled"];
-        let holds = status.conditions.iter().filter(|it| {
-            kinds.contains(&it.condition_type.as_str()) && it.status == "True"
-        });
+        let holds = status
+            .conditions
+            .iter()
+            .filter(|it| kinds.contains(&it.condition_type.as_str()) && it.status == "True");
         let holds: Vec<_> = holds.collect();
         let says = |message: Option<&str>| message.is_some_and(|text| !text.is_empty());
         matches!(&*holds, [one] if !one.reason.is_empty() && says(one.message.as_deref()))

@@ -30,7 +30,11 @@ fn assert_says(world: &World, promoted: &str, holds: &str, words: &str) {
             held.push(kind);
             said = message;
         } else {
-            assert_eq!((&*status, &*reason), ("False", holds), "{phase}: it names the one that holds");
+            assert_eq!(
+                (&*status, &*reason),
+                ("False", holds),
+                "{phase}: it names the one that holds"
+            );
             assert!(!message.is_empty() && !message.contains("web"), "{phase}, {kind}: {message}");
         }
     }

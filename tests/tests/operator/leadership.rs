@@ -13,7 +13,8 @@ use tidegate_tests::{
 
 use crate::stage::{
     GATEWAY_API, ISTIO, at_share, by_weight, canary_of, canary_share, generation, history, hooked,
-    image, initialized, mark, measured, reach, release, revision, share_in, shares_since,     with_canary, writes_since,
+    image, initialized, mark, measured, reach, release, revision, share_in, shares_since,
+    with_canary, writes_since,
 };
 
 #[tokio::test(start_paused = true)]

@@ -170,10 +170,15 @@ async fn cookies_last_as_they_should_and_are_stored_before_a_route_has_them() {
             if object["kind"] != "Canary" {
                 let text = object.to_string();
                 for cookie in text.split("seen-").skip(1).filter(|it| it.contains('=')) {
-                    let cookie: String =
-                        cookie.chars().take_while(|it| it.is_alphanumeric() || "=-".contains(*it)).collect();
+                    let cookie: String = cookie
+                        .chars()
+                        .take_while(|it| it.is_alphanumeric() || "=-".contains(*it))
+                        .collect();
                     let is_value = cookie.split('=').nth(1).is_some_and(|it| it.len() >= 10);
-                    assert!(!is_value || stored.contains(&cookie), "{provider}: {cookie} is only in the route");
+                    assert!(
+                        !is_value || stored.contains(&cookie),
+                        "{provider}: {cookie} is only in the route"
+                    );
                 }
                 continue;
             }

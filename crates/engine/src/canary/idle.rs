@@ -6,8 +6,8 @@ use crate::{
 };
 
 use super::{
-    awaiting_pods, configs_changed, equals_promoted, finish, is_changed, later, nothing_to_resume, obstacle,
-    obstructed, primary_takes,
+    awaiting_pods, configs_changed, equals_promoted, finish, is_changed, later, nothing_to_resume,
+    obstacle, obstructed, primary_takes,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {

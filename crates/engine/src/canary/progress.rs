@@ -6,8 +6,8 @@ use crate::{
 };
 
 use super::{
-    ab, awaiting_pods, blue_green, canary_has_share, equals_promoted, finish, is_changed, later, manual, obstacle,
-    obstructed, primary_takes, weighted,
+    ab, awaiting_pods, blue_green, canary_has_share, equals_promoted, finish, is_changed, later,
+    manual, obstacle, obstructed, primary_takes, weighted,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {

@@ -8,7 +8,9 @@ use crate::{
     Question, Readiness, Severity, Split, Step, Strategy, Target, Traffic,
 };
 
-use super::{awaiting_pods, finish, is_changed, later, nothing_to_resume, obstacle, obstructed, progress};
+use super::{
+    awaiting_pods, finish, is_changed, later, nothing_to_resume, obstacle, obstructed, progress,
+};
 
 /// Asks the gate before promotion, then begins.
 pub(super) fn with_approval(seen: &Observed, split: Split, base: &Memory) -> Step {

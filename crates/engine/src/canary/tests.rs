@@ -21,8 +21,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    Answers, Checks, Cookie, CookieChange, Cookies, Gate, Hooks, Life, ManualStep, Missing, Moment, Primary, Question, Readiness,
-    Refusal, Revision, Setup, Split, Steps, Stickiness, Strategy, Tempo, Unready,
+    Answers, Checks, Cookie, CookieChange, Cookies, Gate, Hooks, Life, ManualStep, Missing, Moment,
+    Primary, Question, Readiness, Refusal, Revision, Setup, Split, Steps, Stickiness, Strategy,
+    Tempo, Unready,
 };
 
 /// The time of every scene; an interval is a minute, the deadline five.

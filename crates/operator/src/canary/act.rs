@@ -409,7 +409,9 @@ impl Task {
         ]);
         if let Err(error) = self.edit(&patch).await {
             // The rollout goes on; the step is tried again at the next look.
-            let fact = Fact::Obstructed(format!("spec.manualStep stays for now, it could not be removed: {error}"));
+            let fact = Fact::Obstructed(format!(
+                "spec.manualStep stays for now, it could not be removed: {error}"
+            ));
             self.announce(seen, &fact, memory).await;
         }
     }

@@ -542,9 +542,8 @@ pub(super) async fn call(cx: &Context, call: &Call) -> Result<(), String> {
                 (error.to_string(), retry::wait(attempt, failure, now))
             }
         };
-        let is_in_time = |wait: &Duration| {
-            call.until.is_none_or(|until| cx.clock.monotonic() + *wait < until)
-        };
+        let is_in_time =
+            |wait: &Duration| call.until.is_none_or(|until| cx.clock.monotonic() + *wait < until);
         let wait = wait.filter(|_| attempt < call.retries).filter(is_in_time);
         let Some(wait) = wait else {
             let outcome = match &answer {

@@ -87,6 +87,9 @@ pub struct Setup {
     pub apex_service: State,
     /// The routing objects, whatever their weights.
     pub route: State,
+    /// Something made for the canary is of no more use to it: copies of configuration that no pod
+    /// reads, Services and routes of a former name. Looked at while nothing is rolled out.
+    pub leftovers: bool,
     /// The way back of the apex Service, looked at on deletion.
     pub apex_given_back: State,
     /// The way back of the routing objects, looked at on deletion.

@@ -16,6 +16,7 @@ mod ask;
 mod manager;
 mod observe;
 mod plan;
+mod roads;
 mod status;
 mod task;
 mod tell;

@@ -17,7 +17,7 @@ use tidegate_engine::{
 use tidegate_providers::{
     hook,
     object::{Change, Kind, Live, Owner},
-    traffic::{self, Cookies, Mesh, RouteCx},
+    traffic::{self, Cookies, Mesh, RouteCx, RouteFields},
     workload::{
         Cx, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SERVICE, WorkloadError,
         config::{self, ConfigDigest, Tracked},
@@ -28,7 +28,7 @@ use tidegate_providers::{
     },
 };
 
-use super::{manager, plan, status, task::Task};
+use super::{plan, roads, status, task::Task};
 use crate::cluster::{
     CANARY,
     cache::{Key, TableState},
@@ -47,8 +47,6 @@ pub(super) enum Look {
     Listing,
     /// The object is not what a canary must be.
     Unreadable(String),
-    /// Routing objects are being listed for the first time: nothing can be said yet.
-    Pending,
 }
 
 /// An observation, and what acting on it needs.
@@ -60,6 +58,10 @@ pub(super) struct Seen {
     pub(super) names: Names,
     pub(super) mesh: Mesh,
     pub(super) cookies: Cookies,
+    /// What the cluster's definition of the route knows.
+    fields: RouteFields,
+    /// Whether the canary can be the owner of its routes.
+    owns_routes: bool,
     pub(super) live: Live,
     /// The same without anybody's status.
     bare: Live,
@@ -70,6 +72,8 @@ pub(super) struct Seen {
     pub(super) changes: BTreeMap<Piece, Vec<Change>>,
     pub(super) apex_back: Vec<Change>,
     pub(super) route_back: Vec<Change>,
+    /// What deletes objects that are of no more use.
+    pub(super) leftovers: Vec<Change>,
     pub(super) gauge: crate::telemetry::Target,
 }
 
@@ -95,19 +99,13 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
         problems.push(format!("spec.provider: {error}"));
         Mesh::Kubernetes
     });
-    for kind in mesh.kinds() {
-        manager::watch_too(&task.cx, *kind);
-    }
-    if mesh.kinds().iter().any(|kind| cache.state(*kind) == TableState::Pending) {
+    if !roads::are_known(&task.cx, mesh, &canary.spec) {
         return Look::Listing;
     }
     problems.extend(plan::problems(&canary, mesh, task.cx.options.cross_namespace));
     problems.extend(rival(task, &canary, &raw));
     let seen = gather(task, canary, raw, status, mesh, problems, answers);
     cache.follow(&task.key, follows(&seen));
-    if mesh.kinds().iter().any(|kind| cache.state(*kind) == TableState::Pending) {
-        return Look::Pending;
-    }
     Look::Seen(Box::new(seen))
 }
 
@@ -229,6 +227,9 @@ fn gather(
         changes: BTreeMap::new(),
         apex_back: Vec::new(),
         route_back: Vec::new(),
+        leftovers: Vec::new(),
+        fields: roads::fields(&task.cx.cluster, mesh, &canary.spec),
+        owns_routes: task.cx.cluster.owns_routes(),
         live: Live::default(),
         bare: Live::default(),
         raw,
@@ -247,6 +248,7 @@ fn gather(
     seen.live = live;
     seen.look_at_workloads(task);
     seen.look_at_routes(task);
+    seen.look_at_leftovers(task);
     seen
 }
 
@@ -302,11 +304,11 @@ impl Seen {
 
     pub(super) fn route_cx_with<'a>(&'a self, cookies: &'a Cookies) -> RouteCx<'a> {
         RouteCx {
-            owner: self.owner(),
+            owner: Owner { can_own: self.owns_routes, ..self.owner() },
             spec: &self.canary.spec,
             cookies,
             iterating: self.observed.memory.iterations > 0,
-            fields: traffic::RouteFields::default(),
+            fields: self.fields,
         }
     }
 
@@ -469,6 +471,8 @@ impl Seen {
         deployment::check_names(&cx, &selector, &names.apex)?;
         let services = Services::new(self.owner(), &service, names, selector, target);
         let side = match apex_side(&self.observed.plan, &self.observed.memory) {
+            // A switched apex is where it is: moving it is a shift of traffic.
+            Side::Primary if self.apex_is_switched(task) => services::Side::Canary,
             Side::Primary => services::Side::Primary,
             Side::Canary => services::Side::Canary,
         };
@@ -505,7 +509,7 @@ impl Seen {
         Ok(())
     }
 
-    fn service(task: &Task, name: &str) -> Option<Arc<Value>> {
+    pub(super) fn service(task: &Task, name: &str) -> Option<Arc<Value>> {
         task.cx.cluster.cache.get(SERVICE, &Key::new(&task.key.namespace, name))
     }
 
@@ -543,8 +547,8 @@ impl Seen {
     }
 
     fn look_at_routes(&mut self, task: &Task) {
-        for kind in self.mesh.kinds() {
-            let why = match task.cx.cluster.cache.state(*kind) {
+        for kind in self.mesh.kinds_for(&self.canary.spec) {
+            let why = match task.cx.cluster.cache.state(kind) {
                 TableState::Synced | TableState::Pending => continue,
                 TableState::Failed(why) => why,
             };

@@ -11,7 +11,7 @@ use tracing::{Instrument, debug, error, info_span, warn};
 use super::{
     Context, ask,
     observe::{self, Look, Seen},
-    status, tell,
+    roads, status, tell,
 };
 use crate::{
     cluster::{
@@ -27,8 +27,6 @@ const ROUNDS_MAX: usize = 40;
 /// Pauses after trouble with the API server, doubled each time.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_mins(1);
-/// A first list that takes longer is looked at again.
-const PENDING_MAX: Duration = Duration::from_secs(10);
 
 /// What a task keeps in memory. All of it can be lost without harm.
 pub(super) struct Task {
@@ -151,13 +149,12 @@ impl Task {
             let look = observe::look(self, &answers);
             let seen = match look {
                 Look::Gone => return Ok(Next::Gone),
+                // Rung when the list is complete, or has failed.
                 Look::Listing => return Ok(Next::At(self.cx.clock.monotonic() + PAUSE_MIN)),
                 Look::Unreadable(why) => {
                     self.refuse(&why).await?;
                     return Ok(Next::OnChange);
                 }
-                // Rung when the list is complete, or has failed.
-                Look::Pending => return Ok(Next::At(self.cx.clock.monotonic() + PENDING_MAX)),
                 Look::Seen(seen) => *seen,
             };
             match decide(&seen.observed) {
@@ -197,6 +194,9 @@ impl Task {
             let phase = seen.observed.memory.phase;
             let is_analysis = matches!(phase, Phase::Progressing | Phase::WaitingPromotion);
             self.timed = is_analysis.then(|| seen.gauge.clone());
+        }
+        if matches!(decision.why, Fact::NewRevision | Fact::Restarted) {
+            roads::check_schemas(&self.cx, seen);
         }
         match self.act(seen, decision).await {
             Ok(()) => {}

@@ -312,7 +312,7 @@ fn the_cluster_tells_which_fields_it_knows() {
     };
     let text = json!({ "type": "string" });
     let new = schema(json!({ "name": text, "retry": text }), json!({ "percent": text }));
-    let all = RouteFields { rule_name: true, retry: true, mirror_percent: true };
+    let all = RouteFields { rule_name: true, retry: true, mirror_percent: true, cors: true };
     assert_eq!(RouteFields::in_schema(&new), all);
     assert_eq!(RouteFields::in_schema(&schema(json!({}), json!({}))), RouteFields::default());
     assert_eq!(RouteFields::in_schema(&Value::Null), RouteFields::default());

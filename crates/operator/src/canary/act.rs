@@ -135,6 +135,7 @@ impl Task {
             Action::Release => self.set_finalizer(seen, false).await,
             Action::GiveApexBack => self.write(&seen.apex_back).await,
             Action::GiveRouteBack => self.write(&seen.route_back).await,
+            Action::Prune => self.write(&seen.leftovers).await,
         }
     }
 

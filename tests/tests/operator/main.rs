@@ -7,6 +7,7 @@ mod hostile;
 mod leadership;
 mod metrics;
 mod outages;
+mod roads;
 mod robustness;
 mod stage;
 mod takeover;

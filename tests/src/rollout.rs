@@ -44,6 +44,8 @@ pub const DEPLOYMENTS: Resource = Resource { group: "apps", plural: "deployments
 pub const SERVICES: Resource = Resource { group: "", plural: "services" };
 pub const HTTP_ROUTES: Resource =
     Resource { group: "gateway.networking.k8s.io", plural: "httproutes" };
+pub const GRPC_ROUTES: Resource =
+    Resource { group: "gateway.networking.k8s.io", plural: "grpcroutes" };
 pub const VIRTUAL_SERVICES: Resource =
     Resource { group: "networking.istio.io", plural: "virtualservices" };
 pub const AUTOSCALERS: Resource =
@@ -77,6 +79,8 @@ pub struct World {
     pub admin: Local,
     pub network: Network,
     pub options: Options,
+    /// A second cluster, which has the routing objects. Its time stands still.
+    pub mesh: Option<Sandbox>,
     /// What the operator that was started last counts.
     pub telemetry: RefCell<Option<Arc<Telemetry>>>,
     /// Whether that operator believes that it leads.
@@ -141,6 +145,7 @@ impl World {
             admin,
             network,
             options,
+            mesh: None,
             telemetry: RefCell::default(),
             leads: Arc::new(AtomicBool::new(true)),
             restarts: false,
@@ -173,9 +178,15 @@ impl World {
     /// Another operator beside the one of this world. It ends when its task is aborted.
     pub fn spawn(&self, leads: Arc<AtomicBool>) -> (JoinHandle<()>, Arc<Telemetry>) {
         let user = User::new(OPERATOR, &["system:serviceaccounts", "system:authenticated"]);
-        let client = kube::Client::new(self.sandbox.service_as(user), "default");
+        let client = kube::Client::new(self.sandbox.service_as(user.clone()), "default");
         let clock: Arc<dyn Clock> = Arc::new(Time(self.sandbox.server().clock.clone()));
         let seat = Seat::new(client, None, Arc::new(move || leads.load(Ordering::Relaxed)));
+        let seat = match &self.mesh {
+            Some(mesh) => {
+                seat.with_mesh(kube::Client::new(mesh.service_as(user), "default"), false)
+            }
+            None => seat,
+        };
         let telemetry = Telemetry::new("test", &self.options.mesh_provider, clock.now());
         let telemetry = Arc::new(telemetry);
         let network = Arc::new(self.network.clone());
@@ -224,6 +235,7 @@ impl World {
         let mut before = None;
         loop {
             self.sandbox.settle();
+            self.mesh.iter().for_each(Sandbox::settle);
             // Ends only when no task can move.
             tokio::time::sleep(Duration::from_millis(1)).await;
             if self.restarts && self.is_killed() {
@@ -232,7 +244,8 @@ impl World {
                 before = None;
                 continue;
             }
-            let now = self.sandbox.server().store.revision();
+            let elsewhere = self.mesh.as_ref().map(|mesh| mesh.server().store.revision());
+            let now = (self.sandbox.server().store.revision(), elsewhere);
             if before == Some(now) {
                 return self.observe();
             }

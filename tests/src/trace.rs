@@ -32,13 +32,23 @@ use self::watched::Watched;
 use crate::{
     network::Network,
     rollout::{
-        CANARIES, CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES, VIRTUAL_SERVICES,
+        CANARIES, CONFIG_MAPS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, SECRETS, SERVICES,
+        VIRTUAL_SERVICES,
     },
 };
 
 /// What is looked at.
-const TABLES: [Resource; 8] =
-    [CANARIES, DEPLOYMENTS, SERVICES, HTTP_ROUTES, VIRTUAL_SERVICES, CONFIG_MAPS, SECRETS, EVENTS];
+const TABLES: [Resource; 9] = [
+    CANARIES,
+    DEPLOYMENTS,
+    SERVICES,
+    HTTP_ROUTES,
+    GRPC_ROUTES,
+    VIRTUAL_SERVICES,
+    CONFIG_MAPS,
+    SECRETS,
+    EVENTS,
+];
 
 /// Watches all canaries of a cluster.
 #[derive(Default)]

@@ -23,7 +23,9 @@ use tidegate_providers::{
 use tidegate_sandbox::cluster::EVENTS;
 
 use super::{Change, Habits, Objects, is_ours, moment};
-use crate::rollout::{CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES, VIRTUAL_SERVICES};
+use crate::rollout::{
+    CONFIG_MAPS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, SECRETS, SERVICES, VIRTUAL_SERVICES,
+};
 
 const FINALIZER: &str = "finalizer.flagger.app";
 /// Entries that a breach is shown with.
@@ -166,7 +168,8 @@ impl Watched {
             (DEPLOYMENTS, spec.target_ref.name.clone()),
             (DEPLOYMENTS, spec.primary_name()),
             (SERVICES, names.apex.clone()),
-            (HTTP_ROUTES, names.apex.clone()),
+            (HTTP_ROUTES, self.route_name()),
+            (GRPC_ROUTES, self.route_name()),
             (VIRTUAL_SERVICES, names.apex),
         ];
         self.is_beginning = true;
@@ -288,7 +291,7 @@ impl Watched {
             }
         } else if change.plural == SERVICES.plural {
             if name == services.apex {
-                self.on_apex(change, at);
+                self.on_apex(change, at, objects);
             } else if name == services.primary || name == services.canary {
                 self.see(at, What::Placed);
             }
@@ -296,9 +299,16 @@ impl Watched {
             self.on_event(change, at);
         } else if change.plural == CONFIG_MAPS.plural || change.plural == SECRETS.plural {
             self.on_target(at, objects);
-        } else if name == services.apex {
+        } else if name == self.route_name() {
             self.on_route(change, at, objects);
         }
+    }
+
+    /// The name of the object that divides traffic.
+    fn route_name(&self) -> String {
+        let spec = &self.canary.spec;
+        let referred = spec.route_ref.as_ref().filter(|_| self.mesh.refers(spec));
+        referred.map_or_else(|| spec.service_names().apex, |route| route.name.clone())
     }
 
     fn on_workload(
@@ -413,7 +423,7 @@ impl Watched {
         }
     }
 
-    fn on_apex(&mut self, change: &Change<'_>, at: Timestamp) {
+    fn on_apex(&mut self, change: &Change<'_>, at: Timestamp, objects: &Objects) {
         let selector = change.now.and_then(|now| now["spec"]["selector"].as_object());
         let side = selector.filter(|selector| !selector.is_empty()).map(|selector| {
             let is_primary =
@@ -425,6 +435,15 @@ impl Watched {
         }
         self.apex = side;
         let is_ours = change.now.is_some_and(|now| self.is_ours(now, &["spec", "selector"]));
+        let can = self.mesh.capabilities(&self.canary.spec);
+        if let Some(side) = side.filter(|_| can.switched && !can.weighted && is_ours) {
+            // Here that is the whole of live traffic.
+            self.look_at_pods(at, objects);
+            let canary = if side == Side::Canary { 100 } else { 0 };
+            self.split = Some(Split::canary(tidegate_engine::Percent::clamped(canary)));
+            self.pass_without_checks(at);
+            self.see(at, What::Routed { primary: 100 - canary, canary, mirrored: false });
+        }
         match side {
             Some(side) if is_ours => self.see(at, What::ApexSelects(side)),
             Some(side) => self.see(at, What::ApexEdited(side)),
@@ -437,7 +456,7 @@ impl Watched {
         if change.before.is_some_and(|before| before["spec"] == now["spec"]) {
             return;
         }
-        let list = if change.plural == HTTP_ROUTES.plural { "rules" } else { "http" };
+        let list = if change.plural == VIRTUAL_SERVICES.plural { "http" } else { "rules" };
         let is_ours = self.is_ours(now, &["spec", list]);
         self.look_at_pods(at, objects);
         let names = self.canary.spec.service_names();

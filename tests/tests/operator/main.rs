@@ -7,6 +7,8 @@ mod hostile;
 mod leadership;
 mod metrics;
 mod outages;
+mod permissions;
+mod roads;
 mod robustness;
 mod secrets;
 mod shutdown;

@@ -44,6 +44,8 @@ pub const DEPLOYMENTS: Resource = Resource { group: "apps", plural: "deployments
 pub const SERVICES: Resource = Resource { group: "", plural: "services" };
 pub const HTTP_ROUTES: Resource =
     Resource { group: "gateway.networking.k8s.io", plural: "httproutes" };
+pub const GRPC_ROUTES: Resource =
+    Resource { group: "gateway.networking.k8s.io", plural: "grpcroutes" };
 pub const VIRTUAL_SERVICES: Resource =
     Resource { group: "networking.istio.io", plural: "virtualservices" };
 pub const AUTOSCALERS: Resource =
@@ -77,6 +79,8 @@ pub struct World {
     pub admin: Local,
     pub network: Network,
     pub options: Options,
+    /// A second cluster, which has the routing objects. Its time stands still.
+    pub mesh: Option<Sandbox>,
     /// What the operator that was started last counts.
     pub telemetry: RefCell<Option<Arc<Telemetry>>>,
     /// Whether that operator believes that it leads.
@@ -143,6 +147,7 @@ impl World {
             admin,
             network,
             options,
+            mesh: None,
             telemetry: RefCell::default(),
             leads: Arc::new(AtomicBool::new(true)),
             restarts: false,
@@ -167,22 +172,39 @@ impl World {
         self.end();
         self.observe();
         self.observer.borrow_mut().restarted(self.sandbox.server().clock.now());
-        let (operator, telemetry) = self.spawn(Arc::clone(&self.leads));
+        let (operator, telemetry) = self.run_one(Arc::clone(&self.leads));
         *self.operator.borrow_mut() = Some(operator);
         *self.telemetry.borrow_mut() = Some(telemetry);
     }
 
     /// Another operator beside the one of this world. It ends when its task is aborted.
     pub fn spawn(&self, leads: Arc<AtomicBool>) -> (JoinHandle<()>, Arc<Telemetry>) {
+        self.observer.borrow_mut().another_operator();
+        self.run_one(leads)
+    }
+
+    fn run_one(&self, leads: Arc<AtomicBool>) -> (JoinHandle<()>, Arc<Telemetry>) {
+        let (mut manager, telemetry) = self.manager(leads);
+        (tokio::spawn(async move { manager.run().await }), telemetry)
+    }
+
+    /// An operator that does not run yet.
+    pub fn manager(&self, leads: Arc<AtomicBool>) -> (Manager, Arc<Telemetry>) {
         let user = User::new(OPERATOR, &["system:serviceaccounts", "system:authenticated"]);
-        let client = kube::Client::new(self.sandbox.service_as(user), "default");
+        let client = kube::Client::new(self.sandbox.service_as(user.clone()), "default");
         let clock: Arc<dyn Clock> = Arc::new(Time(self.sandbox.server().clock.clone()));
         let seat = Seat::new(client, None, Arc::new(move || leads.load(Ordering::Relaxed)));
+        let seat = match &self.mesh {
+            Some(mesh) => {
+                seat.with_mesh(kube::Client::new(mesh.service_as(user), "default"), false)
+            }
+            None => seat,
+        };
         let telemetry = Telemetry::new("test", &self.options.mesh_provider, clock.now());
         let telemetry = Arc::new(telemetry);
         let network = Arc::new(self.network.clone());
         let cx = Context::new(seat, self.options.clone(), clock, network, Arc::clone(&telemetry));
-        (tokio::spawn(async move { Manager::start(cx).run().await }), telemetry)
+        (Manager::start(cx), telemetry)
     }
 
     /// Ends the operator where it stands, as SIGKILL would.
@@ -226,6 +248,7 @@ impl World {
         let mut before = None;
         loop {
             self.sandbox.settle();
+            self.mesh.iter().for_each(Sandbox::settle);
             // Ends only when no task can move.
             tokio::time::sleep(Duration::from_millis(1)).await;
             if self.restarts && self.is_killed() {
@@ -234,7 +257,8 @@ impl World {
                 before = None;
                 continue;
             }
-            let now = self.sandbox.server().store.revision();
+            let elsewhere = self.mesh.as_ref().map(|mesh| mesh.server().store.revision());
+            let now = (self.sandbox.server().store.revision(), elsewhere);
             if before == Some(now) {
                 return self.observe();
             }

@@ -94,6 +94,8 @@ pub enum Action {
     GiveApexBack,
     /// Give the routing objects back.
     GiveRouteBack,
+    /// Delete what was made for the canary and is of no more use to it.
+    Prune,
 }
 
 /// What becomes of the cookies that keep clients on their side.

@@ -480,9 +480,7 @@ impl Fact {
                 format!("{target} is promoted without analysis, and its own pods are stopped.")
             }
             Self::ThresholdReached(count) => {
-                format!(
-                    "{canary} goes back: its failed checks are as many as it may have, {count}."
-                )
+                format!("{canary} goes back: {} failed, which is its threshold.", checks(*count))
             }
             Self::DeadlineExceeded(why) => {
                 format!("{canary} goes back, as nothing moved within its deadline: {why}")
@@ -509,6 +507,10 @@ impl Fact {
             _ => String::new(),
         }
     }
+}
+
+fn checks(count: u32) -> String {
+    if count == 1 { "1 check".to_owned() } else { format!("{count} checks") }
 }
 
 // === impl Note ===

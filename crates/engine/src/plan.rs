@@ -57,10 +57,11 @@ pub enum Strategy {
     BlueGreen,
 }
 
-/// Whether live traffic can be divided.
+/// Whether live traffic can be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// By a mesh, gateway or ingress.
+    /// By a mesh, gateway or ingress, in parts; or by a Service that may be switched, as a whole,
+    /// which is all that blue/green asks for.
     Divisible,
     /// Plain Services: clients see the primary only.
     Whole,

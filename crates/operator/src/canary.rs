@@ -19,6 +19,7 @@ mod manager;
 mod observe;
 mod plan;
 mod refusals;
+mod roads;
 mod status;
 mod task;
 mod tell;

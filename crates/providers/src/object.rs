@@ -131,6 +131,11 @@ impl Live {
         self.0.insert((kind.kind, name), object);
     }
 
+    /// Takes out what was deleted.
+    pub fn remove(&mut self, kind: Kind, name: &str) -> Option<Arc<Value>> {
+        self.0.remove(&(kind.kind, name.to_owned()))
+    }
+
     /// The object, if there is one.
     pub fn get(&self, kind: Kind, name: &str) -> Option<&Value> {
         self.0.get(&(kind.kind, name.to_owned())).map(Arc::as_ref)

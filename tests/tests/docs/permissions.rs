@@ -19,7 +19,7 @@ In its own namespace it may also create the lease `flagger-leader-election`, rea
 kinds and their schemas, needs no line here.
 
 Secrets are watched because a changed Secret is a new release. They are hashed as they arrive, and only the hash is kept; those that a
-rollout needs, such as the token of a chat, are read by name at that moment. `--enable-config-tracking=false` makes no use of the right to list them.
+rollout needs, such as the token of a chat, are read by name at that moment.
 ";
 
 pub(crate) fn page() -> String {

@@ -140,6 +140,10 @@ fn rest(seen: &Observed, target: &Target) -> Step {
     if let Some(obstacle) = obstacle(seen) {
         return obstructed(seen, &obstacle.0).into();
     }
+    if seen.setup.leftovers && !memory.is_stranded() && seen.primary.readiness.is_ready() {
+        // A primary that is ready has no pod of an earlier revision that could still read them.
+        return Decision::because(Fact::Idle).act(Action::Prune).again(Again::Now).into();
+    }
     if target.replicas > 0 && !memory.is_stranded() {
         return Decision::because(Fact::IdleTargetRuns(target.replicas)).telling().into();
     }

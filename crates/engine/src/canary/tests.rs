@@ -365,6 +365,7 @@ fn effect(before: &Memory, action: &Action) -> Option<String> {
         Action::Release => "release".to_owned(),
         Action::GiveApexBack => "give apex back".to_owned(),
         Action::GiveRouteBack => "give route back".to_owned(),
+        Action::Prune => "prune".to_owned(),
     })
 }
 

@@ -104,7 +104,7 @@ impl World {
                 self.apex = Some(Side::Canary);
                 self.emit(What::ApexSelects(Side::Canary));
             }
-            Action::Announce(_) | Action::Alert(_) | Action::Count(_) => {}
+            Action::Prune | Action::Announce(_) | Action::Alert(_) | Action::Count(_) => {}
         }
         true
     }

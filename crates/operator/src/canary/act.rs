@@ -5,23 +5,6 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
-use tidegate_engine::{
-    Action, Cookie, CookieChange, Decision, Fact, Memory, Outcome, Phase, Piece, Revision, Split,
-    Tone,
-};
-use tidegate_providers::{
-    object::Change,
-    traffic::Cookies,
-    workload::{
-        DEPLOYMENT, SECRET, WorkloadError,
-        config::{self, ConfigKind, Tracked},
-        deployment::{self, Promotion, Snapshot},
-        hash,
-    },
-};
-use tracing::warn;
-
 use super::{
     cookies,
     observe::{FINALIZER, RETRY, Seen},
@@ -35,6 +18,21 @@ use crate::{
         write::{Place, WriteError},
     },
     telemetry,
+};
+use serde_json::{Map, Value, json};
+use tidegate_engine::{
+    Action, Cookie, CookieChange, Decision, Fact, Memory, Note, Outcome, Percent, Phase, Piece,
+    Revision, Split, Tone,
+};
+use tidegate_providers::{
+    object::Change,
+    traffic::Cookies,
+    workload::{
+        DEPLOYMENT, SECRET, WorkloadError,
+        config::{self, ConfigKind, Tracked},
+        deployment::{self, Promotion, Snapshot},
+        hash,
+    },
 };
 
 /// What changes while a decision is carried out.
@@ -138,6 +136,7 @@ impl Task {
             Action::Release => self.set_finalizer(seen, false).await,
             Action::GiveApexBack => self.write(&seen.apex_back).await,
             Action::GiveRouteBack => self.write(&seen.route_back).await,
+            Action::Prune => self.write(&seen.leftovers).await,
         }
     }
 
@@ -205,12 +204,14 @@ impl Task {
         Ok(target)
     }
 
-    async fn make_primary(&self, seen: &Seen) -> Result<(), WriteError> {
+    async fn make_primary(&mut self, seen: &Seen) -> Result<(), WriteError> {
         let is_first = matches!(seen.observed.memory.phase, Phase::New | Phase::Initializing);
         let target = self.target_now(seen).await?;
-        let cx = seen.cx(self);
         if is_first {
             self.copy_configs(seen, &seen.tracked).await?;
+        }
+        let cx = seen.cx(self);
+        if is_first {
             let promotion = Promotion {
                 revision: &hash::revision(&target["spec"]["template"]),
                 tracked: &seen.tracked,
@@ -236,7 +237,7 @@ impl Task {
     ///
     /// The copies of configuration come first, then a copy of the template for the day somebody
     /// deletes the primary, and the template last: whoever finds it in place finds all of it.
-    async fn promote(&self, seen: &Seen, revision: &Revision) -> Result<(), WriteError> {
+    async fn promote(&mut self, seen: &Seen, revision: &Revision) -> Result<(), WriteError> {
         let target = self.target_now(seen).await?;
         let moved = || WriteError::Conflict { what: "the target".to_owned() };
         if hash::revision(&target["spec"]["template"]) != revision.as_str() {
@@ -281,7 +282,7 @@ impl Task {
         self.write(change.as_slice()).await
     }
 
-    async fn copy_configs(&self, seen: &Seen, tracked: &Tracked) -> Result<(), WriteError> {
+    async fn copy_configs(&mut self, seen: &Seen, tracked: &Tracked) -> Result<(), WriteError> {
         for (key, checksum) in tracked {
             let Some((kind, name)) = key.split_once('/') else { continue };
             let kind = match kind {
@@ -300,7 +301,14 @@ impl Task {
             let copied = config::copy(&seen.owner(), prefixes, kind, &object, existing.as_ref());
             let copied = copied.map_err(refused)?;
             if !copied.shared_with.is_empty() {
-                warn!(copy, others = ?copied.shared_with, "This copy has other canaries as owners, too");
+                let others = copied.shared_with.join(", ");
+                let note = format!(
+                    "{} {copy} is shared with the primary of {others}, which reads what is promoted \
+                     here. Give each workload a configuration of its own to keep them apart.",
+                    kind.kind().kind,
+                );
+                let fact = Fact::Noted(Note::Other(note));
+                self.announce(seen, &fact, &seen.observed.memory).await;
             }
             self.write(&copied.changes).await?;
         }

@@ -18,7 +18,7 @@ use tidegate_engine::{
 use tidegate_providers::{
     hook,
     object::{Change, Kind, Live, Owner},
-    traffic::{self, Cookies, Mesh, RouteCx},
+    traffic::{self, Cookies, Mesh, RouteCx, RouteFields},
     workload::{
         Cx, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SERVICE, WorkloadError,
         config::{self, ConfigDigest, ConfigRef, Tracked},
@@ -29,7 +29,7 @@ use tidegate_providers::{
     },
 };
 
-use super::{derived::Derived, manager, plan, refusals::Attempt, status, task::Task};
+use super::{derived::Derived, plan, refusals::Attempt, roads, status, task::Task};
 use crate::cluster::{
     CANARY,
     cache::{Key, TableState},
@@ -48,8 +48,6 @@ pub(super) enum Look {
     Listing,
     /// The object is not what a canary must be.
     Unreadable(String),
-    /// Routing objects are being listed for the first time: nothing can be said yet.
-    Pending,
 }
 
 /// An observation, and what acting on it needs.
@@ -61,6 +59,10 @@ pub(super) struct Seen {
     pub(super) names: Names,
     pub(super) mesh: Mesh,
     pub(super) cookies: Cookies,
+    /// What the cluster's definition of the route knows.
+    fields: RouteFields,
+    /// Whether the canary can be the owner of its routes.
+    owns_routes: bool,
     pub(super) live: Live,
     pub(super) target: Option<Arc<Value>>,
     pub(super) primary: Option<Arc<Value>>,
@@ -69,6 +71,8 @@ pub(super) struct Seen {
     pub(super) changes: BTreeMap<Piece, Vec<Change>>,
     pub(super) apex_back: Vec<Change>,
     pub(super) route_back: Vec<Change>,
+    /// What deletes objects that are of no more use.
+    pub(super) leftovers: Vec<Change>,
     pub(super) gauge: crate::telemetry::Target,
 }
 
@@ -94,19 +98,13 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
         problems.push(format!("spec.provider: {error}"));
         Mesh::Kubernetes
     });
-    for kind in mesh.kinds() {
-        manager::watch_too(&task.cx, *kind);
-    }
-    if mesh.kinds().iter().any(|kind| cache.state(*kind) == TableState::Pending) {
+    if !roads::are_known(&task.cx, mesh, &canary.spec) {
         return Look::Listing;
     }
     problems.extend(plan::problems(&canary, mesh, task.cx.options.cross_namespace));
     problems.extend(rival(task, &canary, &raw));
     let seen = gather(task, canary, raw, status, mesh, problems, answers);
     cache.follow(&task.key, follows(&seen));
-    if mesh.kinds().iter().any(|kind| cache.state(*kind) == TableState::Pending) {
-        return Look::Pending;
-    }
     Look::Seen(Box::new(seen))
 }
 
@@ -229,6 +227,9 @@ fn gather(
         changes: BTreeMap::new(),
         apex_back: Vec::new(),
         route_back: Vec::new(),
+        leftovers: Vec::new(),
+        fields: roads::fields(&task.cx.cluster, mesh, &canary.spec),
+        owns_routes: task.cx.cluster.owns_routes(),
         live: Live::default(),
         raw,
         canary,
@@ -243,6 +244,7 @@ fn gather(
     seen.look_at_routes(task);
     seen.note_refusals(task);
     task.derived = derived;
+    seen.look_at_leftovers(task);
     seen
 }
 
@@ -298,11 +300,11 @@ impl Seen {
 
     pub(super) fn route_cx_with<'a>(&'a self, cookies: &'a Cookies) -> RouteCx<'a> {
         RouteCx {
-            owner: self.owner(),
+            owner: Owner { can_own: self.owns_routes, ..self.owner() },
             spec: &self.canary.spec,
             cookies,
             iterating: self.observed.memory.iterations > 0,
-            fields: traffic::RouteFields::default(),
+            fields: self.fields,
         }
     }
 
@@ -470,6 +472,8 @@ impl Seen {
         deployment::check_names(&cx, &selector, &names.apex)?;
         let services = Services::new(self.owner(), &service, names, selector, target);
         let side = match apex_side(&self.observed.plan, &self.observed.memory) {
+            // A switched apex is where it is: moving it is a shift of traffic.
+            Side::Primary if self.apex_is_switched(task) => services::Side::Canary,
             Side::Primary => services::Side::Primary,
             Side::Canary => services::Side::Canary,
         };
@@ -506,7 +510,7 @@ impl Seen {
         Ok(())
     }
 
-    fn service(task: &Task, name: &str) -> Option<Arc<Value>> {
+    pub(super) fn service(task: &Task, name: &str) -> Option<Arc<Value>> {
         task.cx.cluster.cache.get(SERVICE, &Key::new(&task.key.namespace, name))
     }
 
@@ -549,8 +553,8 @@ impl Seen {
     }
 
     fn look_at_routes(&mut self, task: &Task) {
-        for kind in self.mesh.kinds() {
-            let why = match task.cx.cluster.cache.state(*kind) {
+        for kind in self.mesh.kinds_for(&self.canary.spec) {
+            let why = match task.cx.cluster.cache.state(kind) {
                 TableState::Synced | TableState::Pending => continue,
                 TableState::Failed(why) => why,
             };
@@ -588,7 +592,7 @@ impl Seen {
         let now = task.cx.clock.monotonic();
         let generation = self.generation();
         let setup = &mut self.observed.setup;
-        setup.shift_refused = task.refusals.has(Attempt::Divide);
+        setup.shift_refused = task.refusals.last(Attempt::Divide);
         let pieces: [(&[Attempt], &mut State); 8] = [
             (&[Attempt::Place(Piece::CanaryService)], &mut setup.canary_service),
             (&[Attempt::Place(Piece::PrimaryService)], &mut setup.primary_service),

@@ -28,7 +28,7 @@ pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         notes.push(Note::Other(why.to_owned()));
     }
     let max = Percent::clamped(analysis.max_weight());
-    let traffic = if capabilities.weighted { Traffic::Divisible } else { Traffic::Whole };
+    let traffic = if capabilities.switched { Traffic::Divisible } else { Traffic::Whole };
     let manual = spec.manual_step.as_ref().map(|step| ManualStep {
         weight: step.weight.unwrap_or(0),
         resume: step.resume.unwrap_or(false),
@@ -45,7 +45,11 @@ pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         traffic,
         steps: steps(spec),
         max,
-        promotion_step: analysis.step_weight_promotion.unwrap_or(0).max(0),
+        // What cannot be divided goes back at once.
+        promotion_step: match analysis.step_weight_promotion {
+            Some(step) if capabilities.weighted => step.max(0),
+            Some(_) | None => 0,
+        },
         iterations,
         mirror,
         threshold: count(analysis.threshold()),
@@ -53,7 +57,8 @@ pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         deadline: std::time::Duration::from_secs(count(spec.progress_deadline_s().into()).into()),
         skip: spec.skips_analysis(),
         suspended: spec.is_suspended(),
-        revert: spec.revert_on_deletion == Some(true),
+        // A route that is only referred to outlives the canary and the Services it leads to meanwhile.
+        revert: spec.revert_on_deletion == Some(true) || mesh.refers(spec),
         manual,
         hooks: hooks(&analysis.webhooks),
         stickiness: stickiness(spec, capabilities.affinity),
@@ -144,11 +149,14 @@ pub(super) fn problems(
     let capabilities = mesh.capabilities(spec);
     let divisible = mesh != Mesh::Kubernetes;
     if asked == Asked::AbTesting && divisible && !capabilities.ab {
-        problems.push(
-            "spec.analysis.match: requests cannot be told apart on plain TCP; remove match or appProtocol"
-                .into(),
-        );
+        let why = if mesh.refers(spec) {
+            "a route that is only referred to keeps its own conditions; remove match or routeRef"
+        } else {
+            "requests cannot be told apart on plain TCP; remove match or appProtocol"
+        };
+        problems.push(format!("spec.analysis.match: {why}"));
     }
+    problems.extend(super::roads::wrong_reference(spec, mesh));
     if asked == Asked::Canary && divisible && steps(spec) == Steps::By(0)
         || matches!(steps(spec), Steps::By(step) if step < 0)
     {

@@ -16,7 +16,7 @@ use super::{
     derived::Derived,
     observe::{self, Look, Seen},
     refusals::Refusals,
-    status, tell,
+    roads, status, tell,
 };
 use crate::{
     cluster::{
@@ -32,8 +32,6 @@ const ROUNDS_MAX: usize = 40;
 /// Pauses after trouble with the API server, doubled each time.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_mins(1);
-/// A first list that takes longer is looked at again.
-const PENDING_MAX: Duration = Duration::from_secs(10);
 
 /// What a task keeps in memory. All of it can be lost without harm.
 pub(super) struct Task {
@@ -165,13 +163,12 @@ impl Task {
             let look = observe::look(self, &answers);
             let seen = match look {
                 Look::Gone => return Ok(Next::Gone),
+                // Rung when the list is complete, or has failed.
                 Look::Listing => return Ok(Next::At(self.cx.clock.monotonic() + PAUSE_MIN)),
                 Look::Unreadable(why) => {
                     self.refuse(&why).await?;
                     return Ok(Next::OnChange);
                 }
-                // Rung when the list is complete, or has failed.
-                Look::Pending => return Ok(Next::At(self.cx.clock.monotonic() + PENDING_MAX)),
                 Look::Seen(seen) => *seen,
             };
             match decide(&seen.observed) {
@@ -212,6 +209,9 @@ impl Task {
             self.timed = is_analysis.then(|| seen.gauge.clone());
         }
         let refused = self.refused;
+        if matches!(decision.why, Fact::NewRevision | Fact::Restarted) {
+            roads::check_schemas(&self.cx, seen);
+        }
         match self.act(seen, decision).await {
             // Only now: what did not happen, or not in full, is not waited for.
             Ok(memory) => self.pace.done(decision.beat, &memory, self.steady()),

@@ -358,9 +358,12 @@ fn alert_text(about: &Notice, canary: &Canary) -> String {
         Notice::RolledBackByHook => {
             "A rollback hook calls this revision back; traffic returns to the primary.".to_owned()
         }
-        Notice::ThresholdReached(count) => format!(
-            "Failed checks: {count}, and no more are allowed. Traffic returns to the primary; release another revision to try again."
-        ),
+        Notice::ThresholdReached(count) => {
+            let checks = if *count == 1 { "check" } else { "checks" };
+            format!(
+                "{count} {checks} failed, no more are allowed: traffic returns to the primary. Release another revision to try again."
+            )
+        }
         Notice::DeadlineExceeded(why) => {
             format!("No progress within the deadline, traffic returns to the primary: {why}")
         }

@@ -110,6 +110,7 @@ strategy! { service: Service {
     ]),
     port_discovery: any::<Option<bool>>(),
     headless: any::<Option<bool>>(),
+    switch_apex: any::<Option<bool>>(),
     traffic_distribution: maybe(one_of(TrafficDistribution::ALL)),
     timeout: maybe(text()),
     backend_timeout: maybe(text()),

@@ -34,13 +34,14 @@ mod told;
 pub use self::{
     canary::{Side, apex_side, decide},
     decision::{
-        Action, Again, Alert, Cookie, CookieChange, Decision, Notice, Outcome, Question, Severity, Step,
+        Action, Again, Alert, Cookie, CookieChange, Decision, Notice, Outcome, Question, Severity,
+        Step,
     },
     fact::{Fact, GateKind, Names, Tone},
     memory::{Memory, Pause, Phase},
     observed::{
-        Answers, Checks, Cookies, Gate, Life, Measurement, Missing, Observed, Obstacle, Piece, Primary,
-        Refusal, Setup, State, Target, Tempo,
+        Answers, Checks, Cookies, Gate, Life, Measurement, Missing, Observed, Obstacle, Piece,
+        Primary, Refusal, Setup, State, Target, Tempo,
     },
     pace::{Clocks, Pace},
     percent::{Percent, Split},

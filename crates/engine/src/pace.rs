@@ -106,7 +106,12 @@ mod tests {
         let cases = [
             ("nothing was done yet", Memory::default(), true, 1_000),
             ("the last step was long ago", stepped_at(500), true, 1_000),
-            ("half an interval is left, and a second for good measure", stepped_at(970), false, 1_031),
+            (
+                "half an interval is left, and a second for good measure",
+                stepped_at(970),
+                false,
+                1_031,
+            ),
             ("a step in the future takes a whole interval", stepped_at(9_999), false, 1_060),
             (
                 "setting up waits for nothing",

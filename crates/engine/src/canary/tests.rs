@@ -21,8 +21,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    Answers, Checks, Cookie, CookieChange, Cookies, Gate, Hooks, Life, ManualStep, Missing, Moment, Primary, Question, Readiness,
-    Refusal, Revision, Setup, Split, Steps, Stickiness, Strategy, Tempo, Unready,
+    Answers, Checks, Cookie, CookieChange, Cookies, Gate, Hooks, Life, ManualStep, Missing, Moment,
+    Primary, Question, Readiness, Refusal, Revision, Setup, Split, Steps, Stickiness, Strategy,
+    Tempo, Unready,
 };
 
 /// The time of every scene; an interval is a minute, the deadline five.
@@ -54,12 +55,12 @@ fn stuck(serving: bool) -> Readiness {
 }
 
 fn open() -> Gate {
-    Gate { passed: vec!["gate".to_owned()], refused: None }
+    Gate { passed: vec!["gate".to_owned()], refused: Vec::new() }
 }
 
 fn closed() -> Gate {
     let refusal = Refusal { hook: "gate".to_owned(), why: "no".to_owned(), muted: false };
-    Gate { passed: Vec::new(), refused: Some(refusal) }
+    Gate { passed: Vec::new(), refused: vec![refusal] }
 }
 
 fn plan() -> Plan {
@@ -326,7 +327,7 @@ impl Scene {
     fn tells(&self) -> Vec<&'static str> {
         let decision = self.decision();
         let facts = decision.actions.iter().filter_map(|action| match action {
-            Action::Announce(fact) => Some(fact.reason()),
+            Action::Announce(fact) | Action::DropManualStep(Some(fact)) => Some(fact.reason()),
             _ => None,
         });
         facts.collect()
@@ -357,7 +358,7 @@ fn effect(before: &Memory, action: &Action) -> Option<String> {
         Action::ResumeScaler => "resume scaler".to_owned(),
         Action::PauseScaler => "pause scaler".to_owned(),
         Action::RefreshPrimaryScaler => "refresh scaler".to_owned(),
-        Action::DropManualStep => "drop manual step".to_owned(),
+        Action::DropManualStep(_) => "drop manual step".to_owned(),
         Action::TakeResumeBack => "take resume back".to_owned(),
         Action::ClearRetry => "clear retry".to_owned(),
         Action::Hold => "hold".to_owned(),

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    Answers, Configs, Cookies, GateKind, Life, Memory, Missing, Moment, Observed, Pace, Phase, Plan,
-    Primary, Readiness, Revision, Setup, Side, Split, Tempo, Told, Unready,
+    Answers, Configs, Cookies, GateKind, Life, Memory, Missing, Moment, Observed, Pace, Phase,
+    Plan, Primary, Readiness, Revision, Setup, Side, Split, Tempo, Told, Unready,
     check::{Breach, Checker, Entry, Pods, Template, What, Workload as Which},
 };
 

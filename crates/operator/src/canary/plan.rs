@@ -4,7 +4,9 @@ use tidegate_api::canary::{
     AutoscalerKind, Canary, CanarySpec, CrossNamespace, Strategy as Asked, TargetKind,
     analysis::{Webhook, WebhookType},
 };
-use tidegate_engine::{Hooks, ManualStep, Note, Percent, Plan, Steps, Stickiness, Strategy, Traffic};
+use tidegate_engine::{
+    Hooks, ManualStep, Note, Percent, Plan, Steps, Stickiness, Strategy, Traffic,
+};
 use tidegate_providers::traffic::{Affinity, Mesh};
 
 /// Checks of a rollout that was meant to go by weight where weights are impossible; as Flagger.

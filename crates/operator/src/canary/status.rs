@@ -338,9 +338,8 @@ fn state_of(memory: &Memory, decision: &Decision) -> Health {
 fn promoted(memory: &Memory, page: &Page<'_>) -> Condition {
     let kind = page.kind;
     let (status, message) = match memory.phase {
-        Phase::New | Phase::Initializing => {
-            ("Unknown", format!("The primary of this {kind} is being set up."))
-        }
+        Phase::New => ("Unknown", "Setting up has not begun.".to_owned()),
+        Phase::Initializing => ("Unknown", format!("The primary of this {kind} is being set up.")),
         Phase::Initialized => ("True", format!("The primary runs what the {kind} asks for.")),
         Phase::Waiting => match memory.pause {
             Some(Pause { weight, .. }) => {

@@ -485,7 +485,7 @@ impl Fact {
             }
             Self::PromotionFailed(why) => {
                 format!(
-                    "{primary} cannot run what {target} does; whoever can serve keeps the traffic: {why}"
+                    "{primary} does not become ready with this revision; whoever can serve keeps the traffic: {why}"
                 )
             }
             Self::Terminating => format!("{canary} is being deleted; {target} takes over."),

@@ -66,6 +66,8 @@ pub enum Reply {
     Body(u16, Vec<u8>),
     /// What is inside, once the test lets it go.
     Held(Hold, Box<Reply>),
+    /// This status, and to come back after so many seconds.
+    Later(u16, u64),
     /// A defect of our own, on the way to the answer.
     Panic,
 }
@@ -186,9 +188,14 @@ impl Transport for Network {
                 hold.released().await;
                 reply = *inner;
             }
+            let mut headers = HeaderMap::new();
+            if let Reply::Later(_, seconds) = reply {
+                headers.insert(http::header::RETRY_AFTER, seconds.into());
+            }
             let (status, mut body) = match reply {
                 Reply::Status(status, text) => (status, text.into_bytes()),
                 Reply::Body(status, bytes) => (status, bytes),
+                Reply::Later(status, _) => (status, Vec::new()),
                 Reply::Hang => {
                     if let Some(clock) = clock {
                         clock.sleep(request.timeout).await;
@@ -201,7 +208,7 @@ impl Transport for Network {
             let truncated = body.len() > request.max_bytes;
             body.truncate(request.max_bytes);
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-            Ok(Answer { status, headers: HeaderMap::new(), body: body.into(), truncated })
+            Ok(Answer { status, headers, body: body.into(), truncated })
         })
     }
 }

@@ -172,13 +172,24 @@ impl World {
         self.end();
         self.observe();
         self.observer.borrow_mut().restarted(self.sandbox.server().clock.now());
-        let (operator, telemetry) = self.spawn(Arc::clone(&self.leads));
+        let (operator, telemetry) = self.run_one(Arc::clone(&self.leads));
         *self.operator.borrow_mut() = Some(operator);
         *self.telemetry.borrow_mut() = Some(telemetry);
     }
 
     /// Another operator beside the one of this world. It ends when its task is aborted.
     pub fn spawn(&self, leads: Arc<AtomicBool>) -> (JoinHandle<()>, Arc<Telemetry>) {
+        self.observer.borrow_mut().another_operator();
+        self.run_one(leads)
+    }
+
+    fn run_one(&self, leads: Arc<AtomicBool>) -> (JoinHandle<()>, Arc<Telemetry>) {
+        let (mut manager, telemetry) = self.manager(leads);
+        (tokio::spawn(async move { manager.run().await }), telemetry)
+    }
+
+    /// An operator that does not run yet.
+    pub fn manager(&self, leads: Arc<AtomicBool>) -> (Manager, Arc<Telemetry>) {
         let user = User::new(OPERATOR, &["system:serviceaccounts", "system:authenticated"]);
         let client = kube::Client::new(self.sandbox.service_as(user.clone()), "default");
         let clock: Arc<dyn Clock> = Arc::new(Time(self.sandbox.server().clock.clone()));
@@ -193,7 +204,7 @@ impl World {
         let telemetry = Arc::new(telemetry);
         let network = Arc::new(self.network.clone());
         let cx = Context::new(seat, self.options.clone(), clock, network, Arc::clone(&telemetry));
-        (tokio::spawn(async move { Manager::start(cx).run().await }), telemetry)
+        (Manager::start(cx), telemetry)
     }
 
     /// Ends the operator where it stands, as SIGKILL would.

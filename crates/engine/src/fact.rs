@@ -476,7 +476,7 @@ impl Fact {
                 format!("{target} is promoted without analysis, and its own pods are stopped.")
             }
             Self::ThresholdReached(count) => {
-                format!("{canary} goes back: {count} checks failed, which is its threshold.")
+                format!("{canary} goes back: {} failed, which is its threshold.", checks(*count))
             }
             Self::DeadlineExceeded(why) => {
                 format!("{canary} goes back, as nothing moved within its deadline: {why}")
@@ -489,7 +489,7 @@ impl Fact {
             }
             Self::PromotionFailed(why) => {
                 format!(
-                    "{primary} cannot run what {target} does; whoever can serve keeps the traffic: {why}"
+                    "{primary} does not become ready with this revision; whoever can serve keeps the traffic: {why}"
                 )
             }
             Self::Terminating => format!("{canary} is being deleted; {target} takes over."),
@@ -499,6 +499,10 @@ impl Fact {
             _ => String::new(),
         }
     }
+}
+
+fn checks(count: u32) -> String {
+    if count == 1 { "1 check".to_owned() } else { format!("{count} checks") }
 }
 
 // === impl Note ===

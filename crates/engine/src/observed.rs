@@ -89,9 +89,9 @@ pub struct Setup {
     pub apex_service: State,
     /// The routing objects, whatever their weights. Blocked also while a split of ours is refused.
     pub route: State,
-    /// The last attempt to divide traffic was refused, and none succeeded since: it may be tried again,
-    /// but nothing says that the trouble is over.
-    pub shift_refused: bool,
+    /// Why the last attempt to divide traffic was refused, if none succeeded since: it may be tried
+    /// again, but nothing says that the trouble is over.
+    pub shift_refused: Option<Obstacle>,
     /// Something made for the canary is of no more use to it: copies of configuration that no pod
     /// reads, Services and routes of a former name. Looked at while nothing is rolled out.
     pub leftovers: bool,

@@ -30,6 +30,11 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if obstacle(seen).is_some() {
         return hampered(seen, target);
     }
+    if let Some(obstacle) = &seen.setup.shift_refused
+        && is_overdue(seen)
+    {
+        return finish::overdue(seen, Some(target), &obstacle.0);
+    }
     if let Some(step) = trouble_over(seen) {
         return step;
     }
@@ -184,20 +189,26 @@ fn hampered(seen: &Observed, target: &Target) -> Step {
 /// Something lasting is in the way: it counts against the deadline.
 pub(super) fn troubled(seen: &Observed, why: &str, target: Option<&Target>) -> Step {
     // A clock that was put back must not make it wait for ever: what lies ahead began now.
-    let Some(since) = seen.memory.trouble_since.filter(|since| *since <= seen.now) else {
+    if seen.memory.trouble_since.is_none_or(|since| since > seen.now) {
         let next = Memory { trouble_since: Some(seen.now), ..seen.memory.clone() };
         return obstructed(seen, why).remember(next).into();
-    };
-    if seen.now.since(since) >= seen.plan.deadline {
+    }
+    if is_overdue(seen) {
         return finish::overdue(seen, target, why);
     }
     obstructed(seen, why).into()
 }
 
+/// Whether something has been in the way for longer than the deadline allows.
+fn is_overdue(seen: &Observed) -> bool {
+    let since = seen.memory.trouble_since.filter(|since| *since <= seen.now);
+    since.is_some_and(|since| seen.now.since(since) >= seen.plan.deadline)
+}
+
 /// Nothing is in the way any more: the next trouble has the whole deadline. A split that was refused
 /// must have been written before that is believed.
 pub(super) fn trouble_over(seen: &Observed) -> Option<Step> {
-    seen.memory.trouble_since.filter(|_| !seen.setup.shift_refused)?;
+    seen.memory.trouble_since.filter(|_| seen.setup.shift_refused.is_none())?;
     let next = Memory { trouble_since: None, ..seen.memory.clone() };
     Some(Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into())
 }

@@ -21,6 +21,7 @@ pub(super) struct Effects {
     was_retried: bool,
     place: Option<Place>,
     alerts: Vec<(mem::Discriminant<Notice>, Option<GateKind>)>,
+    messages: Vec<String>,
     facts: Vec<Fact>,
     /// The end that post-rollout hooks were told of.
     told: Option<(Option<Revision>, Phase)>,
@@ -48,6 +49,10 @@ impl Checker {
                 let text = || format!("{notice:?} was sent twice");
                 if repeated && effects.is_at(self) { Err((22, text())) } else { Ok(()) }
             }
+            What::Messaged(text) => {
+                let repeated = effects.is_at(self) && effects.messages.contains(text);
+                if repeated { Err((22, format!("`{text}` was sent twice"))) } else { Ok(()) }
+            }
             What::Announced(fact) => self.judge_event(fact),
             What::Asked(kind, _) => self.judge_hook(*kind),
             _ => Ok(()),
@@ -56,7 +61,7 @@ impl Checker {
 
     fn judge_writer(&self, what: &What) -> Verdict {
         let effects = &self.effects;
-        let is_talk = matches!(what, What::Announced(_) | What::Alerted(_));
+        let is_talk = matches!(what, What::Announced(_) | What::Alerted(_) | What::Messaged(_));
         if effects.is_follower {
             return Err((21, format!("{} after leadership was lost", name(what))));
         }
@@ -159,6 +164,10 @@ impl Checker {
                 effects.arrive(place);
                 effects.alerts.push(told::kind(notice));
             }
+            What::Messaged(text) => {
+                effects.arrive(place);
+                effects.messages.push(text.clone());
+            }
             What::Announced(fact) => {
                 effects.arrive(place);
                 effects.facts.push((**fact).clone());
@@ -190,6 +199,7 @@ impl Effects {
         if self.place.as_ref() != Some(&place) {
             self.place = Some(place);
             self.alerts.clear();
+            self.messages.clear();
             self.facts.clear();
         }
     }
@@ -198,6 +208,7 @@ impl Effects {
     fn forget(&mut self) {
         self.place = None;
         self.alerts.clear();
+        self.messages.clear();
         self.facts.clear();
         self.told = None;
         self.prepared = None;
@@ -224,6 +235,7 @@ fn is_write(what: &What) -> bool {
             | What::Held
             | What::Released
             | What::Alerted(_)
+            | What::Messaged(_)
             | What::Announced(_)
     )
 }
@@ -234,6 +246,7 @@ fn is_change(what: &What) -> bool {
         what,
         What::Planned(_)
             | What::TargetIs(_)
+            | What::PrimaryIs(_)
             | What::TargetGone
             | What::PrimaryGone
             | What::Pods(..)
@@ -257,7 +270,7 @@ fn name(what: &What) -> &'static str {
         What::ApexSelects(_) => "the apex Service was written",
         What::ScalerPaused(_) | What::ScalerResumed(_) => "a scaler was written",
         What::Held | What::Released => "the finalizer was written",
-        What::Alerted(_) => "an alert was sent",
+        What::Alerted(_) | What::Messaged(_) => "an alert was sent",
         What::Announced(_) => "an event was written",
         _ => "an object was written",
     }

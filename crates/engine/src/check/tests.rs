@@ -447,6 +447,10 @@ fn invariant_22_hooks_and_alerts_once() {
     holds("after a crash once more", &plan(), set_up(), &crash);
     let moved = [alert.clone(), remembered(Phase::Succeeded, "v1-a", 0), alert];
     holds("elsewhere", &plan(), set_up(), &moved);
+    let words = What::Messaged("promoted".to_owned());
+    breaks(22, "the same words", &plan(), set_up(), &[words.clone(), words.clone()]);
+    let crash = [words.clone(), What::Restarted, words];
+    holds("after a crash once more", &plan(), set_up(), &crash);
     let pre = What::Asked(GateKind::PreRollout, true);
     breaks(22, "pre-rollout", &plan(), started(), &[pre.clone(), pre.clone()]);
     let refused = [What::Asked(GateKind::PreRollout, false), pre];

@@ -592,7 +592,7 @@ impl Seen {
         let now = task.cx.clock.monotonic();
         let generation = self.generation();
         let setup = &mut self.observed.setup;
-        setup.shift_refused = task.refusals.has(Attempt::Divide);
+        setup.shift_refused = task.refusals.last(Attempt::Divide);
         let pieces: [(&[Attempt], &mut State); 8] = [
             (&[Attempt::Place(Piece::CanaryService)], &mut setup.canary_service),
             (&[Attempt::Place(Piece::PrimaryService)], &mut setup.primary_service),

@@ -55,9 +55,9 @@ impl Refusals {
         is_fresh.then(|| Obstacle(refusal.why.clone()))
     }
 
-    /// Whether the last attempt failed, however long ago.
-    pub(super) fn has(&self, attempt: Attempt) -> bool {
-        self.0.contains_key(&attempt)
+    /// Why the last attempt failed, however long ago.
+    pub(super) fn last(&self, attempt: Attempt) -> Option<Obstacle> {
+        self.0.get(&attempt).map(|refusal| Obstacle(refusal.why.clone()))
     }
 }
 
@@ -97,8 +97,8 @@ mod tests {
             let obstacle = refusals.obstacle(attempt, now, generation);
             assert_eq!(obstacle.is_some(), stands, "{reason}");
         }
-        assert!(refusals.has(attempt), "it was refused, whenever that was");
+        assert!(refusals.last(attempt).is_some(), "it was refused, whenever that was");
         refusals.mend(attempt);
-        assert!(!refusals.has(attempt));
+        assert_eq!(refusals.last(attempt), None);
     }
 }

@@ -358,14 +358,17 @@ fn alert_text(about: &Notice, canary: &Canary) -> String {
         Notice::RolledBackByHook => {
             "A rollback hook calls this revision back; traffic returns to the primary.".to_owned()
         }
-        Notice::ThresholdReached(count) => format!(
-            "{count} checks failed, no more are allowed: traffic returns to the primary. Release another revision to try again."
-        ),
+        Notice::ThresholdReached(count) => {
+            let checks = if *count == 1 { "check" } else { "checks" };
+            format!(
+                "{count} {checks} failed, no more are allowed: traffic returns to the primary. Release another revision to try again."
+            )
+        }
         Notice::DeadlineExceeded(why) => {
             format!("No progress within the deadline, traffic returns to the primary: {why}")
         }
         Notice::PromotionFailed(why) => format!(
-            "The primary cannot run the new revision, so whoever can serve keeps the traffic. Release a fix or go back to the revision before: {why}"
+            "The primary does not become ready with the new revision, so whoever can serve keeps the traffic. Release a fix or go back to the revision before: {why}"
         ),
         Notice::Promoted => "Promoted: the primary runs the new revision.".to_owned(),
         Notice::PromotedUnchecked => {

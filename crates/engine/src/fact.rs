@@ -356,7 +356,9 @@ impl Fact {
             Self::Obstructed(why) => format!("{canary} cannot go on: {why}"),
             Self::Placed(piece) => format!("Put the {} in place.", piece.as_str()),
             Self::BackendsAvailable => "Every metric backend answers.".to_owned(),
-            Self::BackendsUnavailable(why) => format!("Checks of {canary} would fail: {why}"),
+            Self::BackendsUnavailable(why) => {
+                format!("Checks of {canary} would fail, a metric backend does not answer: {why}")
+            }
             Self::Noted(note) => note.text(),
             Self::PrimaryNotReady(why) => format!("{primary} is not ready: {why}"),
             Self::PrimaryStuck(why) => {
@@ -409,7 +411,9 @@ impl Fact {
             Self::NothingToResume => {
                 format!("{canary} has nothing to resume; removing manualStep.")
             }
-            Self::ResumeStays(why) => format!("Failed to reset manual step: {why}"),
+            Self::ResumeStays(why) => {
+                format!("spec.manualStep stays for now, it could not be removed: {why}")
+            }
             Self::ResumeVoid => format!(
                 "The resume of {canary} was meant for a revision that was replaced; the new one pauses again."
             ),
@@ -492,9 +496,13 @@ impl Fact {
                     "{primary} does not become ready with this revision; whoever can serve keeps the traffic: {why}"
                 )
             }
-            Self::Terminating => format!("{canary} is being deleted; {target} takes over."),
-            Self::AwaitingTarget(why) => format!("{target} takes over from {primary} again: {why}"),
-            Self::Terminated => format!("{canary} leaves {target} as it was."),
+            Self::Terminating => {
+                format!("The canary is being deleted; {target} takes over from {primary}.")
+            }
+            Self::AwaitingTarget(why) => {
+                format!("Waiting for {target} to serve before {primary} goes: {why}")
+            }
+            Self::Terminated => format!("The canary is gone; {target} serves without it."),
             Self::RevertGivenUp(why) => format!("Gave up restoring {target}: {why}"),
             _ => String::new(),
         }

@@ -5,6 +5,18 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::{
+    observe::{FINALIZER, RETRY, Seen},
+    status::{self, Page},
+    task::Task,
+};
+use crate::{
+    cluster::{
+        CANARY,
+        write::{Place, WriteError},
+    },
+    telemetry,
+};
 use serde_json::{Map, Value, json};
 use tidegate_engine::{
     Action, Decision, Fact, Memory, Note, Outcome, Percent, Phase, Piece, Revision, Split,
@@ -18,18 +30,6 @@ use tidegate_providers::{
         deployment::{self, Promotion, Snapshot},
         hash,
     },
-};
-use super::{
-    observe::{FINALIZER, RETRY, Seen},
-    status::{self, Page},
-    task::Task,
-};
-use crate::{
-    cluster::{
-        CANARY,
-        write::{Place, WriteError},
-    },
-    telemetry,
 };
 
 /// What changes while a decision is carried out.

@@ -5,20 +5,6 @@
 
 use std::sync::Arc;
 
-use super::{
-    cookies,
-    observe::{FINALIZER, RETRY, Seen},
-    refusals::Attempt,
-    status::{self, Page},
-    task::Task,
-};
-use crate::{
-    cluster::{
-        CANARY,
-        write::{Place, WriteError},
-    },
-    telemetry,
-};
 use serde_json::{Map, Value, json};
 use tidegate_engine::{
     Action, Cookie, CookieChange, Decision, Fact, Memory, Note, Outcome, Phase, Piece, Revision,
@@ -33,6 +19,21 @@ use tidegate_providers::{
         deployment::{self, Promotion, Snapshot},
         hash,
     },
+};
+
+use super::{
+    cookies,
+    observe::{FINALIZER, RETRY, Seen},
+    refusals::Attempt,
+    status::{self, Page},
+    task::Task,
+};
+use crate::{
+    cluster::{
+        CANARY,
+        write::{Place, WriteError},
+    },
+    telemetry,
 };
 
 /// What changes while a decision is carried out.

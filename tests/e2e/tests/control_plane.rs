@@ -271,7 +271,8 @@ fn start_a_victim() -> Result<(std::process::Child, Vec<u32>)> {
         .spawn()?;
     let output = victim.stdout.take().context("no output")?;
     let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-    let line = lines.find_map(|line| Some(line.strip_prefix("victims:")?.to_owned()));
+    // The test harness has begun the line with the test's name.
+    let line = lines.find_map(|line| Some(line.split_once("victims:")?.1.to_owned()));
     let line = line.context("the victim did not start")?;
     let ids = line.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
     Ok((victim, ids))

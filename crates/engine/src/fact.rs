@@ -493,7 +493,7 @@ impl Fact {
             }
             Self::PromotionFailed(why) => {
                 format!(
-                    "{primary} cannot run what {target} does; whoever can serve keeps the traffic: {why}"
+                    "{primary} does not become ready with this revision; whoever can serve keeps the traffic: {why}"
                 )
             }
             Self::Terminating => {

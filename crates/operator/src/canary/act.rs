@@ -5,6 +5,22 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value, json};
+use tidegate_engine::{
+    Action, Cookie, CookieChange, Decision, Fact, Memory, Note, Outcome, Phase, Piece, Revision,
+    Split, Tone,
+};
+use tidegate_providers::{
+    object::Change,
+    traffic::Cookies,
+    workload::{
+        DEPLOYMENT, SECRET, WorkloadError,
+        config::{self, ConfigKind, Tracked},
+        deployment::{self, Promotion, Snapshot},
+        hash,
+    },
+};
+
 use super::{
     cookies,
     observe::{FINALIZER, RETRY, Seen},
@@ -18,21 +34,6 @@ use crate::{
         write::{Place, WriteError},
     },
     telemetry,
-};
-use serde_json::{Map, Value, json};
-use tidegate_engine::{
-    Action, Cookie, CookieChange, Decision, Fact, Memory, Note, Outcome, Percent, Phase, Piece,
-    Revision, Split, Tone,
-};
-use tidegate_providers::{
-    object::Change,
-    traffic::Cookies,
-    workload::{
-        DEPLOYMENT, SECRET, WorkloadError,
-        config::{self, ConfigKind, Tracked},
-        deployment::{self, Promotion, Snapshot},
-        hash,
-    },
 };
 
 /// What changes while a decision is carried out.
@@ -307,8 +308,7 @@ impl Task {
                      here. Give each workload a configuration of its own to keep them apart.",
                     kind.kind().kind,
                 );
-                let fact = Fact::Noted(Note::Other(note));
-                self.announce(seen, &fact, &seen.observed.memory).await;
+                self.announce(seen, &Fact::Noted(Note::Other(note)), &seen.observed.memory).await;
             }
             self.write(&copied.changes).await?;
         }

@@ -278,13 +278,13 @@ fn conditions(
 /// Why a condition does not hold, given the one that does.
 fn absent(health: Health, state: Health, memory: &Memory) -> &'static str {
     match (health, state) {
-        (Health::Ready, Health::Stalled) => "Not before what is stalled goes on.",
+        (Health::Ready, Health::Stalled) => "Not until what Stalled says is settled.",
         (Health::Ready, _) => match memory.phase {
             Phase::New | Phase::Initializing => "The primary is being set up.",
             Phase::Terminating | Phase::Terminated => "The canary is being deleted.",
             _ => "A rollout is under way.",
         },
-        (Health::Reconciling, Health::Stalled) => "Nothing goes on by itself.",
+        (Health::Reconciling, Health::Stalled) => "Nothing goes on until what Stalled says is settled.",
         (Health::Reconciling, _) => "Nothing is under way.",
         (Health::Stalled, _) => "Nothing is in the way.",
     }
@@ -365,7 +365,7 @@ fn promoted(memory: &Memory, page: &Page<'_>) -> Condition {
         Phase::Succeeded => ("True", format!("The primary runs what the {kind} asks for.")),
         Phase::Failed if memory.weight > Percent::ZERO => (
             "False",
-            format!("The primary cannot run the last revision; the {kind} keeps its traffic."),
+            format!("The primary is not ready with the last revision; the {kind} has the traffic."),
         ),
         Phase::Failed => {
             ("False", format!("The last revision was taken back; the {kind} is scaled to zero."))

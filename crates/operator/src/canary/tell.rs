@@ -368,7 +368,7 @@ fn alert_text(about: &Notice, canary: &Canary) -> String {
             format!("No progress within the deadline, traffic returns to the primary: {why}")
         }
         Notice::PromotionFailed(why) => format!(
-            "The primary cannot run the new revision, so whoever can serve keeps the traffic. Release a fix or go back to the revision before: {why}"
+            "The primary does not become ready with the new revision, so whoever can serve keeps the traffic. Release a fix or go back to the revision before: {why}"
         ),
         Notice::Promoted => "Promoted: the primary runs the new revision.".to_owned(),
         Notice::PromotedUnchecked => {

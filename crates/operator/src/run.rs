@@ -109,11 +109,7 @@ struct Reach {
 // === impl Reach ===
 
 impl Reach {
-    fn cluster(
-        &self,
-        settings: &Settings,
-        leads: Arc<dyn Fn() -> bool + Send + Sync>,
-    ) -> Cluster {
+    fn cluster(&self, settings: &Settings, leads: Arc<dyn Fn() -> bool + Send + Sync>) -> Cluster {
         let cluster = Cluster::new(self.client.clone(), settings.namespace.clone(), leads);
         match &self.mesh {
             Some((client, is_same)) => cluster.with_mesh(client.clone(), *is_same),
@@ -252,8 +248,7 @@ fn limited(
     access: &ClusterAccess,
     clock: &Arc<dyn Clock>,
 ) -> Result<Client, RunError> {
-    let rate =
-        Rate { per_second: access.requests_per_second, burst: access.requests_burst };
+    let rate = Rate { per_second: access.requests_per_second, burst: access.requests_burst };
     let Some(throttle) = Throttle::new(rate, Arc::clone(clock)) else {
         return Client::try_from(config).map_err(RunError::Client);
     };

@@ -368,7 +368,8 @@ impl Mesh {
     pub fn leftovers(self, cx: &RouteCx<'_>, kind: Kind, existing: &[&Value]) -> Vec<Change> {
         let used = self.names(cx);
         let is_used = |object: &Value| {
-            used.iter().any(|(of, name)| of.kind == kind.kind && object["metadata"]["name"] == **name)
+            used.iter()
+                .any(|(of, name)| of.kind == kind.kind && object["metadata"]["name"] == **name)
         };
         let unused = existing.iter().filter(|object| cx.owner.owns(object) && !is_used(object));
         unused.filter_map(|object| delete(kind, object)).collect()

@@ -273,7 +273,9 @@ fn define(world: &World, knows: bool) {
     let versions = definition["spec"]["versions"].as_array_mut().unwrap();
     for version in versions {
         let rule = version
-            .pointer_mut("/schema/openAPIV3Schema/properties/spec/properties/rules/items/properties")
+            .pointer_mut(
+                "/schema/openAPIV3Schema/properties/spec/properties/rules/items/properties",
+            )
             .unwrap();
         let fields = rule.as_object_mut().unwrap();
         for name in ["name", "retry"] {

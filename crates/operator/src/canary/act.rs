@@ -5,21 +5,6 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
-use tidegate_engine::{
-    Action, Cookie, CookieChange, Decision, Fact, Memory, Note, Outcome, Percent, Phase, Piece,
-    Revision, Split, Tone,
-};
-use tidegate_providers::{
-    object::Change,
-    traffic::Cookies,
-    workload::{
-        DEPLOYMENT, SECRET, WorkloadError,
-        config::{self, ConfigKind, Tracked},
-        deployment::{self, Promotion, Snapshot},
-        hash,
-    },
-};
 use super::{
     cookies,
     observe::{FINALIZER, RETRY, Seen},
@@ -33,6 +18,21 @@ use crate::{
         write::{Place, WriteError},
     },
     telemetry,
+};
+use serde_json::{Map, Value, json};
+use tidegate_engine::{
+    Action, Cookie, CookieChange, Decision, Fact, Memory, Note, Outcome, Phase, Piece, Revision,
+    Split, Tone,
+};
+use tidegate_providers::{
+    object::Change,
+    traffic::Cookies,
+    workload::{
+        DEPLOYMENT, SECRET, WorkloadError,
+        config::{self, ConfigKind, Tracked},
+        deployment::{self, Promotion, Snapshot},
+        hash,
+    },
 };
 
 /// What changes while a decision is carried out.
@@ -94,7 +94,7 @@ impl Task {
         progress: &mut Progress,
     ) -> Result<(), WriteError> {
         match action {
-            Action::Ensure(Piece::Primary) => self.make_primary(seen).await,
+            Action::Ensure(Piece::Primary) => self.make_primary(seen, &progress.memory).await,
             Action::Ensure(piece) => {
                 let changes = seen.changes.get(piece).map(Vec::as_slice).unwrap_or_default();
                 self.write(changes).await
@@ -105,7 +105,7 @@ impl Task {
             Action::Park => self.scale(seen, 0).await,
             // A Deployment without replicas stops its HorizontalPodAutoscaler by itself.
             Action::ResumeScaler | Action::PauseScaler => Ok(()),
-            Action::Promote(revision) => self.promote(seen, revision).await,
+            Action::Promote(revision) => self.promote(seen, revision, &progress.memory).await,
             Action::RefreshPrimaryScaler => {
                 let changes = seen.refreshed_scaler(self).map_err(refused)?;
                 self.write(&changes).await
@@ -201,11 +201,11 @@ impl Task {
         Ok(target)
     }
 
-    async fn make_primary(&mut self, seen: &Seen) -> Result<(), WriteError> {
+    async fn make_primary(&mut self, seen: &Seen, memory: &Memory) -> Result<(), WriteError> {
         let is_first = matches!(seen.observed.memory.phase, Phase::New | Phase::Initializing);
         let target = self.target_now(seen).await?;
         if is_first {
-            self.copy_configs(seen, &seen.tracked).await?;
+            self.copy_configs(seen, &seen.tracked, memory).await?;
         }
         let cx = seen.cx(self);
         if is_first {
@@ -234,7 +234,12 @@ impl Task {
     ///
     /// The copies of configuration come first, then a copy of the template for the day somebody
     /// deletes the primary, and the template last: whoever finds it in place finds all of it.
-    async fn promote(&mut self, seen: &Seen, revision: &Revision) -> Result<(), WriteError> {
+    async fn promote(
+        &mut self,
+        seen: &Seen,
+        revision: &Revision,
+        memory: &Memory,
+    ) -> Result<(), WriteError> {
         let target = self.target_now(seen).await?;
         let moved = || WriteError::Conflict { what: "the target".to_owned() };
         if hash::revision(&target["spec"]["template"]) != revision.as_str() {
@@ -245,7 +250,7 @@ impl Task {
         if self.cx.options.config_tracking && *tracked != seen.tracked {
             return Err(moved());
         }
-        self.copy_configs(seen, tracked).await?;
+        self.copy_configs(seen, tracked, memory).await?;
         let name = seen.canary.spec.primary_name();
         let primary = self.cx.cluster.read(self.place(DEPLOYMENT, &name)).await?;
         let primary = primary.ok_or_else(|| WriteError::Missing { what: name.clone() })?;
@@ -279,8 +284,12 @@ impl Task {
         self.write(change.as_slice()).await
     }
 
-    async fn copy_configs(&mut self, seen: &Seen, tracked: &Tracked) -> Result<(), WriteError> {
-        let phase = seen.observed.memory.phase;
+    async fn copy_configs(
+        &mut self,
+        seen: &Seen,
+        tracked: &Tracked,
+        memory: &Memory,
+    ) -> Result<(), WriteError> {
         for (key, checksum) in tracked {
             let Some((kind, name)) = key.split_once('/') else { continue };
             let kind = match kind {
@@ -305,7 +314,7 @@ impl Task {
                      here. Give each workload a configuration of its own to keep them apart.",
                     kind.kind().kind,
                 );
-                self.announce(seen, &Fact::Noted(Note::Other(note)), phase).await;
+                self.announce(seen, &Fact::Noted(Note::Other(note)), memory).await;
             }
             self.write(&copied.changes).await?;
         }

@@ -77,8 +77,7 @@ impl Seen {
     /// setting up it does not count: then it selects what it did before there was a canary.
     pub(super) fn apex_is_switched(&self, task: &Task) -> bool {
         let capabilities = self.mesh.capabilities(&self.canary.spec);
-        let is_set_up =
-            !matches!(self.observed.memory.phase, Phase::New | Phase::Initializing);
+        let is_set_up = !matches!(self.observed.memory.phase, Phase::New | Phase::Initializing);
         if capabilities.weighted || !capabilities.switched || !is_set_up {
             return false;
         }

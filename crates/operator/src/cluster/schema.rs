@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn a_refusal_over_a_field_is_told_from_others() {
-        let refused = |why: &str| WriteError::Refused { what: "it".to_owned(), why: why.to_owned() };
+        let refused =
+            |why: &str| WriteError::Refused { what: "it".to_owned(), why: why.to_owned() };
         let unavailable =
             |why: &str| WriteError::Unavailable { what: "it".to_owned(), why: why.to_owned() };
         let typed = "failed to create typed patch object: .spec.rules[0].name: field not declared in schema";

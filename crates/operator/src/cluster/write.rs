@@ -67,7 +67,9 @@ impl Cluster {
         let written = match self.patch(place, "application/apply-patch+yaml", body).await {
             Err(error) if schema::is_about_fields(&error) && self.relearn(kind).await => {
                 // What is served changed: the same decision is another write now.
-                return Err(WriteError::Conflict { what: format!("the definition of {}", kind.kind) });
+                return Err(WriteError::Conflict {
+                    what: format!("the definition of {}", kind.kind),
+                });
             }
             written => written?,
         };

@@ -29,7 +29,8 @@ pub(super) fn read(scene: &Scene<'_>, live: &Live) -> Result<Split, RouteError> 
     if selected == selector(scene, live, &names.canary)? {
         return Ok(Split::CANARY);
     }
-    let why = format!("it selects neither the pods of {} nor those of {}", names.primary, names.canary);
+    let why =
+        format!("it selects neither the pods of {} nor those of {}", names.primary, names.canary);
     Err(RouteError::Malformed { object: scene.place(SERVICE), why })
 }
 

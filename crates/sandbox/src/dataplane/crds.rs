@@ -141,7 +141,8 @@ mod tests {
             ] },
         });
         let stored = sandbox.load(vec![route.clone()]).unwrap().remove(0);
-        let backend = json!({ "group": "", "kind": "Service", "name": "shop", "port": 80, "weight": 1 });
+        let backend =
+            json!({ "group": "", "kind": "Service", "name": "shop", "port": 80, "weight": 1 });
         let method = json!({ "type": "Exact", "service": "shop.v1.Orders" });
         let want = json!([{ "backendRefs": [backend] }, { "matches": [{ "method": method }] }]);
         assert_eq!(stored["spec"]["rules"], want);

@@ -58,8 +58,7 @@ fn of_service(
 ) -> Result<Condition, RouteError> {
     let field = format!("spec.service.match[{index}]");
     let path = condition.uri.as_ref().map(|uri| {
-        let kinds =
-            [("RegularExpression", &uri.regex), (EXACT, &uri.exact), (PREFIX, &uri.prefix)];
+        let kinds = [("RegularExpression", &uri.regex), (EXACT, &uri.exact), (PREFIX, &uri.prefix)];
         let found = kinds.into_iter().find_map(|(kind, text)| Some((kind, said(text.as_ref())?)));
         let (kind, text) = found.ok_or_else(|| {
             scene.refuse(format!("{field}.uri"), "needs one of exact, prefix and regex")

@@ -72,7 +72,10 @@ pub(in crate::traffic) fn read(
     let splits: Vec<_> = sides(scene, route).map(|(primary, canary)| of(primary, canary)).collect();
     let malformed = |why: &str| {
         let (primary, canary) = (&scene.names.primary, &scene.names.canary);
-        RouteError::Malformed { object: object.clone(), why: format!("{why} {primary} and {canary}") }
+        RouteError::Malformed {
+            object: object.clone(),
+            why: format!("{why} {primary} and {canary}"),
+        }
     };
     let first = splits.first().ok_or_else(|| malformed("no rule divides traffic between"))?;
     if splits.iter().any(|split| split != first) {
@@ -115,11 +118,7 @@ fn place(version: Version, scene: &Scene<'_>) -> Place {
     Place::new(version.kind, scene.cx.owner.namespace, named)
 }
 
-fn route<'l>(
-    version: Version,
-    scene: &Scene<'_>,
-    live: &'l Live,
-) -> Result<&'l Value, RouteError> {
+fn route<'l>(version: Version, scene: &Scene<'_>, live: &'l Live) -> Result<&'l Value, RouteError> {
     let object = place(version, scene);
     let route = live.get(version.kind, &object.name);
     refuse_taken(&scene.cx.owner, version.kind, route)?;
@@ -131,10 +130,7 @@ fn rules(route: &Value) -> &[Value] {
 }
 
 /// The divided rules: primary and canary of each.
-fn sides<'r>(
-    scene: &Scene<'_>,
-    route: &'r Value,
-) -> impl Iterator<Item = (&'r Value, &'r Value)> {
+fn sides<'r>(scene: &Scene<'_>, route: &'r Value) -> impl Iterator<Item = (&'r Value, &'r Value)> {
     rules(route).iter().filter_map(|rule| match found(scene, rule) {
         Found::Sides { primary, canary } => Some((primary, canary)),
         Found::Other | Found::Apex(_) | Found::Mixed => None,
@@ -197,7 +193,9 @@ fn divide(
         Found::Other | Found::Mixed => None,
     });
     let annotations = FLUX_OFF.map(|(key, value)| (key.to_owned(), json!(value)));
-    Ok(change(version, scene, route, rules, annotations.into_iter().collect()).into_iter().collect())
+    Ok(change(version, scene, route, rules, annotations.into_iter().collect())
+        .into_iter()
+        .collect())
 }
 
 /// The rules, with other backends where `to` has some.

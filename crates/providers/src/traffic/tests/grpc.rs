@@ -41,7 +41,8 @@ fn the_protocol_or_else_the_ports_name_tells_calls_from_requests() {
 
 #[test]
 fn calls_are_divided_by_weight() {
-    let headers = json!({ "request": { "add": { "x-a": "1" } }, "response": { "remove": ["x-b"] } });
+    let headers =
+        json!({ "request": { "add": { "x-a": "1" } }, "response": { "remove": ["x-b"] } });
     let mut world = world(json!({ "headers": headers, "hosts": ["shop.example.com"] }), json!({}));
     world.reconcile();
     world.write(split(20));
@@ -52,7 +53,10 @@ fn calls_are_divided_by_weight() {
     let [rule] = world.rules().try_into().unwrap();
     assert_eq!(rule["matches"], Value::Null, "all calls");
     let backend = |name: &str, weight: i64| json!({ "group": "", "kind": "Service", "name": name, "port": 80, "weight": weight });
-    assert_eq!(rule["backendRefs"], json!([backend("shop-primary", 80), backend("shop-canary", 20)]));
+    assert_eq!(
+        rule["backendRefs"],
+        json!([backend("shop-primary", 80), backend("shop-canary", 20)])
+    );
     assert_eq!(filters(&rule, "RequestHeaderModifier").len(), 1);
     assert_eq!(filters(&rule, "ResponseHeaderModifier").len(), 1);
     assert_eq!(world.drift(), Ok(vec![]));
@@ -64,7 +68,10 @@ fn calls_are_mirrored() {
     world.write(mirrored(0));
     assert_eq!(world.read(), Ok(mirrored(0)));
     let mirror = &filters(&world.rules()[0], "RequestMirror")[0]["requestMirror"];
-    assert_eq!((&mirror["backendRef"]["name"], &mirror["percent"]), (&json!("shop-canary"), &json!(10)));
+    assert_eq!(
+        (&mirror["backendRef"]["name"], &mirror["percent"]),
+        (&json!("shop-canary"), &json!(10))
+    );
 }
 
 #[test]
@@ -117,7 +124,11 @@ fn what_a_route_of_calls_has_no_words_for_is_refused_with_the_way_out() {
             matched(json!({ "queryParams": { "q": { "exact": "1" } } })),
             plain.clone(),
         ),
-        ("service.match[0].method", matched(json!({ "method": { "exact": "GET" } })), plain.clone()),
+        (
+            "service.match[0].method",
+            matched(json!({ "method": { "exact": "GET" } })),
+            plain.clone(),
+        ),
         ("service.match", matched(json!({ "uri": { "regex": "/a.*" } })), plain.clone()),
         ("service.match", matched(json!({ "uri": { "prefix": "/a/b/c" } })), plain.clone()),
         ("service.match", matched(json!({ "uri": { "exact": "/" } })), plain),
@@ -147,7 +158,8 @@ fn a_service_that_changes_its_protocol_keeps_its_weights_and_one_route() {
         world.reconcile();
         assert_eq!(world.route()["kind"], kind);
         assert_eq!(world.read(), Ok(split(40)), "{from} to {to}");
-        let routes = world.mesh.kinds().iter().filter(|kind| world.live.get(**kind, "shop").is_some());
+        let routes =
+            world.mesh.kinds().iter().filter(|kind| world.live.get(**kind, "shop").is_some());
         assert_eq!(routes.count(), 1, "{from} to {to}: the other one is gone");
         assert_eq!(world.drift(), Ok(vec![]));
     }
@@ -171,7 +183,8 @@ fn a_route_of_calls_counts_once_its_gateway_took_it() {
     world.edit_route(|route| {
         route["metadata"]["generation"] = json!(2);
         let parent = route["spec"]["parentRefs"][0].clone();
-        let refused = json!([{ "type": "Accepted", "status": "False", "reason": "NoMatchingParent" }]);
+        let refused =
+            json!([{ "type": "Accepted", "status": "False", "reason": "NoMatchingParent" }]);
         route["status"] = json!({ "parents": [{ "parentRef": parent, "conditions": refused }] });
     });
     let error = world.read().unwrap_err();

@@ -80,8 +80,7 @@ fn backends_that_are_the_apex_are_divided_and_nothing_else_changes() {
         }
         world.write(split(30));
         let rules = world.rules();
-        let sides =
-            [("shop-primary".to_owned(), 8080, 70), ("shop-canary".to_owned(), 8080, 30)];
+        let sides = [("shop-primary".to_owned(), 8080, 70), ("shop-canary".to_owned(), 8080, 30)];
         assert_eq!(backends(&rules[0]), sides, "with the port the user gave");
         assert_eq!(backends(&rules[2]), sides);
         assert_eq!(backends(&rules[1]), [("admin".to_owned(), 80, 1)]);
@@ -126,7 +125,8 @@ fn what_cannot_be_divided_is_refused_and_left_as_it_is() {
         world.drift().unwrap_err()
     };
     let error = edited(&|route| {
-        let other = json!({ "group": "", "kind": "Service", "name": "legacy", "port": 80, "weight": 9 });
+        let other =
+            json!({ "group": "", "kind": "Service", "name": "legacy", "port": 80, "weight": 9 });
         route["spec"]["rules"][0]["backendRefs"].as_array_mut().unwrap().push(other);
     });
     assert!(error.to_string().contains("rule 0 divides"), "a share of a share: {error}");

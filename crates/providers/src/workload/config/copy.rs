@@ -45,7 +45,8 @@ pub fn copy(
     if let Some(existing) = existing {
         require_canary(owner, kind, existing)?;
     }
-    let shared_with = existing.map(|existing| other_canaries(owner.name, existing)).unwrap_or_default();
+    let shared_with =
+        existing.map(|existing| other_canaries(owner.name, existing)).unwrap_or_default();
     let labels = included(&object["metadata"]["labels"], prefixes);
     if existing.is_some_and(|existing| is_current(owner, kind, object, existing, &labels)) {
         return Ok(Copied { changes: Vec::new(), shared_with });

@@ -87,11 +87,8 @@ fn hosts(route: &Value) -> Vec<HostPattern> {
 }
 
 fn rule(kind: &'static str, route: &Value, object: &Value, grants: &[Value]) -> Rule {
-    let source = Source {
-        kind,
-        namespace: namespace(route).to_owned(),
-        name: name(route).to_owned(),
-    };
+    let source =
+        Source { kind, namespace: namespace(route).to_owned(), name: name(route).to_owned() };
     let from = (kind, namespace(route));
     let mut rule = Rule::empty(source);
     for filter in items(object, "/filters") {

@@ -14,10 +14,13 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tidegate_operator::http::{Answer, HttpError, Outgoing, Transport};
+use tidegate_sandbox::clock::Clock;
 use tokio::sync::Semaphore;
 
 /// Host of the metrics server of tests.
 pub const PROMETHEUS: &str = "prometheus";
+/// What a metrics server is asked to see whether it answers.
+pub const PROBE: &str = "vector(1)";
 
 /// A scripted network; clones are one.
 #[derive(Clone, Default)]
@@ -35,6 +38,8 @@ struct State {
     /// Calls that nobody placed in a history yet.
     news: Vec<Call>,
     gauge: Option<Gauge>,
+    /// How long a hook hangs; without a clock its caller loses patience at once.
+    clock: Option<Clock>,
 }
 
 /// Where the world is when something is sent.
@@ -131,9 +136,11 @@ impl Network {
         mem::take(&mut self.state().news)
     }
 
-    /// Places calls in the history of a cluster.
-    pub(crate) fn place(&self, gauge: Gauge) {
-        self.state().gauge = Some(gauge);
+    /// Places calls in the history of a cluster, and in its time.
+    pub(crate) fn place(&self, gauge: Gauge, clock: Clock) {
+        let mut state = self.state();
+        state.gauge = Some(gauge);
+        state.clock = Some(clock);
     }
 
     pub fn forget_calls(&self) {
@@ -174,6 +181,7 @@ impl Transport for Network {
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>> {
         let reply = self.reply(&request);
         let host = request.url.host().to_owned();
+        let clock = self.state().clock.clone();
         Box::pin(async move {
             let Some(mut reply) = reply else { return std::future::pending().await };
             while let Reply::Held(hold, inner) = reply {
@@ -188,7 +196,12 @@ impl Transport for Network {
                 Reply::Status(status, text) => (status, text.into_bytes()),
                 Reply::Body(status, bytes) => (status, bytes),
                 Reply::Later(status, _) => (status, Vec::new()),
-                Reply::Hang => return Err(HttpError::Timeout { host, after: request.timeout }),
+                Reply::Hang => {
+                    if let Some(clock) = clock {
+                        clock.sleep(request.timeout).await;
+                    }
+                    return Err(HttpError::Timeout { host, after: request.timeout });
+                }
                 Reply::Refuse | Reply::Held(..) => return Err(HttpError::Connect { host }),
                 Reply::Panic => panic!("a test asked for a panic"),
             };
@@ -249,12 +262,13 @@ impl State {
     }
 
     fn measure(&self, query: &str) -> Reply {
-        if query == "vector(1)" {
-            return vector(Some(1.0));
-        }
-        let found = self.metrics.iter().find(|(part, _)| query.contains(part));
+        // Whether the server answers at all has nothing to do with what it measured.
+        let is_probe = query == PROBE;
+        let is_about = |part: &str| if is_probe { part == PROBE } else { query.contains(part) };
+        let found = self.metrics.iter().find(|(part, _)| is_about(part));
         match found.map(|(_, metric)| metric) {
             Some(Metric::Value(value)) => vector(Some(*value)),
+            None if is_probe => vector(Some(1.0)),
             Some(Metric::Nothing) | None => vector(None),
             Some(Metric::Reply(reply)) => reply.clone(),
         }

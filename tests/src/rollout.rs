@@ -127,10 +127,12 @@ impl World {
         let admin = sandbox.local(User::admin());
         let network = Network::new();
         let server = Arc::clone(sandbox.server());
-        network.place(Box::new(move || Reach {
+        let clock = server.clock.clone();
+        let gauge = move || Reach {
             revision: server.store.revision(),
             is_dead: server.faults.crashed().is_some_and(|crash| crash.cut.kills()),
-        }));
+        };
+        network.place(Box::new(gauge), clock);
         network.metric("histogram_quantile", Metric::Value(0.05));
         network.metric("response_code!~", Metric::Value(100.0));
         network.metric("status!~", Metric::Value(100.0));

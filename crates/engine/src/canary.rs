@@ -45,6 +45,9 @@ pub enum Side {
     Canary,
 }
 
+/// What is in the way when there is no target.
+const TARGET_GONE: &str = "the workload that targetRef names does not exist";
+
 /// Decides the next step.
 pub fn decide(seen: &Observed) -> Step {
     match choose(seen) {
@@ -142,10 +145,25 @@ fn remembered_pause(seen: &Observed) -> Option<Step> {
 }
 
 /// A resume that finds nothing held: it goes away, so that it does not let the next hold pass.
-fn nothing_to_resume(seen: &Observed) -> Option<Step> {
-    seen.plan.manual.filter(|manual| manual.resume)?;
-    let decision = Decision::because(Fact::NothingToResume).act(Action::DropManualStep);
-    Some(decision.telling().again(Again::Now).into())
+///
+/// It goes with whatever is done next. One that cannot be removed holds nothing up; it is tried
+/// again with the next look.
+fn nothing_to_resume(seen: &Observed, step: Step) -> Step {
+    drop_resume(seen, step, Fact::NothingToResume)
+}
+
+fn drop_resume(seen: &Observed, step: Step, fact: Fact) -> Step {
+    let resumes = seen.plan.manual.is_some_and(|manual| manual.resume);
+    match step {
+        Step::Do(mut decision) if resumes => {
+            decision.actions.insert(0, Action::DropManualStep(Some(fact)));
+            if decision.again == Again::OnChange {
+                decision.again = later(seen);
+            }
+            decision.into()
+        }
+        step => step,
+    }
 }
 
 /// Takes over what another controller left.

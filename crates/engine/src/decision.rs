@@ -78,8 +78,8 @@ pub enum Action {
     Announce(Fact),
     /// Send a chat message.
     Alert(Alert),
-    /// Remove `spec.manualStep` if it is still what was seen.
-    DropManualStep,
+    /// Remove `spec.manualStep` if it is still what was seen. Tell this once that is done.
+    DropManualStep(Option<Fact>),
     /// Set `spec.manualStep.resume` back to false.
     TakeResumeBack,
     /// Remove the mark that asked for another try of the gates.

@@ -108,6 +108,8 @@ pub enum Fact {
     NothingToResume,
     /// The resume was meant for a revision that is gone.
     ResumeVoid,
+    /// The rollout goes on, but the field that said so is still there.
+    ResumeStays(String),
     /// A hook calls the rollout back.
     RollbackAsked(String),
     /// The rollout goes back because a hook said so.
@@ -252,6 +254,7 @@ impl Fact {
             Self::HoldRaised(_) => "PauseMoved",
             Self::NothingToResume => "NothingToResume",
             Self::ResumeVoid => "ResumeIgnored",
+            Self::ResumeStays(_) => "ManualStepNotRemoved",
             Self::RollbackAsked(_) => "RollbackRequested",
             Self::RolledBackByHook => "RolledBackByHook",
             Self::ThresholdReached(_) => "ThresholdReached",
@@ -320,6 +323,7 @@ impl Fact {
             | Self::CheckFailed(_)
             | Self::Drifted { .. }
             | Self::ResumeVoid
+            | Self::ResumeStays(_)
             | Self::RollbackAsked(_)
             | Self::RolledBackByHook
             | Self::ThresholdReached(_)
@@ -349,10 +353,12 @@ impl Fact {
                 format!("{canary} is suspended: nothing is done until that is lifted.")
             }
             Self::Refused(problems) => problems.join("; "),
-            Self::Obstructed(why) => why.clone(),
+            Self::Obstructed(why) => format!("{canary} cannot go on: {why}"),
             Self::Placed(piece) => format!("Put the {} in place.", piece.as_str()),
             Self::BackendsAvailable => "Every metric backend answers.".to_owned(),
-            Self::BackendsUnavailable(why) => format!("A metric backend does not answer: {why}"),
+            Self::BackendsUnavailable(why) => {
+                format!("Checks of {canary} would fail, a metric backend does not answer: {why}")
+            }
             Self::Noted(note) => note.text(),
             Self::PrimaryNotReady(why) => format!("{primary} is not ready: {why}"),
             Self::PrimaryStuck(why) => {
@@ -363,7 +369,10 @@ impl Fact {
             Self::Initialized => format!("{canary} is set up: {primary} serves its traffic."),
             Self::Adopted => format!("Took over {canary} as it was left, without a new rollout."),
             Self::IdleTargetRuns(replicas) => {
-                format!("{} runs {replicas} replicas although nothing is rolled out.", names.target)
+                format!(
+                    "{} runs {replicas} replicas although nothing is rolled out; scale it to 0, or leave replicas out of its manifest.",
+                    names.target
+                )
             }
             _ => return None,
         })
@@ -373,18 +382,14 @@ impl Fact {
         let Names { canary, .. } = names;
         Some(match self {
             Self::GatePassed(kind, hook) => format!("The {} hook {hook} said yes.", kind.as_str()),
-            Self::AwaitingApproval(hook) => {
-                format!("{canary} is waiting for approval to start: {hook} has not said yes.")
+            Self::AwaitingApproval(gate) => {
+                format!("{canary} is waiting for approval to start: {gate}.")
             }
-            Self::AwaitingIncrease(hook) => {
-                format!(
-                    "{canary} is waiting for approval of more traffic: {hook} has not said yes."
-                )
+            Self::AwaitingIncrease(gate) => {
+                format!("{canary} is waiting for approval of more traffic: {gate}.")
             }
-            Self::AwaitingPromotion(hook) => {
-                format!(
-                    "{canary} is waiting for approval of the promotion: {hook} has not said yes."
-                )
+            Self::AwaitingPromotion(gate) => {
+                format!("{canary} is waiting for approval of the promotion: {gate}.")
             }
             Self::PreRolloutFailed { hook, why } => {
                 format!("{canary} is held, the pre-rollout check {hook} failed: {why}")
@@ -404,7 +409,10 @@ impl Fact {
                 format!("The manual pause of {canary} moved up to {weight}%.")
             }
             Self::NothingToResume => {
-                format!("{canary} has nothing to resume; manualStep was removed.")
+                format!("{canary} has nothing to resume; removing manualStep.")
+            }
+            Self::ResumeStays(why) => {
+                format!("spec.manualStep stays for now, it could not be removed: {why}")
             }
             Self::ResumeVoid => format!(
                 "The resume of {canary} was meant for a revision that was replaced; the new one pauses again."
@@ -488,9 +496,13 @@ impl Fact {
                     "{primary} does not become ready with this revision; whoever can serve keeps the traffic: {why}"
                 )
             }
-            Self::Terminating => format!("{canary} is being deleted; {target} takes over."),
-            Self::AwaitingTarget(why) => format!("{target} takes over from {primary} again: {why}"),
-            Self::Terminated => format!("{canary} leaves {target} as it was."),
+            Self::Terminating => {
+                format!("The canary is being deleted; {target} takes over from {primary}.")
+            }
+            Self::AwaitingTarget(why) => {
+                format!("Waiting for {target} to serve before {primary} goes: {why}")
+            }
+            Self::Terminated => format!("The canary is gone; {target} serves without it."),
             Self::RevertGivenUp(why) => format!("Gave up restoring {target}: {why}"),
             _ => String::new(),
         }

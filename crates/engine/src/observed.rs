@@ -186,13 +186,13 @@ pub struct Answers {
     pub checks: Option<Checks>,
 }
 
-/// The answer of all hooks of one kind, asked in order until one refused.
+/// The answer of all hooks of one kind, asked in order until one refused; after the end all are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
     /// The names of those that said yes.
     pub passed: Vec<String>,
-    /// The first that did not.
-    pub refused: Option<Refusal>,
+    /// Those that did not.
+    pub refused: Vec<Refusal>,
 }
 
 /// A hook that said no.
@@ -264,6 +264,21 @@ impl Piece {
 impl Gate {
     /// Everybody said yes.
     pub fn is_open(&self) -> bool {
-        self.refused.is_none()
+        self.refused.is_empty()
+    }
+
+    /// The first that did not.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.refused.first()
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// Who said what: a closed gate, one that fails and one that is not there are all waited for,
+    /// but not by the same person.
+    pub fn told(&self) -> String {
+        format!("{} has not said yes ({})", self.hook, self.why)
     }
 }

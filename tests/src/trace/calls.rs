@@ -11,7 +11,7 @@ use tidegate_api::canary::analysis::{AnalysisMetric, WebhookType};
 use tidegate_engine::{GateKind, check::What};
 
 use super::watched::Watched;
-use crate::network::{Call, PROMETHEUS, Reply};
+use crate::network::{Call, PROBE, PROMETHEUS, Reply};
 
 /// What was asked before.
 #[derive(Default)]
@@ -20,8 +20,8 @@ pub(super) struct Calls {
     failed_at: Option<Timestamp>,
     /// Calls to hooks by their keys: one that comes again is another attempt.
     known: BTreeSet<String>,
-    /// When hooks of a kind were last asked.
-    asked: Option<(GateKind, Timestamp)>,
+    /// When hooks of a kind were last asked, and which: one that hangs delays the next.
+    asked: Option<(GateKind, Timestamp, BTreeSet<String>)>,
     /// The key of the last call of a kind, and the revision it was about.
     keys: BTreeMap<(GateKind, String), (String, Option<String>)>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Calls {
 impl Watched {
     pub(super) fn on_call(&mut self, call: &Call, at: Timestamp) {
         if call.to.starts_with(PROMETHEUS) {
-            if call.query != "vector(1)" && call.query.contains(&self.canary.spec.target_ref.name) {
+            if call.query != PROBE && call.query.contains(&self.canary.spec.target_ref.name) {
                 let passed = self.is_within_limits(call);
                 self.checked(at, passed);
             }
@@ -77,10 +77,19 @@ impl Watched {
         if kind == GateKind::PostRollout {
             self.compare_keys(kind, to, key);
         }
-        if is_repeated || self.calls.asked.replace((kind, at)) == Some((kind, at)) {
+        if is_repeated {
             return;
         }
-        self.see(at, What::Asked(kind, said_yes));
+        match &mut self.calls.asked {
+            Some((same, when, round)) if *same == kind && (*when == at || !round.contains(to)) => {
+                *when = at;
+                round.insert(to.to_owned());
+            }
+            asked => {
+                *asked = Some((kind, at, BTreeSet::from([to.to_owned()])));
+                self.see(at, What::Asked(kind, said_yes));
+            }
+        }
     }
 
     /// A hook that is told of one end of one rollout twice, as after a crash, can tell by the key.

@@ -6,21 +6,22 @@ use crate::{
 };
 
 use super::{
-    awaiting_pods, configs_changed, equals_promoted, finish, is_changed, later, nothing_to_resume,
-    obstacle, obstructed, primary_takes,
+    TARGET_GONE, awaiting_pods, configs_changed, equals_promoted, finish, is_changed, later,
+    nothing_to_resume, obstacle, obstructed, primary_takes,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {
-    let Observed { memory, plan, tempo, .. } = seen;
-    if let Some(end) = memory.untold {
+    if let Some(end) = seen.memory.untold {
         return tell_the_end(seen, Some(end));
     }
+    nothing_to_resume(seen, choose(seen))
+}
+
+fn choose(seen: &Observed) -> Step {
+    let Observed { memory, plan, tempo, .. } = seen;
     let is_over = matches!(memory.phase, Phase::Succeeded | Phase::Failed);
     if tempo.retry && is_over && plan.hooks.post_rollout {
         return tell_the_end(seen, None);
-    }
-    if let Some(step) = nothing_to_resume(seen) {
-        return step;
     }
     let repair = leave_dead_canary(seen).or_else(|| drifted(seen)).or_else(|| hand_back(seen));
     if let Some(step) = repair {
@@ -28,7 +29,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
     }
     let target = match &seen.target {
         Ok(target) => target,
-        Err(Missing::Gone) => return obstructed(seen, "the target does not exist").into(),
+        Err(Missing::Gone) => return obstructed(seen, TARGET_GONE).into(),
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
     let is_back = equals_promoted(seen, target) && !configs_changed(memory, target);
@@ -174,10 +175,10 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
     let Some(gate) = &answers.confirm_rollout else {
         return Step::Ask(Question::Gate(GateKind::ConfirmRollout));
     };
-    let Some(refusal) = &gate.refused else {
+    let Some(refusal) = gate.refusal() else {
         return start(seen, target).into();
     };
-    let decision = Decision::because(Fact::AwaitingApproval(refusal.hook.clone()));
+    let decision = Decision::because(Fact::AwaitingApproval(refusal.told()));
     if memory.phase == Phase::Waiting {
         return decision.again(later(seen)).into();
     }
@@ -229,7 +230,7 @@ fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
         let Some(gate) = &seen.answers.post_rollout else {
             return Step::Ask(Question::Gate(GateKind::PostRollout));
         };
-        if let Some(refusal) = &gate.refused {
+        for refusal in &gate.refused {
             let (hook, why) = (refusal.hook.clone(), refusal.why.clone());
             decision = decision.tell(Fact::PostRolloutFailed { hook, why });
         }

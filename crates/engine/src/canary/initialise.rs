@@ -9,12 +9,12 @@ use crate::{
     Revision, Severity, Split, State, Step, Target, Traffic,
 };
 
-use super::{awaiting_pods, later, obstructed, put};
+use super::{TARGET_GONE, awaiting_pods, later, obstructed, put};
 
 pub(super) fn decide(seen: &Observed) -> Step {
     let target = match &seen.target {
         Ok(target) => target,
-        Err(Missing::Gone) => return obstructed(seen, "the target does not exist").into(),
+        Err(Missing::Gone) => return obstructed(seen, TARGET_GONE).into(),
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
     if let Some(step) = place(seen, &[Piece::CanaryService, Piece::PrimaryService]) {

@@ -6,8 +6,8 @@ use crate::{
 };
 
 use super::{
-    ab, awaiting_pods, blue_green, canary_has_share, equals_promoted, finish, is_changed, later,
-    manual, obstacle, obstructed, primary_takes, weighted,
+    TARGET_GONE, ab, awaiting_pods, blue_green, canary_has_share, equals_promoted, finish,
+    is_changed, later, manual, obstacle, obstructed, primary_takes, weighted,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {
@@ -47,7 +47,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if !seen.tempo.due && !seen.tempo.retry {
         return Decision::because(Fact::AwaitingInterval).again(Again::At(seen.tempo.next)).into();
     }
-    check(seen, target, split)
+    manual::without_hold(seen, split, check(seen, target, split))
 }
 
 /// Whether this is where the analysis begins: nothing was shifted, counted or prepared yet.
@@ -175,7 +175,7 @@ fn without_target(seen: &Observed, missing: &Missing) -> Step {
             .into();
     }
     let why = match missing {
-        Missing::Gone => "the target does not exist",
+        Missing::Gone => TARGET_GONE,
         Missing::Unusable(why) => why,
     };
     troubled(seen, why, None)
@@ -250,7 +250,10 @@ pub(super) fn take_back(seen: &Observed, split: Split, to: Percent) -> Step {
     }
     let fact = Fact::Drifted { seen: split.canary, now: to };
     let back = Action::Shift(Split::canary(to));
-    Decision::because(fact).act(back).telling().beat().again(later(seen)).into()
+    let next = Memory { weight: to, ..seen.memory.clone() };
+    let decision = Decision::because(fact).act(back).telling();
+    let decision = if next == seen.memory { decision } else { decision.remember(next) };
+    decision.beat().again(later(seen)).into()
 }
 
 /// Asks what the checks say, and goes on if they pass.
@@ -275,7 +278,7 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
             let Some(gate) = &answers.pre_rollout else {
                 return Step::Ask(Question::Gate(GateKind::PreRollout));
             };
-            if let Some(refusal) = &gate.refused {
+            if let Some(refusal) = gate.refusal() {
                 let (hook, why) = (refusal.hook.clone(), refusal.why.clone());
                 return failed(seen, Fact::PreRolloutFailed { hook, why });
             }

@@ -55,12 +55,12 @@ fn stuck(serving: bool) -> Readiness {
 }
 
 fn open() -> Gate {
-    Gate { passed: vec!["gate".to_owned()], refused: None }
+    Gate { passed: vec!["gate".to_owned()], refused: Vec::new() }
 }
 
 fn closed() -> Gate {
     let refusal = Refusal { hook: "gate".to_owned(), why: "no".to_owned(), muted: false };
-    Gate { passed: Vec::new(), refused: Some(refusal) }
+    Gate { passed: Vec::new(), refused: vec![refusal] }
 }
 
 fn plan() -> Plan {
@@ -327,7 +327,7 @@ impl Scene {
     fn tells(&self) -> Vec<&'static str> {
         let decision = self.decision();
         let facts = decision.actions.iter().filter_map(|action| match action {
-            Action::Announce(fact) => Some(fact.reason()),
+            Action::Announce(fact) | Action::DropManualStep(Some(fact)) => Some(fact.reason()),
             _ => None,
         });
         facts.collect()
@@ -358,7 +358,7 @@ fn effect(before: &Memory, action: &Action) -> Option<String> {
         Action::ResumeScaler => "resume scaler".to_owned(),
         Action::PauseScaler => "pause scaler".to_owned(),
         Action::RefreshPrimaryScaler => "refresh scaler".to_owned(),
-        Action::DropManualStep => "drop manual step".to_owned(),
+        Action::DropManualStep(_) => "drop manual step".to_owned(),
         Action::TakeResumeBack => "take resume back".to_owned(),
         Action::ClearRetry => "clear retry".to_owned(),
         Action::Hold => "hold".to_owned(),

@@ -84,7 +84,7 @@ impl World {
                 self.emit(What::Placed);
             }
             Action::Remember(memory) => self.remember(memory),
-            Action::DropManualStep => self.plan(|plan| plan.manual = None),
+            Action::DropManualStep(_) => self.plan(|plan| plan.manual = None),
             Action::TakeResumeBack => self.plan(|plan| {
                 if let Some(manual) = &mut plan.manual {
                     manual.resume = false;

@@ -152,7 +152,8 @@ impl World {
         self.emit(What::Asked(kind, !refuses));
         let refusal =
             || Refusal { hook: "gate".to_owned(), why: "closed".to_owned(), muted: false };
-        let gate = Gate { passed: Vec::new(), refused: refuses.then(refusal) };
+        let gate =
+            Gate { passed: Vec::new(), refused: refuses.then(refusal).into_iter().collect() };
         let answers = &mut self.seen.answers;
         match kind {
             GateKind::ConfirmRollout => answers.confirm_rollout = Some(gate),

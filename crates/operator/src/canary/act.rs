@@ -5,20 +5,6 @@
 
 use std::sync::Arc;
 
-use super::{
-    cookies,
-    observe::{FINALIZER, RETRY, Seen},
-    refusals::Attempt,
-    status::{self, Page},
-    task::Task,
-};
-use crate::{
-    cluster::{
-        CANARY,
-        write::{Place, WriteError},
-    },
-    telemetry,
-};
 use serde_json::{Map, Value, json};
 use tidegate_engine::{
     Action, Cookie, CookieChange, Decision, Fact, Memory, Note, Outcome, Phase, Piece, Revision,
@@ -33,6 +19,21 @@ use tidegate_providers::{
         deployment::{self, Promotion, Snapshot},
         hash,
     },
+};
+
+use super::{
+    cookies,
+    observe::{FINALIZER, RETRY, Seen},
+    refusals::Attempt,
+    status::{self, Page},
+    task::Task,
+};
+use crate::{
+    cluster::{
+        CANARY,
+        write::{Place, WriteError},
+    },
+    telemetry,
 };
 
 /// What changes while a decision is carried out.
@@ -65,7 +66,10 @@ impl Task {
             self.note_outcome(seen, action, outcome.as_ref().err());
             outcome?;
         }
-        if !progress.is_written && observed.life.deleted.is_none() {
+        // What is waited for is said to the last; but not of what is let go.
+        let is_let_go = observed.life.deleted.is_some()
+            && (!observed.life.held || decision.actions.contains(&Action::Release));
+        if !progress.is_written && !is_let_go {
             let memory = progress.memory.clone();
             self.write_status(seen, decision, &memory, &mut progress).await?;
         }
@@ -119,8 +123,8 @@ impl Task {
                 self.alert(seen, alert, &progress.memory).await;
                 Ok(())
             }
-            Action::DropManualStep => {
-                self.drop_manual_step(seen, &progress.memory).await;
+            Action::DropManualStep(fact) => {
+                self.drop_manual_step(seen, fact.as_ref(), &progress.memory).await;
                 Ok(())
             }
             Action::TakeResumeBack => self.take_resume_back(seen).await,
@@ -415,7 +419,7 @@ impl Task {
         self.shadow = serde_json::from_value(meant).ok();
     }
 
-    async fn drop_manual_step(&mut self, seen: &Seen, memory: &Memory) {
+    async fn drop_manual_step(&mut self, seen: &Seen, fact: Option<&Fact>, memory: &Memory) {
         let step = &seen.raw["spec"]["manualStep"];
         if step.is_null() {
             return;
@@ -424,12 +428,17 @@ impl Task {
             { "op": "test", "path": "/spec/manualStep", "value": step },
             { "op": "remove", "path": "/spec/manualStep" },
         ]);
-        if let Err(error) = self.edit(&patch).await {
+        match self.edit(&patch).await {
+            Ok(()) => {
+                if let Some(fact) = fact {
+                    self.announce(seen, fact, memory).await;
+                }
+            }
             // The rollout goes on; the step is tried again at the next look.
-            let fact = Fact::Obstructed(format!(
-                "spec.manualStep stays for now, it could not be removed: {error}"
-            ));
-            self.announce(seen, &fact, memory).await;
+            Err(error) => {
+                let fact = Fact::ResumeStays(error.to_string());
+                self.announce(seen, &fact, memory).await;
+            }
         }
     }
 

@@ -107,7 +107,7 @@ impl Task {
                 Err(why) => {
                     let muted = hook.mute_alert == Some(true);
                     let refusal = Refusal { hook: hook.name.clone(), why, muted };
-                    gate.refused.get_or_insert(refusal);
+                    gate.refused.push(refusal);
                     if !tells_all {
                         break;
                     }

@@ -528,11 +528,16 @@ impl Seen {
     /// What brings the primary's scaler to the target's settings.
     pub(super) fn refreshed_scaler(&self, task: &Task) -> Result<Vec<Change>, WorkloadError> {
         let Some(scaler) = &self.canary.spec.autoscaler_ref else { return Ok(Vec::new()) };
-        let Some(target) = Self::scaler_object(task, &scaler.name) else {
-            let (kind, name) = (HORIZONTAL_POD_AUTOSCALER.kind, scaler.name.clone());
-            return Err(WorkloadError::ConfigMissing { kind, name });
-        };
         let primary = Self::scaler_object(task, &scaler::primary_name(scaler));
+        let Some(target) = Self::scaler_object(task, &scaler.name) else {
+            if primary.is_some() {
+                // Deleted since: the primary keeps the settings it has. A promotion that waits for
+                // new ones would leave traffic divided for as long as they do not come.
+                return Ok(Vec::new());
+            }
+            let (kind, name) = (HORIZONTAL_POD_AUTOSCALER.kind, scaler.name.clone());
+            return Err(WorkloadError::ScalerMissing { kind, name });
+        };
         let change = hpa::sync(&self.cx(task), scaler, &target, primary.as_deref())?;
         Ok(change.into_iter().collect())
     }

@@ -196,7 +196,11 @@ pub(super) fn told(
     }
     let message = cut(&decision.why.text(page.names));
     let before = live.last_decision.clone().unwrap_or_default();
-    let measured: Vec<Value> = page.checks.map(shown).unwrap_or_default();
+    let mut measured: Vec<Value> = page.checks.map(shown).unwrap_or_default();
+    if measured.is_empty() && matches!(decision.why, Fact::ThresholdReached(_)) {
+        // What takes a rollout back is what was measured just before.
+        measured = before.checks.iter().map(|check| json!(check)).collect();
+    }
     let same = before.reason == decision.why.reason()
         && before.message == message
         && (measured.is_empty() || json!(before.checks) == json!(measured));
@@ -340,9 +344,8 @@ fn state_of(memory: &Memory, decision: &Decision) -> Health {
 fn promoted(memory: &Memory, page: &Page<'_>) -> Condition {
     let kind = page.kind;
     let (status, message) = match memory.phase {
-        Phase::New | Phase::Initializing => {
-            ("Unknown", format!("The primary of this {kind} is being set up."))
-        }
+        Phase::New => ("Unknown", format!("Nothing is set up for this {kind} yet.")),
+        Phase::Initializing => ("Unknown", format!("The primary of this {kind} is being set up.")),
         Phase::Initialized => ("True", format!("The primary runs what the {kind} asks for.")),
         Phase::Waiting => match memory.pause {
             Some(Pause { weight, .. }) => {

@@ -82,7 +82,8 @@ strategy! { ingress_ref: IngressRef {
 } }
 
 strategy! { route_ref: RouteRef {
-    api_version: text(),
+    // The schema wants this group for some kinds, and any for the others.
+    api_version: text().prop_map(|version| format!("gateway.networking.k8s.io/{version}")),
     kind: one_of(RouteKind::ALL),
     name: text(),
 } }

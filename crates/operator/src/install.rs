@@ -50,7 +50,8 @@ const READ_AND_CHANGE: &[&str] = &["get", "list", "patch", "watch"];
 /// For what is made for a canary, and goes with it because the canary owns it. Server-side apply asks
 /// for `create` where nothing is there yet.
 const KEEP: &[&str] = &["create", "get", "list", "patch", "watch"];
-/// For what must also be made anew: a Service that turns headless, a Secret of another type.
+/// For what must also be made anew, as a Service that turns headless, or is deleted when the canary has
+/// no more use for it: copies of configuration, Services and routes of a former name.
 const REPLACE: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
 /// The user and group of the pod; they own nothing.
 const NOBODY: u32 = 65_532;
@@ -71,12 +72,12 @@ pub fn rules() -> Vec<Rule> {
         rule(DEPLOYMENT, KEEP),
         rule(SERVICE, REPLACE),
         rule(HORIZONTAL_POD_AUTOSCALER, KEEP),
-        rule(CONFIG_MAP, KEEP),
+        rule(CONFIG_MAP, REPLACE),
         rule(SECRET, REPLACE),
         rule(EVENT, &["create"]),
     ];
     for kind in Mesh::ALL.iter().flat_map(|mesh| mesh.kinds()) {
-        let rule = rule(*kind, KEEP);
+        let rule = rule(*kind, REPLACE);
         // Two versions of a kind are one resource.
         if !rules.contains(&rule) {
             rules.push(rule);

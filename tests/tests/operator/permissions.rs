@@ -51,9 +51,10 @@ fn granted() -> BTreeSet<String> {
 }
 
 /// A canary with configuration, an autoscaler, a template of its own and somebody to tell.
-fn furnished(provider: &str) -> World {
+fn furnished(provider: &str, protocol: &str) -> World {
     let analysis = if provider == KUBERNETES { blue_green() } else { by_weight() };
     let mut canary = canary_of("web", provider, analysis);
+    canary["spec"]["service"]["appProtocol"] = json!(protocol);
     canary["spec"]["revertOnDeletion"] = json!(true);
     canary["spec"]["analysis"]["alerts"] =
         json!([{ "name": "team", "severity": "info", "providerRef": { "name": "team" } }]);
@@ -123,12 +124,8 @@ fn give(world: &World, field: &str, value: Value) {
 
 /// Edits everything that is copied for the primary.
 fn edit_everything(world: &World) {
-    edit(
-        world,
-        json!({ "service": {
-        "timeout": "9s", "port": 8081, "trafficPolicy": { "loadBalancer": { "simple": "RANDOM" } },
-    } }),
-    );
+    let policy = json!({ "loadBalancer": { "simple": "RANDOM" } });
+    edit(world, json!({ "service": { "port": 8081, "trafficPolicy": policy } }));
     world.patch(CONFIG_MAPS, "web", &json!({ "data": { "COLOUR": "blue" } }));
     world.delete(SECRETS, "web");
     world.create(SECRETS, secret("kubernetes.io/basic-auth"));
@@ -142,7 +139,7 @@ fn secret(kind: &str) -> Value {
     })
 }
 
-/// A whole life: set up, promote, fail, a lost race, deletion.
+/// A whole life: set up, promote, rename, fail, a lost race, deletion.
 async fn live(world: &mut World) {
     world.start().await;
     reach(world, "Initialized").await;
@@ -150,6 +147,14 @@ async fn live(world: &mut World) {
     give(world, "image", json!("web:2.0"));
     reach(world, "Succeeded").await;
     edit(world, json!({ "service": { "headless": true } }));
+    world.advance_s(10).await;
+    // What has the old name goes, and so does the copy of what is no longer read.
+    edit(world, json!({ "service": { "name": "shop" } }));
+    world.advance_s(10).await;
+    give(world, "envFrom", json!([{ "secretRef": { "name": "web" } }]));
+    reach(world, "Progressing").await;
+    reach(world, "Succeeded").await;
+    world.advance_s(10).await;
     // After a lost race the operator reads everything again.
     let statuses = Matcher::writes().user(OPERATOR).resource("flagger.app", "canaries");
     world.sandbox.server().faults.add(statuses, When::First(1), Effect::Conflict);
@@ -163,10 +168,17 @@ async fn live(world: &mut World) {
 #[tokio::test(start_paused = true)]
 async fn the_role_denies_nothing_and_grants_nothing_in_vain() {
     let (mut used, mut denied) = (BTreeSet::new(), BTreeSet::new());
-    for provider in [KUBERNETES, GATEWAY_API, "gatewayapi:v1beta1", ISTIO] {
-        let mut world = furnished(provider);
+    let cases = [
+        (KUBERNETES, "http"),
+        (GATEWAY_API, "http"),
+        (GATEWAY_API, "grpc"),
+        ("gatewayapi:v1beta1", "http"),
+        (ISTIO, "http"),
+    ];
+    for (provider, protocol) in cases {
+        let mut world = furnished(provider, protocol);
         live(&mut world).await;
-        assert!(world.get(SERVICES, "web-primary").is_none(), "{provider}: the life was whole");
+        assert!(world.get(SERVICES, "shop-primary").is_none(), "{provider}: the life was whole");
         let (asked, refused) = asked(&world);
         used.extend(asked);
         denied.extend(refused);

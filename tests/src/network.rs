@@ -14,10 +14,13 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tidegate_operator::http::{Answer, HttpError, Outgoing, Transport};
+use tidegate_sandbox::clock::Clock;
 use tokio::sync::Semaphore;
 
 /// Host of the metrics server of tests.
 pub const PROMETHEUS: &str = "prometheus";
+/// What a metrics server is asked to see whether it answers.
+pub const PROBE: &str = "vector(1)";
 
 /// A scripted network; clones are one.
 #[derive(Clone, Default)]
@@ -35,6 +38,8 @@ struct State {
     /// Calls that nobody placed in a history yet.
     news: Vec<Call>,
     gauge: Option<Gauge>,
+    /// How long a hook hangs; without a clock its caller loses patience at once.
+    clock: Option<Clock>,
 }
 
 /// Where the world is when something is sent.
@@ -61,6 +66,8 @@ pub enum Reply {
     Body(u16, Vec<u8>),
     /// What is inside, once the test lets it go.
     Held(Hold, Box<Reply>),
+    /// This status, and to come back after so many seconds.
+    Later(u16, u64),
     /// A defect of our own, on the way to the answer.
     Panic,
 }
@@ -129,9 +136,11 @@ impl Network {
         mem::take(&mut self.state().news)
     }
 
-    /// Places calls in the history of a cluster.
-    pub(crate) fn place(&self, gauge: Gauge) {
-        self.state().gauge = Some(gauge);
+    /// Places calls in the history of a cluster, and in its time.
+    pub(crate) fn place(&self, gauge: Gauge, clock: Clock) {
+        let mut state = self.state();
+        state.gauge = Some(gauge);
+        state.clock = Some(clock);
     }
 
     pub fn forget_calls(&self) {
@@ -172,23 +181,34 @@ impl Transport for Network {
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>> {
         let reply = self.reply(&request);
         let host = request.url.host().to_owned();
+        let clock = self.state().clock.clone();
         Box::pin(async move {
             let Some(mut reply) = reply else { return std::future::pending().await };
             while let Reply::Held(hold, inner) = reply {
                 hold.released().await;
                 reply = *inner;
             }
+            let mut headers = HeaderMap::new();
+            if let Reply::Later(_, seconds) = reply {
+                headers.insert(http::header::RETRY_AFTER, seconds.into());
+            }
             let (status, mut body) = match reply {
                 Reply::Status(status, text) => (status, text.into_bytes()),
                 Reply::Body(status, bytes) => (status, bytes),
-                Reply::Hang => return Err(HttpError::Timeout { host, after: request.timeout }),
+                Reply::Later(status, _) => (status, Vec::new()),
+                Reply::Hang => {
+                    if let Some(clock) = clock {
+                        clock.sleep(request.timeout).await;
+                    }
+                    return Err(HttpError::Timeout { host, after: request.timeout });
+                }
                 Reply::Refuse | Reply::Held(..) => return Err(HttpError::Connect { host }),
                 Reply::Panic => panic!("a test asked for a panic"),
             };
             let truncated = body.len() > request.max_bytes;
             body.truncate(request.max_bytes);
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-            Ok(Answer { status, headers: HeaderMap::new(), body: body.into(), truncated })
+            Ok(Answer { status, headers, body: body.into(), truncated })
         })
     }
 }
@@ -242,12 +262,13 @@ impl State {
     }
 
     fn measure(&self, query: &str) -> Reply {
-        if query == "vector(1)" {
-            return vector(Some(1.0));
-        }
-        let found = self.metrics.iter().find(|(part, _)| query.contains(part));
+        // Whether the server answers at all has nothing to do with what it measured.
+        let is_probe = query == PROBE;
+        let is_about = |part: &str| if is_probe { part == PROBE } else { query.contains(part) };
+        let found = self.metrics.iter().find(|(part, _)| is_about(part));
         match found.map(|(_, metric)| metric) {
             Some(Metric::Value(value)) => vector(Some(*value)),
+            None if is_probe => vector(Some(1.0)),
             Some(Metric::Nothing) | None => vector(None),
             Some(Metric::Reply(reply)) => reply.clone(),
         }

@@ -9,7 +9,7 @@
 use std::{
     cell::RefCell,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -22,6 +22,7 @@ use tidegate_operator::{
     canary::{Context, Manager, Options},
     clock::Clock,
     cluster::Cluster as Seat,
+    install::Install,
     telemetry::Telemetry,
 };
 use tidegate_sandbox::{
@@ -43,12 +44,31 @@ pub const DEPLOYMENTS: Resource = Resource { group: "apps", plural: "deployments
 pub const SERVICES: Resource = Resource { group: "", plural: "services" };
 pub const HTTP_ROUTES: Resource =
     Resource { group: "gateway.networking.k8s.io", plural: "httproutes" };
+pub const GRPC_ROUTES: Resource =
+    Resource { group: "gateway.networking.k8s.io", plural: "grpcroutes" };
 pub const VIRTUAL_SERVICES: Resource =
     Resource { group: "networking.istio.io", plural: "virtualservices" };
 pub const AUTOSCALERS: Resource =
     Resource { group: "autoscaling", plural: "horizontalpodautoscalers" };
 pub const CONFIG_MAPS: Resource = Resource { group: "", plural: "configmaps" };
 pub const SECRETS: Resource = Resource { group: "", plural: "secrets" };
+
+/// The kinds a canary is made of, and what the operator may do. Compiling definitions is a good part of a short run, so those that
+/// no canary reads are left out.
+static DEFINITIONS: LazyLock<Vec<Value>> = LazyLock::new(|| {
+    let mut objects = tidegate_api::crds();
+    objects.retain(|crd| crd["spec"]["group"] == "flagger.app");
+    let install = Install {
+        namespace: "tidegate".to_owned(),
+        image: "tidegate".to_owned(),
+        arguments: Vec::new(),
+    };
+    let is_permission = |it: &Value| {
+        matches!(it["kind"].as_str(), Some("Namespace" | "ClusterRole" | "ClusterRoleBinding"))
+    };
+    objects.extend(install.manifests().into_iter().filter(is_permission));
+    objects
+});
 
 /// The user the operator writes as; tests tell its requests from their own by it.
 pub const OPERATOR: &str = "system:serviceaccount:tidegate:tidegate";
@@ -59,6 +79,8 @@ pub struct World {
     pub admin: Local,
     pub network: Network,
     pub options: Options,
+    /// A second cluster, which has the routing objects. Its time stands still.
+    pub mesh: Option<Sandbox>,
     /// What the operator that was started last counts.
     pub telemetry: RefCell<Option<Arc<Telemetry>>>,
     /// Whether that operator believes that it leads.
@@ -97,16 +119,20 @@ impl World {
     }
 
     pub fn with(settings: Settings) -> Self {
-        let sandbox = Sandbox::new(settings.routing());
-        let crds = tidegate_api::crds().iter().map(|crd| json!(crd)).collect();
+        let mut settings = settings.routing();
+        settings.server.rbac = true;
+        let sandbox = Sandbox::new(settings);
+        let crds = DEFINITIONS.clone();
         sandbox.load(crds).unwrap_or_else(|error| panic!("definitions are refused: {error:?}"));
         let admin = sandbox.local(User::admin());
         let network = Network::new();
         let server = Arc::clone(sandbox.server());
-        network.place(Box::new(move || Reach {
+        let clock = server.clock.clone();
+        let gauge = move || Reach {
             revision: server.store.revision(),
             is_dead: server.faults.crashed().is_some_and(|crash| crash.cut.kills()),
-        }));
+        };
+        network.place(Box::new(gauge), clock);
         network.metric("histogram_quantile", Metric::Value(0.05));
         network.metric("response_code!~", Metric::Value(100.0));
         network.metric("status!~", Metric::Value(100.0));
@@ -121,6 +147,7 @@ impl World {
             admin,
             network,
             options,
+            mesh: None,
             telemetry: RefCell::default(),
             leads: Arc::new(AtomicBool::new(true)),
             restarts: false,
@@ -145,22 +172,39 @@ impl World {
         self.end();
         self.observe();
         self.observer.borrow_mut().restarted(self.sandbox.server().clock.now());
-        let (operator, telemetry) = self.spawn(Arc::clone(&self.leads));
+        let (operator, telemetry) = self.run_one(Arc::clone(&self.leads));
         *self.operator.borrow_mut() = Some(operator);
         *self.telemetry.borrow_mut() = Some(telemetry);
     }
 
     /// Another operator beside the one of this world. It ends when its task is aborted.
     pub fn spawn(&self, leads: Arc<AtomicBool>) -> (JoinHandle<()>, Arc<Telemetry>) {
-        let user = User::new(OPERATOR, &["system:masters"]);
-        let client = kube::Client::new(self.sandbox.service_as(user), "default");
+        self.observer.borrow_mut().another_operator();
+        self.run_one(leads)
+    }
+
+    fn run_one(&self, leads: Arc<AtomicBool>) -> (JoinHandle<()>, Arc<Telemetry>) {
+        let (mut manager, telemetry) = self.manager(leads);
+        (tokio::spawn(async move { manager.run().await }), telemetry)
+    }
+
+    /// An operator that does not run yet.
+    pub fn manager(&self, leads: Arc<AtomicBool>) -> (Manager, Arc<Telemetry>) {
+        let user = User::new(OPERATOR, &["system:serviceaccounts", "system:authenticated"]);
+        let client = kube::Client::new(self.sandbox.service_as(user.clone()), "default");
         let clock: Arc<dyn Clock> = Arc::new(Time(self.sandbox.server().clock.clone()));
         let seat = Seat::new(client, None, Arc::new(move || leads.load(Ordering::Relaxed)));
+        let seat = match &self.mesh {
+            Some(mesh) => {
+                seat.with_mesh(kube::Client::new(mesh.service_as(user), "default"), false)
+            }
+            None => seat,
+        };
         let telemetry = Telemetry::new("test", &self.options.mesh_provider, clock.now());
         let telemetry = Arc::new(telemetry);
         let network = Arc::new(self.network.clone());
         let cx = Context::new(seat, self.options.clone(), clock, network, Arc::clone(&telemetry));
-        (tokio::spawn(async move { Manager::start(cx).run().await }), telemetry)
+        (Manager::start(cx), telemetry)
     }
 
     /// Ends the operator where it stands, as SIGKILL would.
@@ -204,6 +248,7 @@ impl World {
         let mut before = None;
         loop {
             self.sandbox.settle();
+            self.mesh.iter().for_each(Sandbox::settle);
             // Ends only when no task can move.
             tokio::time::sleep(Duration::from_millis(1)).await;
             if self.restarts && self.is_killed() {
@@ -212,7 +257,8 @@ impl World {
                 before = None;
                 continue;
             }
-            let now = self.sandbox.server().store.revision();
+            let elsewhere = self.mesh.as_ref().map(|mesh| mesh.server().store.revision());
+            let now = (self.sandbox.server().store.revision(), elsewhere);
             if before == Some(now) {
                 return self.observe();
             }

@@ -4,6 +4,9 @@
 //! Who wrote a field is told by the object's managed fields. Calls to hooks and metric servers are put
 //! into the same history by the revision of the cluster at which they were made.
 //!
+//! Of two canaries of one target the younger is watched for standing back. Where two operators run,
+//! what each of them says is not counted: both may say it.
+//!
 //! ```text
 //! store events --+
 //!                +--> in order --> entries of each canary --> engine::check::Checker --> breaches
@@ -29,13 +32,23 @@ use self::watched::Watched;
 use crate::{
     network::Network,
     rollout::{
-        CANARIES, CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES, VIRTUAL_SERVICES,
+        CANARIES, CONFIG_MAPS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, SECRETS, SERVICES,
+        VIRTUAL_SERVICES,
     },
 };
 
 /// What is looked at.
-const TABLES: [Resource; 8] =
-    [CANARIES, DEPLOYMENTS, SERVICES, HTTP_ROUTES, VIRTUAL_SERVICES, CONFIG_MAPS, SECRETS, EVENTS];
+const TABLES: [Resource; 9] = [
+    CANARIES,
+    DEPLOYMENTS,
+    SERVICES,
+    HTTP_ROUTES,
+    GRPC_ROUTES,
+    VIRTUAL_SERVICES,
+    CONFIG_MAPS,
+    SECRETS,
+    EVENTS,
+];
 
 /// Watches all canaries of a cluster.
 #[derive(Default)]
@@ -44,6 +57,8 @@ pub struct Observer {
     faults_seen: u64,
     objects: Objects,
     canaries: BTreeMap<Key, Watched>,
+    /// Several operators are at work.
+    is_shared: bool,
     breaches: Vec<String>,
 }
 
@@ -100,6 +115,12 @@ impl Observer {
         self.tell_all(at, &What::Restarted);
     }
 
+    /// One more operator is at work from now on.
+    pub fn another_operator(&mut self) {
+        self.is_shared = true;
+        self.canaries.values_mut().for_each(Watched::share);
+    }
+
     /// What did not hold since the last call.
     pub fn take_breaches(&mut self) -> Vec<String> {
         std::mem::take(&mut self.breaches)
@@ -143,7 +164,7 @@ impl Observer {
             return;
         }
         for ((namespace, _), watched) in &mut self.canaries {
-            if *namespace == key.0 {
+            if *namespace == key.0 && !(watched.stands_back() && plural != EVENTS.plural) {
                 watched.on_change(&change, at, &self.objects);
             }
         }
@@ -159,9 +180,13 @@ impl Observer {
             self.canaries.remove(change.key);
             let new = change.now.and_then(|now| Watched::new(now, habits));
             if let Some(mut watched) = new {
+                if self.is_shared {
+                    watched.share();
+                }
                 watched.begin(at, &self.objects);
                 self.canaries.insert(change.key.clone(), watched);
             }
+            self.compare_rivals(at);
             return;
         }
         if let Some(watched) = self.canaries.get_mut(change.key) {
@@ -170,6 +195,18 @@ impl Observer {
         if change.now.is_none() {
             self.gather();
             self.canaries.remove(change.key);
+        }
+        self.compare_rivals(at);
+    }
+
+    /// Of the canaries of one target the oldest acts.
+    fn compare_rivals(&mut self, at: Timestamp) {
+        let ages: Vec<_> = self.canaries.values().map(Watched::claim).collect();
+        for watched in self.canaries.values_mut() {
+            let own = watched.claim();
+            let is_older = |it: &watched::Claim| it.target == own.target && it.age < own.age;
+            let stands_back = ages.iter().any(is_older);
+            watched.stand_back(stands_back, at, &self.objects);
         }
     }
 

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{Integer, Number};
+use crate::schema::{Integer, Number, rule_at};
 
 pub use self::{
     analysis::Analysis,
@@ -64,7 +64,10 @@ pub struct CanarySpec {
     /// The Ingress that carries the traffic, for the `nginx` and `skipper` providers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ingress_ref: Option<IngressRef>,
-    /// The APISIX route that carries the traffic, for the `apisix` provider.
+    /// The route of yours that carries the traffic. With `apisix` an `ApisixRoute`, of which a copy
+    /// divides the traffic; with `gatewayapi` an `HTTPRoute` or `GRPCRoute`, in which the backends
+    /// that are the apex Service are divided and nothing else is changed, until the canary is
+    /// deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route_ref: Option<RouteRef>,
     /// The Gloo upstream whose settings the generated upstreams copy, for the `gloo` provider.
@@ -228,23 +231,33 @@ text_enum! {
     }
 }
 
-/// The APISIX route of a canary.
+/// A route that somebody made, and that carries the traffic of a canary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [rule_at(
+    ".apiVersion",
+    "self.kind == 'ApisixRoute' || self.apiVersion.startsWith('gateway.networking.k8s.io/')",
+    "an HTTPRoute or GRPCRoute is of gateway.networking.k8s.io, such as \
+     gateway.networking.k8s.io/v1",
+)]))]
 pub struct RouteRef {
     /// API group and version of the route.
     pub api_version: String,
-    /// Always `ApisixRoute`.
+    /// Kind of the route.
     pub kind: RouteKind,
     /// Name of the route.
     pub name: String,
 }
 
 text_enum! {
-    /// The one kind a `routeRef` may name.
+    /// The kinds a `routeRef` may name.
     closed RouteKind {
         /// An APISIX route.
         ApisixRoute = "ApisixRoute",
+        /// A route of Gateway API for HTTP requests.
+        HttpRoute = "HTTPRoute",
+        /// A route of Gateway API for gRPC calls.
+        GrpcRoute = "GRPCRoute",
     }
 }
 

@@ -11,6 +11,7 @@ use crate::printer::Printer;
 
 mod crds;
 mod error;
+mod install;
 mod kubeconfig;
 mod manifests;
 mod operator;
@@ -38,6 +39,8 @@ enum Command {
     Sandbox(sandbox::Args),
     /// Run the operator on a cluster.
     Operator(Box<tidegate_operator::args::Args>),
+    /// Print what a cluster needs to run the operator, ready for `kubectl apply -f -`.
+    Install(install::Args),
     /// Print the custom resource definitions, ready for `kubectl apply -f -`.
     Crds(crds::Args),
 }
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         },
         Command::Sandbox(args) => sandbox::run(&args, &printer),
         Command::Operator(args) => operator::run(*args),
+        Command::Install(args) => install::run(args, &printer),
         Command::Crds(args) => crds::run(&args, &printer),
     };
     match outcome {

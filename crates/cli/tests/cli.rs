@@ -190,10 +190,10 @@ fn try_tells_a_story_that_ends_well() {
     let talk = text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     let told = [
-        "Advanced harbour.default to canary weight 20.",
-        "Promotion completed, scaled down harbour.default.",
+        "20% of the traffic of harbour.default goes to the canary.",
+        "harbour.default is promoted, and its own pods are stopped.",
         "success rate",
-        "failed checks reached the threshold of 2",
+        "2 checks failed, which is its threshold",
         "\u{2713} Succeeded",
         "\u{2713} Failed",
         "0 without an answer",

@@ -18,6 +18,7 @@
 
 mod ab;
 mod blue_green;
+mod cookies;
 mod finish;
 mod idle;
 mod initialise;
@@ -43,6 +44,9 @@ pub enum Side {
     /// The user's workload.
     Canary,
 }
+
+/// What is in the way when there is no target.
+const TARGET_GONE: &str = "the workload that targetRef names does not exist";
 
 /// Decides the next step.
 pub fn decide(seen: &Observed) -> Step {
@@ -141,10 +145,25 @@ fn remembered_pause(seen: &Observed) -> Option<Step> {
 }
 
 /// A resume that finds nothing held: it goes away, so that it does not let the next hold pass.
-fn nothing_to_resume(seen: &Observed) -> Option<Step> {
-    seen.plan.manual.filter(|manual| manual.resume)?;
-    let decision = Decision::because(Fact::NothingToResume).act(Action::DropManualStep);
-    Some(decision.telling().again(Again::Now).into())
+///
+/// It goes with whatever is done next. One that cannot be removed holds nothing up; it is tried
+/// again with the next look.
+fn nothing_to_resume(seen: &Observed, step: Step) -> Step {
+    drop_resume(seen, step, Fact::NothingToResume)
+}
+
+fn drop_resume(seen: &Observed, step: Step, fact: Fact) -> Step {
+    let resumes = seen.plan.manual.is_some_and(|manual| manual.resume);
+    match step {
+        Step::Do(mut decision) if resumes => {
+            decision.actions.insert(0, Action::DropManualStep(Some(fact)));
+            if decision.again == Again::OnChange {
+                decision.again = later(seen);
+            }
+            decision.into()
+        }
+        step => step,
+    }
 }
 
 /// Takes over what another controller left.
@@ -210,6 +229,12 @@ fn obstructed(seen: &Observed, why: &str) -> Decision {
     Decision::because(Fact::Obstructed(why.to_owned())).telling().again(later(seen))
 }
 
+/// Waits for pods, which come up one by one: worth telling only if it takes an interval.
+fn awaiting_pods(seen: &Observed, why: Fact) -> Decision {
+    let decision = Decision::because(why).again(later(seen));
+    if seen.tempo.due { decision.telling() } else { decision }
+}
+
 fn later(seen: &Observed) -> Again {
     Again::At(seen.now.after(seen.plan.interval))
 }
@@ -228,6 +253,7 @@ fn complete(seen: &Observed, mut decision: Decision) -> Decision {
     if !facts.is_empty() {
         decision.actions.splice(0..0, facts.into_iter().map(Action::Announce));
     }
+    cookies::add(seen, &mut decision);
     let may_write = seen.problems.is_empty() && !seen.plan.suspended;
     if seen.tempo.retry && may_write && (answered || decision.again != Again::Now) {
         // Before the step: one try must not become two if the step lands and its answer is lost.
@@ -236,13 +262,17 @@ fn complete(seen: &Observed, mut decision: Decision) -> Decision {
     decision
 }
 
-/// What of the plan cannot be carried out as written: told once a rollout, where it starts or where
-/// it matters.
+/// What of the plan cannot be carried out as written: told once a rollout, where it starts, or for a
+/// hold, which may be asked for at any time, where it begins.
 fn noted(seen: &Observed, decision: &Decision) -> Vec<Fact> {
     let starts = matches!(decision.why, Fact::NewRevision | Fact::Restarted);
-    let holds = matches!(decision.why, Fact::Held(_)) && !decision.actions.is_empty();
+    let holds = |action: &Action| match action {
+        Action::Remember(next) => next.is_paused() && !seen.memory.is_paused(),
+        _ => false,
+    };
+    let holds = decision.actions.iter().any(holds);
     let is_due = |note: &&Note| match note {
-        Note::ManualStepBeyondMax { .. } => starts || holds,
+        Note::ManualStepBeyondMax { .. } => holds,
         Note::MatchIgnored
         | Note::WeightsIgnored { .. }
         | Note::MirrorIgnored

@@ -55,6 +55,8 @@ pub enum What {
     Planned(Box<Plan>),
     /// The target asks for this revision and configuration.
     TargetIs(Box<Template>),
+    /// The primary was there before anybody looked, and runs this.
+    PrimaryIs(Box<Template>),
     /// The target is gone.
     TargetGone,
     /// The primary was deleted by somebody.
@@ -124,6 +126,8 @@ pub enum What {
     Released,
     /// A chat message was sent.
     Alerted(Box<Notice>),
+    /// A chat message was sent, known by its words alone: what can be seen of an alert from outside.
+    Messaged(String),
     /// An event was written.
     Announced(Box<Fact>),
 
@@ -287,6 +291,7 @@ impl Checker {
                 self.target = Some((**template).clone());
                 self.failed = None;
             }
+            What::PrimaryIs(template) => self.primary = Some((**template).clone()),
             What::TargetGone => {
                 self.target = None;
                 self.set_replicas(Workload::Target, None);

@@ -57,6 +57,9 @@ pub enum Action {
     Ensure(Piece),
     /// Divide live traffic like this.
     Shift(Split),
+    /// Give clients other cookies. Fresh ones are written down before anything else is done: a cookie
+    /// that only a route has is lost with it. What is retired is written down with the memory.
+    Cookies(CookieChange),
     /// Ask for so many replicas of the target.
     ScaleTarget(i64),
     /// Take the target to nothing.
@@ -75,8 +78,8 @@ pub enum Action {
     Announce(Fact),
     /// Send a chat message.
     Alert(Alert),
-    /// Remove `spec.manualStep` if it is still what was seen.
-    DropManualStep,
+    /// Remove `spec.manualStep` if it is still what was seen. Tell this once that is done.
+    DropManualStep(Option<Fact>),
     /// Set `spec.manualStep.resume` back to false.
     TakeResumeBack,
     /// Remove the mark that asked for another try of the gates.
@@ -91,6 +94,29 @@ pub enum Action {
     GiveApexBack,
     /// Give the routing objects back.
     GiveRouteBack,
+    /// Delete what was made for the canary and is of no more use to it.
+    Prune,
+}
+
+/// What becomes of the cookies that keep clients on their side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CookieChange {
+    /// Of those who saw the canary.
+    pub canary: Cookie,
+    /// Of those who did not.
+    pub primary: Cookie,
+}
+
+/// What becomes of one cookie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cookie {
+    /// It stays as it is, or absent.
+    #[default]
+    Keep,
+    /// A new one takes its place.
+    Fresh,
+    /// There is none any more; browsers that have it are told to drop it.
+    Retire,
 }
 
 /// A chat message.
@@ -182,6 +208,11 @@ impl Decision {
     #[must_use]
     pub(crate) fn tell(self, fact: Fact) -> Self {
         self.act(Action::Announce(fact))
+    }
+
+    /// Whether it tells this.
+    pub fn tells(&self, fact: &Fact) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Announce(told) if told == fact))
     }
 
     /// Tells what the decision is about.

@@ -108,6 +108,8 @@ pub enum Fact {
     NothingToResume,
     /// The resume was meant for a revision that is gone.
     ResumeVoid,
+    /// The rollout goes on, but the field that said so is still there.
+    ResumeStays(String),
     /// A hook calls the rollout back.
     RollbackAsked(String),
     /// The rollout goes back because a hook said so.
@@ -252,6 +254,7 @@ impl Fact {
             Self::HoldRaised(_) => "PauseMoved",
             Self::NothingToResume => "NothingToResume",
             Self::ResumeVoid => "ResumeIgnored",
+            Self::ResumeStays(_) => "ManualStepNotRemoved",
             Self::RollbackAsked(_) => "RollbackRequested",
             Self::RolledBackByHook => "RolledBackByHook",
             Self::ThresholdReached(_) => "ThresholdReached",
@@ -266,6 +269,11 @@ impl Fact {
             Self::Terminated => "Terminated",
             Self::RevertGivenUp(_) => "RevertGivenUp",
         }
+    }
+
+    /// What goes away by itself: pods that are on their way.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::PrimaryNotReady(_) | Self::CanaryNotReady(_))
     }
 
     /// Is something wrong?
@@ -315,6 +323,7 @@ impl Fact {
             | Self::CheckFailed(_)
             | Self::Drifted { .. }
             | Self::ResumeVoid
+            | Self::ResumeStays(_)
             | Self::RollbackAsked(_)
             | Self::RolledBackByHook
             | Self::ThresholdReached(_)
@@ -344,10 +353,12 @@ impl Fact {
                 format!("{canary} is suspended: nothing is done until that is lifted.")
             }
             Self::Refused(problems) => problems.join("; "),
-            Self::Obstructed(why) => why.clone(),
+            Self::Obstructed(why) => format!("{canary} cannot go on: {why}"),
             Self::Placed(piece) => format!("Put the {} in place.", piece.as_str()),
-            Self::BackendsAvailable => "All metric providers are available.".to_owned(),
-            Self::BackendsUnavailable(why) => format!("Metric providers were checked: {why}"),
+            Self::BackendsAvailable => "Every metric backend answers.".to_owned(),
+            Self::BackendsUnavailable(why) => {
+                format!("Checks of {canary} would fail, a metric backend does not answer: {why}")
+            }
             Self::Noted(note) => note.text(),
             Self::PrimaryNotReady(why) => format!("{primary} is not ready: {why}"),
             Self::PrimaryStuck(why) => {
@@ -355,10 +366,13 @@ impl Fact {
                     "{primary} does not become ready and is left to retry, nothing else was touched: {why}"
                 )
             }
-            Self::Initialized => format!("Initialization done, {primary} serves {canary}."),
+            Self::Initialized => format!("{canary} is set up: {primary} serves its traffic."),
             Self::Adopted => format!("Took over {canary} as it was left, without a new rollout."),
             Self::IdleTargetRuns(replicas) => {
-                format!("{} runs {replicas} replicas although nothing is rolled out.", names.target)
+                format!(
+                    "{} runs {replicas} replicas although nothing is rolled out; scale it to 0, or leave replicas out of its manifest.",
+                    names.target
+                )
             }
             _ => return None,
         })
@@ -367,41 +381,38 @@ impl Fact {
     fn text_of_gate(&self, names: &Names) -> Option<String> {
         let Names { canary, .. } = names;
         Some(match self {
-            Self::GatePassed(kind, hook) => format!("The {} check {hook} passed.", kind.as_str()),
-            Self::AwaitingApproval(hook) => {
-                format!("{canary} is waiting for approval to start: {hook} has not said yes.")
+            Self::GatePassed(kind, hook) => format!("The {} hook {hook} said yes.", kind.as_str()),
+            Self::AwaitingApproval(gate) => {
+                format!("{canary} is waiting for approval to start: {gate}.")
             }
-            Self::AwaitingIncrease(hook) => {
-                format!(
-                    "{canary} is waiting for approval of more traffic: {hook} has not said yes."
-                )
+            Self::AwaitingIncrease(gate) => {
+                format!("{canary} is waiting for approval of more traffic: {gate}.")
             }
-            Self::AwaitingPromotion(hook) => {
-                format!(
-                    "{canary} is waiting for approval of the promotion: {hook} has not said yes."
-                )
+            Self::AwaitingPromotion(gate) => {
+                format!("{canary} is waiting for approval of the promotion: {gate}.")
             }
             Self::PreRolloutFailed { hook, why } => {
                 format!("{canary} is held, the pre-rollout check {hook} failed: {why}")
             }
-            Self::RollbackAsked(hook) => format!("The rollback check {hook} passed."),
+            Self::RollbackAsked(hook) => format!("The rollback hook {hook} calls {canary} back."),
             Self::RolledBackByHook => {
-                format!("Rolling back {canary}: a rollback hook asked for it.")
+                format!("{canary} goes back to its primary, as a hook asks.")
             }
             Self::PostRolloutFailed { hook, why } => {
-                format!("The post-rollout hook {hook} failed: {why}")
+                format!("The post-rollout hook {hook} did not take it: {why}")
             }
             Self::Held(weight) => {
-                format!("Canary is paused at {weight}% traffic weight. Waiting for manual resume.")
+                format!("{canary} is held at {weight}% until manualStep is resumed or removed.")
             }
-            Self::Resumed(weight) => {
-                format!("Resuming automated traffic shifting from {weight}% canary weight.")
-            }
+            Self::Resumed(weight) => format!("{canary} goes on from {weight}%."),
             Self::HoldRaised(weight) => {
                 format!("The manual pause of {canary} moved up to {weight}%.")
             }
             Self::NothingToResume => {
-                format!("{canary} has nothing to resume; manualStep was removed.")
+                format!("{canary} has nothing to resume; removing manualStep.")
+            }
+            Self::ResumeStays(why) => {
+                format!("spec.manualStep stays for now, it could not be removed: {why}")
             }
             Self::ResumeVoid => format!(
                 "The resume of {canary} was meant for a revision that was replaced; the new one pauses again."
@@ -413,9 +424,9 @@ impl Fact {
     fn text_of_progress(&self, names: &Names) -> Option<String> {
         let Names { canary, target, primary } = names;
         Some(match self {
-            Self::NewRevision => format!("New revision detected, scaling up {target}."),
+            Self::NewRevision => format!("{target} has a new revision; its pods are started."),
             Self::Restarted => {
-                format!("New revision detected, restarting the analysis of {target}.")
+                format!("{target} changed in mid-rollout; the analysis starts from the beginning.")
             }
             Self::WentBack(_) => {
                 format!("{target} is back at the revision {primary} runs; the rollout ends here.")
@@ -429,30 +440,34 @@ impl Fact {
                     "{target} has a share of traffic and no pod to serve it, a failed check: {why}"
                 )
             }
-            Self::AnalysisStarted => format!("Starting the analysis of {target}."),
+            Self::AnalysisStarted => format!("The analysis of {target} begins."),
             Self::CheckFailed(why) => format!("{canary} is held: {why}"),
             Self::AwaitingInterval => format!("{canary} waits for the next check."),
-            Self::Advanced(weight) => format!("Advanced {canary} to canary weight {weight}."),
+            Self::Advanced(weight) => {
+                format!("{weight}% of the traffic of {canary} goes to the canary.")
+            }
             Self::Mirroring => {
-                format!("Advanced {canary} to canary weight 0, with requests mirrored.")
+                format!(
+                    "The canary gets copies of the requests to {canary}; its answers go nowhere."
+                )
             }
             Self::Iterated { at, of } => {
-                format!("Advanced {canary} to canary iteration {at}/{of}.")
+                format!("{canary} is at iteration {at} of {of}.")
             }
             Self::RoutedToCanary { was_mirrored: false } => {
-                "Routing all traffic to the canary.".to_owned()
+                "All live traffic goes to the canary.".to_owned()
             }
             Self::RoutedToCanary { was_mirrored: true } => {
-                "Mirroring ends, routing all traffic to the canary.".to_owned()
+                "Copies end; all live traffic goes to the canary.".to_owned()
             }
             Self::Drifted { seen, now } => {
-                format!("The route of {canary} said {seen} for the canary; it is {now} now.")
+                format!("The route of {canary} gave the canary {seen}%; it is back at {now}%.")
             }
-            Self::Copying => format!("Copying the template of {target} to {primary}."),
+            Self::Copying => format!("{primary} is given what {target} runs."),
             Self::PrimaryAdvanced(weight) => {
-                format!("Advanced {canary} to primary weight {weight}.")
+                format!("{weight}% of the traffic of {canary} is on the primary again.")
             }
-            Self::RoutedToPrimary => "Routing all traffic to the primary.".to_owned(),
+            Self::RoutedToPrimary => "All live traffic goes to the primary.".to_owned(),
             _ => return None,
         })
     }
@@ -460,32 +475,42 @@ impl Fact {
     fn text_of_end(&self, names: &Names) -> String {
         let Names { canary, target, primary } = names;
         match self {
-            Self::Promoted => format!("Promotion completed, scaled down {target}."),
+            Self::Promoted => format!("{target} is promoted, and its own pods are stopped."),
             Self::PromotedUnchecked => {
-                format!("Promotion completed, the analysis of {target} was skipped.")
+                format!("{target} is promoted without analysis, and its own pods are stopped.")
             }
             Self::ThresholdReached(count) => {
-                format!("Rolling back {canary}: failed checks reached the threshold of {count}.")
+                format!("{canary} goes back: {} failed, which is its threshold.", checks(*count))
             }
             Self::DeadlineExceeded(why) => {
-                format!("Rolling back {canary}: progress deadline exceeded, {why}")
+                format!("{canary} goes back, as nothing moved within its deadline: {why}")
             }
-            Self::Failed => format!("Canary failed, scaled down {target}."),
+            Self::Failed => format!("This revision of {target} failed; its pods are stopped."),
             Self::RollbackHeld(why) => {
                 format!(
                     "{canary} should go back, but {primary} cannot serve; traffic stays where it is: {why}"
                 )
             }
             Self::PromotionFailed(why) => {
-                format!("Promotion of {target} failed, {primary} is not ready: {why}")
+                format!(
+                    "{primary} does not become ready with this revision; whoever can serve keeps the traffic: {why}"
+                )
             }
-            Self::Terminating => format!("Terminating canary {canary}."),
-            Self::AwaitingTarget(why) => format!("{target} takes over from {primary} again: {why}"),
-            Self::Terminated => format!("Terminated canary {canary}."),
+            Self::Terminating => {
+                format!("The canary is being deleted; {target} takes over from {primary}.")
+            }
+            Self::AwaitingTarget(why) => {
+                format!("Waiting for {target} to serve before {primary} goes: {why}")
+            }
+            Self::Terminated => format!("The canary is gone; {target} serves without it."),
             Self::RevertGivenUp(why) => format!("Gave up restoring {target}: {why}"),
             _ => String::new(),
         }
     }
+}
+
+fn checks(count: u32) -> String {
+    if count == 1 { "1 check".to_owned() } else { format!("{count} checks") }
 }
 
 // === impl Note ===
@@ -494,11 +519,10 @@ impl Note {
     fn text(&self) -> String {
         match self {
             Self::MatchIgnored => {
-                "A/B testing is not supported by the kubernetes provider; match is ignored."
-                    .to_owned()
+                "Plain Services cannot tell requests apart; match is ignored.".to_owned()
             }
             Self::WeightsIgnored { iterations } => format!(
-                "Progressive traffic is not supported by the kubernetes provider; running as blue/green with iterations: {iterations}."
+                "Plain Services cannot divide traffic; running as blue/green with iterations: {iterations}."
             ),
             Self::MirrorIgnored => {
                 "This provider cannot mirror requests; mirror is ignored.".to_owned()

@@ -33,16 +33,19 @@ mod told;
 
 pub use self::{
     canary::{Side, apex_side, decide},
-    decision::{Action, Again, Alert, Decision, Notice, Outcome, Question, Severity, Step},
+    decision::{
+        Action, Again, Alert, Cookie, CookieChange, Decision, Notice, Outcome, Question, Severity,
+        Step,
+    },
     fact::{Fact, GateKind, Names, Tone},
     memory::{Memory, Pause, Phase},
     observed::{
-        Answers, Checks, Gate, Life, Measurement, Missing, Observed, Obstacle, Piece, Primary,
-        Refusal, Setup, State, Target, Tempo,
+        Answers, Checks, Cookies, Gate, Life, Measurement, Missing, Observed, Obstacle, Piece,
+        Primary, Refusal, Setup, State, Target, Tempo,
     },
     pace::{Clocks, Pace},
     percent::{Percent, Split},
-    plan::{Hooks, ManualStep, Note, Plan, Steps, Strategy, Traffic},
+    plan::{Hooks, ManualStep, Note, Plan, Steps, Stickiness, Strategy, Traffic},
     readiness::{Readiness, Unready},
     revision::{Configs, Revision},
     time::Moment,

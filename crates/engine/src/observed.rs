@@ -22,6 +22,8 @@ pub struct Observed {
     /// How live traffic is divided, or why that cannot be told. Where it cannot be divided at all,
     /// it is [`Split::PRIMARY`].
     pub routes: Result<Split, Obstacle>,
+    /// Which cookies clients are given.
+    pub cookies: Cookies,
     /// Whether it is time for the next step.
     pub tempo: Tempo,
     /// The finalizer and deletion of the canary itself.
@@ -85,8 +87,14 @@ pub struct Setup {
     pub primary_scaler: State,
     /// The Service clients use, on the side [`crate::apex_side`] says.
     pub apex_service: State,
-    /// The routing objects, whatever their weights.
+    /// The routing objects, whatever their weights. Blocked also while a split of ours is refused.
     pub route: State,
+    /// Why the last attempt to divide traffic was refused, if none succeeded since: it may be tried
+    /// again, but nothing says that the trouble is over.
+    pub shift_refused: Option<Obstacle>,
+    /// Something made for the canary is of no more use to it: copies of configuration that no pod
+    /// reads, Services and routes of a former name. Looked at while nothing is rolled out.
+    pub leftovers: bool,
     /// The way back of the apex Service, looked at on deletion.
     pub apex_given_back: State,
     /// The way back of the routing objects, looked at on deletion.
@@ -126,6 +134,15 @@ pub enum Piece {
     ApexService,
     /// The routing objects.
     Route,
+}
+
+/// Which cookies clients are given, to stay where they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cookies {
+    /// Those who see the canary.
+    pub canary: bool,
+    /// Those who do not.
+    pub primary: bool,
 }
 
 /// Whether it is time.
@@ -169,13 +186,13 @@ pub struct Answers {
     pub checks: Option<Checks>,
 }
 
-/// The answer of all hooks of one kind, asked in order until one refused.
+/// The answer of all hooks of one kind, asked in order until one refused; after the end all are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
     /// The names of those that said yes.
     pub passed: Vec<String>,
-    /// The first that did not.
-    pub refused: Option<Refusal>,
+    /// Those that did not.
+    pub refused: Vec<Refusal>,
 }
 
 /// A hook that said no.
@@ -247,6 +264,21 @@ impl Piece {
 impl Gate {
     /// Everybody said yes.
     pub fn is_open(&self) -> bool {
-        self.refused.is_none()
+        self.refused.is_empty()
+    }
+
+    /// The first that did not.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.refused.first()
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// Who said what: a closed gate, one that fails and one that is not there are all waited for,
+    /// but not by the same person.
+    pub fn told(&self) -> String {
+        format!("{} has not said yes ({})", self.hook, self.why)
     }
 }

@@ -1,19 +1,24 @@
 //! Whether it is time for the next step, without trusting a clock that people can move.
 //!
-//! A process measures with a steady clock from when it saw the last step: its own, or one that it
-//! finds in the status. The wall clock is asked once, after a start, how long ago the step in the
-//! status was; if the status lies in the future, the interval begins anew. So a clock that jumps,
-//! either way, neither brings a step forward nor keeps it from coming.
+//! A process measures with a steady clock from when it saw the last step: its own, once that was
+//! carried out in full, or one that it finds in the status. The wall clock is asked once, after a
+//! start, how long ago the step in the status was; if the status lies in the future, the interval
+//! begins anew. So a clock that jumps, either way, neither brings a step forward nor keeps it from
+//! coming; a step that failed is repeated soon; and one that landed although nobody was told so is
+//! not taken twice.
 
 use std::time::Duration;
 
-use crate::{Memory, Moment, Tempo};
+use crate::{Memory, Moment, Phase, Tempo};
+
+/// The status has whole seconds: up to one of them is missing from what it says.
+const KNOWN_TO: Duration = Duration::from_secs(1);
 
 /// When the last step was, as this process knows it. One for each canary.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
-    /// The time of the last step that was found in the status.
-    since: Option<Moment>,
+    /// What the status said of the last step or check.
+    mark: Option<Mark>,
     /// When that was found, or made, by the steady clock.
     last: Option<Moment>,
 }
@@ -26,6 +31,10 @@ pub struct Clocks {
     /// Time since any fixed moment, which may not.
     pub steady: Moment,
 }
+
+/// What of the memory changes with a step or a check that counted: its time, in seconds, and the
+/// number of checks that failed.
+type Mark = (Option<i64>, u32);
 
 // === impl Pace ===
 
@@ -44,24 +53,37 @@ impl Pace {
         Tempo { due: left.is_zero(), next: now.wall.after(left), retry }
     }
 
-    /// A step, a check or a question is over, and this is remembered of it: the next one is an
-    /// interval away.
-    pub fn beat(&mut self, memory: &Memory, steady: Moment) {
-        self.since = memory.since;
-        self.last = Some(steady);
+    /// A decision was carried out in full, and this is remembered now. If it was a step, a check or a
+    /// question, the next one is an interval away.
+    ///
+    /// To be called after the last effect and not before: what did not happen takes no time, and what
+    /// happened by half is found in the status.
+    pub fn done(&mut self, is_beat: bool, memory: &Memory, steady: Moment) {
+        self.mark = mark(memory);
+        if is_beat {
+            self.last = Some(steady);
+        }
     }
 
+    /// Takes note of a step that somebody else took, or that we took without knowing.
     fn notice(&mut self, memory: &Memory, now: Clocks) {
-        if memory.since == self.since {
+        let found = mark(memory);
+        if found == self.mark {
             return;
         }
-        let is_first = self.since.is_none() && self.last.is_none();
+        let is_first = self.mark.is_none() && self.last.is_none();
         let age = memory.since.filter(|since| is_first && *since <= now.wall);
         let age = age.map_or(Duration::ZERO, |since| now.wall.since(since));
-        let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let age = i64::try_from(age.saturating_sub(KNOWN_TO).as_millis()).unwrap_or(i64::MAX);
         self.last = Some(Moment(now.steady.0.saturating_sub(age)));
-        self.since = memory.since;
+        self.mark = found;
     }
+}
+
+/// Setting up has no step to wait for: its first question is asked at once.
+fn mark(memory: &Memory) -> Option<Mark> {
+    let is_set_up = !matches!(memory.phase, Phase::New | Phase::Initializing);
+    is_set_up.then(|| (memory.since.map(|since| since.0.div_euclid(1_000)), memory.failed_checks))
 }
 
 #[cfg(test)]
@@ -75,7 +97,8 @@ mod tests {
     }
 
     fn stepped_at(wall: i64) -> Memory {
-        Memory { since: Some(Moment(wall * 1_000)), ..Memory::default() }
+        let since = Some(Moment(wall * 1_000));
+        Memory { phase: Phase::Progressing, since, ..Memory::default() }
     }
 
     #[test]
@@ -83,8 +106,19 @@ mod tests {
         let cases = [
             ("nothing was done yet", Memory::default(), true, 1_000),
             ("the last step was long ago", stepped_at(500), true, 1_000),
-            ("half an interval is left", stepped_at(970), false, 1_030),
+            (
+                "half an interval is left, and a second for good measure",
+                stepped_at(970),
+                false,
+                1_031,
+            ),
             ("a step in the future takes a whole interval", stepped_at(9_999), false, 1_060),
+            (
+                "setting up waits for nothing",
+                Memory { phase: Phase::Initializing, ..stepped_at(999) },
+                true,
+                1_000,
+            ),
         ];
         for (reason, memory, due, next) in cases {
             let tempo = Pace::default().tempo(&memory, at(1_000, 7), INTERVAL, false);
@@ -107,15 +141,51 @@ mod tests {
     #[test]
     fn an_interval_begins_with_the_step_and_not_with_the_next_look() {
         let mut pace = Pace::default();
-        pace.beat(&stepped_at(1_000), Moment(0));
+        pace.done(true, &stepped_at(1_000), Moment(0));
         assert!(!pace.tempo(&stepped_at(1_000), at(1_059, 59), INTERVAL, false).due);
         assert!(pace.tempo(&stepped_at(1_000), at(1_060, 60), INTERVAL, false).due);
     }
 
     #[test]
-    fn a_step_that_landed_without_an_answer_still_takes_its_interval() {
+    fn what_was_done_between_two_steps_moves_neither() {
         let mut pace = Pace::default();
-        assert!(pace.tempo(&stepped_at(100), at(1_000, 0), INTERVAL, false).due);
-        assert!(!pace.tempo(&stepped_at(1_000), at(1_001, 1), INTERVAL, false).due);
+        pace.done(true, &stepped_at(1_000), Moment(0));
+        let over = Memory { phase: Phase::Succeeded, ..stepped_at(1_050) };
+        pace.done(false, &over, Moment(50_000));
+        assert!(pace.tempo(&over, at(1_060, 60), INTERVAL, false).due);
+    }
+
+    #[test]
+    fn a_step_that_landed_without_an_answer_still_takes_its_interval() {
+        let cases = [
+            ("a share", stepped_at(1_000)),
+            ("a failed check", Memory { failed_checks: 1, ..stepped_at(100) }),
+        ];
+        for (reason, landed) in cases {
+            let mut pace = Pace::default();
+            assert!(pace.tempo(&stepped_at(100), at(1_000, 0), INTERVAL, false).due);
+            assert!(!pace.tempo(&landed, at(1_001, 1), INTERVAL, false).due, "{reason}");
+            assert!(pace.tempo(&landed, at(1_061, 61), INTERVAL, false).due, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_step_that_failed_is_due_at_once() {
+        let mut pace = Pace::default();
+        pace.done(true, &stepped_at(1_000), Moment(0));
+        for seconds in [60, 61, 62] {
+            // Asked, decided, refused: nothing is remembered of it.
+            let clocks = at(1_000 + seconds, seconds);
+            assert!(pace.tempo(&stepped_at(1_000), clocks, INTERVAL, false).due);
+        }
+    }
+
+    #[test]
+    fn times_are_compared_as_the_status_has_them() {
+        let mut pace = Pace::default();
+        let written = Memory { since: Some(Moment(1_000_987)), ..stepped_at(0) };
+        pace.done(true, &written, Moment(0));
+        let read = stepped_at(1_000);
+        assert!(pace.tempo(&read, at(1_060, 60), INTERVAL, false).due, "it is the same step");
     }
 }

@@ -38,6 +38,8 @@ pub struct Plan {
     pub manual: Option<ManualStep>,
     /// Which gates exist.
     pub hooks: Hooks,
+    /// Who keeps seeing the side that they saw first.
+    pub stickiness: Stickiness,
     /// The workload has a scaler to be copied for the primary.
     pub scaled: bool,
     /// What of the plan cannot be carried out as written, for people.
@@ -55,13 +57,26 @@ pub enum Strategy {
     BlueGreen,
 }
 
-/// Whether live traffic can be divided.
+/// Whether live traffic can be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// By a mesh, gateway or ingress.
+    /// By a mesh, gateway or ingress, in parts; or by a Service that may be switched, as a whole,
+    /// which is all that blue/green asks for.
     Divisible,
     /// Plain Services: clients see the primary only.
     Whole,
+}
+
+/// Who keeps seeing the side that they saw first, by a cookie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stickiness {
+    /// Nobody.
+    #[default]
+    None,
+    /// Clients of the canary, for as long as it has a share.
+    Canary,
+    /// Clients of the primary as well, until the next step.
+    Both,
 }
 
 /// The shares of a weighted rollout.

@@ -2,52 +2,54 @@
 //!
 //! A decision that is taken again tells the same again: after a conflict, at every interval that
 //! something is waited for, whenever a change elsewhere wakes the canary. [`Told`] lives as long as
-//! the process does and lets the first one through. After a restart it lets one more through, which
-//! is the price of never losing one.
+//! the process does and lets the first one through, until the rollout moves. After a restart it
+//! lets one more through, which is the price of never losing one.
 
-use std::{mem, time::Duration};
+use std::mem;
 
-use crate::{Fact, Memory, Moment, Notice, Percent, Phase, Revision};
+use crate::{Fact, GateKind, Memory, Notice, Percent, Phase, Revision};
 
-/// How many intervals must pass before the same event is told again.
-pub(crate) const HUSH: u32 = 10;
+/// Different facts that are kept in mind at one place. A rollout tells about ten; what tells more is
+/// a sentence with a number that never rests, and there the oldest are forgotten.
+const FACTS_MAX: usize = 64;
 
 /// What was told since the rollout last moved.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     place: Option<Place>,
-    facts: Vec<(Fact, Moment)>,
-    notices: Vec<mem::Discriminant<Notice>>,
+    facts: Vec<Fact>,
+    notices: Vec<Kind>,
 }
 
 type Place = (Phase, Percent, u32, Option<Revision>);
+/// Which message it is, and which gate it is about.
+type Kind = (mem::Discriminant<Notice>, Option<GateKind>);
 
 // === impl Told ===
 
 impl Told {
-    /// Whether this event is news: it was not told here, or not for ten intervals.
-    pub fn is_news(
-        &mut self,
-        memory: &Memory,
-        fact: &Fact,
-        now: Moment,
-        interval: Duration,
-    ) -> bool {
+    /// Whether this event is news: it was not told here.
+    pub fn is_news(&mut self, memory: &Memory, fact: &Fact) -> bool {
         self.arrive(memory);
-        let silence = interval.saturating_mul(HUSH);
-        let lately = |when: Moment| when <= now && now.since(when) < silence;
-        if self.facts.iter().any(|(told, when)| told == fact && lately(*when)) {
+        // Pods come up one by one: that they do is told once, and not how many there are by now.
+        let is_same = |told: &Fact| match fact.is_passing() {
+            true => mem::discriminant(told) == mem::discriminant(fact),
+            false => told == fact,
+        };
+        if self.facts.iter().any(is_same) {
             return false;
         }
-        self.facts.retain(|(told, _)| told != fact);
-        self.facts.push((fact.clone(), now));
+        if self.facts.len() >= FACTS_MAX {
+            self.facts.remove(0);
+        }
+        self.facts.push(fact.clone());
         true
     }
 
     /// Whether this chat message is news: none of its kind was sent here.
     pub fn is_new_alert(&mut self, memory: &Memory, notice: &Notice) -> bool {
         self.arrive(memory);
-        let kind = mem::discriminant(notice);
+        let kind = kind(notice);
         if self.notices.contains(&kind) {
             return false;
         }
@@ -70,22 +72,47 @@ impl Told {
     }
 }
 
+/// What makes two chat messages the same: not their numbers, but the gate they are about.
+pub(crate) fn kind(notice: &Notice) -> Kind {
+    let gate = match notice {
+        Notice::Awaiting(gate) => Some(*gate),
+        _ => None,
+    };
+    (mem::discriminant(notice), gate)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const INTERVAL: Duration = Duration::from_secs(10);
+    #[test]
+    fn the_same_event_is_told_once_until_the_rollout_moves() {
+        let (mut told, mut memory) = (Told::default(), Memory::default());
+        let failed = |why: &str| Fact::CheckFailed(why.to_owned());
+        assert!(told.is_news(&memory, &failed("98% < 99%")));
+        assert!(!told.is_news(&memory, &failed("98% < 99%")));
+        assert!(told.is_news(&memory, &failed("97% < 99%")), "another number is news");
+        assert!(!told.is_news(&memory, &failed("98% < 99%")), "and the first is not forgotten");
+        memory.weight = Percent::clamped(10);
+        assert!(told.is_news(&memory, &failed("98% < 99%")), "it moved");
+    }
 
     #[test]
-    fn the_same_event_is_told_once_in_ten_intervals() {
+    fn pods_on_their_way_are_told_of_once() {
         let (mut told, memory) = (Told::default(), Memory::default());
-        let mut news = |fact: Fact, at: i64| told.is_news(&memory, &fact, Moment(at), INTERVAL);
-        assert!(news(Fact::CanaryNotReady("0 of 2".to_owned()), 0));
-        assert!(!news(Fact::CanaryNotReady("0 of 2".to_owned()), 10_000));
-        assert!(news(Fact::CanaryNotReady("1 of 2".to_owned()), 20_000), "another number is news");
-        assert!(!news(Fact::CanaryNotReady("0 of 2".to_owned()), 99_999));
-        assert!(news(Fact::CanaryNotReady("0 of 2".to_owned()), 100_000));
-        assert!(news(Fact::CanaryNotReady("0 of 2".to_owned()), 5), "the clock was put back");
+        let (canary, primary) = (Fact::CanaryNotReady, Fact::PrimaryNotReady);
+        assert!(told.is_news(&memory, &canary("0 of 2".to_owned())));
+        assert!(!told.is_news(&memory, &canary("1 of 2".to_owned())), "that is how they come");
+        assert!(told.is_news(&memory, &primary("0 of 2".to_owned())), "those are others");
+    }
+
+    #[test]
+    fn a_sentence_that_never_rests_does_not_fill_the_memory() {
+        let (mut told, memory) = (Told::default(), Memory::default());
+        for number in 0..10_000 {
+            assert!(told.is_news(&memory, &Fact::Obstructed(format!("version {number}"))));
+        }
+        assert_eq!(told.facts.len(), FACTS_MAX);
     }
 
     #[test]
@@ -96,5 +123,14 @@ mod tests {
         assert!(!told.is_new_alert(&memory, &stuck("1 of 2")), "the kind counts, not the words");
         memory.phase = Phase::Progressing;
         assert!(told.is_new_alert(&memory, &stuck("0 of 2")));
+    }
+
+    #[test]
+    fn two_gates_that_wait_at_one_place_are_two_alerts() {
+        let (mut told, memory) = (Told::default(), Memory::default());
+        for gate in [GateKind::ConfirmTrafficIncrease, GateKind::ConfirmPromotion] {
+            assert!(told.is_new_alert(&memory, &Notice::Awaiting(gate)), "{gate:?}");
+            assert!(!told.is_new_alert(&memory, &Notice::Awaiting(gate)), "{gate:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 use tidegate_engine::{
-    GateKind, Hooks, ManualStep, Percent, Plan, Steps, Strategy as Way, Traffic,
+    GateKind, Hooks, ManualStep, Percent, Plan, Steps, Stickiness, Strategy as Way, Traffic,
     simulate::{Cut, Event, Health, Report, Script, Timed, explain, run},
 };
 
@@ -168,6 +168,7 @@ fn plan(change: impl FnOnce(&mut Plan)) -> Plan {
         revert: false,
         manual: None,
         hooks: Hooks::default(),
+        stickiness: Stickiness::None,
         scaled: false,
         notes: Vec::new(),
     };
@@ -183,6 +184,7 @@ fn kinds() -> Vec<(&'static str, Script)> {
         ("with a scaler", kind(|plan| plan.scaled = true)),
         ("stepped promotion", kind(|plan| plan.promotion_step = 25)),
         ("mirrored", kind(|plan| plan.mirror = true)),
+        ("with cookies", kind(|plan| plan.stickiness = Stickiness::Both)),
         ("A/B", kind(|plan| plan.strategy = Way::AbTesting)),
         ("A/B, stepped promotion", {
             kind(|plan| (plan.strategy, plan.promotion_step) = (Way::AbTesting, 30))

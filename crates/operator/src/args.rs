@@ -46,7 +46,7 @@ pub struct Args {
     /// Address of the API server; overrides the one in the kubeconfig.
     #[arg(long, value_name = "URL", help_heading = CLUSTER)]
     pub master: Option<String>,
-    /// Requests a second to the API server.
+    /// Requests a second to the API server; 0 is no limit.
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = CLUSTER)]
     pub kubeconfig_qps: u32,
     /// Requests to the API server that may be made in one go.

@@ -13,9 +13,13 @@
 
 mod act;
 mod ask;
+mod cookies;
+mod derived;
 mod manager;
 mod observe;
 mod plan;
+mod refusals;
+mod roads;
 mod status;
 mod task;
 mod tell;

@@ -1,6 +1,11 @@
 //! The cluster as the operator sees it: reads from a cache, writes with preconditions.
+//!
+//! Routing objects may live in a cluster of their own ([`Cluster::with_mesh`]); whoever reads or
+//! writes an object need not know.
 
 pub mod cache;
+pub mod schema;
+pub mod throttle;
 pub(crate) mod watch;
 pub mod write;
 
@@ -16,7 +21,10 @@ use tidegate_providers::{
 };
 use tokio::sync::Notify;
 
-use self::cache::{Cache, TableState};
+use self::{
+    cache::{Cache, TableState},
+    schema::Schemas,
+};
 
 pub const CANARY: Kind =
     Kind { group: "flagger.app", version: "v1beta1", kind: "Canary", plural: "canaries" };
@@ -58,8 +66,22 @@ pub struct Cluster {
     /// Rung when a list is complete, or failed.
     pub(crate) synced: Arc<Notify>,
     kinds: Arc<[Kind]>,
+    /// Where routing objects are.
+    mesh: MeshAccess,
+    /// What the definitions of routing objects know.
+    pub(crate) schemas: Arc<Schemas>,
     /// Kinds that are watched on demand, once they are.
     claimed: Arc<Mutex<BTreeSet<Kind>>>,
+}
+
+/// Where routing objects are.
+#[derive(Clone)]
+struct MeshAccess {
+    client: kube::Client,
+    /// False where it is another cluster than that of the canaries: nothing there can have a canary
+    /// as its owner.
+    is_same: bool,
+    kinds: Arc<[Kind]>,
 }
 
 // === impl Cluster ===
@@ -70,9 +92,12 @@ impl Cluster {
         namespace: Option<String>,
         leads: Arc<dyn Fn() -> bool + Send + Sync>,
     ) -> Self {
-        let routing = Mesh::ALL.iter().flat_map(|mesh| mesh.kinds().iter().copied());
-        let kinds = WATCHED.into_iter().chain(routing).chain([EVENT]).collect();
+        let routing: Arc<[Kind]> =
+            Mesh::ALL.iter().flat_map(|mesh| mesh.kinds().iter().copied()).collect();
+        let kinds = WATCHED.into_iter().chain(routing.iter().copied()).chain([EVENT]).collect();
         Self {
+            mesh: MeshAccess { client: client.clone(), is_same: true, kinds: routing },
+            schemas: Arc::default(),
             client,
             cache: Arc::new(Cache::default()),
             namespace,
@@ -81,6 +106,28 @@ impl Cluster {
             kinds,
             claimed: Arc::default(),
         }
+    }
+
+    /// Routing objects are in another cluster, or at least reached by another client.
+    #[must_use]
+    pub fn with_mesh(mut self, client: kube::Client, is_same: bool) -> Self {
+        self.mesh = MeshAccess { client, is_same, ..self.mesh };
+        self
+    }
+
+    /// The client for objects of a kind.
+    pub(crate) fn client_for(&self, kind: Kind) -> &kube::Client {
+        if self.mesh.kinds.contains(&kind) { &self.mesh.client } else { &self.client }
+    }
+
+    /// Whether a canary can be the owner of its routing objects.
+    pub(crate) fn owns_routes(&self) -> bool {
+        self.mesh.is_same
+    }
+
+    /// Every kind of routing object that is known here.
+    pub(crate) fn routing_kinds(&self) -> impl Iterator<Item = Kind> + '_ {
+        self.mesh.kinds.iter().copied()
     }
 
     pub(crate) fn leads(&self) -> bool {

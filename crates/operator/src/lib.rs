@@ -8,6 +8,7 @@ pub mod canary;
 pub mod clock;
 pub mod cluster;
 pub mod http;
+pub mod install;
 pub mod lease;
 pub mod log;
 mod run;

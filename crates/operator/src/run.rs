@@ -4,10 +4,11 @@
 //! that ends against our will, the process does too, since nothing it remembers can be trusted. When
 //! it is asked to stop, effects under way are finished before the lease is given back.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use kube::{
     Client, Config,
+    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use tidegate_api::canary::CrossNamespace;
@@ -19,7 +20,10 @@ use crate::{
     args::{Args, ClusterAccess, Notifier, Settings, SettingsError},
     canary::{Context, Manager, Options},
     clock::{Clock, SystemClock},
-    cluster::Cluster,
+    cluster::{
+        Cluster,
+        throttle::{Rate, Throttle},
+    },
     http,
     lease::{Election, Ended, LeaseSettings, identity},
     log,
@@ -65,8 +69,10 @@ pub async fn run(args: Args, stop: impl Future<Output = ()>) -> Result<(), RunEr
     for warning in &settings.warnings {
         warn!("{warning}");
     }
-    let config = config(&settings.cluster).await?;
-    let client = Client::try_from(config.clone()).map_err(RunError::Client)?;
+    let access = &settings.cluster;
+    let config = config(access).await?;
+    let client = limited(config.clone(), access, &clock)?;
+    let mesh = mesh(access, &config, &clock).await?;
     let version = client.apiserver_version().await.map_err(RunError::Unreachable)?;
     info!(kubernetes = version.git_version, version = VERSION, "Connected");
 
@@ -80,8 +86,8 @@ pub async fn run(args: Args, stop: impl Future<Output = ()>) -> Result<(), RunEr
     let pages = serve::routes(Arc::clone(&telemetry), Arc::clone(&health));
     let pages = tokio::spawn(serve::serve(listener, pages, told(ended.clone())));
 
-    let outcome =
-        lead(&settings, metrics_server, client, config, clock, telemetry, health, stop).await;
+    let reach = Reach { client, config, mesh };
+    let outcome = lead(&settings, metrics_server, reach, clock, telemetry, health, stop).await;
     let _ = ending.send(true);
     let _ = pages.await;
     outcome
@@ -90,12 +96,32 @@ pub async fn run(args: Args, stop: impl Future<Output = ()>) -> Result<(), RunEr
 /// What this program calls itself.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-#[expect(clippy::too_many_arguments, reason = "each is one part of a running operator")]
+/// The API servers.
+struct Reach {
+    /// Of the canaries and their workloads, within the limit on requests.
+    client: Client,
+    /// The same, for whom the limit must not hold up.
+    config: Config,
+    /// Of the routing objects, where that was told, and whether it is the same cluster.
+    mesh: Option<(Client, bool)>,
+}
+
+// === impl Reach ===
+
+impl Reach {
+    fn cluster(&self, settings: &Settings, leads: Arc<dyn Fn() -> bool + Send + Sync>) -> Cluster {
+        let cluster = Cluster::new(self.client.clone(), settings.namespace.clone(), leads);
+        match &self.mesh {
+            Some((client, is_same)) => cluster.with_mesh(client.clone(), *is_same),
+            None => cluster,
+        }
+    }
+}
+
 async fn lead(
     settings: &Settings,
     metrics_server: String,
-    client: Client,
-    config: Config,
+    reach: Reach,
     clock: Arc<dyn Clock>,
     telemetry: Arc<Telemetry>,
     health: Arc<Health>,
@@ -106,19 +132,19 @@ async fn lead(
     let transport = Arc::new(http::Client::new(settings.http.clone()));
     let Some(namespace) = &settings.election_namespace else {
         telemetry.set_leader(true);
-        let cluster = Cluster::new(client, settings.namespace.clone(), Arc::new(|| true));
+        let cluster = reach.cluster(settings, Arc::new(|| true));
         let cx = Context::new(cluster, options, clock, transport, telemetry);
         work(cx, health, ready, stop).await;
         return Ok(());
     };
     // The lease has its own client: canaries must not be able to starve it.
-    let own = Client::try_from(config).map_err(RunError::Client)?;
+    let own = Client::try_from(reach.config.clone()).map_err(RunError::Client)?;
     let lease = LeaseSettings::new(namespace.clone(), identity());
     let election = Election::new(own, lease, Arc::clone(&clock));
     let leadership = election.leadership();
     let asked = leadership.clone();
     let leads = Arc::new(move || asked.is_leader_now());
-    let cluster = Cluster::new(client, settings.namespace.clone(), leads);
+    let cluster = reach.cluster(settings, leads);
     let cx = Context::new(cluster, options, clock, transport, Arc::clone(&telemetry));
     let (done, drained) = watch::channel(false);
     let mut election = tokio::spawn(election.run(told(drained)));
@@ -216,13 +242,42 @@ fn options(settings: &Settings, metrics_server: String) -> Options {
     }
 }
 
+/// A client that keeps to the limit on requests.
+fn limited(
+    config: Config,
+    access: &ClusterAccess,
+    clock: &Arc<dyn Clock>,
+) -> Result<Client, RunError> {
+    let rate = Rate { per_second: access.requests_per_second, burst: access.requests_burst };
+    let Some(throttle) = Throttle::new(rate, Arc::clone(clock)) else {
+        return Client::try_from(config).map_err(RunError::Client);
+    };
+    let builder = ClientBuilder::try_from(config).map_err(RunError::Client)?;
+    Ok(builder.with_layer(&throttle).build())
+}
+
+/// The cluster of the mesh, and whether it is that of the canaries: as Flagger, by the API server's
+/// address.
+async fn mesh(
+    access: &ClusterAccess,
+    own: &Config,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<(Client, bool)>, RunError> {
+    let Some(path) = &access.mesh_kubeconfig else { return Ok(None) };
+    let config = from_file(path).await?;
+    let is_same = config.cluster_url.authority() == own.cluster_url.authority();
+    Ok(Some((limited(config, access, clock)?, is_same)))
+}
+
+async fn from_file(path: &Path) -> Result<Config, RunError> {
+    let file = Kubeconfig::read_from(path).map_err(RunError::Kubeconfig)?;
+    let options = KubeConfigOptions::default();
+    Config::from_custom_kubeconfig(file, &options).await.map_err(RunError::Kubeconfig)
+}
+
 async fn config(access: &ClusterAccess) -> Result<Config, RunError> {
     let mut config = match &access.kubeconfig {
-        Some(path) => {
-            let file = Kubeconfig::read_from(path).map_err(RunError::Kubeconfig)?;
-            let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(file, &options).await.map_err(RunError::Kubeconfig)?
-        }
+        Some(path) => from_file(path).await?,
         None => Config::infer().await.map_err(RunError::NotInCluster)?,
     };
     if let Some(master) = &access.master {

@@ -1,6 +1,6 @@
 //! What every translation says of objects: who owns them, what is to change.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ pub enum Change {
 
 /// Objects as they are in the cluster, by kind and name, all in one namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Live(BTreeMap<(&'static str, String), Value>);
+pub struct Live(BTreeMap<(&'static str, String), Arc<Value>>);
 
 /// The annotations that keep Flux from undoing what a controller writes.
 pub const FLUX_OFF: [(&str, &str); 2] = [
@@ -125,13 +125,32 @@ impl Kind {
 
 impl Live {
     /// Adds what was read.
-    pub fn insert(&mut self, kind: Kind, object: Value) {
+    pub fn insert(&mut self, kind: Kind, object: impl Into<Arc<Value>>) {
+        let object = object.into();
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         self.0.insert((kind.kind, name), object);
     }
 
+    /// Takes out what was deleted.
+    pub fn remove(&mut self, kind: Kind, name: &str) -> Option<Arc<Value>> {
+        self.0.remove(&(kind.kind, name.to_owned()))
+    }
+
     /// The object, if there is one.
     pub fn get(&self, kind: Kind, name: &str) -> Option<&Value> {
-        self.0.get(&(kind.kind, name.to_owned()))
+        self.0.get(&(kind.kind, name.to_owned())).map(Arc::as_ref)
+    }
+
+    /// The same without anybody's `status`: what is asked for, whether or not it is in effect.
+    #[must_use]
+    pub fn without_status(&self) -> Self {
+        let bare = |object: &Arc<Value>| {
+            let mut bare = Value::clone(object);
+            if let Some(fields) = bare.as_object_mut() {
+                fields.remove("status");
+            }
+            Arc::new(bare)
+        };
+        Self(self.0.iter().map(|(key, object)| (key.clone(), bare(object))).collect())
     }
 }

@@ -19,6 +19,7 @@ mod draft;
 mod error;
 mod gateway_api;
 mod istio;
+mod plain;
 mod plan;
 mod retreat;
 mod takeover;
@@ -31,12 +32,16 @@ use serde_json::Value;
 use tidegate_api::canary::{CanarySpec, Provider, Service, ServiceNames, Strategy};
 use tidegate_engine::{Percent, Split};
 
-use crate::object::{Change, Kind, Live, Owner};
+use crate::{
+    object::{Change, Kind, Live, Owner},
+    workload::SERVICE,
+};
 
 pub use self::{
     error::{Place, RouteError, UnknownProvider},
-    gateway_api::{HTTP_ROUTE_V1, HTTP_ROUTE_V1BETA1, RouteFields},
+    gateway_api::{GRPC_ROUTE_V1, HTTP_ROUTE_V1, HTTP_ROUTE_V1BETA1, RouteFields},
     istio::{DESTINATION_RULE, VIRTUAL_SERVICE},
+    takeover::HANDED_OVER,
 };
 
 /// What a router may look at, besides live objects.
@@ -50,7 +55,7 @@ pub struct RouteCx<'a> {
     pub cookies: &'a Cookies,
     /// Whether `status.iterations` is above 0: all that tells where traffic goes without a mesh.
     pub iterating: bool,
-    /// What the cluster's definition of `HTTPRoute` knows.
+    /// What the cluster's definition of the route knows.
     pub fields: RouteFields,
 }
 
@@ -68,9 +73,9 @@ pub struct Cookies {
 /// The languages in which traffic can be routed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mesh {
-    /// Plain Services: nothing is routed, users reach the primary only.
+    /// Plain Services: users reach the primary only, unless the apex Service may be switched.
     Kubernetes,
-    /// An `HTTPRoute` of Gateway API `v1`.
+    /// An `HTTPRoute` or `GRPCRoute` of Gateway API `v1`.
     GatewayApiV1,
     /// An `HTTPRoute` of Gateway API `v1beta1`.
     GatewayApiV1Beta1,
@@ -83,6 +88,8 @@ pub enum Mesh {
 pub struct Capabilities {
     /// Live traffic can be divided by weight.
     pub weighted: bool,
+    /// Live traffic can be moved, if only as a whole.
+    pub switched: bool,
     /// Matching requests can be routed apart.
     pub ab: bool,
     /// Requests can be copied to the canary.
@@ -100,6 +107,21 @@ pub enum Affinity {
     Canary,
     /// Those who met the canary, and those who met the primary.
     Both,
+}
+
+/// The objects that carry one canary's traffic: what the provider does for this spec.
+#[derive(Clone, Copy, Debug)]
+enum Road {
+    /// Nothing but Services that stay as they are.
+    None,
+    /// The apex Service, which selects one side or the other.
+    Apex,
+    /// A route of our own.
+    Route(gateway_api::Version),
+    /// A route of the user's, of which only backends are ours.
+    Reference(gateway_api::Version),
+    /// Istio's objects.
+    Istio,
 }
 
 /// One canary's case, with everything looked up that rendering needs.
@@ -145,7 +167,8 @@ impl Mesh {
     /// What can be done for a canary with this spec.
     ///
     /// Affinity is [`Affinity::None`] wherever it has no meaning for the spec: for blue/green,
-    /// which has no users on two versions, and for conditions, which already say who goes where.
+    /// which has no users on two versions, for conditions, which already say who goes where, and
+    /// for calls, whose callers keep no cookies.
     pub fn capabilities(self, spec: &CanarySpec) -> Capabilities {
         let affinity = |widest: Affinity| match spec.analysis.strategy() {
             Strategy::Canary if spec.analysis.matches.is_empty() => widest,
@@ -153,41 +176,70 @@ impl Mesh {
         };
         let requests = |widest: Affinity| Capabilities {
             weighted: true,
+            switched: true,
             ab: true,
             mirror: true,
             affinity: affinity(widest),
         };
-        let none =
-            Capabilities { weighted: false, ab: false, mirror: false, affinity: Affinity::None };
-        match self {
-            Self::Kubernetes => none,
-            Self::GatewayApiV1Beta1 => requests(Affinity::Canary),
-            Self::Istio if istio::routes_connections(spec) => {
-                Capabilities { weighted: true, ..none }
+        let none = Capabilities {
+            weighted: false,
+            switched: false,
+            ab: false,
+            mirror: false,
+            affinity: Affinity::None,
+        };
+        match self.road(spec) {
+            Road::None => none,
+            Road::Apex => Capabilities { switched: true, ..none },
+            Road::Reference(_) => Capabilities { weighted: true, switched: true, ..none },
+            Road::Route(version) => requests(version.affinity()),
+            Road::Istio if istio::routes_connections(spec) => {
+                Capabilities { weighted: true, switched: true, ..none }
             }
-            Self::GatewayApiV1 | Self::Istio => requests(Affinity::Both),
+            Road::Istio => requests(Affinity::Both),
         }
     }
 
-    /// The kinds of object this provider writes, for watching.
+    /// The kinds of routing object this provider may write.
     pub fn kinds(self) -> &'static [Kind] {
         match self {
             Self::Kubernetes => &[],
-            Self::GatewayApiV1 => &[HTTP_ROUTE_V1],
+            Self::GatewayApiV1 => &[HTTP_ROUTE_V1, GRPC_ROUTE_V1],
             Self::GatewayApiV1Beta1 => &[HTTP_ROUTE_V1BETA1],
             Self::Istio => &[DESTINATION_RULE, VIRTUAL_SERVICE],
         }
     }
 
+    /// Of these the ones that must be known for this spec.
+    pub fn kinds_for(self, spec: &CanarySpec) -> Vec<Kind> {
+        match self.road(spec) {
+            Road::None | Road::Apex => Vec::new(),
+            Road::Route(version) | Road::Reference(version) => vec![version.kind()],
+            Road::Istio => self.kinds().to_vec(),
+        }
+    }
+
     /// The objects that are read and written for this canary, in the order in which they are
-    /// written.
+    /// written; the last is the one that says where traffic goes.
+    ///
+    /// A route may be preceded by one of the other protocol, which is looked at for as long as it
+    /// is there: it goes when the service changes its protocol.
     pub fn names(self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
         let names = cx.spec.service_names();
-        match self {
-            Self::Kubernetes => Vec::new(),
-            Self::GatewayApiV1 => vec![(HTTP_ROUTE_V1, names.apex)],
-            Self::GatewayApiV1Beta1 => vec![(HTTP_ROUTE_V1BETA1, names.apex)],
-            Self::Istio => vec![
+        match self.road(cx.spec) {
+            Road::None => Vec::new(),
+            Road::Apex => {
+                vec![(SERVICE, names.canary), (SERVICE, names.primary), (SERVICE, names.apex)]
+            }
+            Road::Route(version) => {
+                let other = version.sibling().map(|kind| (kind, names.apex.clone()));
+                other.into_iter().chain([(version.kind(), names.apex)]).collect()
+            }
+            Road::Reference(version) => {
+                let named = cx.spec.route_ref.as_ref().map(|route| route.name.clone());
+                vec![(version.kind(), named.unwrap_or_default())]
+            }
+            Road::Istio => vec![
                 (DESTINATION_RULE, names.canary),
                 (DESTINATION_RULE, names.primary),
                 (VIRTUAL_SERVICE, names.apex),
@@ -200,11 +252,11 @@ impl Mesh {
     /// Mirroring and affinity are not refused where they are impossible: as in Flagger a canary
     /// runs without them, and [`capabilities`](Self::capabilities) tells.
     pub fn check(self, cx: &RouteCx<'_>) -> Result<(), RouteError> {
-        match self {
-            Self::Kubernetes => Ok(()),
-            Self::GatewayApiV1 => gateway_api::check(gateway_api::V1, &self.scene(cx)?),
-            Self::GatewayApiV1Beta1 => gateway_api::check(gateway_api::V1BETA1, &self.scene(cx)?),
-            Self::Istio => istio::check(&self.scene(cx)?),
+        match self.road(cx.spec) {
+            Road::None | Road::Apex => Ok(()),
+            Road::Route(version) => gateway_api::check(version, &self.scene(cx)?),
+            Road::Reference(_) => gateway_api::reference::check(&self.scene(cx)?),
+            Road::Istio => istio::check(&self.scene(cx)?),
         }
     }
 
@@ -212,32 +264,33 @@ impl Mesh {
     ///
     /// Weights, the mirror and cookies of a live route are kept, whatever else changes. A route
     /// that is not ours yet is taken over with all traffic to the primary, and its spec is backed
-    /// up in the same write.
+    /// up in the same write; one of Gateway API only if it was handed over ([`HANDED_OVER`]).
     pub fn reconcile(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         self.check(cx)?;
-        match self {
-            Self::Kubernetes => Ok(Vec::new()),
-            Self::GatewayApiV1 => gateway_api::reconcile(gateway_api::V1, &self.scene(cx)?, live),
-            Self::GatewayApiV1Beta1 => {
-                gateway_api::reconcile(gateway_api::V1BETA1, &self.scene(cx)?, live)
+        match self.road(cx.spec) {
+            Road::None | Road::Apex => Ok(Vec::new()),
+            Road::Route(version) => gateway_api::reconcile(version, &self.scene(cx)?, live),
+            Road::Reference(version) => {
+                gateway_api::reference::reconcile(version, &self.scene(cx)?, live)
             }
-            Self::Istio => istio::reconcile(&self.scene(cx)?, live),
+            Road::Istio => istio::reconcile(&self.scene(cx)?, live),
         }
     }
 
     /// How live traffic is divided, from the live object.
     ///
-    /// Without a mesh nothing tells but the canary's own counter; as Flagger, the canary counts as
-    /// having all traffic while iterations run.
+    /// Where nothing is ever moved, nothing tells but the canary's own counter; as Flagger, the
+    /// canary counts as having all traffic while iterations run.
     pub fn read(self, cx: &RouteCx<'_>, live: &Live) -> Result<Split, RouteError> {
-        match self {
-            Self::Kubernetes if cx.iterating => Ok(Split::CANARY),
-            Self::Kubernetes => Ok(Split::PRIMARY),
-            Self::GatewayApiV1 => gateway_api::read(gateway_api::V1, &self.scene(cx)?, live),
-            Self::GatewayApiV1Beta1 => {
-                gateway_api::read(gateway_api::V1BETA1, &self.scene(cx)?, live)
+        match self.road(cx.spec) {
+            Road::None if cx.iterating => Ok(Split::CANARY),
+            Road::None => Ok(Split::PRIMARY),
+            Road::Apex => plain::read(&self.scene(cx)?, live),
+            Road::Route(version) => gateway_api::read(version, &self.scene(cx)?, live),
+            Road::Reference(version) => {
+                gateway_api::reference::read(version, &self.scene(cx)?, live)
             }
-            Self::Istio => istio::read(&self.scene(cx)?, live),
+            Road::Istio => istio::read(&self.scene(cx)?, live),
         }
     }
 
@@ -257,21 +310,27 @@ impl Mesh {
         if let Err(refusal) = self.check(cx) {
             return self.retreat(cx, live, split, refusal);
         }
-        if self == Self::Kubernetes {
+        let road = self.road(cx.spec);
+        if matches!(road, Road::None) {
             return Ok(Vec::new());
         }
         let scene = self.scene(cx)?;
-        if split.mirrored && !scene.capabilities.mirror {
+        let is_whole = split.canary == Percent::ZERO || split.canary == Percent::ALL;
+        let impossible = match scene.capabilities {
+            Capabilities { mirror: false, .. } if split.mirrored => Some("mirror requests"),
+            Capabilities { weighted: false, .. } if !is_whole => Some("divide traffic"),
+            _ => None,
+        };
+        if let Some(what) = impossible {
             let (provider, canary) = (self.as_str(), scene.canary());
-            return Err(RouteError::Unsupported { provider, canary, what: "mirror requests" });
+            return Err(RouteError::Unsupported { provider, canary, what });
         }
-        match self {
-            Self::Kubernetes => Ok(Vec::new()),
-            Self::GatewayApiV1 => gateway_api::write(gateway_api::V1, &scene, live, split),
-            Self::GatewayApiV1Beta1 => {
-                gateway_api::write(gateway_api::V1BETA1, &scene, live, split)
-            }
-            Self::Istio => istio::write(&scene, live, split),
+        match road {
+            Road::None => Ok(Vec::new()),
+            Road::Apex => plain::write(&scene, live, split),
+            Road::Route(version) => gateway_api::write(version, &scene, live, split),
+            Road::Reference(version) => gateway_api::reference::write(version, &scene, live, split),
+            Road::Istio => istio::write(&scene, live, split),
         }
     }
 
@@ -281,6 +340,13 @@ impl Mesh {
     /// object that is gone needs nothing: an error would keep the canary from being deleted.
     pub fn finalize(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let names = cx.spec.service_names();
+        match self.road(cx.spec) {
+            Road::None | Road::Apex => return Ok(Vec::new()),
+            Road::Reference(version) => {
+                return gateway_api::reference::finalize(version, &self.scene(cx)?, live);
+            }
+            Road::Route(_) | Road::Istio => {}
+        }
         let mut changes = Vec::new();
         for (kind, name) in self.names(cx) {
             let Some(object) = live.get(kind, &name) else { continue };
@@ -288,6 +354,25 @@ impl Mesh {
             changes.extend(takeover::restore(&cx.owner, kind, object, shaped)?);
         }
         Ok(changes)
+    }
+
+    /// Whether a route of the user's is referred to, of which only backends are changed.
+    pub fn refers(self, spec: &CanarySpec) -> bool {
+        matches!(self.road(spec), Road::Reference(_))
+    }
+
+    /// Deletes routing objects that were made for this canary and are of no more use to it: under
+    /// a name it had before, of another provider, beside a route that it refers to now.
+    ///
+    /// `existing` are objects of one routing kind in the canary's namespace.
+    pub fn leftovers(self, cx: &RouteCx<'_>, kind: Kind, existing: &[&Value]) -> Vec<Change> {
+        let used = self.names(cx);
+        let is_used = |object: &Value| {
+            used.iter()
+                .any(|(of, name)| of.kind == kind.kind && object["metadata"]["name"] == **name)
+        };
+        let unused = existing.iter().filter(|object| cx.owner.owns(object) && !is_used(object));
+        unused.filter_map(|object| delete(kind, object)).collect()
     }
 
     /// What is left to write when the spec was refused.
@@ -309,6 +394,19 @@ impl Mesh {
             return Err(refusal);
         }
         Ok(retreat::retreat(kind, object, &names).into_iter().collect())
+    }
+
+    /// What carries the traffic of a canary with this spec.
+    fn road(self, spec: &CanarySpec) -> Road {
+        let referred = gateway_api::Version::referred(self, spec).map(Road::Reference);
+        match self {
+            Self::Kubernetes if plain::switches(spec) => Road::Apex,
+            Self::Kubernetes => Road::None,
+            Self::GatewayApiV1 | Self::GatewayApiV1Beta1 => {
+                referred.unwrap_or_else(|| Road::Route(gateway_api::Version::of(self, spec)))
+            }
+            Self::Istio => Road::Istio,
+        }
     }
 
     /// Whether an object is as this provider makes it.
@@ -358,6 +456,12 @@ impl Scene<'_> {
         let percent = Percent::new(self.cx.spec.analysis.mirror_weight?)?;
         Some(percent.get()).filter(|percent| *percent > 0)
     }
+}
+
+/// Deletes an object that was seen.
+fn delete(kind: Kind, object: &Value) -> Option<Change> {
+    let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
+    Some(Change::Delete { kind, name: text("name")?, uid: text("uid")? })
 }
 
 /// A text that says something; an empty one is as good as none, as in Flagger.

@@ -111,6 +111,14 @@ pub enum WorkloadError {
         /// Name of the object.
         name: String,
     },
+    /// The autoscaler that the canary refers to does not exist.
+    #[error("{kind} `{name}` of autoscalerRef does not exist; create it or remove autoscalerRef")]
+    ScalerMissing {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Name of the object.
+        name: String,
+    },
     /// The target is no longer what passed the analysis.
     #[error(
         "{kind} `{name}` is at revision {found}, and {analysed} is to be promoted; the new \
@@ -251,6 +259,7 @@ impl WorkloadError {
             Self::OfAnotherCanary { .. } => "OfAnotherCanary",
             Self::NameTooLong { .. } => "NameTooLong",
             Self::ConfigMissing { .. } => "ConfigMissing",
+            Self::ScalerMissing { .. } => "ScalerMissing",
             Self::TargetMoved { .. } => "TargetMoved",
             Self::SelectorChanged { .. } => "SelectorChanged",
             Self::PromotedUnknown { .. } => "PromotedUnknown",

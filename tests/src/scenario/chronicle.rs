@@ -15,7 +15,7 @@ use tidegate_sandbox::{
 
 use super::lines::{self, Revisions};
 use crate::{
-    network::{Call, PROMETHEUS},
+    network::{Call, PROBE, PROMETHEUS},
     rollout::World,
 };
 
@@ -114,14 +114,20 @@ impl Chronicle {
         let new = calls.get(self.calls..).unwrap_or_default();
         let mut entries: Vec<Entry> = Vec::new();
         let is_query = |call: &&Call| call.to.starts_with(PROMETHEUS);
-        let queries: Vec<&Call> =
-            new.iter().filter(is_query).filter(|call| call.query != "vector(1)").collect();
-        if let Some(first) = queries.first() {
-            let text = format!("checks {} metrics", queries.len()).replace("1 metrics", "1 metric");
-            entries.push(Entry { order: (first.stamp, 1), text });
-        }
-        for call in new.iter().filter(|call| !is_query(call)) {
-            entries.push(Entry { order: (call.stamp, 1), text: lines::call(call) });
+        let is_told = |call: &&Call| call.query != PROBE;
+        let mut queries = new.iter().filter(is_query).filter(is_told).count();
+        for call in new.iter().filter(is_told) {
+            let text = match (is_query(&call), queries) {
+                (false, _) => lines::call(call),
+                (true, 0) => continue,
+                (true, 1) => "checks 1 metric".to_owned(),
+                (true, count) => format!("checks {count} metrics"),
+            };
+            if is_query(&call) {
+                // All of them where the first is.
+                queries = 0;
+            }
+            entries.push(Entry { order: (call.stamp, 1), text });
         }
         self.calls = calls.len();
         entries

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::network::{Metric, Reply};
+use crate::network::{Metric, PROBE, Reply};
 
 /// What somebody does.
 pub(super) enum Command {
@@ -47,6 +47,10 @@ pub(super) enum Command {
     Gateway {
         accepts: bool,
     },
+    /// Whether the operator may write anything of a canary but its status.
+    Permit(bool),
+    /// As by definitions that do not know of holds.
+    ForgetHold,
     Measure(String, Metric),
     Answer {
         hook: String,
@@ -86,6 +90,7 @@ pub(super) enum Thing {
 pub(super) enum Sight {
     Status,
     Cluster,
+    Metrics,
 }
 
 type Parsed<T> = Result<T, String>;
@@ -122,7 +127,13 @@ pub(super) fn parse(line: &str) -> Parsed<Command> {
         ["delete", "the", things @ ..] => delete(things)?,
         ["the", "gateway", "accepts", "the", "route"] => Command::Gateway { accepts: true },
         ["the", "gateway", "refuses", "the", "route"] => Command::Gateway { accepts: false },
+        ["the", "operator", "may", "edit", "the", "canary"] => Command::Permit(true),
+        ["the", "operator", "may", "not", "edit", "the", "canary"] => Command::Permit(false),
+        ["forget", "the", "hold"] => Command::ForgetHold,
         ["metric", name, rest @ ..] => Command::Measure((*name).to_owned(), measured(rest)?),
+        ["the", "metrics", "server", rest @ ..] => {
+            Command::Measure(PROBE.to_owned(), measured(rest)?)
+        }
         ["hook", name, rest @ ..] => answer(name, rest)?,
         ["pods", "of", image, "become", behaviour] => {
             Command::Become { image: (*image).to_owned(), behaviour: (*behaviour).to_owned() }
@@ -132,6 +143,7 @@ pub(super) fn parse(line: &str) -> Parsed<Command> {
         ["wait", time] => Command::Wait(duration(time)?),
         ["show", "the", "status"] => Command::Show(Sight::Status),
         ["show", "the", "cluster"] => Command::Show(Sight::Cluster),
+        ["show", "the", "metrics"] => Command::Show(Sight::Metrics),
         _ => return Err("no such command".to_owned()),
     })
 }

@@ -50,7 +50,9 @@ pub(super) fn call(call: &Call) -> String {
     let reply = match &call.reply {
         Reply::Status(200..=299, _) | Reply::Body(200..=299, _) => "yes".to_owned(),
         Reply::Status(403, _) => "no".to_owned(),
-        Reply::Status(status, _) | Reply::Body(status, _) => status.to_string(),
+        Reply::Status(status, _) | Reply::Body(status, _) | Reply::Later(status, _) => {
+            status.to_string()
+        }
         Reply::Hang => "no answer".to_owned(),
         Reply::Refuse => "not there".to_owned(),
         Reply::Held(..) => "an answer that comes late".to_owned(),

@@ -155,7 +155,8 @@ fn hook(kind: &str, name: &str, options: &[&str]) -> Result<Value, String> {
         [] => {}
         ["muted"] => hook["muteAlert"] = json!(true),
         ["retries", retries] => hook["retries"] = json!(number::<i64>(retries)?),
-        _ => return Err("a hook can be `muted` or have `retries N`".to_owned()),
+        ["timeout", time] => hook["timeout"] = json!(time),
+        _ => return Err("a hook can be `muted`, or have `retries N` or `timeout T`".to_owned()),
     }
     Ok(hook)
 }

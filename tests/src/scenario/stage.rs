@@ -4,10 +4,12 @@ use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tidegate_operator::telemetry::Format;
 use tidegate_sandbox::{
     clock::{between, later},
     cluster::{Cluster as _, Deletion, PODS, Resource},
     dataplane::routing_crds,
+    faults::{Effect, When},
     kubelet::Behaviour,
 };
 
@@ -69,6 +71,7 @@ impl Stage {
             }
             Command::Show(Sight::Status) => return Ok(self.status()),
             Command::Show(Sight::Cluster) => return Ok(self.cluster()),
+            Command::Show(Sight::Metrics) => return Ok(self.metrics()),
             command => {
                 self.prepare(command)?;
                 self.chronicle.skip(&self.world);
@@ -184,6 +187,14 @@ impl Stage {
             Command::Die(app) => self.kill_pods(&app),
             Command::SetRoute { primary, canary } => self.set_route(primary, canary),
             Command::Gateway { accepts } => self.judge_route(accepts),
+            Command::Permit(may) => {
+                self.permit(may);
+                Ok(())
+            }
+            Command::ForgetHold => {
+                let patch = json!({ "status": { "manualPause": null } });
+                self.patch(CANARIES, NAME, "status", &patch)
+            }
             _ => Err("cannot be carried out here".to_owned()),
         }
     }
@@ -301,6 +312,17 @@ impl Stage {
         self.patch(HTTP_ROUTES, NAME, "status", &json!({ "status": { "parents": parents } }))
     }
 
+    /// As a Role without `patch` would.
+    fn permit(&self, may: bool) {
+        let faults = &self.world.sandbox.server().faults;
+        faults.clear();
+        if !may {
+            let edits =
+                World::operators().resource(CANARIES.group, CANARIES.plural).subresource("");
+            faults.add(edits, When::Always, Effect::FailBefore { code: 403, reason: "Forbidden" });
+        }
+    }
+
     fn get(&self, resource: Resource, name: &str) -> Done<Value> {
         self.world.get(resource, name).ok_or_else(|| format!("there is no {name}"))
     }
@@ -340,6 +362,21 @@ impl Stage {
             let value = text(&check["value"]);
             lines.push(format!("check {} {passed} with {value}", text(&check["name"])));
         }
+        lines
+    }
+
+    /// What Flagger's dashboards show.
+    fn metrics(&self) -> Vec<String> {
+        let telemetry = self.world.telemetry.borrow();
+        let page = telemetry.as_ref().map(|it| it.render(Format::Prometheus)).unwrap_or_default();
+        let shown = ["status{", "weight{", "successes_total{", "failures_total{"];
+        let is_shown = |line: &&str| {
+            let name = line.strip_prefix("flagger_canary_");
+            name.is_some_and(|name| shown.iter().any(|start| name.starts_with(start)))
+        };
+        let mut lines: Vec<String> = page.lines().filter(is_shown).map(str::to_owned).collect();
+        // The encoder keeps them in no order.
+        lines.sort_unstable();
         lines
     }
 

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate_sandbox::{Settings, kubelet::KubeletSettings};
+use tidegate_sandbox::{
+    Settings,
+    kubelet::{Behaviour, KubeletSettings},
+};
 
 use crate::{
     network::{Metric, Reply},
@@ -27,6 +30,8 @@ pub struct Scenario {
     pub name: String,
     /// The canary, as it is created.
     pub canary: Value,
+    /// A merge patch of the target, as it is created.
+    pub target: Value,
     /// Whether the target has an autoscaler.
     pub scaled: bool,
     /// Whether the user has a Service for the target already.
@@ -55,6 +60,8 @@ pub enum Step {
     Edit(Value),
     /// What the gate answers from now on.
     Gate(u16),
+    /// Pods of this image that start from now on are never ready; those that run are left alone.
+    Spoil(&'static str),
     /// Time passes.
     Pass(u64),
     Delete,
@@ -65,13 +72,11 @@ pub enum Step {
 /// All scenarios.
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
-    for (provider, scaled) in [(GATEWAY_API, false), (GATEWAY_API, true), (ISTIO, false)] {
-        all.extend(rollouts(provider).into_iter().map(|it| it.scaled(scaled)));
-    }
-    for provider in [GATEWAY_API, ISTIO] {
-        all.extend(deletions(provider));
-    }
     for scaled in [false, true] {
+        for provider in [GATEWAY_API, ISTIO] {
+            all.extend(rollouts(provider).into_iter().map(|it| it.scaled(scaled)));
+            all.extend(deletions(provider).into_iter().map(|it| it.scaled(scaled)));
+        }
         all.extend(blue_green_only().into_iter().map(|it| it.scaled(scaled)));
     }
     all
@@ -79,10 +84,11 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// A few that differ in what they write, for every `cargo test`.
 pub fn sample() -> Vec<Scenario> {
-    const NAMES: [&str; 5] = [
+    const NAMES: [&str; 6] = [
         "gatewayapi:v1: promote",
         "gatewayapi:v1: new revision half-way, scaled",
         "istio: fail by metric",
+        "istio: mend a failed promotion",
         "istio: delete in Progressing",
         "kubernetes: promote",
     ];
@@ -93,7 +99,7 @@ pub fn sample() -> Vec<Scenario> {
 
 #[expect(clippy::too_many_lines, reason = "a list")]
 fn rollouts(provider: &'static str) -> Vec<Scenario> {
-    use Step::{Config, Edit, Image, Iterations, Pass, Phase, Success, Weight};
+    use Step::{Config, Edit, Image, Iterations, Pass, Phase, Spoil, Success, Weight};
     let by_weight = || Scenario::new(provider, weights());
     let manual = |weight: i64, resume: bool| json!({ "spec": { "manualStep": { "weight": weight, "resume": resume } } });
     let suspend = |suspend: bool| json!({ "spec": { "suspend": suspend } });
@@ -124,6 +130,14 @@ fn rollouts(provider: &'static str) -> Vec<Scenario> {
             Image("web:1.0"),
             Phase("Succeeded"),
         ]),
+        recreated(by_weight())
+            .called("mend a failed promotion")
+            .then([Image("web:2.0"), Weight(40), Spoil("web:2.0"), Phase("Failed")])
+            .and([Image("web:3.0"), Phase("Progressing"), Phase("Succeeded")]),
+        recreated(by_weight())
+            .called("go back after a failed promotion")
+            .then([Image("web:2.0"), Weight(40), Spoil("web:2.0"), Phase("Failed")])
+            .and([Image("web:1.0"), Phase("Progressing"), Phase("Succeeded")]),
         by_weight().called("new configuration").then([
             Config("blue"),
             Phase("Progressing"),
@@ -177,7 +191,7 @@ fn rollouts(provider: &'static str) -> Vec<Scenario> {
 
 /// Where traffic cannot be divided.
 fn blue_green_only() -> Vec<Scenario> {
-    use Step::{Image, Iterations, Phase, Success};
+    use Step::{Image, Iterations, Phase, Spoil, Success};
     let plain = || Scenario::new(KUBERNETES, json!({ "iterations": 3 }));
     vec![
         plain().called("init").then([]),
@@ -195,6 +209,10 @@ fn blue_green_only() -> Vec<Scenario> {
             Image("web:3.0"),
             Phase("Succeeded"),
         ]),
+        recreated(plain())
+            .called("mend a failed promotion")
+            .then([Image("web:2.0"), Iterations(1), Spoil("web:2.0"), Phase("Failed")])
+            .and([Image("web:3.0"), Phase("Progressing"), Phase("Succeeded")]),
         plain().called("skip").with(json!({ "spec": { "skipAnalysis": true } })).then([
             Image("web:2.0"),
             Phase("Progressing"),
@@ -210,7 +228,7 @@ fn deletions(provider: &'static str) -> Vec<Scenario> {
     let kept = || Scenario::new(provider, weights()).with(revert.clone()).with_service();
     let gated = || gated(provider).with(revert.clone()).with_service();
     let slow = "web:2.0-slow-start-15s";
-    let mut all = vec![
+    let all = vec![
         kept().called("delete in Initializing").start_with([Phase("Initializing")]),
         kept().called("delete in Initialized").then([]),
         kept().called("delete in Progressing").then([Image("web:2.0"), Weight(40)]),
@@ -227,13 +245,14 @@ fn deletions(provider: &'static str) -> Vec<Scenario> {
         kept().called("delete in Succeeded").then([Image("web:2.0"), Phase("Succeeded")]),
         kept().called("delete in Failed").then([Success(50.0), Image("web:2.0"), Phase("Failed")]),
     ];
-    let scaled: Vec<_> = all
-        .iter()
-        .filter(|it| it.name.contains("Initialized") || it.name.contains("Progressing"))
-        .map(|it| it.clone().scaled(true))
-        .collect();
-    all.extend(scaled);
     all.into_iter().map(|it| it.and([Delete, Gone])).collect()
+}
+
+/// Over a workload that is stopped before it is started anew: a primary that breaks has not one pod.
+fn recreated(scenario: Scenario) -> Scenario {
+    let strategy = json!({ "type": "Recreate", "rollingUpdate": null });
+    let spec = json!({ "strategy": strategy, "progressDeadlineSeconds": 60 });
+    Scenario { target: json!({ "spec": spec }), ..scenario }
 }
 
 fn weights() -> Value {
@@ -271,7 +290,15 @@ impl Scenario {
         }
         let name = provider.to_owned();
         let rest = Duration::from_secs(35);
-        let new = Self { name, canary, scaled: false, has_service: false, steps: Vec::new(), rest };
+        let new = Self {
+            name,
+            canary,
+            target: json!({}),
+            scaled: false,
+            has_service: false,
+            steps: Vec::new(),
+            rest,
+        };
         new.analysed(analysis)
     }
 
@@ -333,6 +360,7 @@ impl Scenario {
         let mut target = deployment("web", "web:1.0", 2);
         target["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
             json!([{ "configMapRef": { "name": "web" } }]);
+        merge(&mut target, self.target.clone());
         world.create(DEPLOYMENTS, target);
         if self.scaled {
             world.create(AUTOSCALERS, autoscaler());
@@ -407,6 +435,7 @@ impl Step {
             | Self::Config(_)
             | Self::Edit(_)
             | Self::Gate(_)
+            | Self::Spoil(_)
             | Self::Delete => {
                 self.act(world);
                 true
@@ -436,6 +465,10 @@ impl Step {
                 world.patch(CANARIES, "web", patch);
             }
             Self::Gate(code) => world.network.hook(GATE, Reply::Status(*code, String::new())),
+            Self::Spoil(image) => {
+                let behaviours = &world.sandbox.controllers().kubelet.behaviours;
+                behaviours.set(image, Behaviour::NeverReady);
+            }
             Self::Delete => world.delete(CANARIES, "web"),
             Self::Phase(_) | Self::Weight(_) | Self::Iterations(_) | Self::Pass(_) | Self::Gone => {
             }

@@ -3,7 +3,7 @@
 //! Checks are judged here on their own: a number that is out of its limits, no number, or a hook that
 //! did not say yes fails the check of that moment, whatever the operator made of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use tidegate_api::canary::analysis::{AnalysisMetric, WebhookType};
 use tidegate_engine::{GateKind, check::What};
 
 use super::watched::Watched;
-use crate::network::{Call, PROMETHEUS, Reply};
+use crate::network::{Call, PROBE, PROMETHEUS, Reply};
 
 /// What was asked before.
 #[derive(Default)]
@@ -20,17 +20,25 @@ pub(super) struct Calls {
     failed_at: Option<Timestamp>,
     /// Calls to hooks by their keys: one that comes again is another attempt.
     known: BTreeSet<String>,
-    /// When hooks of a kind were last asked.
-    asked: Option<(GateKind, Timestamp)>,
+    /// When hooks of a kind were last asked, and which: one that hangs delays the next.
+    asked: Option<(GateKind, Timestamp, BTreeSet<String>)>,
+    /// The key of the last call of a kind, and the revision it was about.
+    keys: BTreeMap<(GateKind, String), (String, Option<String>)>,
 }
 
 impl Watched {
     pub(super) fn on_call(&mut self, call: &Call, at: Timestamp) {
         if call.to.starts_with(PROMETHEUS) {
-            if call.query != "vector(1)" && call.query.contains(&self.canary.spec.target_ref.name) {
+            if call.query != PROBE && call.query.contains(&self.canary.spec.target_ref.name) {
                 let passed = self.is_within_limits(call);
                 self.checked(at, passed);
             }
+            return;
+        }
+        if let Some(text) = message_of(&call.body, &self.sender())
+            && !self.is_shared
+        {
+            self.see(at, What::Messaged(format!("{}: {text}", call.to)));
             return;
         }
         let name = self.canary.metadata.name.as_deref().unwrap_or_default();
@@ -39,6 +47,7 @@ impl Watched {
         }
         let address = |url: &str| {
             let (_, rest) = url.split_once("://").unwrap_or(("", url));
+            let (_, rest) = rest.split_once('@').unwrap_or(("", rest));
             rest.split('?').next().unwrap_or_default().trim_end_matches('/').to_owned()
         };
         let hooks = &self.canary.spec.analysis.webhooks;
@@ -51,21 +60,54 @@ impl Watched {
             .collect();
         // Two kinds behind one address cannot be told apart from outside.
         let (Some(kind), true) = (kinds.pop_first(), kinds.is_empty()) else { return };
-        let said_yes =
-            matches!(call.reply, Reply::Status(200..=299, _) | Reply::Body(200..=299, _));
+        let said_yes = is_yes(&call.reply);
         if kind == WebhookType::Rollout.as_str() {
             self.checked(at, said_yes);
         }
-        let is_repeated = key.is_some_and(|key| !self.calls.known.insert(key.to_owned()));
+        let key = key.map(str::to_owned);
+        let is_repeated = key.clone().is_some_and(|key| !self.calls.known.insert(key));
         let kind = match kind {
             "pre-rollout" => GateKind::PreRollout,
             "post-rollout" => GateKind::PostRollout,
             _ => return,
         };
-        if is_repeated || self.calls.asked.replace((kind, at)) == Some((kind, at)) {
+        if self.is_shared {
             return;
         }
-        self.see(at, What::Asked(kind, said_yes));
+        if kind == GateKind::PostRollout {
+            self.compare_keys(kind, to, key);
+        }
+        if is_repeated {
+            return;
+        }
+        match &mut self.calls.asked {
+            Some((same, when, round)) if *same == kind && (*when == at || !round.contains(to)) => {
+                *when = at;
+                round.insert(to.to_owned());
+            }
+            asked => {
+                *asked = Some((kind, at, BTreeSet::from([to.to_owned()])));
+                self.see(at, What::Asked(kind, said_yes));
+            }
+        }
+    }
+
+    /// A hook that is told of one end of one rollout twice, as after a crash, can tell by the key.
+    fn compare_keys(&mut self, kind: GateKind, to: &str, key: Option<String>) {
+        let status = self.canary.status.clone().unwrap_or_default();
+        let applied = status.last_applied_spec.clone().unwrap_or_default();
+        let end = format!("{applied}/{}", status.phase.as_str());
+        let told = self.calls.keys.insert((kind, to.to_owned()), (end.clone(), key.clone()));
+        if told.is_some_and(|(before, last)| before == end && last != key) {
+            let kind = kind.as_str();
+            self.report(&format!("invariant 22: {kind} hooks were told of {end} under two keys"));
+        }
+    }
+
+    /// How this canary signs its messages.
+    fn sender(&self) -> (String, String) {
+        let name = self.canary.metadata.name.clone().unwrap_or_default();
+        (name, self.namespace().to_owned())
     }
 
     /// Without anything to check, every check passes.
@@ -113,6 +155,32 @@ impl Watched {
         let is_alone = metrics.len() == metrics.iter().filter(|it| is_builtin(it)).count();
         metrics.iter().find(|metric| is_alone && metric.name == name)
     }
+}
+
+/// An answer that comes late counts as what it is when it comes.
+fn is_yes(reply: &Reply) -> bool {
+    match reply {
+        Reply::Status(200..=299, _) | Reply::Body(200..=299, _) => true,
+        Reply::Held(_, inner) => is_yes(inner),
+        _ => false,
+    }
+}
+
+/// The words of a chat message of this canary, in any of the formats it is sent in.
+fn message_of(body: &Value, (name, namespace): &(String, String)) -> Option<String> {
+    let sender = format!("{name}.{namespace}");
+    let attachment = &body["attachments"][0];
+    let section = &body["sections"][0];
+    let text = if attachment["author_name"] == *sender {
+        &attachment["text"]
+    } else if section["activitySubtitle"] == *sender {
+        &section["activityTitle"]
+    } else if body["canary"] == **name && body["namespace"] == **namespace {
+        &body["text"]
+    } else {
+        return None;
+    };
+    Some(text.as_str().unwrap_or_default().to_owned())
 }
 
 fn is_builtin(metric: &AnalysisMetric) -> bool {

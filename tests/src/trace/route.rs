@@ -9,7 +9,7 @@ use tidegate_providers::{
 };
 
 use super::Objects;
-use crate::rollout::{HTTP_ROUTES, VIRTUAL_SERVICES};
+use crate::rollout::{GRPC_ROUTES, HTTP_ROUTES, SERVICES, VIRTUAL_SERVICES};
 
 /// The weights of primary and canary in the first rule where they make no whole.
 pub(super) fn wrong(route: &Value, names: &ServiceNames) -> Option<(i64, i64)> {
@@ -58,7 +58,8 @@ pub(super) fn split(
     };
     let mut live = Live::default();
     for (kind, name) in mesh.names(&cx) {
-        let table = [HTTP_ROUTES, VIRTUAL_SERVICES].into_iter().find(|it| it.plural == kind.plural);
+        let tables = [HTTP_ROUTES, GRPC_ROUTES, VIRTUAL_SERVICES, SERVICES];
+        let table = tables.into_iter().find(|it| it.plural == kind.plural);
         if let Some(object) = table.and_then(|table| objects.get(table, namespace, &name)) {
             let mut object = object.clone();
             // What a gateway has not taken in yet is written all the same.

@@ -1,6 +1,9 @@
 //! One canary and everything around it, as entries.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt::Display,
+};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -20,7 +23,9 @@ use tidegate_providers::{
 use tidegate_sandbox::cluster::EVENTS;
 
 use super::{Change, Habits, Objects, is_ours, moment};
-use crate::rollout::{CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES, VIRTUAL_SERVICES};
+use crate::rollout::{
+    CONFIG_MAPS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, SECRETS, SERVICES, VIRTUAL_SERVICES,
+};
 
 const FINALIZER: &str = "finalizer.flagger.app";
 /// Entries that a breach is shown with.
@@ -33,6 +38,12 @@ pub(super) struct Watched {
     uid: String,
     /// Nothing happened since the operator could last look.
     is_quiet: bool,
+    /// What is seen was there before: nobody's writing.
+    is_beginning: bool,
+    /// An older canary has the target.
+    stands_back: bool,
+    /// Several operators are at work.
+    pub(super) is_shared: bool,
     habits: Habits,
     checker: Checker,
     phase: Phase,
@@ -48,6 +59,13 @@ pub(super) struct Watched {
     pub(super) calls: super::calls::Calls,
 }
 
+/// Who wants which target, and since when.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) target: (String, String),
+    pub(super) age: (Option<Timestamp>, String),
+}
+
 // === impl Watched ===
 
 impl Watched {
@@ -60,6 +78,9 @@ impl Watched {
             uid: canary.metadata.uid.clone().unwrap_or_default(),
             canary,
             is_quiet: false,
+            is_beginning: false,
+            stands_back: false,
+            is_shared: false,
             habits: habits.clone(),
             checker: Checker::new(plan),
             phase: Phase::New,
@@ -77,6 +98,35 @@ impl Watched {
 
     pub(super) fn uid(&self) -> &str {
         &self.uid
+    }
+
+    /// Several operators are at work: what is said may be said by each.
+    pub(super) fn share(&mut self) {
+        self.is_shared = true;
+    }
+
+    pub(super) fn claim(&self) -> Claim {
+        let metadata = &self.canary.metadata;
+        let since = metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let target = self.canary.spec.target_ref.name.clone();
+        Claim { target: (self.namespace().to_owned(), target), age: (since, self.uid.clone()) }
+    }
+
+    pub(super) fn stands_back(&self) -> bool {
+        self.stands_back
+    }
+
+    /// While another canary has the target, this one must not touch anything; what it finds
+    /// afterwards is where it begins.
+    pub(super) fn stand_back(&mut self, is_so: bool, at: Timestamp, objects: &Objects) {
+        if self.stands_back == is_so {
+            return;
+        }
+        self.stands_back = is_so;
+        self.see(at, What::Refused(is_so));
+        if !is_so {
+            self.begin(at, objects);
+        }
     }
 
     pub(super) fn entries(&self) -> usize {
@@ -98,10 +148,15 @@ impl Watched {
         }
         let breach = self.checker.see(&Entry { at: moment(at), what });
         if let Some(breach) = breach {
-            let name = self.canary.metadata.name.as_deref().unwrap_or_default();
-            let recent: Vec<_> = self.recent.iter().map(String::as_str).collect();
-            self.breaches.push(format!("{name}: {breach}; last:\n  {}", recent.join("\n  ")));
+            self.report(&breach);
         }
+    }
+
+    /// Keeps a breach, with what led to it.
+    pub(super) fn report(&mut self, breach: &dyn Display) {
+        let name = self.canary.metadata.name.as_deref().unwrap_or_default();
+        let recent: Vec<_> = self.recent.iter().map(String::as_str).collect();
+        self.breaches.push(format!("{name}: {breach}; last:\n  {}", recent.join("\n  ")));
     }
 
     /// What was there before the canary.
@@ -113,9 +168,11 @@ impl Watched {
             (DEPLOYMENTS, spec.target_ref.name.clone()),
             (DEPLOYMENTS, spec.primary_name()),
             (SERVICES, names.apex.clone()),
-            (HTTP_ROUTES, names.apex.clone()),
+            (HTTP_ROUTES, self.route_name()),
+            (GRPC_ROUTES, self.route_name()),
             (VIRTUAL_SERVICES, names.apex),
         ];
+        self.is_beginning = true;
         for (kind, name) in places {
             let Some(object) = objects.get(kind, &namespace, &name) else { continue };
             let key = (namespace.as_str().into(), name.as_str().into());
@@ -123,15 +180,44 @@ impl Watched {
             let change = Change { plural: kind.plural, key: &key, before: None, now };
             self.on_change(&change, at, objects);
         }
+        self.is_beginning = false;
+    }
+
+    /// Whether the operator was the last to write this field, while we watched.
+    fn is_ours(&self, object: &Value, path: &[&str]) -> bool {
+        !self.is_beginning && is_ours(object, path)
     }
 
     /// Nothing moves at this moment: the operator knows all there is.
     pub(super) fn rest(&mut self, at: Timestamp, objects: &Objects) {
+        if self.stands_back {
+            return;
+        }
         self.look_at_pods(at, objects);
         if !self.is_quiet {
             self.see(at, What::Looked);
+            if !self.says_what_it_waits_for() {
+                self.see(at, What::Waits(""));
+            }
             self.is_quiet = true;
         }
+    }
+
+    /// Whether exactly one of the conditions that say how it goes holds, with a reason and a sentence.
+    fn says_what_it_waits_for(&self) -> bool {
+        let status = self.canary.status.clone().unwrap_or_default();
+        if status.last_decision.is_none() || self.canary.metadata.deletion_timestamp.is_some() {
+            // Not looked at yet, looked at by another controller, or about to be gone.
+            return true;
+        }
+        let kinds = ["Ready", "Reconciling", "Stalled"];
+        let holds = status
+            .conditions
+            .iter()
+            .filter(|it| kinds.contains(&it.condition_type.as_str()) && it.status == "True");
+        let holds: Vec<_> = holds.collect();
+        let says = |message: Option<&str>| message.is_some_and(|text| !text.is_empty());
+        matches!(&*holds, [one] if !one.reason.is_empty() && says(one.message.as_deref()))
     }
 
     pub(super) fn on_canary(&mut self, change: &Change<'_>, at: Timestamp, objects: &Objects) {
@@ -167,7 +253,12 @@ impl Watched {
             self.see(at, What::Planned(Box::new(plan)));
             self.on_target(at, objects);
         }
-        if field("/status").is_some() {
+        let was = change.before.and_then(|it| it["status"]["phase"].as_str()).unwrap_or_default();
+        if !was.is_empty() && memory.phase == Phase::New {
+            // Nobody but a person, or a restore, takes the phase away.
+            self.phase = Phase::New;
+            self.see(at, What::StatusLost);
+        } else if field("/status").is_some() && !(self.stands_back && memory.phase == Phase::New) {
             if memory.phase == Phase::Promoting {
                 self.pass_without_checks(at);
             }
@@ -200,7 +291,7 @@ impl Watched {
             }
         } else if change.plural == SERVICES.plural {
             if name == services.apex {
-                self.on_apex(change, at);
+                self.on_apex(change, at, objects);
             } else if name == services.primary || name == services.canary {
                 self.see(at, What::Placed);
             }
@@ -208,9 +299,16 @@ impl Watched {
             self.on_event(change, at);
         } else if change.plural == CONFIG_MAPS.plural || change.plural == SECRETS.plural {
             self.on_target(at, objects);
-        } else if name == services.apex {
+        } else if name == self.route_name() {
             self.on_route(change, at, objects);
         }
+    }
+
+    /// The name of the object that divides traffic.
+    fn route_name(&self) -> String {
+        let spec = &self.canary.spec;
+        let referred = spec.route_ref.as_ref().filter(|_| self.mesh.refers(spec));
+        referred.map_or_else(|| spec.service_names().apex, |route| route.name.clone())
     }
 
     fn on_workload(
@@ -228,13 +326,16 @@ impl Watched {
         };
         let replicas = deployment::replicas_of(now);
         let scaled = change.before.map(deployment::replicas_of) != Some(replicas);
-        let is_ours_scaled = scaled && is_ours(now, &["spec", "replicas"]);
+        let is_ours_scaled = scaled && self.is_ours(now, &["spec", "replicas"]);
         match workload {
             Workload::Target => self.on_target(at, objects),
             Workload::Primary => {
                 let template = |object: &Value| object["spec"]["template"].clone();
                 let is_new = change.before.map(template) != Some(template(now));
-                if is_new && is_ours(now, &["spec", "template"]) {
+                if self.is_beginning {
+                    let runs = self.promotion(now);
+                    self.see(at, What::PrimaryIs(Box::new(runs)));
+                } else if is_new && is_ours(now, &["spec", "template"]) {
                     let given = self.promotion(now);
                     let count = is_ours_scaled.then_some(replicas);
                     self.see(at, What::Templated(Box::new(given), count));
@@ -322,7 +423,7 @@ impl Watched {
         }
     }
 
-    fn on_apex(&mut self, change: &Change<'_>, at: Timestamp) {
+    fn on_apex(&mut self, change: &Change<'_>, at: Timestamp, objects: &Objects) {
         let selector = change.now.and_then(|now| now["spec"]["selector"].as_object());
         let side = selector.filter(|selector| !selector.is_empty()).map(|selector| {
             let is_primary =
@@ -333,7 +434,16 @@ impl Watched {
             return;
         }
         self.apex = side;
-        let is_ours = change.now.is_some_and(|now| is_ours(now, &["spec", "selector"]));
+        let is_ours = change.now.is_some_and(|now| self.is_ours(now, &["spec", "selector"]));
+        let can = self.mesh.capabilities(&self.canary.spec);
+        if let Some(side) = side.filter(|_| can.switched && !can.weighted && is_ours) {
+            // Here that is the whole of live traffic.
+            self.look_at_pods(at, objects);
+            let canary = if side == Side::Canary { 100 } else { 0 };
+            self.split = Some(Split::canary(tidegate_engine::Percent::clamped(canary)));
+            self.pass_without_checks(at);
+            self.see(at, What::Routed { primary: 100 - canary, canary, mirrored: false });
+        }
         match side {
             Some(side) if is_ours => self.see(at, What::ApexSelects(side)),
             Some(side) => self.see(at, What::ApexEdited(side)),
@@ -346,8 +456,8 @@ impl Watched {
         if change.before.is_some_and(|before| before["spec"] == now["spec"]) {
             return;
         }
-        let list = if change.plural == HTTP_ROUTES.plural { "rules" } else { "http" };
-        let is_ours = is_ours(now, &["spec", list]);
+        let list = if change.plural == VIRTUAL_SERVICES.plural { "http" } else { "rules" };
+        let is_ours = self.is_ours(now, &["spec", list]);
         self.look_at_pods(at, objects);
         let names = self.canary.spec.service_names();
         if is_ours && let Some((primary, canary)) = super::route::wrong(now, &names) {
@@ -375,7 +485,7 @@ impl Watched {
         let Some(event) = change.now.filter(|_| change.before.is_none()) else { return };
         let is_ours = event["source"]["component"] == "tidegate"
             && event["involvedObject"]["uid"] == self.uid.as_str();
-        if is_ours {
+        if is_ours && !self.is_shared {
             let text = |field: &str| event[field].as_str().unwrap_or_default();
             let told = format!("{}: {}", text("reason"), text("message"));
             // Whatever the fact was, the same words are the same fact.

@@ -6,7 +6,7 @@ use tidegate_operator::args::Args;
 use crate::markdown::{Page, pages};
 
 /// What `tidegate` can be asked for; its own flags are checked with the program, beside it.
-const OURS: [&str; 4] = ["try", "sandbox", "crds", "operator"];
+const OURS: [&str; 5] = ["try", "sandbox", "crds", "install", "operator"];
 
 /// The verbs of kubectl that pages use.
 const VERBS: [&str; 15] = [

@@ -160,15 +160,16 @@ fn gates() -> Vec<Entry> {
     use Told::Event;
     let percent = Percent::clamped;
     let passed = |kind| Fact::GatePassed(kind, "approve".to_owned());
+    let closed = || "approve has not said yes (answered 403)".to_owned();
     vec![
         (passed(GateKind::ConfirmRollout), Event, "The rollout may start"),
         (passed(GateKind::PreRollout), Event, "Traffic may come"),
         (passed(GateKind::ConfirmTrafficIncrease), Event, "More traffic may come"),
         (passed(GateKind::ConfirmPromotion), Event, "The promotion may start"),
         (passed(GateKind::PostRollout), Event, "A hook was told of the end"),
-        (Fact::AwaitingApproval("approve".into()), Event, "Open the gate"),
-        (Fact::AwaitingIncrease("approve".into()), Event, "Open the gate"),
-        (Fact::AwaitingPromotion("approve".into()), Event, "Open the gate"),
+        (Fact::AwaitingApproval(closed()), Event, "Open the gate"),
+        (Fact::AwaitingIncrease(closed()), Event, "Open the gate"),
+        (Fact::AwaitingPromotion(closed()), Event, "Open the gate"),
         (
             Fact::PreRolloutFailed { hook: "smoke-test".into(), why: "answered 500".into() },
             Event,
@@ -188,6 +189,11 @@ fn gates() -> Vec<Entry> {
         (Fact::Resumed(percent(20)), Event, "The rollout goes on by itself"),
         (Fact::HoldRaised(percent(40)), Event, "It goes on to the new weight and holds there"),
         (Fact::NothingToResume, Event, "The resume came when nothing was held"),
+        (
+            Fact::ResumeStays("not allowed".into()),
+            Event,
+            "The rollout goes on; remove `spec.manualStep` yourself if this does not end",
+        ),
         (Fact::ResumeVoid, Event, "Look at the new revision and resume again"),
     ]
 }

@@ -14,5 +14,6 @@ mod flags;
 mod links;
 mod markdown;
 mod metrics;
+mod permissions;
 mod reference;
 mod status;

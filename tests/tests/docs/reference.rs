@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{events, fields, flags, markdown::repository, metrics, status};
+use crate::{events, fields, flags, markdown::repository, metrics, permissions, status};
 
 /// Set to anything to rewrite the pages instead of comparing them.
 const UPDATE: &str = "UPDATE_DOCS";
@@ -15,6 +15,7 @@ fn reference_pages_are_what_the_code_says() {
         ("metrics.md", metrics::page()),
         ("events.md", events::page()),
         ("status.md", status::page()),
+        ("permissions.md", permissions::page()),
     ];
     for (name, text) in pages {
         let path = repository("docs/reference").join(name);

@@ -25,10 +25,17 @@ fn assert_says(world: &World, promoted: &str, holds: &str, words: &str) {
     assert_eq!((&*status, &reason), (promoted, &phase));
     let (mut held, mut said) = (Vec::new(), String::new());
     for kind in ["Ready", "Reconciling", "Stalled"] {
-        let (status, _, message) = condition(world, "web", kind);
+        let (status, reason, message) = condition(world, "web", kind);
         if status == "True" {
             held.push(kind);
             said = message;
+        } else {
+            assert_eq!(
+                (&*status, &*reason),
+                ("False", holds),
+                "{phase}: it names the one that holds"
+            );
+            assert!(!message.is_empty() && !message.contains("web"), "{phase}, {kind}: {message}");
         }
     }
     assert_eq!(held, [holds], "{phase}: exactly one of the three; {said}");
@@ -47,21 +54,21 @@ async fn every_phase_says_what_it_waits_for() {
     for gate in ["confirm-rollout", "confirm-promotion"] {
         world.network.hook(&format!("hooks/{gate}"), Reply::no());
     }
-    assert_says(&world, "True", "Ready", "Initialization done");
+    assert_says(&world, "True", "Ready", "is set up");
     release(&world, "web:2.0");
     reach(&world, "Waiting").await;
     assert_says(&world, "Unknown", "Stalled", "confirm-rollout has not said yes");
     world.network.hook("hooks/confirm-rollout", Reply::yes());
     reach(&world, "Progressing").await;
-    assert_says(&world, "Unknown", "Reconciling", "New revision");
+    assert_says(&world, "Unknown", "Reconciling", "new revision");
     assert!(world.until(60, |world| canary_share(world) == 20).await);
     world.settle().await;
-    assert_says(&world, "Unknown", "Reconciling", "canary weight 20");
+    assert_says(&world, "Unknown", "Reconciling", "20% of the traffic");
     edit(&world, json!({ "manualStep": { "weight": 20 } }));
     world.settle().await;
-    assert_says(&world, "Unknown", "Stalled", "paused at 20%");
+    assert_says(&world, "Unknown", "Stalled", "held at 20%");
     let (_, _, promoted) = condition(&world, "web", "Promoted");
-    assert!(promoted.contains("waiting for manual resume"), "{promoted}");
+    assert!(promoted.contains("until manualStep is resumed"), "{promoted}");
     edit(&world, json!({ "manualStep": null }));
     reach(&world, "WaitingPromotion").await;
     assert_says(&world, "Unknown", "Stalled", "confirm-promotion has not said yes");
@@ -69,7 +76,7 @@ async fn every_phase_says_what_it_waits_for() {
     reach(&world, "Promoting").await;
     assert_says(&world, "Unknown", "Reconciling", "web-primary.default");
     reach(&world, "Finalising").await;
-    assert_says(&world, "Unknown", "Reconciling", "primary weight 100");
+    assert_says(&world, "Unknown", "Reconciling", "100% of the traffic");
     reach(&world, "Succeeded").await;
     assert_says(&world, "True", "Ready", "");
 }
@@ -80,11 +87,11 @@ async fn a_failed_canary_says_why_it_failed() {
     break_metrics(&world);
     reach(&world, "Failed").await;
     world.settle().await;
-    assert_says(&world, "False", "Stalled", "reached the threshold of 3");
+    assert_says(&world, "False", "Stalled", "3 checks failed");
     let told: Vec<_> = world.events().into_iter().map(|(_, message)| message).collect();
     assert!(told.iter().any(|it| it.contains("50.00% < 99%")), "{told:?}");
     world.advance_s(600).await;
-    assert_says(&world, "False", "Stalled", "reached the threshold of 3");
+    assert_says(&world, "False", "Stalled", "3 checks failed");
     assert_eq!(world.status("web")["lastDecision"]["reason"], "ThresholdReached");
 }
 

@@ -11,7 +11,7 @@ use tidegate_tests::{
 use crate::stage::{
     GATEWAY_API, KUBERNETES, at_share, blue_green, by_weight, canary_of, canary_share, condition,
     hooked, image, initialized, mark, measured, reach, release, release_of, replicas,
-    requests_since, told, unjudged, with_canary,
+    requests_since, told, with_canary,
 };
 
 #[tokio::test(start_paused = true)]
@@ -139,7 +139,7 @@ async fn a_canary_that_is_mended_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_canaries_of_one_target_the_older_one_acts() {
-    let mut world = unjudged(with_canary(canary_of("web", GATEWAY_API, by_weight())));
+    let mut world = with_canary(canary_of("web", GATEWAY_API, by_weight()));
     world.advance_s(5).await;
     let mut second = canary_of("web", GATEWAY_API, by_weight());
     second["metadata"]["name"] = json!("also-web");

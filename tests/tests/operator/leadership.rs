@@ -13,7 +13,7 @@ use tidegate_tests::{
 
 use crate::stage::{
     GATEWAY_API, ISTIO, at_share, by_weight, canary_of, canary_share, generation, history, hooked,
-    image, initialized, mark, measured, reach, release, revision, share_in, shares_since, unjudged,
+    image, initialized, mark, measured, reach, release, revision, share_in, shares_since,
     with_canary, writes_since,
 };
 
@@ -76,7 +76,7 @@ fn assert_invariants(world: &World, since: u64, what: &str) {
 #[tokio::test(start_paused = true)]
 async fn two_operators_that_both_believe_they_lead_do_no_harm() {
     for provider in [GATEWAY_API, ISTIO] {
-        let world = unjudged(initialized(provider, measured(by_weight())).await);
+        let world = initialized(provider, measured(by_weight())).await;
         let (other, _) = world.spawn(Arc::new(AtomicBool::new(true)));
         world.settle().await;
         let (since, before) = (revision(&world), generation(&world, "web-primary"));
@@ -92,7 +92,7 @@ async fn two_operators_that_both_believe_they_lead_do_no_harm() {
 
 #[tokio::test(start_paused = true)]
 async fn two_operators_set_a_canary_up_together() {
-    let mut world = unjudged(with_canary(canary_of("web", GATEWAY_API, by_weight())));
+    let mut world = with_canary(canary_of("web", GATEWAY_API, by_weight()));
     let (other, _) = world.spawn(Arc::new(AtomicBool::new(true)));
     world.start().await;
     reach(&world, "Initialized").await;

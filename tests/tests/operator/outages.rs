@@ -16,7 +16,7 @@ use crate::stage::{
     GATEWAY_API, ISTIO, KUBERNETES, at_share, blue_green, break_metrics, by_weight, canary_of,
     canary_share, condition, edit, edit_analysis, generation, history, hooked, image, initialized,
     initialized_with, kill_pods, measured, mend_metrics, object, reach, release, replicas,
-    revision, share_in, shares_since, told, unjudged, with_canary,
+    revision, share_in, shares_since, told, with_canary,
 };
 
 /// Pods of this image that start from now on are never ready; those that run are left alone.
@@ -467,7 +467,7 @@ fn autoscaler() -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_status_does_not_declare_the_target_promoted() {
-    let mut world = unjudged(initialized(GATEWAY_API, measured(by_weight())).await);
+    let mut world = initialized(GATEWAY_API, measured(by_weight())).await;
     break_metrics(&world);
     release(&world, "web:2.0");
     reach(&world, "Failed").await;
@@ -532,7 +532,7 @@ async fn a_users_configuration_of_the_same_name_is_not_overwritten() {
 
 #[tokio::test(start_paused = true)]
 async fn two_ticks_do_not_overlap_when_the_interval_changes() {
-    let world = unjudged(at_share(GATEWAY_API, hooked(by_weight(), "rollout"), 20).await);
+    let world = at_share(GATEWAY_API, hooked(by_weight(), "rollout"), 20).await;
     world.network.forget_calls();
     let (slow, hold) = Reply::yes().held();
     world.network.hook("hooks/rollout", slow);

@@ -14,7 +14,7 @@ use crate::stage::{
     GATEWAY_API, KUBERNETES, at_share, blue_green, break_metrics, by_weight, canary_of,
     canary_share, condition, edit, edit_analysis, history, hooked, image, initialized,
     initialized_with, mark, measured, object, reach, release, replicas, requests_since, revision,
-    told, unjudged, with_canary, writes_since,
+    told, with_canary, writes_since,
 };
 
 fn reverting(provider: &str) -> Value {
@@ -97,7 +97,7 @@ async fn a_canary_deleted_while_the_watch_was_down_does_not_live_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_canary_made_again_under_its_name_is_not_taken_for_the_old_one() {
-    let world = unjudged(at_share(GATEWAY_API, measured(by_weight()), 40).await);
+    let world = at_share(GATEWAY_API, measured(by_weight()), 40).await;
     world.delete(CANARIES, "web");
     world.create(CANARIES, canary_of("web", GATEWAY_API, measured(by_weight())));
     reach(&world, "Initialized").await;

@@ -11,7 +11,8 @@ use tidegate_sandbox::{
 use tidegate_tests::{
     network::{Metric, Reply},
     rollout::{
-        CANARIES, DEPLOYMENTS, HTTP_ROUTES, OPERATOR, VIRTUAL_SERVICES, World, canary, deployment,
+        CANARIES, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, OPERATOR, VIRTUAL_SERVICES, World, canary,
+        deployment,
     },
 };
 
@@ -99,13 +100,6 @@ pub(crate) async fn at_share(provider: &str, analysis: Value, share: i64) -> Wor
     world
 }
 
-/// For what the observer of invariants has no notion of: a second operator or canary, a status that
-/// somebody emptied, a run that began under another controller. Such a test judges for itself.
-pub(crate) fn unjudged(mut world: World) -> World {
-    world.collects_breaches = true;
-    world
-}
-
 /// Lets time pass until `web` is in this phase.
 #[track_caller]
 pub(crate) fn reach<'w>(world: &'w World, phase: &'w str) -> impl Future<Output = ()> + 'w {
@@ -170,7 +164,8 @@ pub(crate) fn text(value: &Value) -> String {
 
 /// The share of live traffic the canary has, by the routing object of `web`; -1 without one.
 pub(crate) fn canary_share(world: &World) -> i64 {
-    let route = world.get(HTTP_ROUTES, "web").or_else(|| world.get(VIRTUAL_SERVICES, "web"));
+    let routes = [HTTP_ROUTES, GRPC_ROUTES, VIRTUAL_SERVICES];
+    let route = routes.into_iter().find_map(|resource| world.get(resource, "web"));
     route.map_or(-1, |route| share_in(&route))
 }
 

@@ -13,7 +13,7 @@ use tidegate_tests::{
 
 use crate::stage::{
     GATEWAY_API, by_weight, canary_of, canary_share, generation, hooked, image, object, reach,
-    reasons, release, replicas, revision, shares_since, told, unjudged, with_canary,
+    reasons, release, replicas, revision, shares_since, told, with_canary,
 };
 
 /// SHA-256 of `{"color":"blue"}`, cut to 16 digits, as Flagger does.
@@ -243,7 +243,7 @@ async fn what_rested_under_flagger_rests_on() {
 async fn what_moved_under_flagger_moves_on_to_the_end() {
     for left_in in phases().into_iter().filter(|it| it.replicas > 0 || it.phase == "Waiting") {
         let phase = left_in.phase;
-        let mut world = unjudged(left(&left_in).await);
+        let mut world = left(&left_in).await;
         world.start().await;
         for gate in ["confirm-rollout", "confirm-promotion"] {
             world.network.hook(&format!("hooks/{gate}"), Reply::yes());
@@ -345,7 +345,7 @@ async fn changed_configuration_is_noticed_against_flaggers_checksums() {
 #[tokio::test(start_paused = true)]
 async fn what_users_added_to_taken_over_objects_survives() {
     let left_in = phases().into_iter().find(|it| it.phase == "Progressing").expect("is a phase");
-    let mut world = unjudged(left(&left_in).await);
+    let mut world = left(&left_in).await;
     let note = json!({ "metadata": { "annotations": { "example.com/owner": "shop" } } });
     world.patch(HTTP_ROUTES, "web", &note);
     world.patch(SERVICES, "web", &json!({ "spec": { "sessionAffinity": "ClientIP" } }));

@@ -60,8 +60,7 @@ async fn slack_hears_the_whole_story_once() {
     let calls = world.network.calls_to("chat");
     let texts = texts(&calls);
     assert_eq!(texts.len(), 3, "{texts:#?}");
-    for (text, words) in texts.iter().zip(["initialization", "New revision", "promotion finished"])
-    {
+    for (text, words) in texts.iter().zip(["is set up", "new revision", "Promoted"]) {
         assert!(text.contains(words), "{text}");
     }
     let first = calls.first().expect("there are three");

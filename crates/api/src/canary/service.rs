@@ -27,7 +27,8 @@ const KIND: &str = "^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$";
 #[serde(rename_all = "camelCase")]
 pub struct Service {
     /// Name of the Service clients use, and of the routing object. Default: the name of the target.
-    /// Do not change it later: the old objects would stay behind.
+    /// When it is changed, new objects are made, and those of the old name that were made for the
+    /// canary are deleted once it rests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Port of the generated Services.
@@ -36,7 +37,8 @@ pub struct Service {
     /// Name of that port. Default `http`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port_name: Option<String>,
-    /// Application protocol of that port. `tcp` makes Istio route connections instead of requests.
+    /// Application protocol of that port. `tcp` makes Istio route connections instead of requests;
+    /// `grpc` makes `gatewayapi:v1` use a `GRPCRoute`, as does a `portName` that begins with `grpc`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_protocol: Option<String>,
     /// Port of the containers, by number or name. Default: `port`.
@@ -54,6 +56,11 @@ pub struct Service {
     /// they are created only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic_distribution: Option<TrafficDistribution>,
+    /// Point the apex Service at the canary once all checks passed, and back at the primary after
+    /// promotion or rollback. `kubernetes` only, where clients otherwise see the primary at all
+    /// times. Default false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switch_apex: Option<bool>,
     /// Longest time a request may take. `istio`, `gatewayapi:v1`, `contour` and `appmesh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
@@ -84,7 +91,8 @@ pub struct Service {
     /// Change path or host before the request is passed on. `istio` and `gatewayapi`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rewrite: Option<Rewrite>,
-    /// Repeat failed requests. `istio`, `contour` and `appmesh`.
+    /// Repeat failed requests. `istio`, `contour`, `appmesh`, and `gatewayapi:v1` where the cluster's
+    /// `HTTPRoute` has retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
     /// Change headers of requests and responses. `istio` and `gatewayapi`.

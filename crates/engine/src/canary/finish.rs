@@ -21,8 +21,8 @@ pub(super) fn overdue(seen: &Observed, target: Option<&Target>, why: &str) -> St
 }
 
 pub(super) fn primary_stuck(seen: &Observed, target: &Target, why: &str) -> Step {
-    let alert = (Severity::Error, Notice::DeadlineExceeded(why.to_owned()));
-    roll_back(seen, Some(target), Fact::PrimaryNotReady(why.to_owned()), alert)
+    // Not the fact that the primary is not ready: that was told when it began, and is told once.
+    overdue(seen, Some(target), &format!("the primary is not ready: {why}"))
 }
 
 pub(super) fn called_back(seen: &Observed, target: Option<&Target>, hook: &str) -> Step {

@@ -6,21 +6,22 @@ use crate::{
 };
 
 use super::{
-    configs_changed, equals_promoted, finish, is_changed, later, nothing_to_resume, obstacle,
-    obstructed, primary_takes,
+    TARGET_GONE, awaiting_pods, configs_changed, equals_promoted, finish, is_changed, later,
+    nothing_to_resume, obstacle, obstructed, primary_takes,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {
-    let Observed { memory, plan, tempo, .. } = seen;
-    if let Some(end) = memory.untold {
+    if let Some(end) = seen.memory.untold {
         return tell_the_end(seen, Some(end));
     }
+    nothing_to_resume(seen, choose(seen))
+}
+
+fn choose(seen: &Observed) -> Step {
+    let Observed { memory, plan, tempo, .. } = seen;
     let is_over = matches!(memory.phase, Phase::Succeeded | Phase::Failed);
     if tempo.retry && is_over && plan.hooks.post_rollout {
         return tell_the_end(seen, None);
-    }
-    if let Some(step) = nothing_to_resume(seen) {
-        return step;
     }
     let repair = leave_dead_canary(seen).or_else(|| drifted(seen)).or_else(|| hand_back(seen));
     if let Some(step) = repair {
@@ -28,7 +29,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
     }
     let target = match &seen.target {
         Ok(target) => target,
-        Err(Missing::Gone) => return obstructed(seen, "the target does not exist").into(),
+        Err(Missing::Gone) => return obstructed(seen, TARGET_GONE).into(),
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
     let is_back = equals_promoted(seen, target) && !configs_changed(memory, target);
@@ -139,6 +140,10 @@ fn rest(seen: &Observed, target: &Target) -> Step {
     if let Some(obstacle) = obstacle(seen) {
         return obstructed(seen, &obstacle.0).into();
     }
+    if seen.setup.leftovers && !memory.is_stranded() && seen.primary.readiness.is_ready() {
+        // A primary that is ready has no pod of an earlier revision that could still read them.
+        return Decision::because(Fact::Idle).act(Action::Prune).again(Again::Now).into();
+    }
     if target.replicas > 0 && !memory.is_stranded() {
         return Decision::because(Fact::IdleTargetRuns(target.replicas)).telling().into();
     }
@@ -152,8 +157,7 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
         && let Some(why) = seen.primary.readiness.why()
     {
         // Not a word about the new revision is written down: it starts once the primary is well.
-        let why = Fact::PrimaryNotReady(why.to_owned());
-        return Decision::because(why).telling().again(later(seen)).into();
+        return awaiting_pods(seen, Fact::PrimaryNotReady(why.to_owned())).into();
     }
     if !plan.hooks.confirm_rollout {
         return start(seen, target).into();
@@ -171,10 +175,10 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
     let Some(gate) = &answers.confirm_rollout else {
         return Step::Ask(Question::Gate(GateKind::ConfirmRollout));
     };
-    let Some(refusal) = &gate.refused else {
+    let Some(refusal) = gate.refusal() else {
         return start(seen, target).into();
     };
-    let decision = Decision::because(Fact::AwaitingApproval(refusal.hook.clone()));
+    let decision = Decision::because(Fact::AwaitingApproval(refusal.told()));
     if memory.phase == Phase::Waiting {
         return decision.again(later(seen)).into();
     }
@@ -213,19 +217,20 @@ fn start(seen: &Observed, target: &Target) -> Decision {
 }
 
 /// Calls the post-rollout hooks, and notes that it was done.
+///
+/// How a rollout failed was told when it did, and what was told then still holds; that it succeeded is
+/// told after its hooks were.
 fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
-    let why = if end.unwrap_or(seen.memory.phase) == Phase::Failed {
-        Fact::Failed
-    } else {
-        Fact::Promoted
-    };
-    let why = if why == Fact::Promoted && seen.plan.skip { Fact::PromotedUnchecked } else { why };
-    let mut decision = Decision::because(why.clone());
+    let news = end.filter(|end| *end != Phase::Failed).map(|_| match seen.plan.skip {
+        true => Fact::PromotedUnchecked,
+        false => Fact::Promoted,
+    });
+    let mut decision = Decision::because(news.clone().unwrap_or(Fact::Idle));
     if seen.plan.hooks.post_rollout {
         let Some(gate) = &seen.answers.post_rollout else {
             return Step::Ask(Question::Gate(GateKind::PostRollout));
         };
-        if let Some(refusal) = &gate.refused {
+        for refusal in &gate.refused {
             let (hook, why) = (refusal.hook.clone(), refusal.why.clone());
             decision = decision.tell(Fact::PostRolloutFailed { hook, why });
         }
@@ -235,8 +240,8 @@ fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
         next.untold = None;
         decision = decision.remember(next);
     }
-    if why != Fact::Failed && end.is_some() {
-        decision = decision.tell(why);
+    if let Some(fact) = news {
+        decision = decision.tell(fact);
     }
     decision.again(Again::Now).into()
 }

@@ -9,12 +9,12 @@ use crate::{
     Revision, Severity, Split, State, Step, Target, Traffic,
 };
 
-use super::{later, obstructed, put};
+use super::{TARGET_GONE, awaiting_pods, later, obstructed, put};
 
 pub(super) fn decide(seen: &Observed) -> Step {
     let target = match &seen.target {
         Ok(target) => target,
-        Err(Missing::Gone) => return obstructed(seen, "the target does not exist").into(),
+        Err(Missing::Gone) => return obstructed(seen, TARGET_GONE).into(),
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
     if let Some(step) = place(seen, &[Piece::CanaryService, Piece::PrimaryService]) {
@@ -30,7 +30,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
         Readiness::Ready => {}
         Readiness::Waiting(unready) => {
             let why = Fact::PrimaryNotReady(unready.why.clone());
-            return Decision::because(why).telling().again(later(seen)).into();
+            return awaiting_pods(seen, why).into();
         }
         // Nobody wants to wait for checks, but somebody must serve.
         Readiness::Stuck(unready) if seen.plan.skip && unready.serving => {}

@@ -8,13 +8,15 @@ use crate::{
     Severity, Split, Step, Strategy, Traffic,
 };
 
-use super::{later, primary_takes};
+use super::{drop_resume, later, primary_takes};
 
 /// What a change of `manualStep` does without waiting for the interval.
 pub(super) fn at_once(seen: &Observed, split: Split) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     let by_weight = plan.strategy == Strategy::Weighted && plan.traffic == Traffic::Divisible;
     match plan.manual {
+        // With the next step, if that is due: a resume that cannot be removed must not hold it up.
+        Some(manual) if manual.resume && !memory.is_paused() && seen.tempo.due => None,
         Some(manual) if manual.resume => Some(resume(seen, split)),
         None if memory.is_paused() => Some(resume(seen, split)),
         Some(_) if memory.is_paused() && !by_weight => Some(resume(seen, split)),
@@ -35,17 +37,24 @@ pub(super) fn before_traffic(seen: &Observed, split: Split, base: &Memory) -> Op
     Some(paused(seen, at, base.clone(), None))
 }
 
+/// A step of a rollout that is not held, and the resume that cancels its hold.
+pub(super) fn without_hold(seen: &Observed, split: Split, step: Step) -> Step {
+    drop_resume(seen, step, Fact::Resumed(split.canary))
+}
+
 fn resume(seen: &Observed, split: Split) -> Step {
-    let mut decision = Decision::because(Fact::Resumed(split.canary));
-    if seen.memory.is_paused() {
-        let mut next = seen.memory.clone();
-        next.phase = Phase::Progressing;
-        next.pause = None;
-        // Nothing moved: the interval goes on from the last step.
-        decision = decision.remember(next);
+    let decision = Decision::because(Fact::Resumed(split.canary));
+    if !seen.memory.is_paused() {
+        let step: Step = decision.again(Again::At(seen.tempo.next)).into();
+        return without_hold(seen, split, step);
     }
+    let mut next = seen.memory.clone();
+    next.phase = Phase::Progressing;
+    next.pause = None;
     let drops = seen.plan.manual.is_some_and(|manual| manual.resume);
-    decision.act_if(drops, Action::DropManualStep).telling().again(Again::Now).into()
+    // Nothing moved: the interval goes on from the last step.
+    let decision = decision.remember(next).act_if(drops, Action::DropManualStep(None));
+    decision.telling().again(Again::Now).into()
 }
 
 fn hold(seen: &Observed, split: Split, manual: ManualStep) -> Option<Step> {

@@ -6,8 +6,8 @@ use crate::{
 };
 
 use super::{
-    ab, blue_green, canary_has_share, equals_promoted, finish, is_changed, later, manual, obstacle,
-    obstructed, primary_takes, weighted,
+    TARGET_GONE, ab, awaiting_pods, blue_green, canary_has_share, equals_promoted, finish,
+    is_changed, later, manual, obstacle, obstructed, primary_takes, weighted,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {
@@ -30,6 +30,11 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if obstacle(seen).is_some() {
         return hampered(seen, target);
     }
+    if let Some(obstacle) = &seen.setup.shift_refused
+        && is_overdue(seen)
+    {
+        return finish::overdue(seen, Some(target), &obstacle.0);
+    }
     if let Some(step) = trouble_over(seen) {
         return step;
     }
@@ -42,7 +47,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if !seen.tempo.due && !seen.tempo.retry {
         return Decision::because(Fact::AwaitingInterval).again(Again::At(seen.tempo.next)).into();
     }
-    check(seen, target, split)
+    manual::without_hold(seen, split, check(seen, target, split))
 }
 
 /// Whether this is where the analysis begins: nothing was shifted, counted or prepared yet.
@@ -147,10 +152,7 @@ fn scaled_away(seen: &Observed, target: &Target) -> Decision {
 
 fn skip(seen: &Observed, target: &Target) -> Step {
     if let Readiness::Waiting(unready) = &target.readiness {
-        let why = Fact::CanaryNotReady(unready.why.clone());
-        let decision = Decision::because(why).again(later(seen));
-        // Pods that were asked for just now are not late.
-        return if seen.tempo.due { decision.telling().into() } else { decision.into() };
+        return awaiting_pods(seen, Fact::CanaryNotReady(unready.why.clone())).into();
     }
     finish::skip(seen)
 }
@@ -173,7 +175,7 @@ fn without_target(seen: &Observed, missing: &Missing) -> Step {
             .into();
     }
     let why = match missing {
-        Missing::Gone => "the target does not exist",
+        Missing::Gone => TARGET_GONE,
         Missing::Unusable(why) => why,
     };
     troubled(seen, why, None)
@@ -187,19 +189,26 @@ fn hampered(seen: &Observed, target: &Target) -> Step {
 /// Something lasting is in the way: it counts against the deadline.
 pub(super) fn troubled(seen: &Observed, why: &str, target: Option<&Target>) -> Step {
     // A clock that was put back must not make it wait for ever: what lies ahead began now.
-    let Some(since) = seen.memory.trouble_since.filter(|since| *since <= seen.now) else {
+    if seen.memory.trouble_since.is_none_or(|since| since > seen.now) {
         let next = Memory { trouble_since: Some(seen.now), ..seen.memory.clone() };
         return obstructed(seen, why).remember(next).into();
-    };
-    if seen.now.since(since) >= seen.plan.deadline {
+    }
+    if is_overdue(seen) {
         return finish::overdue(seen, target, why);
     }
     obstructed(seen, why).into()
 }
 
-/// Nothing is in the way any more: the next trouble has the whole deadline.
+/// Whether something has been in the way for longer than the deadline allows.
+fn is_overdue(seen: &Observed) -> bool {
+    let since = seen.memory.trouble_since.filter(|since| *since <= seen.now);
+    since.is_some_and(|since| seen.now.since(since) >= seen.plan.deadline)
+}
+
+/// Nothing is in the way any more: the next trouble has the whole deadline. A split that was refused
+/// must have been written before that is believed.
 pub(super) fn trouble_over(seen: &Observed) -> Option<Step> {
-    seen.memory.trouble_since?;
+    seen.memory.trouble_since.filter(|_| seen.setup.shift_refused.is_none())?;
     let next = Memory { trouble_since: None, ..seen.memory.clone() };
     Some(Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into())
 }
@@ -241,7 +250,10 @@ pub(super) fn take_back(seen: &Observed, split: Split, to: Percent) -> Step {
     }
     let fact = Fact::Drifted { seen: split.canary, now: to };
     let back = Action::Shift(Split::canary(to));
-    Decision::because(fact).act(back).telling().beat().again(later(seen)).into()
+    let next = Memory { weight: to, ..seen.memory.clone() };
+    let decision = Decision::because(fact).act(back).telling();
+    let decision = if next == seen.memory { decision } else { decision.remember(next) };
+    decision.beat().again(later(seen)).into()
 }
 
 /// Asks what the checks say, and goes on if they pass.
@@ -257,8 +269,7 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
             return failed(seen, Fact::CanaryDown(unready.why.clone()));
         }
         if !has_share || !tempo.due {
-            let why = Fact::CanaryNotReady(unready.why.clone());
-            return Decision::because(why).telling().again(later(seen)).into();
+            return awaiting_pods(seen, Fact::CanaryNotReady(unready.why.clone())).into();
         }
     }
     let mut base = memory.clone();
@@ -267,7 +278,7 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
             let Some(gate) = &answers.pre_rollout else {
                 return Step::Ask(Question::Gate(GateKind::PreRollout));
             };
-            if let Some(refusal) = &gate.refused {
+            if let Some(refusal) = gate.refusal() {
                 let (hook, why) = (refusal.hook.clone(), refusal.why.clone());
                 return failed(seen, Fact::PreRolloutFailed { hook, why });
             }
@@ -318,7 +329,7 @@ fn go_on(seen: &Observed, target: &Target, split: Split, base: Memory) -> Step {
         (canary, _) => canary.why().map(|why| Fact::CanaryNotReady(why.to_owned())),
     };
     if let Some(why) = unready {
-        return keep(seen, base, Decision::because(why).telling()).beat().into();
+        return keep(seen, base, awaiting_pods(seen, why)).beat().into();
     }
     if memory.is_paused() {
         let held = Decision::because(Fact::Held(split.canary));

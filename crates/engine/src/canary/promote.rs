@@ -8,7 +8,10 @@ use crate::{
     Question, Readiness, Severity, Split, Step, Strategy, Target, Traffic,
 };
 
-use super::{finish, is_changed, later, nothing_to_resume, obstacle, obstructed, progress};
+use super::{
+    TARGET_GONE, awaiting_pods, canary_has_share, finish, is_changed, later, nothing_to_resume,
+    obstacle, obstructed, progress,
+};
 
 /// Asks the gate before promotion, then begins.
 pub(super) fn with_approval(seen: &Observed, split: Split, base: &Memory) -> Step {
@@ -26,10 +29,10 @@ pub(super) fn approved(seen: &Observed, base: &Memory) -> Result<(), Box<Step>> 
     let Some(gate) = &seen.answers.confirm_promotion else {
         return Err(Box::new(Step::Ask(Question::Gate(GateKind::ConfirmPromotion))));
     };
-    let Some(refusal) = &gate.refused else {
+    let Some(refusal) = gate.refusal() else {
         return Ok(());
     };
-    let decision = Decision::because(Fact::AwaitingPromotion(refusal.hook.clone()));
+    let decision = Decision::because(Fact::AwaitingPromotion(refusal.told()));
     if base.phase == Phase::WaitingPromotion {
         return Err(Box::new(decision.beat().again(later(seen)).into()));
     }
@@ -68,14 +71,19 @@ fn copy(seen: &Observed, decision: Decision) -> Decision {
 }
 
 pub(super) fn promoting(seen: &Observed) -> Step {
+    nothing_to_resume(seen, give_or_wait(seen))
+}
+
+pub(super) fn finalising(seen: &Observed) -> Step {
+    nothing_to_resume(seen, finish_or_wait(seen))
+}
+
+fn give_or_wait(seen: &Observed) -> Step {
     let target = match &seen.target {
         Ok(target) => Some(target),
         Err(Missing::Gone) => None,
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
-    if let Some(step) = nothing_to_resume(seen) {
-        return step;
-    }
     if !seen.primary.is_updated {
         return update(seen, target);
     }
@@ -113,7 +121,7 @@ pub(super) fn promoting(seen: &Observed) -> Step {
 /// The primary does not run the revision yet.
 fn update(seen: &Observed, target: Option<&Target>) -> Step {
     let Some(target) = target else {
-        return obstructed(seen, "the target does not exist").into();
+        return obstructed(seen, TARGET_GONE).into();
     };
     if is_changed(&seen.memory, target) {
         // Another revision came before the copy was made: that one was not analysed.
@@ -154,9 +162,7 @@ fn protect(seen: &Observed, target: Option<&Target>) -> Option<Step> {
 }
 
 fn primary_waits(seen: &Observed, why: &str) -> Step {
-    let decision = Decision::because(Fact::PrimaryNotReady(why.to_owned())).again(later(seen));
-    // A rolling update takes its time; only one that takes longer than an interval is worth telling.
-    if seen.tempo.due { decision.telling().into() } else { decision.into() }
+    awaiting_pods(seen, Fact::PrimaryNotReady(why.to_owned())).into()
 }
 
 /// The primary is ready: traffic goes back, at once or step by step.
@@ -176,27 +182,29 @@ fn give_back(seen: &Observed, split: Split) -> Decision {
         next.stamped(memory, *now)
     };
     let why = match plan.promotion_step {
-        step if step > 0 => Fact::PrimaryAdvanced(canary.rest()),
+        step if step > 0 && plan.traffic == Traffic::Divisible => {
+            Fact::PrimaryAdvanced(canary.rest())
+        }
         _ => Fact::RoutedToPrimary,
     };
     let shifts = plan.traffic == Traffic::Divisible && split != Split::canary(canary);
+    // Where traffic cannot be divided, the Service follows what is remembered: at once, so that the
+    // status does not claim for an interval what is not so.
+    let follows = plan.traffic == Traffic::Whole && canary_has_share(seen);
     let decision = Decision::because(why.clone())
         .act_if(plan.scaled, Action::RefreshPrimaryScaler)
         .act_if(shifts, Action::Shift(Split::canary(canary)))
         .remember(next);
-    let decision = if shifts { decision.tell(why) } else { decision };
-    decision.beat().again(later(seen))
+    let decision = if shifts || follows { decision.tell(why) } else { decision };
+    decision.beat().again(if follows { Again::Now } else { later(seen) })
 }
 
-pub(super) fn finalising(seen: &Observed) -> Step {
+fn finish_or_wait(seen: &Observed) -> Step {
     let target = match &seen.target {
         Ok(target) => Some(target),
         Err(Missing::Gone) => None,
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
-    if let Some(step) = nothing_to_resume(seen) {
-        return step;
-    }
     match &seen.primary.readiness {
         Readiness::Ready => {}
         Readiness::Stuck(unready) => return finish::promotion_failed(seen, target, &unready.why),

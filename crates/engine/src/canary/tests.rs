@@ -5,6 +5,7 @@
 //! weight=30`, with only those fields of the memory that change. What is told is looked at apart, with
 //! [`Scene::tells`].
 
+mod cookies;
 mod deletion;
 mod ending;
 mod gates;
@@ -20,8 +21,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    Answers, Checks, Gate, Hooks, Life, ManualStep, Missing, Moment, Primary, Question, Readiness,
-    Refusal, Revision, Setup, Split, Steps, Strategy, Tempo, Unready,
+    Answers, Checks, Cookie, CookieChange, Cookies, Gate, Hooks, Life, ManualStep, Missing, Moment,
+    Primary, Question, Readiness, Refusal, Revision, Setup, Split, Steps, Stickiness, Strategy,
+    Tempo, Unready,
 };
 
 /// The time of every scene; an interval is a minute, the deadline five.
@@ -53,12 +55,12 @@ fn stuck(serving: bool) -> Readiness {
 }
 
 fn open() -> Gate {
-    Gate { passed: vec!["gate".to_owned()], refused: None }
+    Gate { passed: vec!["gate".to_owned()], refused: Vec::new() }
 }
 
 fn closed() -> Gate {
     let refusal = Refusal { hook: "gate".to_owned(), why: "no".to_owned(), muted: false };
-    Gate { passed: Vec::new(), refused: Some(refusal) }
+    Gate { passed: Vec::new(), refused: vec![refusal] }
 }
 
 fn plan() -> Plan {
@@ -78,6 +80,7 @@ fn plan() -> Plan {
         revert: false,
         manual: None,
         hooks: Hooks::default(),
+        stickiness: Stickiness::None,
         scaled: false,
         notes: Vec::new(),
     }
@@ -113,6 +116,7 @@ fn at_rest() -> Scene {
         },
         setup: Setup::default(),
         routes: Ok(Split::PRIMARY),
+        cookies: Cookies::default(),
         tempo: Tempo { due: true, next: NOW, retry: false },
         life: Life::default(),
         answers: Answers::default(),
@@ -323,7 +327,7 @@ impl Scene {
     fn tells(&self) -> Vec<&'static str> {
         let decision = self.decision();
         let facts = decision.actions.iter().filter_map(|action| match action {
-            Action::Announce(fact) => Some(fact.reason()),
+            Action::Announce(fact) | Action::DropManualStep(Some(fact)) => Some(fact.reason()),
             _ => None,
         });
         facts.collect()
@@ -345,6 +349,7 @@ fn effect(before: &Memory, action: &Action) -> Option<String> {
         Action::Announce(_) | Action::Alert(_) | Action::Count(_) => return None,
         Action::Shift(split) if split.mirrored => format!("shift {} mirrored", split.canary),
         Action::Shift(split) => format!("shift {}", split.canary),
+        Action::Cookies(change) => format!("cookies {}", cookies(*change)),
         Action::Remember(next) => format!("remember {}", difference(before, next)),
         Action::Ensure(piece) => format!("put {}", piece.as_str()),
         Action::ScaleTarget(replicas) => format!("scale {replicas}"),
@@ -353,14 +358,23 @@ fn effect(before: &Memory, action: &Action) -> Option<String> {
         Action::ResumeScaler => "resume scaler".to_owned(),
         Action::PauseScaler => "pause scaler".to_owned(),
         Action::RefreshPrimaryScaler => "refresh scaler".to_owned(),
-        Action::DropManualStep => "drop manual step".to_owned(),
+        Action::DropManualStep(_) => "drop manual step".to_owned(),
         Action::TakeResumeBack => "take resume back".to_owned(),
         Action::ClearRetry => "clear retry".to_owned(),
         Action::Hold => "hold".to_owned(),
         Action::Release => "release".to_owned(),
         Action::GiveApexBack => "give apex back".to_owned(),
         Action::GiveRouteBack => "give route back".to_owned(),
+        Action::Prune => "prune".to_owned(),
     })
+}
+
+/// Only those that change.
+fn cookies(CookieChange { canary, primary }: CookieChange) -> String {
+    let sides = [("canary", canary), ("primary", primary)];
+    let changes = sides.into_iter().filter(|(_, cookie)| *cookie != Cookie::Keep);
+    let words = changes.map(|(side, cookie)| format!("{side}={cookie:?}").to_lowercase());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// What changes in the memory, but for the time.

@@ -24,8 +24,8 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
         let Some(gate) = &answers.confirm_traffic_increase else {
             return Step::Ask(Question::Gate(GateKind::ConfirmTrafficIncrease));
         };
-        if let Some(refusal) = &gate.refused {
-            let why = Fact::AwaitingIncrease(refusal.hook.clone());
+        if let Some(refusal) = gate.refusal() {
+            let why = Fact::AwaitingIncrease(refusal.told());
             let mut decision = Decision::because(why).telling();
             if !refusal.muted {
                 let notice = Notice::Awaiting(GateKind::ConfirmTrafficIncrease);

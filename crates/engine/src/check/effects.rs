@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use crate::{Fact, GateKind, Moment, Notice, Percent, Phase, Revision, Side, told::HUSH};
+use crate::{Fact, GateKind, Notice, Percent, Phase, Revision, Side, told};
 
 use super::{Checker, Entry, Template, Verdict, What, Workload};
 
@@ -20,8 +20,9 @@ pub(super) struct Effects {
     gave_up: bool,
     was_retried: bool,
     place: Option<Place>,
-    alerts: Vec<mem::Discriminant<Notice>>,
-    facts: Vec<(Fact, Moment)>,
+    alerts: Vec<(mem::Discriminant<Notice>, Option<GateKind>)>,
+    messages: Vec<String>,
+    facts: Vec<Fact>,
     /// The end that post-rollout hooks were told of.
     told: Option<(Option<Revision>, Phase)>,
     /// The revision the pre-rollout gate let pass.
@@ -44,11 +45,15 @@ impl Checker {
             What::Released => self.judge_release(),
             What::Waits(reason) => self.judge_wait(reason),
             What::Alerted(notice) => {
-                let repeated = effects.alerts.contains(&mem::discriminant(&**notice));
+                let repeated = effects.alerts.contains(&told::kind(notice));
                 let text = || format!("{notice:?} was sent twice");
                 if repeated && effects.is_at(self) { Err((22, text())) } else { Ok(()) }
             }
-            What::Announced(fact) => self.judge_event(entry.at, fact),
+            What::Messaged(text) => {
+                let repeated = effects.is_at(self) && effects.messages.contains(text);
+                if repeated { Err((22, format!("`{text}` was sent twice"))) } else { Ok(()) }
+            }
+            What::Announced(fact) => self.judge_event(fact),
             What::Asked(kind, _) => self.judge_hook(*kind),
             _ => Ok(()),
         }
@@ -56,7 +61,7 @@ impl Checker {
 
     fn judge_writer(&self, what: &What) -> Verdict {
         let effects = &self.effects;
-        let is_talk = matches!(what, What::Announced(_) | What::Alerted(_));
+        let is_talk = matches!(what, What::Announced(_) | What::Alerted(_) | What::Messaged(_));
         if effects.is_follower {
             return Err((21, format!("{} after leadership was lost", name(what))));
         }
@@ -107,10 +112,8 @@ impl Checker {
         self.effects.is_refused || self.effects.is_follower || self.plan.suspended
     }
 
-    fn judge_event(&self, at: Moment, fact: &Fact) -> Verdict {
-        let silence = self.plan.interval.saturating_mul(HUSH);
-        let is_repeat = |(told, when): &(Fact, Moment)| told == fact && at.since(*when) < silence;
-        if self.effects.is_at(self) && self.effects.facts.iter().any(is_repeat) {
+    fn judge_event(&self, fact: &Fact) -> Verdict {
+        if self.effects.is_at(self) && self.effects.facts.contains(fact) {
             return Err((23, format!("{} was told twice", fact.reason())));
         }
         Ok(())
@@ -155,17 +158,19 @@ impl Checker {
             What::ScalerResumed(Workload::Target) => effects.is_scaler_paused = false,
             What::Retried => effects.was_retried = true,
             What::Restarted => effects.forget(),
-            What::ClockMoved => effects.facts.clear(),
             What::WriteFailed => (effects.told, effects.prepared) = (None, None),
             What::Alerted(notice) => {
                 effects.gave_up |= matches!(**notice, Notice::RevertGivenUp(_));
                 effects.arrive(place);
-                effects.alerts.push(mem::discriminant(&**notice));
+                effects.alerts.push(told::kind(notice));
+            }
+            What::Messaged(text) => {
+                effects.arrive(place);
+                effects.messages.push(text.clone());
             }
             What::Announced(fact) => {
                 effects.arrive(place);
-                effects.facts.retain(|(told, _)| told != &**fact);
-                effects.facts.push(((**fact).clone(), entry.at));
+                effects.facts.push((**fact).clone());
             }
             What::Asked(GateKind::PostRollout, _) => {
                 effects.told = Some((memory.applied.clone(), memory.phase));
@@ -194,6 +199,7 @@ impl Effects {
         if self.place.as_ref() != Some(&place) {
             self.place = Some(place);
             self.alerts.clear();
+            self.messages.clear();
             self.facts.clear();
         }
     }
@@ -202,6 +208,7 @@ impl Effects {
     fn forget(&mut self) {
         self.place = None;
         self.alerts.clear();
+        self.messages.clear();
         self.facts.clear();
         self.told = None;
         self.prepared = None;
@@ -228,6 +235,7 @@ fn is_write(what: &What) -> bool {
             | What::Held
             | What::Released
             | What::Alerted(_)
+            | What::Messaged(_)
             | What::Announced(_)
     )
 }
@@ -238,6 +246,7 @@ fn is_change(what: &What) -> bool {
         what,
         What::Planned(_)
             | What::TargetIs(_)
+            | What::PrimaryIs(_)
             | What::TargetGone
             | What::PrimaryGone
             | What::Pods(..)
@@ -261,7 +270,7 @@ fn name(what: &What) -> &'static str {
         What::ApexSelects(_) => "the apex Service was written",
         What::ScalerPaused(_) | What::ScalerResumed(_) => "a scaler was written",
         What::Held | What::Released => "the finalizer was written",
-        What::Alerted(_) => "an alert was sent",
+        What::Alerted(_) | What::Messaged(_) => "an alert was sent",
         What::Announced(_) => "an event was written",
         _ => "an object was written",
     }

@@ -129,7 +129,10 @@ impl Checker {
 
     pub(super) fn learn_memory(&mut self, at: Moment, next: &Memory) {
         let is_new = Template::applied(next) != Template::applied(&self.memory);
+        // Another controller's run that goes on under our fingerprints.
+        let is_adopted = is_foreign(&self.memory) && next.since == self.memory.since;
         let starts = next.phase == Phase::Progressing
+            && !is_adopted
             && (is_new || self.memory.phase.is_idle() || self.memory.is_gated());
         if starts {
             self.pace.last_step = Some(at);

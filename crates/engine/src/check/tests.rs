@@ -22,6 +22,7 @@ fn plan() -> Plan {
         revert: true,
         manual: None,
         hooks: Hooks::default(),
+        stickiness: crate::Stickiness::None,
         scaled: false,
         notes: Vec::new(),
     }
@@ -446,6 +447,10 @@ fn invariant_22_hooks_and_alerts_once() {
     holds("after a crash once more", &plan(), set_up(), &crash);
     let moved = [alert.clone(), remembered(Phase::Succeeded, "v1-a", 0), alert];
     holds("elsewhere", &plan(), set_up(), &moved);
+    let words = What::Messaged("promoted".to_owned());
+    breaks(22, "the same words", &plan(), set_up(), &[words.clone(), words.clone()]);
+    let crash = [words.clone(), What::Restarted, words];
+    holds("after a crash once more", &plan(), set_up(), &crash);
     let pre = What::Asked(GateKind::PreRollout, true);
     breaks(22, "pre-rollout", &plan(), started(), &[pre.clone(), pre.clone()]);
     let refused = [What::Asked(GateKind::PreRollout, false), pre];
@@ -463,8 +468,8 @@ fn invariant_23_events_once() {
     breaks(23, "twice", &plan(), started(), &[event.clone(), event.clone()]);
     let other = announced(Fact::CanaryNotReady("1 of 2".to_owned()));
     holds("another number", &plan(), started(), &[event.clone(), other]);
-    let mut later = vec![event.clone()];
-    later.extend(std::iter::repeat_n(What::Looked, 10));
-    later.push(event);
-    holds("ten intervals later", &plan(), started(), &later);
+    let crash = [event.clone(), What::Restarted, event.clone()];
+    holds("after a crash once more", &plan(), started(), &crash);
+    let moved = [event.clone(), remembered(Phase::Failed, "v1-b", 0), event];
+    holds("elsewhere", &plan(), started(), &moved);
 }

@@ -1,7 +1,7 @@
 //! The controller acts: each effect a write, each write possibly the last.
 
 use crate::{
-    Action, Percent, Piece, Side, Split, apex_side,
+    Action, Cookie, CookieChange, Percent, Piece, Side, Split, apex_side,
     check::{What, Workload as Which},
 };
 
@@ -14,8 +14,7 @@ impl World {
     /// Carries out one action, and says whether the next may follow.
     pub(super) fn act(&mut self, action: Action) -> bool {
         if let Action::Announce(fact) = action {
-            let (now, interval) = (self.clock(), self.seen.plan.interval);
-            if self.process.told.is_news(&self.memory, &fact, now, interval) {
+            if self.process.told.is_news(&self.memory, &fact) {
                 self.emit(What::Announced(Box::new(fact)));
             }
             return true;
@@ -73,6 +72,7 @@ impl World {
                 }
                 self.shift(split);
             }
+            Action::Cookies(change) => self.set_cookies(change),
             Action::ScaleTarget(replicas) => return self.scale_target(replicas),
             Action::Park => return self.scale_target(0),
             Action::ResumeScaler => self.set_scaler(false),
@@ -84,7 +84,7 @@ impl World {
                 self.emit(What::Placed);
             }
             Action::Remember(memory) => self.remember(memory),
-            Action::DropManualStep => self.plan(|plan| plan.manual = None),
+            Action::DropManualStep(_) => self.plan(|plan| plan.manual = None),
             Action::TakeResumeBack => self.plan(|plan| {
                 if let Some(manual) = &mut plan.manual {
                     manual.resume = false;
@@ -104,7 +104,7 @@ impl World {
                 self.apex = Some(Side::Canary);
                 self.emit(What::ApexSelects(Side::Canary));
             }
-            Action::Announce(_) | Action::Alert(_) | Action::Count(_) => {}
+            Action::Prune | Action::Announce(_) | Action::Alert(_) | Action::Count(_) => {}
         }
         true
     }
@@ -154,6 +154,18 @@ impl World {
         self.route = split;
         let rest = i64::from(Percent::rest(split.canary));
         self.emit(What::Routed { primary: rest, canary, mirrored: split.mirrored });
+    }
+
+    fn set_cookies(&mut self, change: CookieChange) {
+        let after = |is_there: bool, cookie: Cookie| match cookie {
+            Cookie::Keep => is_there,
+            Cookie::Fresh => true,
+            Cookie::Retire => false,
+        };
+        let cookies = &mut self.seen.cookies;
+        cookies.canary = after(cookies.canary, change.canary);
+        cookies.primary = after(cookies.primary, change.primary);
+        self.emit(What::Placed);
     }
 
     fn scale_target(&mut self, replicas: i64) -> bool {

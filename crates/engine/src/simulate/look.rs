@@ -54,9 +54,7 @@ impl World {
                 return false;
             }
         }
-        if beat {
-            self.process.pace.beat(&self.memory, Moment(self.now));
-        }
+        self.process.pace.done(beat, &self.memory, Moment(self.now));
         match again {
             Again::Now => return true,
             Again::At(when) => self.process.wakes_at = Some(when.0 - self.skew),
@@ -154,7 +152,8 @@ impl World {
         self.emit(What::Asked(kind, !refuses));
         let refusal =
             || Refusal { hook: "gate".to_owned(), why: "closed".to_owned(), muted: false };
-        let gate = Gate { passed: Vec::new(), refused: refuses.then(refusal) };
+        let gate =
+            Gate { passed: Vec::new(), refused: refuses.then(refusal).into_iter().collect() };
         let answers = &mut self.seen.answers;
         match kind {
             GateKind::ConfirmRollout => answers.confirm_rollout = Some(gate),

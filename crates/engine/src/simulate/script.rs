@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    GateKind, Hooks, ManualStep, Percent, Plan, Steps, Strategy, Traffic,
+    GateKind, Hooks, ManualStep, Percent, Plan, Steps, Stickiness, Strategy, Traffic,
     simulate::{Event, Health, Random},
 };
 
@@ -147,9 +147,15 @@ fn plan(random: &mut Random) -> Plan {
         revert: random.one_in(3),
         manual: random.one_in(8).then_some(ManualStep { weight: 30, resume: false }),
         hooks: hooks(random),
+        stickiness: stickiness(random, strategy),
         scaled: random.one_in(3),
         notes: Vec::new(),
     }
+}
+
+fn stickiness(random: &mut Random, strategy: Strategy) -> Stickiness {
+    let chosen = random.pick(Stickiness::None, &[Stickiness::Canary, Stickiness::Both]);
+    if strategy == Strategy::Weighted { chosen } else { Stickiness::None }
 }
 
 fn hooks(random: &mut Random) -> Hooks {

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    Answers, Configs, GateKind, Life, Memory, Missing, Moment, Observed, Pace, Phase, Plan,
-    Primary, Readiness, Revision, Setup, Side, Split, Tempo, Told, Unready,
+    Answers, Configs, Cookies, GateKind, Life, Memory, Missing, Moment, Observed, Pace, Phase,
+    Plan, Primary, Readiness, Revision, Setup, Side, Split, Tempo, Told, Unready,
     check::{Breach, Checker, Entry, Pods, Template, What, Workload as Which},
 };
 
@@ -268,6 +268,7 @@ fn blank(plan: Plan) -> Observed {
         },
         setup: Setup::default(),
         routes: Ok(Split::PRIMARY),
+        cookies: Cookies::default(),
         tempo: Tempo { due: true, next: Moment::default(), retry: false },
         life: Life::default(),
         answers: Answers::default(),

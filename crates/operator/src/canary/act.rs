@@ -3,15 +3,16 @@
 //! Each can be carried out twice. A write says what it is based on; if that is gone, nothing happens
 //! and the cluster is looked at again.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tidegate_engine::{
-    Action, Decision, Fact, Memory, Outcome, Percent, Phase, Piece, Revision, Split,
+    Action, Cookie, CookieChange, Decision, Fact, Memory, Note, Outcome, Phase, Piece, Revision,
+    Split, Tone,
 };
 use tidegate_providers::{
     object::Change,
-    traffic::{Affinity, Cookies},
+    traffic::Cookies,
     workload::{
         DEPLOYMENT, SECRET, WorkloadError,
         config::{self, ConfigKind, Tracked},
@@ -19,10 +20,11 @@ use tidegate_providers::{
         hash,
     },
 };
-use tracing::warn;
 
 use super::{
+    cookies,
     observe::{FINALIZER, RETRY, Seen},
+    refusals::Attempt,
     status::{self, Page},
     task::Task,
 };
@@ -37,35 +39,55 @@ use crate::{
 /// What changes while a decision is carried out.
 struct Progress {
     memory: Memory,
-    split: Split,
     cookies: Cookies,
     is_written: bool,
 }
 
 impl Task {
-    /// Carries out a decision.
-    pub(super) async fn act(&mut self, seen: &Seen, decision: &Decision) -> Result<(), WriteError> {
+    /// Carries out a decision, and says what is remembered after it.
+    pub(super) async fn act(
+        &mut self,
+        seen: &Seen,
+        decision: &Decision,
+    ) -> Result<Memory, WriteError> {
         let observed = &seen.observed;
         self.based_on = Some(Arc::clone(&seen.raw));
-        let split = observed.routes.clone().unwrap_or_default();
         let mut progress = Progress {
             memory: observed.memory.clone(),
-            split,
             cookies: seen.cookies.clone(),
             is_written: false,
         };
         self.gauge(seen, observed.memory.phase);
-        if observed.routes.is_ok() {
-            self.weigh(seen, split);
+        if let Ok(split) = &observed.routes {
+            self.weigh(seen, *split);
         }
         for action in &decision.actions {
-            self.carry_out_one(seen, decision, action, &mut progress).await?;
+            let outcome = self.carry_out_one(seen, decision, action, &mut progress).await;
+            self.note_outcome(seen, action, outcome.as_ref().err());
+            outcome?;
         }
-        if !progress.is_written && observed.life.deleted.is_none() {
+        // What is waited for is said to the last; but not of what is let go.
+        let is_let_go = observed.life.deleted.is_some()
+            && (!observed.life.held || decision.actions.contains(&Action::Release));
+        if !progress.is_written && !is_let_go {
             let memory = progress.memory.clone();
             self.write_status(seen, decision, &memory, &mut progress).await?;
         }
-        Ok(())
+        Ok(progress.memory)
+    }
+
+    /// What the server refuses is an obstacle from now on, until it is done after all.
+    fn note_outcome(&mut self, seen: &Seen, action: &Action, error: Option<&WriteError>) {
+        let Some(attempt) = Attempt::of(action) else { return };
+        match error {
+            None => self.refusals.mend(attempt),
+            Some(error @ WriteError::Refused { .. }) => {
+                let until = self.cx.clock.monotonic() + seen.observed.plan.interval;
+                self.refusals.note(attempt, error.to_string(), until, seen.generation());
+                self.refused = self.refused.saturating_add(1);
+            }
+            Some(_) => {}
+        }
     }
 
     async fn carry_out_one(
@@ -81,6 +103,7 @@ impl Task {
                 let changes = seen.changes.get(piece).map(Vec::as_slice).unwrap_or_default();
                 self.write(changes).await
             }
+            Action::Cookies(change) => self.change_cookies(seen, *change, progress).await,
             Action::Shift(split) => self.shift(seen, *split, progress).await,
             Action::ScaleTarget(replicas) => self.scale(seen, *replicas).await,
             Action::Park => self.scale(seen, 0).await,
@@ -93,15 +116,15 @@ impl Task {
             }
             Action::Remember(memory) => self.write_status(seen, decision, memory, progress).await,
             Action::Announce(fact) => {
-                self.announce(seen, fact, progress.memory.phase).await;
+                self.announce(seen, fact, &progress.memory).await;
                 Ok(())
             }
             Action::Alert(alert) => {
-                self.alert(seen, alert).await;
+                self.alert(seen, alert, &progress.memory).await;
                 Ok(())
             }
-            Action::DropManualStep => {
-                self.drop_manual_step(seen, progress.memory.phase).await;
+            Action::DropManualStep(fact) => {
+                self.drop_manual_step(seen, fact.as_ref(), &progress.memory).await;
                 Ok(())
             }
             Action::TakeResumeBack => self.take_resume_back(seen).await,
@@ -114,6 +137,7 @@ impl Task {
             Action::Release => self.set_finalizer(seen, false).await,
             Action::GiveApexBack => self.write(&seen.apex_back).await,
             Action::GiveRouteBack => self.write(&seen.route_back).await,
+            Action::Prune => self.write(&seen.leftovers).await,
         }
     }
 
@@ -126,18 +150,26 @@ impl Task {
 
     // === Traffic ===
 
+    /// Fresh cookies are stored before a route has them; what is retired goes with the memory.
+    async fn change_cookies(
+        &mut self,
+        seen: &Seen,
+        change: CookieChange,
+        progress: &mut Progress,
+    ) -> Result<(), WriteError> {
+        progress.cookies = cookies::after(seen, &self.uid, change, &progress.cookies);
+        if change.canary == Cookie::Fresh || change.primary == Cookie::Fresh {
+            self.patch_status(seen, cookies::fields(&progress.cookies)).await?;
+        }
+        Ok(())
+    }
+
     async fn shift(
         &mut self,
         seen: &Seen,
         split: Split,
         progress: &mut Progress,
     ) -> Result<(), WriteError> {
-        progress.cookies = self.cookies_for(seen, split, &progress.cookies);
-        if split.canary > Percent::ZERO && progress.cookies != seen.cookies {
-            // A cookie that is only in a route is lost with it: it is stored first.
-            let fields = cookie_fields(&progress.cookies);
-            self.patch_status(seen, fields).await?;
-        }
         let cx = seen.route_cx_with(&progress.cookies);
         let changes = seen.mesh.write(&cx, &seen.live, split);
         let changes = changes.map_err(|error| WriteError::Refused {
@@ -145,38 +177,8 @@ impl Task {
             why: error.to_string(),
         })?;
         self.write(&changes).await?;
-        progress.split = split;
         self.weigh(seen, split);
         Ok(())
-    }
-
-    /// The cookies of a share: made with the first one, retired with the last.
-    fn cookies_for(&self, seen: &Seen, split: Split, now: &Cookies) -> Cookies {
-        let affinity = seen.canary.spec.analysis.session_affinity.as_ref();
-        let ability = seen.mesh.capabilities(&seen.canary.spec).affinity;
-        let Some(affinity) = affinity.filter(|_| ability != Affinity::None) else {
-            return now.clone();
-        };
-        if split.canary == Percent::ZERO {
-            return retired(now);
-        }
-        let applied = seen.observed.memory.applied.as_ref().map_or("", Revision::as_str);
-        let since = seen.observed.memory.since.unwrap_or_default();
-        let make = |name: &str, what: &str| {
-            // The same run makes the same cookie, also after a crash.
-            let letters = letters(&format!("{}/{applied}/{}/{what}", self.uid, since.0));
-            format!("{name}={letters}")
-        };
-        let mut cookies = now.clone();
-        cookies.canary.get_or_insert_with(|| make(&affinity.cookie_name, "canary"));
-        let primary = affinity.primary_cookie_name.as_deref().filter(|name| !name.is_empty());
-        match primary.filter(|_| ability == Affinity::Both) {
-            Some(name) => {
-                cookies.primary.get_or_insert_with(|| make(name, "primary"));
-            }
-            None => cookies.primary = None,
-        }
-        cookies
     }
 
     fn weigh(&self, seen: &Seen, split: Split) {
@@ -203,12 +205,14 @@ impl Task {
         Ok(target)
     }
 
-    async fn make_primary(&self, seen: &Seen) -> Result<(), WriteError> {
+    async fn make_primary(&mut self, seen: &Seen) -> Result<(), WriteError> {
         let is_first = matches!(seen.observed.memory.phase, Phase::New | Phase::Initializing);
         let target = self.target_now(seen).await?;
-        let cx = seen.cx(self);
         if is_first {
             self.copy_configs(seen, &seen.tracked).await?;
+        }
+        let cx = seen.cx(self);
+        if is_first {
             let promotion = Promotion {
                 revision: &hash::revision(&target["spec"]["template"]),
                 tracked: &seen.tracked,
@@ -234,7 +238,7 @@ impl Task {
     ///
     /// The copies of configuration come first, then a copy of the template for the day somebody
     /// deletes the primary, and the template last: whoever finds it in place finds all of it.
-    async fn promote(&self, seen: &Seen, revision: &Revision) -> Result<(), WriteError> {
+    async fn promote(&mut self, seen: &Seen, revision: &Revision) -> Result<(), WriteError> {
         let target = self.target_now(seen).await?;
         let moved = || WriteError::Conflict { what: "the target".to_owned() };
         if hash::revision(&target["spec"]["template"]) != revision.as_str() {
@@ -279,7 +283,7 @@ impl Task {
         self.write(change.as_slice()).await
     }
 
-    async fn copy_configs(&self, seen: &Seen, tracked: &Tracked) -> Result<(), WriteError> {
+    async fn copy_configs(&mut self, seen: &Seen, tracked: &Tracked) -> Result<(), WriteError> {
         for (key, checksum) in tracked {
             let Some((kind, name)) = key.split_once('/') else { continue };
             let kind = match kind {
@@ -298,7 +302,13 @@ impl Task {
             let copied = config::copy(&seen.owner(), prefixes, kind, &object, existing.as_ref());
             let copied = copied.map_err(refused)?;
             if !copied.shared_with.is_empty() {
-                warn!(copy, others = ?copied.shared_with, "This copy has other canaries as owners, too");
+                let others = copied.shared_with.join(", ");
+                let note = format!(
+                    "{} {copy} is shared with the primary of {others}, which reads what is promoted \
+                     here. Give each workload a configuration of its own to keep them apart.",
+                    kind.kind().kind,
+                );
+                self.announce(seen, &Fact::Noted(Note::Other(note)), &seen.observed.memory).await;
             }
             self.write(&copied.changes).await?;
         }
@@ -319,9 +329,6 @@ impl Task {
         memory: &Memory,
         progress: &mut Progress,
     ) -> Result<(), WriteError> {
-        if progress.split.canary == Percent::ZERO {
-            progress.cookies = retired(&progress.cookies);
-        }
         let next = match decision.again {
             tidegate_engine::Again::At(at) => Some(at),
             _ => None,
@@ -330,24 +337,17 @@ impl Task {
         let checks = self.checks.take();
         let page = Page {
             now: seen.observed.now,
-            generation: seen.canary.metadata.generation.unwrap_or(0),
+            generation: seen.generation(),
             kind: seen.canary.spec.target_ref.kind.as_str(),
             names: &seen.names,
             cookies: &progress.cookies,
             checks: checks.as_ref(),
-            due: seen.observed.tempo.due,
             next,
         };
         let mut fields = status::fields(memory);
         fields.extend(status::told(memory, decision, &seen.status, &page));
         self.patch_status(seen, fields).await?;
         progress.is_written = true;
-        let place = |memory: &Memory| {
-            (memory.phase, memory.weight, memory.iterations, memory.applied.clone())
-        };
-        if place(memory) != place(&seen.observed.memory) {
-            self.moved();
-        }
         progress.memory = memory.clone();
         self.gauge(seen, memory.phase);
         Ok(())
@@ -409,7 +409,7 @@ impl Task {
         self.shadow = serde_json::from_value(meant).ok();
     }
 
-    async fn drop_manual_step(&mut self, seen: &Seen, phase: Phase) {
+    async fn drop_manual_step(&mut self, seen: &Seen, fact: Option<&Fact>, memory: &Memory) {
         let step = &seen.raw["spec"]["manualStep"];
         if step.is_null() {
             return;
@@ -418,10 +418,17 @@ impl Task {
             { "op": "test", "path": "/spec/manualStep", "value": step },
             { "op": "remove", "path": "/spec/manualStep" },
         ]);
-        if let Err(error) = self.edit(&patch).await {
+        match self.edit(&patch).await {
+            Ok(()) => {
+                if let Some(fact) = fact {
+                    self.announce(seen, fact, memory).await;
+                }
+            }
             // The rollout goes on; the step is tried again at the next look.
-            let fact = Fact::Obstructed(format!("Failed to reset manual step: {error}"));
-            self.announce(seen, &fact, phase).await;
+            Err(error) => {
+                let fact = Fact::ResumeStays(error.to_string());
+                self.announce(seen, &fact, memory).await;
+            }
         }
     }
 
@@ -482,7 +489,7 @@ impl Task {
         if said.any(|condition| condition["message"] == message.as_str()) {
             return Ok(());
         }
-        super::tell::write_refusal(self, &live, &message).await;
+        self.write_event(&live, "Refused", Tone::Warning, &message).await;
         let now = self.cx.clock.now();
         let time = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
         let patch = json!({
@@ -510,30 +517,6 @@ impl Task {
             Outcome::Failed => telemetry.count_failure(&seen.gauge, strategy, completed),
         }
     }
-}
-
-/// The canary's cookie is told to browsers as gone; there is none until the next share.
-fn retired(cookies: &Cookies) -> Cookies {
-    let previous = cookies.canary.clone().or_else(|| cookies.previous.clone());
-    Cookies { canary: None, previous, primary: None }
-}
-
-fn cookie_fields(cookies: &Cookies) -> Map<String, Value> {
-    let fields = BTreeMap::from([
-        ("sessionAffinityCookie", &cookies.canary),
-        ("previousSessionAffinityCookie", &cookies.previous),
-        ("primarySessionAffinityCookie", &cookies.primary),
-    ]);
-    fields.into_iter().map(|(name, cookie)| (name.to_owned(), json!(cookie))).collect()
-}
-
-/// Ten letters made from a text.
-fn letters(text: &str) -> String {
-    use sha2::{Digest, Sha256};
-    const ALPHABET: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    let digest = Sha256::digest(text.as_bytes());
-    let letter = |byte: &u8| ALPHABET.get(usize::from(*byte) % ALPHABET.len()).copied();
-    digest.iter().take(10).filter_map(letter).map(char::from).collect()
 }
 
 fn without_nulls(value: &Value) -> Value {

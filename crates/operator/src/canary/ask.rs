@@ -61,6 +61,8 @@ pub(super) struct Call {
     kind: WebhookType,
     outgoing: Outgoing,
     retries: u32,
+    /// By the steady clock, when nobody waits for it any more.
+    until: Option<Duration>,
 }
 
 /// Puts an answer where the engine looks for it.
@@ -98,13 +100,14 @@ impl Task {
     async fn gate(&self, seen: &Seen, kind: GateKind) -> Gate {
         let mut gate = Gate::default();
         let tells_all = kind == GateKind::PostRollout;
+        let until = self.patience(seen, webhook_type(kind));
         for hook in hooks(seen, webhook_type(kind)) {
-            match self.ask_hook(seen, hook).await {
+            match self.ask_hook(seen, hook, until).await {
                 Ok(()) => gate.passed.push(hook.name.clone()),
                 Err(why) => {
                     let muted = hook.mute_alert == Some(true);
                     let refusal = Refusal { hook: hook.name.clone(), why, muted };
-                    gate.refused.get_or_insert(refusal);
+                    gate.refused.push(refusal);
                     if !tells_all {
                         break;
                     }
@@ -116,8 +119,9 @@ impl Task {
 
     /// The first hook that calls the rollout back.
     async fn rollback(&self, seen: &Seen) -> Option<String> {
+        let until = self.patience(seen, WebhookType::Rollback);
         for hook in hooks(seen, WebhookType::Rollback) {
-            match self.ask_hook(seen, hook).await {
+            match self.ask_hook(seen, hook, until).await {
                 Ok(()) => return Some(hook.name.clone()),
                 Err(why) => debug!(hook = hook.name, why, "Not called back"),
             }
@@ -125,7 +129,15 @@ impl Task {
         None
     }
 
-    async fn ask_hook(&self, seen: &Seen, hook: &Webhook) -> Result<(), String> {
+    /// When hooks of a kind must have answered: after an interval, or after all their timeouts if those
+    /// take longer. Retries do not hold a rollout beyond that, whatever a server asks for.
+    fn patience(&self, seen: &Seen, kind: WebhookType) -> Duration {
+        let timeout = |hook: &Webhook| hook.timeout().ok().and_then(|it| it.to_std());
+        let timeouts: Duration = hooks(seen, kind).filter_map(timeout).sum();
+        self.cx.clock.monotonic() + seen.observed.plan.interval.max(timeouts)
+    }
+
+    async fn ask_hook(&self, seen: &Seen, hook: &Webhook, until: Duration) -> Result<(), String> {
         let checksum = seen.checksum();
         let subject = Subject {
             name: &self.key.name,
@@ -140,13 +152,15 @@ impl Task {
         let mut call =
             Call::of(hook, body, &identity, &self.key).ok_or("its address cannot be used")?;
         call.outgoing.timeout = timeout.to_std().unwrap_or_default();
+        call.until = Some(until);
         self::call(&self.cx, &call).await
     }
 
     /// Rollout hooks, then metrics; the first failure ends it.
     async fn analyse(&self, seen: &Seen) -> Checks {
+        let until = self.patience(seen, WebhookType::Rollout);
         for hook in hooks(seen, WebhookType::Rollout) {
-            if let Err(why) = self.ask_hook(seen, hook).await {
+            if let Err(why) = self.ask_hook(seen, hook, until).await {
                 let failure = Some(format!("external check {} failed, {why}", hook.name));
                 return Checks { measured: Vec::new(), failure };
             }
@@ -478,7 +492,8 @@ impl Call {
             outgoing.timeout = timeout.to_std().unwrap_or_default();
         }
         let retries = u32::try_from(hook.retries.unwrap_or(0).clamp(0, RETRIES_MAX)).ok()?;
-        Some(Self { name: hook.name.clone(), kind: hook.hook_type(), outgoing, retries })
+        let (name, kind) = (hook.name.clone(), hook.hook_type());
+        Some(Self { name, kind, outgoing, retries, until: None })
     }
 
     /// A call of the administrator's event hook.
@@ -491,6 +506,7 @@ impl Call {
             kind: WebhookType::Event,
             outgoing,
             retries: 0,
+            until: None,
         })
     }
 }
@@ -500,7 +516,10 @@ pub(super) async fn call(cx: &Context, call: &Call) -> Result<(), String> {
     let kind = call.kind.as_str();
     let mut attempt = 0;
     loop {
-        let answer = cx.http.send(call.outgoing.clone()).await;
+        let mut outgoing = call.outgoing.clone();
+        let left = call.until.map(|until| until.saturating_sub(cx.clock.monotonic()));
+        outgoing.timeout = left.map_or(outgoing.timeout, |left| outgoing.timeout.min(left));
+        let answer = cx.http.send(outgoing).await;
         let now = cx.clock.now();
         let (why, wait) = match &answer {
             Ok(answer) if answer.is_success() => {
@@ -523,7 +542,10 @@ pub(super) async fn call(cx: &Context, call: &Call) -> Result<(), String> {
                 (error.to_string(), retry::wait(attempt, failure, now))
             }
         };
-        let Some(wait) = wait.filter(|_| attempt < call.retries) else {
+        let is_in_time =
+            |wait: &Duration| call.until.is_none_or(|until| cx.clock.monotonic() + *wait < until);
+        let wait = wait.filter(|_| attempt < call.retries).filter(is_in_time);
+        let Some(wait) = wait else {
             let outcome = match &answer {
                 Ok(_) => Outcome::Refused,
                 Err(error) => Outcome::Error(error.label()),

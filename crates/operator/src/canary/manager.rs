@@ -216,6 +216,7 @@ fn mark(canary: &Value) -> Value {
 /// Watches a kind from now on, if it is not watched already.
 pub(super) fn watch_too(cx: &Arc<Context>, kind: Kind) {
     if cx.cluster.claim(kind) {
+        cx.spawn_beside(cx.cluster.clone().learn(kind));
         cx.spawn_beside(feed(cx.cluster.clone(), kind, Silent));
     }
 }

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     sync::Arc,
 };
 
@@ -12,23 +13,23 @@ use serde_json::Value;
 use tidegate_api::canary::{Canary, CanaryPhase, CanaryStatus, Provider};
 use tidegate_engine::{
     Answers, Configs, Life, Memory, Missing, Names, Observed, Obstacle, Phase, Piece, Primary,
-    Readiness, Revision, Setup, Side, State, Target, Unready, apex_side,
+    Readiness, Revision, Setup, Side, Split, State, Target, Traffic, Unready, apex_side,
 };
 use tidegate_providers::{
     hook,
     object::{Change, Kind, Live, Owner},
-    traffic::{self, Cookies, Mesh, RouteCx},
+    traffic::{self, Cookies, Mesh, RouteCx, RouteFields},
     workload::{
         Cx, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SERVICE, WorkloadError,
-        config::{self, ConfigDigest, Tracked},
+        config::{self, ConfigDigest, ConfigRef, Tracked},
         deployment::{self, SelectorLabel, Snapshot},
-        hash, require_owned,
+        require_owned,
         scaler::{self, hpa},
         services::{self, Role, Services},
     },
 };
 
-use super::{manager, plan, status, task::Task};
+use super::{derived::Derived, plan, refusals::Attempt, roads, status, task::Task};
 use crate::cluster::{
     CANARY,
     cache::{Key, TableState},
@@ -47,22 +48,22 @@ pub(super) enum Look {
     Listing,
     /// The object is not what a canary must be.
     Unreadable(String),
-    /// Routing objects are being listed for the first time: nothing can be said yet.
-    Pending,
 }
 
 /// An observation, and what acting on it needs.
 pub(super) struct Seen {
     pub(super) observed: Observed,
-    pub(super) canary: Canary,
+    pub(super) canary: Arc<Canary>,
     pub(super) raw: Arc<Value>,
     pub(super) status: CanaryStatus,
     pub(super) names: Names,
     pub(super) mesh: Mesh,
     pub(super) cookies: Cookies,
+    /// What the cluster's definition of the route knows.
+    fields: RouteFields,
+    /// Whether the canary can be the owner of its routes.
+    owns_routes: bool,
     pub(super) live: Live,
-    /// The same without anybody's status.
-    bare: Live,
     pub(super) target: Option<Arc<Value>>,
     pub(super) primary: Option<Arc<Value>>,
     pub(super) tracked: Tracked,
@@ -70,6 +71,8 @@ pub(super) struct Seen {
     pub(super) changes: BTreeMap<Piece, Vec<Change>>,
     pub(super) apex_back: Vec<Change>,
     pub(super) route_back: Vec<Change>,
+    /// What deletes objects that are of no more use.
+    pub(super) leftovers: Vec<Change>,
     pub(super) gauge: crate::telemetry::Target,
 }
 
@@ -79,7 +82,7 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
     if raw["metadata"]["uid"] != task.uid.as_str() {
         return Look::Gone;
     }
-    let canary: Canary = match serde_json::from_value((*raw).clone()) {
+    let canary = match task.derived.canary(&raw) {
         Ok(canary) => canary,
         Err(error) => return Look::Unreadable(error.to_string()),
     };
@@ -95,19 +98,13 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
         problems.push(format!("spec.provider: {error}"));
         Mesh::Kubernetes
     });
-    for kind in mesh.kinds() {
-        manager::watch_too(&task.cx, *kind);
-    }
-    if mesh.kinds().iter().any(|kind| cache.state(*kind) == TableState::Pending) {
+    if !roads::are_known(&task.cx, mesh, &canary.spec) {
         return Look::Listing;
     }
     problems.extend(plan::problems(&canary, mesh, task.cx.options.cross_namespace));
     problems.extend(rival(task, &canary, &raw));
     let seen = gather(task, canary, raw, status, mesh, problems, answers);
     cache.follow(&task.key, follows(&seen));
-    if mesh.kinds().iter().any(|kind| cache.state(*kind) == TableState::Pending) {
-        return Look::Pending;
-    }
     Look::Seen(Box::new(seen))
 }
 
@@ -170,7 +167,7 @@ fn follows(seen: &Seen) -> BTreeSet<(Kind, Key)> {
 
 fn gather(
     task: &mut Task,
-    canary: Canary,
+    canary: Arc<Canary>,
     raw: Arc<Value>,
     status: CanaryStatus,
     mesh: Mesh,
@@ -196,7 +193,6 @@ fn gather(
     let get = |kind: Kind, name: &str| cache.get(kind, &Key::new(&namespace, name));
     let target = get(DEPLOYMENT, &spec.target_ref.name);
     let primary = get(DEPLOYMENT, &spec.primary_name());
-    let mut live = Live::default();
     let cookies = status::cookies(&status);
     let mut seen = Seen {
         names: names(spec, &task.key),
@@ -206,9 +202,11 @@ fn gather(
             tempo: {
                 let retry = raw["metadata"]["annotations"][RETRY].as_str();
                 let retry = retry.is_some_and(|text| !text.is_empty());
-                // Setting up has no step to wait for; its first question is asked at once.
-                let is_first = memory.phase == Phase::Initializing;
-                task.tempo(memory.since.filter(|_| !is_first), plan.interval, retry)
+                task.tempo(&memory, plan.interval, retry)
+            },
+            cookies: tidegate_engine::Cookies {
+                canary: cookies.canary.is_some(),
+                primary: cookies.primary.is_some(),
             },
             life: life(&canary),
             problems,
@@ -229,24 +227,24 @@ fn gather(
         changes: BTreeMap::new(),
         apex_back: Vec::new(),
         route_back: Vec::new(),
+        leftovers: Vec::new(),
+        fields: roads::fields(&task.cx.cluster, mesh, &canary.spec),
+        owns_routes: task.cx.cluster.owns_routes(),
         live: Live::default(),
-        bare: Live::default(),
         raw,
         canary,
     };
     for (kind, name) in seen.mesh.names(&seen.route_cx(&namespace)) {
         if let Some(object) = get(kind, &name) {
-            let mut bare = (*object).clone();
-            live.insert(kind, bare.clone());
-            if let Some(fields) = bare.as_object_mut() {
-                fields.remove("status");
-            }
-            seen.bare.insert(kind, bare);
+            seen.live.insert(kind, object);
         }
     }
-    seen.live = live;
-    seen.look_at_workloads(task);
+    let mut derived = mem::take(&mut task.derived);
+    seen.look_at_workloads(task, &mut derived);
     seen.look_at_routes(task);
+    seen.note_refusals(task);
+    task.derived = derived;
+    seen.look_at_leftovers(task);
     seen
 }
 
@@ -302,11 +300,11 @@ impl Seen {
 
     pub(super) fn route_cx_with<'a>(&'a self, cookies: &'a Cookies) -> RouteCx<'a> {
         RouteCx {
-            owner: self.owner(),
+            owner: Owner { can_own: self.owns_routes, ..self.owner() },
             spec: &self.canary.spec,
             cookies,
             iterating: self.observed.memory.iterations > 0,
-            fields: traffic::RouteFields::default(),
+            fields: self.fields,
         }
     }
 
@@ -322,6 +320,11 @@ impl Seen {
         }
     }
 
+    /// Of the canary's spec.
+    pub(super) fn generation(&self) -> i64 {
+        self.canary.metadata.generation.unwrap_or(0)
+    }
+
     pub(super) fn phase(&self) -> CanaryPhase {
         status::api_phase(self.observed.memory.phase)
     }
@@ -333,12 +336,12 @@ impl Seen {
         format!("{phase}/{weight}/{iterations}/{failed_checks}")
     }
 
-    fn look_at_workloads(&mut self, task: &Task) {
+    fn look_at_workloads(&mut self, task: &Task, derived: &mut Derived) {
         let Some(target) = self.target.clone() else {
             self.look_at_primary(task, None);
             return;
         };
-        match self.look_at_target(task, &target) {
+        match self.look_at_target(task, &target, derived) {
             Ok((observed, tracked)) => {
                 self.tracked = tracked;
                 self.look_at_primary(task, Some(&observed));
@@ -358,13 +361,14 @@ impl Seen {
         &self,
         task: &Task,
         target: &Value,
+        derived: &mut Derived,
     ) -> Result<(Target, Tracked), WorkloadError> {
         let cx = self.cx(task);
         let analysis = &self.canary.spec.analysis;
         let deadline_s = i64::from(self.canary.spec.progress_deadline_s());
-        let tracked = Self::track(task, target)?;
-        let template = deployment::primary_template(&cx, target, &tracked)?;
-        let runs = |primary: &Arc<Value>| deployment::runs_same(primary, &template);
+        let of_target = derived.of_target(target);
+        let tracked = Self::track(task, &of_target.references)?;
+        let same_as_primary = derived.is_same(&cx, target, &tracked, self.primary.as_deref())?;
         let now = task.cx.clock.now();
         let threshold = analysis.canary_ready_threshold();
         let since = self.status.last_transition_time.as_ref().map(|time| time.0);
@@ -374,30 +378,29 @@ impl Seen {
             deployment::template_writers_after(fields, &ours, since)
         });
         let observed = Target {
-            revision: Revision::new(hash::revision(&target["spec"]["template"])),
+            revision: of_target.revision.clone(),
             configs: task.cx.options.config_tracking.then(|| Configs::new(tracked.clone())),
             replicas: deployment::replicas_of(target),
             readiness: deployment::readiness(target, threshold, deadline_s, now),
-            same_as_primary: self.primary.as_ref().is_some_and(runs),
+            same_as_primary,
             edited_since,
             replicas_to_run: self.replicas_to_run(task, target),
         };
         Ok((observed, tracked))
     }
 
-    fn track(task: &Task, target: &Value) -> Result<Tracked, WorkloadError> {
+    fn track(task: &Task, references: &[ConfigRef]) -> Result<Tracked, WorkloadError> {
         if !task.cx.options.config_tracking {
             return Ok(Tracked::new());
         }
-        let references = config::references(&target["spec"]["template"]["spec"]);
         let mut digests: BTreeMap<_, Arc<ConfigDigest>> = BTreeMap::new();
-        for reference in &references {
+        for reference in references {
             let key = Key::new(&task.key.namespace, &reference.name);
             if let Some(digest) = task.cx.cluster.cache.digest(reference.kind, &key) {
                 digests.insert((reference.kind, reference.name.clone()), digest);
             }
         }
-        config::track(&references, |kind, name| {
+        config::track(references, |kind, name| {
             digests.get(&(kind, name.to_owned())).map(Arc::as_ref)
         })
     }
@@ -469,6 +472,8 @@ impl Seen {
         deployment::check_names(&cx, &selector, &names.apex)?;
         let services = Services::new(self.owner(), &service, names, selector, target);
         let side = match apex_side(&self.observed.plan, &self.observed.memory) {
+            // A switched apex is where it is: moving it is a shift of traffic.
+            Side::Primary if self.apex_is_switched(task) => services::Side::Canary,
             Side::Primary => services::Side::Primary,
             Side::Canary => services::Side::Canary,
         };
@@ -505,7 +510,7 @@ impl Seen {
         Ok(())
     }
 
-    fn service(task: &Task, name: &str) -> Option<Arc<Value>> {
+    pub(super) fn service(task: &Task, name: &str) -> Option<Arc<Value>> {
         task.cx.cluster.cache.get(SERVICE, &Key::new(&task.key.namespace, name))
     }
 
@@ -523,11 +528,16 @@ impl Seen {
     /// What brings the primary's scaler to the target's settings.
     pub(super) fn refreshed_scaler(&self, task: &Task) -> Result<Vec<Change>, WorkloadError> {
         let Some(scaler) = &self.canary.spec.autoscaler_ref else { return Ok(Vec::new()) };
-        let Some(target) = Self::scaler_object(task, &scaler.name) else {
-            let (kind, name) = (HORIZONTAL_POD_AUTOSCALER.kind, scaler.name.clone());
-            return Err(WorkloadError::ConfigMissing { kind, name });
-        };
         let primary = Self::scaler_object(task, &scaler::primary_name(scaler));
+        let Some(target) = Self::scaler_object(task, &scaler.name) else {
+            if primary.is_some() {
+                // Deleted since: the primary keeps the settings it has. A promotion that waits for
+                // new ones would leave traffic divided for as long as they do not come.
+                return Ok(Vec::new());
+            }
+            let (kind, name) = (HORIZONTAL_POD_AUTOSCALER.kind, scaler.name.clone());
+            return Err(WorkloadError::ScalerMissing { kind, name });
+        };
         let change = hpa::sync(&self.cx(task), scaler, &target, primary.as_deref())?;
         Ok(change.into_iter().collect())
     }
@@ -543,8 +553,8 @@ impl Seen {
     }
 
     fn look_at_routes(&mut self, task: &Task) {
-        for kind in self.mesh.kinds() {
-            let why = match task.cx.cluster.cache.state(*kind) {
+        for kind in self.mesh.kinds_for(&self.canary.spec) {
+            let why = match task.cx.cluster.cache.state(kind) {
                 TableState::Synced | TableState::Pending => continue,
                 TableState::Failed(why) => why,
             };
@@ -558,19 +568,46 @@ impl Seen {
         let read = match self.mesh.read(&cx, &self.live) {
             // Not in effect yet: that matters for the next step, and for nothing before it.
             Err(error) if error.is_waiting() && !self.needs_effect() => {
-                self.mesh.read(&cx, &self.bare)
+                self.mesh.read(&cx, &self.live.without_status())
             }
             read => read,
         };
-        let back = self.mesh.finalize(&cx, &self.live);
+        let is_deleted = self.observed.life.deleted.is_some();
+        let back = is_deleted.then(|| state_of(self.mesh.finalize(&cx, &self.live)));
         let (state, changes) = state_of(reconcile);
-        let (state_back, changes_back) = state_of(back);
-        self.observed.routes = read.map_err(|error| Obstacle(error.to_string()));
+        self.observed.routes = match self.observed.plan.traffic {
+            Traffic::Divisible => read.map_err(|error| Obstacle(error.to_string())),
+            Traffic::Whole => Ok(Split::PRIMARY),
+        };
         self.observed.setup.route = state;
         self.changes.insert(Piece::Route, changes);
-        if self.observed.life.deleted.is_some() {
-            self.observed.setup.route_given_back = state_back;
-            self.route_back = changes_back;
+        if let Some((state, changes)) = back {
+            self.observed.setup.route_given_back = state;
+            self.route_back = changes;
+        }
+    }
+
+    /// What the server refused is not tried again for a while, and the engine decides upon that.
+    fn note_refusals(&mut self, task: &Task) {
+        let now = task.cx.clock.monotonic();
+        let generation = self.generation();
+        let setup = &mut self.observed.setup;
+        setup.shift_refused = task.refusals.last(Attempt::Divide);
+        let pieces: [(&[Attempt], &mut State); 8] = [
+            (&[Attempt::Place(Piece::CanaryService)], &mut setup.canary_service),
+            (&[Attempt::Place(Piece::PrimaryService)], &mut setup.primary_service),
+            (&[Attempt::Place(Piece::Primary)], &mut setup.primary),
+            (&[Attempt::Place(Piece::PrimaryScaler)], &mut setup.primary_scaler),
+            (&[Attempt::Place(Piece::ApexService)], &mut setup.apex_service),
+            (&[Attempt::Place(Piece::Route), Attempt::Divide], &mut setup.route),
+            (&[Attempt::GiveApexBack], &mut setup.apex_given_back),
+            (&[Attempt::GiveRouteBack], &mut setup.route_given_back),
+        ];
+        for (attempts, state) in pieces {
+            let refused = |it: &Attempt| task.refusals.obstacle(*it, now, generation);
+            if let Some(obstacle) = attempts.iter().find_map(refused) {
+                *state = State::Blocked(obstacle);
+            }
         }
     }
 }

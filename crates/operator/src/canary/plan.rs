@@ -4,7 +4,9 @@ use tidegate_api::canary::{
     AutoscalerKind, Canary, CanarySpec, CrossNamespace, Strategy as Asked, TargetKind,
     analysis::{Webhook, WebhookType},
 };
-use tidegate_engine::{Hooks, ManualStep, Note, Percent, Plan, Steps, Strategy, Traffic};
+use tidegate_engine::{
+    Hooks, ManualStep, Note, Percent, Plan, Steps, Stickiness, Strategy, Traffic,
+};
 use tidegate_providers::traffic::{Affinity, Mesh};
 
 /// Checks of a rollout that was meant to go by weight where weights are impossible; as Flagger.
@@ -26,7 +28,7 @@ pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         notes.push(Note::Other(why.to_owned()));
     }
     let max = Percent::clamped(analysis.max_weight());
-    let traffic = if capabilities.weighted { Traffic::Divisible } else { Traffic::Whole };
+    let traffic = if capabilities.switched { Traffic::Divisible } else { Traffic::Whole };
     let manual = spec.manual_step.as_ref().map(|step| ManualStep {
         weight: step.weight.unwrap_or(0),
         resume: step.resume.unwrap_or(false),
@@ -43,7 +45,11 @@ pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         traffic,
         steps: steps(spec),
         max,
-        promotion_step: analysis.step_weight_promotion.unwrap_or(0).max(0),
+        // What cannot be divided goes back at once.
+        promotion_step: match analysis.step_weight_promotion {
+            Some(step) if capabilities.weighted => step.max(0),
+            Some(_) | None => 0,
+        },
         iterations,
         mirror,
         threshold: count(analysis.threshold()),
@@ -51,9 +57,11 @@ pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         deadline: std::time::Duration::from_secs(count(spec.progress_deadline_s().into()).into()),
         skip: spec.skips_analysis(),
         suspended: spec.is_suspended(),
-        revert: spec.revert_on_deletion == Some(true),
+        // A route that is only referred to outlives the canary and the Services it leads to meanwhile.
+        revert: spec.revert_on_deletion == Some(true) || mesh.refers(spec),
         manual,
         hooks: hooks(&analysis.webhooks),
+        stickiness: stickiness(spec, capabilities.affinity),
         scaled: spec.autoscaler_ref.is_some(),
         notes,
     }
@@ -78,6 +86,17 @@ fn strategy(spec: &CanarySpec, mesh: Mesh, notes: &mut Vec<Note>) -> (Strategy, 
     }
     notes.push(Note::WeightsIgnored { iterations: ITERATIONS_INSTEAD });
     (Strategy::BlueGreen, ITERATIONS_INSTEAD)
+}
+
+/// Where the provider can keep clients on their side, and the user wants that.
+fn stickiness(spec: &CanarySpec, ability: Affinity) -> Stickiness {
+    let Some(asked) = &spec.analysis.session_affinity else { return Stickiness::None };
+    let asks_both = asked.primary_cookie_name.as_deref().is_some_and(|name| !name.is_empty());
+    match ability {
+        Affinity::None => Stickiness::None,
+        Affinity::Both if asks_both => Stickiness::Both,
+        Affinity::Canary | Affinity::Both => Stickiness::Canary,
+    }
 }
 
 fn steps(spec: &CanarySpec) -> Steps {
@@ -130,11 +149,14 @@ pub(super) fn problems(
     let capabilities = mesh.capabilities(spec);
     let divisible = mesh != Mesh::Kubernetes;
     if asked == Asked::AbTesting && divisible && !capabilities.ab {
-        problems.push(
-            "spec.analysis.match: requests cannot be told apart on plain TCP; remove match or appProtocol"
-                .into(),
-        );
+        let why = if mesh.refers(spec) {
+            "a route that is only referred to keeps its own conditions; remove match or routeRef"
+        } else {
+            "requests cannot be told apart on plain TCP; remove match or appProtocol"
+        };
+        problems.push(format!("spec.analysis.match: {why}"));
     }
+    problems.extend(super::roads::wrong_reference(spec, mesh));
     if asked == Asked::Canary && divisible && steps(spec) == Steps::By(0)
         || matches!(steps(spec), Steps::By(step) if step < 0)
     {

@@ -114,8 +114,6 @@ pub(super) struct Page<'a> {
     pub(super) names: &'a Names,
     pub(super) cookies: &'a Cookies,
     pub(super) checks: Option<&'a Checks>,
-    /// An interval passed since the last step.
-    pub(super) due: bool,
     /// When the next step can be taken.
     pub(super) next: Option<Moment>,
 }
@@ -185,7 +183,7 @@ pub(super) fn told(
     let is_quiet = match decision.why {
         Fact::AwaitingInterval | Fact::Placed(_) => true,
         // Pods come up one by one: worth a write only if it takes an interval.
-        Fact::PrimaryNotReady(_) | Fact::CanaryNotReady(_) => !page.due,
+        Fact::PrimaryNotReady(_) | Fact::CanaryNotReady(_) => !decision.tells(&decision.why),
         // How the last rollout ended says more than that there is no next one.
         Fact::Idle => is_told(live, state_of(memory, decision)),
         _ => false,
@@ -198,7 +196,11 @@ pub(super) fn told(
     }
     let message = cut(&decision.why.text(page.names));
     let before = live.last_decision.clone().unwrap_or_default();
-    let measured: Vec<Value> = page.checks.map(shown).unwrap_or_default();
+    let mut measured: Vec<Value> = page.checks.map(shown).unwrap_or_default();
+    if measured.is_empty() && matches!(decision.why, Fact::ThresholdReached(_)) {
+        // What takes a rollout back is what was measured just before.
+        measured = before.checks.iter().map(|check| json!(check)).collect();
+    }
     let same = before.reason == decision.why.reason()
         && before.message == message
         && (measured.is_empty() || json!(before.checks) == json!(measured));
@@ -258,28 +260,39 @@ fn conditions(
     page: &Page<'_>,
 ) -> Vec<Condition> {
     let state = state_of(memory, decision);
-    let reason = decision.why.reason();
-    let of = |kind: &'static str, holds: bool| Condition {
-        kind,
-        status: if holds { "True" } else { "False" },
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-    };
-    vec![
-        promoted(memory, page),
-        of("Ready", state == Health::Ready),
-        of("Reconciling", state == Health::Reconciling),
-        of("Stalled", state == Health::Stalled),
-    ]
+    let mut conditions = vec![promoted(memory, page)];
+    for health in [Health::Ready, Health::Reconciling, Health::Stalled] {
+        let kind = health.as_str();
+        conditions.push(if health == state {
+            let (reason, message) = (decision.why.reason().to_owned(), message.to_owned());
+            Condition { kind, status: "True", reason, message }
+        } else {
+            // The reason names the one that holds, and says what there is to say.
+            let (reason, message) = (state.as_str().to_owned(), absent(health, state, memory));
+            Condition { kind, status: "False", reason, message: message.to_owned() }
+        });
+    }
+    conditions
+}
+
+/// Why a condition does not hold, given the one that does.
+fn absent(health: Health, state: Health, memory: &Memory) -> &'static str {
+    match (health, state) {
+        (Health::Ready, Health::Stalled) => "Not until what Stalled says is settled.",
+        (Health::Ready, _) => match memory.phase {
+            Phase::New | Phase::Initializing => "The primary is being set up.",
+            Phase::Terminating | Phase::Terminated => "The canary is being deleted.",
+            _ => "A rollout is under way.",
+        },
+        (Health::Reconciling, Health::Stalled) => "Nothing goes on until what Stalled says is settled.",
+        (Health::Reconciling, _) => "Nothing is under way.",
+        (Health::Stalled, _) => "Nothing is in the way.",
+    }
 }
 
 /// Whether the conditions say this already.
 fn is_told(live: &CanaryStatus, health: Health) -> bool {
-    let kind = match health {
-        Health::Ready => "Ready",
-        Health::Reconciling => "Reconciling",
-        Health::Stalled => "Stalled",
-    };
+    let kind = health.as_str();
     live.conditions.iter().any(|it| it.condition_type == kind && it.status == "True")
 }
 
@@ -288,6 +301,16 @@ enum Health {
     Ready,
     Reconciling,
     Stalled,
+}
+
+impl Health {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "Ready",
+            Self::Reconciling => "Reconciling",
+            Self::Stalled => "Stalled",
+        }
+    }
 }
 
 /// Exactly one of the three: well, on its way, or in need of a person.
@@ -319,37 +342,36 @@ fn state_of(memory: &Memory, decision: &Decision) -> Health {
 fn promoted(memory: &Memory, page: &Page<'_>) -> Condition {
     let kind = page.kind;
     let (status, message) = match memory.phase {
-        Phase::New | Phase::Initializing => {
-            ("Unknown", format!("New {kind} detected, initialization has started."))
-        }
-        Phase::Initialized => ("True", format!("{kind} initialization completed.")),
+        Phase::New => ("Unknown", format!("Nothing is set up for this {kind} yet.")),
+        Phase::Initializing => ("Unknown", format!("The primary of this {kind} is being set up.")),
+        Phase::Initialized => ("True", format!("The primary runs what the {kind} asks for.")),
         Phase::Waiting => match memory.pause {
-            Some(pause) => {
-                let weight = pause.weight;
-                let text = "traffic weight, waiting for manual resume.";
-                ("Unknown", format!("Canary is paused at {weight}% {text}"))
+            Some(Pause { weight, .. }) => {
+                let text = "until manualStep is resumed or removed";
+                ("Unknown", format!("A new revision is held at {weight}% {text}."))
             }
-            None => ("Unknown", "Waiting for approval.".to_owned()),
+            None => ("Unknown", "A new revision needs approval to start.".to_owned()),
         },
-        Phase::Progressing => {
-            ("Unknown", "New revision detected, the canary analysis is in progress.".to_owned())
+        Phase::Progressing => ("Unknown", "A new revision is being analysed.".to_owned()),
+        Phase::WaitingPromotion => {
+            ("Unknown", "A new revision needs approval to be promoted.".to_owned())
         }
-        Phase::WaitingPromotion => ("Unknown", "Waiting for approval.".to_owned()),
         Phase::Promoting => {
-            ("Unknown", "Canary analysis completed, the primary is being updated.".to_owned())
+            ("Unknown", "The analysis passed, and the primary is being updated.".to_owned())
         }
         Phase::Finalising => {
-            ("Unknown", "Canary analysis completed, all traffic goes to the primary.".to_owned())
+            ("Unknown", "The primary is up to date and has all live traffic.".to_owned())
         }
-        Phase::Succeeded => {
-            ("True", "Canary analysis completed successfully, promotion finished.".to_owned())
+        Phase::Succeeded => ("True", format!("The primary runs what the {kind} asks for.")),
+        Phase::Failed if memory.weight > Percent::ZERO => (
+            "False",
+            format!("The primary is not ready with the last revision; the {kind} has the traffic."),
+        ),
+        Phase::Failed => {
+            ("False", format!("The last revision was taken back; the {kind} is scaled to zero."))
         }
-        Phase::Failed if memory.weight > Percent::ZERO => {
-            ("False", "Promotion failed, primary not ready, traffic kept on canary.".to_owned())
-        }
-        Phase::Failed => ("False", format!("Canary analysis failed, {kind} scaled to zero.")),
         Phase::Terminating | Phase::Terminated => {
-            ("Unknown", format!("Canary is being deleted, reverting {kind}."))
+            ("Unknown", format!("The canary is being deleted, and the {kind} takes over."))
         }
     };
     // Every condition has a reason, also before there is a phase.

@@ -4,14 +4,19 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use tidegate_api::canary::CanaryStatus;
-use tidegate_engine::{Action, Again, Answers, Decision, Fact, Moment, Phase, Step, Tempo, decide};
+use tidegate_engine::{
+    Action, Again, Answers, Clocks, Decision, Fact, Memory, Moment, Pace, Phase, Step, Tempo, Told,
+    decide,
+};
 use tokio::sync::watch;
 use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::{
     Context, ask,
+    derived::Derived,
     observe::{self, Look, Seen},
-    status, tell,
+    refusals::Refusals,
+    roads, status, tell,
 };
 use crate::{
     cluster::{
@@ -27,18 +32,21 @@ const ROUNDS_MAX: usize = 40;
 /// Pauses after trouble with the API server, doubled each time.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_mins(1);
-/// A first list that takes longer is looked at again.
-const PENDING_MAX: Duration = Duration::from_secs(10);
 
 /// What a task keeps in memory. All of it can be lost without harm.
 pub(super) struct Task {
     pub(super) cx: Arc<Context>,
     pub(super) key: Key,
     pub(super) uid: String,
-    /// When the last step, check or question was, in monotonic time.
-    last_beat: Option<Duration>,
+    /// When the last step, check or question was.
+    pace: Pace,
     /// What was told where the rollout stands now: said once is enough.
-    pub(super) told: tell::Told,
+    pub(super) told: Told,
+    /// What the server refused lately.
+    pub(super) refusals: Refusals,
+    /// How often that was in this wake-up.
+    pub(super) refused: u32,
+    pub(super) derived: Derived,
     /// Status as we meant to write it, for clusters whose definitions drop our additions.
     pub(super) shadow: Option<CanaryStatus>,
     pub(super) events: tell::Queue,
@@ -68,8 +76,11 @@ impl Task {
             cx,
             key,
             uid,
-            last_beat: None,
-            told: tell::Told::default(),
+            pace: Pace::default(),
+            told: Told::default(),
+            refusals: Refusals::default(),
+            refused: 0,
+            derived: Derived::default(),
             shadow: None,
             events,
             based_on: None,
@@ -144,6 +155,7 @@ impl Task {
 
     async fn reconcile(&mut self, stop: &mut watch::Receiver<bool>) -> Result<Next, WriteError> {
         let mut answers = Answers::default();
+        self.refused = 0;
         for _ in 0..ROUNDS_MAX {
             if *stop.borrow() || !self.cx.cluster.leads() {
                 return Ok(Next::OnChange);
@@ -151,13 +163,12 @@ impl Task {
             let look = observe::look(self, &answers);
             let seen = match look {
                 Look::Gone => return Ok(Next::Gone),
+                // Rung when the list is complete, or has failed.
                 Look::Listing => return Ok(Next::At(self.cx.clock.monotonic() + PAUSE_MIN)),
                 Look::Unreadable(why) => {
                     self.refuse(&why).await?;
                     return Ok(Next::OnChange);
                 }
-                // Rung when the list is complete, or has failed.
-                Look::Pending => return Ok(Next::At(self.cx.clock.monotonic() + PENDING_MAX)),
                 Look::Seen(seen) => *seen,
             };
             match decide(&seen.observed) {
@@ -193,13 +204,21 @@ impl Task {
         debug!(reason = decision.why.reason(), actions = decision.actions.len(), "Decided");
         self.cx.telemetry.count_decision(decision.why.reason());
         if decision.beat {
-            self.last_beat = Some(self.cx.clock.monotonic());
             let phase = seen.observed.memory.phase;
             let is_analysis = matches!(phase, Phase::Progressing | Phase::WaitingPromotion);
             self.timed = is_analysis.then(|| seen.gauge.clone());
         }
+        let refused = self.refused;
+        if matches!(decision.why, Fact::NewRevision | Fact::Restarted) {
+            roads::check_schemas(&self.cx, seen);
+        }
         match self.act(seen, decision).await {
-            Ok(()) => {}
+            // Only now: what did not happen, or not in full, is not waited for.
+            Ok(memory) => self.pace.done(decision.beat, &memory, self.steady()),
+            Err(error) if refused == 0 && self.refused > 0 => {
+                debug!(%error, "Refused; deciding upon that");
+                return Ok(None);
+            }
             Err(error) if error.is_stale() => {
                 debug!(%error, "Looking again");
                 self.refresh().await?;
@@ -258,39 +277,15 @@ impl Task {
     }
 
     /// Whether an interval has passed since the last step.
-    ///
-    /// By monotonic time where this task took that step itself; after a restart by what status says. A
-    /// time of transition that is still to come means that the clock was put back: an interval is
-    /// waited from now.
-    pub(super) fn tempo(
-        &mut self,
-        since: Option<Moment>,
-        interval: Duration,
-        retry: bool,
-    ) -> Tempo {
-        let now = status::moment(self.cx.clock.now());
-        let monotonic = self.cx.clock.monotonic();
-        if self.last_beat.is_none()
-            && let Some(since) = since
-        {
-            // Status has whole seconds: up to one of them is missing.
-            let ago = now.since(since).saturating_sub(Duration::from_secs(1));
-            let ago = if since > now { Duration::ZERO } else { ago };
-            match monotonic.checked_sub(ago) {
-                Some(beat) => self.last_beat = Some(beat),
-                None => return Tempo { due: ago >= interval, next: now.after(interval), retry },
-            }
-        }
-        let Some(beat) = self.last_beat else {
-            return Tempo { due: true, next: now, retry };
-        };
-        let left = (beat + interval).saturating_sub(monotonic);
-        Tempo { due: left.is_zero(), next: now.after(left), retry }
+    pub(super) fn tempo(&mut self, memory: &Memory, interval: Duration, retry: bool) -> Tempo {
+        let wall = status::moment(self.cx.clock.now());
+        let clocks = Clocks { wall, steady: self.steady() };
+        self.pace.tempo(memory, clocks, interval, retry)
     }
 
-    /// Forgets what was said where the rollout stood before.
-    pub(super) fn moved(&mut self) {
-        self.told = tell::Told::default();
+    fn steady(&self) -> Moment {
+        let passed = self.cx.clock.monotonic().as_millis();
+        Moment(i64::try_from(passed).unwrap_or(i64::MAX))
     }
 
     /// The phase gauge and others that follow the phase.

@@ -5,7 +5,7 @@
 //! status that makes them true, so that a crash repeats one instead of losing it.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -15,7 +15,7 @@ use tidegate_api::{
     AlertProvider,
     canary::{Canary, analysis::WebhookType},
 };
-use tidegate_engine::{Alert, Fact, GateKind, Notice, Phase, Severity, Tone};
+use tidegate_engine::{Alert, Fact, GateKind, Memory, Notice, Phase, Severity, Tone};
 use tidegate_providers::{
     hook::{self, CallIdentity, EventKind, Occasion, Report, Subject},
     notify::{self, Destination},
@@ -29,10 +29,6 @@ use crate::{
     http::Proxy,
     telemetry::Outcome,
 };
-
-/// What was told where the rollout stands now.
-#[derive(Default)]
-pub(super) struct Told(BTreeSet<String>);
 
 /// Events for event hooks, waiting to be sent in order.
 pub(super) struct Queue(Arc<Waiting>);
@@ -58,32 +54,25 @@ const ALERT_TIMEOUT: Duration = Duration::from_secs(5);
 const MESSAGE_MAX: usize = 1024;
 
 impl Task {
-    /// Tells a fact to everybody who listens.
-    pub(super) async fn announce(&mut self, seen: &Seen, fact: &Fact, phase: Phase) {
-        let text = fact.text(&seen.names);
-        // Pods come up one by one: that they do is told once, and only if it takes an interval.
-        let is_passing = matches!(fact, Fact::PrimaryNotReady(_) | Fact::CanaryNotReady(_));
-        if is_passing && !seen.observed.tempo.due {
+    /// Tells a fact to everybody who listens, unless they heard it here before.
+    pub(super) async fn announce(&mut self, seen: &Seen, fact: &Fact, memory: &Memory) {
+        if !self.told.is_news(memory, fact) {
             return;
         }
-        let mark = if is_passing { String::new() } else { text.clone() };
-        if !self.told.0.insert(format!("{}/{mark}", fact.reason())) {
-            return;
-        }
-        let reason = fact.reason();
+        let (reason, text) = (fact.reason(), fact.text(&seen.names));
         match fact.tone() {
             Tone::Normal => info!(reason, message = text, "Event"),
             Tone::Warning => warn!(reason, message = text, "Event"),
         }
-        self.write_event(seen, fact, &text).await;
-        self.queue_event_hooks(seen, fact, &text, reported(fact, phase));
+        self.write_event(&seen.raw, reason, fact.tone(), &text).await;
+        self.queue_event_hooks(seen, fact, &text, reported(fact, memory.phase));
     }
 
     /// Best effort: an event that cannot be written is not worth holding a rollout.
-    async fn write_event(&self, seen: &Seen, fact: &Fact, text: &str) {
+    pub(super) async fn write_event(&self, canary: &Value, reason: &str, tone: Tone, text: &str) {
         let (namespace, name) = (&*self.key.namespace, &*self.key.name);
         let now = self.cx.clock.now();
-        let kind = match fact.tone() {
+        let kind = match tone {
             Tone::Normal => "Normal",
             Tone::Warning => "Warning",
         };
@@ -99,16 +88,16 @@ impl Task {
             "involvedObject": {
                 "apiVersion": "flagger.app/v1beta1", "kind": "Canary",
                 "name": name, "namespace": namespace, "uid": self.uid,
-                "resourceVersion": seen.raw["metadata"]["resourceVersion"],
+                "resourceVersion": canary["metadata"]["resourceVersion"],
             },
-            "reason": fact.reason(), "message": message, "type": kind,
+            "reason": reason, "message": message, "type": kind,
             "source": { "component": "tidegate" },
             "reportingComponent": "tidegate", "reportingInstance": "",
             "firstTimestamp": time, "lastTimestamp": time, "count": 1,
         });
         let place = Place { kind: EVENT, namespace, name: "", subresource: "" };
         if let Err(error) = self.cx.cluster.create(place, &body).await {
-            warn!(%error, reason = fact.reason(), "Could not write an event");
+            warn!(%error, reason, "Could not write an event");
         }
     }
 
@@ -173,11 +162,11 @@ impl Task {
     }
 
     /// Sends a chat message wherever this canary reports to.
-    pub(super) async fn alert(&mut self, seen: &Seen, alert: &Alert) {
-        let text = alert_text(&alert.about, &seen.canary);
-        if !self.told.0.insert(format!("alert/{text}")) {
+    pub(super) async fn alert(&mut self, seen: &Seen, alert: &Alert, memory: &Memory) {
+        if !self.told.is_new_alert(memory, &alert.about) {
             return;
         }
+        let text = alert_text(&alert.about, &seen.canary);
         let severity = match alert.severity {
             Severity::Info => notify::Severity::Info,
             Severity::Warn => notify::Severity::Warn,
@@ -349,58 +338,51 @@ fn occasion(fact: &Fact) -> Option<Occasion> {
     }
 }
 
-/// The sentence of a chat message.
+/// The sentence of a chat message: what happened, why, and what a person can do where one must.
 fn alert_text(about: &Notice, canary: &Canary) -> String {
     let kind = canary.spec.target_ref.kind.as_str();
     match about {
-        Notice::Initialized => format!("New {kind} detected, initialization is complete."),
-        Notice::NewRevision => "New revision detected, the canary analysis is starting.".to_owned(),
-        Notice::Awaiting(GateKind::ConfirmTrafficIncrease) => {
-            "Canary traffic increase is waiting for approval.".to_owned()
+        Notice::Initialized => format!("The primary of this {kind} is set up and serves."),
+        Notice::NewRevision => "A new revision is on its way.".to_owned(),
+        Notice::Awaiting(gate) => {
+            let what = match gate {
+                GateKind::ConfirmTrafficIncrease => "More traffic for the canary",
+                GateKind::ConfirmPromotion => "Promotion",
+                _ => "A new revision",
+            };
+            format!("{what} needs approval: it waits until every {} hook says yes.", gate.as_str())
         }
-        Notice::Awaiting(GateKind::ConfirmPromotion) => {
-            "Canary promotion is waiting for approval.".to_owned()
+        Notice::Held(weight) => format!(
+            "Held at {weight}% by hand. To go on, set spec.manualStep.resume or remove spec.manualStep."
+        ),
+        Notice::RolledBackByHook => {
+            "A rollback hook calls this revision back; traffic returns to the primary.".to_owned()
         }
-        Notice::Awaiting(_) => "Canary is waiting for approval.".to_owned(),
-        Notice::Held(weight) => {
-            format!("Canary is paused at {weight}% traffic weight. Waiting for manual resume.")
+        Notice::ThresholdReached(count) => {
+            let checks = if *count == 1 { "check" } else { "checks" };
+            format!(
+                "{count} {checks} failed, no more are allowed: traffic returns to the primary. Release another revision to try again."
+            )
         }
-        Notice::RolledBackByHook => "Rolling back, a rollback hook asked for it.".to_owned(),
-        Notice::ThresholdReached(count) => format!("Failed checks threshold reached: {count}."),
-        Notice::DeadlineExceeded(why) => format!("Progress deadline exceeded: {why}"),
-        Notice::PromotionFailed(why) => format!("Promotion failed, primary not ready: {why}"),
-        Notice::Promoted => {
-            "Canary analysis completed successfully, promotion finished.".to_owned()
+        Notice::DeadlineExceeded(why) => {
+            format!("No progress within the deadline, traffic returns to the primary: {why}")
         }
-        Notice::PromotedUnchecked => "Canary analysis was skipped, promotion finished.".to_owned(),
-        Notice::PrimaryStuck(why) => format!("Initialization is stuck, primary not ready: {why}"),
-        Notice::RollbackHeld(why) => {
-            format!("Rollback is held, the primary cannot serve: {why}")
+        Notice::PromotionFailed(why) => format!(
+            "The primary does not become ready with the new revision, so whoever can serve keeps the traffic. Release a fix or go back to the revision before: {why}"
+        ),
+        Notice::Promoted => "Promoted: the primary runs the new revision.".to_owned(),
+        Notice::PromotedUnchecked => {
+            "Promoted without analysis, as the spec asks: the primary runs the new revision."
+                .to_owned()
         }
-        Notice::RevertGivenUp(why) => format!("Could not restore the {kind}: {why}"),
-    }
-}
-
-/// Where nothing else is known: an event about a canary that cannot be decoded.
-pub(super) async fn write_refusal(task: &Task, raw: &Value, why: &str) {
-    let (namespace, name) = (&*task.key.namespace, &*task.key.name);
-    let now = task.cx.clock.now();
-    let time = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
-    let message: String = why.chars().take(MESSAGE_MAX).collect();
-    let body = json!({
-        "apiVersion": "v1", "kind": "Event",
-        "metadata": { "name": format!("{name}.{:x}", now.as_millisecond()), "namespace": namespace },
-        "involvedObject": {
-            "apiVersion": "flagger.app/v1beta1", "kind": "Canary",
-            "name": name, "namespace": namespace, "uid": raw["metadata"]["uid"],
-        },
-        "reason": "Refused", "message": message, "type": "Warning",
-        "source": { "component": "tidegate" },
-        "reportingComponent": "tidegate", "reportingInstance": "",
-        "firstTimestamp": time, "lastTimestamp": time, "count": 1,
-    });
-    let place = Place { kind: EVENT, namespace, name: "", subresource: "" };
-    if let Err(error) = task.cx.cluster.create(place, &body).await {
-        warn!(%error, "Could not write an event");
+        Notice::PrimaryStuck(why) => format!(
+            "The primary does not become ready; until it does, the {kind} serves as before: {why}"
+        ),
+        Notice::RollbackHeld(why) => format!(
+            "This revision should go back, but the primary cannot serve; traffic stays where it is until it can: {why}"
+        ),
+        Notice::RevertGivenUp(why) => format!(
+            "The canary is gone without everything being as before; look at the {kind} and its Service: {why}"
+        ),
     }
 }

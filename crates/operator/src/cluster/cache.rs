@@ -118,6 +118,30 @@ impl Cache {
         .collect()
     }
 
+    /// All objects of a kind in a namespace, sorted by name.
+    pub fn list_in(&self, kind: Kind, namespace: &str) -> Vec<Arc<Value>> {
+        self.rows_in(kind, namespace, |row| match row {
+            Row::Object(object) => Some(Arc::clone(object)),
+            Row::Digest(_) => None,
+        })
+    }
+
+    /// Fingerprints of all ConfigMaps or Secrets in a namespace, sorted by name.
+    pub fn digests_in(&self, kind: ConfigKind, namespace: &str) -> Vec<Arc<ConfigDigest>> {
+        self.rows_in(kind.kind(), namespace, |row| match row {
+            Row::Digest(digest) => Some(Arc::clone(digest)),
+            Row::Object(_) => None,
+        })
+    }
+
+    fn rows_in<T>(&self, kind: Kind, namespace: &str, of: impl Fn(&Row) -> Option<T>) -> Vec<T> {
+        let inner = self.inner();
+        let Some(table) = inner.tables.get(&kind) else { return Vec::new() };
+        let rows = table.rows.range(Key::new(namespace, "")..);
+        let here = rows.take_while(|(key, _)| &*key.namespace == namespace);
+        here.filter_map(|(_, row)| of(row)).collect()
+    }
+
     pub fn state(&self, kind: Kind) -> TableState {
         self.inner().tables.get(&kind).map(|table| table.state.clone()).unwrap_or_default()
     }
@@ -150,6 +174,11 @@ impl Cache {
         if let Some(bell) = self.inner().bells.get(follower) {
             bell.notify_one();
         }
+    }
+
+    /// Wakes everybody.
+    pub fn ring_all(&self) {
+        self.inner().bells.values().for_each(|bell| bell.notify_one());
     }
 
     /// Forgets a follower altogether.

@@ -37,9 +37,10 @@ pub(crate) async fn feed(cluster: Cluster, kind: Kind, mut listener: impl Listen
         kind: kind.kind.to_owned(),
         plural: kind.plural.to_owned(),
     };
+    let client = cluster.client_for(kind).clone();
     let api: Api<DynamicObject> = match &cluster.namespace {
-        Some(namespace) => Api::namespaced_with(cluster.client.clone(), namespace, &resource),
-        None => Api::all_with(cluster.client.clone(), &resource),
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
     };
     let events = watcher(api, watcher::Config::default()).default_backoff();
     let mut events = std::pin::pin!(events.into_stream());

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tidegate_providers::object::{Change, Kind};
 use tracing::{debug, trace};
 
-use super::{Cluster, cache::Key};
+use super::{Cluster, cache::Key, schema};
 
 /// The one name under which we write.
 pub const FIELD_MANAGER: &str = "tidegate";
@@ -64,7 +64,15 @@ impl Cluster {
         let kind = self.kind_of(body)?;
         let name = body["metadata"]["name"].as_str().unwrap_or_default();
         let place = Place { kind, namespace, name, subresource: "" };
-        let written = self.patch(place, "application/apply-patch+yaml", body).await?;
+        let written = match self.patch(place, "application/apply-patch+yaml", body).await {
+            Err(error) if schema::is_about_fields(&error) && self.relearn(kind).await => {
+                // What is served changed: the same decision is another write now.
+                return Err(WriteError::Conflict {
+                    what: format!("the definition of {}", kind.kind),
+                });
+            }
+            written => written?,
+        };
         let foreign: Vec<&str> = exact
             .iter()
             .copied()
@@ -184,7 +192,8 @@ impl Cluster {
         let request = request
             .map_err(|error| WriteError::Refused { what: what.clone(), why: error.to_string() })?;
         trace!(object = %what, method = %request.method(), "Request");
-        let answer = tokio::time::timeout(REQUEST_MAX, self.client.request::<Value>(request)).await;
+        let client = self.client_for(place.kind);
+        let answer = tokio::time::timeout(REQUEST_MAX, client.request::<Value>(request)).await;
         match answer {
             Ok(Ok(object)) => Ok(object),
             Ok(Err(error)) => Err(sort_out(what, error)),

@@ -41,7 +41,7 @@ fn a_hook_is_told_who_where_and_how_far() {
 #[test]
 fn an_event_hook_gets_the_event_and_its_own_metadata() {
     let report = Report {
-        message: "Advance podinfo.test canary weight 10",
+        message: "10% of the traffic of podinfo.test goes to the canary.",
         kind: EventKind::Normal,
         at: "2026-03-01T12:00:00.250Z".parse().unwrap(),
         occasion: Some(Occasion::Rollout),
@@ -53,7 +53,7 @@ fn an_event_hook_gets_the_event_and_its_own_metadata() {
         "phase": "Progressing",
         "checksum": "85d557f47b",
         "metadata": {
-            "eventMessage": "Advance podinfo.test canary weight 10",
+            "eventMessage": "10% of the traffic of podinfo.test goes to the canary.",
             "eventType": "Normal",
             "timestamp": "1772366400250",
             "type": "rollout",

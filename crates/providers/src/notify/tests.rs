@@ -14,7 +14,7 @@ fn notice(severity: Severity) -> Notice {
         severity,
         canary: "podinfo".into(),
         namespace: "test".into(),
-        text: "Failed checks threshold reached 5".into(),
+        text: "5 checks failed, no more are allowed".into(),
         fields: vec![field("Cluster", "eu-1"), field("Target", "Deployment/podinfo.test")],
     }
 }
@@ -51,7 +51,7 @@ fn attachment(color: &str) -> Value {
         "attachments": [{
             "color": color,
             "author_name": "podinfo.test",
-            "text": "Failed checks threshold reached 5",
+            "text": "5 checks failed, no more are allowed",
             "mrkdwn_in": ["text"],
             "fields": [
                 { "title": "Cluster", "value": "eu-1", "short": false },
@@ -88,7 +88,7 @@ fn teams_takes_a_card_with_facts() {
         "themeColor": "FF0000",
         "summary": "podinfo.test",
         "sections": [{
-            "activityTitle": "Failed checks threshold reached 5",
+            "activityTitle": "5 checks failed, no more are allowed",
             "activitySubtitle": "podinfo.test",
             "facts": [
                 { "name": "Cluster", "value": "eu-1" },
@@ -112,7 +112,7 @@ fn google_chat_takes_a_card_with_sections() {
                 "imageUrl": "https://flagger.app/favicon.png",
             },
             "sections": [
-                paragraph("<font color=#848484><strong>Failed checks threshold reached 5</strong></font>"),
+                paragraph("<font color=#848484><strong>5 checks failed, no more are allowed</strong></font>"),
                 paragraph("Cluster<br><font color=#848484><strong>eu-1</strong></font>"),
                 paragraph("Target<br><font color=#848484><strong>Deployment/podinfo.test</strong></font>"),
             ],
@@ -127,7 +127,7 @@ fn a_webhook_takes_plain_json() {
         "severity": "warn",
         "canary": "podinfo",
         "namespace": "test",
-        "text": "Failed checks threshold reached 5",
+        "text": "5 checks failed, no more are allowed",
         "fields": { "Cluster": "eu-1", "Target": "Deployment/podinfo.test" },
         "time": "2026-03-01T12:00:00Z",
     });

@@ -5,7 +5,7 @@
 //!   "severity": "error",
 //!   "canary": "podinfo",
 //!   "namespace": "test",
-//!   "text": "Failed checks threshold reached 5",
+//!   "text": "5 checks failed, no more are allowed",
 //!   "fields": { "Cluster": "eu-1" },
 //!   "time": "2026-03-01T12:00:00Z"
 //! }

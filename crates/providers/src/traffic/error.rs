@@ -4,7 +4,7 @@ use std::fmt;
 
 use tidegate_api::canary::Provider;
 
-use super::Mesh;
+use super::{Mesh, takeover::HANDED_OVER};
 use crate::object::{Kind, Owner};
 
 /// An object, for people: `HTTPRoute web/shop`.
@@ -42,6 +42,18 @@ pub enum RouteError {
         object: Place,
         /// Kind and name of whoever controls it.
         controller: String,
+    },
+    /// The routing object is the user's, who did not ask for it to be rewritten.
+    #[error(
+        "{object} was not made for this canary and is left alone; to have all of it rewritten, \
+         annotate it with {HANDED_OVER}={canary}; to have its backends divided and nothing else, \
+         name it in spec.routeRef of the canary; or give it another name"
+    )]
+    Unasked {
+        /// The object.
+        object: Place,
+        /// Name of the canary.
+        canary: String,
     },
     /// The routing object is written, but not in effect yet.
     #[error("{object} is not ready at {parent}: {why}")]
@@ -152,6 +164,7 @@ impl RouteError {
             Self::Missing { .. } => "missing",
             Self::Malformed { .. } => "malformed",
             Self::Taken { .. } => "taken",
+            Self::Unasked { .. } => "unasked",
             Self::NotReady { .. } => "not-ready",
             Self::Spec { .. } => "spec",
             Self::Unsupported { .. } => "unsupported",

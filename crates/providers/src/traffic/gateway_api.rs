@@ -1,6 +1,9 @@
-//! Gateway API: one `HTTPRoute` that divides traffic.
+//! Gateway API: one `HTTPRoute`, or for gRPC one `GRPCRoute`, that divides traffic.
 //!
 //! Both versions take one path; `v1beta1` leaves out timeouts, CORS and retries, as Flagger does.
+//! So do calls, whose route is an `HTTPRoute` in most other ways ([`grpc`]). A route of the user's
+//! that is only referred to is [`reference`]'s business.
+//!
 //! Of the route we own parents, host names and rules. A list of rules can only be sent whole, so
 //! what somebody added to the weighted rule, such as an `ExtensionRef` filter, is found there and
 //! put on every rule: a filter that checks who calls must not be missing for those who carry a
@@ -8,18 +11,20 @@
 
 mod condition;
 mod filter;
+mod grpc;
 mod ready;
+pub(super) mod reference;
 mod rule;
 
 use serde_json::{Map, Value, json};
-use tidegate_api::canary::{ServiceNames, service::GatewayRef};
+use tidegate_api::canary::{CanarySpec, RouteKind, ServiceNames, service::GatewayRef};
 use tidegate_engine::Split;
 
 use super::{
-    Cookies, RouteError, Scene, cookie,
+    Affinity, Cookies, Mesh, RouteError, Scene, cookie, delete,
     draft::{Draft, flux_off, refuse_taken},
     plan::{Seen, cookies_to_write, plan},
-    said,
+    said, takeover,
     weights::{Weights, weight},
 };
 use crate::object::{Change, Kind, Live};
@@ -35,8 +40,12 @@ pub const HTTP_ROUTE_V1: Kind = Kind {
 /// Kind of the route, `v1beta1`.
 pub const HTTP_ROUTE_V1BETA1: Kind = Kind { version: "v1beta1", ..HTTP_ROUTE_V1 };
 
-pub(super) const V1: Version = Version { kind: HTTP_ROUTE_V1, full: true };
-pub(super) const V1BETA1: Version = Version { kind: HTTP_ROUTE_V1BETA1, full: false };
+/// Kind of the route of calls.
+pub const GRPC_ROUTE_V1: Kind = Kind { kind: "GRPCRoute", plural: "grpcroutes", ..HTTP_ROUTE_V1 };
+
+const V1: Version = Version { kind: HTTP_ROUTE_V1, full: true };
+const V1BETA1: Version = Version { kind: HTTP_ROUTE_V1BETA1, full: false };
+const GRPC_V1: Version = Version { kind: GRPC_ROUTE_V1, full: false };
 
 const ROUTE_FIELDS: &[&str] = &["/spec/parentRefs", "/spec/hostnames", "/spec/rules"];
 /// Most rules a route may have.
@@ -44,20 +53,22 @@ const RULES_MAX: usize = 16;
 /// The weight of a backend that has none.
 const WEIGHT_DEFAULT: i64 = 1;
 
-/// A version of the API.
-#[derive(Clone, Copy, Debug)]
+/// A kind of route in a version of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     kind: Kind,
     /// Whether timeouts, CORS and retries are written.
     full: bool,
 }
 
-/// Fields of `HTTPRoute` that clusters may or may not know, depending on the version and channel of
+/// Fields of a route that clusters may or may not know, depending on the version and channel of
 /// Gateway API that is installed.
 ///
 /// A server-side apply with an unknown field is refused whole, so these are written only where the
-/// cluster's own schema has them. The default, none, works everywhere.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// cluster's own schema has them. The default, for clusters whose schema cannot be read, has what
+/// works everywhere, and CORS, which users ask for knowing that their gateway has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field that may be there")]
 pub struct RouteFields {
     /// `rules[].name`: cookie rules are named.
     pub rule_name: bool,
@@ -66,6 +77,8 @@ pub struct RouteFields {
     /// `requestMirror.percent`: `analysis.mirrorWeight` is written; without it everything is
     /// mirrored.
     pub mirror_percent: bool,
+    /// `filters[].cors`: `service.corsPolicy` is written; without it such a canary is refused.
+    pub cors: bool,
 }
 
 /// The weighted rule of a live route.
@@ -83,7 +96,15 @@ pub(super) fn check(version: Version, scene: &Scene<'_>) -> Result<(), RouteErro
     if service.gateway_refs.is_empty() {
         return Err(scene.refuse("spec.service.gatewayRefs", "a route needs at least one gateway"));
     }
+    if version.is_grpc() {
+        grpc::check(scene)?;
+    }
     if version.full {
+        if service.cors_policy.is_some() && !scene.cx.fields.cors {
+            let why = "the HTTPRoute of this cluster has no CORS filter; it comes with a later \
+                       version, or the experimental channel, of Gateway API";
+            return Err(scene.refuse("spec.service.corsPolicy", why));
+        }
         let timeouts =
             [("timeout", &service.timeout), ("backendTimeout", &service.backend_timeout)];
         for (field, text) in timeouts {
@@ -105,18 +126,26 @@ pub(super) fn check(version: Version, scene: &Scene<'_>) -> Result<(), RouteErro
 }
 
 /// Brings the route into shape.
+///
+/// A route of ours for the other protocol, left when the service changed it, passes its split on and
+/// goes: of two routes for one host a gateway takes the older.
 pub(super) fn reconcile(
     version: Version,
     scene: &Scene<'_>,
     live: &Live,
 ) -> Result<Vec<Change>, RouteError> {
+    let other = version.sibling().and_then(|kind| Some((kind, live.get(kind, &scene.names.apex)?)));
+    let other = other.filter(|(_, object)| scene.cx.owner.owns(object));
     let object = live.get(version.kind, &scene.names.apex);
-    let found = object.and_then(|object| weighted(object, &scene.names));
+    let found = object.or(other.map(|(_, object)| object));
+    let found = found.and_then(|object| weighted(object, &scene.names));
     let (split, cookies) = match found.map(|found| seen(scene, &found)) {
         Some(seen) => seen.kept(scene),
         None => (Split::PRIMARY, scene.cx.cookies.clone()),
     };
-    Ok(route(version, scene, live, split, &cookies)?.into_iter().collect())
+    let route = route(version, scene, live, split, &cookies)?;
+    let pruned = other.and_then(|(kind, object)| delete(kind, object));
+    Ok(route.into_iter().chain(pruned).collect())
 }
 
 /// The split of the live route, once its parents took it.
@@ -162,6 +191,8 @@ fn route(
     let owner = &scene.cx.owner;
     let object = live.get(version.kind, &scene.names.apex);
     refuse_taken(owner, version.kind, object)?;
+    let shaped = object.is_some_and(|object| is_shaped(object, &scene.names));
+    takeover::refuse_unasked(owner, version.kind, object, shaped)?;
     let foreign =
         object.map(|object| rule::Foreign::of(version, scene, object)).unwrap_or_default();
     let apex = scene.service.apex.clone().unwrap_or_default();
@@ -182,7 +213,7 @@ fn route(
         annotations,
         spec: Value::Object(spec),
         exact: ROUTE_FIELDS,
-        shaped: object.is_some_and(|object| is_shaped(object, &scene.names)),
+        shaped,
     };
     Ok(draft.change(owner, object))
 }
@@ -259,11 +290,77 @@ fn cookie_of(backend: &Value) -> Option<String> {
     cookie::in_header(header["value"].as_str()?)
 }
 
+// === impl Version ===
+
+impl Version {
+    /// The route that a spec asks for.
+    ///
+    /// gRPC is asked for by the protocol's name or, where that says nothing else, by the name of the
+    /// port. `kubernetes.io/h2c` is how bytes are sent and not what they mean; `grpc-web` is HTTP.
+    pub(super) fn of(mesh: Mesh, spec: &CanarySpec) -> Self {
+        if mesh == Mesh::GatewayApiV1Beta1 {
+            return V1BETA1;
+        }
+        let service = spec.service.as_ref();
+        let protocol = service.and_then(|service| said(service.app_protocol.as_ref()));
+        let port = service.and_then(|service| said(service.port_name.as_ref())).unwrap_or_default();
+        let is_grpc = match protocol {
+            Some("kubernetes.io/h2c") | None => {
+                port == "grpc" || port.starts_with("grpc-") && !port.starts_with("grpc-web")
+            }
+            Some(protocol) => protocol.eq_ignore_ascii_case("grpc"),
+        };
+        if is_grpc { GRPC_V1 } else { V1 }
+    }
+
+    /// The route that a spec refers to, if it does.
+    pub(super) fn referred(mesh: Mesh, spec: &CanarySpec) -> Option<Self> {
+        match (mesh, spec.route_ref.as_ref()?.kind) {
+            (Mesh::GatewayApiV1, RouteKind::HttpRoute) => Some(V1),
+            (Mesh::GatewayApiV1, RouteKind::GrpcRoute) => Some(GRPC_V1),
+            (Mesh::GatewayApiV1Beta1, RouteKind::HttpRoute) => Some(V1BETA1),
+            (_, _) => None,
+        }
+    }
+
+    pub(super) fn kind(self) -> Kind {
+        self.kind
+    }
+
+    /// The kind that a canary's route had, or will have, when its service changes its protocol.
+    pub(super) fn sibling(self) -> Option<Kind> {
+        match self {
+            V1 => Some(GRPC_ROUTE_V1),
+            GRPC_V1 => Some(HTTP_ROUTE_V1),
+            _ => None,
+        }
+    }
+
+    /// The widest affinity there can be.
+    pub(super) fn affinity(self) -> Affinity {
+        match self {
+            V1 => Affinity::Both,
+            GRPC_V1 => Affinity::None,
+            _ => Affinity::Canary,
+        }
+    }
+
+    fn is_grpc(self) -> bool {
+        self == GRPC_V1
+    }
+}
+
 // === impl RouteFields ===
 
+impl Default for RouteFields {
+    fn default() -> Self {
+        Self { rule_name: false, retry: false, mirror_percent: false, cors: true }
+    }
+}
+
 impl RouteFields {
-    /// What a schema of `HTTPRoute` knows: the `openAPIV3Schema` of its definition, or the
-    /// component of that name in the document the API server has at `/openapi/v3`.
+    /// What a schema of a route knows: the `openAPIV3Schema` of its definition, or the component of
+    /// that name in the document the API server has at `/openapi/v3`.
     pub fn in_schema(schema: &Value) -> Self {
         let rule = &schema["properties"]["spec"]["properties"]["rules"]["items"]["properties"];
         let filter = &rule["filters"]["items"]["properties"];
@@ -271,6 +368,7 @@ impl RouteFields {
             rule_name: rule["name"].is_object(),
             retry: rule["retry"].is_object(),
             mirror_percent: filter["requestMirror"]["properties"]["percent"].is_object(),
+            cors: filter["cors"].is_object(),
         }
     }
 }

@@ -14,6 +14,29 @@ pub(super) const KUBECTL: &str = "kubectl.kubernetes.io/last-applied-configurati
 /// Where we, and Flagger, keep the spec that was there before.
 pub(super) const ORIGINAL: &str = "flagger.kubernetes.io/original-configuration";
 
+/// Where the owner of a route hands it over to a canary, by the canary's name.
+///
+/// Flagger takes over whatever has the right name. For Istio so do we, since that is how its users
+/// move in; a route of Gateway API is rewritten only with the consent of whoever made it.
+pub const HANDED_OVER: &str = "tidegate.dev/canary";
+
+/// Refuses an object that nobody made for the canary, took over before, or hands over.
+pub(super) fn refuse_unasked(
+    owner: &Owner<'_>,
+    kind: Kind,
+    live: Option<&Value>,
+    shaped: bool,
+) -> Result<(), RouteError> {
+    let Some(live) = live.filter(|live| !shaped && !owner.owns(live)) else { return Ok(()) };
+    let annotations = &live["metadata"]["annotations"];
+    if annotations[ORIGINAL].is_string() || annotations[HANDED_OVER] == *owner.name {
+        return Ok(());
+    }
+    let name = live["metadata"]["name"].as_str().unwrap_or_default();
+    let object = Place::new(kind, owner.namespace, name);
+    Err(RouteError::Unasked { object, canary: owner.name.to_owned() })
+}
+
 /// The backup annotation the live object is to have from now on, if any.
 ///
 /// One that is there stays. One is made if the object is not `ours` and `kubectl` left none.
@@ -95,8 +118,15 @@ fn original(
     }
 }
 
+/// The annotations the user applied, as far as `kubectl` left word of them.
+pub(super) fn applied_annotations(live: &Value) -> Value {
+    let text = live["metadata"]["annotations"][KUBECTL].as_str().unwrap_or_default();
+    let applied: Value = serde_json::from_str(text).unwrap_or_default();
+    applied["metadata"]["annotations"].clone()
+}
+
 /// A merge patch that removes our annotations, but those the user had too.
-fn ours_on(live: &Value, kept: &Value) -> Map<String, Value> {
+pub(super) fn ours_on(live: &Value, kept: &Value) -> Map<String, Value> {
     let annotations = &live["metadata"]["annotations"];
     let ours = FLUX_OFF.iter().filter(|(key, value)| annotations[*key] == **value);
     let keys = ours.map(|(key, _)| *key).chain([ORIGINAL]);

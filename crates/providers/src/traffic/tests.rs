@@ -8,8 +8,11 @@
 
 mod affinity;
 mod gateway_api;
+mod grpc;
 mod istio;
 mod law;
+mod plain;
+mod reference;
 mod takeover;
 
 use std::collections::BTreeMap;
@@ -55,7 +58,7 @@ impl World {
             mesh,
             spec: serde_json::from_value(spec).unwrap(),
             cookies: Cookies::default(),
-            fields: RouteFields { rule_name: true, retry: true, mirror_percent: true },
+            fields: RouteFields { rule_name: true, retry: true, mirror_percent: true, cors: true },
             can_own: true,
             live: Live::default(),
             applied: BTreeMap::new(),
@@ -150,6 +153,9 @@ impl World {
     /// Puts an object in as somebody else would.
     fn put(&mut self, kind: Kind, mut object: Value) {
         self.version += 1;
+        if object["metadata"]["uid"].is_null() {
+            object["metadata"]["uid"] = json!(format!("uid-{}", self.version));
+        }
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         default(&mut object);
         self.live.insert(kind, object);
@@ -165,7 +171,10 @@ impl World {
                     merge(&mut object, &patch);
                     self.put(kind, object);
                 }
-                Change::Delete { .. } => panic!("routers delete nothing"),
+                Change::Delete { kind, name, uid } => {
+                    let object = self.live.remove(kind, &name).unwrap();
+                    assert_eq!(object["metadata"]["uid"], uid, "another one than was seen");
+                }
             }
         }
     }
@@ -249,7 +258,8 @@ fn default(object: &mut Value) {
     let each = |value: &mut Value, key: &str, with: &dyn Fn(&mut Value)| {
         value[key].as_array_mut().into_iter().flatten().for_each(with);
     };
-    if object["kind"] != "HTTPRoute" || !object["spec"].is_object() {
+    let is_grpc = object["kind"] == "GRPCRoute";
+    if !is_grpc && object["kind"] != "HTTPRoute" || !object["spec"].is_object() {
         return;
     }
     let backend = json!({ "group": "", "kind": "Service" });
@@ -257,9 +267,13 @@ fn default(object: &mut Value) {
     let gateway = json!({ "group": "gateway.networking.k8s.io", "kind": "Gateway" });
     each(&mut object["spec"], "parentRefs", &|parent| fill(parent, gateway.clone()));
     each(&mut object["spec"], "rules", &|rule| {
-        fill(rule, json!({ "matches": root }));
+        if !is_grpc {
+            fill(rule, json!({ "matches": root }));
+        }
         each(rule, "matches", &|item| {
-            fill(item, json!({ "path": { "type": "PathPrefix", "value": "/" } }));
+            if !is_grpc {
+                fill(item, json!({ "path": { "type": "PathPrefix", "value": "/" } }));
+            }
             for list in ["headers", "queryParams"] {
                 each(item, list, &|entry| fill(entry, json!({ "type": "Exact" })));
             }

@@ -16,8 +16,8 @@ pub use self::{
     checksum::checksum,
     copy::{Copied, copy, prune},
 };
-use super::{CONFIG_MAP, SECRET, WorkloadError, name_of};
-use crate::object::Kind;
+use super::{CONFIG_MAP, SECRET, WorkloadError, name_of, uid_of};
+use crate::object::{Kind, controller_of};
 
 /// The two kinds of configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +52,17 @@ pub struct ConfigDigest {
     pub tracked: bool,
     /// Version of the object this was made from.
     pub resource_version: String,
+    /// Whose it is, if it was made for one canary and nobody else.
+    pub made_for: Option<Box<MadeFor>>,
+}
+
+/// The one canary that a copy was made for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeFor {
+    /// Name of the canary.
+    pub canary: String,
+    /// Identity of the copy.
+    pub uid: String,
 }
 
 /// Checksums of tracked configuration by `configmap/<name>` and `secret/<name>`, as in
@@ -211,6 +222,17 @@ impl ConfigKind {
     }
 }
 
+// === impl MadeFor ===
+
+impl MadeFor {
+    fn of(object: &Value) -> Option<Self> {
+        let (kind, canary) = controller_of(object)?;
+        let is_shared = !copy::other_canaries(canary, object).is_empty();
+        let is_of_one = kind == "Canary" && !is_shared;
+        is_of_one.then(|| Self { canary: canary.to_owned(), uid: uid_of(object).to_owned() })
+    }
+}
+
 // === impl ConfigDigest ===
 
 impl ConfigDigest {
@@ -223,6 +245,7 @@ impl ConfigDigest {
             checksum: checksum(kind, object),
             tracked: is_tracked(kind, object),
             resource_version: version.to_owned(),
+            made_for: MadeFor::of(object).map(Box::new),
         }
     }
 

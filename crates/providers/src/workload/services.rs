@@ -137,13 +137,13 @@ impl<'a> Services<'a> {
     }
 
     /// Deletes Services of this canary under names it no longer has.
-    pub fn orphans(&self, existing: &[Value]) -> Vec<Change> {
+    pub fn orphans(&self, existing: &[&Value]) -> Vec<Change> {
         let ServiceNames { apex, primary, canary } = &self.names;
         existing
             .iter()
             .filter(|object| self.owner.owns(object))
             .filter(|object| ![apex, primary, canary].iter().any(|kept| *kept == name_of(object)))
-            .map(delete)
+            .map(|object| delete(object))
             .collect()
     }
 

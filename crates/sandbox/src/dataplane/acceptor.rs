@@ -20,7 +20,7 @@ use crate::{
 mod attach;
 mod class;
 mod gateway;
-mod http_route;
+mod route;
 #[cfg(test)]
 mod tests;
 
@@ -44,7 +44,8 @@ pub fn controllers() -> Vec<Box<dyn Controller>> {
     vec![
         Box::new(class::ClassController),
         Box::new(gateway::GatewayController),
-        Box::new(http_route::HttpRouteController),
+        Box::new(route::RouteController::HTTP),
+        Box::new(route::RouteController::GRPC),
     ]
 }
 

@@ -13,6 +13,7 @@ pub(crate) const GATEWAY_CLASSES: Resource =
     Resource { group: GATEWAY_GROUP, plural: "gatewayclasses" };
 pub(crate) const GATEWAYS: Resource = Resource { group: GATEWAY_GROUP, plural: "gateways" };
 pub(crate) const HTTP_ROUTES: Resource = Resource { group: GATEWAY_GROUP, plural: "httproutes" };
+pub(crate) const GRPC_ROUTES: Resource = Resource { group: GATEWAY_GROUP, plural: "grpcroutes" };
 pub(crate) const REFERENCE_GRANTS: Resource =
     Resource { group: GATEWAY_GROUP, plural: "referencegrants" };
 pub(crate) const VIRTUAL_SERVICES: Resource =
@@ -20,11 +21,12 @@ pub(crate) const VIRTUAL_SERVICES: Resource =
 
 const GATEWAY_API: &str = include_str!("../../data/crds/gateway-api.yaml");
 const HTTP_ROUTE: &str = include_str!("../../data/crds/httproute.yaml");
+const GRPC_ROUTE: &str = include_str!("../../data/crds/grpcroute.yaml");
 const ISTIO: &str = include_str!("../../data/crds/istio.yaml");
 
 /// The `CustomResourceDefinition` objects of Gateway API and Istio, ready to be loaded.
 pub fn routing_crds() -> Vec<Value> {
-    let parsed = [GATEWAY_API, HTTP_ROUTE, ISTIO].into_iter().map(|text| {
+    let parsed = [GATEWAY_API, HTTP_ROUTE, GRPC_ROUTE, ISTIO].into_iter().map(|text| {
         let mut objects = load::parse(text).expect("our own definitions are YAML");
         objects.iter_mut().for_each(share_schemas);
         objects
@@ -76,6 +78,7 @@ mod tests {
             ("gateway.networking.k8s.io/v1beta1", "Gateway"),
             ("gateway.networking.k8s.io/v1", "HTTPRoute"),
             ("gateway.networking.k8s.io/v1beta1", "HTTPRoute"),
+            ("gateway.networking.k8s.io/v1", "GRPCRoute"),
             ("gateway.networking.k8s.io/v1beta1", "ReferenceGrant"),
             ("networking.istio.io/v1", "VirtualService"),
             ("networking.istio.io/v1beta1", "VirtualService"),
@@ -124,6 +127,29 @@ mod tests {
         let admin = sandbox.local(User::admin());
         let v1 = admin.get(HTTP_ROUTES, "default", "shop").unwrap();
         assert_eq!(v1["apiVersion"], "gateway.networking.k8s.io/v1");
+    }
+
+    #[test]
+    fn a_grpc_route_gets_the_defaults_of_gateway_api_and_no_condition() {
+        let sandbox = sandbox();
+        let route = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GRPCRoute",
+            "metadata": { "name": "shop", "namespace": "default" },
+            "spec": { "rules": [
+                { "backendRefs": [{ "name": "shop", "port": 80 }] },
+                { "matches": [{ "method": { "service": "shop.v1.Orders" } }] },
+            ] },
+        });
+        let stored = sandbox.load(vec![route.clone()]).unwrap().remove(0);
+        let backend =
+            json!({ "group": "", "kind": "Service", "name": "shop", "port": 80, "weight": 1 });
+        let method = json!({ "type": "Exact", "service": "shop.v1.Orders" });
+        let want = json!([{ "backendRefs": [backend] }, { "matches": [{ "method": method }] }]);
+        assert_eq!(stored["spec"]["rules"], want);
+        let mut nothing = route;
+        nothing["metadata"]["name"] = json!("nothing");
+        nothing["spec"]["rules"][1]["matches"][0]["method"] = json!({ "type": "Exact" });
+        assert!(sandbox.load(vec![nothing]).is_err(), "a method match names a service or a method");
     }
 
     #[test]

@@ -146,6 +146,7 @@ pub struct Table {
 #[derive(Debug, Default)]
 pub struct Sources<'s> {
     pub http_routes: &'s [Value],
+    pub grpc_routes: &'s [Value],
     pub virtual_services: &'s [Value],
     pub reference_grants: &'s [Value],
     pub services: &'s [Value],

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::{
     app::App,
-    crds::{HTTP_ROUTES, REFERENCE_GRANTS, VIRTUAL_SERVICES},
+    crds::{GRPC_ROUTES, HTTP_ROUTES, REFERENCE_GRANTS, VIRTUAL_SERVICES},
     route::{Endpoint, Sources, Table},
 };
 use crate::{
@@ -22,8 +22,8 @@ use crate::{
     store::TableKey,
 };
 
-const KINDS: [Resource; 6] =
-    [SERVICES, ENDPOINT_SLICES, PODS, HTTP_ROUTES, VIRTUAL_SERVICES, REFERENCE_GRANTS];
+const KINDS: [Resource; 7] =
+    [SERVICES, ENDPOINT_SLICES, PODS, HTTP_ROUTES, GRPC_ROUTES, VIRTUAL_SERVICES, REFERENCE_GRANTS];
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodName {
@@ -104,6 +104,7 @@ impl View {
         }
         let table = Table::new(Sources {
             http_routes: &list(HTTP_ROUTES),
+            grpc_routes: &list(GRPC_ROUTES),
             virtual_services: &list(VIRTUAL_SERVICES),
             reference_grants: &list(REFERENCE_GRANTS),
             services: &list(SERVICES),

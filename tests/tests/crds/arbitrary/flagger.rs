@@ -82,7 +82,8 @@ strategy! { ingress_ref: IngressRef {
 } }
 
 strategy! { route_ref: RouteRef {
-    api_version: text(),
+    // The schema wants this group for some kinds, and any for the others.
+    api_version: text().prop_map(|version| format!("gateway.networking.k8s.io/{version}")),
     kind: one_of(RouteKind::ALL),
     name: text(),
 } }
@@ -110,6 +111,7 @@ strategy! { service: Service {
     ]),
     port_discovery: any::<Option<bool>>(),
     headless: any::<Option<bool>>(),
+    switch_apex: any::<Option<bool>>(),
     traffic_distribution: maybe(one_of(TrafficDistribution::ALL)),
     timeout: maybe(text()),
     backend_timeout: maybe(text()),

@@ -154,6 +154,12 @@ fn plain_services_hand_clients_over_before_pods_go() {
         "remember phase=WaitingPromotion iterations=2",
         "clients stay where they are while somebody thinks"
     );
+    let promoted = promoting(0).whole().iterated(4).remembering(|memory| {
+        memory.rescue = true;
+        memory.weight = Percent::ALL;
+    });
+    assert_eq!(promoted.tells(), ["RoutedToPrimary"]);
+    assert_eq!(promoted.decision().again, Again::Now, "the Service follows the memory at once");
 }
 
 #[test]

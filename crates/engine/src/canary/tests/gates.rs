@@ -50,7 +50,7 @@ fn confirm_rollout_is_asked_every_interval_until_it_is_open() {
     assert_eq!(refused.alerts(), ["Warn Awaiting(ConfirmRollout)"]);
     assert_eq!(answered(pushed().phase(Phase::Waiting), closed()).tells(), [""; 0], "told once");
     let mut quiet = closed();
-    quiet.refused.as_mut().unwrap().muted = true;
+    quiet.refused[0].muted = true;
     assert_eq!(answered(pushed(), quiet).alerts(), [""; 0], "muted");
 }
 
@@ -245,6 +245,13 @@ fn post_rollout_hooks_are_told_once_after_the_end() {
         ),
     ]);
     assert_eq!(ended(Phase::Failed).answering(refused).tells(), ["PostRolloutFailed"]);
+    let both = |answers: &mut Answers| {
+        let mut gate = closed();
+        gate.refused.extend(closed().refused);
+        answers.post_rollout = Some(gate);
+    };
+    let told = ended(Phase::Failed).answering(both).tells();
+    assert_eq!(told, ["PostRolloutFailed", "PostRolloutFailed"], "each of them");
 }
 
 #[test]

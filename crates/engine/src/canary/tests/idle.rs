@@ -155,3 +155,27 @@ fn a_lost_mark_of_a_hold_is_not_a_closed_gate() {
         ),
     ]);
 }
+
+#[test]
+fn what_is_of_no_more_use_goes_only_while_nothing_can_need_it() {
+    let left = || at_rest().with(|seen| seen.setup.leftovers = true);
+    table([
+        ("at rest", left(), "prune"),
+        ("after a failure the primary is what it was", left().phase(Phase::Failed), "prune"),
+        ("pods of the revision before may still read it", left().primary(waiting(true)), ""),
+        ("a new revision is not kept waiting", left().target("v1-b"), START),
+        (
+            "a failed promotion left clients on the canary",
+            left().phase(Phase::Failed).remembering(|memory| memory.weight = pct(100)).with(
+                |seen| {
+                    seen.routes = Ok(Split::CANARY);
+                    seen.primary.readiness = waiting(true);
+                    let target = seen.target.as_mut().unwrap();
+                    target.readiness = Readiness::Ready;
+                    target.replicas = 2;
+                },
+            ),
+            "",
+        ),
+    ]);
+}

@@ -175,15 +175,37 @@ fn too_many_failed_checks_end_a_hold_and_leave_the_wish() {
 #[test]
 fn a_resume_that_finds_nothing_held_goes_away() {
     table([
-        ("below the share: the hold is off", progressing(10).holding(30, true), "drop manual step"),
+        (
+            "below the share: the hold is off",
+            progressing(10).holding(30, true).early(),
+            "drop manual step",
+        ),
+        (
+            "with the step, if that is due: what cannot be removed holds nothing up",
+            progressing(10).holding(30, true).checked(true),
+            "drop manual step · shift 20 · remember weight=20",
+        ),
         ("at rest", at_rest().holding(30, true), "drop manual step"),
-        ("waiting for a gate", at_rest().phase(Phase::Waiting).target("v1-b").holding(30, true), {
-            "drop manual step"
-        }),
+        (
+            "at rest, with something to start",
+            at_rest().target("v1-b").holding(30, true),
+            "drop manual step · scale 2 · remember phase=Progressing applied=v1-b",
+        ),
+        (
+            "waiting for a gate",
+            at_rest()
+                .phase(Phase::Waiting)
+                .target("v1-b")
+                .holding(30, true)
+                .hooks(|hooks| hooks.confirm_rollout = true)
+                .answering(|answers| answers.confirm_rollout = Some(closed())),
+            "drop manual step",
+        ),
         ("a wish at rest stays", at_rest().holding(30, false), ""),
         ("suspended", at_rest().holding(30, true).planning(|plan| plan.suspended = true), ""),
     ]);
-    assert_eq!(progressing(10).holding(30, true).tells(), ["Resumed"]);
+    let due = progressing(10).holding(30, true).checked(true);
+    assert_eq!(due.tells(), ["Resumed", "WeightAdvanced"]);
     assert_eq!(at_rest().holding(30, true).tells(), ["NothingToResume"]);
 }
 

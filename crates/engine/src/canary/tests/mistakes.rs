@@ -186,3 +186,30 @@ fn item_18_a_lost_status_does_not_declare_the_target_promoted() {
     });
     assert_eq!(next.does(), "scale 2 · remember phase=Progressing applied=v1-b");
 }
+
+#[test]
+fn a_split_that_is_refused_is_tried_again_until_the_deadline() {
+    let refused = |scene: Scene, minutes: i64| {
+        let scene = scene.remembering(|memory| {
+            memory.trouble_since = Some(Moment(NOW.0 - minutes * MINUTE));
+        });
+        scene.with(|seen| seen.setup.shift_refused = Some(crate::Obstacle("invalid".to_owned())))
+    };
+    table([
+        (
+            "within it the step is taken if it can be, and only then the trouble is over",
+            refused(progressing(10).checked(true), 4),
+            "shift 20 · remember weight=20",
+        ),
+        (
+            "past it the rollout goes back",
+            refused(progressing(10).checked(true), 5),
+            "shift 0 · park · remember phase=Failed weight=0 prepared=false trouble=-",
+        ),
+        (
+            "a split that was written ends the trouble",
+            refused(progressing(10), 4).with(|seen| seen.setup.shift_refused = None),
+            "remember trouble=-",
+        ),
+    ]);
+}

@@ -174,8 +174,11 @@ fn the_deadline_ends_a_rollout_in_every_phase_of_analysis() {
             "pause scaler · park · remember phase=Failed",
         ),
     ]);
-    let alerts = progressing(20).canary(stuck(true)).alerts();
-    assert_eq!(alerts, ["Error DeadlineExceeded(\"1 of 2\")"]);
+    let canary = progressing(20).canary(stuck(true));
+    assert_eq!(canary.alerts(), ["Error DeadlineExceeded(\"1 of 2\")"]);
+    let primary = progressing(20).primary(stuck(true));
+    assert_eq!(primary.alerts(), ["Error DeadlineExceeded(\"the primary is not ready: 1 of 2\")"]);
+    assert_eq!(primary.tells(), canary.tells(), "why it goes back is told, whoever is to blame");
 }
 
 #[test]

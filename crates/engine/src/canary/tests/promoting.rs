@@ -206,8 +206,15 @@ fn skipping_the_analysis_writes_its_intent_copies_and_parks() {
 #[test]
 fn a_resume_in_mid_promotion_finds_nothing_held() {
     table([
-        ("promoting", promoting(50).holding(20, true), "drop manual step"),
-        ("finalising", promoting(0).phase(Phase::Finalising).holding(20, true), "drop manual step"),
+        ("promoting", promoting(50).holding(20, true).early(), "drop manual step"),
+        ("the promotion is not held up by it", promoting(50).holding(20, true), {
+            "drop manual step · shift 0 · remember phase=Finalising weight=0"
+        }),
+        (
+            "finalising",
+            promoting(0).phase(Phase::Finalising).holding(20, true).early(),
+            "drop manual step",
+        ),
         ("a hold is ignored", promoting(50).holding(20, false), {
             "shift 0 · remember phase=Finalising weight=0"
         }),

@@ -24,7 +24,8 @@ pub(super) struct Condition {
     query_params: BTreeMap<String, Value>,
 }
 
-const PREFIX: &str = "PathPrefix";
+pub(super) const EXACT: &str = "Exact";
+pub(super) const PREFIX: &str = "PathPrefix";
 const ONLY_EXACT_OR_REGEX: &str = "Gateway API can compare with exact and regex only";
 
 /// The conditions for these requests; at least one.
@@ -57,8 +58,7 @@ fn of_service(
 ) -> Result<Condition, RouteError> {
     let field = format!("spec.service.match[{index}]");
     let path = condition.uri.as_ref().map(|uri| {
-        let kinds =
-            [("RegularExpression", &uri.regex), ("Exact", &uri.exact), (PREFIX, &uri.prefix)];
+        let kinds = [("RegularExpression", &uri.regex), (EXACT, &uri.exact), (PREFIX, &uri.prefix)];
         let found = kinds.into_iter().find_map(|(kind, text)| Some((kind, said(text.as_ref())?)));
         let (kind, text) = found.ok_or_else(|| {
             scene.refuse(format!("{field}.uri"), "needs one of exact, prefix and regex")
@@ -123,7 +123,7 @@ fn comparison(
     text: &StringMatch,
 ) -> Result<Value, RouteError> {
     let (kind, value) = match (said(text.exact.as_ref()), said(text.regex.as_ref())) {
-        (Some(exact), _) => ("Exact", exact),
+        (Some(exact), _) => (EXACT, exact),
         (None, Some(regex)) => ("RegularExpression", regex),
         (None, None) => return Err(scene.refuse(field, ONLY_EXACT_OR_REGEX)),
     };
@@ -142,6 +142,16 @@ impl Condition {
         both
     }
 
+    /// How the path is compared, and with what.
+    pub(super) fn path(&self) -> Option<(&'static str, &str)> {
+        self.path.as_ref().map(|(kind, path)| (*kind, path.as_str()))
+    }
+
+    /// The items of `headers`.
+    pub(super) fn headers(&self) -> Vec<Value> {
+        self.headers.values().cloned().collect()
+    }
+
     /// Whether the path is compared by its beginning; a missing path is, with `/`.
     pub(super) fn is_prefix(&self) -> bool {
         self.path.as_ref().is_none_or(|(kind, _)| *kind == PREFIX)
@@ -155,7 +165,7 @@ impl Condition {
             item["method"] = json!(method);
         }
         if !self.headers.is_empty() {
-            item["headers"] = self.headers.values().cloned().collect();
+            item["headers"] = Value::Array(self.headers());
         }
         if !self.query_params.is_empty() {
             item["queryParams"] = self.query_params.values().cloned().collect();

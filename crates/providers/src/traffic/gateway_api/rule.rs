@@ -1,4 +1,4 @@
-//! Rules of an `HTTPRoute`: conditions, filters, backends, and what somebody else added.
+//! Rules of a route: conditions, filters, backends, and what somebody else added.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use tidegate_engine::Percent;
 use super::{
     Version, backend,
     condition::{Condition, conditions},
-    filter,
+    filter, grpc,
 };
 use crate::traffic::{
     RouteError, Scene,
@@ -70,7 +70,14 @@ fn one(
         }
         (_, _) => {}
     }
-    set("matches", conditions.iter().map(Condition::render).collect());
+    let matches = if version.is_grpc() {
+        grpc::matches(conditions)
+    } else {
+        Some(conditions.iter().map(Condition::render).collect())
+    };
+    if let Some(matches) = matches {
+        set("matches", matches);
+    }
     let mut filters = filter::filters(version, scene, rule);
     filters.extend(foreign.filters.iter().cloned());
     if !filters.is_empty() {

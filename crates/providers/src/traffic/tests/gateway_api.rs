@@ -301,21 +301,38 @@ fn retries_are_written_where_the_cluster_knows_them() {
 
 #[test]
 fn the_cluster_tells_which_fields_it_knows() {
-    let schema = |rule: Value, mirror: Value| {
+    let schema = |rule: Value, mirror: Value, cors: Value| {
         let mut rule = rule;
         rule["filters"] = json!({ "items": { "properties": {
             "requestMirror": { "properties": mirror },
+            "cors": cors,
         } } });
         json!({ "properties": { "spec": { "properties": {
             "rules": { "items": { "properties": rule } },
         } } } })
     };
     let text = json!({ "type": "string" });
-    let new = schema(json!({ "name": text, "retry": text }), json!({ "percent": text }));
-    let all = RouteFields { rule_name: true, retry: true, mirror_percent: true };
+    let cors = json!({ "type": "object" });
+    let new = schema(json!({ "name": text, "retry": text }), json!({ "percent": text }), cors);
+    let all = RouteFields { rule_name: true, retry: true, mirror_percent: true, cors: true };
     assert_eq!(RouteFields::in_schema(&new), all);
-    assert_eq!(RouteFields::in_schema(&schema(json!({}), json!({}))), RouteFields::default());
-    assert_eq!(RouteFields::in_schema(&Value::Null), RouteFields::default());
+    let none = RouteFields { rule_name: false, retry: false, mirror_percent: false, cors: false };
+    assert_eq!(RouteFields::in_schema(&schema(json!({}), json!({}), json!(null))), none);
+    assert_eq!(RouteFields::in_schema(&Value::Null), none);
+}
+
+#[test]
+fn a_cors_policy_the_cluster_does_not_know_is_refused_and_not_dropped() {
+    let policy = json!({ "corsPolicy": { "allowOrigin": ["*"] } });
+    let mut world = World::new(Mesh::GatewayApiV1, policy.clone(), json!({}));
+    world.fields.cors = false;
+    let error = world.check().unwrap_err().to_string();
+    assert!(error.contains("spec.service.corsPolicy"), "{error}");
+    world.fields = RouteFields::default();
+    assert_eq!(world.check(), Ok(()), "nothing is known: the user is believed");
+    let mut older = World::new(Mesh::GatewayApiV1Beta1, policy, json!({}));
+    older.fields.cors = false;
+    assert_eq!(older.check(), Ok(()), "it is not written there");
 }
 
 #[test]

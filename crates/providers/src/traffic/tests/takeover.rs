@@ -23,7 +23,13 @@ fn users_spec(mesh: Mesh) -> Value {
     }
 }
 
-fn with_users_route(mesh: Mesh, annotations: Value) -> World {
+/// A route that its owner handed over to the canary.
+fn with_users_route(mesh: Mesh, mut annotations: Value) -> World {
+    annotations[HANDED_OVER] = json!("shop");
+    with_route(mesh, annotations)
+}
+
+fn with_route(mesh: Mesh, annotations: Value) -> World {
     let mut world = World::plain(mesh);
     let (kind, name) = mesh.names(&world.cx()).pop().unwrap();
     world.put(
@@ -66,6 +72,65 @@ fn a_users_route_is_backed_up_once_and_given_back() {
         assert_eq!(after, before, "{mesh:?}");
         assert_eq!(world.finalize(), Ok(0), "{mesh:?}: given back once");
     }
+}
+
+#[test]
+fn a_users_route_of_gateway_api_is_not_taken_over_unasked() {
+    for mesh in [Mesh::GatewayApiV1, Mesh::GatewayApiV1Beta1] {
+        for annotations in [json!({}), json!({ HANDED_OVER: "other" }), json!({ KUBECTL: "{}" })] {
+            let world = with_route(mesh, annotations);
+            let error = world.drift().unwrap_err();
+            assert_eq!(error.label(), "unasked", "{mesh:?}");
+            for way_out in ["HTTPRoute web/shop", "tidegate.dev/canary=shop", "spec.routeRef"] {
+                assert!(error.to_string().contains(way_out), "{error}");
+            }
+            assert_eq!(world.planned(split(10)), Err(error.clone()));
+            assert_eq!(world.planned(Split::PRIMARY), Err(error), "not even on the way back");
+        }
+    }
+    let mut istio = with_route(Mesh::Istio, json!({}));
+    istio.reconcile();
+    assert_eq!(istio.read(), Ok(Split::PRIMARY), "as Flagger, which its users count on");
+}
+
+#[test]
+fn what_flagger_made_or_took_over_is_adopted_without_asking() {
+    for mesh in MOVING {
+        let mut made = World::plain(mesh);
+        made.reconcile();
+        made.write(split(30));
+        // Flagger's owner, another identity of the same canary.
+        made.edit_route(|route| route["metadata"]["ownerReferences"][0]["uid"] = json!("u-0"));
+        made.reconcile();
+        assert_eq!(made.read(), Ok(split(30)), "{mesh:?}");
+        // Taken over by Flagger, which sets no owner and, for Gateway API, keeps no backup.
+        let mut taken = World::plain(mesh);
+        taken.reconcile();
+        taken.write(split(30));
+        taken.edit_route(|route| {
+            let metadata = route["metadata"].as_object_mut().unwrap();
+            metadata.remove("ownerReferences");
+            metadata.remove("annotations");
+        });
+        taken.reconcile();
+        assert_eq!(taken.read(), Ok(split(30)), "{mesh:?}");
+    }
+}
+
+#[test]
+fn routes_of_a_former_name_or_provider_are_left_over_and_no_others() {
+    let mut world = World::plain(Mesh::GatewayApiV1);
+    world.reconcile();
+    let current = world.route().clone();
+    let mut former = current.clone();
+    former["metadata"]["name"] = json!("store");
+    let mut users = former.clone();
+    users["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    let existing = [&current, &former, &users];
+    let left = world.mesh.leftovers(&world.cx(), HTTP_ROUTE_V1, &existing);
+    assert!(matches!(&left[..], [Change::Delete { name, .. }] if name == "store"), "{left:?}");
+    let left = Mesh::Istio.leftovers(&world.cx(), HTTP_ROUTE_V1, &existing);
+    assert_eq!(left.len(), 2, "with another provider both are: {left:?}");
 }
 
 #[test]
@@ -147,7 +212,7 @@ fn without_owners_our_own_objects_are_not_taken_for_the_users() {
         world.edit_spec(json!({ "service": { "timeout": "9s", "trafficPolicy": policy } }));
         world.reconcile();
         for (kind, name) in mesh.names(&world.cx()) {
-            let object = world.live.get(kind, &name).unwrap();
+            let Some(object) = world.live.get(kind, &name) else { continue };
             assert_eq!(object["metadata"]["annotations"][ORIGINAL], Value::Null, "{mesh:?} {name}");
         }
     }

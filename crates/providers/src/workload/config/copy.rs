@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ConfigKind, copy_name, references, secret_type};
+use super::{ConfigDigest, ConfigKind, copy_name, references, secret_type};
 use crate::{
     object::{Change, Owner, controller_of},
     workload::{
@@ -45,7 +45,8 @@ pub fn copy(
     if let Some(existing) = existing {
         require_canary(owner, kind, existing)?;
     }
-    let shared_with = existing.map(|existing| other_canaries(owner, existing)).unwrap_or_default();
+    let shared_with =
+        existing.map(|existing| other_canaries(owner.name, existing)).unwrap_or_default();
     let labels = included(&object["metadata"]["labels"], prefixes);
     if existing.is_some_and(|existing| is_current(owner, kind, object, existing, &labels)) {
         return Ok(Copied { changes: Vec::new(), shared_with });
@@ -85,24 +86,25 @@ pub fn copy(
 
 /// Deletes copies of this canary that its primary no longer reads.
 ///
-/// `primary` is the pod spec the primary runs, `existing` are objects of one kind in the namespace.
-/// For when no pod of an earlier revision runs any more. What another canary owns, too, stays.
-pub fn prune(
+/// `primary` is the pod spec the primary runs, `existing` are objects in the namespace. For when no
+/// pod of an earlier revision runs any more. What another canary owns, too, stays.
+pub fn prune<'d>(
     owner: &Owner<'_>,
-    kind: ConfigKind,
     primary: &Value,
-    existing: &[Value],
+    existing: impl Iterator<Item = &'d ConfigDigest>,
 ) -> Vec<Change> {
     let read = references(primary);
+    let is_read = |digest: &ConfigDigest| {
+        read.iter().any(|read| read.kind == digest.kind && read.name == digest.name)
+    };
     existing
-        .iter()
-        .filter(|object| owner.owns(object) && name_of(object).ends_with("-primary"))
-        .filter(|object| other_canaries(owner, object).is_empty())
-        .filter(|object| !read.iter().any(|read| read.kind == kind && read.name == name_of(object)))
-        .map(|object| Change::Delete {
-            kind: kind.kind(),
-            name: name_of(object).to_owned(),
-            uid: uid_of(object).to_owned(),
+        .filter(|digest| digest.name.ends_with("-primary") && !is_read(digest))
+        .filter_map(|digest| Some((digest, digest.made_for.as_ref()?)))
+        .filter(|(_, made_for)| made_for.canary == owner.name)
+        .map(|(digest, made_for)| Change::Delete {
+            kind: digest.kind.kind(),
+            name: digest.name.clone(),
+            uid: made_for.uid.clone(),
         })
         .collect()
 }
@@ -124,10 +126,10 @@ fn require_canary(
 }
 
 /// Names of other canaries that own the object.
-fn other_canaries(owner: &Owner<'_>, object: &Value) -> Vec<String> {
+pub(super) fn other_canaries(canary: &str, object: &Value) -> Vec<String> {
     let references = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     references
-        .filter(|reference| reference["kind"] == "Canary" && reference["name"] != owner.name)
+        .filter(|reference| reference["kind"] == "Canary" && reference["name"] != *canary)
         .filter_map(|reference| reference["name"].as_str().map(str::to_owned))
         .collect()
 }
@@ -330,7 +332,9 @@ mod tests {
             object("shop-primary-promoted", &[OWNER]),
         ];
         let primary = json!({ "volumes": [{ "configMap": { "name": "read-primary" } }] });
-        let pruned = prune(&OWNER, ConfigKind::ConfigMap, &primary, &existing);
+        let digests: Vec<_> =
+            existing.iter().map(|object| ConfigDigest::of(ConfigKind::ConfigMap, object)).collect();
+        let pruned = prune(&OWNER, &primary, digests.iter());
         let want = Change::Delete {
             kind: ConfigKind::ConfigMap.kind(),
             name: "unread-primary".to_owned(),

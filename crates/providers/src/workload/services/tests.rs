@@ -322,7 +322,7 @@ fn services_under_names_of_old_are_deleted() {
     theirs["metadata"]["name"] = json!("other");
     let existing = [made(json!({}), APEX), made(json!({}), Role::Canary), old, theirs];
     let service = service(json!({}));
-    let orphans = services(&service).orphans(&existing);
+    let orphans = services(&service).orphans(&existing.iter().collect::<Vec<_>>());
     assert!(
         matches!(&orphans[..], [Change::Delete { name, .. }] if name == "store"),
         "{orphans:?}"

@@ -39,7 +39,7 @@ pub(super) fn listeners<'g>(
     })?;
     keep(&mut listeners, Refused::NotAllowedByListeners, &|listener| {
         matches!(text(listener, "/protocol"), "HTTP" | "HTTPS")
-            && takes_kind(listener)
+            && takes_kind(listener, text(route, "/kind"))
             && takes_namespace(cluster, listener, gateway, route)
     })?;
     keep(&mut listeners, Refused::NoMatchingListenerHostname, &|listener| {
@@ -60,9 +60,9 @@ pub(super) fn gateway_parents(route: &Value) -> impl Iterator<Item = (&Value, (S
     })
 }
 
-fn takes_kind(listener: &Value) -> bool {
+fn takes_kind(listener: &Value, route: &str) -> bool {
     let kinds = items(listener, "/allowedRoutes/kinds");
-    kinds.is_empty() || kinds.iter().any(|kind| text(kind, "/kind") == "HTTPRoute")
+    kinds.is_empty() || kinds.iter().any(|kind| text(kind, "/kind") == route)
 }
 
 fn takes_namespace(

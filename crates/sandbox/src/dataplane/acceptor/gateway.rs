@@ -9,7 +9,7 @@ use crate::{
         Change, Controller, Key, Next,
         object::{items, key, settle, text, write_status},
     },
-    dataplane::crds::{GATEWAYS, HTTP_ROUTES},
+    dataplane::crds::{GATEWAYS, GRPC_ROUTES, HTTP_ROUTES},
     failure::Outcome,
 };
 
@@ -25,6 +25,7 @@ impl Controller for GatewayController {
             ("gateway.networking.k8s.io", "gatewayclasses"),
             ("gateway.networking.k8s.io", "gateways"),
             ("gateway.networking.k8s.io", "httproutes"),
+            ("gateway.networking.k8s.io", "grpcroutes"),
         ]
     }
 
@@ -33,7 +34,7 @@ impl Controller for GatewayController {
             "gateways" => {
                 vec![Key { namespace: change.namespace.to_owned(), name: change.name.to_owned() }]
             }
-            "httproutes" => {
+            "httproutes" | "grpcroutes" => {
                 let routes = [change.old, change.new].into_iter().flatten();
                 let parents = routes.flat_map(attach::gateway_parents);
                 let mut keys: Vec<_> =
@@ -64,7 +65,8 @@ fn sync(cluster: &dyn Cluster, gateway: &Value) -> Outcome<()> {
     let old = gateway.get("status").cloned().unwrap_or_default();
     let verdicts = [verdict("Accepted", "Accepted"), verdict("Programmed", "Programmed")];
     let conditions = judged(&old, generation(gateway), &verdicts, cluster.now());
-    let routes = cluster.list(HTTP_ROUTES, None);
+    let mut routes = cluster.list(HTTP_ROUTES, None);
+    routes.extend(cluster.list(GRPC_ROUTES, None));
     let routes: Vec<_> = routes.iter().filter(|route| attach::refers_to(route, gateway)).collect();
     let listeners: Vec<_> = items(gateway, "/spec/listeners")
         .iter()
@@ -108,7 +110,10 @@ fn listener_status(
     json!({
         "name": name,
         "attachedRoutes": routes.iter().filter(is_attached).count(),
-        "supportedKinds": [{ "group": "gateway.networking.k8s.io", "kind": "HTTPRoute" }],
+        "supportedKinds": [
+            { "group": "gateway.networking.k8s.io", "kind": "HTTPRoute" },
+            { "group": "gateway.networking.k8s.io", "kind": "GRPCRoute" },
+        ],
         "conditions": conditions,
     })
 }

@@ -219,7 +219,7 @@ fn a_service_of_a_mesh_can_be_a_parent() {
 fn changes_elsewhere_reach_the_routes_they_concern() {
     let rig = Rig::new();
     rig.sandbox.load(vec![route(parent(), 0)]).unwrap();
-    let controller = http_route::HttpRouteController;
+    let controller = route::RouteController::HTTP;
     let keys = |group: &str, plural: &str, old: Option<&Value>, new: Option<&Value>| {
         let (namespace, name) = ("test", "shop");
         let change = controllers::Change { group, plural, namespace, name, old, new };

@@ -1,4 +1,7 @@
-//! `HTTPRoute` objects as rules.
+//! `HTTPRoute` and `GRPCRoute` objects as rules.
+//!
+//! A call is a `POST` of `/package.Service/Method`, so a condition on services and methods is one on
+//! paths.
 
 use std::sync::Arc;
 
@@ -17,17 +20,22 @@ use crate::{
 };
 
 pub(super) fn read(sources: &Sources<'_>, drafts: &mut Vec<Draft>) {
-    for route in sources.http_routes.iter().filter(|route| !is_refused(route)) {
+    let http = sources.http_routes.iter().map(|route| ("HTTPRoute", route));
+    let grpc = sources.grpc_routes.iter().map(|route| ("GRPCRoute", route));
+    for (kind, route) in http.chain(grpc).filter(|(_, route)| !is_refused(route)) {
         let hosts = hosts(route);
         for (rule_index, object) in items(route, "/spec/rules").iter().enumerate() {
-            let rule = Arc::new(rule(route, object, sources.reference_grants));
+            let rule = Arc::new(rule(kind, route, object, sources.reference_grants));
             let whole = [Value::Null];
             let matches = match items(object, "/matches") {
                 [] => &whole[..],
                 matches => matches,
             };
             for (match_index, object) in matches.iter().enumerate() {
-                let (conditions, precedence, prefix) = conditions(object);
+                let (conditions, precedence, prefix) = match kind {
+                    "GRPCRoute" => conditions_of_call(object),
+                    _ => conditions(object),
+                };
                 drafts.push(Draft {
                     precedence,
                     created: created(route),
@@ -78,13 +86,10 @@ fn hosts(route: &Value) -> Vec<HostPattern> {
     hosts
 }
 
-fn rule(route: &Value, object: &Value, grants: &[Value]) -> Rule {
-    let source = Source {
-        kind: "HTTPRoute",
-        namespace: namespace(route).to_owned(),
-        name: name(route).to_owned(),
-    };
-    let from = namespace(route);
+fn rule(kind: &'static str, route: &Value, object: &Value, grants: &[Value]) -> Rule {
+    let source =
+        Source { kind, namespace: namespace(route).to_owned(), name: name(route).to_owned() };
+    let from = (kind, namespace(route));
     let mut rule = Rule::empty(source);
     for filter in items(object, "/filters") {
         take_filter(&mut rule, filter, from, grants);
@@ -101,7 +106,7 @@ fn rule(route: &Value, object: &Value, grants: &[Value]) -> Rule {
     rule
 }
 
-fn take_filter(rule: &mut Rule, filter: &Value, from: &str, grants: &[Value]) {
+fn take_filter(rule: &mut Rule, filter: &Value, from: (&str, &str), grants: &[Value]) {
     let part = |key: &str| filter.get(key).unwrap_or(&Value::Null);
     match text(filter, "/type") {
         "RequestHeaderModifier" => {
@@ -112,7 +117,7 @@ fn take_filter(rule: &mut Rule, filter: &Value, from: &str, grants: &[Value]) {
         }
         "RequestMirror" => {
             let mirror = part("requestMirror");
-            let backend = backend(mirror.get("backendRef").unwrap_or(&Value::Null), from);
+            let backend = backend(mirror.get("backendRef").unwrap_or(&Value::Null), from.1);
             let is_forbidden = !grants::allow(grants, from, &backend);
             rule.mirrors.push(Mirror { share: mirror_share(mirror), is_forbidden, backend });
         }
@@ -129,8 +134,8 @@ fn take_filter(rule: &mut Rule, filter: &Value, from: &str, grants: &[Value]) {
     }
 }
 
-fn target(reference: &Value, from: &str, grants: &[Value]) -> Target {
-    let backend = backend(reference, from);
+fn target(reference: &Value, from: (&str, &str), grants: &[Value]) -> Target {
+    let backend = backend(reference, from.1);
     let mut target = Target {
         is_forbidden: !grants::allow(grants, from, &backend) || !is_service(reference),
         weight: int(reference, "/weight").map_or(1, |weight| u32::try_from(weight).unwrap_or(0)),
@@ -205,13 +210,7 @@ fn conditions(object: &Value) -> (Vec<Condition>, Precedence, Option<String>) {
         conditions.push(Condition::Method(exact(method)));
     }
     let (headers, query) = (items(object, "/headers"), items(object, "/queryParams"));
-    let wanted = |object: &Value| match text(object, "/type") {
-        "RegularExpression" => Text::regex(text(object, "/value")),
-        _ => Some(exact(text(object, "/value"))),
-    };
-    for header in headers {
-        conditions.push(Condition::header(text(header, "/name"), wanted(header)));
-    }
+    conditions.extend(headers.iter().map(header_condition));
     for parameter in query {
         let name = text(parameter, "/name").to_owned();
         let condition = wanted(parameter).map(|text| Condition::Query(name, text));
@@ -225,4 +224,42 @@ fn conditions(object: &Value) -> (Vec<Condition>, Precedence, Option<String>) {
         query_parameters: query.len(),
     };
     (conditions, precedence, prefix)
+}
+
+/// The same of a call. Services are compared before methods; of two the longer is more particular.
+fn conditions_of_call(object: &Value) -> (Vec<Condition>, Precedence, Option<String>) {
+    let (service, method) = (text(object, "/method/service"), text(object, "/method/method"));
+    let is_pattern = text(object, "/method/type") == "RegularExpression";
+    let part = |text: &str| match text {
+        "" => "[^/]+".to_owned(),
+        text if is_pattern => format!("(?:{text})"),
+        text => regex::escape(text),
+    };
+    let mut conditions = vec![Condition::Method(Text::Exact("POST".to_owned()))];
+    if !service.is_empty() || !method.is_empty() {
+        let path = Text::regex(&format!("/{}/{}", part(service), part(method)));
+        conditions.push(path.map_or(Condition::Never, |path| Condition::Path(Path::Text(path))));
+    }
+    let headers = items(object, "/headers");
+    conditions.extend(headers.iter().map(header_condition));
+    let precedence = Precedence {
+        path_kind: if is_pattern { 1 } else { 2 },
+        path_length: service.chars().count() * 1024 + method.chars().count(),
+        has_method: true,
+        headers: headers.len(),
+        query_parameters: 0,
+    };
+    (conditions, precedence, None)
+}
+
+fn header_condition(header: &Value) -> Condition {
+    Condition::header(text(header, "/name"), wanted(header))
+}
+
+/// The value a header or query parameter must have; `None` for a pattern that is none.
+fn wanted(object: &Value) -> Option<Text> {
+    match text(object, "/type") {
+        "RegularExpression" => Text::regex(text(object, "/value")),
+        _ => Some(Text::Exact(text(object, "/value").to_owned())),
+    }
 }

@@ -26,7 +26,15 @@ fn table(http_routes: &[Value], virtual_services: &[Value]) -> Table {
     let key = |name: &str| ("test".to_owned(), name.to_owned());
     let endpoints = SERVICES.iter().map(|name| (key(name), vec![endpoint(name)])).collect();
     let (services, reference_grants) = (&services[..], &[][..]);
-    Table::new(Sources { http_routes, virtual_services, reference_grants, services, endpoints })
+    let grpc_routes = &[][..];
+    Table::new(Sources {
+        http_routes,
+        grpc_routes,
+        virtual_services,
+        reference_grants,
+        services,
+        endpoints,
+    })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "callers make it in place")]
@@ -286,6 +294,7 @@ fn a_grant_opens_another_namespace() {
         let key = ("other".to_owned(), "shop".to_owned());
         let table = Table::new(Sources {
             http_routes: &routes,
+            grpc_routes: &[],
             reference_grants: &[grant],
             services: &[service("other", "shop")],
             endpoints: BTreeMap::from([(key, vec![endpoint("shop")])]),
@@ -591,4 +600,37 @@ fn endpoints_share_requests_evenly() {
         counts[pods.iter().position(|pod| pod == forward.endpoint).unwrap()] += 1;
     }
     assert!(counts.iter().all(|count| (880..=1_120).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn calls_are_told_apart_by_service_method_and_header() {
+    let orders = json!({ "type": "Exact", "service": "shop.v1.Orders" });
+    let list = json!({ "type": "Exact", "service": "shop.v1.Orders", "method": "List" });
+    let beta = json!([{ "name": "x-beta", "value": "yes" }]);
+    let rules = json!([
+        to("shop-primary", json!([])),
+        to("shop-canary", json!([{ "method": orders, "headers": beta }, { "method": list }])),
+    ]);
+    let route = http_route("shop", &["a.com"], rules);
+    let services: Vec<_> = SERVICES.iter().map(|name| service("test", name)).collect();
+    let key = |name: &str| ("test".to_owned(), name.to_owned());
+    let endpoints = SERVICES.iter().map(|name| (key(name), vec![endpoint(name)])).collect();
+    let table = Table::new(Sources {
+        grpc_routes: &[route],
+        services: &services,
+        endpoints,
+        ..Sources::default()
+    });
+    let call = |path: &str| Ask::get(&format!("a.com{path}")).method("POST");
+    let cases = [
+        ("another method", call("/shop.v1.Orders/Get"), "shop-primary"),
+        ("its caller", call("/shop.v1.Orders/Get").with("x-beta", "yes"), "shop-canary"),
+        ("the method", call("/shop.v1.Orders/List"), "shop-canary"),
+        ("another service", call("/shop.v1.OrdersOld/List").with("x-beta", "yes"), "shop-primary"),
+    ];
+    for (reason, ask, want) in cases {
+        assert_eq!(ask.goes(&table), want, "{reason}");
+    }
+    let get = Ask::get("a.com/shop.v1.Orders/List");
+    assert_ne!(get.goes(&table), "shop-canary", "what is no call falls under no rule of calls");
 }

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use super::{CONTROLLER_NAME, Verdict, attach, generation, is_ours, judged};
 use crate::{
-    cluster::{Cluster, SERVICES},
+    cluster::{Cluster, Resource, SERVICES},
     controllers::{
         Change, Controller, Key, Next,
         object::{int, items, key, namespace, settle, text, write_status},
     },
     dataplane::{
-        crds::{GATEWAYS, HTTP_ROUTES, REFERENCE_GRANTS},
+        crds::{GATEWAYS, GRPC_ROUTES, HTTP_ROUTES, REFERENCE_GRANTS},
         route::{
             Backend,
             gateway_api::{backend, is_service},
@@ -20,22 +20,43 @@ use crate::{
     failure::Outcome,
 };
 
-pub(super) struct HttpRouteController;
+/// Looks after one kind of route.
+pub(super) struct RouteController {
+    name: &'static str,
+    routes: Resource,
+    watches: &'static [(&'static str, &'static str)],
+}
 
-impl Controller for HttpRouteController {
-    fn name(&self) -> &'static str {
-        "httproute"
-    }
-
-    fn watches(&self) -> &'static [(&'static str, &'static str)] {
+/// What is watched for routes of a kind: they, and everything they refer to.
+macro_rules! watches {
+    ($plural:literal) => {
         &[
             ("gateway.networking.k8s.io", "gatewayclasses"),
             ("gateway.networking.k8s.io", "gateways"),
-            ("gateway.networking.k8s.io", "httproutes"),
+            ("gateway.networking.k8s.io", $plural),
             ("gateway.networking.k8s.io", "referencegrants"),
             ("", "services"),
             ("", "namespaces"),
         ]
+    };
+}
+
+// === impl RouteController ===
+
+impl RouteController {
+    pub(super) const HTTP: Self =
+        Self { name: "httproute", routes: HTTP_ROUTES, watches: watches!("httproutes") };
+    pub(super) const GRPC: Self =
+        Self { name: "grpcroute", routes: GRPC_ROUTES, watches: watches!("grpcroutes") };
+}
+
+impl Controller for RouteController {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn watches(&self) -> &'static [(&'static str, &'static str)] {
+        self.watches
     }
 
     fn keys(&self, cluster: &dyn Cluster, change: &Change<'_>) -> Vec<Key> {
@@ -45,7 +66,7 @@ impl Controller for HttpRouteController {
         };
         let is_same = |pointer: &str| matches!(part(pointer), (Some(old), Some(new)) if old == new);
         match change.plural {
-            "httproutes" => {
+            plural if plural == self.routes.plural => {
                 return vec![Key {
                     namespace: change.namespace.to_owned(),
                     name: change.name.to_owned(),
@@ -57,18 +78,18 @@ impl Controller for HttpRouteController {
             "namespaces" if is_same("/metadata/labels") => return vec![],
             _ => {}
         }
-        cluster.list(HTTP_ROUTES, None).iter().map(key).collect()
+        cluster.list(self.routes, None).iter().map(key).collect()
     }
 
     fn reconcile(&mut self, cluster: &dyn Cluster, key: &Key) -> Next {
-        let Some(route) = cluster.get(HTTP_ROUTES, &key.namespace, &key.name) else {
+        let Some(route) = cluster.get(self.routes, &key.namespace, &key.name) else {
             return Next::Idle;
         };
-        settle(sync(cluster, &route).map(|()| Next::Idle))
+        settle(sync(cluster, self.routes, &route).map(|()| Next::Idle))
     }
 }
 
-fn sync(cluster: &dyn Cluster, route: &Value) -> Outcome<()> {
+fn sync(cluster: &dyn Cluster, routes: Resource, route: &Value) -> Outcome<()> {
     let known = items(route, "/status/parents");
     let is_others = |parent: &&Value| text(parent, "/controllerName") != CONTROLLER_NAME;
     let mut parents: Vec<_> = known.iter().filter(is_others).cloned().collect();
@@ -87,7 +108,7 @@ fn sync(cluster: &dyn Cluster, route: &Value) -> Outcome<()> {
         return Ok(());
     }
     let status = json!({ "parents": parents });
-    write_status(cluster, HTTP_ROUTES, route, status).map(|_| ())
+    write_status(cluster, routes, route, status).map(|_| ())
 }
 
 /// `None` for parents that are not ours to speak for.
@@ -129,7 +150,7 @@ fn resolved(cluster: &dyn Cluster, route: &Value) -> Verdict<'static> {
         if !is_service(reference) {
             return Some(("InvalidKind", "Backends are Services here"));
         }
-        if !grants::allow(&grants, namespace(route), &backend) {
+        if !grants::allow(&grants, (text(route, "/kind"), namespace(route)), &backend) {
             return Some(("RefNotPermitted", "No ReferenceGrant allows a backend"));
         }
         let is_there = has_port(cluster, &backend);

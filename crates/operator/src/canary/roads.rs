@@ -1,0 +1,133 @@
+//! What a canary's routes need to be known, and what is left of routes and copies it once had.
+//!
+//! Kinds of routing object are watched once a canary needs them, and their definitions read; until
+//! both are there nothing is decided. What was made for the canary and is of no more use is found
+//! while nothing is rolled out, by its owner: copies of configuration that no pod of the primary
+//! reads, Services and routes of a name it had before.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tidegate_api::canary::{CanarySpec, RouteKind};
+use tidegate_engine::Phase;
+use tidegate_providers::{
+    object::Kind,
+    traffic::{Mesh, RouteFields},
+    workload::{
+        SERVICE,
+        config::{self, ConfigKind},
+        deployment::SelectorLabel,
+        services::{Role, Services, Side},
+    },
+};
+
+use super::{Context, manager, observe::Seen, task::Task};
+use crate::cluster::{Cluster, cache::TableState};
+
+/// Whether everything about the routes of such a canary was listed, or turned out not to be served.
+/// What is missing is asked for.
+pub(super) fn are_known(cx: &Arc<Context>, mesh: Mesh, spec: &CanarySpec) -> bool {
+    let cluster = &cx.cluster;
+    let needed = mesh.kinds_for(spec);
+    for kind in &needed {
+        manager::watch_too(cx, *kind);
+    }
+    let is_listed = |kind: &Kind| cluster.cache.state(*kind) != TableState::Pending;
+    if !needed.iter().all(|kind| is_listed(kind) && cluster.route_fields(*kind).is_some()) {
+        return false;
+    }
+    // Others of the provider may have been written for it before. Where they are not served there are
+    // none, and a watch would fail for ever.
+    let others = mesh.kinds().iter().filter(|kind| !needed.contains(kind));
+    let mut others = others.filter(|kind| !needed.is_empty() && cluster.serves_route(**kind));
+    others.all(|kind| {
+        manager::watch_too(cx, *kind);
+        is_listed(kind)
+    })
+}
+
+/// The fields of the route of such a canary.
+pub(super) fn fields(cluster: &Cluster, mesh: Mesh, spec: &CanarySpec) -> RouteFields {
+    let kind = mesh.kinds_for(spec).into_iter().next();
+    kind.and_then(|kind| cluster.route_fields(kind)).unwrap_or_default()
+}
+
+/// A rollout starts: definitions may have changed since the last one.
+pub(super) fn check_schemas(cx: &Arc<Context>, seen: &Seen) {
+    for kind in seen.mesh.kinds_for(&seen.canary.spec) {
+        cx.spawn_beside(cx.cluster.clone().check_schema(kind));
+    }
+}
+
+/// Why a route cannot be referred to, if it is.
+pub(super) fn wrong_reference(spec: &CanarySpec, mesh: Mesh) -> Option<String> {
+    let reference = spec.route_ref.as_ref()?;
+    // As Flagger: other providers pass an APISIX route by.
+    if reference.kind == RouteKind::ApisixRoute || mesh.refers(spec) {
+        return None;
+    }
+    let (kind, provider) = (reference.kind.as_str(), mesh.as_str());
+    Some(format!("spec.routeRef.kind: the provider \"{provider}\" has no use for a {kind}"))
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// Whether the apex Service of a canary that may switch it selects the canary's pods. While
+    /// setting up it does not count: then it selects what it did before there was a canary.
+    pub(super) fn apex_is_switched(&self, task: &Task) -> bool {
+        let capabilities = self.mesh.capabilities(&self.canary.spec);
+        let is_set_up = !matches!(self.observed.memory.phase, Phase::New | Phase::Initializing);
+        if capabilities.weighted || !capabilities.switched || !is_set_up {
+            return false;
+        }
+        let names = self.canary.spec.service_names();
+        let selector = |name: &str| {
+            let service = Self::service(task, name)?;
+            Some(service["spec"]["selector"].clone()).filter(Value::is_object)
+        };
+        let apex = selector(&names.apex);
+        apex.is_some() && apex == selector(&names.canary)
+    }
+
+    /// Finds what is of no more use, where it can be deleted.
+    pub(super) fn look_at_leftovers(&mut self, task: &Task) {
+        let is_quiet = self.observed.memory.phase.is_idle()
+            && self.observed.life.deleted.is_none()
+            && self.observed.primary.readiness.is_ready();
+        if !is_quiet {
+            return;
+        }
+        let (cache, namespace) = (&task.cx.cluster.cache, &*task.key.namespace);
+        let mut leftovers = Vec::new();
+        if let Some(primary) = &self.primary {
+            let mut digests = cache.digests_in(ConfigKind::ConfigMap, namespace);
+            digests.extend(cache.digests_in(ConfigKind::Secret, namespace));
+            let pod = &primary["spec"]["template"]["spec"];
+            leftovers.extend(config::prune(&self.owner(), pod, digests.iter().map(Arc::as_ref)));
+        }
+        if let (Some(service), Some(target)) = (&self.canary.spec.service, &self.target)
+            && let Ok(selector) = SelectorLabel::of(&self.cx(task), target)
+        {
+            let names = self.canary.spec.service_names();
+            let services = Services::new(self.owner(), service, names, selector, target);
+            let apex = services.name(Role::Apex(Side::Primary)).to_owned();
+            let existing = cache.list_in(SERVICE, namespace);
+            let existing: Vec<&Value> = existing.iter().map(Arc::as_ref).collect();
+            // Not before the new ones are there: until then clients have only these.
+            if existing.iter().any(|service| service["metadata"]["name"] == *apex) {
+                leftovers.extend(services.orphans(&existing));
+            }
+        }
+        if self.observed.routes.is_ok() {
+            let cx = self.route_cx(namespace);
+            for kind in task.cx.cluster.routing_kinds() {
+                let existing = cache.list_in(kind, namespace);
+                let existing: Vec<&Value> = existing.iter().map(Arc::as_ref).collect();
+                leftovers.extend(self.mesh.leftovers(&cx, kind, &existing));
+            }
+        }
+        self.observed.setup.leftovers = !leftovers.is_empty();
+        self.leftovers = leftovers;
+    }
+}

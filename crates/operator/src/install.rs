@@ -1,0 +1,223 @@
+//! What the operator needs on a cluster: its account, its permissions, its Deployment.
+//!
+//! Permissions are those that are used, and a test that runs rollouts under them holds both ways:
+//! nothing is denied, nothing is granted in vain. The pod is what the *restricted* Pod Security
+//! Standard asks for.
+//!
+//! | object                            | for                                                     |
+//! |-----------------------------------|---------------------------------------------------------|
+//! | Namespace, ServiceAccount         | a home and a name                                       |
+//! | ClusterRole, ClusterRoleBinding   | canaries and what belongs to them, in every namespace   |
+//! | Role, RoleBinding                 | the lease, in the operator's own namespace              |
+//! | Deployment, PodDisruptionBudget   | two replicas of which one acts                          |
+//! | Service                           | `/metrics`                                              |
+
+use serde_json::{Value, json};
+use tidegate_providers::{
+    object::Kind,
+    traffic::Mesh,
+    workload::{CONFIG_MAP, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SECRET, SERVICE},
+};
+
+use crate::{
+    cluster::{ALERT_PROVIDER, CANARY, EVENT, METRIC_TEMPLATE},
+    lease::LEASE_NAME,
+};
+
+/// What differs between installations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Install {
+    pub namespace: String,
+    pub image: String,
+    /// Arguments of `tidegate operator`, besides those for electing a leader.
+    pub arguments: Vec<String>,
+}
+
+/// One line of a role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub group: &'static str,
+    /// With the subresource, as in `canaries/status`.
+    pub resource: String,
+    pub verbs: &'static [&'static str],
+}
+
+/// What everything of ours is called.
+pub const NAME: &str = "tidegate";
+
+const READ: &[&str] = &["list", "watch"];
+const READ_AND_CHANGE: &[&str] = &["get", "list", "patch", "watch"];
+/// For what is made for a canary, and goes with it because the canary owns it. Server-side apply asks
+/// for `create` where nothing is there yet.
+const KEEP: &[&str] = &["create", "get", "list", "patch", "watch"];
+/// For what must also be made anew: a Service that turns headless, a Secret of another type.
+const REPLACE: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
+/// The user and group of the pod; they own nothing.
+const NOBODY: u32 = 65_532;
+
+/// What the operator may do in every namespace.
+pub fn rules() -> Vec<Rule> {
+    let rule =
+        |kind: Kind, verbs| Rule { group: kind.group, resource: kind.plural.to_owned(), verbs };
+    let mut rules = vec![
+        rule(CANARY, READ_AND_CHANGE),
+        Rule {
+            group: CANARY.group,
+            resource: format!("{}/status", CANARY.plural),
+            verbs: &["patch"],
+        },
+        rule(METRIC_TEMPLATE, READ),
+        rule(ALERT_PROVIDER, READ),
+        rule(DEPLOYMENT, KEEP),
+        rule(SERVICE, REPLACE),
+        rule(HORIZONTAL_POD_AUTOSCALER, KEEP),
+        rule(CONFIG_MAP, KEEP),
+        rule(SECRET, REPLACE),
+        rule(EVENT, &["create"]),
+    ];
+    for kind in Mesh::ALL.iter().flat_map(|mesh| mesh.kinds()) {
+        let rule = rule(*kind, KEEP);
+        // Two versions of a kind are one resource.
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    }
+    rules
+}
+
+/// What it may do in its own namespace: hold the lease. `create` cannot be limited to a name.
+pub fn own_rules() -> Vec<Value> {
+    vec![
+        json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"] }),
+        json!({
+            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+            "resourceNames": [LEASE_NAME], "verbs": ["get", "update"],
+        }),
+    ]
+}
+
+// === impl Install ===
+
+impl Install {
+    /// Everything but the custom resource definitions, in an order in which it can be applied.
+    pub fn manifests(&self) -> Vec<Value> {
+        vec![
+            self.namespace(),
+            self.object("v1", "ServiceAccount", json!({})),
+            self.cluster_role(),
+            self.binding("ClusterRoleBinding", "ClusterRole"),
+            self.object(RBAC, "Role", json!({ "rules": own_rules() })),
+            self.binding("RoleBinding", "Role"),
+            self.deployment(),
+            self.disruption_budget(),
+            self.service(),
+        ]
+    }
+
+    fn namespace(&self) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {
+                "name": self.namespace,
+                "labels": {
+                    "app.kubernetes.io/name": NAME,
+                    "pod-security.kubernetes.io/enforce": "restricted",
+                },
+            },
+        })
+    }
+
+    fn cluster_role(&self) -> Value {
+        let rules: Vec<_> = rules()
+            .into_iter()
+            .map(|it| {
+                json!({ "apiGroups": [it.group], "resources": [it.resource], "verbs": it.verbs })
+            })
+            .collect();
+        self.object(RBAC, "ClusterRole", json!({ "rules": rules }))
+    }
+
+    fn binding(&self, kind: &str, role: &str) -> Value {
+        let body = json!({
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": NAME },
+            "subjects": [
+                { "kind": "ServiceAccount", "name": NAME, "namespace": self.namespace },
+            ],
+        });
+        self.object(RBAC, kind, body)
+    }
+
+    fn deployment(&self) -> Value {
+        let mut arguments = vec![
+            "operator".to_owned(),
+            "--enable-leader-election".to_owned(),
+            format!("--leader-election-namespace={}", self.namespace),
+            "--log-level=info".to_owned(),
+        ];
+        arguments.extend(self.arguments.iter().cloned());
+        let probe = |path: &str| json!({ "httpGet": { "path": path, "port": "http" } });
+        let container = json!({
+            "name": NAME,
+            "image": self.image,
+            "args": arguments,
+            "ports": [{ "name": "http", "containerPort": 8080 }],
+            "livenessProbe": probe("/healthz"),
+            "readinessProbe": probe("/healthz"),
+            "resources": {
+                "requests": { "cpu": "10m", "memory": "32Mi" }, "limits": { "memory": "512Mi" },
+            },
+            "securityContext": {
+                "allowPrivilegeEscalation": false,
+                "capabilities": { "drop": ["ALL"] },
+                "readOnlyRootFilesystem": true,
+            },
+        });
+        let spec = json!({
+            "replicas": 2,
+            "selector": { "matchLabels": { "app.kubernetes.io/name": NAME } },
+            "template": {
+                "metadata": {
+                    "labels": { "app.kubernetes.io/name": NAME },
+                    "annotations": { "prometheus.io/scrape": "true", "prometheus.io/port": "8080" },
+                },
+                "spec": {
+                    "serviceAccountName": NAME,
+                    "securityContext": {
+                        "runAsNonRoot": true, "runAsUser": NOBODY, "runAsGroup": NOBODY,
+                        "seccompProfile": { "type": "RuntimeDefault" },
+                    },
+                    "containers": [container],
+                },
+            },
+        });
+        self.object("apps/v1", "Deployment", json!({ "spec": spec }))
+    }
+
+    fn disruption_budget(&self) -> Value {
+        let spec = json!({
+            "minAvailable": 1,
+            "selector": { "matchLabels": { "app.kubernetes.io/name": NAME } },
+        });
+        self.object("policy/v1", "PodDisruptionBudget", json!({ "spec": spec }))
+    }
+
+    fn service(&self) -> Value {
+        let spec = json!({
+            "selector": { "app.kubernetes.io/name": NAME },
+            "ports": [{ "name": "http", "port": 8080, "targetPort": "http" }],
+        });
+        self.object("v1", "Service", json!({ "spec": spec }))
+    }
+
+    fn object(&self, version: &str, kind: &str, mut body: Value) -> Value {
+        body["apiVersion"] = json!(version);
+        body["kind"] = json!(kind);
+        body["metadata"] = json!({ "name": NAME, "labels": { "app.kubernetes.io/name": NAME } });
+        if !kind.starts_with("Cluster") {
+            body["metadata"]["namespace"] = json!(self.namespace);
+        }
+        body
+    }
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io/v1";

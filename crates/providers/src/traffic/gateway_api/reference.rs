@@ -1,0 +1,244 @@
+//! A route of the user's that the canary refers to: only its backends are divided.
+//!
+//! ```text
+//!   - name: shop      becomes    - name: shop-primary   weight: 80
+//!                                - name: shop-canary    weight: 20      and in the end  - name: shop
+//! ```
+//!
+//! Conditions, filters, hosts and gateways stay the user's, who may edit them at any time: nothing
+//! is backed up, since the way back is the same change the other way round. A rule that divides
+//! traffic between the apex and others is refused: the share of a share would no longer be what it
+//! says.
+
+use serde_json::{Map, Value, json};
+use tidegate_engine::{Percent, Split};
+
+use super::{Version, WEIGHT_DEFAULT, ready};
+use crate::{
+    object::{Change, FLUX_OFF, Live},
+    traffic::{
+        Place, RouteError, Scene,
+        draft::{alike, refuse_taken},
+        takeover::{applied_annotations, ours_on},
+        weights::{Weights, weight},
+    },
+};
+
+/// One rule, by what its backends are.
+enum Found<'r> {
+    /// None of ours.
+    Other,
+    /// The apex alone, as the user wrote it.
+    Apex(&'r Value),
+    /// Both sides, as we wrote it.
+    Sides { primary: &'r Value, canary: &'r Value },
+    /// Ours among others.
+    Mixed,
+}
+
+/// What cannot be done for this canary.
+pub(in crate::traffic) fn check(scene: &Scene<'_>) -> Result<(), RouteError> {
+    if scene.cx.spec.analysis.matches.is_empty() {
+        return Ok(());
+    }
+    let why = "a route that is only referred to keeps its own conditions; leave match out, or leave \
+               out spec.routeRef for a route made for this canary";
+    Err(scene.refuse("spec.analysis.match", why))
+}
+
+/// Divides backends that are not divided yet, with traffic as it is in those that are.
+pub(in crate::traffic) fn reconcile(
+    version: Version,
+    scene: &Scene<'_>,
+    live: &Live,
+) -> Result<Vec<Change>, RouteError> {
+    let route = route(version, scene, live)?;
+    let seen = sides(scene, route).next().and_then(|(primary, canary)| of(primary, canary));
+    let canary = seen.and_then(Weights::nearest).unwrap_or(Percent::ZERO);
+    divide(version, scene, route, Split::canary(canary))
+}
+
+/// The split, if all divided rules agree on it, once the parents of the route took it.
+pub(in crate::traffic) fn read(
+    version: Version,
+    scene: &Scene<'_>,
+    live: &Live,
+) -> Result<Split, RouteError> {
+    let route = route(version, scene, live)?;
+    let object = place(version, scene);
+    if let Some((parent, why)) = ready::obstacle(route, scene.cx.owner.namespace) {
+        return Err(RouteError::NotReady { object, parent, why });
+    }
+    let splits: Vec<_> = sides(scene, route).map(|(primary, canary)| of(primary, canary)).collect();
+    let malformed = |why: &str| {
+        let (primary, canary) = (&scene.names.primary, &scene.names.canary);
+        RouteError::Malformed {
+            object: object.clone(),
+            why: format!("{why} {primary} and {canary}"),
+        }
+    };
+    let first = splits.first().ok_or_else(|| malformed("no rule divides traffic between"))?;
+    if splits.iter().any(|split| split != first) {
+        return Err(malformed("its rules do not agree on the weights of"));
+    }
+    let exact = first.and_then(Weights::exact).map(Split::canary);
+    exact.ok_or_else(|| malformed("weights do not add up to 100 for"))
+}
+
+/// Divides the backends like this.
+pub(in crate::traffic) fn write(
+    version: Version,
+    scene: &Scene<'_>,
+    live: &Live,
+    split: Split,
+) -> Result<Vec<Change>, RouteError> {
+    divide(version, scene, route(version, scene, live)?, split)
+}
+
+/// Makes the apex the backend again. What is gone, or was put back by its owner, needs nothing.
+pub(in crate::traffic) fn finalize(
+    version: Version,
+    scene: &Scene<'_>,
+    live: &Live,
+) -> Result<Vec<Change>, RouteError> {
+    let Ok(route) = route(version, scene, live) else { return Ok(Vec::new()) };
+    let rules = rewritten(scene, route, |found| match found {
+        Found::Sides { primary, .. } => {
+            let apex = (&scene.names.apex, WEIGHT_DEFAULT);
+            Some(vec![backend(primary, apex.0, apex.1)])
+        }
+        Found::Apex(_) | Found::Other | Found::Mixed => None,
+    });
+    let annotations = ours_on(route, &applied_annotations(route));
+    Ok(change(version, scene, route, rules, annotations).into_iter().collect())
+}
+
+fn place(version: Version, scene: &Scene<'_>) -> Place {
+    let named = scene.cx.spec.route_ref.as_ref().map_or("", |route| route.name.as_str());
+    Place::new(version.kind, scene.cx.owner.namespace, named)
+}
+
+fn route<'l>(version: Version, scene: &Scene<'_>, live: &'l Live) -> Result<&'l Value, RouteError> {
+    let object = place(version, scene);
+    let route = live.get(version.kind, &object.name);
+    refuse_taken(&scene.cx.owner, version.kind, route)?;
+    route.ok_or(RouteError::Missing { object })
+}
+
+fn rules(route: &Value) -> &[Value] {
+    route["spec"]["rules"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The divided rules: primary and canary of each.
+fn sides<'r>(scene: &Scene<'_>, route: &'r Value) -> impl Iterator<Item = (&'r Value, &'r Value)> {
+    rules(route).iter().filter_map(|rule| match found(scene, rule) {
+        Found::Sides { primary, canary } => Some((primary, canary)),
+        Found::Other | Found::Apex(_) | Found::Mixed => None,
+    })
+}
+
+fn found<'r>(scene: &Scene<'_>, rule: &'r Value) -> Found<'r> {
+    let backends = rule["backendRefs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let names = &scene.names;
+    let is = |backend: &Value, name: &str| {
+        let own = scene.cx.owner.namespace;
+        backend["name"] == *name
+            && backend["kind"].as_str().is_none_or(|kind| kind == "Service")
+            && backend["group"].as_str().is_none_or(str::is_empty)
+            && backend["namespace"].as_str().is_none_or(|namespace| namespace == own)
+    };
+    match backends {
+        [apex] if is(apex, &names.apex) => Found::Apex(apex),
+        [primary, canary] if is(primary, &names.primary) && is(canary, &names.canary) => {
+            Found::Sides { primary, canary }
+        }
+        [canary, primary] if is(primary, &names.primary) && is(canary, &names.canary) => {
+            Found::Sides { primary, canary }
+        }
+        others => {
+            let ours = [&names.apex, &names.primary, &names.canary];
+            let is_ours = |backend: &Value| ours.iter().any(|name| is(backend, name));
+            if others.iter().any(is_ours) { Found::Mixed } else { Found::Other }
+        }
+    }
+}
+
+fn of(primary: &Value, canary: &Value) -> Option<Weights> {
+    let weights = weight(primary, WEIGHT_DEFAULT).zip(weight(canary, WEIGHT_DEFAULT));
+    weights.map(|(primary, canary)| Weights { primary, canary })
+}
+
+fn divide(
+    version: Version,
+    scene: &Scene<'_>,
+    route: &Value,
+    split: Split,
+) -> Result<Vec<Change>, RouteError> {
+    let malformed = |why: String| RouteError::Malformed { object: place(version, scene), why };
+    let apex = &scene.names.apex;
+    let all: Vec<_> = rules(route).iter().map(|rule| found(scene, rule)).collect();
+    if let Some(index) = all.iter().position(|rule| matches!(rule, Found::Mixed)) {
+        let why = format!("rule {index} divides traffic between Service {apex} and others already");
+        return Err(malformed(why));
+    }
+    if all.iter().all(|rule| matches!(rule, Found::Other)) {
+        return Err(malformed(format!("no rule of it leads to Service {apex}")));
+    }
+    let (primary, canary) = (split.canary.rest(), split.canary);
+    let rules = rewritten(scene, route, |found| match found {
+        Found::Apex(like) | Found::Sides { primary: like, .. } => Some(vec![
+            backend(like, &scene.names.primary, primary.into()),
+            backend(like, &scene.names.canary, canary.into()),
+        ]),
+        Found::Other | Found::Mixed => None,
+    });
+    let annotations = FLUX_OFF.map(|(key, value)| (key.to_owned(), json!(value)));
+    Ok(change(version, scene, route, rules, annotations.into_iter().collect())
+        .into_iter()
+        .collect())
+}
+
+/// The rules, with other backends where `to` has some.
+fn rewritten(
+    scene: &Scene<'_>,
+    route: &Value,
+    to: impl Fn(Found<'_>) -> Option<Vec<Value>>,
+) -> Vec<Value> {
+    let rewrite = |rule: &Value| {
+        let mut rewritten = rule.clone();
+        if let Some(backends) = to(found(scene, rule)) {
+            rewritten["backendRefs"] = Value::Array(backends);
+        }
+        rewritten
+    };
+    rules(route).iter().map(rewrite).collect()
+}
+
+/// A backend like another, of another name and weight.
+fn backend(like: &Value, name: &str, weight: i64) -> Value {
+    let mut backend = like.clone();
+    backend["name"] = json!(name);
+    backend["weight"] = json!(weight);
+    backend
+}
+
+/// The patch of rules, and of annotations with them. None where the rules are as they should be:
+/// annotations alone are no reason to write somebody's object.
+fn change(
+    version: Version,
+    scene: &Scene<'_>,
+    route: &Value,
+    rules: Vec<Value>,
+    annotations: Map<String, Value>,
+) -> Option<Change> {
+    let rules = Value::Array(rules);
+    if alike(&rules, &route["spec"]["rules"]) {
+        return None;
+    }
+    let mut metadata = json!({ "resourceVersion": route["metadata"]["resourceVersion"] });
+    if !annotations.is_empty() {
+        metadata["annotations"] = Value::Object(annotations);
+    }
+    let patch = json!({ "metadata": metadata, "spec": { "rules": rules } });
+    Some(Change::Merge { kind: version.kind, name: place(version, scene).name, patch })
+}

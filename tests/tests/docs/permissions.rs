@@ -1,0 +1,54 @@
+//! `permissions.md`: what the shipped role grants, and why.
+
+use std::fmt::Write as _;
+
+use tidegate_operator::install::{Rule, rules};
+
+use crate::markdown::{code, table};
+
+const INTRO: &str = "\
+# Permissions
+
+What the ClusterRole of `tidegate install` lets the operator do, in every namespace. A test runs whole rollouts on every provider under it and fails
+when a request is denied, and when something is granted that no rollout uses.
+
+";
+
+const OUTRO: &str = "
+In its own namespace it may also create the lease `flagger-leader-election`, read and update it. What every account of a cluster may read, the list of served
+kinds and their schemas, needs no line here.
+
+Secrets are watched because a changed Secret is a new release. They are hashed as they arrive, and only the hash is kept; those that a
+rollout needs, such as the token of a chat, are read by name at that moment.
+";
+
+pub(crate) fn page() -> String {
+    let rows: Vec<_> = rules().iter().map(row).collect();
+    let rows = table(["Group", "Resource", "Verbs", "What for"], &rows);
+    let mut text = INTRO.to_owned();
+    write!(text, "{rows}{OUTRO}").unwrap();
+    text
+}
+
+fn row(rule: &Rule) -> [String; 4] {
+    let group = if rule.group.is_empty() { "core" } else { rule.group };
+    [code(group), code(&rule.resource), rule.verbs.join(", "), purpose(&rule.resource).to_owned()]
+}
+
+/// A resource without a line here fails the test that writes the page.
+fn purpose(resource: &str) -> &'static str {
+    match resource {
+        "canaries" => "what is to be released; the finalizer, and `manualStep` when it is used up",
+        "canaries/status" => "where a rollout stands",
+        "metrictemplates" | "alertproviders" => "what canaries refer to",
+        "deployments" => "the target's scale; the primary",
+        "services" => "the apex, primary and canary Services",
+        "horizontalpodautoscalers" => "the primary's autoscaler; the target's while it is parked",
+        "configmaps" => "the primary's copies of what the target reads",
+        "secrets" => "the same, and the promoted template",
+        "events" => "what happened",
+        "httproutes" | "grpcroutes" => "traffic with Gateway API",
+        "virtualservices" | "destinationrules" => "traffic with Istio",
+        other => panic!("`{other}` is granted and not explained"),
+    }
+}

@@ -1,0 +1,199 @@
+//! The shipped role: enough for every rollout, and nothing that no rollout uses.
+//!
+//! Every test of this folder runs under it; here its lines are compared with the requests of rollouts
+//! that together do everything.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tidegate_operator::install::{Install, rules};
+use tidegate_sandbox::{
+    cluster::Resource,
+    faults::{Effect, Matcher, When},
+    request::Verb,
+    request_log::Entry,
+};
+use tidegate_tests::rollout::{
+    AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, OPERATOR, SECRETS, SERVICES, World,
+};
+
+use crate::stage::{
+    GATEWAY_API, ISTIO, KUBERNETES, blue_green, break_metrics, by_weight, canary_of, edit, reach,
+    with_canary,
+};
+
+const METRIC_TEMPLATES: Resource = Resource { group: "flagger.app", plural: "metrictemplates" };
+const ALERT_PROVIDERS: Resource = Resource { group: "flagger.app", plural: "alertproviders" };
+
+/// `group/resource verb`, as the operator asked; those that were denied apart.
+fn asked(world: &World) -> (BTreeSet<String>, BTreeSet<String>) {
+    let log = &world.sandbox.server().log;
+    let ours = log.matching(|entry| &*entry.user == OPERATOR && !entry.resource.is_empty());
+    let denied = ours.iter().filter(|entry| entry.code == 403).map(line).collect();
+    (ours.iter().map(line).collect(), denied)
+}
+
+fn line(entry: &Entry) -> String {
+    let slash = if entry.subresource.is_empty() { "" } else { "/" };
+    let resource = format!("{}{slash}{}", entry.resource, entry.subresource);
+    // An apply that made the object used the right to do so.
+    let is_creation = entry.verb == Verb::Patch && entry.code == 201;
+    let verb = if is_creation { Verb::Create } else { entry.verb };
+    format!("{}/{resource} {}", entry.group, verb.as_str())
+}
+
+fn granted() -> BTreeSet<String> {
+    let lines = rules().into_iter().flat_map(|rule| {
+        let place = format!("{}/{}", rule.group, rule.resource);
+        rule.verbs.iter().map(move |verb| format!("{place} {verb}")).collect::<Vec<_>>()
+    });
+    lines.collect()
+}
+
+/// A canary with configuration, an autoscaler, a template of its own and somebody to tell.
+fn furnished(provider: &str) -> World {
+    let analysis = if provider == KUBERNETES { blue_green() } else { by_weight() };
+    let mut canary = canary_of("web", provider, analysis);
+    canary["spec"]["revertOnDeletion"] = json!(true);
+    canary["spec"]["analysis"]["alerts"] =
+        json!([{ "name": "team", "severity": "info", "providerRef": { "name": "team" } }]);
+    canary["spec"]["analysis"]["metrics"] = json!([{
+        "name": "own", "templateRef": { "name": "own" }, "thresholdRange": { "min": 99 },
+    }]);
+    canary["spec"]["autoscalerRef"] = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web",
+    });
+    let world = with_canary(canary);
+    world.create(
+        CONFIG_MAPS,
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "web" },
+            "data": { "COLOUR": "green" },
+        }),
+    );
+    world.create(SECRETS, secret("Opaque"));
+    world.create(
+        AUTOSCALERS,
+        json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": { "name": "web" },
+            "spec": {
+                "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "minReplicas": 2, "maxReplicas": 4,
+            },
+        }),
+    );
+    world.create(
+        METRIC_TEMPLATES,
+        json!({
+            "apiVersion": "flagger.app/v1beta1", "kind": "MetricTemplate",
+            "metadata": { "name": "own" },
+            "spec": {
+                "provider": { "type": "prometheus", "address": "http://prometheus:9090" },
+                "query": "own{target=\"{{ target }}\",status!~\"5..\"}",
+            },
+        }),
+    );
+    world.create(
+        ALERT_PROVIDERS,
+        json!({
+            "apiVersion": "flagger.app/v1beta1", "kind": "AlertProvider",
+            "metadata": { "name": "team" },
+            "spec": { "type": "webhook", "address": "http://chat/team" },
+        }),
+    );
+    give(
+        &world,
+        "envFrom",
+        json!([
+            { "configMapRef": { "name": "web" } }, { "secretRef": { "name": "web" } },
+        ]),
+    );
+    world
+}
+
+/// Changes one field of the target's container.
+fn give(world: &World, field: &str, value: Value) {
+    let target = world.get(DEPLOYMENTS, "web").unwrap_or_default();
+    let mut containers = target["spec"]["template"]["spec"]["containers"].clone();
+    containers[0][field] = value;
+    let template = json!({ "spec": { "containers": containers } });
+    world.patch(DEPLOYMENTS, "web", &json!({ "spec": { "template": template } }));
+}
+
+/// Edits everything that is copied for the primary.
+fn edit_everything(world: &World) {
+    edit(
+        world,
+        json!({ "service": {
+        "timeout": "9s", "port": 8081, "trafficPolicy": { "loadBalancer": { "simple": "RANDOM" } },
+    } }),
+    );
+    world.patch(CONFIG_MAPS, "web", &json!({ "data": { "COLOUR": "blue" } }));
+    world.delete(SECRETS, "web");
+    world.create(SECRETS, secret("kubernetes.io/basic-auth"));
+    world.patch(AUTOSCALERS, "web", &json!({ "spec": { "maxReplicas": 5 } }));
+}
+
+fn secret(kind: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "web" },
+        "type": kind, "stringData": { "username": "web", "password": "one" },
+    })
+}
+
+/// A whole life: set up, promote, fail, a lost race, deletion.
+async fn live(world: &mut World) {
+    world.start().await;
+    reach(world, "Initialized").await;
+    edit_everything(world);
+    give(world, "image", json!("web:2.0"));
+    reach(world, "Succeeded").await;
+    edit(world, json!({ "service": { "headless": true } }));
+    // After a lost race the operator reads everything again.
+    let statuses = Matcher::writes().user(OPERATOR).resource("flagger.app", "canaries");
+    world.sandbox.server().faults.add(statuses, When::First(1), Effect::Conflict);
+    break_metrics(world);
+    give(world, "image", json!("web:3.0"));
+    world.until(300, |world| world.phase("web") == "Failed").await;
+    world.delete(CANARIES, "web");
+    world.until(120, |world| world.get(CANARIES, "web").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_role_denies_nothing_and_grants_nothing_in_vain() {
+    let (mut used, mut denied) = (BTreeSet::new(), BTreeSet::new());
+    for provider in [KUBERNETES, GATEWAY_API, "gatewayapi:v1beta1", ISTIO] {
+        let mut world = furnished(provider);
+        live(&mut world).await;
+        assert!(world.get(SERVICES, "web-primary").is_none(), "{provider}: the life was whole");
+        let (asked, refused) = asked(&world);
+        used.extend(asked);
+        denied.extend(refused);
+    }
+    assert_eq!(denied, BTreeSet::new(), "denied");
+    let vain: Vec<_> = granted().difference(&used).cloned().collect();
+    assert_eq!(vain, Vec::<String>::new(), "granted and never used");
+}
+
+#[test]
+fn the_pod_is_one_that_the_restricted_standard_lets_in() {
+    let install = Install {
+        namespace: "tidegate-system".to_owned(),
+        image: "tidegate:1".to_owned(),
+        arguments: vec!["--mesh-provider=istio".to_owned()],
+    };
+    let manifests = install.manifests();
+    let deployment = manifests.iter().find(|it| it["kind"] == "Deployment").unwrap();
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    let container = &pod["containers"][0];
+    assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
+    assert_eq!(container["securityContext"]["capabilities"]["drop"], json!(["ALL"]));
+    assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+    let arguments = container["args"].as_array().unwrap();
+    assert!(arguments.contains(&json!("--mesh-provider=istio")));
+    let sandbox = tidegate_sandbox::Sandbox::new(tidegate_sandbox::Settings::for_tests());
+    sandbox.load(manifests).expect("everything is accepted");
+}

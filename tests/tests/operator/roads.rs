@@ -392,7 +392,7 @@ async fn a_copy_that_no_pod_reads_any_more_goes_after_the_promotion_and_not_befo
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_two_canaries_own_is_told_of_and_stays() {
-    let mut world = unjudged(with_canary(canary_of("web", GATEWAY_API, by_weight())));
+    let mut world = with_canary(canary_of("web", GATEWAY_API, by_weight()));
     world.create(CONFIG_MAPS, config("shared"));
     world.patch(DEPLOYMENTS, "web", &with_config("web:1.0", Some("shared")));
     world.start().await;

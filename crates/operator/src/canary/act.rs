@@ -98,7 +98,7 @@ impl Task {
         progress: &mut Progress,
     ) -> Result<(), WriteError> {
         match action {
-            Action::Ensure(Piece::Primary) => self.make_primary(seen).await,
+            Action::Ensure(Piece::Primary) => self.make_primary(seen, &progress.memory).await,
             Action::Ensure(piece) => {
                 let changes = seen.changes.get(piece).map(Vec::as_slice).unwrap_or_default();
                 self.write(changes).await
@@ -109,7 +109,7 @@ impl Task {
             Action::Park => self.scale(seen, 0).await,
             // A Deployment without replicas stops its HorizontalPodAutoscaler by itself.
             Action::ResumeScaler | Action::PauseScaler => Ok(()),
-            Action::Promote(revision) => self.promote(seen, revision).await,
+            Action::Promote(revision) => self.promote(seen, revision, &progress.memory).await,
             Action::RefreshPrimaryScaler => {
                 let changes = seen.refreshed_scaler(self).map_err(refused)?;
                 self.write(&changes).await
@@ -205,11 +205,11 @@ impl Task {
         Ok(target)
     }
 
-    async fn make_primary(&mut self, seen: &Seen) -> Result<(), WriteError> {
+    async fn make_primary(&mut self, seen: &Seen, memory: &Memory) -> Result<(), WriteError> {
         let is_first = matches!(seen.observed.memory.phase, Phase::New | Phase::Initializing);
         let target = self.target_now(seen).await?;
         if is_first {
-            self.copy_configs(seen, &seen.tracked).await?;
+            self.copy_configs(seen, &seen.tracked, memory).await?;
         }
         let cx = seen.cx(self);
         if is_first {
@@ -238,7 +238,12 @@ impl Task {
     ///
     /// The copies of configuration come first, then a copy of the template for the day somebody
     /// deletes the primary, and the template last: whoever finds it in place finds all of it.
-    async fn promote(&mut self, seen: &Seen, revision: &Revision) -> Result<(), WriteError> {
+    async fn promote(
+        &mut self,
+        seen: &Seen,
+        revision: &Revision,
+        memory: &Memory,
+    ) -> Result<(), WriteError> {
         let target = self.target_now(seen).await?;
         let moved = || WriteError::Conflict { what: "the target".to_owned() };
         if hash::revision(&target["spec"]["template"]) != revision.as_str() {
@@ -249,7 +254,7 @@ impl Task {
         if self.cx.options.config_tracking && *tracked != seen.tracked {
             return Err(moved());
         }
-        self.copy_configs(seen, tracked).await?;
+        self.copy_configs(seen, tracked, memory).await?;
         let name = seen.canary.spec.primary_name();
         let primary = self.cx.cluster.read(self.place(DEPLOYMENT, &name)).await?;
         let primary = primary.ok_or_else(|| WriteError::Missing { what: name.clone() })?;
@@ -283,7 +288,12 @@ impl Task {
         self.write(change.as_slice()).await
     }
 
-    async fn copy_configs(&mut self, seen: &Seen, tracked: &Tracked) -> Result<(), WriteError> {
+    async fn copy_configs(
+        &mut self,
+        seen: &Seen,
+        tracked: &Tracked,
+        memory: &Memory,
+    ) -> Result<(), WriteError> {
         for (key, checksum) in tracked {
             let Some((kind, name)) = key.split_once('/') else { continue };
             let kind = match kind {
@@ -308,7 +318,7 @@ impl Task {
                      here. Give each workload a configuration of its own to keep them apart.",
                     kind.kind().kind,
                 );
-                self.announce(seen, &Fact::Noted(Note::Other(note)), &seen.observed.memory).await;
+                self.announce(seen, &Fact::Noted(Note::Other(note)), memory).await;
             }
             self.write(&copied.changes).await?;
         }

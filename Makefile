@@ -34,7 +34,7 @@ kubectl: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 
 e2e: e2e-parts ## Run the suites on a real Kubernetes control plane, then kubectl against the sandbox
 	cargo test --package tidegate-e2e
-	tests/kubectl/run
+	KUBECTL="$$(tests/e2e/get --paths kubernetes | cut -f3)/kubectl" tests/kubectl/run
 
 e2e-parts: ## Obtain the real programs that e2e runs; builds Kubernetes the first time
 	tests/e2e/get

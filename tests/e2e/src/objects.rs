@@ -17,7 +17,7 @@ use serde_json::Value;
 /// Who owns the fields that tests set.
 const FIELD_MANAGER: &str = "tidegate-e2e";
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Applies an object on the server's side, whatever its kind, and returns what is stored.
 pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject> {

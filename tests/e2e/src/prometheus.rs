@@ -41,7 +41,7 @@ impl Prometheus {
         ];
         let program = parts.program("prometheus", "prometheus")?;
         let process = Process::start("prometheus", &program, &arguments, folder)?;
-        let prometheus = Self { process: process, port, web: Web::default() };
+        let prometheus = Self { process, port, web: Web::default() };
         let ready = format!("{}/-/ready", prometheus.url());
         let is_ready = async || Ok(prometheus.web.get(&ready).await?.status == 200);
         prometheus.process.ready(PATIENCE, is_ready).await?;

@@ -1,18 +1,37 @@
 //! A folder for what one control plane writes: gone with it, unless something went wrong.
+//!
+//! A test's error is known only when its control plane is already gone, so [`crate::inside`] asks with
+//! [`keep_all`] to leave the folders to it, and then clears them away or says where they are.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
     process,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     thread,
 };
 
 const PREFIX: &str = "tidegate-e2e-";
 
+/// Folders of control planes that are gone, once somebody wants them kept.
+static KEPT: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
+
 /// A folder that is removed when dropped, but for a panic: then the logs in it are wanted.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
+
+/// From now on folders stay, to be had from [`take_kept`].
+pub(crate) fn keep_all() {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
+}
+
+/// The folders that were kept.
+pub(crate) fn take_kept() -> Vec<PathBuf> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+}
 
 // === impl Scratch ===
 
@@ -48,8 +67,13 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if !thread::panicking() {
-            let _ = fs::remove_dir_all(&self.0);
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *kept {
+            Some(kept) => kept.push(self.0.clone()),
+            None if thread::panicking() => {}
+            None => {
+                let _ = fs::remove_dir_all(&self.0);
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{ControlPlane, Process, Web, apply, apply_folder, control_plane::free_ports, objects};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The class that routes by the Gateway API must name in their Gateway.
 const GATEWAY_CLASS: &str = "traefik";

@@ -24,10 +24,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tidegate_e2e::{
-    ControlPlane, Node, NodeSettings, Parts, Web, apply, apply_folder, eventually, inside,
+    ControlPlane, Node, NodeSettings, Options, Parts, Web, apply, apply_folder, eventually, inside,
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// Where the victim of the last test says what it started.
 const VICTIM: &str = "TIDEGATE_E2E_VICTIM";
 
@@ -119,6 +119,10 @@ fn our_definitions_are_taken_and_work() {
                 condition.type_ == "NonStructuralSchema" || condition.type_ == "Terminating"
             });
             ensure!(bad.is_none(), "{}: {bad:?}", definition.name_any());
+        }
+
+        for part in ["gateway-api", "istio"] {
+            apply_folder(&client, plane.parts().folder(part)?).await?;
         }
 
         namespace(&client, "shop").await?;
@@ -285,17 +289,38 @@ fn nothing_outlives_a_killed_harness() {
             let plane = ControlPlane::start(&Parts::find()?).await?;
             let ids = plane.processes().map(|process| process.id().to_string());
             println!("victims:{}", ids.join(" "));
-            tokio::time::sleep(Duration::from_secs(600)).await;
+            tokio::time::sleep(Duration::from_mins(10)).await;
             return Ok(());
         }
-        let (mut victim, ids) = start_a_victim()?;
+        // At once for the first, with a chance to do something about it for the second.
+        let mut victims = Vec::new();
+        for signal in ["KILL", "TERM"] {
+            victims.push((signal, start_a_victim()?));
+        }
         let is_running = |id: &u32| Path::new(&format!("/proc/{id}")).exists();
-        ensure!(ids.len() == 3 && ids.iter().all(is_running), "{ids:?} run");
-        victim.kill()?;
-        victim.wait()?;
-        eventually("all programs are gone", Duration::from_secs(10), async || {
-            Ok((!ids.iter().any(is_running)).then_some(()))
-        })
-        .await
+        for (signal, (mut victim, ids)) in victims {
+            ensure!(ids.len() == 3 && ids.iter().all(is_running), "{ids:?} run");
+            let id = victim.id().to_string();
+            ensure!(Command::new("kill").args(["-s", signal, &id]).status()?.success());
+            victim.wait()?;
+            eventually("all programs are gone", Duration::from_secs(10), async || {
+                Ok((!ids.iter().any(is_running)).then_some(()))
+            })
+            .await
+            .with_context(|| format!("after SIG{signal}"))?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_start_that_fails_says_why() {
+    inside("a_start_that_fails_says_why", async || {
+        let options = Options { api_server: vec!["--no-such-flag".into()], ..Options::default() };
+        let refused = ControlPlane::start_with(&Parts::find()?, &options).await.err();
+        let refused = refused.context("it started")?;
+        let text = format!("{refused:#}");
+        ensure!(text.contains("unknown flag: --no-such-flag"), "{text}");
+        Ok(())
     });
 }

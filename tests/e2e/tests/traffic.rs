@@ -13,7 +13,7 @@ use tidegate_e2e::{
     ControlPlane, Node, NodeSettings, Parts, Prometheus, Traefik, apply, eventually, inside,
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(2);
 const HOST: &str = "shop.example.com";
 
 /// A Deployment of one pod and a Service for it.

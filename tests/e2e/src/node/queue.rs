@@ -12,7 +12,7 @@ use tidegate_sandbox::{
 const RETRY_FIRST: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// With nothing due there is nothing to wake up for.
-const LONG: Duration = Duration::from_secs(3600);
+const LONG: Duration = Duration::from_hours(1);
 
 /// What is due, by the loop's number and key.
 #[derive(Debug, Default)]

@@ -36,8 +36,8 @@ impl Remote {
         client: Client,
         applications: Option<Applications>,
     ) -> Self {
-        let random = Random::seeded(Timestamp::now().as_nanosecond().unsigned_abs() as u64);
-        Self { runtime, client, applications: applications.map(RefCell::new), random }
+        let applications = applications.map(RefCell::new);
+        Self { runtime, client, applications, random: Random::seeded(1) }
     }
 
     pub(super) fn runtime(&self) -> &Runtime {

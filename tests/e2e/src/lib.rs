@@ -1,0 +1,3 @@
+//! Rigs that hold our own parts against real ones.
+
+pub mod conformance;

@@ -26,7 +26,7 @@ use kube::Client;
 
 use self::{
     difference::{Difference, places},
-    normal::Normaliser,
+    normal::{Normaliser, Pairs},
     report::Report,
     request::Story,
 };
@@ -67,18 +67,24 @@ async fn tell_both(pair: &Pair, number: usize, story: &Story) -> Vec<Difference>
     );
     let now = Timestamp::now();
     let (mut normal_real, mut normal_ours) = (Normaliser::new(now), Normaliser::new(now));
+    let mut pairs = Pairs::default();
     let mut differences = Vec::new();
-    for (step, ((request, real), ours)) in
-        story.requests.iter().zip(&real).zip(&ours).enumerate()
-    {
-        let found = places(&normal_real.normal(real), &normal_ours.normal(ours));
-        differences.extend(found.into_iter().map(|(place, real, ours)| Difference {
+    for (step, ((request, real), ours)) in story.requests.iter().zip(&real).zip(&ours).enumerate() {
+        let (a, b) = (normal_real.normal(real), normal_ours.normal(ours));
+        let found = if real.code == ours.code {
+            places(&a, &b, &mut pairs)
+        } else {
+            // Everything else follows from it.
+            vec![("/code".to_owned(), Some(real.summary()), Some(ours.summary()))]
+        };
+        differences.extend(found.into_iter().map(|(place, real_part, ours_part)| Difference {
             story: story.name.clone(),
             step,
             request: request.clone(),
             place,
-            real,
-            ours,
+            real: real_part,
+            ours: ours_part,
+            said: [real.summary(), ours.summary()],
         }));
     }
     differences

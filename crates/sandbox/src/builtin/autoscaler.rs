@@ -76,6 +76,8 @@ fn behavior_defaults(behavior: &mut Value) {
     }
 }
 
+const NO_GROUP: &str = "must name an API group";
+
 pub(super) fn validate(autoscaler: &Value) -> Errors {
     let mut errors = Errors::new();
     let spec = At::root(autoscaler).get("spec");
@@ -94,6 +96,7 @@ pub(super) fn validate(autoscaler: &Value) -> Errors {
         errors.push(high.invalid_int("must be greater than or equal to `minReplicas`"));
     }
     check_reference(&spec.get("scaleTargetRef"), &mut errors);
+    check_group(&spec.get("scaleTargetRef.apiVersion"), &mut errors);
     for metric in spec.get("metrics").items() {
         check_metric(&metric, &mut errors);
     }
@@ -106,8 +109,23 @@ pub(super) fn validate(autoscaler: &Value) -> Errors {
     errors
 }
 
-pub(super) fn validate_update(new: &Value, _: &Value) -> Errors {
-    validate(new)
+/// What was stored without a group may stay so.
+pub(super) fn validate_update(new: &Value, old: &Value) -> Errors {
+    let mut errors = validate(new);
+    let mut known = Errors::new();
+    let version = At::root(old).get("spec.scaleTargetRef.apiVersion");
+    check_group(&version, &mut known);
+    if !known.is_empty() {
+        errors.retain(|error| error.path != version.path() || error.detail != NO_GROUP);
+    }
+    errors
+}
+
+/// What scales has a group: there is nothing to scale in the core one.
+fn check_group(version: &At<'_>, errors: &mut Errors) {
+    if !version.text().contains('/') {
+        errors.push(version.invalid_as(&version.text().into(), NO_GROUP));
+    }
 }
 
 pub(super) fn validate_status(new: &Value, _: &Value) -> Errors {
@@ -209,6 +227,8 @@ fn check_source(source: &At<'_>, kind: &str, errors: &mut Errors) {
             let container = source.get("container");
             if kind == "ContainerResource" && container.text().is_empty() {
                 errors.push(container.required("must specify a container"));
+            } else if kind == "ContainerResource" {
+                container.complain(names::dns1123_label(container.text()), errors);
             }
         }
         _ => {

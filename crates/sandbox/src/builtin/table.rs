@@ -86,6 +86,7 @@ pub(super) static STRATEGIES: [Strategy; 29] = [
         rules: Rules {
             defaults: pod::defaults,
             create: pod::prepare_create,
+            update: pod::prepare_update,
             status_update: pod::prepare_status_update,
             validate: pod::validate,
             validate_update: pod::validate_update,

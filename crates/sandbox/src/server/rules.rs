@@ -270,6 +270,7 @@ pub(super) fn validate(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
         Source::Custom(version) => {
             let mut errors = custom_metadata(def, object);
             errors.extend(version.schema.validate(object, None));
+            errors.extend(negative_replicas(version, object));
             errors
         }
         Source::Crd => {
@@ -279,6 +280,14 @@ pub(super) fn validate(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
         }
         Source::None => Vec::new(),
     }
+}
+
+/// A kind that can be scaled has no negative number of replicas, whatever its schema says.
+fn negative_replicas(version: &CrdVersion, object: &Value) -> Option<FieldError> {
+    let path = &version.scale.as_ref()?.spec_replicas;
+    let replicas = object.pointer(&path.replace('.', "/"))?;
+    let is_negative = replicas.as_i64().is_some_and(|replicas| replicas < 0);
+    is_negative.then(|| FieldError::invalid(path, replicas, "should be a non-negative integer"))
 }
 
 fn custom_metadata(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
@@ -371,6 +380,12 @@ pub(super) fn returns_deleted(def: &ResourceDef) -> bool {
             def.plural.as_str(),
             "namespaces" | "persistentvolumeclaims" | "pods" | "serviceaccounts" | "services"
         )
+}
+
+/// Whether a delete may ask for something to be done about dependents. Events have none, and
+/// namespaces end by their own finalizer.
+pub(super) fn is_collected(def: &ResourceDef) -> bool {
+    !matches!(def.table.plural.as_ref(), "events" | "namespaces")
 }
 
 pub(super) fn is_graceful(def: &ResourceDef) -> bool {

@@ -19,7 +19,7 @@ pub struct Report {
 }
 
 /// Of one class of differences so many are written out.
-const EXAMPLES: usize = 3;
+const EXAMPLES: usize = 5000;
 
 // === impl Report ===
 
@@ -78,8 +78,13 @@ impl Difference {
         let place: Vec<&str> = self.place.split('/').map(general).collect();
         let shown = |value: &Option<Value>| match value {
             None => "nothing".to_owned(),
+            Some(Value::Object(said)) if self.place == "/code" => {
+                let part = |key: &str| said.get(key).cloned().unwrap_or_default();
+                format!("{} {}", part("code"), part("reason"))
+            }
             Some(Value::Object(_)) => "an object".to_owned(),
             Some(Value::Array(_)) => "a list".to_owned(),
+            Some(Value::String(text)) if text.starts_with('\u{1}') => "a symbol".to_owned(),
             Some(value) => clipped(&value.to_string(), 60),
         };
         format!("{}: {} | {}", place.join("/"), shown(&self.real), shown(&self.ours))
@@ -88,7 +93,7 @@ impl Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { story, step, request, place, real, ours } = self;
+        let Self { story, step, request, place, real, ours, said } = self;
         let shown = |value: &Option<Value>| {
             value.as_ref().map_or("nothing".to_owned(), |value| clipped(&value.to_string(), 400))
         };
@@ -99,7 +104,9 @@ impl fmt::Display for Difference {
         }
         writeln!(f, "        at {place}")?;
         writeln!(f, "        real: {}", shown(real))?;
-        write!(f, "        ours: {}", shown(ours))
+        writeln!(f, "        ours: {}", shown(ours))?;
+        let [real, ours] = said;
+        write!(f, "        said: {real}\n              {ours}")
     }
 }
 

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use http::{HeaderMap, Request as HttpRequest, header};
 use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::request::{Request, Story};
@@ -171,5 +171,16 @@ impl Pending {
                 Answer { body: Content::Events(events.collect()), ..answer }
             }
         }
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// The code, and of a failure what it says.
+    pub fn summary(&self) -> Value {
+        let Content::Json(body) = &self.body else { return json!({ "code": self.code }) };
+        let part = |key: &str| body.get(key).filter(|_| body["kind"] == "Status").cloned();
+        json!({ "code": self.code, "reason": part("reason"), "message": part("message") })
     }
 }

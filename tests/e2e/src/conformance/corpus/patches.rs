@@ -153,7 +153,6 @@ fn service() -> Vec<(&'static str, Value)> {
         ("two of one name", ports(json!([{ "port": 90, "name": "same" }, { "port": 91, "name": "same" }]))),
         ("no names", ports(json!([{ "port": 90 }, { "port": 91 }]))),
         ("another type", json!({ "spec": { "type": "NodePort" } })),
-        ("a node port", ports(json!([{ "port": 80, "name": "http", "nodePort": 30_007 }]))),
         ("back", json!({ "spec": { "type": "ClusterIP" } })),
         ("headless", json!({ "spec": { "clusterIP": "None" } })),
         ("another address", json!({ "spec": { "clusterIP": "10.96.7.7" } })),

@@ -131,12 +131,11 @@ impl Strategy {
         if self.status_subresource && !self.keeps_status_on_create() {
             edit::set(object, "status", serde_json::Map::new());
         }
-        if let Some(meta) = edit::object(object, "metadata") {
-            if self.has_generation {
-                edit::set(meta, "generation", 1);
-            } else {
-                edit::remove(meta, "generation");
-            }
+        // Kinds that count nothing keep whatever number they were given.
+        if let Some(meta) = edit::object(object, "metadata")
+            && self.has_generation
+        {
+            edit::set(meta, "generation", 1);
         }
         (self.rules.create)(object);
         // What is written of a status even when it is empty.
@@ -173,8 +172,8 @@ impl Strategy {
     pub fn validate(&self, object: &Value) -> Vec<FieldError> {
         let meta = object.get("metadata").unwrap_or(&Value::Null);
         let mut errors = validate_metadata(meta, self.namespaced, self.name_rule, "metadata");
-        // These two kinds are checked by the generic rules alone.
-        if !matches!(self.kind, "Lease" | "PodDisruptionBudget") {
+        // These kinds are checked by the generic rules alone.
+        if !matches!(self.kind, "Event" | "Lease" | "PodDisruptionBudget") {
             errors.extend(metadata::bare_finalizers(meta));
         }
         errors.extend((self.rules.validate)(object));

@@ -188,7 +188,18 @@ impl Schema {
 
     /// All that is wrong with `new`. On update, errors in unchanged parts are tolerated.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = validate::validate(self, new, old, "");
+        self.validate_after(Vec::new(), new, old)
+    }
+
+    /// As [`Schema::validate`], after other checks found `errors`: some of those keep the rules from
+    /// being run.
+    pub(crate) fn validate_after(
+        &self,
+        mut errors: Vec<FieldError>,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Vec<FieldError> {
+        errors.extend(validate::validate(self, new, old, ""));
         self.validate_structure(new, old, &mut errors);
         errors
     }

@@ -85,6 +85,11 @@ pub(super) fn validate(autoscaler: &Value) -> Errors {
     if low.int().is_some_and(|replicas| replicas < 1) {
         errors.push(low.invalid("must be greater than or equal to 1"));
     }
+    let wakes = |metric: At<'_>| matches!(metric.get("type").text(), "Object" | "External");
+    if low.int() == Some(0) && !spec.get("metrics").items().any(wakes) {
+        let text = "nothing but an Object or External metric tells when to leave zero";
+        errors.push(spec.get("metrics").forbidden(text));
+    }
     match high.int_or_zero() {
         0 => errors.push(high.required("must be set and greater than 0")),
         replicas if replicas < 0 => {

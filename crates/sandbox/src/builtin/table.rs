@@ -120,7 +120,6 @@ pub(super) static STRATEGIES: [Strategy; 29] = [
             defaults: endpoints::endpoints_defaults,
             validate: endpoints::endpoints,
             validate_update: endpoints::endpoints_update,
-            warnings: warnings::endpoints,
             ..PLAIN
         },
         ..NAMESPACED

@@ -44,6 +44,7 @@ pub(super) fn replica_set_defaults(replica_set: &mut Value) {
 }
 
 pub(super) fn daemon_set_defaults(daemon_set: &mut Value) {
+    daemon_set_counted(daemon_set);
     let Some(spec) = object(daemon_set, "spec") else { return };
     default_to(spec, "revisionHistoryLimit", REVISIONS_KEPT);
     if let Some(strategy) = object(spec, "updateStrategy") {
@@ -121,6 +122,12 @@ pub(super) fn stateful_set_update(new: &mut Value, old: &Value) {
     if !in_use {
         stateful_set_create(new);
     }
+}
+
+/// The count of templates is there as soon as a DaemonSet is read, so whoever writes one owns it.
+pub(super) fn daemon_set_counted(daemon_set: &mut Value) {
+    let generation = template_generation(daemon_set);
+    set_template_generation(daemon_set, generation);
 }
 
 pub(super) fn daemon_set_create(daemon_set: &mut Value) {

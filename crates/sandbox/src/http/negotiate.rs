@@ -44,9 +44,11 @@ impl Format {
         }
         let found = wishes.iter().find_map(|wish| wish.format(is_custom)).ok_or_else(|| {
             let accepted = [JSON, YAML, PROTOBUF].join(", ");
-            Failure::not_acceptable(format!(
+            let failure = Failure::not_acceptable(format!(
                 "only the following media types are accepted: {accepted}"
-            ))
+            ));
+            // For built-in kinds the router refuses it.
+            if is_custom { failure } else { failure.without_details() }
         })?;
         let Self::Table(_) = found else { return Ok(found) };
         let include = query.get("includeObject");

@@ -255,6 +255,12 @@ fn check_kind(
             )));
         } else if patched.get(key).is_none() && key == "apiVersion" {
             return Err(Failure::internal("the patched object has no apiVersion"));
+        } else if let Some(given) = given.filter(|_| is_custom) {
+            let want = before[key].as_str().unwrap_or_default();
+            let error = FieldError::invalid(key, given, format!("must be {want}"));
+            let kind = patched["kind"].as_str().unwrap_or_default();
+            let group = if key == "kind" { call.def.group.as_str() } else { "" };
+            return Err(Failure::invalid(group, kind, &call.request.info.name, &[error]));
         } else {
             return Err(sent.refusal(patched, format!("a patch cannot change {key}")));
         }

@@ -42,6 +42,8 @@ pub(super) enum AnyShape<'a> {
 static NOTHING: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
 static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&["status"]));
 static SPEC: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&["spec"]));
+static SPEC_AND_LABELS: LazyLock<FieldSet> =
+    LazyLock::new(|| FieldSet::of_fields(&["spec", "metadata.labels"]));
 static ALL_BUT_STATUS: LazyLock<FieldSet> = LazyLock::new(|| {
     let labels = ["metadata.labels", "metadata.annotations", "metadata.finalizers"];
     let rest = ["metadata.ownerReferences", "spec", "data"];
@@ -269,9 +271,8 @@ pub(super) fn validate(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
         Source::Builtin(strategy) => strategy.validate(object),
         Source::Custom(version) => {
             let mut errors = custom_metadata(def, object);
-            errors.extend(version.schema.validate(object, None));
             errors.extend(negative_replicas(version, object));
-            errors
+            version.schema.validate_after(errors, object, None)
         }
         Source::Crd => {
             let mut errors = custom_metadata(def, object);
@@ -314,8 +315,8 @@ pub(super) fn validate_update(
         }
         (Source::Custom(version), _) => {
             let mut errors = metadata();
-            errors.extend(version.schema.validate(new, Some(old)));
-            errors
+            errors.extend(negative_replicas(version, new));
+            version.schema.validate_after(errors, new, Some(old))
         }
         (Source::Crd, _) => {
             let mut errors = metadata();
@@ -334,6 +335,10 @@ pub(super) fn warnings(def: &ResourceDef, object: &Value) -> Vec<String> {
 
 /// What everyone who uses a deprecated version is told, whatever they do with it.
 pub(crate) fn deprecation(def: &ResourceDef) -> Option<String> {
+    if (def.group.as_str(), def.kind.as_str()) == ("", "Endpoints") {
+        let text = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+        return Some(text.to_owned());
+    }
     let (crd, version) = def.custom().filter(|(_, version)| version.deprecated)?;
     if let Some(text) = &version.deprecation_warning {
         return Some(text.clone());
@@ -355,6 +360,7 @@ pub(super) fn reset_fields(def: &ResourceDef, to: WriteTo) -> &'static FieldSet 
     match to {
         WriteTo::Status if def.is_custom() => &ALL_BUT_STATUS,
         // Of a built-in kind a status writer may change some metadata, and then owns it.
+        WriteTo::Status if def.kind == "Deployment" => &SPEC_AND_LABELS,
         WriteTo::Status => &SPEC,
         WriteTo::Object if has_status => &STATUS,
         WriteTo::Object | WriteTo::Scale | WriteTo::Binding | WriteTo::Finalize => &NOTHING,

@@ -155,6 +155,10 @@ fn check(call: &Call<'_>, before: &Value, scale: &Value) -> Outcome<i64> {
     };
     match replicas.as_i64() {
         None if replicas.is_null() => Ok(0),
+        None if call.request.info.verb == Verb::Patch => {
+            let error = FieldError::invalid("patch", &scale.to_string().into(), "not a Scale");
+            Err(Failure::invalid("", "", "", &[error]))
+        }
         None => refuse("must be an integer"),
         Some(count) if count < 0 => refuse("must be greater than or equal to 0"),
         Some(count) if count > i64::from(i32::MAX) => refuse("must be a 32-bit integer"),

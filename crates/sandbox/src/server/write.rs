@@ -78,6 +78,10 @@ impl Server {
         self.check_admission(def, &object)?;
         check_priority(def, &object)?;
         self.name_object(tx, def, &mut object)?;
+        let meta = rules::metadata(&mut object);
+        for stale in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            meta.remove(stale);
+        }
         rules::default(def, &mut object);
         // Who owns a field is settled before admission and the kind's own preparations: what those
         // fill in belongs to nobody.
@@ -86,9 +90,6 @@ impl Server {
         }
         rules::prepare_create(def, &mut object);
         let meta = rules::metadata(&mut object);
-        for stale in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-            meta.remove(stale);
-        }
         meta.insert("uid".into(), self.new_uid().into());
         meta.insert("creationTimestamp".into(), self.now_text().into());
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();

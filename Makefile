@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help try test lint fmt purity crds docs sweep e2e bench soak
+.PHONY: help try test lint fmt purity crds docs sweep kubectl e2e e2e-parts bench soak
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,8 +29,15 @@ crds: ## Write deploy/crds from the code
 docs: ## Write docs/reference from the code
 	UPDATE_DOCS=1 cargo test --package tidegate-tests --test docs
 
-e2e: ## Run kubectl against the sandbox; KUBECTL=path chooses one
+kubectl: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 	tests/kubectl/run
+
+e2e: e2e-parts ## Run the suites on a real Kubernetes control plane, then kubectl against the sandbox
+	cargo test --package tidegate-e2e
+	tests/kubectl/run
+
+e2e-parts: ## Obtain the real programs that e2e runs; builds Kubernetes the first time
+	tests/e2e/get
 
 SWEEP ?= all
 sweep: ## Cut every rollout at every write; SWEEP=3 takes every third cut

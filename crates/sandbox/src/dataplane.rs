@@ -41,6 +41,7 @@ pub use self::{
     crds::routing_crds,
     meter::{BackendCounts, Meter},
     plane::DataPlane,
+    pod_server::PodServer,
     resolve::Resolver,
     simulation::Simulation,
     snapshot::{Pod, PodName, Snapshot, View},

@@ -1,3 +1,36 @@
-//! Rigs that hold our own parts against real ones.
+//! Tidegate's surroundings, for real: a Kubernetes control plane, a node, Traefik and Prometheus.
+//!
+//! `tests/e2e/get` obtains the programs; this crate starts and stops them. A suite is a
+//! function that [`inside`] runs in a network of its own, where pod addresses exist and all ports are free:
+//!
+//! ```text
+//! inside ── ControlPlane: etcd, kube-apiserver, kube-controller-manager
+//!              ├── Node: schedules pods and runs the sample application in them
+//!              ├── Traefik: carries out routes         ◄── Prometheus scrapes it
+//!              └── client(), kubeconfig(..), service_account_kubeconfig(..)
+//! ```
+//!
+//! Whatever ends a test (its end, a panic, Ctrl-C, `kill -9`), no program of it stays behind.
 
-pub mod conformance;
+mod control_plane;
+mod namespace;
+mod node;
+mod objects;
+mod parts;
+mod process;
+mod prometheus;
+mod scratch;
+mod traefik;
+mod web;
+
+pub use self::{
+    control_plane::{ControlPlane, Options},
+    namespace::inside,
+    node::{Node, NodeSettings},
+    objects::{apply, apply_folder, eventually},
+    parts::Parts,
+    process::Process,
+    prometheus::Prometheus,
+    traefik::Traefik,
+    web::{Answer, Web},
+};

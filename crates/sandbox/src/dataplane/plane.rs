@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -205,7 +205,9 @@ async fn update(
         if !pod.is_ready || running.contains_key(name) {
             continue;
         }
+        // Pod addresses are pretended; the socket is not.
         let started = PodServer::start(
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             Arc::new(pod.clone()),
             Arc::clone(&shared.meter),
             shared.random.fork(),

@@ -1,7 +1,7 @@
 //! A pod's application on a socket.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     sync::Arc,
     time::Instant,
 };
@@ -18,7 +18,7 @@ use crate::random::Random;
 
 /// The running application of one pod. Dropping it stops it.
 #[derive(Debug)]
-pub(super) struct PodServer {
+pub struct PodServer {
     pub(super) pod: Arc<Pod>,
     server: HttpServer,
 }
@@ -33,18 +33,19 @@ struct PodHandler {
 // === impl PodServer ===
 
 impl PodServer {
-    pub(super) async fn start(
+    /// Binds to `address` (port 0 for any) and answers from now on.
+    pub async fn start(
+        address: SocketAddr,
         pod: Arc<Pod>,
         meter: Arc<Meter>,
         random: Random,
     ) -> std::io::Result<Self> {
         let handler = PodHandler { pod: Arc::clone(&pod), meter, random: Arc::new(random) };
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Ok(Self { pod, server: HttpServer::start(any, handler).await? })
+        Ok(Self { pod, server: HttpServer::start(address, handler).await? })
     }
 
-    /// Where it listens. Pod addresses are pretended; this one is not.
-    pub(super) fn address(&self) -> SocketAddr {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
         self.server.address
     }
 }

@@ -159,7 +159,8 @@ fn endpoints(
 // === impl Pod ===
 
 impl Pod {
-    fn read(object: &Value) -> Option<(PodName, Self)> {
+    /// A pod as its object describes it; `None` unless it runs.
+    pub fn read(object: &Value) -> Option<(PodName, Self)> {
         if pods::phase(object) != "Running" {
             return None;
         }

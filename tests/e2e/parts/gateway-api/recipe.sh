@@ -1,0 +1,13 @@
+# The Gateway API's custom resource definitions, read from its published module.
+version=v1.5.1
+
+obtain() {
+    local module
+    module=$(module_folder sigs.k8s.io/gateway-api)
+    cp "$module"/config/crd/standard/gateway.networking.k8s.io_*.yaml "$1"
+    chmod u+w "$1"/*
+    # A policy about upgrades of these very definitions; no kind.
+    rm -f "$1"/*_vap_*.yaml
+}
+
+check() { grep -q "bundle-version: $version" "$1"/*_httproutes.yaml || fail "not gateway-api $version"; }

@@ -1,0 +1,71 @@
+//! A folder for what one control plane writes: gone with it, unless something went wrong.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+};
+
+const PREFIX: &str = "tidegate-e2e-";
+
+/// A folder that is removed when dropped, but for a panic: then the logs in it are wanted.
+#[derive(Debug)]
+pub(crate) struct Scratch(PathBuf);
+
+// === impl Scratch ===
+
+impl Scratch {
+    pub(crate) fn new() -> io::Result<Self> {
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        sweep(&std::env::temp_dir());
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}-{serial}", process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder)?;
+        Ok(Self(folder))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file that only its owner may read.
+    pub(crate) fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
+        use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
+        let path = self.0.join(name);
+        let mut file = fs::OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)?;
+        file.write_all(text.as_bytes())?;
+        Ok(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// Removes what runs left that were killed, or failed, more than an hour ago.
+fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        let Some(owner) = owner else { continue };
+        let age = entry.metadata().and_then(|data| data.modified()).ok();
+        let age = age.and_then(|at| at.elapsed().ok()).unwrap_or_default();
+        let is_running = Path::new("/proc").join(owner).exists();
+        if !is_running && age.as_secs() > 3600 {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}

@@ -1,44 +1,72 @@
-//! The corpus told to a real API server and to the sandbox.
+//! The sandbox's API server answers as a real one does.
 //!
-//! `TIDEGATE_CONFORMANCE_KUBECONFIG` names a server that already runs; `TIDEGATE_CONFORMANCE_ONLY` keeps the stories whose
-//! name contains it.
+//! `TIDEGATE_CONFORMANCE_ONLY` keeps the stories whose name contains it; `TIDEGATE_CONFORMANCE_KUBECONFIG` names a
+//! server that runs already, for those who change the corpus.
 
 #![expect(clippy::print_stdout, reason = "a comparison is read by people")]
 
-use std::env;
+use std::{
+    env,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
+use anyhow::{Result, ensure};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use tidegate_e2e::conformance::{Pair, compare, corpus};
+use tidegate_e2e::{
+    ControlPlane, Options, Parts,
+    conformance::{Pair, compare, corpus},
+    inside,
+};
 use tidegate_sandbox::{Sandbox, Settings, clock::Clock};
 
-async fn real() -> Client {
-    let path = env::var("TIDEGATE_CONFORMANCE_KUBECONFIG").unwrap_or_default();
-    let kubeconfig = Kubeconfig::read_from(path).expect("a kubeconfig");
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a cluster in it");
-    Client::try_from(config).expect("a client of it")
+/// Differences that are neither mended nor accepted yet. It only ever goes down.
+const KNOWN: usize = 0;
+
+#[test]
+fn the_sandbox_answers_as_a_real_api_server() {
+    if let Ok(path) = env::var("TIDEGATE_CONFORMANCE_KUBECONFIG") {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+        runtime.block_on(with_running(&path)).expect("the servers agree");
+        return;
+    }
+    inside("the_sandbox_answers_as_a_real_api_server", async || {
+        let options = Options {
+            // Nobody makes the accounts that this plugin asks for.
+            api_server: vec!["--disable-admission-plugins=ServiceAccount".to_owned()],
+            without_controllers: true,
+            ..Options::default()
+        };
+        let plane = ControlPlane::start_with(&Parts::find()?, &options).await?;
+        compare_with(plane.client(), "c").await
+    });
 }
 
-fn ours() -> (Sandbox, Client) {
-    let sandbox = Sandbox::new(Settings { clock: Clock::real(), nodes: 0, ..Settings::default() });
-    let client = Client::new(sandbox.service(), "default");
-    (sandbox, client)
+/// A server that was used before has seen other stories: this run's names must be new.
+async fn with_running(kubeconfig: &str) -> Result<()> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() % 1_000_000;
+    compare_with(Client::try_from(config)?, &format!("c{seconds}")).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_sandbox_answers_as_a_real_api_server() {
-    let (_sandbox, ours) = ours();
-    let real = if env::var("TIDEGATE_CONFORMANCE_KUBECONFIG").is_ok() { real().await } else { ours.clone() };
-    let run = env::var("TIDEGATE_CONFORMANCE_RUN").unwrap_or_else(|_| "c".to_owned());
-    let pair = Pair { real, ours, run };
+async fn compare_with(real: Client, run: &str) -> Result<()> {
+    let settings = Settings { clock: Clock::real(), nodes: 0, ..Settings::default() };
+    let sandbox = Sandbox::new(settings);
+    let ours = Client::new(sandbox.service(), "default");
+    let pair = Pair { real, ours, run: run.to_owned() };
     compare(&pair, &[corpus::preparation()]).await;
     let only = env::var("TIDEGATE_CONFORMANCE_ONLY").unwrap_or_default();
     let mut stories = corpus::stories();
     stories.retain(|story| story.name.contains(&only));
     let report = compare(&pair, &stories).await;
     println!("{report}");
-    assert!(report.unexplained.is_empty());
+    if only.is_empty() {
+        ensure!(report.idle_rows().is_empty(), "accepted but not met: {:?}", report.idle_rows());
+    }
+    let left = report.unexplained.len();
+    ensure!(left <= KNOWN, "{left} differences, {KNOWN} of them known");
+    Ok(())
 }

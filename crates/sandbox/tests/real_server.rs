@@ -79,7 +79,9 @@ fn history(sandbox: &Sandbox, path: &str, from: &str) -> Vec<(String, Value)> {
     }
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let events = lines.map(|line| serde_json::from_slice::<Value>(line).unwrap());
-    events.map(|event| (event["type"].as_str().unwrap().to_owned(), event["object"].clone())).collect()
+    events
+        .map(|event| (event["type"].as_str().unwrap().to_owned(), event["object"].clone()))
+        .collect()
 }
 
 #[test]
@@ -162,12 +164,40 @@ fn refusals_have_the_codes_of_the_real_server() {
     let cases: &[(&str, &str, &str, &str, String, u16)] = &[
         ("nothing is an object without a name", "POST", MAPS, JSON, "null".into(), 422),
         ("an applied text for a map", "PATCH", &apply, APPLY, labels.to_string(), 500),
-        ("an unknown directive", "PATCH", &one, STRATEGIC, r#"{"data":{"$patch":"paint"}}"#.into(), 500),
-        ("a version that is no number", "GET", &format!("{MAPS}?watch=true&resourceVersion=x"), "", String::new(), 500),
-        ("a watch that continues a list", "GET", &format!("{MAPS}?watch=true&continue=x"), "", String::new(), 422),
+        (
+            "an unknown directive",
+            "PATCH",
+            &one,
+            STRATEGIC,
+            r#"{"data":{"$patch":"paint"}}"#.into(),
+            500,
+        ),
+        (
+            "a version that is no number",
+            "GET",
+            &format!("{MAPS}?watch=true&resourceVersion=x"),
+            "",
+            String::new(),
+            500,
+        ),
+        (
+            "a watch that continues a list",
+            "GET",
+            &format!("{MAPS}?watch=true&continue=x"),
+            "",
+            String::new(),
+            422,
+        ),
         ("a negative limit is none", "GET", &format!("{MAPS}?limit=-1"), "", String::new(), 200),
         ("options of another kind", "DELETE", &one, JSON, r#"{"kind":"ConfigMap"}"#.into(), 400),
-        ("options of the wrong type", "DELETE", &one, JSON, r#"{"gracePeriodSeconds":"0"}"#.into(), 400),
+        (
+            "options of the wrong type",
+            "DELETE",
+            &one,
+            JSON,
+            r#"{"gracePeriodSeconds":"0"}"#.into(),
+            400,
+        ),
         ("a path that goes too deep", "GET", &format!("{one}/a/b/c"), "", String::new(), 404),
     ];
     for (reason, method, path, media, body, want) in cases {
@@ -185,7 +215,10 @@ fn finalizers_of_built_in_kinds_have_a_domain() {
         map["metadata"]["finalizers"] = json!([finalizer]);
         post(&sandbox, &format!("{MAPS}?dryRun=All"), &map).code
     };
-    assert_eq!([with("bare"), with("example.com/own"), with("foregroundDeletion")], [422, 201, 201]);
+    assert_eq!(
+        [with("bare"), with("example.com/own"), with("foregroundDeletion")],
+        [422, 201, 201]
+    );
 }
 
 #[test]
@@ -219,7 +252,10 @@ fn the_end_of_an_object_is_told_as_it_was_stored() {
     let sandbox = cluster();
     let mut held = map("m");
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    let from = post(&sandbox, MAPS, &held).body["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let from = post(&sandbox, MAPS, &held).body["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     send(&sandbox, "DELETE", &format!("{MAPS}/m"), "", "");
     let free = json!({ "metadata": { "finalizers": null } });
     patch(&sandbox, &format!("{MAPS}/m"), MERGE, &free);
@@ -232,7 +268,10 @@ fn the_end_of_an_object_is_told_as_it_was_stored() {
 #[test]
 fn a_pod_is_marked_even_if_it_goes_at_once() {
     let sandbox = cluster();
-    let from = post(&sandbox, PODS, &pod("p")).body["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let from = post(&sandbox, PODS, &pod("p")).body["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     send(&sandbox, "DELETE", &format!("{PODS}/p"), "", "");
     let events = history(&sandbox, PODS, &from);
     let kinds: Vec<&str> = events.iter().map(|(kind, _)| kind.as_str()).collect();
@@ -254,11 +293,10 @@ fn events_and_namespaces_wait_for_no_dependents() {
     assert_eq!(get(&sandbox, &format!("{all}/e")).code, 404);
 }
 
-#[test]
-fn a_scale_is_noted_without_a_time() {
-    let sandbox = cluster();
-    let all = "/apis/apps/v1/namespaces/default/deployments";
-    let deployment = json!({
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+fn deployment() -> Value {
+    json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "d" },
         "spec": {
             "selector": { "matchLabels": { "app": "web" } },
@@ -267,8 +305,27 @@ fn a_scale_is_noted_without_a_time() {
                 "spec": { "containers": [{ "name": "app", "image": "web:1" }] },
             },
         },
-    });
-    post(&sandbox, all, &deployment);
+    })
+}
+
+#[test]
+fn a_count_that_nobody_owned_is_nobodys_after_it_was_scaled() {
+    let sandbox = cluster();
+    let one = format!("{DEPLOYMENTS}/d");
+    patch(&sandbox, &format!("{one}?fieldManager=owner"), APPLY, &deployment());
+    let scale = json!({ "spec": { "replicas": 3 } });
+    patch(&sandbox, &format!("{one}/scale?fieldManager=hpa"), MERGE, &scale);
+    let mut more = deployment();
+    more["spec"]["replicas"] = json!(5);
+    let applied = patch(&sandbox, &format!("{one}?fieldManager=other"), APPLY, &more);
+    assert_eq!((applied.code, &applied.body["spec"]["replicas"]), (200, &json!(5)));
+}
+
+#[test]
+fn a_scale_is_noted_without_a_time() {
+    let sandbox = cluster();
+    let all = DEPLOYMENTS;
+    post(&sandbox, all, &deployment());
     let scale = json!({ "spec": { "replicas": 3 } });
     patch(&sandbox, &format!("{all}/d/scale?fieldManager=hpa"), MERGE, &scale);
     let stored = get(&sandbox, &format!("{all}/d")).body;

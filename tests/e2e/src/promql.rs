@@ -39,7 +39,11 @@ pub fn disagreement(real: &Value, ours: &Value) -> Option<String> {
     let only_ours = ours.keys().filter(|labels| !real.contains_key(*labels));
     for labels in real.keys().chain(only_ours) {
         let (Some(a), Some(b)) = (real.get(labels), ours.get(labels)) else {
-            return Some(format!("{labels}: {} | {}", real.contains_key(labels), ours.contains_key(labels)));
+            return Some(format!(
+                "{labels}: {} | {}",
+                real.contains_key(labels),
+                ours.contains_key(labels)
+            ));
         };
         if let Some(difference) = different(a, b) {
             return Some(format!("{labels}: {difference}"));
@@ -62,7 +66,11 @@ fn different(real: &Value, ours: &Value) -> Option<String> {
     let agree = match (real, ours) {
         (Value::Array(a), Value::Array(b)) => {
             let first = a.iter().zip(b).find_map(|(a, b)| different(a, b));
-            return if a.len() == b.len() { first } else { Some(format!("{} | {} points", a.len(), b.len())) };
+            return if a.len() == b.len() {
+                first
+            } else {
+                Some(format!("{} | {} points", a.len(), b.len()))
+            };
         }
         (Value::String(a), Value::String(b)) => a == b || is_near(a, b),
         (a, b) => a.as_f64() == b.as_f64(),

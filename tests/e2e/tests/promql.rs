@@ -21,8 +21,19 @@ use tidegate_providers::{
 use tidegate_sandbox::prometheus::respond;
 
 const PROVIDERS: [&str; 13] = [
-    "istio", "appmesh", "linkerd", "contour", "gloo", "kuma", "knative", "osm", "nginx", "skipper",
-    "traefik", "apisix", "kubernetes",
+    "istio",
+    "appmesh",
+    "linkerd",
+    "contour",
+    "gloo",
+    "kuma",
+    "knative",
+    "osm",
+    "nginx",
+    "skipper",
+    "traefik",
+    "apisix",
+    "kubernetes",
 ];
 
 #[test]
@@ -57,9 +68,8 @@ async fn compare(parts: &Parts, folder: &Path) -> Result<()> {
     for question in &questions {
         let path = path(question);
         let real = Web::default().get(&format!("{}{path}", prometheus.url())).await?.json()?;
-        let own: Value = serde_json::from_str(
-            &respond(&ours, Timestamp::now(), &Method::GET, &path, &[]).body,
-        )?;
+        let own: Value =
+            serde_json::from_str(&respond(&ours, Timestamp::now(), &Method::GET, &path, &[]).body)?;
         answered += usize::from(real["data"]["result"].get(0).is_some());
         if let Some(difference) = disagreement(&real, &own) {
             differences.push(format!("{question:?}\n    {difference}"));

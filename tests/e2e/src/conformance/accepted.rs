@@ -15,7 +15,9 @@ pub struct Accepted {
 pub const ACCEPTED: &[Accepted] = &[
     Accepted {
         why: "pods get the default ServiceAccount; on the real server the plugin is off, as nobody makes accounts",
-        explains: |it| it.place.contains("/spec/serviceAccount") || it.place.contains("/f:serviceAccount"),
+        explains: |it| {
+            it.place.contains("/spec/serviceAccount") || it.place.contains("/f:serviceAccount")
+        },
     },
     Accepted {
         why: "an Event is kept, owned and validated in the form of the core group, by whichever group it came",
@@ -29,9 +31,14 @@ pub const ACCEPTED: &[Accepted] = &[
         why: "definitions are established by the request that makes them",
         explains: |it| {
             it.request.path.contains("/customresourcedefinitions")
-                && ["/status", "/metadata/finalizers", "/metadata/managedFields", "/metadata/resourceVersion"]
-                    .iter()
-                    .any(|part| it.place.contains(part))
+                && [
+                    "/status",
+                    "/metadata/finalizers",
+                    "/metadata/managedFields",
+                    "/metadata/resourceVersion",
+                ]
+                .iter()
+                .any(|part| it.place.contains(part))
         },
     },
     Accepted {
@@ -41,7 +48,9 @@ pub const ACCEPTED: &[Accepted] = &[
     Accepted {
         why: "tables and metadata in YAML or protobuf: nobody asks for them",
         explains: |it| {
-            ["application/yaml;as=", "protobuf;as="].iter().any(|form| it.request.accept.contains(form))
+            ["application/yaml;as=", "protobuf;as="]
+                .iter()
+                .any(|form| it.request.accept.contains(form))
         },
     },
     Accepted {
@@ -50,7 +59,9 @@ pub const ACCEPTED: &[Accepted] = &[
     },
     Accepted {
         why: "the metadata of a list, asked of one custom resource: refused with another code",
-        explains: |it| it.request.accept.contains("PartialObjectMetadataList") && it.place == "/code",
+        explains: |it| {
+            it.request.accept.contains("PartialObjectMetadataList") && it.place == "/code"
+        },
     },
     Accepted {
         why: "an object patched to have no version is refused without the fields that cannot be known then",
@@ -65,7 +76,17 @@ pub const ACCEPTED: &[Accepted] = &[
     },
     Accepted {
         why: "the sandbox's history is counted in events and reaches farther back",
-        explains: |it| it.request.note == "too early to keep",
+        explains: |it| {
+            ["too early to keep", "resourceVersion=1"].contains(&it.request.note.as_str())
+        },
+    },
+    Accepted {
+        why: "a name made up for an object that was refused is in the refusal, and drawn by lot",
+        explains: |it| it.request.note == "a bad prefix" && it.place == "/body/details/name",
+    },
+    Accepted {
+        why: "a path that leads beyond a custom resource is nobody's",
+        explains: |it| it.request.note == "too deep" && it.story.contains("Widget"),
     },
     Accepted {
         why: "a POST to a name is refused before its body is read",
@@ -86,13 +107,17 @@ pub const ACCEPTED: &[Accepted] = &[
         why: "an empty text or list counts as none where Kubernetes can tell the two apart",
         explains: |it| {
             it.story.starts_with("spoiling")
-                && [" = \"\"", " = []", " = {}", " = [null]"].iter().any(|end| it.request.note.ends_with(end))
+                && [" = \"\"", " = []", " = {}", " = [null]"]
+                    .iter()
+                    .any(|end| it.request.note.ends_with(end))
         },
     },
     Accepted {
         why: "volumes are not mounted, so their sources and claims are checked only where workloads use them",
         explains: |it| {
-            ["/spec/volumes/", "/spec/volumeClaimTemplates"].iter().any(|start| it.request.note.starts_with(start))
+            ["/spec/volumes/", "/spec/volumeClaimTemplates"]
+                .iter()
+                .any(|start| it.request.note.starts_with(start))
         },
     },
 ];

@@ -7,8 +7,8 @@
 mod definitions;
 mod deletes;
 mod kinds;
-mod lists;
 mod life;
+mod lists;
 mod manifests;
 mod negotiation;
 mod ownership;

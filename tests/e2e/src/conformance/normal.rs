@@ -65,7 +65,8 @@ impl Normaliser {
     fn event(&mut self, event: &Value) -> Value {
         let is_bookmark = event["type"] == "BOOKMARK";
         let mut event = event.clone();
-        if is_bookmark && let Some(version) = event.pointer_mut("/object/metadata/resourceVersion") {
+        if is_bookmark && let Some(version) = event.pointer_mut("/object/metadata/resourceVersion")
+        {
             *version = json!("<list version>");
         }
         self.object(&event)
@@ -105,7 +106,12 @@ impl Normaliser {
                         entries.iter().map(|entry| self.object(entry)).collect();
                     entries.sort_by_key(|entry| {
                         let part = |key: &str| entry[key].to_string();
-                        [part("manager"), part("operation"), part("subresource"), part("apiVersion")]
+                        [
+                            part("manager"),
+                            part("operation"),
+                            part("subresource"),
+                            part("apiVersion"),
+                        ]
                     });
                     entries.into()
                 }
@@ -134,7 +140,8 @@ impl Normaliser {
     fn details(&mut self, details: &Map<String, Value>) -> Value {
         let mut details = details.clone();
         if let Some(causes) = details.get_mut("causes").and_then(Value::as_array_mut) {
-            let mut facts: Vec<Value> = causes.iter().map(|cause| without(cause, "message")).collect();
+            let mut facts: Vec<Value> =
+                causes.iter().map(|cause| without(cause, "message")).collect();
             facts.sort_by_key(ToString::to_string);
             facts.dedup();
             *causes = facts;
@@ -281,7 +288,8 @@ mod tests {
     fn causes_are_a_set_of_facts() {
         let status = |causes: Value| json!({ "kind": "Status", "details": { "causes": causes } });
         let one = json!({ "field": "spec.a", "reason": "FieldValueInvalid", "message": "no" });
-        let other = json!({ "field": "spec.b", "reason": "FieldValueInvalid", "message": "nor this" });
+        let other =
+            json!({ "field": "spec.b", "reason": "FieldValueInvalid", "message": "nor this" });
         let both = normal(&status(json!([one, other])));
         assert_eq!(both, normal(&status(json!([other, one]))));
         assert_ne!(both, normal(&status(json!([one]))));

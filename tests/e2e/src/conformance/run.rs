@@ -52,11 +52,8 @@ pub async fn tell(client: &Client, story: &Story, namespace: &str) -> Vec<Answer
     let mut pending: Vec<Pending> = Vec::new();
     for request in &story.requests {
         let filled = |text: &str| fill(text, namespace, &pending);
-        let request = Request {
-            path: filled(&request.path),
-            body: filled(&request.body),
-            ..request.clone()
-        };
+        let request =
+            Request { path: filled(&request.path), body: filled(&request.body), ..request.clone() };
         pending.push(ask(client, &request).await);
     }
     join_all(pending.into_iter().map(Pending::finish)).await
@@ -108,7 +105,8 @@ async fn ask(client: &Client, request: &Request) -> Pending {
 
 async fn once(client: &Client, request: &Request) -> Pending {
     let mut builder = HttpRequest::builder().method(request.method).uri(&request.path);
-    let headers = [(header::CONTENT_TYPE, &request.content_type), (header::ACCEPT, &request.accept)];
+    let headers =
+        [(header::CONTENT_TYPE, &request.content_type), (header::ACCEPT, &request.accept)];
     for (name, value) in headers {
         if !value.is_empty() {
             builder = builder.header(name, value);

@@ -42,20 +42,130 @@ pub fn generated() -> Vec<Question> {
 /// What no server understands, or cannot answer.
 pub fn broken() -> Vec<Question> {
     let queries = [
-        "", "a[", "a[5m]", "sum(", "sum(a))", "rate(a)", "rate(a[5m:])", "rate(5)", "a +", "a + on(x) b[5m]", "{}", "{x=\"\"}",
-        "{x=~\".*\"}", "a{x=}", "a{x=\"1\"", "a{x=~\"(\"}", "1 + \"a\"", "\"text\"", "5", "a offset", "a offset 5", "a @ x", "nosuch(a)",
-        "abs()", "abs(a, b)", "abs(1)", "clamp_max(a)", "topk(a)", "topk(\"x\", a)", "quantile(a, a)", "count_values(1, a)",
-        "histogram_quantile(a, b)", "label_replace(a, \"y\", \"$1\", \"x\", \"(\")", "label_replace(a, \"\", \"$1\", \"x\", \"(.*)\")",
-        "label_replace(a, \"1y\", \"$1\", \"x\", \"(.*)\")", "a + b[5m]", "a[5m] + a", "a and 1", "1 and a", "a == bool b", "1 == 1", "1 == bool 1",
-        "a + on(x) b", "a + on(y) group_left() b", "a * on(x) one", "one * on(x) group_right(y) a", "one * on(x) group_left(y) a", "a unless on(x) group_left() b",
-        "sum by (x", "sum by x (a)", "sum(a) by (x) by (y)", "a[5m] offset 1m", "a offset 1m[5m]", "a[5m][5m]", "a[5m:1m]", "a[0s]", "a[-5m]", "a[5]", "a[5x]", "a[5m5m]", "a[5m1h]",
-        "time()", "time(1)", "vector(a)", "scalar(1)", "sort(1)", "1 ^ 2 ^ 3", "-1 ^ 2", "- a", "--1", "+a", "!a", "a != b", "a ! b", "a =~ b", "1h", "0x1F", "1_000", ".5", "5.", "1e", "Inf", "inf", "NAN", "nan", "infinity",
-        "a # comment", "# comment", "a\nand\nb", "a;b", "a,b", "(a", "a)", "((a))", "a @ start()", "a @ end()", "a @ middle()", "a @ 1.5e9", "a @ NaN",
-        "sum without (x) (a) > 1", "avg_over_time(a)", "predict_linear(a[5m])", "absent(a, b)", "absent_over_time(a)", "day_of_week(1)", "minute()", "round(a, 0.5, 1)", "rate(a[5m]) offset 1m",
-        "label_join(a, \"z\", \"-\")", "label_join(a, \"z\", \"-\", \"x\", \"y\")", "label_join(a, \"9\", \"-\", \"x\")", "holt_winters(a[5m])", "on(x)", "by(x)", "sum", "sum sum(a)", "a{le=\"0.5\",le=\"1\"}", "a{__name__=\"b\"}", "{__name__=\"a\"}", "{__name__=~\"a|b\"}",
+        "",
+        "a[",
+        "a[5m]",
+        "sum(",
+        "sum(a))",
+        "rate(a)",
+        "rate(a[5m:])",
+        "rate(5)",
+        "a +",
+        "a + on(x) b[5m]",
+        "{}",
+        "{x=\"\"}",
+        "{x=~\".*\"}",
+        "a{x=}",
+        "a{x=\"1\"",
+        "a{x=~\"(\"}",
+        "1 + \"a\"",
+        "\"text\"",
+        "5",
+        "a offset",
+        "a offset 5",
+        "a @ x",
+        "nosuch(a)",
+        "abs()",
+        "abs(a, b)",
+        "abs(1)",
+        "clamp_max(a)",
+        "topk(a)",
+        "topk(\"x\", a)",
+        "quantile(a, a)",
+        "count_values(1, a)",
+        "histogram_quantile(a, b)",
+        "label_replace(a, \"y\", \"$1\", \"x\", \"(\")",
+        "label_replace(a, \"\", \"$1\", \"x\", \"(.*)\")",
+        "label_replace(a, \"1y\", \"$1\", \"x\", \"(.*)\")",
+        "a + b[5m]",
+        "a[5m] + a",
+        "a and 1",
+        "1 and a",
+        "a == bool b",
+        "1 == 1",
+        "1 == bool 1",
+        "a + on(x) b",
+        "a + on(y) group_left() b",
+        "a * on(x) one",
+        "one * on(x) group_right(y) a",
+        "one * on(x) group_left(y) a",
+        "a unless on(x) group_left() b",
+        "sum by (x",
+        "sum by x (a)",
+        "sum(a) by (x) by (y)",
+        "a[5m] offset 1m",
+        "a offset 1m[5m]",
+        "a[5m][5m]",
+        "a[5m:1m]",
+        "a[0s]",
+        "a[-5m]",
+        "a[5]",
+        "a[5x]",
+        "a[5m5m]",
+        "a[5m1h]",
+        "time()",
+        "time(1)",
+        "vector(a)",
+        "scalar(1)",
+        "sort(1)",
+        "1 ^ 2 ^ 3",
+        "-1 ^ 2",
+        "- a",
+        "--1",
+        "+a",
+        "!a",
+        "a != b",
+        "a ! b",
+        "a =~ b",
+        "1h",
+        "0x1F",
+        "1_000",
+        ".5",
+        "5.",
+        "1e",
+        "Inf",
+        "inf",
+        "NAN",
+        "nan",
+        "infinity",
+        "a # comment",
+        "# comment",
+        "a\nand\nb",
+        "a;b",
+        "a,b",
+        "(a",
+        "a)",
+        "((a))",
+        "a @ start()",
+        "a @ end()",
+        "a @ middle()",
+        "a @ 1.5e9",
+        "a @ NaN",
+        "sum without (x) (a) > 1",
+        "avg_over_time(a)",
+        "predict_linear(a[5m])",
+        "absent(a, b)",
+        "absent_over_time(a)",
+        "day_of_week(1)",
+        "minute()",
+        "round(a, 0.5, 1)",
+        "rate(a[5m]) offset 1m",
+        "label_join(a, \"z\", \"-\")",
+        "label_join(a, \"z\", \"-\", \"x\", \"y\")",
+        "label_join(a, \"9\", \"-\", \"x\")",
+        "holt_winters(a[5m])",
+        "on(x)",
+        "by(x)",
+        "sum",
+        "sum sum(a)",
+        "a{le=\"0.5\",le=\"1\"}",
+        "a{__name__=\"b\"}",
+        "{__name__=\"a\"}",
+        "{__name__=~\"a|b\"}",
     ];
     let all = queries.into_iter();
-    all.map(|query| Question { query: query.to_owned(), start_s: START_S + 600, range: None }).collect()
+    all.map(|query| Question { query: query.to_owned(), start_s: START_S + 600, range: None })
+        .collect()
 }
 
 fn pick<'t>(random: &Random, from: &[&'t str]) -> &'t str {
@@ -65,14 +175,31 @@ fn pick<'t>(random: &Random, from: &[&'t str]) -> &'t str {
 
 fn vector(random: &Random, depth: u32) -> String {
     if depth == 0 || random.chance(0.15) {
-        return selector(random) + pick(random, &["", "", "", " offset 30s", " offset -1m", " @ 1767226000"]);
+        return selector(random)
+            + pick(random, &["", "", "", " offset 30s", " offset -1m", " @ 1767226000"]);
     }
     match random.below(10) {
         0..=2 => over_window(random, depth),
         3 | 4 => aggregation(random, depth),
         5 | 6 => operation(random, depth),
         7 => {
-            let function = pick(random, &["abs", "ceil", "floor", "sgn", "ln", "exp", "sqrt", "absent", "timestamp", "round", "hour", "day_of_week"]);
+            let function = pick(
+                random,
+                &[
+                    "abs",
+                    "ceil",
+                    "floor",
+                    "sgn",
+                    "ln",
+                    "exp",
+                    "sqrt",
+                    "absent",
+                    "timestamp",
+                    "round",
+                    "hour",
+                    "day_of_week",
+                ],
+            );
             format!("{function}({})", vector(random, depth - 1))
         }
         8 => {
@@ -94,20 +221,52 @@ fn vector(random: &Random, depth: u32) -> String {
 
 fn selector(random: &Random) -> String {
     let name = pick(random, &["a", "b", "a", "b", "one", "special", "h_bucket", "nowhere"]);
-    let matchers = pick(random, &["", "", "{x=\"1\"}", "{x!=\"1\"}", "{x=~\"1|2\"}", "{y!~\"a\"}", "{y=\"\"}", "{x=~\"[23]\", y=\"b\"}"]);
+    let matchers = pick(
+        random,
+        &[
+            "",
+            "",
+            "{x=\"1\"}",
+            "{x!=\"1\"}",
+            "{x=~\"1|2\"}",
+            "{y!~\"a\"}",
+            "{y=\"\"}",
+            "{x=~\"[23]\", y=\"b\"}",
+        ],
+    );
     format!("{name}{matchers}")
 }
 
 fn number(random: &Random) -> &'static str {
-    pick(random, &["0", "1", "-1", "0.5", "2", "10", "1e3", "NaN", "Inf", "time()", "scalar(one{x=\"1\"})"])
+    pick(
+        random,
+        &["0", "1", "-1", "0.5", "2", "10", "1e3", "NaN", "Inf", "time()", "scalar(one{x=\"1\"})"],
+    )
 }
 
 fn over_window(random: &Random, depth: u32) -> String {
     let function = pick(
         random,
         &[
-            "rate", "rate", "increase", "delta", "irate", "idelta", "resets", "changes", "deriv", "avg_over_time", "sum_over_time", "min_over_time", "max_over_time",
-            "count_over_time", "last_over_time", "stddev_over_time", "stdvar_over_time", "present_over_time", "absent_over_time",
+            "rate",
+            "rate",
+            "increase",
+            "delta",
+            "irate",
+            "idelta",
+            "resets",
+            "changes",
+            "deriv",
+            "avg_over_time",
+            "sum_over_time",
+            "min_over_time",
+            "max_over_time",
+            "count_over_time",
+            "last_over_time",
+            "stddev_over_time",
+            "stdvar_over_time",
+            "present_over_time",
+            "absent_over_time",
         ],
     );
     let range = pick(random, &["7s", "30s", "1m", "5m", "10m"]);
@@ -127,15 +286,20 @@ fn over_window(random: &Random, depth: u32) -> String {
 }
 
 fn aggregation(random: &Random, depth: u32) -> String {
-    let clause = pick(random, &["", "by (x)", "by (y, x)", "without (x)", "without ()", "by ()", "by (z)"]);
+    let clause =
+        pick(random, &["", "by (x)", "by (y, x)", "without (x)", "without ()", "by ()", "by (z)"]);
     let inner = vector(random, depth - 1);
     match random.below(8) {
         0 => format!("topk {clause} ({}, {inner})", pick(random, &["1", "2", "0", "-1", "100"])),
         1 => format!("bottomk {clause} ({}, {inner})", pick(random, &["1", "3"])),
-        2 => format!("quantile {clause} ({}, {inner})", pick(random, &["0.5", "0.25", "1", "2", "-1", "NaN"])),
+        2 => format!(
+            "quantile {clause} ({}, {inner})",
+            pick(random, &["0.5", "0.25", "1", "2", "-1", "NaN"])
+        ),
         3 => format!("count_values {clause} (\"v\", {inner})"),
         _ => {
-            let operator = pick(random, &["sum", "avg", "min", "max", "count", "group", "stddev", "stdvar"]);
+            let operator =
+                pick(random, &["sum", "avg", "min", "max", "count", "group", "stddev", "stdvar"]);
             format!("{operator} {clause} ({inner})")
         }
     }
@@ -144,13 +308,19 @@ fn aggregation(random: &Random, depth: u32) -> String {
 fn operation(random: &Random, depth: u32) -> String {
     let left = vector(random, depth - 1);
     if random.chance(0.4) {
-        let operator = pick(random, &["+", "-", "*", "/", "%", "^", ">", "<", "== bool", "!=", ">= bool"]);
+        let operator =
+            pick(random, &["+", "-", "*", "/", "%", "^", ">", "<", "== bool", "!=", ">= bool"]);
         return format!("({left} {operator} {})", number(random));
     }
     let right = vector(random, depth - 1);
-    let operator = pick(random, &["+", "-", "*", "/", ">", "<= bool", "and", "or", "unless", "== bool"]);
+    let operator =
+        pick(random, &["+", "-", "*", "/", ">", "<= bool", "and", "or", "unless", "== bool"]);
     let is_set = ["and", "or", "unless"].contains(&operator);
     let matching = pick(random, &["", "on(x)", "on(x, y)", "ignoring(y)", "on()"]);
-    let grouping = if is_set || matching.is_empty() { "" } else { pick(random, &["", "", "group_left()", "group_right()"]) };
+    let grouping = if is_set || matching.is_empty() {
+        ""
+    } else {
+        pick(random, &["", "", "group_left()", "group_right()"])
+    };
     format!("({left} {operator} {matching} {grouping} {right})")
 }

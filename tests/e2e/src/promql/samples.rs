@@ -16,43 +16,127 @@ pub struct Row {
 }
 
 /// When the first sample was taken. A whole second: samples are half a second after it.
-pub const START_S: i64 = 1_767_225_600;
+pub(super) const START_S: i64 = 1_767_225_600;
 /// When the last was.
-pub const END_S: i64 = START_S + 1_200;
+pub(super) const END_S: i64 = START_S + 1_200;
 const EVERY_MS: i64 = 5_000;
 const BOUNDS: [(&str, f64); 6] =
     [("0.1", 0.2), ("0.5", 0.5), ("1", 0.7), ("2.5", 0.85), ("10", 0.95), ("+Inf", 1.0)];
 
 /// Counters with their labels, of the canary and of somebody else: `series|labels of both|of one`.
 const COUNTED: &[(&str, &str, &str)] = &[
-    ("istio_requests_total", r#"reporter="destination",destination_workload_namespace="test",destination_workload="podinfo""#, "response_code"),
-    ("response_total", r#"namespace="test",deployment="podinfo",direction="inbound""#, "classification"),
-    ("envoy_cluster_upstream_rq", r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-7d4b9-x2x4z""#, "envoy_response_code"),
-    ("envoy_cluster_upstream_rq", r#"envoy_cluster_name="test_podinfo-canary_9898""#, "envoy_response_code"),
-    ("envoy_cluster_upstream_rq", r#"envoy_cluster_name="test-podinfo-canaryupstream-9898_gloo-system""#, "envoy_response_code"),
-    ("envoy_cluster_upstream_rq", r#"service="podinfo-canary_test_svc_9898""#, "envoy_response_code"),
+    (
+        "istio_requests_total",
+        r#"reporter="destination",destination_workload_namespace="test",destination_workload="podinfo""#,
+        "response_code",
+    ),
+    (
+        "response_total",
+        r#"namespace="test",deployment="podinfo",direction="inbound""#,
+        "classification",
+    ),
+    (
+        "envoy_cluster_upstream_rq",
+        r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-7d4b9-x2x4z""#,
+        "envoy_response_code",
+    ),
+    (
+        "envoy_cluster_upstream_rq",
+        r#"envoy_cluster_name="test_podinfo-canary_9898""#,
+        "envoy_response_code",
+    ),
+    (
+        "envoy_cluster_upstream_rq",
+        r#"envoy_cluster_name="test-podinfo-canaryupstream-9898_gloo-system""#,
+        "envoy_response_code",
+    ),
+    (
+        "envoy_cluster_upstream_rq",
+        r#"service="podinfo-canary_test_svc_9898""#,
+        "envoy_response_code",
+    ),
     ("envoy_cluster_upstream_rq", r#"envoy_cluster_name="test/podinfo""#, "envoy_response_code"),
-    ("osm_request_total", r#"destination_namespace="test",destination_kind="Deployment",destination_name="podinfo""#, "response_code"),
-    ("nginx_ingress_controller_requests", r#"namespace="test",ingress="podinfo",canary="podinfo-canary""#, "status"),
+    (
+        "osm_request_total",
+        r#"destination_namespace="test",destination_kind="Deployment",destination_name="podinfo""#,
+        "response_code",
+    ),
+    (
+        "nginx_ingress_controller_requests",
+        r#"namespace="test",ingress="podinfo",canary="podinfo-canary""#,
+        "status",
+    ),
     ("apisix_http_status", r#"route="test_podinfo-podinfo-canary_1""#, "code"),
-    ("http_request_duration_seconds_count", r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-7d4b9-x2x4z""#, "status"),
-    ("nginx_ingress_controller_response_duration_seconds_sum", r#"namespace="test",ingress="podinfo",canary="podinfo-canary""#, "status"),
-    ("nginx_ingress_controller_response_duration_seconds_count", r#"namespace="test",ingress="podinfo",canary="podinfo-canary""#, "status"),
-    ("skipper_serve_route_duration_seconds_sum", r#"route="kube_test__podinfo_canary__a____podinfo_canary_0""#, "code"),
-    ("skipper_serve_route_duration_seconds_count", r#"route="kube_test__podinfo_canary__a____podinfo_canary_0""#, "code"),
+    (
+        "http_request_duration_seconds_count",
+        r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-7d4b9-x2x4z""#,
+        "status",
+    ),
+    (
+        "nginx_ingress_controller_response_duration_seconds_sum",
+        r#"namespace="test",ingress="podinfo",canary="podinfo-canary""#,
+        "status",
+    ),
+    (
+        "nginx_ingress_controller_response_duration_seconds_count",
+        r#"namespace="test",ingress="podinfo",canary="podinfo-canary""#,
+        "status",
+    ),
+    (
+        "skipper_serve_route_duration_seconds_sum",
+        r#"route="kube_test__podinfo_canary__a____podinfo_canary_0""#,
+        "code",
+    ),
+    (
+        "skipper_serve_route_duration_seconds_count",
+        r#"route="kube_test__podinfo_canary__a____podinfo_canary_0""#,
+        "code",
+    ),
 ];
 
 /// Histograms, with the labels of the canary and the one that tells how a request ended.
 const TIMED: &[(&str, &str, &str)] = &[
-    ("istio_request_duration_milliseconds_bucket", r#"reporter="destination",destination_workload_namespace="test",destination_workload="podinfo""#, ""),
-    ("response_latency_ms_bucket", r#"namespace="test",deployment="podinfo",direction="inbound""#, ""),
-    ("envoy_cluster_upstream_rq_time_bucket", r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-7d4b9-x2x4z""#, ""),
-    ("envoy_cluster_upstream_rq_time_bucket", r#"envoy_cluster_name="test_podinfo-canary_9898""#, ""),
-    ("skipper_response_duration_seconds_bucket", r#"route="kube_test__podinfo_canary__a____podinfo_canary_0""#, "code"),
-    ("traefik_service_request_duration_seconds_bucket", r#"service="test-podinfo-canary-9898@kubernetescrd""#, "code"),
+    (
+        "istio_request_duration_milliseconds_bucket",
+        r#"reporter="destination",destination_workload_namespace="test",destination_workload="podinfo""#,
+        "",
+    ),
+    (
+        "response_latency_ms_bucket",
+        r#"namespace="test",deployment="podinfo",direction="inbound""#,
+        "",
+    ),
+    (
+        "envoy_cluster_upstream_rq_time_bucket",
+        r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-7d4b9-x2x4z""#,
+        "",
+    ),
+    (
+        "envoy_cluster_upstream_rq_time_bucket",
+        r#"envoy_cluster_name="test_podinfo-canary_9898""#,
+        "",
+    ),
+    (
+        "skipper_response_duration_seconds_bucket",
+        r#"route="kube_test__podinfo_canary__a____podinfo_canary_0""#,
+        "code",
+    ),
+    (
+        "traefik_service_request_duration_seconds_bucket",
+        r#"service="test-podinfo-canary-9898@kubernetescrd""#,
+        "code",
+    ),
     ("apisix_http_latency_bucket", r#"route="test_podinfo-podinfo-canary_1",type="request""#, ""),
-    ("http_request_duration_seconds_bucket", r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-7d4b9-x2x4z""#, ""),
-    ("osm_request_duration_ms_bucket", r#"destination_namespace="test",destination_kind="Deployment",destination_name="podinfo""#, ""),
+    (
+        "http_request_duration_seconds_bucket",
+        r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-7d4b9-x2x4z""#,
+        "",
+    ),
+    (
+        "osm_request_duration_ms_bucket",
+        r#"destination_namespace="test",destination_kind="Deployment",destination_name="podinfo""#,
+        "",
+    ),
 ];
 
 /// All series, the same each time.
@@ -97,7 +181,13 @@ pub fn exposition(rows: &[Row]) -> String {
         for (at_ms, value) in &row.points {
             let (seconds, rest) = (at_ms / 1_000, at_ms % 1_000);
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{}{{{}}} {} {seconds}.{rest:03}", row.name, labels.join(","), shown(*value));
+            let _ = writeln!(
+                text,
+                "{}{{{}}} {} {seconds}.{rest:03}",
+                row.name,
+                labels.join(","),
+                shown(*value)
+            );
         }
     }
     text.push_str("# EOF\n");
@@ -169,7 +259,8 @@ fn histogram(random: &Random, name: &str, labels: &str, more: (&str, &str)) -> V
         }
     }
     let rows = BOUNDS.iter().zip(points);
-    rows.map(|((bound, _), points)| Row::new(name, labels, &[more, ("le", bound)], points)).collect()
+    rows.map(|((bound, _), points)| Row::new(name, labels, &[more, ("le", bound)], points))
+        .collect()
 }
 
 // === impl Row ===

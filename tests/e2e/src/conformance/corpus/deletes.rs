@@ -26,7 +26,8 @@ fn one_by_one(sample: &Sample) -> Story {
     story.delete_with("another uid", one.clone(), &json!({ "preconditions": { "uid": wrong } }));
     let stale = json!({ "preconditions": { "resourceVersion": "1" } });
     story.delete_with("another version", one.clone(), &stale);
-    let right = json!({ "preconditions": { "uid": made.uid(), "resourceVersion": made.version() } });
+    let right =
+        json!({ "preconditions": { "uid": made.uid(), "resourceVersion": made.version() } });
     story.delete_with("the right one", one.clone(), &right);
     story.get("gone", one.clone());
     story.delete("again", one.clone());
@@ -36,7 +37,12 @@ fn one_by_one(sample: &Sample) -> Story {
     story.get("still there", one.clone());
     story.delete("asked again", one.clone());
     story.delete_with("now at once", one.clone(), &json!({ "gracePeriodSeconds": 0 }));
-    story.patch("a change while held", one.clone(), MERGE, &json!({ "metadata": { "labels": { "a": "b" } } }));
+    story.patch(
+        "a change while held",
+        one.clone(),
+        MERGE,
+        &json!({ "metadata": { "labels": { "a": "b" } } }),
+    );
     let more = json!({ "metadata": { "finalizers": ["example.com/hold", "example.com/more"] } });
     story.patch("one more", one.clone(), MERGE, &more);
     story.patch("let go", one.clone(), MERGE, &json!({ "metadata": { "finalizers": null } }));
@@ -53,7 +59,8 @@ fn policies(sample: &Sample) -> Story {
         story.get("after", one.clone());
         story.patch("let go", one.clone(), MERGE, &json!({ "metadata": { "finalizers": null } }));
     }
-    for query in ["propagationPolicy=Foreground", "orphanDependents=true", "orphanDependents=false"] {
+    for query in ["propagationPolicy=Foreground", "orphanDependents=true", "orphanDependents=false"]
+    {
         story.post("made", all.clone(), &sample.object);
         story.delete(query, format!("{one}?{query}"));
         story.get("after", one.clone());
@@ -112,15 +119,22 @@ fn pods() -> Story {
     story.delete_with("now", format!("{pods}/bound"), &grace(0));
     story.get("gone", format!("{pods}/bound"));
     story.post("bound by a scheduler", pods, &pod("later", ""));
-    let binding = |node: &str| json!({
-        "apiVersion": "v1", "kind": "Binding", "metadata": { "name": "later" },
-        "target": { "kind": "Node", "name": node },
-    });
+    let binding = |node: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": { "name": "later" },
+            "target": { "kind": "Node", "name": node },
+        })
+    };
     story.post("no node", format!("{pods}/later/binding"), &binding(""));
     story.post("bind", format!("{pods}/later/binding"), &binding("node-1"));
     story.get("bound", format!("{pods}/later"));
     story.post("bind again", format!("{pods}/later/binding"), &binding("node-2"));
-    story.patch("moved", format!("{pods}/later"), MERGE, &json!({ "spec": { "nodeName": "node-2" } }));
+    story.patch(
+        "moved",
+        format!("{pods}/later"),
+        MERGE,
+        &json!({ "spec": { "nodeName": "node-2" } }),
+    );
     story.delete("by query", format!("{pods}/later?gracePeriodSeconds=3"));
     story.get("terminating", format!("{pods}/later"));
     let eviction = json!({
@@ -131,7 +145,12 @@ fn pods() -> Story {
     story.delete_with("now", format!("{pods}/later"), &grace(0));
     for phase in ["Succeeded", "Failed"] {
         story.post("bound", pods, &pod("done", "node-1"));
-        story.patch("it ends", format!("{pods}/done/status"), MERGE, &json!({ "status": { "phase": phase } }));
+        story.patch(
+            "it ends",
+            format!("{pods}/done/status"),
+            MERGE,
+            &json!({ "status": { "phase": phase } }),
+        );
         story.delete("no grace for the ended", format!("{pods}/done"));
         story.get("gone", format!("{pods}/done"));
     }
@@ -148,8 +167,18 @@ fn namespaces() -> Story {
     story.get("list of nowhere", format!("{all}/nowhere/configmaps"));
     story.get("get of nowhere", format!("{all}/nowhere/configmaps/m"));
     story.get("the namespace", format!("{all}/${{ns}}"));
-    story.patch("labelled", format!("{all}/${{ns}}"), MERGE, &json!({ "metadata": { "labels": { "a": "b" } } }));
-    story.patch("its finalizers", format!("{all}/${{ns}}"), MERGE, &json!({ "spec": { "finalizers": [] } }));
+    story.patch(
+        "labelled",
+        format!("{all}/${{ns}}"),
+        MERGE,
+        &json!({ "metadata": { "labels": { "a": "b" } } }),
+    );
+    story.patch(
+        "its finalizers",
+        format!("{all}/${{ns}}"),
+        MERGE,
+        &json!({ "spec": { "finalizers": [] } }),
+    );
     story.delete("a rehearsal", format!("{all}/${{ns}}?dryRun=All"));
     story.delete("deleted", format!("{all}/${{ns}}"));
     story.get("terminating", format!("{all}/${{ns}}"));
@@ -175,7 +204,10 @@ fn options() -> Story {
     let maps = "/api/v1/namespaces/${ns}/configmaps";
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m" } });
     let bodies: [(&str, Value); 7] = [
-        ("options with a kind", json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0 })),
+        (
+            "options with a kind",
+            json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0 }),
+        ),
         ("options of meta", json!({ "apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions" })),
         ("options of apps", json!({ "apiVersion": "apps/v1", "kind": "DeleteOptions" })),
         ("no options", json!({ "apiVersion": "v1", "kind": "ConfigMap" })),
@@ -196,7 +228,9 @@ fn options() -> Story {
         story.post("made", maps, &map);
         story.ask(Request::new("DELETE", format!("{maps}/m")).note(media).body(media, "{}"));
     }
-    for query in ["gracePeriodSeconds=x", "gracePeriodSeconds=-5", "dryRun=Some", "propagationPolicy=Nope"] {
+    for query in
+        ["gracePeriodSeconds=x", "gracePeriodSeconds=-5", "dryRun=Some", "propagationPolicy=Nope"]
+    {
         story.post("made", maps, &map);
         story.delete(query, format!("{maps}/m?{query}"));
     }

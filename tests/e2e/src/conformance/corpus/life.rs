@@ -90,7 +90,8 @@ fn refusing(sample: &Sample) -> Story {
     for (note, patch) in &bodies {
         story.post(note, dry.clone(), &sample.with(patch));
     }
-    let unknown = sample.with(&json!({ "metadata": { "colour": "red" }, "spec": { "unheard": 1 } }));
+    let unknown =
+        sample.with(&json!({ "metadata": { "colour": "red" }, "spec": { "unheard": 1 } }));
     for validation in ["Strict", "Warn", "Ignore", "Loud", ""] {
         let path = format!("{dry}&fieldValidation={validation}");
         story.post(&format!("unknown fields, {validation:?}"), path, &unknown);
@@ -180,15 +181,26 @@ fn patching(sample: &Sample) -> Story {
         let gone = json!({ "metadata": { "labels": { "step": null } } });
         story.patch("a rehearsal", format!("{one}?dryRun=All"), media, &gone);
         story.patch("the label gone", one.clone(), media, &gone);
-        let stale = json!({ "metadata": { "resourceVersion": made.version(), "labels": { "x": "y" } } });
+        let stale =
+            json!({ "metadata": { "resourceVersion": made.version(), "labels": { "x": "y" } } });
         story.patch("with an old version", one.clone(), media, &stale);
         story.patch("another name", one.clone(), media, &json!({ "metadata": { "name": "b" } }));
         story.patch("another kind", one.clone(), media, &json!({ "kind": "Gadget" }));
         story.patch("another version", one.clone(), media, &json!({ "apiVersion": "v9" }));
-        story.patch("a bad label", one.clone(), media, &json!({ "metadata": { "labels": { "a b": "" } } }));
+        story.patch(
+            "a bad label",
+            one.clone(),
+            media,
+            &json!({ "metadata": { "labels": { "a b": "" } } }),
+        );
         story.patch("a list", one.clone(), media, &json!([]));
         story.patch("a text", one.clone(), media, &json!("text"));
-        story.patch("labels as text", one.clone(), media, &json!({ "metadata": { "labels": "x" } }));
+        story.patch(
+            "labels as text",
+            one.clone(),
+            media,
+            &json!({ "metadata": { "labels": "x" } }),
+        );
         let unknown = json!({ "colour": 1, "metadata": { "colour": 2 } });
         for validation in ["Strict", "Warn", "Ignore"] {
             let path = format!("{one}?fieldValidation={validation}");
@@ -212,23 +224,38 @@ fn json_patches(version: &str) -> Vec<(&'static str, Value)> {
     let labels = "/metadata/labels";
     vec![
         ("add labels", json!([{ "op": "add", "path": labels, "value": { "a": "1" } }])),
-        ("test and replace", json!([
-            { "op": "test", "path": "/metadata/labels/a", "value": "1" },
-            { "op": "replace", "path": "/metadata/labels/a", "value": "2" },
-        ])),
+        (
+            "test and replace",
+            json!([
+                { "op": "test", "path": "/metadata/labels/a", "value": "1" },
+                { "op": "replace", "path": "/metadata/labels/a", "value": "2" },
+            ]),
+        ),
         ("a failed test", json!([{ "op": "test", "path": "/metadata/labels/a", "value": "9" }])),
         ("a test of what is not there", json!([{ "op": "test", "path": "/nope", "value": 1 }])),
         ("remove what is not there", json!([{ "op": "remove", "path": "/metadata/labels/zz" }])),
-        ("replace what is not there", json!([{ "op": "replace", "path": "/metadata/labels/zz", "value": "1" }])),
+        (
+            "replace what is not there",
+            json!([{ "op": "replace", "path": "/metadata/labels/zz", "value": "1" }]),
+        ),
         ("add below nothing", json!([{ "op": "add", "path": "/a/b/c", "value": 1 }])),
-        ("copy", json!([{ "op": "copy", "from": "/metadata/labels/a", "path": "/metadata/labels/b" }])),
-        ("move", json!([{ "op": "move", "from": "/metadata/labels/b", "path": "/metadata/labels/c" }])),
+        (
+            "copy",
+            json!([{ "op": "copy", "from": "/metadata/labels/a", "path": "/metadata/labels/b" }]),
+        ),
+        (
+            "move",
+            json!([{ "op": "move", "from": "/metadata/labels/b", "path": "/metadata/labels/c" }]),
+        ),
         ("an unknown operation", json!([{ "op": "paint", "path": "/metadata", "value": 1 }])),
         ("no path", json!([{ "op": "add", "value": 1 }])),
         ("no list", json!({ "op": "add", "path": "/metadata/labels/q", "value": "1" })),
         ("an empty list", json!([])),
         ("escapes", json!([{ "op": "add", "path": "/metadata/labels/a.b~1c", "value": "1" }])),
-        ("an old version", json!([{ "op": "replace", "path": "/metadata/resourceVersion", "value": version }])),
+        (
+            "an old version",
+            json!([{ "op": "replace", "path": "/metadata/resourceVersion", "value": version }]),
+        ),
         ("the name", json!([{ "op": "replace", "path": "/metadata/name", "value": "other" }])),
         ("the uid", json!([{ "op": "replace", "path": "/metadata/uid", "value": "other" }])),
         ("the whole", json!([{ "op": "replace", "path": "", "value": {} }])),
@@ -305,7 +332,12 @@ fn subresources(sample: &Sample) -> Story {
     let spoiled = json!({ "status": { "replicas": -1, "phase": 7 } });
     story.patch("a bad status", status.clone(), MERGE, &spoiled);
     story.patch("status and spec", status.clone(), MERGE, &json!({ "spec": null }));
-    story.patch("status at the object", one.clone(), MERGE, &json!({ "status": { "replicas": 9 } }));
+    story.patch(
+        "status at the object",
+        one.clone(),
+        MERGE,
+        &json!({ "status": { "replicas": 9 } }),
+    );
     let applied = json!({
         "apiVersion": sample.kind.api_version, "kind": sample.kind.kind,
         "metadata": { "name": sample.name() }, "status": { "replicas": 4 },
@@ -322,9 +354,21 @@ fn subresources(sample: &Sample) -> Story {
         "metadata": { "name": sample.name(), "namespace": "${ns}" }, "spec": { "replicas": 5 },
     });
     story.put("scale replaced", scale.clone(), &whole);
-    story.put("scale stale", scale.clone(), &super::merged(&whole, &json!({ "metadata": { "resourceVersion": "1" } })));
-    story.put("scale of another", scale.clone(), &super::merged(&whole, &json!({ "metadata": { "name": "b" } })));
-    story.put("scale of another kind", scale.clone(), &super::merged(&whole, &json!({ "kind": "Gadget" })));
+    story.put(
+        "scale stale",
+        scale.clone(),
+        &super::merged(&whole, &json!({ "metadata": { "resourceVersion": "1" } })),
+    );
+    story.put(
+        "scale of another",
+        scale.clone(),
+        &super::merged(&whole, &json!({ "metadata": { "name": "b" } })),
+    );
+    story.put(
+        "scale of another kind",
+        scale.clone(),
+        &super::merged(&whole, &json!({ "kind": "Gadget" })),
+    );
     story.patch("scale applied", format!("{scale}?fieldManager=ap"), APPLY, &whole);
     story.ask(Request::new("GET", scale).note("scale as a table").accept(TABLE));
     story.get("in the end", one.clone());

@@ -35,49 +35,121 @@ fn with_maps(title: &str) -> Story {
 fn selectors() -> Story {
     let mut story = with_maps("selectors");
     let labels = [
-        "", "app", "!app", "app=web", "app==web", "app!=web", "app=", "app in (web,shop)",
-        "app notin (web)", "app in ()", "app in (web", "app=web,tier=front", "app=web,tier!=front",
-        "app=web,,tier=front", ",app", "app=web,", "example.com/x", "example.com/x=1", "size>5",
-        "size<5", "size>x", "app>5", " app = web ", "app web", "=web", "a b", "app=a b", "!app=web",
-        "app=web/x", "-app", "app in (web, shop) , !tier", "in in (in)", "notin", "app=='web'",
-        "UPPER=Case", "app=!", "a/b/c", "app in (,web)", "x in (a),y notin (b,c),z",
+        "",
+        "app",
+        "!app",
+        "app=web",
+        "app==web",
+        "app!=web",
+        "app=",
+        "app in (web,shop)",
+        "app notin (web)",
+        "app in ()",
+        "app in (web",
+        "app=web,tier=front",
+        "app=web,tier!=front",
+        "app=web,,tier=front",
+        ",app",
+        "app=web,",
+        "example.com/x",
+        "example.com/x=1",
+        "size>5",
+        "size<5",
+        "size>x",
+        "app>5",
+        " app = web ",
+        "app web",
+        "=web",
+        "a b",
+        "app=a b",
+        "!app=web",
+        "app=web/x",
+        "-app",
+        "app in (web, shop) , !tier",
+        "in in (in)",
+        "notin",
+        "app=='web'",
+        "UPPER=Case",
+        "app=!",
+        "a/b/c",
+        "app in (,web)",
+        "x in (a),y notin (b,c),z",
     ];
     for selector in labels {
         story.get(selector, format!("{MAPS}?labelSelector={}", encoded(selector)));
     }
     let fields = [
-        "metadata.name=a", "metadata.name!=a", "metadata.name==b", "metadata.namespace=${ns}",
-        "metadata.namespace!=${ns}", "metadata.name=a,metadata.name=b", "metadata.labels.app=web",
-        "data.a=1", "metadata.name", "metadata.name=", "=a", ",", "metadata.name=a,", "metadata.uid=x",
-        "metadata.name=a\\,b", "metadata.name in (a)", "status.phase=Running",
+        "metadata.name=a",
+        "metadata.name!=a",
+        "metadata.name==b",
+        "metadata.namespace=${ns}",
+        "metadata.namespace!=${ns}",
+        "metadata.name=a,metadata.name=b",
+        "metadata.labels.app=web",
+        "data.a=1",
+        "metadata.name",
+        "metadata.name=",
+        "=a",
+        ",",
+        "metadata.name=a,",
+        "metadata.uid=x",
+        "metadata.name=a\\,b",
+        "metadata.name in (a)",
+        "status.phase=Running",
     ];
     for selector in fields {
         story.get(selector, format!("{MAPS}?fieldSelector={}", encoded(selector)));
     }
     let others = [
-        ("pods", "status.phase=Pending"), ("pods", "spec.nodeName="), ("pods", "spec.nodeName!=a"),
-        ("pods", "spec.restartPolicy=Always"), ("pods", "spec.schedulerName=x"), ("pods", "status.podIP=1"),
-        ("pods", "spec.serviceAccountName=x"), ("pods", "spec.hostNetwork=false"), ("pods", "status.nominatedNodeName="),
-        ("pods", "spec.colour=x"), ("events", "involvedObject.name=a"), ("events", "involvedObject.kind=Pod"),
-        ("events", "reason=Started"), ("events", "type=Normal"), ("events", "source=x"), ("events", "reportingComponent=x"),
-        ("events", "involvedObject.uid=x"), ("events", "message=x"), ("secrets", "type=Opaque"), ("secrets", "data=1"),
-        ("services", "spec.clusterIP=None"), ("services", "spec.type=ClusterIP"), ("services", "spec.ports=1"),
-        ("serviceaccounts", "metadata.name=a"), ("endpoints", "metadata.name=a"),
+        ("pods", "status.phase=Pending"),
+        ("pods", "spec.nodeName="),
+        ("pods", "spec.nodeName!=a"),
+        ("pods", "spec.restartPolicy=Always"),
+        ("pods", "spec.schedulerName=x"),
+        ("pods", "status.podIP=1"),
+        ("pods", "spec.serviceAccountName=x"),
+        ("pods", "spec.hostNetwork=false"),
+        ("pods", "status.nominatedNodeName="),
+        ("pods", "spec.colour=x"),
+        ("events", "involvedObject.name=a"),
+        ("events", "involvedObject.kind=Pod"),
+        ("events", "reason=Started"),
+        ("events", "type=Normal"),
+        ("events", "source=x"),
+        ("events", "reportingComponent=x"),
+        ("events", "involvedObject.uid=x"),
+        ("events", "message=x"),
+        ("secrets", "type=Opaque"),
+        ("secrets", "data=1"),
+        ("services", "spec.clusterIP=None"),
+        ("services", "spec.type=ClusterIP"),
+        ("services", "spec.ports=1"),
+        ("serviceaccounts", "metadata.name=a"),
+        ("endpoints", "metadata.name=a"),
     ];
     for (plural, selector) in others {
-        let path = format!("/api/v1/namespaces/${{ns}}/{plural}?fieldSelector={}", encoded(selector));
+        let path =
+            format!("/api/v1/namespaces/${{ns}}/{plural}?fieldSelector={}", encoded(selector));
         story.get(&format!("{plural} {selector}"), path);
     }
     let groups = [
-        ("apps/v1", "deployments", "metadata.name=a"), ("apps/v1", "deployments", "status.replicas=1"),
-        ("apps/v1", "replicasets", "status.replicas=1"), ("apps/v1", "replicasets", "spec.replicas=1"),
-        ("example.com/v1", "widgets", "spec.colour=red"), ("example.com/v1", "widgets", "spec.size=1"),
+        ("apps/v1", "deployments", "metadata.name=a"),
+        ("apps/v1", "deployments", "status.replicas=1"),
+        ("apps/v1", "replicasets", "status.replicas=1"),
+        ("apps/v1", "replicasets", "spec.replicas=1"),
+        ("example.com/v1", "widgets", "spec.colour=red"),
+        ("example.com/v1", "widgets", "spec.size=1"),
         ("example.com/v2", "widgets", "spec.colour=red"),
-        ("flagger.app/v1beta1", "canaries", "status.phase=x"), ("coordination.k8s.io/v1", "leases", "spec.holderIdentity=x"),
-        ("events.k8s.io/v1", "events", "regarding.name=x"), ("events.k8s.io/v1", "events", "involvedObject.name=x"),
+        ("flagger.app/v1beta1", "canaries", "status.phase=x"),
+        ("coordination.k8s.io/v1", "leases", "spec.holderIdentity=x"),
+        ("events.k8s.io/v1", "events", "regarding.name=x"),
+        ("events.k8s.io/v1", "events", "involvedObject.name=x"),
     ];
     for (version, plural, selector) in groups {
-        let path = format!("/apis/{version}/namespaces/${{ns}}/{plural}?fieldSelector={}", encoded(selector));
+        let path = format!(
+            "/apis/{version}/namespaces/${{ns}}/{plural}?fieldSelector={}",
+            encoded(selector)
+        );
         story.get(&format!("{plural} {selector}"), path);
     }
     let one = format!("{MAPS}/a?labelSelector=app%3Dshop");
@@ -104,8 +176,14 @@ fn pages() -> Story {
     story.get("with a version", format!("{MAPS}?limit=1&continue={token}&resourceVersion=1"));
     story.get("with version zero", format!("{MAPS}?limit=1&continue={token}&resourceVersion=0"));
     for query in [
-        "limit=0", "limit=-1", "limit=x", "continue=abc", "continue=", "limit=2&continue=e30",
-        "limit=1&resourceVersion=0", "limit=1&resourceVersion=0&resourceVersionMatch=NotOlderThan",
+        "limit=0",
+        "limit=-1",
+        "limit=x",
+        "continue=abc",
+        "continue=",
+        "limit=2&continue=e30",
+        "limit=1&resourceVersion=0",
+        "limit=1&resourceVersion=0&resourceVersionMatch=NotOlderThan",
     ] {
         story.get(query, format!("{MAPS}?{query}"));
     }
@@ -128,7 +206,10 @@ fn versions() -> Story {
         ("exactly then", format!("resourceVersion={then}&resourceVersionMatch=Exact")),
         ("then, no match", format!("resourceVersion={then}")),
         ("then, a page", format!("resourceVersion={then}&limit=2")),
-        ("then exactly, a page", format!("resourceVersion={then}&limit=2&resourceVersionMatch=Exact")),
+        (
+            "then exactly, a page",
+            format!("resourceVersion={then}&limit=2&resourceVersionMatch=Exact"),
+        ),
         ("exactly zero", "resourceVersion=0&resourceVersionMatch=Exact".to_owned()),
         ("match alone", "resourceVersionMatch=Exact".to_owned()),
         ("not older alone", "resourceVersionMatch=NotOlderThan".to_owned()),
@@ -144,7 +225,10 @@ fn versions() -> Story {
         let path = format!("{MAPS}/b?resourceVersion={version}");
         story.get("one at a version", path);
     }
-    story.get("one, with a match", format!("{MAPS}/b?resourceVersion={then}&resourceVersionMatch=Exact"));
+    story.get(
+        "one, with a match",
+        format!("{MAPS}/b?resourceVersion={then}&resourceVersionMatch=Exact"),
+    );
     story
 }
 
@@ -152,16 +236,38 @@ fn everywhere() -> Story {
     let mut story = with_maps("paths");
     let selected = "labelSelector=nobody%3Dhas";
     for path in [
-        "/api/v1/configmaps", "/apis/apps/v1/deployments", "/api/v1/namespaces", "/api/v1/nodes",
-        "/apis/example.com/v1/widgets", "/apis/example.com/v1/planets", "/api/v1/namespaces/${ns}/nodes",
-        "/apis/example.com/v3/widgets", "/apis/example.com/v1/gadgets", "/apis/nope.com/v1/things",
-        "/api/v2/pods", "/api/v1/things", "/apis/apps/v1beta1/deployments", "/api/v1/namespaces/${ns}/things",
-        "/apis/apps/v1/namespaces/${ns}/pods", "/nothing", "/api/", "/apis/", "/apis/apps/", "/api/v1/",
-        "/apis/nope.com", "/apis/apps/v7", "/api/v1/watch/namespaces/${ns}/nothing", "/healthz", "/livez", "/readyz",
+        "/api/v1/configmaps",
+        "/apis/apps/v1/deployments",
+        "/api/v1/namespaces",
+        "/api/v1/nodes",
+        "/apis/example.com/v1/widgets",
+        "/apis/example.com/v1/planets",
+        "/api/v1/namespaces/${ns}/nodes",
+        "/apis/example.com/v3/widgets",
+        "/apis/example.com/v1/gadgets",
+        "/apis/nope.com/v1/things",
+        "/api/v2/pods",
+        "/api/v1/things",
+        "/apis/apps/v1beta1/deployments",
+        "/api/v1/namespaces/${ns}/things",
+        "/apis/apps/v1/namespaces/${ns}/pods",
+        "/nothing",
+        "/api/",
+        "/apis/",
+        "/apis/apps/",
+        "/api/v1/",
+        "/apis/nope.com",
+        "/apis/apps/v7",
+        "/api/v1/watch/namespaces/${ns}/nothing",
+        "/healthz",
+        "/livez",
+        "/readyz",
     ] {
         story.get("a path", format!("{path}?{selected}"));
     }
-    for path in ["/api/v1/configmaps/a", "/apis/apps/v1/deployments/a", "/apis/example.com/v1/widgets/a"] {
+    for path in
+        ["/api/v1/configmaps/a", "/apis/apps/v1/deployments/a", "/apis/example.com/v1/widgets/a"]
+    {
         story.get("a name without its namespace", path);
     }
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "z", "namespace": "${ns}" } });

@@ -4,9 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::{Value, json};
 
-use super::{
-    kinds::{Sample, merged, parsed},
-};
+use super::kinds::{Sample, merged, parsed};
 use crate::conformance::request::{APPLY, MERGE, PARTIAL, Request, Story, TABLE};
 
 /// So many bad manifests make a story.
@@ -15,8 +13,10 @@ const CHAPTER: usize = 25;
 pub(super) fn stories() -> Vec<Story> {
     let good: Vec<Sample> = documents("manifests").into_iter().map(Sample::new).collect();
     let mut stories: Vec<Story> = good.iter().map(accepted).collect();
-    let by_name: BTreeMap<String, &Sample> =
-        good.iter().map(|sample| (format!("{}/{}", sample.kind.kind, sample.name()), sample)).collect();
+    let by_name: BTreeMap<String, &Sample> = good
+        .iter()
+        .map(|sample| (format!("{}/{}", sample.kind.kind, sample.name()), sample))
+        .collect();
     for (number, chapter) in documents("bad").chunks(CHAPTER).enumerate() {
         stories.push(refused(&format!("bad manifests {number}"), chapter, &by_name));
     }
@@ -55,7 +55,12 @@ fn accepted(sample: &Sample) -> Story {
     story.patch("spec gone", one.clone(), MERGE, &json!({ "spec": null }));
     story.patch("applied", format!("{one}?fieldManager=a"), APPLY, &sample.object);
     story.patch("by force", format!("{one}?fieldManager=a&force=true"), APPLY, &sample.object);
-    story.patch("unknown", format!("{one}?fieldValidation=Strict"), MERGE, &json!({ "spec": { "unheard": 1 } }));
+    story.patch(
+        "unknown",
+        format!("{one}?fieldValidation=Strict"),
+        MERGE,
+        &json!({ "spec": { "unheard": 1 } }),
+    );
     story.delete("gone", one);
     story
 }

@@ -6,19 +6,42 @@ use super::kinds::samples;
 use crate::conformance::request::{JSON, PARTIAL, PARTIAL_LIST, PROTOBUF, Request, Story, TABLE};
 
 const ACCEPTS: &[&str] = &[
-    "", "*/*", JSON, "application/*", "application/yaml", PROTOBUF, "text/html", "text/plain", "nonsense", ";;",
-    "application/json;charset=utf-8", "application/json; q=0.1, application/yaml", "text/html,application/xhtml+xml,*/*;q=0.8",
-    "application/vnd.kubernetes.protobuf,application/json", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-    "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", "application/json;as=Table;v=v9;g=meta.k8s.io",
-    "application/json;as=Chair;v=v1;g=meta.k8s.io", "application/json;as=Table;v=v1;g=elsewhere.io", "application/json;as=Table",
-    "application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io", "application/yaml;as=Table;v=v1;g=meta.k8s.io",
-    "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-    TABLE, PARTIAL, PARTIAL_LIST, "application/cbor", "application/json;as=Scale;v=v1;g=autoscaling", "application/json;pretty=1",
+    "",
+    "*/*",
+    JSON,
+    "application/*",
+    "application/yaml",
+    PROTOBUF,
+    "text/html",
+    "text/plain",
+    "nonsense",
+    ";;",
+    "application/json;charset=utf-8",
+    "application/json; q=0.1, application/yaml",
+    "text/html,application/xhtml+xml,*/*;q=0.8",
+    "application/vnd.kubernetes.protobuf,application/json",
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+    "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+    "application/json;as=Table;v=v9;g=meta.k8s.io",
+    "application/json;as=Chair;v=v1;g=meta.k8s.io",
+    "application/json;as=Table;v=v1;g=elsewhere.io",
+    "application/json;as=Table",
+    "application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io",
+    "application/yaml;as=Table;v=v1;g=meta.k8s.io",
+    "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    TABLE,
+    PARTIAL,
+    PARTIAL_LIST,
+    "application/cbor",
+    "application/json;as=Scale;v=v1;g=autoscaling",
+    "application/json;pretty=1",
 ];
 
 pub(super) fn stories() -> Vec<Story> {
     let picked = ["ConfigMap", "Deployment", "Widget", "Canary", "Pod"];
-    let samples = samples().into_iter().filter(|s| picked.contains(&s.kind.kind) && s.name() == "small");
+    let samples =
+        samples().into_iter().filter(|s| picked.contains(&s.kind.kind) && s.name() == "small");
     samples
         .map(|sample| {
             let mut story = Story::new(sample.title("negotiation"));

@@ -58,7 +58,12 @@ fn pointed(sample: &Sample) -> Story {
     for (pointer, value) in leaves {
         let test = json!([{ "op": "test", "path": pointer, "value": value }]);
         story.patch("tested", path.clone(), JSON_PATCH, &test);
-        story.patch("removed", path.clone(), JSON_PATCH, &json!([{ "op": "remove", "path": pointer }]));
+        story.patch(
+            "removed",
+            path.clone(),
+            JSON_PATCH,
+            &json!([{ "op": "remove", "path": pointer }]),
+        );
         let null = json!([{ "op": "replace", "path": pointer, "value": null }]);
         story.patch("nulled", path.clone(), JSON_PATCH, &null);
     }
@@ -78,7 +83,9 @@ fn gather(value: &Value, pointer: &str, leaves: &mut Vec<(String, Value)>) {
                 gather(value, &format!("{pointer}/{index}"), leaves);
             }
         }
-        leaf if !pointer.starts_with("/metadata/name") => leaves.push((pointer.to_owned(), leaf.clone())),
+        leaf if !pointer.starts_with("/metadata/name") => {
+            leaves.push((pointer.to_owned(), leaf.clone()))
+        }
         _ => {}
     }
 }
@@ -88,31 +95,61 @@ fn containers(list: Value) -> Value {
 }
 
 fn deployment() -> Vec<(&'static str, Value)> {
-    let app = |change: Value| containers(json!([super::merged(&json!({ "name": "app" }), &change)]));
+    let app =
+        |change: Value| containers(json!([super::merged(&json!({ "name": "app" }), &change)]));
     vec![
         ("an image", app(json!({ "image": "web:2" }))),
         ("a variable", app(json!({ "env": [{ "name": "A", "value": "9" }] }))),
         ("a new variable", app(json!({ "env": [{ "name": "C", "value": "3" }] }))),
-        ("a variable gone", containers(json!([{ "name": "app", "env": [{ "name": "A", "$patch": "delete" }] }]))),
-        ("order", containers(json!([{ "name": "app", "$setElementOrder/env": [{ "name": "C" }, { "name": "B" }], "env": [{ "name": "B", "value": "0" }] }]))),
+        (
+            "a variable gone",
+            containers(json!([{ "name": "app", "env": [{ "name": "A", "$patch": "delete" }] }])),
+        ),
+        (
+            "order",
+            containers(
+                json!([{ "name": "app", "$setElementOrder/env": [{ "name": "C" }, { "name": "B" }], "env": [{ "name": "B", "value": "0" }] }]),
+            ),
+        ),
         ("a container more", containers(json!([{ "name": "third", "image": "t:1" }]))),
         ("a container gone", containers(json!([{ "name": "third", "$patch": "delete" }]))),
-        ("all replaced", containers(json!([{ "$patch": "replace" }, { "name": "only", "image": "o:1" }]))),
+        (
+            "all replaced",
+            containers(json!([{ "$patch": "replace" }, { "name": "only", "image": "o:1" }])),
+        ),
         ("no name", containers(json!([{ "image": "n:1" }]))),
         ("none left", containers(json!([]))),
         ("containers null", containers(json!(null))),
-        ("ports by number", app(json!({ "image": "web", "ports": [{ "containerPort": 80, "name": "http" }] }))),
-        ("the same port, udp", app(json!({ "image": "web", "ports": [{ "containerPort": 80, "protocol": "UDP" }] }))),
-        ("recreate", json!({ "spec": { "strategy": { "type": "Recreate", "rollingUpdate": null } } })),
-        ("recreate keys", json!({ "spec": { "strategy": { "$retainKeys": ["type"], "type": "Recreate" } } })),
+        (
+            "ports by number",
+            app(json!({ "image": "web", "ports": [{ "containerPort": 80, "name": "http" }] })),
+        ),
+        (
+            "the same port, udp",
+            app(json!({ "image": "web", "ports": [{ "containerPort": 80, "protocol": "UDP" }] })),
+        ),
+        (
+            "recreate",
+            json!({ "spec": { "strategy": { "type": "Recreate", "rollingUpdate": null } } }),
+        ),
+        (
+            "recreate keys",
+            json!({ "spec": { "strategy": { "$retainKeys": ["type"], "type": "Recreate" } } }),
+        ),
         ("rolling", json!({ "spec": { "strategy": { "type": "RollingUpdate" } } })),
         ("replicas", json!({ "spec": { "replicas": 1 } })),
         ("replicas null", json!({ "spec": { "replicas": null } })),
         ("the selector", json!({ "spec": { "selector": { "matchLabels": { "app": "other" } } } })),
-        ("labels replaced", json!({ "metadata": { "labels": { "$patch": "replace", "only": "this" } } })),
+        (
+            "labels replaced",
+            json!({ "metadata": { "labels": { "$patch": "replace", "only": "this" } } }),
+        ),
         ("a finalizer", json!({ "metadata": { "finalizers": ["example.com/a"] } })),
         ("another finalizer", json!({ "metadata": { "finalizers": ["example.com/b"] } })),
-        ("a finalizer gone", json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": ["example.com/a"] } })),
+        (
+            "a finalizer gone",
+            json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": ["example.com/a"] } }),
+        ),
         ("an unknown directive", json!({ "spec": { "$patch": "paint" } })),
         ("a limit", app(json!({ "resources": { "limits": { "memory": "1Gi" } } }))),
         ("a limit as a number", app(json!({ "resources": { "limits": { "cpu": 2 } } }))),
@@ -124,21 +161,28 @@ fn deployment() -> Vec<(&'static str, Value)> {
 }
 
 fn pod() -> Vec<(&'static str, Value)> {
-    let app = |change: Value| {
-        json!({ "spec": { "containers": [super::merged(&json!({ "name": "app" }), &change)] } })
-    };
+    let app = |change: Value| json!({ "spec": { "containers": [super::merged(&json!({ "name": "app" }), &change)] } });
     vec![
         ("an image", app(json!({ "image": "web:2" }))),
         ("a command", app(json!({ "command": ["other"] }))),
         ("a variable", app(json!({ "env": [{ "name": "PLAIN", "value": "9" }] }))),
-        ("a toleration more", json!({ "spec": { "tolerations": [{ "key": "more", "operator": "Exists" }] } })),
+        (
+            "a toleration more",
+            json!({ "spec": { "tolerations": [{ "key": "more", "operator": "Exists" }] } }),
+        ),
         ("a node", json!({ "spec": { "nodeName": "node-1" } })),
         ("a deadline earlier", json!({ "spec": { "activeDeadlineSeconds": 300 } })),
         ("a deadline later", json!({ "spec": { "activeDeadlineSeconds": 900 } })),
         ("grace", json!({ "spec": { "terminationGracePeriodSeconds": 1 } })),
-        ("a condition", json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } })),
+        (
+            "a condition",
+            json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } }),
+        ),
         ("a mount", app(json!({ "volumeMounts": [{ "mountPath": "/etc/web", "name": "empty" }] }))),
-        ("a volume gone", json!({ "spec": { "volumes": [{ "name": "claim", "$patch": "delete" }] } })),
+        (
+            "a volume gone",
+            json!({ "spec": { "volumes": [{ "name": "claim", "$patch": "delete" }] } }),
+        ),
         ("a secret to pull", json!({ "spec": { "imagePullSecrets": [{ "name": "more" }] } })),
         ("a label", json!({ "metadata": { "labels": { "new": "one" } } })),
     ]
@@ -148,15 +192,24 @@ fn service() -> Vec<(&'static str, Value)> {
     let ports = |list: Value| json!({ "spec": { "ports": list } });
     vec![
         ("a port changed", ports(json!([{ "port": 80, "targetPort": 8081, "name": "http" }]))),
-        ("a port more", ports(json!([{ "port": 81, "name": "more" }, { "port": 80, "name": "http" }]))),
+        (
+            "a port more",
+            ports(json!([{ "port": 81, "name": "more" }, { "port": 80, "name": "http" }])),
+        ),
         ("a port gone", ports(json!([{ "port": 81, "$patch": "delete" }]))),
-        ("two of one name", ports(json!([{ "port": 90, "name": "same" }, { "port": 91, "name": "same" }]))),
+        (
+            "two of one name",
+            ports(json!([{ "port": 90, "name": "same" }, { "port": 91, "name": "same" }])),
+        ),
         ("no names", ports(json!([{ "port": 90 }, { "port": 91 }]))),
         ("another type", json!({ "spec": { "type": "NodePort" } })),
         ("back", json!({ "spec": { "type": "ClusterIP" } })),
         ("headless", json!({ "spec": { "clusterIP": "None" } })),
         ("another address", json!({ "spec": { "clusterIP": "10.96.7.7" } })),
-        ("a name elsewhere", json!({ "spec": { "type": "ExternalName", "externalName": "a.example.com" } })),
+        (
+            "a name elsewhere",
+            json!({ "spec": { "type": "ExternalName", "externalName": "a.example.com" } }),
+        ),
         ("home again", json!({ "spec": { "type": "ClusterIP", "externalName": null } })),
         ("the selector", json!({ "spec": { "selector": { "app": "other", "role": "x" } } })),
         ("no selector", json!({ "spec": { "selector": null } })),
@@ -255,10 +308,19 @@ fn stateful() -> Vec<(&'static str, Value)> {
         ("the service", json!({ "spec": { "serviceName": "other" } })),
         ("the policy", json!({ "spec": { "podManagementPolicy": "OrderedReady" } })),
         ("the claims", json!({ "spec": { "volumeClaimTemplates": [] } })),
-        ("partition", json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": 0 } } } })),
-        ("on delete", json!({ "spec": { "updateStrategy": { "type": "OnDelete", "rollingUpdate": null } } })),
+        (
+            "partition",
+            json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": 0 } } } }),
+        ),
+        (
+            "on delete",
+            json!({ "spec": { "updateStrategy": { "type": "OnDelete", "rollingUpdate": null } } }),
+        ),
         ("ordinals", json!({ "spec": { "ordinals": null } })),
-        ("retention", json!({ "spec": { "persistentVolumeClaimRetentionPolicy": { "whenDeleted": "Retain" } } })),
+        (
+            "retention",
+            json!({ "spec": { "persistentVolumeClaimRetentionPolicy": { "whenDeleted": "Retain" } } }),
+        ),
         ("history", json!({ "spec": { "revisionHistoryLimit": 9 } })),
         ("an image", containers(json!([{ "name": "app", "image": "web:2" }]))),
     ]
@@ -272,16 +334,25 @@ fn slice() -> Vec<(&'static str, Value)> {
         ("no ports", json!({ "ports": null })),
         ("a bad address", json!({ "endpoints": [{ "addresses": ["nowhere"] }] })),
         ("loopback", json!({ "endpoints": [{ "addresses": ["127.0.0.1"] }] })),
-        ("another Service", json!({ "metadata": { "labels": { "kubernetes.io/service-name": "other" } } })),
+        (
+            "another Service",
+            json!({ "metadata": { "labels": { "kubernetes.io/service-name": "other" } } }),
+        ),
     ]
 }
 
 fn ingress() -> Vec<(&'static str, Value)> {
     vec![
-        ("weight", json!({ "metadata": { "annotations": { "nginx.ingress.kubernetes.io/canary-weight": "10" } } })),
+        (
+            "weight",
+            json!({ "metadata": { "annotations": { "nginx.ingress.kubernetes.io/canary-weight": "10" } } }),
+        ),
         ("another class", json!({ "spec": { "ingressClassName": "other" } })),
         ("no rules", json!({ "spec": { "rules": null } })),
         ("nothing", json!({ "spec": { "rules": null, "defaultBackend": null } })),
-        ("a relative path", json!({ "spec": { "rules": [{ "http": { "paths": [{ "path": "a", "pathType": "Prefix", "backend": { "service": { "name": "a", "port": { "number": 1 } } } }] } }] } })),
+        (
+            "a relative path",
+            json!({ "spec": { "rules": [{ "http": { "paths": [{ "path": "a", "pathType": "Prefix", "backend": { "service": { "name": "a", "port": { "number": 1 } } } }] } }] } }),
+        ),
     ]
 }

@@ -6,10 +6,26 @@ use crate::conformance::request::{APPLY, JSON_PATCH, MERGE, Story};
 
 pub(super) fn stories() -> Vec<Story> {
     let kinds = [
-        ("/api/v1/namespaces/${ns}/configmaps", json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "o" }, "data": { "n": "0" } }), "/data/n"),
-        ("/apis/example.com/v1/namespaces/${ns}/widgets", json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "o" }, "spec": { "size": 1, "free": { "n": "0" } } }), "/spec/free/n"),
-        ("/api/v1/namespaces/${ns}/services", json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "o" }, "spec": { "ports": [{ "port": 80 }], "selector": { "n": "0" } } }), "/spec/selector/n"),
-        ("/apis/coordination.k8s.io/v1/namespaces/${ns}/leases", json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "o" }, "spec": { "holderIdentity": "0" } }), "/spec/holderIdentity"),
+        (
+            "/api/v1/namespaces/${ns}/configmaps",
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "o" }, "data": { "n": "0" } }),
+            "/data/n",
+        ),
+        (
+            "/apis/example.com/v1/namespaces/${ns}/widgets",
+            json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "o" }, "spec": { "size": 1, "free": { "n": "0" } } }),
+            "/spec/free/n",
+        ),
+        (
+            "/api/v1/namespaces/${ns}/services",
+            json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "o" }, "spec": { "ports": [{ "port": 80 }], "selector": { "n": "0" } } }),
+            "/spec/selector/n",
+        ),
+        (
+            "/apis/coordination.k8s.io/v1/namespaces/${ns}/leases",
+            json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "o" }, "spec": { "holderIdentity": "0" } }),
+            "/spec/holderIdentity",
+        ),
     ];
     let mut stories = Vec::new();
     for (all, object, leaf) in &kinds {
@@ -76,7 +92,9 @@ fn write(
     for key in ["apiVersion", "kind", "metadata"] {
         change.as_object_mut().and_then(|members| members.remove(key));
     }
-    let guarded = |object: &Value| super::merged(object, &json!({ "metadata": { "resourceVersion": version } }));
+    let guarded = |object: &Value| {
+        super::merged(object, &json!({ "metadata": { "resourceVersion": version } }))
+    };
     let note = format!("{write:?} by the {manager}");
     let path = format!("{one}?fieldManager={manager}");
     let replace = json!({ "op": "replace", "path": leaf, "value": value });
@@ -87,7 +105,8 @@ fn write(
         Write::StaleMerge => story.patch(&note, path, MERGE, &guarded(&change)),
         Write::Json => story.patch(&note, path, JSON_PATCH, &json!([replace])),
         Write::GuardedJson => {
-            let test = json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version });
+            let test =
+                json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version });
             story.patch(&note, path, JSON_PATCH, &json!([test, replace]))
         }
         Write::Apply => story.patch(&note, path, APPLY, &changed),

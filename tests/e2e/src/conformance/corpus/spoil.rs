@@ -54,9 +54,10 @@ fn spoiled(object: &Value) -> Vec<(String, Value)> {
 /// All places below the root but those that `life` looks at.
 fn collect(value: &Value, pointer: &str, pointers: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
-        Value::Object(members) => {
-            members.iter().map(|(key, value)| (key.replace('~', "~0").replace('/', "~1"), value)).collect()
-        }
+        Value::Object(members) => members
+            .iter()
+            .map(|(key, value)| (key.replace('~', "~0").replace('/', "~1"), value))
+            .collect(),
         Value::Array(items) => {
             items.iter().enumerate().map(|(index, value)| (index.to_string(), value)).collect()
         }
@@ -78,7 +79,14 @@ fn replacements(old: &Value) -> Vec<Value> {
         Value::String(_) => {
             vec![json!(""), json!(7), json!("Not_valid!"), json!(null), json!("x".repeat(300))]
         }
-        Value::Number(_) => vec![json!(-1), json!(0), json!(70_000), json!("7"), json!(1.5), json!(4_294_967_296_u64)],
+        Value::Number(_) => vec![
+            json!(-1),
+            json!(0),
+            json!(70_000),
+            json!("7"),
+            json!(1.5),
+            json!(4_294_967_296_u64),
+        ],
         Value::Bool(_) => vec![json!("true"), json!(null), json!(1)],
         Value::Array(_) => vec![json!([]), json!({}), json!([null]), json!("a")],
         Value::Object(_) => vec![json!({}), json!([]), json!({ "un known": "x" }), json!("a")],

@@ -55,13 +55,19 @@ fn step(story: &mut Story, ground: Ground, random: &Random) {
             story.patch("strategic", format!("{one}?{by}"), STRATEGIC, &ground.change(random))
         }
         4 | 5 => {
-            let operation = json!([{ "op": "add", "path": "/metadata/labels", "value": { "l": manager } }]);
+            let operation =
+                json!([{ "op": "add", "path": "/metadata/labels", "value": { "l": manager } }]);
             story.patch("json", format!("{one}?{by}"), JSON_PATCH, &operation)
         }
         6 | 7 => story.patch("apply", format!("{one}?{by}"), APPLY, &ground.partial(name, random)),
         8 | 9 => story.patch("apply all", format!("{one}?{by}&force=true"), APPLY, &object),
         10 if random.chance(0.3) => story.delete("delete", one),
-        10 => story.patch("status", format!("{one}/status?{by}"), MERGE, &json!({ "status": { "replicas": random.below(3) } })),
+        10 => story.patch(
+            "status",
+            format!("{one}/status?{by}"),
+            MERGE,
+            &json!({ "status": { "replicas": random.below(3) } }),
+        ),
         _ => story.get("list", ground.path()),
     };
 }
@@ -140,7 +146,9 @@ fn deployment_field(random: &Random, number: u64, key: &str) -> Value {
     match random.below(6) {
         0 => json!({ "spec": { "replicas": number } }),
         1 => json!({ "spec": { "paused": number == 1 } }),
-        2 => pod(json!({ "containers": [{ "name": "app", "image": format!("web:{number}"), "env": [{ "name": key, "value": "1" }] }] })),
+        2 => pod(
+            json!({ "containers": [{ "name": "app", "image": format!("web:{number}"), "env": [{ "name": key, "value": "1" }] }] }),
+        ),
         3 => pod(json!({ "containers": [{ "name": key, "image": "side:1" }] })),
         4 => pod(json!({ "tolerations": [{ "key": key, "operator": "Exists" }] })),
         _ => pod(json!({ "nodeSelector": { key: number.to_string() } })),
@@ -151,7 +159,9 @@ fn service_field(random: &Random, number: u64, key: &str) -> Value {
     match random.below(5) {
         0 => json!({ "spec": { "selector": { key: number.to_string() } } }),
         1 => json!({ "spec": { "ports": [{ "port": 80 + number, "name": key }] } }),
-        2 => json!({ "spec": { "ports": [{ "port": 80, "name": "http", "targetPort": number + 1 }] } }),
+        2 => {
+            json!({ "spec": { "ports": [{ "port": 80, "name": "http", "targetPort": number + 1 }] } })
+        }
         3 => json!({ "spec": { "sessionAffinity": pick(random, &["None", "ClientIP"]) } }),
         _ => json!({ "spec": { "publishNotReadyAddresses": number == 0 } }),
     }

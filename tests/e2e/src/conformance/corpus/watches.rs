@@ -35,7 +35,12 @@ fn events(story: &mut Story) {
     let held = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
     story.patch("b is held", format!("{MAPS}/b"), MERGE, &held);
     story.delete("b marked", format!("{MAPS}/b"));
-    story.patch("b let go", format!("{MAPS}/b"), MERGE, &json!({ "metadata": { "finalizers": null } }));
+    story.patch(
+        "b let go",
+        format!("{MAPS}/b"),
+        MERGE,
+        &json!({ "metadata": { "finalizers": null } }),
+    );
     story.delete("a gone", format!("{MAPS}/a"));
     story.post("a again", MAPS, &map("a", "shop"));
 }
@@ -48,19 +53,36 @@ fn starts() -> Story {
     story.get("live, from a list", format!("{MAPS}?{live}&resourceVersion={}", list.version()));
     story.get("live, with state", format!("{MAPS}?{live}"));
     story.get("live, from any version", format!("{MAPS}?{live}&resourceVersion=0"));
-    story.get("live, bookmarks", format!("{MAPS}?{live}&allowWatchBookmarks=true&resourceVersion={}", list.version()));
-    let initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    story.get(
+        "live, bookmarks",
+        format!("{MAPS}?{live}&allowWatchBookmarks=true&resourceVersion={}", list.version()),
+    );
+    let initial =
+        "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     story.get("live, streamed", format!("{MAPS}?{live}&{initial}"));
-    story.get("live, the older path", format!("/api/v1/watch/namespaces/${{ns}}/configmaps?timeoutSeconds=3&watch=true"));
+    story.get(
+        "live, the older path",
+        format!("/api/v1/watch/namespaces/${{ns}}/configmaps?timeoutSeconds=3&watch=true"),
+    );
     events(&mut story);
     let short = "watch=true&timeoutSeconds=1";
     story.get("history, from a list", format!("{MAPS}?{short}&resourceVersion={}", list.version()));
-    story.get("history, from an object", format!("{MAPS}?{short}&resourceVersion={}", made.version()));
+    story.get(
+        "history, from an object",
+        format!("{MAPS}?{short}&resourceVersion={}", made.version()),
+    );
     story.get("streamed after", format!("{MAPS}?{short}&{initial}"));
-    story.get("streamed from then", format!("{MAPS}?{short}&{initial}&resourceVersion={}", list.version()));
-    let without = "sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    story.get(
+        "streamed from then",
+        format!("{MAPS}?{short}&{initial}&resourceVersion={}", list.version()),
+    );
+    let without =
+        "sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     story.get("no initial events", format!("{MAPS}?{short}&{without}"));
-    story.get("no initial events, from then", format!("{MAPS}?{short}&{without}&resourceVersion={}", list.version()));
+    story.get(
+        "no initial events, from then",
+        format!("{MAPS}?{short}&{without}&resourceVersion={}", list.version()),
+    );
     story
 }
 
@@ -71,8 +93,12 @@ fn selected() -> Story {
     events(&mut story);
     let from = format!("watch=true&timeoutSeconds=1&resourceVersion={}", list.version());
     for selector in [
-        "labelSelector=app%3Dweb", "labelSelector=app%3Dshop", "labelSelector=!app", "labelSelector=app!%3Dweb",
-        "fieldSelector=metadata.name%3Da", "fieldSelector=metadata.name!%3Da",
+        "labelSelector=app%3Dweb",
+        "labelSelector=app%3Dshop",
+        "labelSelector=!app",
+        "labelSelector=app!%3Dweb",
+        "fieldSelector=metadata.name%3Da",
+        "fieldSelector=metadata.name!%3Da",
         "labelSelector=app%3Dweb&fieldSelector=metadata.name%3Db",
     ] {
         story.get(selector, format!("{MAPS}?{from}&{selector}"));
@@ -90,8 +116,14 @@ fn forms() -> Story {
     events(&mut story);
     let path = format!("{MAPS}?watch=true&timeoutSeconds=1&resourceVersion={}", list.version());
     for accept in [
-        TABLE, PARTIAL, "application/json", "application/json;stream=watch", "*/*", "application/yaml",
-        "application/vnd.kubernetes.protobuf,application/json", "text/html",
+        TABLE,
+        PARTIAL,
+        "application/json",
+        "application/json;stream=watch",
+        "*/*",
+        "application/yaml",
+        "application/vnd.kubernetes.protobuf,application/json",
+        "text/html",
         "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
         "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
     ] {
@@ -104,11 +136,21 @@ fn refused() -> Story {
     let mut story = Story::new("refused watches");
     story.post("a made", MAPS, &map("a", "web"));
     for query in [
-        "resourceVersion=abc", "resourceVersion=-1", "resourceVersionMatch=Exact", "resourceVersionMatch=NotOlderThan",
-        "sendInitialEvents=true", "sendInitialEvents=maybe",
+        "resourceVersion=abc",
+        "resourceVersion=-1",
+        "resourceVersionMatch=Exact",
+        "resourceVersionMatch=NotOlderThan",
+        "sendInitialEvents=true",
+        "sendInitialEvents=maybe",
         "sendInitialEvents=true&resourceVersionMatch=Exact&allowWatchBookmarks=true",
-        "sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "labelSelector=a%20b", "fieldSelector=data.a%3D1",
-        "limit=1", "continue=abc", "resourceVersion=1&resourceVersionMatch=NotOlderThan", "timeoutSeconds=x", "resourceVersion=1",
+        "sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+        "labelSelector=a%20b",
+        "fieldSelector=data.a%3D1",
+        "limit=1",
+        "continue=abc",
+        "resourceVersion=1&resourceVersionMatch=NotOlderThan",
+        "timeoutSeconds=x",
+        "resourceVersion=1",
     ] {
         story.get(query, format!("{MAPS}?watch=true&timeoutSeconds=1&{query}"));
     }
@@ -126,7 +168,12 @@ fn kinds(sample: &Sample) -> Story {
     story.get("live", format!("{all}?watch=true&timeoutSeconds=2&{from}"));
     story.post("made", all.clone(), &sample.object);
     story.patch("labelled", one.clone(), MERGE, &label("web"));
-    story.patch("its status", format!("{one}/status"), MERGE, &json!({ "status": { "observedGeneration": 1 } }));
+    story.patch(
+        "its status",
+        format!("{one}/status"),
+        MERGE,
+        &json!({ "status": { "observedGeneration": 1 } }),
+    );
     story.delete_with("deleted", one, &json!({ "gracePeriodSeconds": 0 }));
     let told = format!("{all}?watch=true&timeoutSeconds=1&{from}");
     story.get("told", told.clone());

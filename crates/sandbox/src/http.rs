@@ -327,7 +327,12 @@ fn format_of(
     if !is_served {
         return Err(Failure::method_not_allowed());
     }
-    let format = Format::of(&parts.headers, query, def.is_custom())?;
+    let format = Format::of(&parts.headers, query, def.is_custom()).map_err(|failure| {
+        // Of built-in kinds the router refuses it before anything is read.
+        let is_routed = matches!(parts.method, Method::GET | Method::DELETE) && !def.is_custom();
+        let is_unheard_of = is_routed && Format::is_unheard_of(&parts.headers);
+        if is_unheard_of { failure.without_details() } else { failure }
+    })?;
     if info.verb == Verb::Watch && format == Format::Yaml {
         return Err(Failure::not_acceptable(
             "only the following media types are accepted: application/json;stream=watch, \

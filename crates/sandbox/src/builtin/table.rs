@@ -263,6 +263,7 @@ pub(super) static STRATEGIES: [Strategy; 29] = [
             defaults: workload::daemon_set_defaults,
             create: workload::daemon_set_create,
             update: workload::daemon_set_update,
+            status_update: workload::daemon_set_status_update,
             validate: workload_rules::daemon_set,
             validate_update: workload_rules::daemon_set_update,
             validate_status: workload_rules::daemon_set_status,

@@ -141,6 +141,12 @@ pub(super) fn daemon_set_update(new: &mut Value, old: &Value) {
     set_template_generation(new, template_generation(old) + i64::from(changed));
 }
 
+/// The count belongs to the spec, which a status cannot change.
+pub(super) fn daemon_set_status_update(new: &mut Value, old: &Value) {
+    carry(new, old, "spec");
+    set_template_generation(new, template_generation(old));
+}
+
 fn template_generation(daemon_set: &Value) -> i64 {
     let annotations = daemon_set.pointer("/metadata/annotations");
     let count = annotations.map(|annotations| text(annotations, TEMPLATE_GENERATION));

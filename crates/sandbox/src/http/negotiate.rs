@@ -44,11 +44,9 @@ impl Format {
         }
         let found = wishes.iter().find_map(|wish| wish.format(is_custom)).ok_or_else(|| {
             let accepted = [JSON, YAML, PROTOBUF].join(", ");
-            let failure = Failure::not_acceptable(format!(
+            Failure::not_acceptable(format!(
                 "only the following media types are accepted: {accepted}"
-            ));
-            // For built-in kinds the router refuses it.
-            if is_custom { failure } else { failure.without_details() }
+            ))
         })?;
         let Self::Table(_) = found else { return Ok(found) };
         let include = query.get("includeObject");
@@ -58,6 +56,12 @@ impl Format {
             Failure::bad_request(format!("Unable to convert to Table as requested: {error}"))
         })?;
         Ok(Self::Table(parsed))
+    }
+
+    /// Whether none of the media types is one there is, in whatever form.
+    pub(super) fn is_unheard_of(headers: &HeaderMap) -> bool {
+        let known = [JSON, YAML, PROTOBUF, "*/*", "application/*"];
+        !wishes(headers).iter().any(|wish| known.contains(&wish.media))
     }
 
     /// The form of a refusal: plain, and JSON if nothing plain was asked for.

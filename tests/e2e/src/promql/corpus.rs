@@ -17,7 +17,7 @@ const GENERATED: usize = 1_500;
 
 /// `queries` at several moments, early ones with little to see among them.
 pub fn builtin(queries: &[String]) -> Vec<Question> {
-    let moments = [START_S + 3, START_S + 30, START_S + 600, END_S, END_S + 200, END_S + 900];
+    let moments = [START_S + 3, START_S + 90, START_S + 600, END_S, END_S + 200, END_S + 900];
     let mut questions = Vec::new();
     for query in queries {
         let at = |start_s: i64| Question { query: query.clone(), start_s, range: None };
@@ -32,8 +32,8 @@ pub fn generated() -> Vec<Question> {
     let random = Random::seeded(11);
     let question = |_| {
         let query = vector(&random, 3);
-        let start_s = START_S + 60 + i64::try_from(random.below(1_100)).unwrap_or_default();
-        let range = random.chance(0.2).then(|| (start_s + 120, 20));
+        let start_s = off_the_grid(START_S + 60 + i64::try_from(random.below(1_100)).unwrap_or(0));
+        let range = random.chance(0.2).then(|| (start_s + 140, 35));
         Question { query, start_s, range }
     };
     (0..GENERATED).map(question).collect()
@@ -164,8 +164,18 @@ pub fn broken() -> Vec<Question> {
         "{__name__=~\"a|b\"}",
     ];
     let all = queries.into_iter();
-    all.map(|query| Question { query: query.to_owned(), start_s: START_S + 600, range: None })
-        .collect()
+    all.map(|query| Question {
+        query: query.to_owned(),
+        start_s: off_the_grid(START_S + 600),
+        range: None,
+    })
+    .collect()
+}
+
+/// The next second at which no window of a subquery, with any range, step and offset used here, begins on a step: 3 of 20 seconds and 5 of 7.
+/// A range query keeps off by steps of 35 seconds.
+fn off_the_grid(from_s: i64) -> i64 {
+    (from_s..from_s + 140).find(|second| second % 20 == 3 && second % 7 == 5).unwrap_or(from_s)
 }
 
 fn pick<'t>(random: &Random, from: &[&'t str]) -> &'t str {
@@ -270,11 +280,12 @@ fn over_window(random: &Random, depth: u32) -> String {
         ],
     );
     let range = pick(random, &["7s", "30s", "1m", "5m", "10m"]);
-    let window = if random.chance(0.25) {
-        // Steps of a subquery fall on whole multiples: seven seconds never meet a sample.
+    let inner = vector(random, depth - 1);
+    // A subquery in another is evaluated on the grid of the outer one.
+    let window = if random.chance(0.25) && !inner.contains(':') {
         let step = pick(random, &["20s", "1m", "7s"]);
         let range = pick(random, &["1m", "2m", "5m"]);
-        format!("({})[{range}:{step}]", vector(random, depth - 1))
+        format!("({inner})[{range}:{step}]")
     } else {
         format!("{}[{range}]", selector(random))
     };

@@ -139,6 +139,9 @@ const TIMED: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Where counters begin. Near zero the versions of Prometheus do not agree on how far to extrapolate.
+const AWAY_FROM_ZERO: f64 = 2_000.0;
+
 /// All series, the same each time.
 pub fn rows() -> Vec<Row> {
     let random = Random::seeded(7);
@@ -225,10 +228,10 @@ fn times() -> impl Iterator<Item = i64> {
 
 /// Grows, and now and then starts anew; some samples are missing.
 fn counter(random: &Random) -> Vec<(i64, f64)> {
-    let mut value = 0.0;
+    let mut value = AWAY_FROM_ZERO;
     let mut points = Vec::new();
     for at in times() {
-        value = if random.chance(0.01) { 0.0 } else { value + small(random) };
+        value = if random.chance(0.01) { AWAY_FROM_ZERO } else { value + small(random) };
         if !random.chance(0.03) {
             points.push((at, value));
         }
@@ -249,7 +252,7 @@ fn small(random: &Random) -> f64 {
 }
 
 fn histogram(random: &Random, name: &str, labels: &str, more: (&str, &str)) -> Vec<Row> {
-    let mut counts = [0.0; BOUNDS.len()];
+    let mut counts = BOUNDS.map(|(_, share)| (AWAY_FROM_ZERO * share).floor());
     let mut points = vec![Vec::new(); BOUNDS.len()];
     for at in times() {
         let requests = small(random);

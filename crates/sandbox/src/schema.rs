@@ -207,13 +207,20 @@ impl Schema {
     /// Validation of a write to the `status` subresource: OpenAPI for the status alone, and the
     /// rules of the whole object.
     pub fn validate_status(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = match (self.properties.get("status"), new.get("status")) {
-            (Some(schema), Some(status)) => {
-                let old_status = old.and_then(|old| old.get("status"));
-                validate::validate(schema, status, old_status, "status")
-            }
-            _ => Vec::new(),
-        };
+        self.validate_status_after(Vec::new(), new, old)
+    }
+
+    /// As [`Schema::validate_status`], after other checks found `errors`.
+    pub(crate) fn validate_status_after(
+        &self,
+        mut errors: Vec<FieldError>,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Vec<FieldError> {
+        if let (Some(schema), Some(status)) = (self.properties.get("status"), new.get("status")) {
+            let old_status = old.and_then(|old| old.get("status"));
+            errors.extend(validate::validate(schema, status, old_status, "status"));
+        }
         self.validate_structure(new, old, &mut errors);
         errors
     }

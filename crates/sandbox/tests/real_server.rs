@@ -322,6 +322,36 @@ fn a_count_that_nobody_owned_is_nobodys_after_it_was_scaled() {
 }
 
 #[test]
+fn a_custom_resource_that_scales_counts_from_zero() {
+    let sandbox = cluster();
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "widgets.example.com" },
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": { "plural": "widgets", "kind": "Widget" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "subresources": { "scale": { "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas" } },
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    });
+    post(&sandbox, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd);
+    let with = |replicas: Value| {
+        let widget = json!({
+            "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w" },
+            "spec": { "replicas": replicas },
+        });
+        let reply =
+            post(&sandbox, "/apis/example.com/v1/namespaces/default/widgets?dryRun=All", &widget);
+        (reply.code, reply.body["details"]["causes"][0]["field"].clone())
+    };
+    assert_eq!(with(json!(2)), (201, Value::Null));
+    assert_eq!(with(json!(-1)), (422, json!(".spec.replicas")));
+    assert_eq!(with(json!("2")), (422, json!(".spec.replicas")));
+}
+
+#[test]
 fn a_scale_is_noted_without_a_time() {
     let sandbox = cluster();
     let all = DEPLOYMENTS;

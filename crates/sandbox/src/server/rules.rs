@@ -271,7 +271,7 @@ pub(super) fn validate(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
         Source::Builtin(strategy) => strategy.validate(object),
         Source::Custom(version) => {
             let mut errors = custom_metadata(def, object);
-            errors.extend(negative_replicas(version, object));
+            errors.extend(bad_spec_replicas(version, object));
             version.schema.validate_after(errors, object, None)
         }
         Source::Crd => {
@@ -283,12 +283,23 @@ pub(super) fn validate(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
     }
 }
 
-/// A kind that can be scaled has no negative number of replicas, whatever its schema says.
-fn negative_replicas(version: &CrdVersion, object: &Value) -> Option<FieldError> {
-    let path = &version.scale.as_ref()?.spec_replicas;
-    let replicas = object.pointer(&path.replace('.', "/"))?;
-    let is_negative = replicas.as_i64().is_some_and(|replicas| replicas < 0);
-    is_negative.then(|| FieldError::invalid(path, replicas, "should be a non-negative integer"))
+/// A kind that can be scaled counts its replicas in whole numbers from zero, whatever its schema says.
+fn bad_replicas(path: &str, object: &Value) -> Option<FieldError> {
+    let mut place = object;
+    for name in path.split('.').filter(|name| !name.is_empty()) {
+        let Some(members) = place.as_object() else { break };
+        place = members.get(name)?;
+    }
+    let is_count = place.as_i64().is_some_and(|replicas| replicas >= 0);
+    (!is_count).then(|| FieldError::invalid(path, place, "should be a non-negative integer"))
+}
+
+fn bad_spec_replicas(version: &CrdVersion, object: &Value) -> Option<FieldError> {
+    bad_replicas(&version.scale.as_ref()?.spec_replicas, object)
+}
+
+fn bad_status_replicas(version: &CrdVersion, object: &Value) -> Option<FieldError> {
+    bad_replicas(&version.scale.as_ref()?.status_replicas, object)
 }
 
 fn custom_metadata(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
@@ -311,11 +322,12 @@ pub(super) fn validate_update(
         (Source::Builtin(strategy), WriteTo::Status) => strategy.validate_status_update(new, old),
         (Source::Builtin(strategy), _) => strategy.validate_update(new, old),
         (Source::Custom(version), WriteTo::Status) => {
-            version.schema.validate_status(new, Some(old))
+            let errors = bad_status_replicas(version, new).into_iter().collect();
+            version.schema.validate_status_after(errors, new, Some(old))
         }
         (Source::Custom(version), _) => {
             let mut errors = metadata();
-            errors.extend(negative_replicas(version, new));
+            errors.extend(bad_spec_replicas(version, new));
             version.schema.validate_after(errors, new, Some(old))
         }
         (Source::Crd, _) => {

@@ -158,7 +158,10 @@ fn check(call: &Call<'_>, before: &Value, scale: &Value) -> Outcome<i64> {
             Err(Failure::invalid("", "", "", &[error]))
         }
         None => refuse("must be an integer"),
-        Some(count) if count < 0 => refuse("must be greater than or equal to 0"),
+        // Of a custom resource its own validation refuses it.
+        Some(count) if count < 0 && !call.def.is_custom() => {
+            refuse("must be greater than or equal to 0")
+        }
         Some(count) if count > i64::from(i32::MAX) => refuse("must be a 32-bit integer"),
         Some(count) => Ok(count),
     }

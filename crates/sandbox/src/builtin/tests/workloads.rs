@@ -349,7 +349,7 @@ fn an_autoscaler_is_held_to_its_rules() {
             (
                 "it scales something",
                 "/spec/scaleTargetRef",
-                json!({"kind": "Deployment"}),
+                json!({"apiVersion": "apps/v1", "kind": "Deployment"}),
                 &["spec.scaleTargetRef.name: Required value"],
             ),
         ],

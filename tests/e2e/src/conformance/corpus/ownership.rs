@@ -46,6 +46,7 @@ fn force(story: &mut Story, note: &str, path: &str, manager: &str, body: &Value)
     story.patch(note, format!("{path}?fieldManager={manager}&force=true"), APPLY, body);
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn deployments() -> Story {
     let mut story = Story::new("ownership of a Deployment");
     let replicas = |count: u32| deployment(&super::merged(&whole(), &json!({ "replicas": count })));
@@ -150,6 +151,7 @@ fn deployments() -> Story {
     story
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn widgets() -> Story {
     let mut story = Story::new("ownership of a Widget");
     let widget = |spec: Value| {

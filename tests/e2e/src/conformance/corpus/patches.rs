@@ -90,7 +90,8 @@ fn gather(value: &Value, pointer: &str, leaves: &mut Vec<(String, Value)>) {
     }
 }
 
-fn containers(list: Value) -> Value {
+fn containers(list: impl Into<Value>) -> Value {
+    let list = list.into();
     json!({ "spec": { "template": { "spec": { "containers": list } } } })
 }
 

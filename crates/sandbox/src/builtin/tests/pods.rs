@@ -379,9 +379,9 @@ fn a_pod_changes_little_once_it_is_made() {
         ),
         ("without the tolerations it was given", "/spec/tolerations", json!([]), None),
         (
-            "another toleration",
+            "a toleration it was given, made another",
             "/spec/tolerations/0",
-            json!({"key": "a", "operator": "Exists"}),
+            json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}),
             Some(
                 "spec.tolerations: Forbidden: existing toleration can not be modified except its \
              tolerationSeconds",

@@ -45,7 +45,7 @@ mod workload_rules;
 pub use autoscaler_v1::{hpa_v1_to_v2, hpa_v2_to_v1};
 pub use event::{event_from_core, event_to_core};
 pub use metadata::{keep_system_metadata, validate_metadata, validate_metadata_update};
-pub use pod::{deletion_grace_s, qos_class};
+pub use pod::{deletion_grace_s, priority as pod_priority, qos_class};
 pub use service::{
     NODE_PORTS, NodePortSlot, cluster_ip_taken, keep_addresses, service_cluster_ip,
     service_needs_cluster_ip, service_needs_node_ports, service_node_port_slots, set_cluster_ip,
@@ -131,12 +131,11 @@ impl Strategy {
         if self.status_subresource && !self.keeps_status_on_create() {
             edit::set(object, "status", serde_json::Map::new());
         }
-        if let Some(meta) = edit::object(object, "metadata") {
-            if self.has_generation {
-                edit::set(meta, "generation", 1);
-            } else {
-                edit::remove(meta, "generation");
-            }
+        // Kinds that count nothing keep whatever number they were given.
+        if let Some(meta) = edit::object(object, "metadata")
+            && self.has_generation
+        {
+            edit::set(meta, "generation", 1);
         }
         (self.rules.create)(object);
         // What is written of a status even when it is empty.
@@ -173,6 +172,10 @@ impl Strategy {
     pub fn validate(&self, object: &Value) -> Vec<FieldError> {
         let meta = object.get("metadata").unwrap_or(&Value::Null);
         let mut errors = validate_metadata(meta, self.namespaced, self.name_rule, "metadata");
+        // These kinds are checked by the generic rules alone.
+        if !matches!(self.kind, "Event" | "Lease" | "PodDisruptionBudget") {
+            errors.extend(metadata::bare_finalizers(meta));
+        }
         errors.extend((self.rules.validate)(object));
         errors
     }

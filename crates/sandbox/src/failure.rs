@@ -26,6 +26,8 @@ pub struct Failure {
     pub continue_token: String,
     /// Kubernetes shows empty `details` for what its router refuses.
     pub(crate) shows_empty_details: bool,
+    /// What was found wrong with the request before it was refused for something else.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// One entry of `status.details.causes`.
@@ -77,7 +79,22 @@ impl Failure {
             retry_after_s: None,
             continue_token: String::new(),
             shows_empty_details: false,
+            warnings: Vec::new(),
         }
+    }
+
+    /// A refusal that nobody below the router explains: `details` is there, and empty.
+    #[must_use]
+    pub(crate) fn without_details(mut self) -> Self {
+        self.shows_empty_details = true;
+        self
+    }
+
+    /// The refusal, with what there was to warn of before it.
+    #[must_use]
+    pub(crate) fn warning_of(mut self, warnings: &[String]) -> Self {
+        self.warnings.splice(0..0, warnings.iter().cloned());
+        self
     }
 
     /// What the router answers, which knows no kinds.
@@ -91,7 +108,7 @@ impl Failure {
     }
 
     pub fn is_no_such_path(&self) -> bool {
-        self.code == 404 && self.shows_empty_details
+        self.code == 404 && self.shows_empty_details && self.reason == "NotFound"
     }
 
     /// 405: the path exists, for other methods.

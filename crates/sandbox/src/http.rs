@@ -131,7 +131,7 @@ impl ApiService {
             None => {
                 self.permit(&info)?;
                 self.log(&info, 404, 0);
-                Err(Refusal::NoSuchPage)
+                Err(self.refusal(Failure::no_such_path(), &beyond(path)))
             }
             Some(Route::Resource(_)) => self.resource(info, incoming).await,
             Some(found) => self.other(&info, &found, &incoming),
@@ -165,7 +165,7 @@ impl ApiService {
             self.log(&info, failure.code, 0);
             self.refusal(failure, &info)
         })?;
-        let body = if bytes.is_empty() {
+        let body = if bytes.is_empty() && info.verb != Verb::Patch {
             Body::Empty
         } else {
             let content_type = text(&parts.headers, header::CONTENT_TYPE.as_str()).to_owned();
@@ -252,7 +252,8 @@ impl ApiService {
         if failure.is_no_such_path() && !is_builtin {
             return Refusal::NoSuchPage;
         }
-        Refusal::Answer(failure)
+        let deprecated = self.server.resolve(info).ok().and_then(|def| deprecation(&def));
+        Refusal::Answer(failure.warning_of(deprecated.as_slice()))
     }
 
     fn log(&self, info: &RequestInfo, code: u16, bytes: u64) -> request_log::Number {
@@ -326,7 +327,12 @@ fn format_of(
     if !is_served {
         return Err(Failure::method_not_allowed());
     }
-    let format = Format::of(&parts.headers, query, def.is_custom())?;
+    let format = Format::of(&parts.headers, query, def.is_custom()).map_err(|failure| {
+        // Of built-in kinds the router refuses it before anything is read.
+        let is_routed = matches!(parts.method, Method::GET | Method::DELETE) && !def.is_custom();
+        let is_unheard_of = is_routed && Format::is_unheard_of(&parts.headers);
+        if is_unheard_of { failure.without_details() } else { failure }
+    })?;
     if info.verb == Verb::Watch && format == Format::Yaml {
         return Err(Failure::not_acceptable(
             "only the following media types are accepted: application/json;stream=watch, \
@@ -334,6 +340,17 @@ fn format_of(
         ));
     }
     Ok(format)
+}
+
+/// Group and version of a path that leads to nothing within them.
+fn beyond(path: &str) -> RequestInfo {
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    let group = match segments.next() {
+        Some("apis") => segments.next().unwrap_or_default(),
+        _ => "",
+    };
+    let version = segments.next().unwrap_or_default().to_owned();
+    RequestInfo { group: group.to_owned(), version, ..RequestInfo::default() }
 }
 
 fn plain_verb(method: &Method) -> Verb {

@@ -174,7 +174,9 @@ fn track<S: Shape>(
         None => changed,
     };
     let api_version = write.api_version.to_owned();
-    managed.put(Entry { owner, api_version, time: Some(write.now), fields });
+    // What is written through a Scale is noted on the workload without a time.
+    let time = (write.subresource != "scale").then_some(write.now);
+    managed.put(Entry { owner, api_version, time, fields });
 }
 
 fn changes<S: Shape>(

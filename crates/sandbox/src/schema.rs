@@ -188,7 +188,18 @@ impl Schema {
 
     /// All that is wrong with `new`. On update, errors in unchanged parts are tolerated.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = validate::validate(self, new, old, "");
+        self.validate_after(Vec::new(), new, old)
+    }
+
+    /// As [`Schema::validate`], after other checks found `errors`: some of those keep the rules from
+    /// being run.
+    pub(crate) fn validate_after(
+        &self,
+        mut errors: Vec<FieldError>,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Vec<FieldError> {
+        errors.extend(validate::validate(self, new, old, ""));
         self.validate_structure(new, old, &mut errors);
         errors
     }
@@ -196,13 +207,20 @@ impl Schema {
     /// Validation of a write to the `status` subresource: OpenAPI for the status alone, and the
     /// rules of the whole object.
     pub fn validate_status(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = match (self.properties.get("status"), new.get("status")) {
-            (Some(schema), Some(status)) => {
-                let old_status = old.and_then(|old| old.get("status"));
-                validate::validate(schema, status, old_status, "status")
-            }
-            _ => Vec::new(),
-        };
+        self.validate_status_after(Vec::new(), new, old)
+    }
+
+    /// As [`Schema::validate_status`], after other checks found `errors`.
+    pub(crate) fn validate_status_after(
+        &self,
+        mut errors: Vec<FieldError>,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Vec<FieldError> {
+        if let (Some(schema), Some(status)) = (self.properties.get("status"), new.get("status")) {
+            let old_status = old.and_then(|old| old.get("status"));
+            errors.extend(validate::validate(schema, status, old_status, "status"));
+        }
         self.validate_structure(new, old, &mut errors);
         errors
     }

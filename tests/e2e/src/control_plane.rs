@@ -56,7 +56,7 @@ const CONTROLLER_MANAGER: &str = "controller-manager";
 /// A running control plane. Dropping it ends it.
 pub struct ControlPlane {
     // They end in this order: nobody is left to complain of a missing server.
-    controller_manager: Process,
+    controller_manager: Option<Process>,
     api_server: Process,
     etcd: Process,
     client: Client,
@@ -70,6 +70,8 @@ pub struct ControlPlane {
 pub struct Options {
     pub api_server: Vec<String>,
     pub controller_manager: Vec<String>,
+    /// The API server alone: nothing happens but what clients ask for.
+    pub without_controllers: bool,
 }
 
 /// How to reach the API server and to know it.
@@ -112,15 +114,17 @@ impl ControlPlane {
         let client = client_of(&admin).await?;
         let user = json!({ "token": token(CONTROLLER_MANAGER) });
         scratch.write("controller-manager.kubeconfig", &access.kubeconfig(&user))?;
-        let controller_manager =
-            start_controller_manager(parts, scratch.path(), manager_port, options)?;
+        let controller_manager = if options.without_controllers {
+            None
+        } else {
+            Some(start_controller_manager(parts, scratch.path(), manager_port, options)?)
+        };
         let parts = parts.clone();
         let plane = Self { controller_manager, api_server, etcd, client, access, parts, scratch };
-        // What pods cannot start without, in the namespace that is always there.
-        plane
-            .controller_manager
-            .ready(PATIENCE, async || plane.is_furnished("default").await)
-            .await?;
+        if let Some(manager) = &plane.controller_manager {
+            // What pods cannot start without, in the namespace that is always there.
+            manager.ready(PATIENCE, async || plane.is_furnished("default").await).await?;
+        }
         Ok(plane)
     }
 
@@ -153,8 +157,9 @@ impl ControlPlane {
     }
 
     /// The processes, in the order they were started.
-    pub fn processes(&self) -> [&Process; 3] {
-        [&self.etcd, &self.api_server, &self.controller_manager]
+    pub fn processes(&self) -> Vec<&Process> {
+        let manager = self.controller_manager.iter();
+        [&self.etcd, &self.api_server].into_iter().chain(manager).collect()
     }
 
     /// The last lines each process wrote.

@@ -12,6 +12,7 @@
 //!
 //! Whatever ends a test (its end, a panic, Ctrl-C, `kill -9`), no program of it stays behind.
 
+pub mod conformance;
 mod control_plane;
 mod namespace;
 mod node;
@@ -19,6 +20,7 @@ mod objects;
 mod parts;
 mod process;
 mod prometheus;
+pub mod promql;
 mod scratch;
 mod traefik;
 mod web;

@@ -287,7 +287,8 @@ fn nothing_outlives_a_killed_harness() {
     inside("nothing_outlives_a_killed_harness", async || {
         if std::env::var_os(VICTIM).is_some() {
             let plane = ControlPlane::start(&Parts::find()?).await?;
-            let ids = plane.processes().map(|process| process.id().to_string());
+            let ids = plane.processes();
+            let ids: Vec<String> = ids.iter().map(|process| process.id().to_string()).collect();
             println!("victims:{}", ids.join(" "));
             tokio::time::sleep(Duration::from_mins(10)).await;
             return Ok(());

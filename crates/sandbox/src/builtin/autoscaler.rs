@@ -76,12 +76,19 @@ fn behavior_defaults(behavior: &mut Value) {
     }
 }
 
+const NO_GROUP: &str = "must name an API group";
+
 pub(super) fn validate(autoscaler: &Value) -> Errors {
     let mut errors = Errors::new();
     let spec = At::root(autoscaler).get("spec");
     let (low, high) = (spec.get("minReplicas"), spec.get("maxReplicas"));
     if low.int().is_some_and(|replicas| replicas < 1) {
         errors.push(low.invalid("must be greater than or equal to 1"));
+    }
+    let wakes = |metric: At<'_>| matches!(metric.get("type").text(), "Object" | "External");
+    if low.int() == Some(0) && !spec.get("metrics").items().any(wakes) {
+        let text = "nothing but an Object or External metric tells when to leave zero";
+        errors.push(spec.get("metrics").forbidden(text));
     }
     match high.int_or_zero() {
         0 => errors.push(high.required("must be set and greater than 0")),
@@ -94,6 +101,7 @@ pub(super) fn validate(autoscaler: &Value) -> Errors {
         errors.push(high.invalid_int("must be greater than or equal to `minReplicas`"));
     }
     check_reference(&spec.get("scaleTargetRef"), &mut errors);
+    check_group(&spec.get("scaleTargetRef.apiVersion"), &mut errors);
     for metric in spec.get("metrics").items() {
         check_metric(&metric, &mut errors);
     }
@@ -106,8 +114,23 @@ pub(super) fn validate(autoscaler: &Value) -> Errors {
     errors
 }
 
-pub(super) fn validate_update(new: &Value, _: &Value) -> Errors {
-    validate(new)
+/// What was stored without a group may stay so.
+pub(super) fn validate_update(new: &Value, old: &Value) -> Errors {
+    let mut errors = validate(new);
+    let mut known = Errors::new();
+    let version = At::root(old).get("spec.scaleTargetRef.apiVersion");
+    check_group(&version, &mut known);
+    if !known.is_empty() {
+        errors.retain(|error| error.path != version.path() || error.detail != NO_GROUP);
+    }
+    errors
+}
+
+/// What scales has a group: there is nothing to scale in the core one.
+fn check_group(version: &At<'_>, errors: &mut Errors) {
+    if !version.text().contains('/') {
+        errors.push(version.invalid_as(&version.text().into(), NO_GROUP));
+    }
 }
 
 pub(super) fn validate_status(new: &Value, _: &Value) -> Errors {
@@ -209,6 +232,8 @@ fn check_source(source: &At<'_>, kind: &str, errors: &mut Errors) {
             let container = source.get("container");
             if kind == "ContainerResource" && container.text().is_empty() {
                 errors.push(container.required("must specify a container"));
+            } else if kind == "ContainerResource" {
+                container.complain(names::dns1123_label(container.text()), errors);
             }
         }
         _ => {

@@ -210,6 +210,18 @@ fn check_finalizers(finalizers: &At<'_>, errors: &mut Errors) {
     }
 }
 
+/// Finalizers of built-in kinds are Kubernetes' own or have a domain in front.
+pub(super) fn bare_finalizers(meta: &Value) -> Errors {
+    let mut errors = Errors::new();
+    for finalizer in At::new(Some(meta), "metadata").get("finalizers").items() {
+        let text = finalizer.text();
+        if !text.contains('/') && !matches!(text, "kubernetes" | "orphan" | "foregroundDeletion") {
+            errors.push(finalizer.invalid("neither a standard finalizer nor one with a domain"));
+        }
+    }
+    errors
+}
+
 fn check_no_new_finalizers(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let known: BTreeSet<_> = old.items().map(|finalizer| finalizer.text()).collect();
     let added: BTreeSet<_> = new

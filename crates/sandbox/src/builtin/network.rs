@@ -179,6 +179,10 @@ fn check_backend(backend: &At<'_>, errors: &mut Errors) {
             errors.push(backend.invalid_as(&empty, text));
         }
         (false, true) => {
+            let group = resource.get("apiGroup");
+            if group.is_set() {
+                group.complain(names::dns1123_subdomain(group.text()), errors);
+            }
             for key in ["kind", "name"] {
                 let place = resource.get(key);
                 if place.text().is_empty() {

@@ -49,15 +49,32 @@ fn admit(pod: &mut Value) {
     let Some(spec) = object(pod, "spec") else { return };
     default_zero(spec, "serviceAccountName", "default");
     pod_defaults::same_service_account(spec);
-    let priority = match text(spec, "priorityClassName") {
-        "system-cluster-critical" => 2_000_000_000,
-        "system-node-critical" => 2_000_001_000,
-        _ => 0,
-    };
+    admit_again(spec);
+}
+
+/// What is decided of a changed pod as of a new one.
+fn admit_again(spec: &mut Value) {
+    let priority = priority(text(spec, "priorityClassName"));
     default_to(spec, "priority", priority);
     default_to(spec, "preemptionPolicy", "PreemptLowerPriority");
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         tolerate(spec, key);
+    }
+}
+
+/// A client that writes a pod back need not know what was filled in when it was created.
+pub(super) fn prepare_update(new: &mut Value, _: &Value) {
+    if let Some(spec) = object(new, "spec") {
+        admit_again(spec);
+    }
+}
+
+/// The priority of a class: the two that every cluster has, and none.
+pub fn priority(class: &str) -> i64 {
+    match class {
+        "system-cluster-critical" => 2_000_000_000,
+        "system-node-critical" => 2_000_001_000,
+        _ => 0,
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a pod spec must be like, in a Pod or in a template.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{
@@ -9,7 +11,7 @@ use super::{
     metadata::{check_annotations, check_labels, check_selector},
     volume_rules::check_volumes,
 };
-use crate::names;
+use crate::{failure::FieldError, names};
 
 /// What the pod spec is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,7 +167,16 @@ fn check_scheduling_gates(gates: &At<'_>, errors: &mut Errors) {
 }
 
 fn check_spread(constraints: &At<'_>, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
     for constraint in constraints.items() {
+        let place = constraint.get("{topologyKey, whenUnsatisfiable}");
+        let (key, action) = (constraint.get("topologyKey"), constraint.get("whenUnsatisfiable"));
+        if !seen.insert((key.text().to_owned(), action.text().to_owned())) {
+            errors.push(FieldError::duplicate(
+                place.path(),
+                &format!("{{{}, {}}}", key.text(), action.text()).into(),
+            ));
+        }
         let skew = constraint.get("maxSkew");
         if skew.int_or_zero() <= 0 {
             errors.push(skew.invalid_int("must be greater than zero"));

@@ -86,6 +86,7 @@ pub(super) static STRATEGIES: [Strategy; 29] = [
         rules: Rules {
             defaults: pod::defaults,
             create: pod::prepare_create,
+            update: pod::prepare_update,
             status_update: pod::prepare_status_update,
             validate: pod::validate,
             validate_update: pod::validate_update,
@@ -119,7 +120,6 @@ pub(super) static STRATEGIES: [Strategy; 29] = [
             defaults: endpoints::endpoints_defaults,
             validate: endpoints::endpoints,
             validate_update: endpoints::endpoints_update,
-            warnings: warnings::endpoints,
             ..PLAIN
         },
         ..NAMESPACED
@@ -263,6 +263,7 @@ pub(super) static STRATEGIES: [Strategy; 29] = [
             defaults: workload::daemon_set_defaults,
             create: workload::daemon_set_create,
             update: workload::daemon_set_update,
+            status_update: workload::daemon_set_status_update,
             validate: workload_rules::daemon_set,
             validate_update: workload_rules::daemon_set_update,
             validate_status: workload_rules::daemon_set_status,

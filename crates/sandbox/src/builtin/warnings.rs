@@ -100,10 +100,6 @@ pub(super) fn service(service: &Value) -> Vec<String> {
     applying.map(|(_, text)| text.to_owned()).collect()
 }
 
-pub(super) fn endpoints(_: &Value) -> Vec<String> {
-    vec!["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()]
-}
-
 /// `at` is a Pod or a template.
 fn of_pod_spec(at: &At<'_>, warnings: &mut Vec<String>) {
     let spec = at.get("spec");

@@ -44,6 +44,7 @@ pub(super) fn replica_set_defaults(replica_set: &mut Value) {
 }
 
 pub(super) fn daemon_set_defaults(daemon_set: &mut Value) {
+    daemon_set_counted(daemon_set);
     let Some(spec) = object(daemon_set, "spec") else { return };
     default_to(spec, "revisionHistoryLimit", REVISIONS_KEPT);
     if let Some(strategy) = object(spec, "updateStrategy") {
@@ -123,6 +124,12 @@ pub(super) fn stateful_set_update(new: &mut Value, old: &Value) {
     }
 }
 
+/// The count of templates is there as soon as a DaemonSet is read, so whoever writes one owns it.
+pub(super) fn daemon_set_counted(daemon_set: &mut Value) {
+    let generation = template_generation(daemon_set);
+    set_template_generation(daemon_set, generation);
+}
+
 pub(super) fn daemon_set_create(daemon_set: &mut Value) {
     let generation = template_generation(daemon_set).max(1);
     set_template_generation(daemon_set, generation);
@@ -132,6 +139,12 @@ pub(super) fn daemon_set_update(new: &mut Value, old: &Value) {
     let template = "/spec/template";
     let changed = !same(new.pointer(template), old.pointer(template));
     set_template_generation(new, template_generation(old) + i64::from(changed));
+}
+
+/// The count belongs to the spec, which a status cannot change.
+pub(super) fn daemon_set_status_update(new: &mut Value, old: &Value) {
+    carry(new, old, "spec");
+    set_template_generation(new, template_generation(old));
 }
 
 fn template_generation(daemon_set: &Value) -> i64 {

@@ -58,6 +58,12 @@ impl Format {
         Ok(Self::Table(parsed))
     }
 
+    /// Whether none of the media types is one there is, in whatever form.
+    pub(super) fn is_unheard_of(headers: &HeaderMap) -> bool {
+        let known = [JSON, YAML, PROTOBUF, "*/*", "application/*"];
+        !wishes(headers).iter().any(|wish| known.contains(&wish.media))
+    }
+
     /// The form of a refusal: plain, and JSON if nothing plain was asked for.
     pub(super) fn of_failure(headers: &HeaderMap) -> Self {
         let found = wishes(headers).iter().find_map(|wish| wish.format(false));

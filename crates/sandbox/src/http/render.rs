@@ -125,6 +125,7 @@ pub(super) fn failure(failure: &Failure, format: Format, pretty: bool) -> Respon
     if let Some(seconds) = failure.retry_after_s {
         set(response.headers_mut(), header::RETRY_AFTER.as_str(), &seconds.to_string());
     }
+    warn(&mut response, &failure.warnings);
     response
 }
 

@@ -86,7 +86,7 @@ pub(super) fn start(
     let options = ListOptions::parse(&request.query)?;
     let selection = Selection::parse(&def, &options, &request.info.name)?;
     let from = parse_revision(&options.resource_version)
-        .map_err(|error| Failure::invalid(&def.group, &def.plural, "", &[error]))?;
+        .map_err(|error| Failure::unclassified(error.to_string()))?;
     let timeout = options.timeout.filter(|timeout| !timeout.is_zero()).unwrap_or_else(|| {
         TIMEOUT_MIN + Duration::from_secs(server.random_below(TIMEOUT_MIN.as_secs()))
     });

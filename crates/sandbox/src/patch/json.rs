@@ -43,7 +43,7 @@ pub fn json_patch(doc: &Value, patch: &[u8]) -> Outcome<Value> {
     for operation in operations {
         carry_out(operation, &mut patched, &mut copied_bytes).map_err(|Inapplicable| {
             let message = "the server rejected our request due to an error in our request";
-            Failure::new(422, "Invalid", message)
+            Failure::new(422, "Invalid", message).without_details()
         })?;
     }
     Ok(patched)

@@ -219,5 +219,6 @@ fn malformed(message: &str) -> Failure {
 }
 
 fn unprocessable(message: impl Into<String>) -> Failure {
-    Failure::new(422, "Invalid", message)
+    // The API machinery knows no reason for these.
+    Failure::unclassified(message)
 }

@@ -64,6 +64,10 @@ impl Expected<'_> {
     /// Fills in a missing `apiVersion` and `kind`; refuses others than those expected.
     fn check(&self, object: &mut Value, body: &Body) -> Outcome<()> {
         let want = crate::registry::group_version(self.group, self.version);
+        // Nothing at all is an object with nothing in it, where the path says of what kind.
+        if object.is_null() && !self.is_custom {
+            *object = Value::Object(serde_json::Map::new());
+        }
         let Some(fields) = object.as_object_mut() else {
             let why = "couldn't get version/kind; json parse error: the body is not an object";
             return Err(self.unrecognised(why, body));
@@ -290,8 +294,24 @@ pub(super) fn optional(body: &Body) -> Outcome<Value> {
     match body {
         Body::Empty => Ok(Value::Null),
         Body::Raw { bytes, .. } if bytes.is_empty() => Ok(Value::Null),
-        other => Ok(decode(other, &expected)?.object),
+        other => {
+            let options = decode(other, &expected)?.object;
+            check_delete_options(&options)?;
+            Ok(options)
+        }
     }
+}
+
+/// Options are of their own kind, if they say of which, and hold what such options hold.
+fn check_delete_options(options: &Value) -> Outcome<()> {
+    let kind = options.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");
+    if kind != "DeleteOptions" {
+        let why = format!("the body of a delete holds options, not a {kind}");
+        return Err(Failure::bad_request(why));
+    }
+    let known = types::by_name("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+    let checked = known.map_or(Ok(Vec::new()), |known| types::check(known, options));
+    checked.map(|_| ()).map_err(Failure::bad_request)
 }
 
 /// The kind named in a failure about objects of `def`.

@@ -102,9 +102,17 @@ impl Server {
         refuse_protected(def, &old.key.name)?;
         let dry_run = options.dry_run;
         let before = object.clone();
-        set_deletion_finalizers(&mut object, options.propagation);
+        if rules::is_collected(def) {
+            set_deletion_finalizers(&mut object, options.propagation);
+        }
         if def.table.plural.as_ref() == "namespaces" {
             object["status"]["phase"] = "Terminating".into();
+        }
+        let is_free = object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+        let is_namespace = def.table.plural.as_ref() == "namespaces";
+        if is_free && !is_namespace && !rules::is_graceful(def) {
+            // Nothing holds it and it knows no grace: it goes without ever being marked.
+            return Ok(Deleted::Gone(self.remove(tx, def, object, dry_run)));
         }
         if let Some(grace) = self.grace(def, &object, options) {
             self.mark(&mut object, grace);
@@ -114,6 +122,13 @@ impl Server {
             rules::metadata(&mut object).remove("deletionGracePeriodSeconds");
         }
         if rules::is_done_deleting(&object) {
+            if !dry_run && rules::is_graceful(def) && object != before {
+                // Even without grace left, a pod is marked before it goes.
+                let mut marked = object.clone();
+                convert::to_storage(def, &mut marked);
+                tx.put(&def.table, marked);
+                self.after_write(&def.table);
+            }
             return Ok(Deleted::Gone(self.remove(tx, def, object, dry_run)));
         }
         if object == before || dry_run {

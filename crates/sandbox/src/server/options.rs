@@ -164,7 +164,9 @@ impl ListOptions {
             };
             if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(bad) }
         };
-        let limit = number("limit")?.unwrap_or_default();
+        // A negative limit is none.
+        let limit = if query.get("limit").starts_with('-') { None } else { number("limit")? };
+        let limit = limit.unwrap_or_default();
         let options = Self {
             label_selector: query.get("labelSelector").to_owned(),
             field_selector: query.get("fieldSelector").to_owned(),
@@ -223,6 +225,10 @@ impl ListOptions {
             (None, _) => forbid(
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             ),
+        }
+        if !self.continue_token.is_empty() {
+            let why = "resourceVersionMatch is forbidden when continue is provided";
+            errors.push(FieldError::forbidden("resourceVersionMatch", why));
         }
         if !matching.is_empty() {
             self.check_match(&["NotOlderThan"], &mut errors);

@@ -40,11 +40,13 @@ impl PatchType {
             _ => {
                 let strategic = "application/strategic-merge-patch+json, ";
                 let strategic = if def.is_custom() { "" } else { strategic };
-                Err(Failure::unsupported_media_type(format!(
+                let failure = Failure::unsupported_media_type(format!(
                     "the body of the request was in an unknown format - accepted media types \
                      include: application/json-patch+json, application/merge-patch+json, \
                      {strategic}application/apply-patch+yaml"
-                )))
+                ));
+                // For built-in kinds the router refuses it.
+                Err(if def.is_custom() { failure } else { failure.without_details() })
             }
         }
     }
@@ -95,7 +97,8 @@ impl Server {
         let patched = convert::from_version(&call.def, patched);
         let to = WriteTo::of(&request.info.subresource);
         let write = Write { def: &def, options: &options, to, ownership: Ownership::Track };
-        let (updated, more) = self.update_object(&tx, &write, &old, patched)?;
+        let updated = self.update_object(&tx, &write, &old, patched);
+        let (updated, more) = updated.map_err(|failure| failure.warning_of(&warnings))?;
         Ok(finish(call, 200, updated, warnings, more))
     }
 
@@ -212,12 +215,7 @@ fn check_patched(
     before: &Value,
     mut patched: Value,
 ) -> Outcome<(Value, Vec<String>)> {
-    for key in ["apiVersion", "kind"] {
-        if patched[key] != before[key] {
-            let why = format!("{key} cannot be changed by a patch");
-            return Err(Failure::bad_request(why));
-        }
-    }
+    check_kind(call, sent, before, &mut patched)?;
     let mut problems = match (sent.kind, sent.options.field_validation) {
         (PatchType::Json, _) | (_, FieldValidation::Ignore) => Vec::new(),
         _ => decode::duplicates(sent.bytes),
@@ -226,9 +224,48 @@ fn check_patched(
     let unknown = rules::unknown_fields(&call.def, &mut patched);
     problems.extend(unknown.map_err(|failure| sent.refusal(&whole, failure.message))?);
     let warnings = sent.judge(&whole, problems)?;
-    place_in_namespace(call, &mut patched)?;
-    check_name(&call.request.info.name, &patched)?;
+    place_in_namespace(call, &mut patched)
+        .and_then(|()| check_name(&call.request.info.name, &patched))
+        .map_err(|failure| failure.warning_of(&warnings))?;
     Ok((patched, warnings))
+}
+
+/// A patch makes no other kind of an object.
+fn check_kind(
+    call: &Call<'_>,
+    sent: &Sent<'_>,
+    before: &Value,
+    patched: &mut Value,
+) -> Outcome<()> {
+    let is_custom = call.def.is_custom();
+    for key in ["kind", "apiVersion"] {
+        let given = patched.get(key).filter(|given| !given.is_null());
+        if given == before.get(key) {
+            continue;
+        }
+        // Strategic patches are merged into a typed object, whose kind is not theirs to change;
+        // and the kind of a built-in is known from the path.
+        let is_known = !is_custom && key == "kind" && given.is_none();
+        if sent.kind == PatchType::Strategic || is_known {
+            patched[key] = before[key].clone();
+        } else if !is_custom && given.is_none() {
+            let name = &call.request.info.name;
+            return Err(Failure::bad_request(format!(
+                "the name of the object ({name}) cannot be read from an object without a version"
+            )));
+        } else if patched.get(key).is_none() && key == "apiVersion" {
+            return Err(Failure::internal("the patched object has no apiVersion"));
+        } else if let Some(given) = given.filter(|_| is_custom) {
+            let want = before[key].as_str().unwrap_or_default();
+            let error = FieldError::invalid(key, given, format!("must be {want}"));
+            let kind = patched["kind"].as_str().unwrap_or_default();
+            let group = if key == "kind" { call.def.group.as_str() } else { "" };
+            return Err(Failure::invalid(group, kind, &call.request.info.name, &[error]));
+        } else {
+            return Err(sent.refusal(patched, format!("a patch cannot change {key}")));
+        }
+    }
+    Ok(())
 }
 
 /// An applied configuration names its kind, and no other object than the path does.
@@ -262,14 +299,18 @@ fn check_applied(call: &Call<'_>, config: &mut Value) -> Outcome<()> {
         check_name(name, config)?;
     }
     // Only looked at: a configuration says something by what it leaves out, so nothing is filled in.
-    let unknown = rules::unknown_fields(def, &mut config.clone())?;
-    let Some(listed) = undeclared(&unknown) else { return Ok(()) };
     let slash = if want.contains('/') { "" } else { "/" };
     let namespace = call.namespace();
-    Err(Failure::unclassified(format!(
-        "failed to create typed patch object ({namespace}/{name}; {slash}{want}, Kind={kind}): \
-         {listed}"
-    )))
+    let untyped = |why: &str| {
+        Failure::unclassified(format!(
+            "failed to create typed patch object ({namespace}/{name}; {slash}{want}, \
+             Kind={kind}): {why}"
+        ))
+    };
+    let unknown = rules::unknown_fields(def, &mut config.clone());
+    let unknown = unknown.map_err(|failure| untyped(&failure.message))?;
+    let Some(listed) = undeclared(&unknown) else { return Ok(()) };
+    Err(untyped(&listed))
 }
 
 /// Fields an applier made up: apply knows no leniency.

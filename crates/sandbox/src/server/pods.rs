@@ -33,8 +33,9 @@ impl Server {
     fn bind_to(&self, namespace: &str, name: &str, binding: &Value) -> Outcome<Answer> {
         let node = binding["target"]["name"].as_str().unwrap_or_default();
         if node.is_empty() {
+            // Found below the API machinery, which makes nothing of it.
             let error = FieldError::required("target.name", "");
-            return Err(Failure::invalid("", "Binding", name, &[error]));
+            return Err(Failure::unclassified(error.to_string()));
         }
         let tx = self.store.begin();
         let (def, old) = self.pod(&tx, namespace, name)?;

@@ -103,7 +103,12 @@ impl ListAnswer {
     /// says it for all of them. Items of a custom kind have theirs.
     pub fn to_bytes(&self) -> Bytes {
         let items: usize = self.items.iter().map(|item| item.len() + 1).sum();
-        let head = to_bytes(&self.head());
+        let mut head = self.head();
+        if self.def.is_custom() && self.continue_token.is_empty() {
+            // Lists of custom resources say even that they do not go on.
+            head["metadata"]["continue"] = "".into();
+        }
+        let head = to_bytes(&head);
         let mut out = Vec::with_capacity(head.len() + items + 16);
         out.extend_from_slice(head.strip_suffix(b"}").unwrap_or(&head));
         out.extend_from_slice(b",\"items\":[");

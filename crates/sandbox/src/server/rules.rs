@@ -42,6 +42,8 @@ pub(super) enum AnyShape<'a> {
 static NOTHING: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
 static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&["status"]));
 static SPEC: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&["spec"]));
+static SPEC_AND_LABELS: LazyLock<FieldSet> =
+    LazyLock::new(|| FieldSet::of_fields(&["spec", "metadata.labels"]));
 static ALL_BUT_STATUS: LazyLock<FieldSet> = LazyLock::new(|| {
     let labels = ["metadata.labels", "metadata.annotations", "metadata.finalizers"];
     let rest = ["metadata.ownerReferences", "spec", "data"];
@@ -269,8 +271,8 @@ pub(super) fn validate(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
         Source::Builtin(strategy) => strategy.validate(object),
         Source::Custom(version) => {
             let mut errors = custom_metadata(def, object);
-            errors.extend(version.schema.validate(object, None));
-            errors
+            errors.extend(bad_spec_replicas(version, object));
+            version.schema.validate_after(errors, object, None)
         }
         Source::Crd => {
             let mut errors = custom_metadata(def, object);
@@ -279,6 +281,25 @@ pub(super) fn validate(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
         }
         Source::None => Vec::new(),
     }
+}
+
+/// A kind that can be scaled counts its replicas in whole numbers from zero, whatever its schema says.
+fn bad_replicas(path: &str, object: &Value) -> Option<FieldError> {
+    let mut place = object;
+    for name in path.split('.').filter(|name| !name.is_empty()) {
+        let Some(members) = place.as_object() else { break };
+        place = members.get(name)?;
+    }
+    let is_count = place.as_i64().is_some_and(|replicas| replicas >= 0);
+    (!is_count).then(|| FieldError::invalid(path, place, "should be a non-negative integer"))
+}
+
+fn bad_spec_replicas(version: &CrdVersion, object: &Value) -> Option<FieldError> {
+    bad_replicas(&version.scale.as_ref()?.spec_replicas, object)
+}
+
+fn bad_status_replicas(version: &CrdVersion, object: &Value) -> Option<FieldError> {
+    bad_replicas(&version.scale.as_ref()?.status_replicas, object)
 }
 
 fn custom_metadata(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
@@ -301,12 +322,13 @@ pub(super) fn validate_update(
         (Source::Builtin(strategy), WriteTo::Status) => strategy.validate_status_update(new, old),
         (Source::Builtin(strategy), _) => strategy.validate_update(new, old),
         (Source::Custom(version), WriteTo::Status) => {
-            version.schema.validate_status(new, Some(old))
+            let errors = bad_status_replicas(version, new).into_iter().collect();
+            version.schema.validate_status_after(errors, new, Some(old))
         }
         (Source::Custom(version), _) => {
             let mut errors = metadata();
-            errors.extend(version.schema.validate(new, Some(old)));
-            errors
+            errors.extend(bad_spec_replicas(version, new));
+            version.schema.validate_after(errors, new, Some(old))
         }
         (Source::Crd, _) => {
             let mut errors = metadata();
@@ -325,6 +347,10 @@ pub(super) fn warnings(def: &ResourceDef, object: &Value) -> Vec<String> {
 
 /// What everyone who uses a deprecated version is told, whatever they do with it.
 pub(crate) fn deprecation(def: &ResourceDef) -> Option<String> {
+    if (def.group.as_str(), def.kind.as_str()) == ("", "Endpoints") {
+        let text = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+        return Some(text.to_owned());
+    }
     let (crd, version) = def.custom().filter(|(_, version)| version.deprecated)?;
     if let Some(text) = &version.deprecation_warning {
         return Some(text.clone());
@@ -346,6 +372,7 @@ pub(super) fn reset_fields(def: &ResourceDef, to: WriteTo) -> &'static FieldSet 
     match to {
         WriteTo::Status if def.is_custom() => &ALL_BUT_STATUS,
         // Of a built-in kind a status writer may change some metadata, and then owns it.
+        WriteTo::Status if def.kind == "Deployment" => &SPEC_AND_LABELS,
         WriteTo::Status => &SPEC,
         WriteTo::Object if has_status => &STATUS,
         WriteTo::Object | WriteTo::Scale | WriteTo::Binding | WriteTo::Finalize => &NOTHING,
@@ -371,6 +398,12 @@ pub(super) fn returns_deleted(def: &ResourceDef) -> bool {
             def.plural.as_str(),
             "namespaces" | "persistentvolumeclaims" | "pods" | "serviceaccounts" | "services"
         )
+}
+
+/// Whether a delete may ask for something to be done about dependents. Events have none, and
+/// namespaces end by their own finalizer.
+pub(super) fn is_collected(def: &ResourceDef) -> bool {
+    !matches!(def.table.plural.as_ref(), "events" | "namespaces")
 }
 
 pub(super) fn is_graceful(def: &ResourceDef) -> bool {

@@ -63,13 +63,11 @@ impl Server {
         };
         let replicas = check(call, &before, &scale)?;
         let path = paths(&call.def).spec;
+        // A count that nobody owned is nobody's after it was scaled, too.
+        let ownership =
+            if is_owned(&object, &path) { Ownership::Track } else { Ownership::Settled };
         set(&mut object, &path, replicas.into());
-        let write = Write {
-            def: &call.def,
-            options: &options,
-            to: WriteTo::Scale,
-            ownership: Ownership::Track,
-        };
+        let write = Write { def: &call.def, options: &options, to: WriteTo::Scale, ownership };
         let (updated, warnings) = self.update_object(&tx, &write, &old, object)?;
         let mut answer = Answer::object(200, scale_of(&call.def, &updated));
         answer.warnings = warnings;
@@ -155,11 +153,26 @@ fn check(call: &Call<'_>, before: &Value, scale: &Value) -> Outcome<i64> {
     };
     match replicas.as_i64() {
         None if replicas.is_null() => Ok(0),
+        None if call.request.info.verb == Verb::Patch => {
+            let error = FieldError::invalid("patch", &scale.to_string().into(), "not a Scale");
+            Err(Failure::invalid("", "", "", &[error]))
+        }
         None => refuse("must be an integer"),
-        Some(count) if count < 0 => refuse("must be greater than or equal to 0"),
+        // Of a custom resource its own validation refuses it.
+        Some(count) if count < 0 && !call.def.is_custom() => {
+            refuse("must be greater than or equal to 0")
+        }
         Some(count) if count > i64::from(i32::MAX) => refuse("must be a 32-bit integer"),
         Some(count) => Ok(count),
     }
+}
+
+/// Whether any manager owns the field at a plain dotted path.
+fn is_owned(object: &Value, path: &str) -> bool {
+    let names = path.split('.').filter(|name| !name.is_empty());
+    let pointer: String = names.map(|name| format!("/f:{name}")).collect();
+    let entries = object["metadata"]["managedFields"].as_array();
+    entries.into_iter().flatten().any(|entry| entry["fieldsV1"].pointer(&pointer).is_some())
 }
 
 /// Sets a plain dotted path; scale paths of CRDs may hold no other kind.

@@ -52,7 +52,6 @@ impl Server {
             return Err(call.method_not_allowed());
         }
         let (mut object, mut warnings) = call.body_object_with(&options)?;
-        place_in_namespace(call, &mut object)?;
         warnings.extend(drop_repeated_owners(&mut object));
         let def = convert::working_def(&call.registry, &call.def);
         let write = Write {
@@ -62,7 +61,9 @@ impl Server {
             ownership: Ownership::Track,
         };
         let tx = self.store.begin();
-        let (created, more) = self.create_object(&tx, &write, object)?;
+        let created = place_in_namespace(call, &mut object)
+            .and_then(|()| self.create_object(&tx, &write, object));
+        let (created, more) = created.map_err(|failure| failure.warning_of(&warnings))?;
         Ok(finish(call, 201, created, warnings, more))
     }
 
@@ -75,18 +76,22 @@ impl Server {
     ) -> Outcome<(Value, Vec<String>)> {
         let Write { def, options, .. } = *write;
         self.check_admission(def, &object)?;
+        check_priority(def, &object)?;
         self.name_object(tx, def, &mut object)?;
-        rules::default(def, &mut object);
-        rules::prepare_create(def, &mut object);
         let meta = rules::metadata(&mut object);
         for stale in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             meta.remove(stale);
         }
-        meta.insert("uid".into(), self.new_uid().into());
-        meta.insert("creationTimestamp".into(), self.now_text().into());
+        rules::default(def, &mut object);
+        // Who owns a field is settled before admission and the kind's own preparations: what those
+        // fill in belongs to nobody.
         if write.ownership == Ownership::Track {
             self.track(write, None, &mut object);
         }
+        rules::prepare_create(def, &mut object);
+        let meta = rules::metadata(&mut object);
+        meta.insert("uid".into(), self.new_uid().into());
+        meta.insert("creationTimestamp".into(), self.now_text().into());
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let errors = rules::validate(def, &object);
         if !errors.is_empty() {
@@ -128,25 +133,38 @@ impl Server {
         let request = call.request;
         let options = WriteOptions::parse(&request.query, "UpdateOptions", &request.agent)?;
         let (mut object, mut warnings) = call.body_object_with(&options)?;
-        place_in_namespace(call, &mut object)?;
-        check_name(&call.request.info.name, &object)?;
         warnings.extend(drop_repeated_owners(&mut object));
+        let updated = self.update_decoded(call, &options, object);
+        let (code, updated, more) = updated.map_err(|failure| failure.warning_of(&warnings))?;
+        Ok(finish(call, code, updated, warnings, more))
+    }
+
+    /// The code to answer with, the object as it is now, and warnings.
+    fn update_decoded(
+        &self,
+        call: &Call<'_>,
+        options: &WriteOptions,
+        mut object: Value,
+    ) -> Outcome<(u16, Value, Vec<String>)> {
+        let request = call.request;
+        place_in_namespace(call, &mut object)?;
+        check_name(&request.info.name, &object)?;
         let def = convert::working_def(&call.registry, &call.def);
         let to = WriteTo::of(&request.info.subresource);
-        let write = Write { def: &def, options: &options, to, ownership: Ownership::Track };
+        let write = Write { def: &def, options, to, ownership: Ownership::Track };
         let tx = self.store.begin();
         let key = ObjectKey::new(call.namespace(), &request.info.name);
         let Some(old) = tx.get(&def.table, &key) else {
             if to == WriteTo::Object && rules::creates_on_update(&def) {
                 check_uid(&def, &key, "", &object)?;
                 let (created, more) = self.create_absent(&tx, call, &write, object)?;
-                return Ok(finish(call, 201, created, warnings, more));
+                return Ok((201, created, more));
             }
             return Err(call.not_found());
         };
         check_uid(&def, &key, &old.uid, &object)?;
         let (updated, more) = self.update_object(&tx, &write, &old, object)?;
-        Ok(finish(call, 200, updated, warnings, more))
+        Ok((200, updated, more))
     }
 
     /// Replaces `old` by `new` as far as the kind's rules let it, and returns what is stored then.
@@ -161,11 +179,11 @@ impl Server {
         let mut live = convert::to_version(def, old.value());
         check_revision(def, old, &new)?;
         rules::default(def, &mut new);
-        rules::prepare_update(def, write.to, &mut new, &live);
-        builtin::keep_system_metadata(&mut new, &live);
         if write.ownership == Ownership::Track {
             self.track(write, Some(&live), &mut new);
         }
+        rules::prepare_update(def, write.to, &mut new, &live);
+        builtin::keep_system_metadata(&mut new, &live);
         rules::bump_generation(def, write.to, &mut new, &live);
         let errors = rules::validate_update(def, write.to, &new, &live);
         if !errors.is_empty() {
@@ -229,7 +247,9 @@ impl Server {
             return convert::to_version(def, last);
         }
         self.release(def, &last);
-        let stored = tx.remove(&def.table, last);
+        // Watchers are told what was stored, not what whoever let it go made of it.
+        let stored = tx.get(&def.table, &ObjectKey::of(&last)).map(|stored| stored.value());
+        let stored = tx.remove(&def.table, stored.unwrap_or(last));
         self.after_write(&def.table);
         convert::to_version(def, stored.value())
     }
@@ -383,6 +403,18 @@ pub(super) fn check_name(want: &str, object: &Value) -> Outcome<()> {
             "the name of the object ({given}) does not match the name on the URL ({want})"
         ))),
     }
+}
+
+/// A pod's priority follows from its class; one that says otherwise is refused.
+fn check_priority(def: &ResourceDef, object: &Value) -> Outcome<()> {
+    let given = object["spec"]["priority"].as_i64();
+    let class = object["spec"]["priorityClassName"].as_str().unwrap_or_default();
+    if def.kind != "Pod" || given.is_none_or(|given| given == builtin::pod_priority(class)) {
+        return Ok(());
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let why = "spec.priority is not what the priority class of the pod amounts to";
+    Err(Failure::forbidden(&def.group, &def.plural, name, why))
 }
 
 /// Takes out owner references that stand twice, and warns of them.

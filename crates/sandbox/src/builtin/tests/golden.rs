@@ -254,13 +254,13 @@ fn an_autoscaler_is_stored_with_its_defaults() {
         "an autoscaler scales by CPU unless told otherwise",
         ("autoscaling", "HorizontalPodAutoscaler"),
         json!({"metadata": meta, "spec": {
-                "maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+                "maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
                 "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}}}}),
         json!({
             "metadata": meta,
             "spec": {
                 "minReplicas": 1, "maxReplicas": 3,
-                "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
                 "metrics": [{"type": "Resource", "resource": {"name": "cpu",
                     "target": {"type": "Utilization", "averageUtilization": 80}}}],
                 "behavior": {

@@ -377,10 +377,11 @@ fn a_pod_changes_little_once_it_is_made() {
             json!({"key": "a", "operator": "Exists"}),
             None,
         ),
+        ("without the tolerations it was given", "/spec/tolerations", json!([]), None),
         (
-            "one toleration less",
-            "/spec/tolerations",
-            json!([]),
+            "a toleration it was given, made another",
+            "/spec/tolerations/0",
+            json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}),
             Some(
                 "spec.tolerations: Forbidden: existing toleration can not be modified except its \
              tolerationSeconds",

@@ -312,7 +312,7 @@ fn a_revision_keeps_its_data() {
 fn autoscaler() -> Value {
     json!({
         "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+        "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
     })
 }
 
@@ -349,7 +349,7 @@ fn an_autoscaler_is_held_to_its_rules() {
             (
                 "it scales something",
                 "/spec/scaleTargetRef",
-                json!({"kind": "Deployment"}),
+                json!({"apiVersion": "apps/v1", "kind": "Deployment"}),
                 &["spec.scaleTargetRef.name: Required value"],
             ),
         ],

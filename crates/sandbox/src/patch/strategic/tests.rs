@@ -174,42 +174,42 @@ fn malformed_patches_are_refused_in_the_words_of_kubernetes() {
         ),
         (
             metadata(json!({"$setElementOrder/finalizers": "a"})),
-            422,
+            500,
             "expected a []interface {}, but received a string",
         ),
         (
             metadata(json!({"$setElementOrder/finalizers": ["a"], "finalizers": ["b"]})),
-            422,
+            500,
             "The order in patch list:\n[b]\n doesn't match $setElementOrder list:\n[a]\n",
         ),
         (
             metadata(json!({"$patch": "explode", "x": 1})),
-            422,
+            500,
             "unknown patch type: explode in map: map[$patch:explode x:1]",
         ),
         (
             with_containers(json!([{"image": "x"}])),
-            422,
+            500,
             "map: map[image:x] does not contain declared merge key: name",
         ),
         (
             with_containers(json!([{"$patch": "delete"}])),
-            422,
+            500,
             "map: map[$patch:delete] does not contain declared merge key: name",
         ),
         (
             with_containers(json!([{"$patch": "merge", "name": "a"}])),
-            422,
+            500,
             "merging lists cannot yet be specified in the patch",
         ),
         (
             with_containers(json!(["a"])),
-            422,
+            500,
             "list element types are not identical: [map[name:a] a]",
         ),
         (
             metadata(json!({"finalizers": [["a"]]})),
-            422,
+            500,
             "list element types are not identical: [a [a]]",
         ),
     ];

@@ -1,0 +1,91 @@
+//! The sandbox's API server held against a real one.
+//!
+//! ```text
+//!   corpus ──► stories ──┬──► real API server ──► answers ──► normal ──┐
+//!                        └──► the sandbox     ──► answers ──► normal ──┴──► differences ──► report
+//!                                                                              ▲ accepted
+//! ```
+//!
+//! [`compare`] tells every story of the corpus to both servers and lists where their answers differ. Neither has
+//! controllers running: what is seen is the API server alone. The real one must be fresh, or be
+//! given another `run` each time, which is the prefix of all namespaces.
+
+pub mod accepted;
+pub mod corpus;
+pub mod difference;
+pub mod normal;
+pub mod report;
+pub mod request;
+pub mod run;
+
+use std::time::Instant;
+
+use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
+use kube::Client;
+
+use self::{
+    difference::{Difference, places},
+    normal::{Normaliser, Pairs},
+    report::Report,
+    request::Story,
+};
+
+/// The two servers, and what to call this comparison.
+pub struct Pair {
+    pub real: Client,
+    pub ours: Client,
+    /// The prefix of all names of namespaces: at most 20 characters of a DNS label.
+    pub run: String,
+}
+
+/// So many stories are told at once: watches spend their time waiting.
+const AT_ONCE: usize = 8;
+
+/// Tells all `stories` to both servers.
+pub async fn compare(pair: &Pair, stories: &[Story]) -> Report {
+    let started = Instant::now();
+    let told = stream::iter(stories.iter().enumerate())
+        .map(|(number, story)| tell_both(pair, number, story))
+        .buffered(AT_ONCE)
+        .collect::<Vec<_>>();
+    let mut report = Report::default();
+    for differences in told.await {
+        differences.into_iter().for_each(|difference| report.note(difference));
+    }
+    report.stories = stories.len();
+    report.requests = stories.iter().map(|story| story.requests.len()).sum();
+    report.elapsed = started.elapsed();
+    report
+}
+
+async fn tell_both(pair: &Pair, number: usize, story: &Story) -> Vec<Difference> {
+    let namespace = format!("{}-{number}", pair.run);
+    let (real, ours) = futures::join!(
+        run::tell(&pair.real, story, &namespace),
+        run::tell(&pair.ours, story, &namespace),
+    );
+    let now = Timestamp::now();
+    let (mut normal_real, mut normal_ours) = (Normaliser::new(now), Normaliser::new(now));
+    let mut pairs = Pairs::default();
+    let mut differences = Vec::new();
+    for (step, ((request, real), ours)) in story.requests.iter().zip(&real).zip(&ours).enumerate() {
+        let (a, b) = (normal_real.normal(real), normal_ours.normal(ours));
+        let found = if real.code == ours.code {
+            places(&a, &b, &mut pairs)
+        } else {
+            // Everything else follows from it.
+            vec![("/code".to_owned(), Some(real.summary()), Some(ours.summary()))]
+        };
+        differences.extend(found.into_iter().map(|(place, real_part, ours_part)| Difference {
+            story: story.name.clone(),
+            step,
+            request: request.clone(),
+            place,
+            real: real_part,
+            ours: ours_part,
+            said: [real.summary(), ours.summary()],
+        }));
+    }
+    differences
+}

@@ -1,0 +1,184 @@
+//! Tells a story to one server and writes down what it answers.
+//!
+//! Watches are read in the background until the server ends them, so a story goes on while it is being
+//! watched; they must carry `timeoutSeconds`. Everything else is asked in order.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use http::{HeaderMap, Request as HttpRequest, header};
+use http_body_util::BodyExt as _;
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::request::{Request, Story};
+
+/// What a server said to one request.
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    pub code: u16,
+    pub content_type: String,
+    pub warnings: Vec<String>,
+    pub body: Content,
+}
+
+/// The body of an answer.
+#[derive(Debug, Clone, Default)]
+pub enum Content {
+    #[default]
+    Nothing,
+    Json(Value),
+    /// The lines of a watch.
+    Events(Vec<Value>),
+    /// Anything else.
+    Bytes(Bytes),
+}
+
+/// An answer, or the rest of one that is still arriving.
+enum Pending {
+    Done(Answer),
+    Watching(Answer, JoinHandle<Bytes>),
+}
+
+/// A server that does not answer within this has failed the request.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two attempts of a patient request.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Tells `story` in `namespace`, request by request.
+pub async fn tell(client: &Client, story: &Story, namespace: &str) -> Vec<Answer> {
+    let mut pending: Vec<Pending> = Vec::new();
+    for request in &story.requests {
+        let filled = |text: &str| fill(text, namespace, &pending);
+        let request =
+            Request { path: filled(&request.path), body: filled(&request.body), ..request.clone() };
+        pending.push(ask(client, &request).await);
+    }
+    join_all(pending.into_iter().map(Pending::finish)).await
+}
+
+/// Replaces `${...}` by what it refers to; what refers to nothing becomes an empty text.
+fn fill(text: &str, namespace: &str, answers: &[Pending]) -> String {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        filled.push_str(before);
+        let (name, after) = after.split_once('}').unwrap_or((after, ""));
+        filled.push_str(&referred(name, namespace, answers));
+        rest = after;
+    }
+    filled.push_str(rest);
+    filled
+}
+
+fn referred(name: &str, namespace: &str, answers: &[Pending]) -> String {
+    if name == "ns" {
+        return namespace.to_owned();
+    }
+    let (index, pointer) = name.split_at(name.find('/').unwrap_or(name.len()));
+    let answer = index.parse().ok().and_then(|index: usize| answers.get(index));
+    let Some(Pending::Done(Answer { body: Content::Json(body), .. })) = answer else {
+        return String::new();
+    };
+    match body.pointer(pointer) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => String::new(),
+    }
+}
+
+async fn ask(client: &Client, request: &Request) -> Pending {
+    let mut attempts_left = if request.is_patient { 150 } else { 1 };
+    loop {
+        attempts_left -= 1;
+        let pending = tokio::time::timeout(PATIENCE, once(client, request)).await;
+        let pending = pending.unwrap_or_else(|_| Pending::Done(Answer::default()));
+        let is_good = matches!(&pending, Pending::Done(answer) if answer.code < 300);
+        if is_good || attempts_left == 0 {
+            return pending;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn once(client: &Client, request: &Request) -> Pending {
+    let mut builder = HttpRequest::builder().method(request.method).uri(&request.path);
+    let headers =
+        [(header::CONTENT_TYPE, &request.content_type), (header::ACCEPT, &request.accept)];
+    for (name, value) in headers {
+        if !value.is_empty() {
+            builder = builder.header(name, value);
+        }
+    }
+    // Managers of fields are named after the agent where a request names none.
+    builder = builder.header(header::USER_AGENT, "conformance/1.0");
+    let Ok(sent) = builder.body(Body::from(request.body.clone().into_bytes())) else {
+        return Pending::Done(Answer::default());
+    };
+    let Ok(response) = client.send(sent).await else {
+        return Pending::Done(Answer::default());
+    };
+    let (parts, body) = response.into_parts();
+    let answer = Answer {
+        code: parts.status.as_u16(),
+        content_type: text(&parts.headers, &header::CONTENT_TYPE),
+        warnings: warnings(&parts.headers),
+        body: Content::Nothing,
+    };
+    let whole = async { body.collect().await.map(|all| all.to_bytes()).unwrap_or_default() };
+    if request.is_watch() && parts.status.is_success() {
+        let read = async { tokio::time::timeout(PATIENCE, whole).await.unwrap_or_default() };
+        return Pending::Watching(answer, tokio::spawn(read));
+    }
+    let body = content(whole.await);
+    Pending::Done(Answer { body, ..answer })
+}
+
+fn content(bytes: Bytes) -> Content {
+    if bytes.is_empty() {
+        return Content::Nothing;
+    }
+    serde_json::from_slice(&bytes).map_or(Content::Bytes(bytes), Content::Json)
+}
+
+fn text(headers: &HeaderMap, name: &header::HeaderName) -> String {
+    let value = headers.get(name).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().to_owned()
+}
+
+fn warnings(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(header::WARNING).iter();
+    values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
+}
+
+// === impl Pending ===
+
+impl Pending {
+    async fn finish(self) -> Answer {
+        match self {
+            Self::Done(answer) => answer,
+            Self::Watching(answer, body) => {
+                let bytes = body.await.unwrap_or_default();
+                let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+                let events = lines.map(|line| {
+                    serde_json::from_slice(line)
+                        .unwrap_or_else(|_| String::from_utf8_lossy(line).into_owned().into())
+                });
+                Answer { body: Content::Events(events.collect()), ..answer }
+            }
+        }
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// The code, and of a failure what it says.
+    pub fn summary(&self) -> Value {
+        let Content::Json(body) = &self.body else { return json!({ "code": self.code }) };
+        let part = |key: &str| body.get(key).filter(|_| body["kind"] == "Status").cloned();
+        json!({ "code": self.code, "reason": part("reason"), "message": part("message") })
+    }
+}

@@ -1,0 +1,119 @@
+//! The sandbox's `PromQL` gives the numbers a real Prometheus gives.
+
+#![expect(clippy::print_stdout, reason = "a comparison is read by people")]
+
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Result, ensure};
+use http::Method;
+use jiff::Timestamp;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+use tidegate_api::canary::{Canary, analysis::AnalysisMetric};
+use tidegate_e2e::{
+    Parts, Prometheus, Web, inside,
+    promql::{
+        Question, broken, builtin, database, disagreement, explanation, exposition, generated, rows,
+    },
+};
+use tidegate_providers::{
+    metrics::{Builtin, observer::Observer},
+    template::Model,
+};
+use tidegate_sandbox::prometheus::respond;
+
+const PROVIDERS: [&str; 13] = [
+    "istio",
+    "appmesh",
+    "linkerd",
+    "contour",
+    "gloo",
+    "kuma",
+    "knative",
+    "osm",
+    "nginx",
+    "skipper",
+    "traefik",
+    "apisix",
+    "kubernetes",
+];
+
+#[test]
+fn the_sandbox_computes_as_a_real_prometheus() {
+    inside("the_sandbox_computes_as_a_real_prometheus", async || {
+        let parts = Parts::find()?;
+        let folder = std::env::temp_dir().join(format!("tidegate-promql-{}", std::process::id()));
+        let outcome = compare(&parts, &folder).await;
+        // What cannot be removed is in the machine's folder for such things.
+        let _ = fs::remove_dir_all(&folder);
+        outcome
+    });
+}
+
+async fn compare(parts: &Parts, folder: &Path) -> Result<()> {
+    let rows = rows();
+    fs::create_dir_all(folder.join("prometheus"))?;
+    let text = folder.join("samples.txt");
+    fs::write(&text, exposition(&rows))?;
+    let loaded = Command::new(parts.program("prometheus", "promtool")?)
+        .args(["tsdb", "create-blocks-from", "openmetrics"])
+        .args([&text, &folder.join("prometheus")])
+        .output()?;
+    ensure!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
+    let prometheus = Prometheus::start(parts, folder, &[]).await?;
+    let ours = database(&rows);
+    let mut questions = builtin(&builtin_queries()?);
+    questions.extend(generated());
+    questions.extend(broken());
+    let mut differences = Vec::new();
+    let mut answered = 0;
+    for question in &questions {
+        let path = path(question);
+        let real = Web::default().get(&format!("{}{path}", prometheus.url())).await?.json()?;
+        let own: Value =
+            serde_json::from_str(&respond(&ours, Timestamp::now(), &Method::GET, &path, &[]).body)?;
+        answered += usize::from(real["data"]["result"].get(0).is_some());
+        if let Some(difference) = disagreement(&real, &own)
+            && explanation(&question.query, &difference).is_none()
+        {
+            differences.push(format!("{question:?}\n    {difference}"));
+        }
+    }
+    println!("{}", differences.join("\n"));
+    println!("{:>8} queries, {answered} with an answer", questions.len());
+    println!("{:>8} differences", differences.len());
+    ensure!(differences.is_empty(), "{} answers differ", differences.len());
+    Ok(())
+}
+
+fn path(question: &Question) -> String {
+    let query = utf8_percent_encode(&question.query, NON_ALPHANUMERIC);
+    let start = question.start_s;
+    match question.range {
+        None => format!("/api/v1/query?query={query}&time={start}"),
+        Some((end, step)) => {
+            format!("/api/v1/query_range?query={query}&start={start}&end={end}&step={step}")
+        }
+    }
+}
+
+/// What every canary asks for, of each provider.
+fn builtin_queries() -> Result<Vec<String>> {
+    let canary: Canary = serde_json::from_value(json!({
+        "metadata": { "name": "podinfo", "namespace": "test" },
+        "spec": {
+            "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "podinfo" },
+            "service": { "port": 80 },
+            "analysis": { "interval": "1m", "threshold": 5, "stepWeight": 10 },
+        },
+    }))?;
+    let model = Model::of(&canary, &AnalysisMetric::default())?;
+    let mut queries = Vec::new();
+    for provider in PROVIDERS {
+        let observer = Observer::select(provider, None, &canary.spec.target_ref);
+        queries.push(observer.query(Builtin::SuccessRate, &model));
+        queries.push(observer.query(Builtin::Duration, &model));
+        queries.push(observer.total_query(&model));
+    }
+    Ok(queries)
+}

@@ -284,7 +284,9 @@ fn absent(health: Health, state: Health, memory: &Memory) -> &'static str {
             Phase::Terminating | Phase::Terminated => "The canary is being deleted.",
             _ => "A rollout is under way.",
         },
-        (Health::Reconciling, Health::Stalled) => "Nothing goes on until what Stalled says is settled.",
+        (Health::Reconciling, Health::Stalled) => {
+            "Nothing goes on until what Stalled says is settled."
+        }
         (Health::Reconciling, _) => "Nothing is under way.",
         (Health::Stalled, _) => "Nothing is in the way.",
     }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tidegate_sandbox::{
     Sandbox, Settings,
-    cluster::{Cluster as _, Resource},
+    cluster::{Cluster as _, Deletion, Resource},
     server::User,
 };
 use tidegate_tests::rollout::{
@@ -69,7 +69,7 @@ async fn a_service_that_begins_to_speak_grpc_leaves_no_route_of_requests_behind(
 async fn a_cluster_without_routes_of_calls_says_so_and_nothing_is_touched() {
     let mut world = with_canary(grpc());
     let name = "grpcroutes.gateway.networking.k8s.io";
-    let gone = world.admin.delete(DEFINITIONS, "", name, &Default::default());
+    let gone = world.admin.delete(DEFINITIONS, "", name, &Deletion::default());
     gone.unwrap();
     world.start().await;
     world.advance_s(60).await;
@@ -275,15 +275,16 @@ async fn without_the_switch_clients_see_the_primary_at_all_times() {
 
 /// The definition of `HTTPRoute` with or without the fields that came later.
 fn define(world: &World, knows: bool) {
-    let mut definition = world.admin.get(DEFINITIONS, "", HTTP_ROUTE_DEFINITION).unwrap();
-    let versions = definition["spec"]["versions"].as_array_mut().unwrap();
+    let mut definition =
+        world.admin.get(DEFINITIONS, "", HTTP_ROUTE_DEFINITION).expect("routing is on");
+    let versions = definition["spec"]["versions"].as_array_mut().expect("versions are a list");
     for version in versions {
         let rule = version
             .pointer_mut(
                 "/schema/openAPIV3Schema/properties/spec/properties/rules/items/properties",
             )
-            .unwrap();
-        let fields = rule.as_object_mut().unwrap();
+            .expect("rules have a schema");
+        let fields = rule.as_object_mut().expect("fields are a map");
         for name in ["name", "retry"] {
             fields.remove(name);
         }
@@ -293,7 +294,7 @@ fn define(world: &World, knows: bool) {
             fields.insert("retry".to_owned(), open);
         }
     }
-    world.admin.update(DEFINITIONS, "", definition).unwrap();
+    world.admin.update(DEFINITIONS, "", definition).expect("it is taken");
 }
 
 fn sticky() -> Value {

@@ -85,6 +85,7 @@ pub enum Mesh {
 
 /// What can be done for a canary. The caller leaves out, or refuses, what cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is something that can be done or not")]
 pub struct Capabilities {
     /// Live traffic can be divided by weight.
     pub weighted: bool,
@@ -236,8 +237,8 @@ impl Mesh {
                 other.into_iter().chain([(version.kind(), names.apex)]).collect()
             }
             Road::Reference(version) => {
-                let named = cx.spec.route_ref.as_ref().map(|route| route.name.clone());
-                vec![(version.kind(), named.unwrap_or_default())]
+                let referred = cx.spec.route_ref.as_ref().map(|route| route.name.clone());
+                vec![(version.kind(), referred.unwrap_or_default())]
             }
             Road::Istio => vec![
                 (DESTINATION_RULE, names.canary),
@@ -343,7 +344,7 @@ impl Mesh {
         match self.road(cx.spec) {
             Road::None | Road::Apex => return Ok(Vec::new()),
             Road::Reference(version) => {
-                return gateway_api::reference::finalize(version, &self.scene(cx)?, live);
+                return Ok(gateway_api::reference::finalize(version, &self.scene(cx)?, live));
             }
             Road::Route(_) | Road::Istio => {}
         }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tidegate_sandbox::{
     Sandbox, Settings,
-    cluster::{Cluster as _, Resource},
+    cluster::{Cluster as _, Deletion, Resource},
     server::User,
 };
 use tidegate_tests::rollout::{
@@ -15,13 +15,19 @@ use tidegate_tests::rollout::{
 use crate::stage::{
     GATEWAY_API, ISTIO, KUBERNETES, at_share, blue_green, break_metrics, by_weight, canary_of,
     canary_share, condition, edit, history, image, initialized, initialized_with, mark, measured,
-    object, reach, release, requests_since, revision, told, unjudged, with_canary,
+    object, reach, release, requests_since, revision, told, with_canary,
 };
 
 const DEFINITIONS: Resource =
     Resource { group: "apiextensions.k8s.io", plural: "customresourcedefinitions" };
 const HTTP_ROUTE_DEFINITION: &str = "httproutes.gateway.networking.k8s.io";
 const FINALIZER: &str = "finalizer.flagger.app";
+
+/// For routes and owners that the observer of invariants does not see: such a test judges for itself.
+fn unjudged(mut world: World) -> World {
+    world.collects_breaches = true;
+    world
+}
 
 fn grpc() -> Value {
     let mut canary = canary_of("web", GATEWAY_API, by_weight());
@@ -63,7 +69,7 @@ async fn a_service_that_begins_to_speak_grpc_leaves_no_route_of_requests_behind(
 async fn a_cluster_without_routes_of_calls_says_so_and_nothing_is_touched() {
     let mut world = with_canary(grpc());
     let name = "grpcroutes.gateway.networking.k8s.io";
-    let gone = world.admin.delete(DEFINITIONS, "", name, &Default::default());
+    let gone = world.admin.delete(DEFINITIONS, "", name, &Deletion::default());
     gone.unwrap();
     world.start().await;
     world.advance_s(60).await;
@@ -269,15 +275,16 @@ async fn without_the_switch_clients_see_the_primary_at_all_times() {
 
 /// The definition of `HTTPRoute` with or without the fields that came later.
 fn define(world: &World, knows: bool) {
-    let mut definition = world.admin.get(DEFINITIONS, "", HTTP_ROUTE_DEFINITION).unwrap();
-    let versions = definition["spec"]["versions"].as_array_mut().unwrap();
+    let mut definition =
+        world.admin.get(DEFINITIONS, "", HTTP_ROUTE_DEFINITION).expect("routing is on");
+    let versions = definition["spec"]["versions"].as_array_mut().expect("versions are a list");
     for version in versions {
         let rule = version
             .pointer_mut(
                 "/schema/openAPIV3Schema/properties/spec/properties/rules/items/properties",
             )
-            .unwrap();
-        let fields = rule.as_object_mut().unwrap();
+            .expect("rules have a schema");
+        let fields = rule.as_object_mut().expect("fields are a map");
         for name in ["name", "retry"] {
             fields.remove(name);
         }
@@ -287,7 +294,7 @@ fn define(world: &World, knows: bool) {
             fields.insert("retry".to_owned(), open);
         }
     }
-    world.admin.update(DEFINITIONS, "", definition).unwrap();
+    world.admin.update(DEFINITIONS, "", definition).expect("it is taken");
 }
 
 fn sticky() -> Value {

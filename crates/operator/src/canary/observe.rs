@@ -234,10 +234,9 @@ fn gather(
         raw,
         canary,
     };
-    for (kind, name) in seen.mesh.names(&seen.route_cx(&namespace)) {
-        if let Some(object) = get(kind, &name) {
-            seen.live.insert(kind, object);
-        }
+    let names = seen.mesh.names(&seen.route_cx(&namespace)).into_iter();
+    for (kind, object) in names.filter_map(|(kind, name)| Some((kind, get(kind, &name)?))) {
+        seen.live.insert(kind, object);
     }
     let mut derived = mem::take(&mut task.derived);
     seen.look_at_workloads(task, &mut derived);

@@ -126,7 +126,7 @@ impl Cache {
         })
     }
 
-    /// Fingerprints of all ConfigMaps or Secrets in a namespace, sorted by name.
+    /// Fingerprints of all `ConfigMap`s or Secrets in a namespace, sorted by name.
     pub fn digests_in(&self, kind: ConfigKind, namespace: &str) -> Vec<Arc<ConfigDigest>> {
         self.rows_in(kind.kind(), namespace, |row| match row {
             Row::Digest(digest) => Some(Arc::clone(digest)),

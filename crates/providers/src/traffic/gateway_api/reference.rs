@@ -100,17 +100,16 @@ pub(in crate::traffic) fn finalize(
     version: Version,
     scene: &Scene<'_>,
     live: &Live,
-) -> Result<Vec<Change>, RouteError> {
-    let Ok(route) = route(version, scene, live) else { return Ok(Vec::new()) };
+) -> Vec<Change> {
+    let Ok(route) = route(version, scene, live) else { return Vec::new() };
     let rules = rewritten(scene, route, |found| match found {
         Found::Sides { primary, .. } => {
-            let apex = (&scene.names.apex, WEIGHT_DEFAULT);
-            Some(vec![backend(primary, apex.0, apex.1)])
+            Some(vec![backend(primary, &scene.names.apex, WEIGHT_DEFAULT)])
         }
         Found::Apex(_) | Found::Other | Found::Mixed => None,
     });
     let annotations = ours_on(route, &applied_annotations(route));
-    Ok(change(version, scene, route, rules, annotations).into_iter().collect())
+    change(version, scene, route, rules, annotations).into_iter().collect()
 }
 
 fn place(version: Version, scene: &Scene<'_>) -> Place {
@@ -149,10 +148,9 @@ fn found<'r>(scene: &Scene<'_>, rule: &'r Value) -> Found<'r> {
     };
     match backends {
         [apex] if is(apex, &names.apex) => Found::Apex(apex),
-        [primary, canary] if is(primary, &names.primary) && is(canary, &names.canary) => {
-            Found::Sides { primary, canary }
-        }
-        [canary, primary] if is(primary, &names.primary) && is(canary, &names.canary) => {
+        [primary, canary] | [canary, primary]
+            if is(primary, &names.primary) && is(canary, &names.canary) =>
+        {
             Found::Sides { primary, canary }
         }
         others => {

@@ -32,9 +32,9 @@ impl Told {
     pub fn is_news(&mut self, memory: &Memory, fact: &Fact) -> bool {
         self.arrive(memory);
         // Pods come up one by one: that they do is told once, and not how many there are by now.
-        let is_same = |told: &Fact| match fact.is_passing() {
-            true => mem::discriminant(told) == mem::discriminant(fact),
-            false => told == fact,
+        let is_same = |told: &Fact| {
+            let is_alike = mem::discriminant(told) == mem::discriminant(fact);
+            told == fact || (fact.is_passing() && is_alike)
         };
         if self.facts.iter().any(is_same) {
             return false;

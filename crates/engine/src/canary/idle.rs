@@ -221,10 +221,8 @@ fn start(seen: &Observed, target: &Target) -> Decision {
 /// How a rollout failed was told when it did, and what was told then still holds; that it succeeded is
 /// told after its hooks were.
 fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
-    let news = end.filter(|end| *end != Phase::Failed).map(|_| match seen.plan.skip {
-        true => Fact::PromotedUnchecked,
-        false => Fact::Promoted,
-    });
+    let good = if seen.plan.skip { Fact::PromotedUnchecked } else { Fact::Promoted };
+    let news = end.filter(|end| *end != Phase::Failed).map(|_| good);
     let mut decision = Decision::because(news.clone().unwrap_or(Fact::Idle));
     if seen.plan.hooks.post_rollout {
         let Some(gate) = &seen.answers.post_rollout else {

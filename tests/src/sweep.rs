@@ -120,7 +120,8 @@ async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
     for step in &scenario.steps {
         if !step.take(&world).await {
             let status = world.status("web");
-            stuck = Some(format!("{step:?} was never reached: {status:#}"));
+            let events = world.events();
+            stuck = Some(format!("{step:?} was never reached: {status:#} {events:#?}"));
             break;
         }
         shared.get_or_insert(faults.writes());

@@ -51,7 +51,9 @@ pub async fn compare(pair: &Pair, stories: &[Story]) -> Report {
         .collect::<Vec<_>>();
     let mut report = Report::default();
     for differences in told.await {
-        differences.into_iter().for_each(|difference| report.note(difference));
+        for difference in differences {
+            report.note(difference);
+        }
     }
     report.stories = stories.len();
     report.requests = stories.iter().map(|story| story.requests.len()).sum();

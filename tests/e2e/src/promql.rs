@@ -15,8 +15,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What Prometheus 2 is known to answer otherwise than Prometheus 3, after which the sandbox is made; and why.
-const OF_THE_VERSION: &[(&str, fn(&str, &str) -> bool)] = &[
+/// Why two versions differ, and whether a query and a difference are of that sort.
+type Known = (&'static str, fn(&str, &str) -> bool);
+
+/// What Prometheus 2 is known to answer otherwise than Prometheus 3, after which the sandbox is made.
+const OF_THE_VERSION: &[Known] = &[
     (
         "the spread of one value that is not finite was zero, and is not a number now",
         |query, difference| {

@@ -75,7 +75,7 @@ impl Watched {
             return;
         }
         if kind == GateKind::PostRollout {
-            self.compare_keys(kind, to, key);
+            self.compare_keys(kind, to, key.as_deref());
         }
         if is_repeated {
             return;
@@ -93,12 +93,13 @@ impl Watched {
     }
 
     /// A hook that is told of one end of one rollout twice, as after a crash, can tell by the key.
-    fn compare_keys(&mut self, kind: GateKind, to: &str, key: Option<String>) {
+    fn compare_keys(&mut self, kind: GateKind, to: &str, key: Option<&str>) {
         let status = self.canary.status.clone().unwrap_or_default();
         let applied = status.last_applied_spec.clone().unwrap_or_default();
         let end = format!("{applied}/{}", status.phase.as_str());
-        let told = self.calls.keys.insert((kind, to.to_owned()), (end.clone(), key.clone()));
-        if told.is_some_and(|(before, last)| before == end && last != key) {
+        let told =
+            self.calls.keys.insert((kind, to.to_owned()), (end.clone(), key.map(str::to_owned)));
+        if told.is_some_and(|(before, last)| before == end && last.as_deref() != key) {
             let kind = kind.as_str();
             self.report(&format!("invariant 22: {kind} hooks were told of {end} under two keys"));
         }

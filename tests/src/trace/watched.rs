@@ -32,6 +32,7 @@ const FINALIZER: &str = "finalizer.flagger.app";
 const SHOWN: usize = 25;
 
 /// A canary that is watched, and what is known of it.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Watched {
     pub(super) canary: Canary,
     pub(super) mesh: Mesh,

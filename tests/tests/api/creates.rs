@@ -23,7 +23,7 @@ async fn the_server_fills_in_what_only_it_knows() {
     assert_ne!(meta["uid"], "mine");
     assert_eq!(meta["creationTimestamp"], "2026-01-01T00:00:00Z");
     assert_eq!(meta.get("deletionTimestamp"), None);
-    assert_eq!(meta.get("generation"), None, "config maps have none");
+    assert_eq!(meta["generation"], 7, "nobody counts the generations of config maps");
     assert_eq!(meta["resourceVersion"], sandbox.server().store.revision().to_string());
     let made = api.post("/apis/apps/v1/namespaces/default/deployments", deployment("d")).await;
     let made = made.expect(201);

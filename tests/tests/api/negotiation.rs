@@ -150,6 +150,7 @@ async fn paths_that_do_not_exist_are_not_found() {
         "/api/v1/namespaces/default/nodes",
         "/api/v1/pods/p",
         "/api/v1/namespaces/default/configmaps/a/status",
+        "/api/v1/namespaces/default/pods/p/log/x",
     ];
     for path in routed {
         let reply = api.get(path).await;
@@ -163,7 +164,6 @@ async fn paths_that_do_not_exist_are_not_found() {
         "/apis/example.org",
         "/apis/example.com/v3/namespaces/default/widgets",
         "/apis/example.com/v1/namespaces/default/gadgets",
-        "/api/v1/namespaces/default/pods/p/log/x",
     ];
     for path in nowhere {
         let reply = api.get(path).await;

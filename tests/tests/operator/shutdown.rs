@@ -81,7 +81,7 @@ async fn a_question_is_not_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn patience_ends() {
     let (world, stop, operator) = at_20(by_weight()).await;
-    slow_routes(&world, Duration::from_secs(120));
+    slow_routes(&world, Duration::from_mins(2));
     world.advance_s(11).await;
     stop.send(()).expect("it listens");
     world.advance_s(29).await;

@@ -100,13 +100,6 @@ pub(crate) async fn at_share(provider: &str, analysis: Value, share: i64) -> Wor
     world
 }
 
-/// For what happens in a cluster that the observer of invariants does not see. Such a test judges for
-/// itself.
-pub(crate) fn unjudged(mut world: World) -> World {
-    world.collects_breaches = true;
-    world
-}
-
 /// Lets time pass until `web` is in this phase.
 #[track_caller]
 pub(crate) fn reach<'w>(world: &'w World, phase: &'w str) -> impl Future<Output = ()> + 'w {

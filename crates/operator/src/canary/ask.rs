@@ -10,6 +10,7 @@ use serde_json::Value;
 use tidegate_api::{
     MetricTemplate,
     canary::analysis::{AnalysisMetric, ObjectRef, Webhook, WebhookType},
+    duration::GoDuration,
     metric_template::MetricProviderType,
 };
 use tidegate_engine::{Answers, Checks, Gate, GateKind, Measurement, Question, Refusal};
@@ -23,6 +24,7 @@ use tidegate_providers::{
     },
     request::Request,
     template::{self, Model},
+    workload::SECRET,
 };
 use tracing::{debug, trace};
 
@@ -36,7 +38,6 @@ use crate::{
     http::{HttpError, Outgoing, SafeUrl, UrlError},
     telemetry::Outcome,
 };
-use tidegate_providers::workload::SECRET;
 
 /// One deadline for everything a query does.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -132,7 +133,7 @@ impl Task {
     /// When hooks of a kind must have answered: after an interval, or after all their timeouts if those
     /// take longer. Retries do not hold a rollout beyond that, whatever a server asks for.
     fn patience(&self, seen: &Seen, kind: WebhookType) -> Duration {
-        let timeout = |hook: &Webhook| hook.timeout().ok().and_then(|it| it.to_std());
+        let timeout = |hook: &Webhook| hook.timeout().ok().and_then(GoDuration::to_std);
         let timeouts: Duration = hooks(seen, kind).filter_map(timeout).sum();
         self.cx.clock.monotonic() + seen.observed.plan.interval.max(timeouts)
     }

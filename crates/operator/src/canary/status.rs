@@ -346,7 +346,9 @@ fn promoted(memory: &Memory, page: &Page<'_>) -> Condition {
     let (status, message) = match memory.phase {
         Phase::New => ("Unknown", format!("Nothing is set up for this {kind} yet.")),
         Phase::Initializing => ("Unknown", format!("The primary of this {kind} is being set up.")),
-        Phase::Initialized => ("True", format!("The primary runs what the {kind} asks for.")),
+        Phase::Initialized | Phase::Succeeded => {
+            ("True", format!("The primary runs what the {kind} asks for."))
+        }
         Phase::Waiting => match memory.pause {
             Some(Pause { weight, .. }) => {
                 let text = "until manualStep is resumed or removed";
@@ -364,7 +366,6 @@ fn promoted(memory: &Memory, page: &Page<'_>) -> Condition {
         Phase::Finalising => {
             ("Unknown", "The primary is up to date and has all live traffic.".to_owned())
         }
-        Phase::Succeeded => ("True", format!("The primary runs what the {kind} asks for.")),
         Phase::Failed if memory.weight > Percent::ZERO => (
             "False",
             format!("The primary is not ready with the last revision; the {kind} has the traffic."),

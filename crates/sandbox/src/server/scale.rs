@@ -170,7 +170,7 @@ fn check(call: &Call<'_>, before: &Value, scale: &Value) -> Outcome<i64> {
 /// Whether any manager owns the field at a plain dotted path.
 fn is_owned(object: &Value, path: &str) -> bool {
     let names = path.split('.').filter(|name| !name.is_empty());
-    let pointer: String = names.map(|name| format!("/f:{name}")).collect();
+    let pointer: String = names.flat_map(|name| ["/f:", name]).collect();
     let entries = object["metadata"]["managedFields"].as_array();
     entries.into_iter().flatten().any(|entry| entry["fieldsV1"].pointer(&pointer).is_some())
 }

@@ -127,7 +127,8 @@ async fn once(client: &Client, request: &Request) -> Pending {
         warnings: warnings(&parts.headers),
         body: Content::Nothing,
     };
-    let whole = async { body.collect().await.map(|all| all.to_bytes()).unwrap_or_default() };
+    let whole =
+        async { body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default() };
     if request.is_watch() && parts.status.is_success() {
         let read = async { tokio::time::timeout(PATIENCE, whole).await.unwrap_or_default() };
         return Pending::Watching(answer, tokio::spawn(read));

@@ -166,7 +166,7 @@ pub fn generated() -> Vec<Question> {
 pub fn broken() -> Vec<Question> {
     let all = BROKEN.iter();
     all.map(|query| Question {
-        query: query.to_owned(),
+        query: (*query).to_owned(),
         start_s: off_the_grid(START_S + 600),
         range: None,
     })

@@ -327,7 +327,10 @@ fn an_autoscaler_is_held_to_its_rules() {
                 "at least one replica",
                 "/spec/minReplicas",
                 json!(0),
-                &["spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"],
+                &[
+                    "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
+                    "spec.metrics: Forbidden: nothing but an Object or External metric tells when to leave zero",
+                ],
             ),
             (
                 "an upper bound is needed",

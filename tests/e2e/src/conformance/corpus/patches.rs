@@ -84,7 +84,7 @@ fn gather(value: &Value, pointer: &str, leaves: &mut Vec<(String, Value)>) {
             }
         }
         leaf if !pointer.starts_with("/metadata/name") => {
-            leaves.push((pointer.to_owned(), leaf.clone()))
+            leaves.push((pointer.to_owned(), leaf.clone()));
         }
         _ => {}
     }

@@ -62,7 +62,7 @@ fn starts() -> Story {
     story.get("live, streamed", format!("{MAPS}?{live}&{initial}"));
     story.get(
         "live, the older path",
-        format!("/api/v1/watch/namespaces/${{ns}}/configmaps?timeoutSeconds=3&watch=true"),
+        "/api/v1/watch/namespaces/${ns}/configmaps?timeoutSeconds=3&watch=true",
     );
     events(&mut story);
     let short = "watch=true&timeoutSeconds=1";

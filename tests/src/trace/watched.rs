@@ -17,7 +17,8 @@ use tidegate_providers::{
     traffic::Mesh,
     workload::{
         config::{self, ConfigDigest, ConfigKind},
-        deployment, hash,
+        deployment::{self, Deadline},
+        hash,
     },
 };
 use tidegate_sandbox::cluster::EVENTS;
@@ -411,8 +412,13 @@ impl Watched {
             Workload::Target => analysis.canary_ready_threshold(),
             Workload::Primary => analysis.primary_ready_threshold(),
         };
-        let deadline_s = i64::from(self.canary.spec.progress_deadline_s());
-        let readiness = deployment::readiness(object, threshold, deadline_s, at);
+        let status = self.canary.status.as_ref();
+        let deadline = Deadline {
+            seconds: i64::from(self.canary.spec.progress_deadline_s()),
+            from: status.and_then(|it| it.last_transition_time.as_ref()).map(|time| time.0),
+            now: at,
+        };
+        let readiness = deployment::readiness(object, threshold, deadline);
         let pods = Pods {
             serving: object["status"]["readyReplicas"].as_i64().unwrap_or(0) > 0,
             ready: readiness == Readiness::Ready,

@@ -22,7 +22,7 @@ use tidegate_providers::{
     workload::{
         Cx, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SERVICE, WorkloadError,
         config::{self, ConfigDigest, ConfigRef, Tracked},
-        deployment::{self, SelectorLabel, Snapshot},
+        deployment::{self, Deadline, SelectorLabel, Snapshot},
         require_owned,
         scaler::{self, hpa},
         services::{self, Role, Services},
@@ -364,11 +364,9 @@ impl Seen {
     ) -> Result<(Target, Tracked), WorkloadError> {
         let cx = self.cx(task);
         let analysis = &self.canary.spec.analysis;
-        let deadline_s = i64::from(self.canary.spec.progress_deadline_s());
         let of_target = derived.of_target(target);
         let tracked = Self::track(task, &of_target.references)?;
         let same_as_primary = derived.is_same(&cx, target, &tracked, self.primary.as_deref())?;
-        let now = task.cx.clock.now();
         let threshold = analysis.canary_ready_threshold();
         let since = self.status.last_transition_time.as_ref().map(|time| time.0);
         let ours = [crate::cluster::write::FIELD_MANAGER, "flagger"];
@@ -380,7 +378,7 @@ impl Seen {
             revision: of_target.revision.clone(),
             configs: task.cx.options.config_tracking.then(|| Configs::new(tracked.clone())),
             replicas: deployment::replicas_of(target),
-            readiness: deployment::readiness(target, threshold, deadline_s, now),
+            readiness: deployment::readiness(target, threshold, self.deadline(task)),
             same_as_primary,
             edited_since,
             replicas_to_run: self.replicas_to_run(task, target),
@@ -404,6 +402,15 @@ impl Seen {
         })
     }
 
+    /// Of a workload, from where the rollout came to where it stands.
+    fn deadline(&self, task: &Task) -> Deadline {
+        Deadline {
+            seconds: i64::from(self.canary.spec.progress_deadline_s()),
+            from: self.status.last_transition_time.as_ref().map(|time| time.0),
+            now: task.cx.clock.now(),
+        }
+    }
+
     fn replicas_to_run(&self, task: &Task, target: &Value) -> i64 {
         let spec = &self.canary.spec;
         let minimum = spec.autoscaler_ref.as_ref().map(|scaler| {
@@ -421,7 +428,6 @@ impl Seen {
         };
         let memory = &self.observed.memory;
         let analysis = &self.canary.spec.analysis;
-        let deadline_s = i64::from(self.canary.spec.progress_deadline_s());
         let threshold = analysis.primary_ready_threshold();
         let none = Tracked::new();
         let configs = memory.configs.as_deref().unwrap_or(&none);
@@ -434,7 +440,7 @@ impl Seen {
         let is_same = target.is_some_and(|target| target.same_as_primary);
         self.observed.primary = Primary {
             exists: true,
-            readiness: deployment::readiness(&primary, threshold, deadline_s, task.cx.clock.now()),
+            readiness: deployment::readiness(&primary, threshold, self.deadline(task)),
             is_updated: is_given || (is_foreign && is_same),
             replicas: deployment::replicas_of(&primary),
         };

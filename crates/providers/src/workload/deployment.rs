@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 pub use self::{
-    readiness::readiness,
+    readiness::{Deadline, readiness},
     snapshot::{Snapshot, recreate},
     trim::{template_writers_after, trim},
 };

@@ -6,6 +6,18 @@ use tidegate_engine::{Readiness, Unready};
 
 use super::replicas_of;
 
+/// How long a Deployment may have too few replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// So long.
+    pub seconds: i64,
+    /// Counted from here at the earliest: a workload that was broken when it was given another
+    /// revision has all the time again.
+    pub from: Option<Timestamp>,
+    /// The present.
+    pub now: Timestamp,
+}
+
 /// Judges a Deployment by its status.
 ///
 /// Ready means: its controller has seen the latest spec, every replica is of the current revision,
@@ -13,8 +25,8 @@ use super::replicas_of;
 /// replicas therefore makes it unready for a while, as in Flagger.
 ///
 /// Waiting ends when the Deployment exceeds its own progress deadline, or when too few replicas
-/// have been available for `deadline_s`.
-pub fn readiness(deployment: &Value, threshold: i64, deadline_s: i64, now: Timestamp) -> Readiness {
+/// have been available for longer than `deadline`.
+pub fn readiness(deployment: &Value, threshold: i64, deadline: Deadline) -> Readiness {
     let count = |field: &str| deployment["status"][field].as_i64().unwrap_or(0);
     let serving = count("availableReplicas") > 0;
     let unready = |why: String| Unready { why, serving };
@@ -30,8 +42,9 @@ pub fn readiness(deployment: &Value, threshold: i64, deadline_s: i64, now: Times
         return Readiness::Stuck(unready(own_deadline(deployment)));
     }
     let Some(why) = lacking(deployment, threshold) else { return Readiness::Ready };
-    if progressing.is_some() && is_unavailable_for_longer(deployment, deadline_s, now) {
-        let why = format!("{why}; too few have been available for more than {deadline_s} s");
+    if progressing.is_some() && is_unavailable_for_longer(deployment, deadline) {
+        let seconds = deadline.seconds;
+        let why = format!("{why}; too few have been available for more than {seconds} s");
         return Readiness::Stuck(unready(why));
     }
     Readiness::Waiting(unready(why))
@@ -75,12 +88,14 @@ fn condition<'d>(deployment: &'d Value, kind: &str) -> Option<&'d Value> {
 }
 
 /// Whether too few replicas have been available since before the deadline.
-fn is_unavailable_for_longer(deployment: &Value, deadline_s: i64, now: Timestamp) -> bool {
+fn is_unavailable_for_longer(deployment: &Value, deadline: Deadline) -> bool {
     let since = condition(deployment, "Available")
         .filter(|available| available["status"] == "False")
         .filter(|available| available["reason"] == "MinimumReplicasUnavailable")
         .and_then(|available| available["lastUpdateTime"].as_str()?.parse::<Timestamp>().ok());
-    since.is_some_and(|since| now.duration_since(since) > SignedDuration::from_secs(deadline_s))
+    let since = since.map(|since| deadline.from.map_or(since, |from| from.max(since)));
+    let longest = SignedDuration::from_secs(deadline.seconds);
+    since.is_some_and(|since| deadline.now.duration_since(since) > longest)
 }
 
 #[cfg(test)]
@@ -118,9 +133,14 @@ mod tests {
         with(deployment, "/status/conditions", conditions)
     }
 
+    fn deadline(from: Option<&str>) -> Deadline {
+        let from = from.map(|from| from.parse().unwrap());
+        Deadline { seconds: 600, from, now: NOW.parse().unwrap() }
+    }
+
     /// `Ready`, or how it is not and why.
     fn verdict(deployment: &Value, threshold: i64) -> (&'static str, String) {
-        match readiness(deployment, threshold, 600, NOW.parse().unwrap()) {
+        match readiness(deployment, threshold, deadline(None)) {
             Readiness::Ready => ("ready", String::new()),
             Readiness::Waiting(unready) => ("waiting", unready.why),
             Readiness::Stuck(unready) => ("stuck", unready.why),
@@ -207,8 +227,21 @@ mod tests {
 
     #[test]
     fn a_deployment_serves_while_one_replica_is_available() {
-        let now = NOW.parse().unwrap();
-        assert!(readiness(&deployment(3, 1, 3, 1), 100, 600, now).is_serving());
-        assert!(!readiness(&deployment(3, 3, 3, 0), 100, 600, now).is_serving());
+        assert!(readiness(&deployment(3, 1, 3, 1), 100, deadline(None)).is_serving());
+        assert!(!readiness(&deployment(3, 3, 3, 0), 100, deadline(None)).is_serving());
+    }
+
+    #[test]
+    fn what_was_broken_before_is_given_all_the_time_again() {
+        let broken = unavailable(deployment(3, 1, 3, 0), "2026-01-01T00:00:00Z");
+        let cases = [
+            (None, true),
+            (Some("2026-01-01T00:49:00Z"), true),
+            (Some("2026-01-01T00:55:00Z"), false),
+        ];
+        for (from, is_stuck) in cases {
+            let verdict = readiness(&broken, 100, deadline(from));
+            assert_eq!(matches!(verdict, Readiness::Stuck(_)), is_stuck, "{from:?}: {verdict:?}");
+        }
     }
 }

@@ -454,6 +454,7 @@ proptest! {
             let _ = promote(cx, &target, &target, &promotion);
         });
         let _ = (scale(&target, 0), trim(target.clone()), runs_same(&target, &target));
-        let _ = readiness(&target, 100, 1, jiff::Timestamp::UNIX_EPOCH);
+        let deadline = Deadline { seconds: 1, from: None, now: jiff::Timestamp::UNIX_EPOCH };
+        let _ = readiness(&target, 100, deadline);
     }
 }

@@ -25,8 +25,8 @@ CONF
         export APT_CONFIG=$apt/apt.conf
         apt-get -qq update && cd "$apt" && apt-get -qq download "prometheus/$suite" 2>"$apt/log"
     ) || fail "Debian $suite did not give prometheus: $(tail -n 1 "$apt/log" 2>/dev/null)"
-    dpkg -x "$apt"/prometheus_*.deb "$apt/root"
-    mv "$apt"/root/usr/bin/prom* "$1"
+    dpkg -x "$apt"/prometheus_*.deb "$apt/unpacked"
+    mv "$apt"/unpacked/usr/bin/prom* "$1"
     rm -r "$apt"
 }
 

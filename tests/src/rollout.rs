@@ -53,9 +53,17 @@ pub const AUTOSCALERS: Resource =
 pub const CONFIG_MAPS: Resource = Resource { group: "", plural: "configmaps" };
 pub const SECRETS: Resource = Resource { group: "", plural: "secrets" };
 
-/// The kinds a canary is made of, and what the operator may do. Compiling definitions is a good part of a short run, so those that
-/// no canary reads are left out.
-static DEFINITIONS: LazyLock<Vec<Value>> = LazyLock::new(|| {
+/// What every world begins as: making it takes longer than many a test.
+static MODEL: LazyLock<Sandbox> = LazyLock::new(|| {
+    let sandbox = Sandbox::new(Settings::for_tests().routing().rbac());
+    let loaded = sandbox.load(definitions());
+    loaded.unwrap_or_else(|error| panic!("definitions are refused: {error:?}"));
+    sandbox.settle();
+    sandbox
+});
+
+/// The kinds a canary is made of, and what the operator may do.
+fn definitions() -> Vec<Value> {
     let mut objects = tidegate_api::crds();
     objects.retain(|crd| crd["spec"]["group"] == "flagger.app");
     let install = Install {
@@ -68,7 +76,7 @@ static DEFINITIONS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     };
     objects.extend(install.manifests().into_iter().filter(is_permission));
     objects
-});
+}
 
 /// The user the operator writes as; tests tell its requests from their own by it.
 pub const OPERATOR: &str = "system:serviceaccount:tidegate:tidegate";
@@ -119,11 +127,7 @@ impl World {
     }
 
     pub fn with(settings: Settings) -> Self {
-        let mut settings = settings.routing();
-        settings.server.rbac = true;
-        let sandbox = Sandbox::new(settings);
-        let crds = DEFINITIONS.clone();
-        sandbox.load(crds).unwrap_or_else(|error| panic!("definitions are refused: {error:?}"));
+        let sandbox = MODEL.fork(settings.routing().rbac());
         let admin = sandbox.local(User::admin());
         let network = Network::new();
         let server = Arc::clone(sandbox.server());

@@ -30,6 +30,9 @@ use crate::rollout::{
     VIRTUAL_SERVICES, World,
 };
 
+/// How often a long sweep says how far it is.
+const TOLD_EVERY: Duration = Duration::from_secs(20);
+
 /// Where a run is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -81,18 +84,36 @@ pub fn sweep(scenarios: &[Scenario], extent: Extent) -> Report {
         let chosen = cuts.filter(|(number, _)| extent.has(number + at));
         jobs.extend(chosen.map(|(_, fault)| (at, fault)));
     }
-    let outcomes = parallel(jobs.len(), |job| {
+    let progress = Mutex::new((report, Instant::now()));
+    parallel(jobs.len(), |job| {
         let (at, fault) = *jobs.get(job)?;
-        Some(guarded(scenarios.get(at)?, Some(fault)))
-    });
-    for ((at, fault), outcome) in jobs.iter().zip(&outcomes) {
-        let known = (scenarios.get(*at), clean.get(*at).and_then(Option::as_ref), outcome);
-        if let (Some(scenario), Some(clean), Some(outcome)) = known {
-            report.add_cut(scenario, *fault, clean, outcome);
+        let scenario = scenarios.get(at)?;
+        let outcome = guarded(scenario, Some(fault));
+        let clean = clean.get(at)?.as_ref()?;
+        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let (report, told) = &mut *progress;
+        report.add_cut(scenario, fault, clean, &outcome);
+        if told.elapsed() >= TOLD_EVERY {
+            *told = Instant::now();
+            tell(report, jobs.len(), start.elapsed());
         }
-    }
+        Some(())
+    });
+    let (mut report, _) = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+    report.findings.sort();
     report.seconds = start.elapsed().as_secs_f64();
     report
+}
+
+/// A long sweep says how far it is.
+#[expect(clippy::print_stderr, reason = "for the person who waits")]
+fn tell(report: &Report, runs: usize, passed: Duration) {
+    let (done, found) = (report.runs, report.findings.len());
+    let seconds = passed.as_secs();
+    eprintln!("sweep: {done} of {runs} runs, {found} findings, {seconds} s");
+    if let Some(first) = report.findings.first() {
+        eprintln!("  the first: {}", first.lines().next().unwrap_or_default());
+    }
 }
 
 /// Runs a scenario, cut or not.

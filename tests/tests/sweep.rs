@@ -3,7 +3,13 @@
 //! `cargo test` sweeps a sample, `SWEEP=all` everything, `SWEEP=3` every third cut. `SWEEP_ONLY=text` takes
 //! the scenarios whose name contains the text.
 
+use mimalloc::MiMalloc;
 use tidegate_tests::sweep::{Extent, sample, scenarios, sweep};
+
+/// A simulated cluster makes and drops small objects all day: that is half of a sweep's time with the
+/// system's allocator.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Of how many cuts one is tried with every `cargo test`.
 const SAMPLE: usize = 31;

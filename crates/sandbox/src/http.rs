@@ -75,6 +75,12 @@ impl ApiService {
         Self { server, user, documents: Arc::default() }
     }
 
+    /// The same for another server. Documents are shared as long as both serve the same kinds.
+    #[must_use]
+    pub(crate) fn over(&self, server: Arc<Server>) -> Self {
+        Self { server, ..self.clone() }
+    }
+
     /// The same server in the name of another user.
     #[must_use]
     pub fn acting_as(&self, user: User) -> Self {

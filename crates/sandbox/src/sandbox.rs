@@ -123,25 +123,40 @@ impl Sandbox {
     ///
     /// Under a real clock nothing moves until [`Sandbox::run`]; under a virtual one a test moves it.
     pub fn new(settings: Settings) -> Self {
-        let Settings { clock, nodes, server, controllers, shuffled, routing } = settings;
-        let seed = server.seed;
-        let server = Arc::new(Server::new(clock, server));
-        populate(&server, nodes);
-        let order = if shuffled { Order::Shuffled(Random::seeded(seed)) } else { Order::Fair };
-        let mut loops = controllers::all(controllers.clone());
-        if routing {
-            loops.extend(dataplane::controllers());
-        }
-        let runtime = Runtime::new(Arc::clone(&server), loops, order);
+        let routing = settings.routing;
+        let server = Arc::new(Server::new(settings.clock.clone(), settings.server.clone()));
+        populate(&server, settings.nodes);
         let service = ApiService::new(Arc::clone(&server), User::admin());
-        let runtime = Arc::new(Mutex::new(runtime));
-        let sandbox = Self { server, runtime, service, controllers, driver: Mutex::new(None) };
+        let sandbox = Self::over(server, service, settings);
         if routing {
             let kinds = dataplane::routing_crds().into_iter().chain([dataplane::gateway_class()]);
             let loaded = sandbox.load(kinds.collect());
             assert!(loaded.is_ok(), "a fresh cluster takes its own definitions: {loaded:?}");
         }
         sandbox
+    }
+
+    /// A cluster of its own with the objects of this one, nodes and definitions among them: for a
+    /// hundred tests that begin alike, since making those takes longer than many a test.
+    #[must_use]
+    pub fn fork(&self, settings: Settings) -> Self {
+        let server = self.server.fork(settings.clock.clone(), settings.server.clone());
+        let server = Arc::new(server);
+        let service = self.service.over(Arc::clone(&server));
+        Self::over(server, service, settings)
+    }
+
+    fn over(server: Arc<Server>, service: ApiService, settings: Settings) -> Self {
+        let Settings { server: knobs, controllers, shuffled, routing, .. } = settings;
+        let seeded = || Order::Shuffled(Random::seeded(knobs.seed));
+        let order = if shuffled { seeded() } else { Order::Fair };
+        let mut loops = controllers::all(controllers.clone());
+        if routing {
+            loops.extend(dataplane::controllers());
+        }
+        let runtime = Runtime::new(Arc::clone(&server), loops, order);
+        let runtime = Arc::new(Mutex::new(runtime));
+        Self { server, runtime, service, controllers, driver: Mutex::new(None) }
     }
 
     pub fn server(&self) -> &Arc<Server> {

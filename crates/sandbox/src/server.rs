@@ -12,7 +12,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
 use bytes::Bytes;
@@ -149,6 +149,28 @@ impl Default for ServerSettings {
 impl Server {
     pub fn new(clock: Clock, settings: ServerSettings) -> Self {
         let random = Random::seeded(settings.seed);
+        let store = Store::new(settings.history_max);
+        Self::over(store, random, clock, settings)
+    }
+
+    /// A server of its own with the objects of this one, its definitions and its permissions.
+    #[must_use]
+    pub fn fork(&self, clock: Clock, settings: ServerSettings) -> Self {
+        // Names and uids must not come again: the same seed goes on elsewhere than where it began.
+        let random = Random::seeded(settings.seed).fork();
+        let forked = Self::over(self.store.fork(), random, clock, settings);
+        let authorizer = self.authorizer.read().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            registry: RwLock::new(self.registry()),
+            authorizer: RwLock::new(Arc::clone(&authorizer)),
+            addresses: Mutex::new(lock(&self.addresses).clone()),
+            tokens: Mutex::new(lock(&self.tokens).clone()),
+            crds: Mutex::new(lock(&self.crds).clone()),
+            ..forked
+        }
+    }
+
+    fn over(store: Store, random: Random, clock: Clock, settings: ServerSettings) -> Self {
         let faults = Faults::seeded(random.next_u64());
         let interrupts = Arc::new(watch::Sender::new(0));
         let waker = Arc::downgrade(&interrupts);
@@ -158,7 +180,7 @@ impl Server {
             }
         });
         Self {
-            store: Store::new(settings.history_max),
+            store,
             clock,
             faults,
             interrupts,
@@ -329,6 +351,10 @@ impl Server {
     pub(crate) fn now_text(&self) -> String {
         timestamp_text(self.clock.now())
     }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn crd_table() -> TableKey {

@@ -98,6 +98,31 @@ impl Store {
         }
     }
 
+    /// A store of its own that begins where this one stands. Objects and the past are shared.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let state = self.read();
+        let copy = |table: &Table| Table {
+            objects: table.objects.clone(),
+            log: table.log.clone(),
+            changed: watch::Sender::new(*table.changed.borrow()),
+        };
+        let tables = state.tables.iter().map(|(key, table)| (key.clone(), copy(table)));
+        let forked = State {
+            revision: state.revision,
+            tables: tables.collect(),
+            by_uid: state.by_uid.clone(),
+            dependents: state.dependents.clone(),
+            unseen: None,
+        };
+        Self {
+            writer: Mutex::new(()),
+            activity: watch::Sender::new(forked.revision),
+            state: RwLock::new(forked),
+            history_max: self.history_max,
+        }
+    }
+
     /// Wakes whoever holds the receiver at each write of any kind.
     pub fn activity(&self) -> watch::Receiver<u64> {
         self.activity.subscribe()

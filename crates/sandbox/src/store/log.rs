@@ -28,6 +28,7 @@ pub struct Compacted {
     pub oldest: u64,
 }
 
+#[derive(Clone)]
 pub(super) struct Log {
     events: VecDeque<Arc<Event>>,
     /// The oldest revision one may begin to read at.

@@ -18,12 +18,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
 use serde_json::Value;
-use tidegate_sandbox::{cluster::Cluster, faults::Cut};
+use tidegate_sandbox::{cluster::Cluster, faults::Cut, request_log::Entry};
 
 pub use self::{
     report::Report,
-    scenario::{Scenario, Step, sample, scenarios},
+    scenario::{Scenario, Step, essential, others, sample, scenarios},
 };
 use crate::rollout::{
     AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES,
@@ -48,6 +49,8 @@ pub struct Outcome {
     pub writes: u64,
     /// Writes until the first step was reached. Other scenarios begin alike: they are swept once.
     pub shared: u64,
+    /// What was written, in order, with the time since the beginning.
+    pub written: Vec<String>,
     /// What is left, without what differs between any two runs.
     pub objects: Vec<Value>,
     /// Invariants that did not hold.
@@ -135,6 +138,8 @@ async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
     if let Some(Fault { at, cut }) = fault {
         faults.crash_at(at, cut);
     }
+    let log = world.sandbox.server().log.clone();
+    let (mark, start) = (log.mark(), world.sandbox.server().clock.now());
     world.start().await;
     let mut stuck = None;
     let mut shared = None;
@@ -151,9 +156,17 @@ async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
     let writes = faults.writes();
     let injected = faults.injected().total();
     let objects = snapshot(&world);
+    let ours = log.writes_since(mark).into_iter().filter(|it| &*it.user == crate::rollout::OPERATOR);
+    let written = ours.map(|it| line(&it, start)).collect();
     let restless = writes_of_another(&mut world, scenario.rest).await;
     let shared = shared.unwrap_or(0);
-    Outcome { writes, shared, objects, breaches: world.take_breaches(), injected, restless, stuck }
+    let breaches = world.take_breaches();
+    Outcome { writes, shared, written, objects, breaches, injected, restless, stuck }
+}
+
+fn line(entry: &Entry, start: Timestamp) -> String {
+    let after = entry.at.duration_since(start).as_secs();
+    format!("{after:>4} s  {:?} {} {}: {}", entry.verb, entry.target(), entry.name, entry.code)
 }
 
 /// What an operator writes that is started where everything is done.
@@ -177,6 +190,7 @@ fn guarded(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
         Outcome {
             writes: 0,
             shared: 0,
+            written: Vec::new(),
             objects: Vec::new(),
             breaches: vec![format!("panic: {text}")],
             injected: 0,
@@ -235,6 +249,9 @@ fn snapshot(world: &World) -> Vec<Value> {
                 // A counter at 0 and one that is not there say the same.
                 status.retain(|_, value| *value != 0);
             }
+            if let Some(conditions) = object["status"]["conditions"].as_array_mut() {
+                conditions.sort_by_key(|it| it["type"].to_string());
+            }
             strip(&mut object);
             objects.push(object);
         }
@@ -244,7 +261,7 @@ fn snapshot(world: &World) -> Vec<Value> {
 
 /// Takes away what differs between two runs that did the same.
 fn strip(value: &mut Value) {
-    const VOLATILE: [&str; 14] = [
+    const VOLATILE: [&str; 15] = [
         "uid",
         "resourceVersion",
         "generation",
@@ -259,6 +276,8 @@ fn strip(value: &mut Value) {
         "clusterIP",
         "clusterIPs",
         "nodePort",
+        // How many templates came before: a revision that is replaced early may never be promoted.
+        "deployment.kubernetes.io/revision",
     ];
     match value {
         Value::Object(map) => {

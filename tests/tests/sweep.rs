@@ -1,10 +1,11 @@
 //! Crash safety: every write of every scenario, cut in every way.
 //!
-//! `cargo test` sweeps a sample, `SWEEP=all` everything, `SWEEP=3` every third cut. `SWEEP_ONLY=text` takes
-//! the scenarios whose name contains the text.
+//! `cargo test` sweeps a sample. `SWEEP=essential` makes every cut in every kind of rollout, and every
+//! ninth of the same over other roads; `SWEEP=all` makes every cut there is, `SWEEP=3` every third.
+//! `SWEEP_ONLY=text` takes the scenarios whose name contains the text.
 
 use mimalloc::MiMalloc;
-use tidegate_tests::sweep::{Extent, sample, scenarios, sweep};
+use tidegate_tests::sweep::{Extent, essential, others, sample, scenarios, sweep};
 
 /// A simulated cluster makes and drops small objects all day: that is half of a sweep's time with the
 /// system's allocator.
@@ -14,16 +15,28 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// Of how many cuts one is tried with every `cargo test`.
 const SAMPLE: usize = 31;
 
+/// Of how many cuts over other roads one is tried with `SWEEP=essential`.
+const OTHERS: usize = 9;
+
 #[test]
 fn a_rollout_cut_at_any_write_ends_as_if_it_had_not_been() {
-    let (mut scenarios, extent) = match std::env::var("SWEEP").as_deref() {
-        Ok("all") => (scenarios(), Extent::All),
-        Ok(nth) => (scenarios(), Extent::Every(nth.parse().expect("`all` or a number"))),
-        Err(_) => (sample(), Extent::Every(SAMPLE)),
+    let parts = match std::env::var("SWEEP").as_deref() {
+        Ok("all") => vec![(scenarios(), Extent::All)],
+        Ok("essential") => vec![(essential(), Extent::All), (others(), Extent::Every(OTHERS))],
+        Ok(nth) => {
+            let nth = nth.parse().expect("`essential`, `all` or a number");
+            vec![(scenarios(), Extent::Every(nth))]
+        }
+        Err(_) => vec![(sample(), Extent::Every(SAMPLE))],
     };
     let only = std::env::var("SWEEP_ONLY").unwrap_or_default();
-    scenarios.retain(|scenario| scenario.name.contains(&only));
-    let report = sweep(&scenarios, extent);
-    println!("{report}");
-    assert!(report.is_green(), "{report}");
+    for (mut scenarios, extent) in parts {
+        scenarios.retain(|scenario| scenario.name.contains(&only));
+        if scenarios.is_empty() {
+            continue;
+        }
+        let report = sweep(&scenarios, extent);
+        println!("{report}");
+        assert!(report.is_green(), "{report}");
+    }
 }

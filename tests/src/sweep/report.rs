@@ -46,6 +46,7 @@ impl Report {
         clean: &Outcome,
         outcome: &Outcome,
     ) {
+        let before = self.findings.len();
         self.runs += 1;
         self.writes += outcome.writes;
         let place = format!("{}, write {at}, {cut:?}", scenario.name);
@@ -58,6 +59,10 @@ impl Report {
         if outcome.stuck.is_none() && outcome.objects != clean.objects {
             let differences = differences(&clean.objects, &outcome.objects);
             self.findings.push(format!("{place}: another end:\n  {}", differences.join("\n  ")));
+        }
+        if self.findings.len() > before {
+            let written = outcome.written.join("\n  ");
+            self.findings.push(format!("{place}: what was written:\n  {written}"));
         }
     }
 

@@ -11,7 +11,8 @@ use tidegate_sandbox::{
 use crate::{
     network::{Metric, Reply},
     rollout::{
-        AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, SERVICES, World, canary, deployment,
+        AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SERVICES, World, canary,
+        deployment,
     },
 };
 
@@ -36,6 +37,8 @@ pub struct Scenario {
     pub scaled: bool,
     /// Whether the user has a Service for the target already.
     pub has_service: bool,
+    /// Whether the user has a route of their own, which the canary refers to.
+    pub has_route: bool,
     pub steps: Vec<Step>,
     /// How long nothing may happen at the end.
     pub rest: Duration,
@@ -58,6 +61,8 @@ pub enum Step {
     Config(&'static str),
     /// A merge patch of the canary.
     Edit(Value),
+    /// A merge patch of the target's container.
+    Container(Value),
     /// What the gate answers from now on.
     Gate(u16),
     /// Pods of this image that start from now on are never ready; those that run are left alone.
@@ -79,7 +84,20 @@ pub fn scenarios() -> Vec<Scenario> {
         }
         all.extend(blue_green_only().into_iter().map(|it| it.scaled(scaled)));
     }
+    all.extend(referred());
     all
+}
+
+/// What every change is swept with in full: each kind of rollout and each way it ends, with and
+/// without an autoscaler, and deletion in each phase. The rest is the same over other roads.
+pub fn essential() -> Vec<Scenario> {
+    let is_other_road = |it: &Scenario| it.name.starts_with(ISTIO);
+    scenarios().into_iter().filter(|it| !is_other_road(it)).collect()
+}
+
+/// What [`essential`] leaves out.
+pub fn others() -> Vec<Scenario> {
+    scenarios().into_iter().filter(|it| it.name.starts_with(ISTIO)).collect()
 }
 
 /// A few that differ in what they write, for every `cargo test`.
@@ -99,7 +117,7 @@ pub fn sample() -> Vec<Scenario> {
 
 #[expect(clippy::too_many_lines, reason = "a list")]
 fn rollouts(provider: &'static str) -> Vec<Scenario> {
-    use Step::{Config, Edit, Image, Iterations, Pass, Phase, Spoil, Success, Weight};
+    use Step::{Config, Container, Edit, Image, Iterations, Pass, Phase, Spoil, Success, Weight};
     let by_weight = || Scenario::new(provider, weights());
     let manual = |weight: i64, resume: bool| json!({ "spec": { "manualStep": { "weight": weight, "resume": resume } } });
     let suspend = |suspend: bool| json!({ "spec": { "suspend": suspend } });
@@ -142,6 +160,19 @@ fn rollouts(provider: &'static str) -> Vec<Scenario> {
             Config("blue"),
             Phase("Progressing"),
             Phase("Succeeded"),
+        ]),
+        by_weight().called("configuration nobody reads any more").then([
+            Container(json!({ "envFrom": null })),
+            Phase("Progressing"),
+            Phase("Succeeded"),
+            Pass(30),
+        ]),
+        by_weight().called("another name").then([
+            Image("web:2.0"),
+            Weight(40),
+            Edit(json!({ "spec": { "service": { "name": "shop" } } })),
+            Phase("Succeeded"),
+            Pass(30),
         ]),
         by_weight().called("skip").with(json!({ "spec": { "skipAnalysis": true } })).then([
             Image("web:2.0"),
@@ -193,7 +224,16 @@ fn rollouts(provider: &'static str) -> Vec<Scenario> {
 fn blue_green_only() -> Vec<Scenario> {
     use Step::{Image, Iterations, Phase, Spoil, Success};
     let plain = || Scenario::new(KUBERNETES, json!({ "iterations": 3 }));
+    let switched = || plain().with(json!({ "spec": { "service": { "switchApex": true } } }));
     vec![
+        switched().called("switch").then([Image("web:2.0"), Phase("Succeeded")]),
+        switched().called("switch, then another").then([
+            Image("web:2.0"),
+            Phase("Promoting"),
+            Image("web:3.0"),
+            Phase("Progressing"),
+            Phase("Succeeded"),
+        ]),
         plain().called("init").then([]),
         plain().called("promote").then([Image("web:2.0"), Phase("Succeeded")]),
         plain().called("fail by metric").then([
@@ -218,6 +258,25 @@ fn blue_green_only() -> Vec<Scenario> {
             Phase("Progressing"),
             Phase("Succeeded"),
         ]),
+    ]
+}
+
+/// Over a route of the user's.
+fn referred() -> Vec<Scenario> {
+    use Step::{Delete, Gone, Image, Phase, Success, Weight};
+    let own = || Scenario::new(GATEWAY_API, weights()).with_service().with_route();
+    vec![
+        own().called("promote over a route that is referred to").then([
+            Image("web:2.0"),
+            Weight(40),
+            Phase("Succeeded"),
+        ]),
+        own()
+            .called("fail over a route that is referred to")
+            .then([Image("web:2.0"), Weight(40), Success(50.0), Phase("Failed")]),
+        own()
+            .called("delete over a route that is referred to")
+            .then([Image("web:2.0"), Weight(40), Delete, Gone]),
     ]
 }
 
@@ -296,6 +355,7 @@ impl Scenario {
             target: json!({}),
             scaled: false,
             has_service: false,
+            has_route: false,
             steps: Vec::new(),
             rest,
         };
@@ -320,6 +380,14 @@ impl Scenario {
 
     fn with_service(mut self) -> Self {
         self.has_service = true;
+        self
+    }
+
+    fn with_route(mut self) -> Self {
+        self.has_route = true;
+        self.canary["spec"]["routeRef"] = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "name": "front",
+        });
         self
     }
 
@@ -368,6 +436,9 @@ impl Scenario {
         if self.has_service {
             world.create(SERVICES, service());
         }
+        if self.has_route {
+            world.create(HTTP_ROUTES, route());
+        }
         world.create(CANARIES, self.canary.clone());
         world
     }
@@ -396,6 +467,17 @@ fn service() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" },
         "spec": { "selector": { "app": "web" }, "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] },
+    })
+}
+
+fn route() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": { "name": "front" },
+        "spec": {
+            "parentRefs": [{ "name": "edge" }],
+            "rules": [{ "backendRefs": [{ "name": "web", "port": 80 }] }],
+        },
     })
 }
 
@@ -434,6 +516,7 @@ impl Step {
             | Self::Success(_)
             | Self::Config(_)
             | Self::Edit(_)
+            | Self::Container(_)
             | Self::Gate(_)
             | Self::Spoil(_)
             | Self::Delete => {
@@ -445,14 +528,8 @@ impl Step {
 
     fn act(&self, world: &World) {
         match self {
-            Self::Image(image) => {
-                // A strategic merge would need the container's name only; a merge patch needs all.
-                let target = world.get(DEPLOYMENTS, "web").unwrap_or_default();
-                let mut containers = target["spec"]["template"]["spec"]["containers"].clone();
-                containers[0]["image"] = json!(image);
-                let spec = json!({ "template": { "spec": { "containers": containers } } });
-                world.patch(DEPLOYMENTS, "web", &json!({ "spec": spec }));
-            }
+            Self::Image(image) => patch_container(world, json!({ "image": image })),
+            Self::Container(patch) => patch_container(world, patch.clone()),
             Self::Success(percent) => {
                 for query in ["response_code!~", "status!~"] {
                     world.network.metric(query, Metric::Value(*percent));
@@ -474,6 +551,15 @@ impl Step {
             }
         }
     }
+}
+
+/// A strategic merge would need the container's name only; a merge patch needs all of the list.
+fn patch_container(world: &World, patch: Value) {
+    let target = world.get(DEPLOYMENTS, "web").unwrap_or_default();
+    let mut containers = target["spec"]["template"]["spec"]["containers"].clone();
+    merge(&mut containers[0], patch);
+    let spec = json!({ "template": { "spec": { "containers": containers } } });
+    world.patch(DEPLOYMENTS, "web", &json!({ "spec": spec }));
 }
 
 async fn reached(world: &World, field: &str, least: i64) -> bool {

@@ -23,8 +23,8 @@ const CONDITIONS: &str = "
 | --- | --- |
 | `Promoted` | Flagger's condition, for `kubectl wait`. `True`: the primary runs the current revision. `False`: the last rollout failed. `Unknown`: under way. Its reason is the phase |
 | `Ready` | `True`: all is well and nothing is to be done |
-| `Reconciling` | `True`: on its way, it will go on by itself |
-| `Stalled` | `True`: a person is needed. The message says for what: an approval, a resume, a spec that cannot be acted upon, a failed rollout |
+| `Reconciling` | `True`: on its way. The message says what is waited for: pods, the next interval, an approval, a resume, the end of `suspend` |
+| `Stalled` | `True`: it does not go on until somebody mends something. The message says what: a spec that cannot be acted upon, a cluster that refuses, a failed rollout |
 
 Of `Ready`, `Reconciling` and `Stalled` exactly one is `True`. Their reason is one of [the list of events](events.md).
 

@@ -57,7 +57,7 @@ async fn every_phase_says_what_it_waits_for() {
     assert_says(&world, "True", "Ready", "is set up");
     release(&world, "web:2.0");
     reach(&world, "Waiting").await;
-    assert_says(&world, "Unknown", "Stalled", "confirm-rollout has not said yes");
+    assert_says(&world, "Unknown", "Reconciling", "confirm-rollout has not said yes");
     world.network.hook("hooks/confirm-rollout", Reply::yes());
     reach(&world, "Progressing").await;
     assert_says(&world, "Unknown", "Reconciling", "new revision");
@@ -66,12 +66,12 @@ async fn every_phase_says_what_it_waits_for() {
     assert_says(&world, "Unknown", "Reconciling", "20% of the traffic");
     edit(&world, json!({ "manualStep": { "weight": 20 } }));
     world.settle().await;
-    assert_says(&world, "Unknown", "Stalled", "held at 20%");
+    assert_says(&world, "Unknown", "Reconciling", "held at 20%");
     let (_, _, promoted) = condition(&world, "web", "Promoted");
     assert!(promoted.contains("until manualStep is resumed"), "{promoted}");
     edit(&world, json!({ "manualStep": null }));
     reach(&world, "WaitingPromotion").await;
-    assert_says(&world, "Unknown", "Stalled", "confirm-promotion has not said yes");
+    assert_says(&world, "Unknown", "Reconciling", "confirm-promotion has not said yes");
     world.network.hook("hooks/confirm-promotion", Reply::yes());
     reach(&world, "Promoting").await;
     assert_says(&world, "Unknown", "Reconciling", "web-primary.default");
@@ -100,7 +100,7 @@ async fn a_suspended_canary_says_so() {
     let world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
     edit(&world, json!({ "suspend": true }));
     world.settle().await;
-    assert_says(&world, "Unknown", "Stalled", "suspended");
+    assert_says(&world, "Unknown", "Reconciling", "suspended");
     edit(&world, json!({ "suspend": false }));
     reach(&world, "Succeeded").await;
     assert_says(&world, "True", "Ready", "");

@@ -1,15 +1,22 @@
 //! One step an interval, whatever happens to the writes it is made of.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use tidegate_sandbox::faults::{Effect, Matcher, When};
+use tidegate_sandbox::{
+    faults::{Effect, Interruption, Matcher, WatchFault, When},
+    request::Verb,
+};
 use tidegate_tests::{
     network::{PROMETHEUS, Reply},
-    rollout::{CANARIES, HTTP_ROUTES, OPERATOR, SERVICES, VIRTUAL_SERVICES, World},
+    rollout::{
+        CANARIES, DEPLOYMENTS, HTTP_ROUTES, OPERATOR, SERVICES, VIRTUAL_SERVICES, World,
+    },
 };
 
 use crate::stage::{
     GATEWAY_API, ISTIO, at_share, break_metrics, by_weight, canary_of, canary_share, condition,
-    history, hooked, initialized, initialized_with, measured, reach, release, revision,
+    history, hooked, initialized, initialized_with, measured, reach, release, replicas, revision,
     shares_since, told, with_canary,
 };
 
@@ -77,6 +84,30 @@ async fn a_failed_check_whose_write_fails_is_counted_once() {
         assert_eq!(failed_checks(&world), 2, "{what}");
         assert_eq!(told(&world, "CheckFailed"), 1, "{what}: {:?}", world.events());
     }
+}
+
+/// The rollout is written down as failed, and nobody tells us. Until the watch does, the cache shows a
+/// rollout under way whose pods are gone.
+#[tokio::test(start_paused = true)]
+async fn an_end_whose_answer_was_lost_does_not_start_the_pods_again() {
+    let world = initialized(GATEWAY_API, measured(by_weight())).await;
+    let faults = world.sandbox.server().faults.clone();
+    let watches = Matcher::any().user(OPERATOR).resource("flagger.app", "canaries");
+    let lasting = Some(Duration::from_mins(10));
+    let silence = WatchFault::SilenceAfter { events: 0, lasting };
+    faults.add(watches.clone().verbs([Verb::Watch]), When::Always, Effect::Watch(silence));
+    faults.interrupt_watches(watches, Interruption::Close);
+    break_metrics(&world);
+    release(&world, "web:2.0");
+    assert!(world.until(120, |it| failed_checks(it) == 2).await, "{:#}", world.status("web"));
+    world.settle().await;
+    let since = revision(&world);
+    faults.add(statuses(), When::First(1), Effect::LoseAnswer);
+    world.advance_s(60).await;
+    assert_eq!((&*world.phase("web"), replicas(&world, "web")), ("Failed", 0));
+    let written = history(&world, DEPLOYMENTS, "web", since);
+    let counts: Vec<_> = written.iter().map(|it| it["spec"]["replicas"].as_i64()).collect();
+    assert!(counts.iter().all(|count| *count == Some(0)), "parked, and left alone: {counts:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -260,11 +260,16 @@ fn conditions(
     page: &Page<'_>,
 ) -> Vec<Condition> {
     let state = state_of(memory, decision);
+    let mut message = message.to_owned();
+    if memory.phase == Phase::Failed && decision.why.tone() == Tone::Normal {
+        // Good news from the primary is not why a person is needed.
+        message.push_str(" The last revision failed and is not tried again: release another.");
+    }
     let mut conditions = vec![promoted(memory, page)];
     for health in [Health::Ready, Health::Reconciling, Health::Stalled] {
         let kind = health.as_str();
         conditions.push(if health == state {
-            let (reason, message) = (decision.why.reason().to_owned(), message.to_owned());
+            let (reason, message) = (decision.why.reason().to_owned(), message.clone());
             Condition { kind, status: "True", reason, message }
         } else {
             // The reason names the one that holds, and says what there is to say.
@@ -315,18 +320,16 @@ impl Health {
     }
 }
 
-/// Exactly one of the three: well, on its way, or in need of a person.
+/// Exactly one of the three: well, on its way, or broken until somebody mends it.
+///
+/// Tools that follow these conditions call a stalled object failed. What waits for a yes has not
+/// failed: it is on its way, and its message says for whom it waits.
 fn state_of(memory: &Memory, decision: &Decision) -> Health {
     match &decision.why {
         Fact::Refused(_)
         | Fact::Obstructed(_)
         | Fact::PrimaryStuck(_)
         | Fact::RollbackHeld(_)
-        | Fact::AwaitingApproval(_)
-        | Fact::AwaitingIncrease(_)
-        | Fact::AwaitingPromotion(_)
-        | Fact::Held(_)
-        | Fact::Suspended
         | Fact::RevertGivenUp(_) => Health::Stalled,
         _ if memory.phase == Phase::Failed => Health::Stalled,
         _ if matches!(memory.phase, Phase::Initialized | Phase::Succeeded) => {

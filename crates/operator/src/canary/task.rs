@@ -52,6 +52,8 @@ pub(super) struct Task {
     pub(super) events: tell::Queue,
     /// The canary as the decision that is carried out knows it.
     pub(super) based_on: Option<Arc<serde_json::Value>>,
+    /// A write was not answered, so the cache may be behind what we did ourselves.
+    is_in_doubt: bool,
     /// Failed attempts in a row.
     troubles: u32,
     /// What this wake-up is timed for: one that got as far as a check or a step.
@@ -84,6 +86,7 @@ impl Task {
             shadow: None,
             events,
             based_on: None,
+            is_in_doubt: false,
             troubles: 0,
             timed: None,
             checks: None,
@@ -160,6 +163,12 @@ impl Task {
             if *stop.borrow() || !self.cx.cluster.leads() {
                 return Ok(Next::OnChange);
             }
+            if self.is_in_doubt {
+                // What we wrote last may be true, and not yet watched: acting upon what was before it
+                // would undo it.
+                self.refresh().await?;
+                self.is_in_doubt = false;
+            }
             let look = observe::look(self, &answers);
             let seen = match look {
                 Look::Gone => return Ok(Next::Gone),
@@ -229,6 +238,7 @@ impl Task {
                 return Ok(None);
             }
             Err(error) => {
+                self.is_in_doubt = matches!(error, WriteError::Unavailable { .. });
                 self.complain(&error).await;
                 return Err(error);
             }
@@ -255,7 +265,8 @@ impl Task {
         }
     }
 
-    /// After a conflict nothing in the cache is believed: the objects are read again.
+    /// After a conflict, or a write without an answer, nothing in the cache is believed: the objects
+    /// are read again.
     async fn refresh(&mut self) -> Result<(), WriteError> {
         let Key { namespace, name } = &self.key;
         let cluster = self.cx.cluster.clone();

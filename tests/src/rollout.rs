@@ -127,7 +127,11 @@ impl World {
     }
 
     pub fn with(settings: Settings) -> Self {
-        let sandbox = MODEL.fork(settings.routing().rbac());
+        Self::over(MODEL.fork(settings.routing().rbac()))
+    }
+
+    /// A world that begins as `sandbox` is.
+    pub fn over(sandbox: Sandbox) -> Self {
         let admin = sandbox.local(User::admin());
         let network = Network::new();
         let server = Arc::clone(sandbox.server());

@@ -1,7 +1,7 @@
 //! The crash sweep: a scenario cut at every write the operator makes, in every way it can be cut.
 //!
-//! A scenario runs once undisturbed, which tells how many writes it takes. Then it runs once per write
-//! and [`Cut`]: before the request arrives, after it was applied, with its answer lost, refused as a
+//! A scenario begins where its canary is set up, which is a scenario of its own. It runs once undisturbed,
+//! which tells how many writes it takes. Then it runs once per write and [`Cut`]: before the request arrives, after it was applied, with its answer lost, refused as a
 //! conflict, refused as too much. Where the cut kills the operator it is started again on the spot.
 //! Every run must keep every invariant on the way, end with the same objects as the undisturbed one,
 //! and then be at rest: another operator that starts there has nothing to write.
@@ -47,8 +47,6 @@ pub struct Fault {
 pub struct Outcome {
     /// Writes of the operator until the end.
     pub writes: u64,
-    /// Writes until the first step was reached. Other scenarios begin alike: they are swept once.
-    pub shared: u64,
     /// What was written, in order, with the time since the beginning.
     pub written: Vec<String>,
     /// What is left, without what differs between any two runs.
@@ -80,8 +78,7 @@ pub fn sweep(scenarios: &[Scenario], extent: Extent) -> Report {
     for (at, (scenario, outcome)) in scenarios.iter().zip(&clean).enumerate() {
         let Some(outcome) = outcome else { continue };
         report.add_clean(scenario, outcome);
-        let first = if scenario.steps.len() > 1 { outcome.shared } else { 0 };
-        let cuts = (first..outcome.writes)
+        let cuts = (0..outcome.writes)
             .flat_map(|write| Cut::ALL.map(|cut| Fault { at: write, cut }))
             .enumerate();
         let chosen = cuts.filter(|(number, _)| extent.has(number + at));
@@ -130,7 +127,7 @@ pub fn run(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
 }
 
 async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
-    let mut world = scenario.world();
+    let mut world = scenario.prepared().await;
     world.restarts = true;
     world.collects_breaches = true;
     let faults = world.sandbox.server().faults.clone();
@@ -142,7 +139,6 @@ async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
     let (mark, start) = (log.mark(), world.sandbox.server().clock.now());
     world.start().await;
     let mut stuck = None;
-    let mut shared = None;
     for step in &scenario.steps {
         if !step.take(&world).await {
             let status = world.status("web");
@@ -150,18 +146,17 @@ async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
             stuck = Some(format!("{step:?} was never reached: {status:#} {events:#?}"));
             break;
         }
-        shared.get_or_insert(faults.writes());
     }
     world.advance(scenario.rest).await;
     let writes = faults.writes();
     let injected = faults.injected().total();
     let objects = snapshot(&world);
-    let ours = log.writes_since(mark).into_iter().filter(|it| &*it.user == crate::rollout::OPERATOR);
+    let ours =
+        log.writes_since(mark).into_iter().filter(|it| &*it.user == crate::rollout::OPERATOR);
     let written = ours.map(|it| line(&it, start)).collect();
     let restless = writes_of_another(&mut world, scenario.rest).await;
-    let shared = shared.unwrap_or(0);
     let breaches = world.take_breaches();
-    Outcome { writes, shared, written, objects, breaches, injected, restless, stuck }
+    Outcome { writes, written, objects, breaches, injected, restless, stuck }
 }
 
 fn line(entry: &Entry, start: Timestamp) -> String {
@@ -189,7 +184,6 @@ fn guarded(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panicked");
         Outcome {
             writes: 0,
-            shared: 0,
             written: Vec::new(),
             objects: Vec::new(),
             breaches: vec![format!("panic: {text}")],

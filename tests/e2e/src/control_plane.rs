@@ -7,6 +7,7 @@
 use std::{
     net::TcpListener,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -30,7 +31,11 @@ use ring::{
 };
 use serde_json::{Value, json};
 
-use crate::{Parts, Process, scratch::Scratch};
+use crate::{
+    Parts, Process,
+    audit::{self, Asked},
+    scratch::Scratch,
+};
 
 /// Two busy cores need a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -72,6 +77,8 @@ pub struct Options {
     pub controller_manager: Vec<String>,
     /// The API server alone: nothing happens but what clients ask for.
     pub without_controllers: bool,
+    /// The user whose requests are written down, for [`ControlPlane::asked`].
+    pub audited: Option<String>,
 }
 
 /// How to reach the API server and to know it.
@@ -97,6 +104,9 @@ impl ControlPlane {
         scratch.write("accounts.key", &private)?;
         scratch.write("accounts.pub", &public)?;
         scratch.write("tokens.csv", &tokens())?;
+        if let Some(user) = &options.audited {
+            scratch.write(audit::POLICY, &audit::policy(user))?;
+        }
         let api_server = start_api_server(parts, scratch.path(), client_port, api_port, options)?;
         let access = Access {
             url: format!("https://127.0.0.1:{api_port}"),
@@ -185,9 +195,17 @@ impl ControlPlane {
         let wanted = TokenRequest::default();
         let made = accounts.create_token_request(name, &PostParams::default(), &wanted).await?;
         let token = made.status.context("the token request has no answer")?.token;
-        let file = format!("{namespace}-{name}.kubeconfig");
+        // Each login is another one, as that of another pod would be.
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let file = format!("{namespace}-{name}-{serial}.kubeconfig");
         let text = self.access.kubeconfig(&json!({ "token": token }));
         Ok(self.scratch.write(&file, &text)?)
+    }
+
+    /// What the audited user asked since the start, in order.
+    pub fn asked(&self) -> Result<Vec<Asked>> {
+        audit::read(self.scratch.path())
     }
 
     /// A client that logs in with a kubeconfig made here.
@@ -273,6 +291,9 @@ fn start_api_server(
         "--allow-privileged=true",
     ];
     arguments.extend(fixed.map(str::to_owned));
+    if options.audited.is_some() {
+        arguments.extend(audit::flags());
+    }
     arguments.extend(options.api_server.iter().cloned());
     let program = parts.program("kubernetes", "kube-apiserver")?;
     Process::start("kube-apiserver", &program, &arguments, folder)

@@ -7,29 +7,35 @@
 //! inside ── ControlPlane: etcd, kube-apiserver, kube-controller-manager
 //!              ├── Node: schedules pods and runs the sample application in them
 //!              ├── Traefik: carries out routes         ◄── Prometheus scrapes it
+//!              ├── Operator: the shipped program, as it is installed
 //!              └── client(), kubeconfig(..), service_account_kubeconfig(..)
 //! ```
 //!
 //! Whatever ends a test (its end, a panic, Ctrl-C, `kill -9`), no program of it stays behind.
 
+mod audit;
 pub mod conformance;
 mod control_plane;
 mod namespace;
 mod node;
 mod objects;
+mod operator;
 mod parts;
 mod process;
 mod prometheus;
 pub mod promql;
 mod scratch;
+pub mod stage;
 mod traefik;
 mod web;
 
 pub use self::{
+    audit::Asked,
     control_plane::{ControlPlane, Options},
     namespace::inside,
     node::{Node, NodeSettings},
-    objects::{apply, apply_folder, eventually},
+    objects::{api_of, apply, apply_folder, apply_yaml, eventually},
+    operator::{Installation, Operator},
     parts::Parts,
     process::Process,
     prometheus::Prometheus,

@@ -41,17 +41,23 @@ pub async fn apply_folder(client: &Client, path: &Path) -> Result<()> {
     }
     for file in files {
         let text = std::fs::read_to_string(&file)?;
-        let objects: Vec<Value> = serde_saphyr::from_multiple(&text)
-            .with_context(|| format!("{} is not YAML", file.display()))?;
-        for object in objects.iter().filter(|object| !object.is_null()) {
-            apply(client, object).await.with_context(|| file.display().to_string())?;
-            if object["kind"] == "CustomResourceDefinition" {
-                established(client, object["metadata"]["name"].as_str().unwrap_or_default())
-                    .await?;
-            }
-        }
+        apply_yaml(client, &text).await.with_context(|| file.display().to_string())?;
     }
     Ok(())
+}
+
+/// Applies all documents of a YAML text in their order, and returns them.
+pub async fn apply_yaml(client: &Client, text: &str) -> Result<Vec<Value>> {
+    let mut objects: Vec<Value> =
+        serde_saphyr::from_multiple(text).context("the manifests are not YAML")?;
+    objects.retain(|object| !object.is_null());
+    for object in &objects {
+        apply(client, object).await?;
+        if object["kind"] == "CustomResourceDefinition" {
+            established(client, object["metadata"]["name"].as_str().unwrap_or_default()).await?;
+        }
+    }
+    Ok(objects)
 }
 
 /// Looks until there is something to see, and fails once it takes too long.
@@ -93,7 +99,8 @@ pub(crate) async fn established(client: &Client, definition: &str) -> Result<()>
     .await
 }
 
-async fn api_of(
+/// The API of a kind, whatever it is.
+pub async fn api_of(
     client: &Client,
     types: &TypeMeta,
     namespace: Option<&str>,

@@ -98,6 +98,14 @@ impl Process {
         }
     }
 
+    /// Sends a signal: `STOP`, `CONT`, `TERM`, `KILL`.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let id = self.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status()?;
+        anyhow::ensure!(sent.success(), "{} did not get SIG{name}", self.name);
+        Ok(())
+    }
+
     /// How it ended, if it did.
     pub fn exited(&self) -> Option<std::process::ExitStatus> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,14 @@
 //! What is lived through: rollouts of every kind, every way they end, deletion in every phase.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tidegate_sandbox::{
-    Settings,
+    Sandbox, Settings,
+    clock::Clock,
     kubelet::{Behaviour, KubeletSettings},
 };
 
@@ -26,7 +30,7 @@ const ISTIO: &str = "istio";
 const KUBERNETES: &str = "kubernetes";
 
 /// A story with a canary in it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Scenario {
     pub name: String,
     /// The canary, as it is created.
@@ -35,11 +39,15 @@ pub struct Scenario {
     pub target: Value,
     /// Whether the target has an autoscaler.
     pub scaled: bool,
+    /// Whether it begins with the canary set up.
+    pub is_set_up: bool,
     /// Whether the user has a Service for the target already.
     pub has_service: bool,
     /// Whether the user has a route of their own, which the canary refers to.
     pub has_route: bool,
     pub steps: Vec<Step>,
+    /// The cluster with the canary set up, once somebody needed it.
+    prepared: Arc<OnceLock<Sandbox>>,
     /// How long nothing may happen at the end.
     pub rest: Duration,
 }
@@ -122,7 +130,7 @@ fn rollouts(provider: &'static str) -> Vec<Scenario> {
     let manual = |weight: i64, resume: bool| json!({ "spec": { "manualStep": { "weight": weight, "resume": resume } } });
     let suspend = |suspend: bool| json!({ "spec": { "suspend": suspend } });
     vec![
-        by_weight().called("init").then([]),
+        by_weight().called("init").from_nothing().then([Phase("Initialized")]),
         by_weight().called("promote").then([Image("web:2.0"), Phase("Succeeded")]),
         by_weight().called("fail by metric").then([
             Success(50.0),
@@ -234,7 +242,7 @@ fn blue_green_only() -> Vec<Scenario> {
             Phase("Progressing"),
             Phase("Succeeded"),
         ]),
-        plain().called("init").then([]),
+        plain().called("init").from_nothing().then([Phase("Initialized")]),
         plain().called("promote").then([Image("web:2.0"), Phase("Succeeded")]),
         plain().called("fail by metric").then([
             Image("web:2.0"),
@@ -271,12 +279,18 @@ fn referred() -> Vec<Scenario> {
             Weight(40),
             Phase("Succeeded"),
         ]),
-        own()
-            .called("fail over a route that is referred to")
-            .then([Image("web:2.0"), Weight(40), Success(50.0), Phase("Failed")]),
-        own()
-            .called("delete over a route that is referred to")
-            .then([Image("web:2.0"), Weight(40), Delete, Gone]),
+        own().called("fail over a route that is referred to").then([
+            Image("web:2.0"),
+            Weight(40),
+            Success(50.0),
+            Phase("Failed"),
+        ]),
+        own().called("delete over a route that is referred to").then([
+            Image("web:2.0"),
+            Weight(40),
+            Delete,
+            Gone,
+        ]),
     ]
 }
 
@@ -288,7 +302,7 @@ fn deletions(provider: &'static str) -> Vec<Scenario> {
     let gated = || gated(provider).with(revert.clone()).with_service();
     let slow = "web:2.0-slow-start-15s";
     let all = vec![
-        kept().called("delete in Initializing").start_with([Phase("Initializing")]),
+        kept().called("delete in Initializing").from_nothing().then([Phase("Initializing")]),
         kept().called("delete in Initialized").then([]),
         kept().called("delete in Progressing").then([Image("web:2.0"), Weight(40)]),
         kept()
@@ -354,9 +368,11 @@ impl Scenario {
             canary,
             target: json!({}),
             scaled: false,
+            is_set_up: true,
             has_service: false,
             has_route: false,
             steps: Vec::new(),
+            prepared: Arc::default(),
             rest,
         };
         new.analysed(analysis)
@@ -401,14 +417,16 @@ impl Scenario {
         self
     }
 
-    fn start_with<const N: usize>(mut self, steps: [Step; N]) -> Self {
-        self.steps = steps.into();
+    /// Nothing is set up at first.
+    fn from_nothing(mut self) -> Self {
+        self.is_set_up = false;
         self
     }
 
-    /// What happens once the canary is set up.
-    fn then<const N: usize>(self, steps: [Step; N]) -> Self {
-        self.start_with([Step::Phase("Initialized")]).and(steps)
+    /// What happens.
+    fn then<const N: usize>(mut self, steps: [Step; N]) -> Self {
+        self.steps = steps.into();
+        self
     }
 
     fn and<const N: usize>(mut self, steps: [Step; N]) -> Self {
@@ -417,13 +435,27 @@ impl Scenario {
     }
 
     /// The cluster in which it happens, before the operator starts.
-    pub(super) fn world(&self) -> World {
-        let mut settings = Settings::for_tests();
-        settings.controllers.kubelet = KubeletSettings::default();
-        let world = World::with(settings);
-        for hook in [GATE, "hooks/before", "hooks/after"] {
-            world.network.hook(hook, Reply::Status(200, String::new()));
+    pub(super) async fn prepared(&self) -> World {
+        if !self.is_set_up {
+            return self.world();
         }
+        if let Some(sandbox) = self.prepared.get() {
+            return furnished(World::over(fork(sandbox)));
+        }
+        let mut world = self.world();
+        world.start().await;
+        let is_set_up = world.until(PATIENCE_S, |it| it.phase("web") == "Initialized").await;
+        assert!(is_set_up, "{}: never set up: {:#}", self.name, world.status("web"));
+        world.advance_s(2).await;
+        world.kill();
+        world.settle().await;
+        let sandbox = self.prepared.get_or_init(|| fork(&world.sandbox));
+        furnished(World::over(fork(sandbox)))
+    }
+
+    /// The same, with nothing set up.
+    fn world(&self) -> World {
+        let world = furnished(World::with(settings(Settings::for_tests())));
         world.create(CONFIG_MAPS, settings_of("green"));
         let mut target = deployment("web", "web:1.0", 2);
         target["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
@@ -442,6 +474,27 @@ impl Scenario {
         world.create(CANARIES, self.canary.clone());
         world
     }
+}
+
+/// A cluster of its own that goes on from here, now.
+fn fork(sandbox: &Sandbox) -> Sandbox {
+    let now = sandbox.server().clock.now();
+    let there = Settings { clock: Clock::virtual_from(now), ..Settings::for_tests() };
+    sandbox.fork(settings(there).routing().rbac())
+}
+
+/// Pods take their time.
+fn settings(mut settings: Settings) -> Settings {
+    settings.controllers.kubelet = KubeletSettings::default();
+    settings
+}
+
+/// With hooks that say yes.
+fn furnished(world: World) -> World {
+    for hook in [GATE, "hooks/before", "hooks/after"] {
+        world.network.hook(hook, Reply::Status(200, String::new()));
+    }
+    world
 }
 
 /// A merge patch.

@@ -1,0 +1,89 @@
+//! What one user asked of the API server, as the server itself wrote it down.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+pub(crate) const POLICY: &str = "audit.json";
+const LOG: &str = "audit.log";
+
+/// One answered request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// As in a role: `patch`, `watch`. A patch that made its object used the right to create it.
+    pub verb: String,
+    pub group: String,
+    /// With its subresource; empty for what is no resource.
+    pub resource: String,
+    pub namespace: String,
+    pub name: String,
+    pub code: u64,
+    /// When the answer was given: RFC 3339.
+    pub at: String,
+    /// Which of the user's logins it was.
+    pub login: String,
+}
+
+/// Whose requests are written down, without their bodies.
+pub(crate) fn policy(user: &str) -> String {
+    json!({
+        "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+        // A watch is answered when it begins; whatever else when it is done.
+        "omitStages": ["RequestReceived"],
+        "rules": [{ "level": "Metadata", "users": [user] }, { "level": "None" }],
+    })
+    .to_string()
+}
+
+pub(crate) fn flags() -> [String; 3] {
+    [
+        format!("--audit-policy-file={POLICY}"),
+        format!("--audit-log-path={LOG}"),
+        // Whoever reads the log after an answer finds it there.
+        "--audit-log-mode=blocking".to_owned(),
+    ]
+}
+
+pub(crate) fn read(folder: &Path) -> Result<Vec<Asked>> {
+    let text = std::fs::read_to_string(folder.join(LOG)).context("nobody is audited")?;
+    let entries = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    // A watch is told of twice: when it begins, and when it ends.
+    let begun = |entry: &Value| entry["stage"] == "ResponseComplete" || entry["verb"] == "watch";
+    Ok(entries.filter(begun).map(|entry| Asked::of(&entry)).collect())
+}
+
+// === impl Asked ===
+
+impl Asked {
+    fn of(entry: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let object = &entry["objectRef"];
+        let mut resource = text(&object["resource"]);
+        if let Some(subresource) = object["subresource"].as_str() {
+            resource = format!("{resource}/{subresource}");
+        }
+        let code = entry["responseStatus"]["code"].as_u64().unwrap_or_default();
+        let verb = text(&entry["verb"]);
+        let made = verb == "patch" && code == 201;
+        Self {
+            verb: if made { "create".to_owned() } else { verb },
+            group: text(&object["apiGroup"]),
+            resource,
+            namespace: text(&object["namespace"]),
+            name: text(&object["name"]),
+            code,
+            at: text(&entry["stageTimestamp"]),
+            login: text(&entry["user"]["extra"]["authentication.kubernetes.io/credential-id"][0]),
+        }
+    }
+
+    /// `group/resource verb`.
+    pub fn line(&self) -> String {
+        format!("{}/{} {}", self.group, self.resource, self.verb)
+    }
+
+    pub fn is_write(&self) -> bool {
+        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete")
+    }
+}

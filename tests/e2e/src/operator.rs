@@ -1,0 +1,121 @@
+//! The shipped program, installed as its own manifests say.
+//!
+//! `tidegate install` is applied as a user would, and the program runs with the arguments of the
+//! Deployment in it, logged in as the account that the manifests make. Only where it finds the API server
+//! and which port it has are ours: it runs beside the cluster, not in a pod.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{ControlPlane, Process, Web, apply_yaml, control_plane::free_ports};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const NAMESPACE: &str = "tidegate-system";
+const ACCOUNT: &str = "tidegate";
+
+/// Everything but the running program.
+#[derive(Debug)]
+pub struct Installation {
+    program: PathBuf,
+    arguments: Vec<String>,
+    folder: PathBuf,
+}
+
+/// A running operator. Dropping it kills it.
+#[derive(Debug)]
+pub struct Operator {
+    process: Process,
+    port: u16,
+}
+
+// === impl Installation ===
+
+impl Installation {
+    /// The user the operator is.
+    pub const USER: &str = "system:serviceaccount:tidegate-system:tidegate";
+    /// Where its lease is.
+    pub const NAMESPACE: &str = NAMESPACE;
+
+    /// Applies what `tidegate install` prints, with these flags for the operator.
+    pub async fn apply(plane: &ControlPlane, flags: &[&str]) -> Result<Self> {
+        let program = program()?;
+        let output = Command::new(&program)
+            .args(["install", "--image=tidegate:e2e", "--namespace", NAMESPACE, "--"])
+            .args(flags)
+            .output()?;
+        if !output.status.success() {
+            bail!("tidegate install: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        let objects = apply_yaml(&plane.client(), &String::from_utf8(output.stdout)?).await?;
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
+        let deployment = deployment.context("there is no Deployment among the manifests")?;
+        let listed = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+        let listed = listed.as_array().context("the container has no arguments")?;
+        let arguments = listed.iter().filter_map(|it| it.as_str().map(str::to_owned)).collect();
+        Ok(Self { program, arguments, folder: plane.folder().to_owned() })
+    }
+
+    /// For one replica, which needs nobody's leave to act: after a kill it would have to wait for its own
+    /// lease to run out.
+    #[must_use]
+    pub fn without_election(&self) -> Self {
+        let is_kept = |it: &&String| !it.starts_with("--enable-leader-election");
+        Self {
+            program: self.program.clone(),
+            arguments: self.arguments.iter().filter(is_kept).cloned().collect(),
+            folder: self.folder.clone(),
+        }
+    }
+
+    /// Starts one more operator, with a login of its own, and waits until it answers.
+    pub async fn start(&self, plane: &ControlPlane, name: &str) -> Result<Operator> {
+        let kubeconfig = plane.service_account_kubeconfig(NAMESPACE, ACCOUNT).await?;
+        self.start_with(&kubeconfig, name).await
+    }
+
+    pub async fn start_with(&self, kubeconfig: &Path, name: &str) -> Result<Operator> {
+        let [port] = free_ports()?;
+        let mut arguments = self.arguments.clone();
+        arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
+        arguments.push(format!("--port={port}"));
+        let process = Process::start(name, &self.program, &arguments, &self.folder)?;
+        let operator = Operator { process, port };
+        let url = format!("http://127.0.0.1:{port}/healthz");
+        let answers = async || Ok(Web::default().get(&url).await?.status == 200);
+        operator.process.ready(PATIENCE, answers).await?;
+        Ok(operator)
+    }
+}
+
+// === impl Operator ===
+
+impl Operator {
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// As `kill -9` does it: it finishes nothing.
+    pub fn kill(self) {
+        drop(self);
+    }
+
+    /// What it counts, as Prometheus reads it.
+    pub async fn metrics(&self) -> Result<String> {
+        let answer = Web::default().get(&format!("http://127.0.0.1:{}/metrics", self.port)).await?;
+        Ok(String::from_utf8_lossy(&answer.body).into_owned())
+    }
+}
+
+/// The program as it was built for release.
+fn program() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("TIDEGATE_E2E_PROGRAM") {
+        return Ok(path.into());
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/tidegate");
+    path.canonicalize().context("the program is not built: cargo build --release")
+}

@@ -1,0 +1,367 @@
+//! The shipped program on a real control plane: as the account it ships with, killed at random moments,
+//! and with a second replica beside one that stands still.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use tidegate_e2e::{
+    Asked, Installation, Operator, eventually, inside,
+    stage::{
+        AUTOSCALER, CANARY, CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, SERVICE, Stage, canary, deployment,
+        metric,
+    },
+};
+use tidegate_providers::workload::hash;
+use tidegate_sandbox::random::Random;
+
+const GATEWAY_API: &str = "gatewayapi:v1";
+const GOOD: &str = "vector(100)";
+const BAD: &str = "vector(50)";
+const PATIENCE: Duration = Duration::from_mins(2);
+
+fn judged(mut analysis: Value) -> Value {
+    analysis["interval"] = json!("10s");
+    analysis["threshold"] = json!(1);
+    analysis["metrics"] = json!([{
+        "name": "success", "templateRef": { "name": "success" }, "interval": "1m",
+        "thresholdRange": { "min": 99 },
+    }]);
+    analysis
+}
+
+fn by_weight() -> Value {
+    judged(json!({ "stepWeight": 40, "maxWeight": 80 }))
+}
+
+fn iterated() -> Value {
+    judged(json!({ "iterations": 2 }))
+}
+
+/// `web` at 1.0.0 with a canary, set up.
+async fn initialized(stage: &Stage, name: &str, canary: Value, query: &str) -> Result<()> {
+    stage.furnish(name, "shop:1.0.0").await?;
+    stage.apply(name, metric(stage, query)).await?;
+    stage.apply(name, canary).await?;
+    stage.reach(name, "Initialized").await?;
+    Ok(())
+}
+
+/// What is left of a rollout: image of the primary, replicas of the target, share of the canary.
+async fn ended(stage: &Stage, name: &str, primary: &str, share: Option<i64>) -> Result<()> {
+    eventually(&format!("{name} has settled"), PATIENCE, async || {
+        let (image, replicas) = stage.runs(name, "web-primary").await?;
+        let target = stage.runs(name, "web").await?.1;
+        ensure!(image == primary, "the primary runs {image}");
+        ensure!(replicas > 0 && target == 0, "{replicas} of the primary, {target} of the target");
+        if let Some(share) = share {
+            let route = stage.get(HTTP_ROUTE, name, "web").await?.unwrap_or_default();
+            ensure!(weight_of(&route, "web-canary") == share, "{:#}", route["spec"]);
+        }
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// The largest weight that a route gives to a Service.
+fn weight_of(route: &Value, service: &str) -> i64 {
+    let rules = route["spec"]["rules"].as_array().into_iter().flatten();
+    let backends = rules.flat_map(|rule| rule["backendRefs"].as_array().into_iter().flatten());
+    let of_it = backends.filter(|backend| backend["name"] == service);
+    of_it.filter_map(|backend| backend["weight"].as_i64()).max().unwrap_or(0)
+}
+
+// === What is rolled out ===
+
+async fn promote(stage: &Stage) -> Result<()> {
+    let name = "promote";
+    initialized(stage, name, canary(GATEWAY_API, "promote.test", &by_weight()), GOOD).await?;
+    stage.release(name, "shop:2.0.0").await?;
+    stage.until(name, "it gets a share", |status| status["canaryWeight"] == 40).await?;
+    stage.reach(name, "Succeeded").await?;
+    ended(stage, name, "shop:2.0.0", Some(0)).await
+}
+
+async fn fail_by_metric(stage: &Stage) -> Result<()> {
+    let name = "fail-by-metric";
+    initialized(stage, name, canary(GATEWAY_API, "metric.test", &by_weight()), BAD).await?;
+    stage.release(name, "shop:2.0.0").await?;
+    stage.reach(name, "Failed").await?;
+    ended(stage, name, "shop:1.0.0", Some(0)).await
+}
+
+async fn fail_by_deadline(stage: &Stage) -> Result<()> {
+    let name = "fail-by-deadline";
+    let mut object = canary(GATEWAY_API, "deadline.test", &by_weight());
+    object["spec"]["progressDeadlineSeconds"] = json!(20);
+    initialized(stage, name, object, GOOD).await?;
+    stage.release(name, "shop:2.0.0-never-ready").await?;
+    stage.reach(name, "Failed").await?;
+    ended(stage, name, "shop:1.0.0", Some(0)).await
+}
+
+async fn ab_test(stage: &Stage) -> Result<()> {
+    let name = "ab-test";
+    let mut analysis = iterated();
+    analysis["match"] = json!([{ "headers": { "x-insider": { "exact": "yes" } } }]);
+    initialized(stage, name, canary(GATEWAY_API, "ab.test", &analysis), GOOD).await?;
+    stage.release(name, "shop:2.0.0").await?;
+    stage.until(name, "it was checked", |status| status["iterations"] == 1).await?;
+    stage.reach(name, "Succeeded").await?;
+    ended(stage, name, "shop:2.0.0", Some(0)).await
+}
+
+async fn blue_green(stage: &Stage) -> Result<()> {
+    let name = "blue-green";
+    initialized(stage, name, canary("kubernetes", "", &iterated()), GOOD).await?;
+    stage.release(name, "shop:2.0.0").await?;
+    stage.reach(name, "Succeeded").await?;
+    ended(stage, name, "shop:2.0.0", None).await
+}
+
+async fn manual_step(stage: &Stage) -> Result<()> {
+    let name = "manual-step";
+    let mut object = canary(GATEWAY_API, "manual.test", &by_weight());
+    object["spec"]["manualStep"] = json!({ "weight": 40 });
+    initialized(stage, name, object, GOOD).await?;
+    stage.release(name, "shop:2.0.0").await?;
+    let held = stage.reach(name, "Waiting").await?;
+    ensure!(held["manualPause"]["weight"] == 40, "{held:#}");
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let still = stage.status(name).await?;
+    ensure!(still["phase"] == "Waiting" && still["canaryWeight"] == 40, "{still:#}");
+    let resume = json!({ "spec": { "manualStep": { "resume": true } } });
+    stage.patch(CANARY, name, "web", &resume).await?;
+    stage.reach(name, "Succeeded").await?;
+    ended(stage, name, "shop:2.0.0", Some(0)).await
+}
+
+async fn new_configuration(stage: &Stage) -> Result<()> {
+    let name = "new-configuration";
+    let settings = |colour: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "settings" },
+            "data": { "colour": colour },
+        })
+    };
+    stage.namespace(name).await?;
+    stage.apply(name, settings("green")).await?;
+    let mut target = deployment("web", "shop:1.0.0");
+    target["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
+        json!([{ "configMapRef": { "name": "settings" } }]);
+    stage.apply(name, target).await?;
+    stage.apply(name, metric(stage, GOOD)).await?;
+    stage.apply(name, canary(GATEWAY_API, "config.test", &by_weight())).await?;
+    stage.reach(name, "Initialized").await?;
+    stage.apply(name, settings("blue")).await?;
+    stage.reach(name, "Progressing").await?;
+    stage.reach(name, "Succeeded").await?;
+    ended(stage, name, "shop:1.0.0", Some(0)).await?;
+    let copy = stage.get(CONFIG_MAP, name, "settings-primary").await?.unwrap_or_default();
+    ensure!(copy["data"]["colour"] == "blue", "{copy:#}");
+    Ok(())
+}
+
+async fn autoscaled(stage: &Stage) -> Result<()> {
+    let name = "autoscaled";
+    stage.furnish(name, "shop:1.0.0").await?;
+    let metrics = json!([{ "type": "Resource", "resource": {
+        "name": "cpu", "target": { "type": "Utilization", "averageUtilization": 99 },
+    } }]);
+    let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+    let autoscaler = json!({
+        "apiVersion": AUTOSCALER.0, "kind": AUTOSCALER.1, "metadata": { "name": "web" },
+        "spec": {
+            "scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 4, "metrics": metrics,
+        },
+    });
+    stage.apply(name, autoscaler).await?;
+    let mut object = canary(GATEWAY_API, "scaled.test", &by_weight());
+    object["spec"]["autoscalerRef"] =
+        json!({ "apiVersion": AUTOSCALER.0, "kind": AUTOSCALER.1, "name": "web" });
+    stage.apply(name, metric(stage, GOOD)).await?;
+    stage.apply(name, object).await?;
+    stage.reach(name, "Initialized").await?;
+    stage.release(name, "shop:2.0.0").await?;
+    stage.reach(name, "Succeeded").await?;
+    ended(stage, name, "shop:2.0.0", Some(0)).await?;
+    let copy = stage.get(AUTOSCALER, name, "web-primary").await?.context("no autoscaler")?;
+    ensure!(copy["spec"]["scaleTargetRef"]["name"] == "web-primary", "{copy:#}");
+    Ok(())
+}
+
+/// Deleted half-way: what the user had is as it was, and live traffic is back on it.
+async fn deletion(stage: &Stage) -> Result<()> {
+    let name = "deletion";
+    stage.furnish(name, "shop:1.0.0").await?;
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" },
+        "spec": {
+            "selector": { "app": "web" },
+            "ports": [{ "name": "http", "port": 80, "targetPort": 9898 }],
+        },
+    });
+    stage.apply(name, service).await?;
+    stage.apply(name, metric(stage, GOOD)).await?;
+    let mut object = canary(GATEWAY_API, "deletion.test", &by_weight());
+    object["spec"]["revertOnDeletion"] = json!(true);
+    stage.apply(name, object).await?;
+    stage.reach(name, "Initialized").await?;
+    stage.release(name, "shop:2.0.0").await?;
+    stage.until(name, "it gets a share", |status| status["canaryWeight"] == 40).await?;
+    stage.delete(CANARY, name, "web").await?;
+    stage.gone(name).await?;
+    let service = stage.get(SERVICE, name, "web").await?.context("the Service is gone")?;
+    ensure!(service["spec"]["selector"] == json!({ "app": "web" }), "{:#}", service["spec"]);
+    eventually("the copies are gone", PATIENCE, async || {
+        let primary = stage.get(DEPLOYMENT, name, "web-primary").await?;
+        let (_, replicas) = stage.runs(name, "web").await?;
+        Ok((primary.is_none() && replicas == 2).then_some(()))
+    })
+    .await
+}
+
+/// A canary that Flagger has promoted before: nothing may happen to it.
+async fn take_over(stage: &Stage) -> Result<()> {
+    let name = "take-over";
+    stage.furnish(name, "shop:1.0.0").await?;
+    let mut target = stage.get(DEPLOYMENT, name, "web").await?.context("no target")?;
+    let revision = hash::revision(&target["spec"]["template"]);
+    let mut primary = deployment("web-primary", "shop:1.0.0");
+    primary["spec"]["template"]["metadata"]["annotations"] = json!({ "flagger-id": "left-by-it" });
+    let mut object = canary(GATEWAY_API, "take-over.test", &by_weight());
+    // Nobody looks after it while it is made.
+    object["spec"]["suspend"] = json!(true);
+    stage.apply(name, object).await?;
+    let owner = stage.get(CANARY, name, "web").await?.context("no canary")?;
+    primary["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": CANARY.0, "kind": CANARY.1, "name": "web",
+        "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+    }]);
+    stage.apply(name, primary).await?;
+    stage.patch(DEPLOYMENT, name, "web", &json!({ "spec": { "replicas": 0 } })).await?;
+    let status = json!({
+        "phase": "Succeeded", "failedChecks": 0, "canaryWeight": 0, "iterations": 0,
+        "lastAppliedSpec": revision, "lastPromotedSpec": revision,
+        "lastTransitionTime": "2026-01-01T00:00:00Z", "conditions": [],
+    });
+    stage.patch_status(CANARY, name, "web", &status).await?;
+    stage.patch(CANARY, name, "web", &json!({ "spec": { "suspend": false } })).await?;
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    let status = stage.status(name).await?;
+    ensure!(status["phase"] == "Succeeded" && status["canaryWeight"] == 0, "{status:#}");
+    target = stage.get(DEPLOYMENT, name, "web").await?.context("no target")?;
+    ensure!(target["spec"]["replicas"] == 0, "{:#}", target["spec"]);
+    let (image, replicas) = stage.runs(name, "web-primary").await?;
+    ensure!((image.as_str(), replicas) == ("shop:1.0.0", 2), "{image} x {replicas}");
+    Ok(())
+}
+
+/// All of them at the same time.
+async fn all(stage: &Stage) -> Result<()> {
+    tokio::try_join!(
+        promote(stage),
+        fail_by_metric(stage),
+        fail_by_deadline(stage),
+        ab_test(stage),
+        blue_green(stage),
+        manual_step(stage),
+        new_configuration(stage),
+        autoscaled(stage),
+        deletion(stage),
+        take_over(stage),
+    )?;
+    Ok(())
+}
+
+fn denied(asked: &[Asked]) -> BTreeSet<String> {
+    asked.iter().filter(|it| it.code == 403).map(Asked::line).collect()
+}
+
+#[test]
+fn rollouts_end_as_they_should_whenever_the_operator_is_killed() {
+    inside("rollouts_end_as_they_should_whenever_the_operator_is_killed", async || {
+        let stage = Stage::start().await?;
+        let seed = std::env::var("E2E_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(7);
+        let random = Random::seeded(seed);
+        let mut kills = 0;
+        let work = all(&stage);
+        tokio::pin!(work);
+        let installation = stage.installation.without_election();
+        let mut operator = Some(installation.start(&stage.plane, "operator-0").await?);
+        let outcome = loop {
+            let life = Duration::from_millis(2000 + random.below(7000));
+            tokio::select! {
+                outcome = &mut work => break outcome,
+                () = tokio::time::sleep(life) => {}
+            }
+            operator.take().map(Operator::kill);
+            kills += 1;
+            let name = format!("operator-{kills}");
+            operator = Some(installation.start(&stage.plane, &name).await?);
+        };
+        outcome.with_context(|| format!("E2E_SEED={seed}, killed {kills} times"))?;
+        println!("10 rollouts, {kills} kills, seed {seed}");
+        ensure!(kills >= 5, "killed {kills} times only");
+        let asked = stage.plane.asked()?;
+        ensure!(denied(&asked).is_empty(), "denied: {:?}", denied(&asked));
+        Ok(())
+    });
+}
+
+#[test]
+fn another_replica_goes_on_when_the_leader_stands_still() {
+    inside("another_replica_goes_on_when_the_leader_stands_still", async || {
+        let stage = Stage::start().await?;
+        let one = stage.installation.start(&stage.plane, "one").await?;
+        let holder = leader(&stage, "").await?;
+        let two = stage.installation.start(&stage.plane, "two").await?;
+        let name = "handed-over";
+        initialized(&stage, name, canary(GATEWAY_API, "over.test", &by_weight()), GOOD).await?;
+        stage.release(name, "shop:2.0.0").await?;
+        stage.until(name, "it gets a share", |status| status["canaryWeight"] == 40).await?;
+        let before = logins(&stage)?;
+        ensure!(before.len() == 1, "only the leader writes: {before:?}");
+        one.process().signal("STOP")?;
+        let next = leader(&stage, &holder).await?;
+        stage.reach(name, "Succeeded").await?;
+        ended(&stage, name, "shop:2.0.0", Some(0)).await?;
+        // It wakes up in the belief that it leads, and must find out before it writes.
+        let mark = stage.plane.asked()?.len();
+        one.process().signal("CONT")?;
+        stage.release(name, "shop:3.0.0").await?;
+        stage.reach(name, "Progressing").await?;
+        stage.reach(name, "Succeeded").await?;
+        let asked = stage.plane.asked()?;
+        let since = asked.get(mark..).unwrap_or_default();
+        let late = since.iter().filter(|it| before.contains(&it.login) && is_of_rollouts(it));
+        let late: Vec<_> = late.collect();
+        ensure!(late.is_empty(), "the former leader wrote: {late:?}");
+        ensure!(leader(&stage, "").await? == next, "and did not take the lease back");
+        ensure!(denied(&asked).is_empty(), "denied: {:?}", denied(&asked));
+        drop((one, two));
+        Ok(())
+    });
+}
+
+fn is_of_rollouts(asked: &Asked) -> bool {
+    asked.is_write() && asked.resource != "leases"
+}
+
+/// The logins that wrote something other than the lease.
+fn logins(stage: &Stage) -> Result<BTreeSet<String>> {
+    let asked = stage.plane.asked()?;
+    Ok(asked.into_iter().filter(is_of_rollouts).map(|it| it.login).collect())
+}
+
+/// Who holds the lease, once it is somebody other than `former`.
+async fn leader(stage: &Stage, former: &str) -> Result<String> {
+    let lease = ("coordination.k8s.io/v1", "Lease");
+    eventually("somebody leads", PATIENCE, async || {
+        let found = stage.get(lease, Installation::NAMESPACE, "flagger-leader-election").await?;
+        let found = found.unwrap_or_default();
+        let holder = found["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
+        Ok((!holder.is_empty() && holder != former).then_some(holder))
+    })
+    .await
+}

@@ -28,6 +28,13 @@ impl Random {
         Self::seeded(self.next_u64())
     }
 
+    /// A source of its own that depends on where this one stands, and does not move it: the same `seed`
+    /// from the same place gives the same numbers, and none that this one gave before.
+    #[must_use]
+    pub fn branch(&self, seed: u64) -> Self {
+        Self::seeded(mix(self.state.load(Ordering::Relaxed) ^ mix(seed)))
+    }
+
     pub fn next_u64(&self) -> u64 {
         mix(self.state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
     }
@@ -87,6 +94,17 @@ mod tests {
         let (one, two) = (quiet.fork(), busy.fork());
         draw(&busy, 10);
         assert_eq!(draw(&one, 20), draw(&two, 20));
+    }
+
+    #[test]
+    fn a_branch_goes_on_elsewhere_and_leaves_its_parent_where_it_is() {
+        let parent = Random::seeded(7);
+        draw(&parent, 3);
+        assert_eq!(draw(&parent.branch(1), 20), draw(&parent.branch(1), 20));
+        assert_ne!(draw(&parent.branch(1), 20), draw(&parent.branch(2), 20));
+        let child = parent.branch(1);
+        draw(&child, 3);
+        assert_ne!(draw(&child.branch(1), 20), draw(&parent.branch(1), 20), "nor does a grandchild");
     }
 
     #[test]

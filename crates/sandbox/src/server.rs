@@ -156,8 +156,8 @@ impl Server {
     /// A server of its own with the objects of this one, its definitions and its permissions.
     #[must_use]
     pub fn fork(&self, clock: Clock, settings: ServerSettings) -> Self {
-        // Names and uids must not come again: the same seed goes on elsewhere than where it began.
-        let random = Random::seeded(settings.seed).fork();
+        // Names and uids must not come again.
+        let random = self.random.branch(settings.seed);
         let forked = Self::over(self.store.fork(), random, clock, settings);
         let authorizer = self.authorizer.read().unwrap_or_else(PoisonError::into_inner);
         Self {

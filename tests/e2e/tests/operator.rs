@@ -365,3 +365,179 @@ async fn leader(stage: &Stage, former: &str) -> Result<String> {
     })
     .await
 }
+
+// === Permissions ===
+
+/// One life in which everything happens that the operator may be asked to do.
+struct Life<'s> {
+    stage: &'s Stage,
+    name: &'static str,
+    provider: &'static str,
+    protocol: &'static str,
+}
+
+impl Life<'_> {
+    /// Lives it, while somebody else keeps writing to the same objects.
+    async fn live(&self) -> Result<()> {
+        self.furnish().await?;
+        self.stage.reach(self.name, "Initialized").await?;
+        tokio::select! {
+            outcome = self.change_everything() => outcome?,
+            outcome = self.meddle() => outcome?,
+        }
+        self.rename_and_let_go().await
+    }
+
+    async fn furnish(&self) -> Result<()> {
+        let Self { stage, name, provider, protocol } = self;
+        stage.namespace(name).await?;
+        for object in [
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "web" },
+                    "data": { "colour": "green" } }),
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "web" },
+                    "stringData": { "password": "one" } }),
+            json!({
+                "apiVersion": AUTOSCALER.0, "kind": AUTOSCALER.1, "metadata": { "name": "web" },
+                "spec": {
+                    "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                    "minReplicas": 2, "maxReplicas": 4,
+                },
+            }),
+        ] {
+            stage.apply(name, object).await?;
+        }
+        let mut target = deployment("web", "shop:1.0.0");
+        target["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
+            json!([{ "configMapRef": { "name": "web" } }, { "secretRef": { "name": "web" } }]);
+        stage.apply(name, target).await?;
+        let host = format!("{name}.test");
+        let mut object = canary(provider, &host, &judged(json!({ "iterations": 1 })));
+        object["spec"]["skipAnalysis"] = json!(true);
+        object["spec"]["revertOnDeletion"] = json!(true);
+        object["spec"]["service"]["appProtocol"] = json!(protocol);
+        object["spec"]["autoscalerRef"] =
+            json!({ "apiVersion": AUTOSCALER.0, "kind": AUTOSCALER.1, "name": "web" });
+        stage.apply(name, object).await
+    }
+
+    async fn change_everything(&self) -> Result<()> {
+        let Self { stage, name, .. } = self;
+        let policy = json!({ "loadBalancer": { "simple": "RANDOM" } });
+        let service = json!({ "service": { "port": 8081, "timeout": "15s", "trafficPolicy": policy } });
+        stage.patch(CANARY, name, "web", &json!({ "spec": service })).await?;
+        stage.patch(CONFIG_MAP, name, "web", &json!({ "data": { "colour": "blue" } })).await?;
+        let secret = ("v1", "Secret");
+        stage.delete(secret, name, "web").await?;
+        let other = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "web" },
+            "type": "kubernetes.io/basic-auth", "stringData": { "username": "web", "password": "two" },
+        });
+        stage.apply(name, other).await?;
+        stage.patch(AUTOSCALER, name, "web", &json!({ "spec": { "maxReplicas": 5 } })).await?;
+        self.image("shop:2.0.0").await?;
+        eventually(&format!("{name}: promoted"), PATIENCE, async || {
+            let primary = stage.runs(name, "web-primary").await?.0;
+            let phase = stage.status(name).await?["phase"].take();
+            Ok((primary == "shop:2.0.0" && phase == "Succeeded").then_some(()))
+        })
+        .await
+    }
+
+    /// Touches the canary and its target, so that the operator loses races.
+    async fn meddle(&self) -> Result<()> {
+        let Self { stage, name, .. } = self;
+        for count in 0_u32.. {
+            let touch = json!({ "metadata": { "annotations": { "touched": count.to_string() } } });
+            stage.patch(CANARY, name, "web", &touch).await?;
+            stage.patch(DEPLOYMENT, name, "web", &touch).await?;
+            tokio::time::sleep(Duration::from_millis(15)).await;
+        }
+        Ok(())
+    }
+
+    async fn rename_and_let_go(&self) -> Result<()> {
+        let Self { stage, name, .. } = self;
+        let service = |patch: Value| json!({ "spec": { "service": patch } });
+        stage.patch(CANARY, name, "web", &service(json!({ "headless": true }))).await?;
+        eventually(&format!("{name}: headless"), PATIENCE, async || {
+            let made = stage.get(SERVICE, name, "web-primary").await?.unwrap_or_default();
+            Ok((made["spec"]["clusterIP"] == "None").then_some(()))
+        })
+        .await?;
+        stage.patch(CANARY, name, "web", &service(json!({ "name": "shop" }))).await?;
+        eventually(&format!("{name}: renamed"), PATIENCE, async || {
+            let new = stage.get(SERVICE, name, "shop-primary").await?;
+            let old = stage.get(SERVICE, name, "web-primary").await?;
+            Ok((new.is_some() && old.is_none()).then_some(()))
+        })
+        .await?;
+        let mut target = stage.get(DEPLOYMENT, name, "web").await?.context("no target")?;
+        let mut containers = target["spec"]["template"]["spec"]["containers"].take();
+        containers[0]["envFrom"] = json!([]);
+        let template = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
+        stage.patch(DEPLOYMENT, name, "web", &template).await?;
+        eventually(&format!("{name}: copies nobody reads are gone"), PATIENCE, async || {
+            let map = stage.get(CONFIG_MAP, name, "web-primary").await?;
+            let secret = stage.get(("v1", "Secret"), name, "web-primary").await?;
+            Ok((map.is_none() && secret.is_none()).then_some(()))
+        })
+        .await?;
+        stage.delete(CANARY, name, "web").await?;
+        stage.gone(name).await
+    }
+
+    async fn image(&self, image: &str) -> Result<()> {
+        let Self { stage, name, .. } = self;
+        let mut target = stage.get(DEPLOYMENT, name, "web").await?.context("no target")?;
+        let mut containers = target["spec"]["template"]["spec"]["containers"].take();
+        containers[0]["image"] = json!(image);
+        let template = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
+        stage.patch(DEPLOYMENT, name, "web", &template).await?;
+        Ok(())
+    }
+}
+
+/// What the shipped role says, for kinds this cluster has: `group/resource verb`.
+async fn granted(stage: &Stage) -> Result<BTreeSet<String>> {
+    let role = ("rbac.authorization.k8s.io/v1", "ClusterRole");
+    let role = stage.get(role, "", "tidegate").await?.context("no role")?;
+    let served = kube::discovery::Discovery::new(stage.client.clone()).run().await?;
+    let is_served = |group: &str| served.groups().any(|it| it.name() == group || group.is_empty());
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut lines = BTreeSet::new();
+    for rule in role["rules"].as_array().into_iter().flatten() {
+        let (group, resource) = (text(&rule["apiGroups"][0]), text(&rule["resources"][0]));
+        if !is_served(&group) {
+            continue;
+        }
+        for verb in rule["verbs"].as_array().into_iter().flatten() {
+            lines.insert(format!("{group}/{resource} {}", text(verb)));
+        }
+    }
+    Ok(lines)
+}
+
+#[test]
+fn the_shipped_role_is_enough_and_grants_nothing_in_vain() {
+    inside("the_shipped_role_is_enough_and_grants_nothing_in_vain", async || {
+        let stage = Stage::start().await?;
+        let _operator = stage.installation.start(&stage.plane, "operator").await?;
+        let life = |name, provider, protocol| Life { stage: &stage, name, provider, protocol };
+        let lives = [
+            life("plain", "kubernetes", "http"),
+            life("gateway", GATEWAY_API, "http"),
+            life("gateway-grpc", GATEWAY_API, "grpc"),
+            life("gateway-beta", "gatewayapi:v1beta1", "http"),
+            life("istio", "istio", "http"),
+        ];
+        futures::future::try_join_all(lives.iter().map(Life::live)).await?;
+        let asked = stage.plane.asked()?;
+        ensure!(denied(&asked).is_empty(), "denied: {:?}", denied(&asked));
+        let used: BTreeSet<_> = asked.iter().map(Asked::line).collect();
+        let granted = granted(&stage).await?;
+        let vain: Vec<_> = granted.difference(&used).collect();
+        ensure!(vain.is_empty(), "granted, and never used: {vain:#?}");
+        println!("{} requests, {} rights granted and used", asked.len(), granted.len());
+        Ok(())
+    });
+}

@@ -41,7 +41,7 @@ e2e-parts: ## Obtain the real programs that e2e runs; builds Kubernetes the firs
 
 SWEEP ?= essential
 sweep: ## Cut every rollout at every write; SWEEP=all over every road, SWEEP=3 every third cut
-	SWEEP=$(SWEEP) cargo test --release --package tidegate-tests --test sweep -- --nocapture
+	SWEEP=$(SWEEP) cargo test --release --test sweep -- --nocapture
 
 bench: ## Measure engine and sandbox: rollouts a minute; start-up, writes, watches, memory
 	cargo build --release --package tidegate-cli

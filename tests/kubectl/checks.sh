@@ -1,7 +1,14 @@
-# What kubectl must be able to do, one check a line. Sourced settings: KUBECTL, WORK, MANIFESTS.
+# What kubectl must be able to do, one check a line. Settings: KUBECTL, WORK, MANIFESTS. Against another
+# cluster than the sandbox, NODE is what its nodes' names begin with, ADMIN who we are, and LOGS is empty if
+# nobody has any. With TRANSCRIPT, what each command said goes to that file.
 set -uo pipefail
 passed=0 failed=0
+node=${NODE:-sandbox} admin=${ADMIN:-kubernetes-admin} logs=${LOGS-yes} transcript=${TRANSCRIPT:-/dev/null}
 k() { timeout 60 "$KUBECTL" "$@"; }
+
+note() { # name output
+    printf '== %s\n%s\n' "$1" "$2" >>"$transcript"
+}
 
 report() { # name status output
     if [ "$2" = ok ]; then
@@ -20,6 +27,7 @@ has() {
         report "$name" no "wanted /$pattern/ from: $*
 $out"
     fi
+    note "$name" "$out"
 }
 
 # fails NAME PATTERN COMMAND...: exits non-zero, and the output matches.
@@ -31,6 +39,7 @@ $out"; elif grep -qE -- "$pattern" <<<"$out"; then report "$name" ok; else
         report "$name" no "wanted /$pattern/ from: $*
 $out"
     fi
+    note "$name" "$out"
 }
 
 same() { # NAME WANT COMMAND...
@@ -39,6 +48,7 @@ same() { # NAME WANT COMMAND...
     out=$("$@" 2>&1)
     if [ "$out" = "$want" ]; then report "$name" ok; else report "$name" no "wanted: $want
 got: $out"; fi
+    note "$name" "$out"
 }
 
 m=$MANIFESTS
@@ -77,7 +87,7 @@ has 'explain canary.spec' 'analysis' k explain canary.spec
 has 'explain canary.spec.analysis.stepWeight' 'FIELD: stepWeight <(integer|number)>' k explain canary.spec.analysis.stepWeight
 has 'explain deployment.spec' 'progressDeadlineSeconds' k explain deployment.spec
 has 'explain --recursive' 'maxSurge' k explain deployment.spec.strategy --recursive
-has 'get nodes' '^sandbox-0 +Ready' k get nodes
+has 'get nodes' "^$node-0 +Ready" k get nodes
 has 'get nodes -o wide' 'INTERNAL-IP' k get nodes -o wide
 has 'get namespaces' '^kube-system +Active' k get ns
 
@@ -100,7 +110,7 @@ fails 'create in no namespace' 'namespaces "nowhere" not found' k -n nowhere cre
 
 # get
 has 'get pods' '^web-[a-z0-9]+-[a-z0-9]{5} +1/1 +Running +0 ' k -n shop get pods
-has 'get pods -o wide' 'web-.* 10\.244\.[0-9.]+ +sandbox-[01] ' k -n shop get pods -o wide
+has 'get pods -o wide' "web-.* 10\.24[4-7]\.[0-9.]+ +$node-[01] " k -n shop get pods -o wide
 has 'get deployment' '^web +3/3 +3 +3 ' k -n shop get deploy
 has 'get all' 'replicaset.apps/web-' k -n shop get all
 has 'get -A' '^shop +web ' k get deployments -A
@@ -113,7 +123,7 @@ has 'get -o name' '^deployment.apps/web$' k -n shop get deploy -o name
 has 'get custom-columns' '^web +web:1.0' k -n shop get deploy -o custom-columns=N:.metadata.name,I:.spec.template.spec.containers[0].image
 has 'get --sort-by' 'web' k -n shop get pods --sort-by=.metadata.creationTimestamp
 has 'get several kinds' 'service/web' k -n shop get deploy,svc
-has 'get endpointslices' '10\.244\.' k -n shop get endpointslices
+has 'get endpointslices' '10\.24[4-7]\.' k -n shop get endpointslices
 fails 'get what is not there' 'deployments.apps "ghost" not found' k -n shop get deploy ghost
 fails 'get an unknown kind' "doesn't have a resource type \"ghosts\"" k get ghosts
 has 'get --raw' '"gitVersion"' k get --raw /version
@@ -213,19 +223,21 @@ fails 'with its CEL rule' 'count must not shrink' k patch widget one --type merg
 # Looking closer
 has 'describe deployment' 'StrategyType: +RollingUpdate' k -n shop describe deployment web
 has 'describe shows events' 'ScalingReplicaSet' k -n shop describe deployment web
-has 'describe pod' 'Node: +sandbox-' bash -c "$KUBECTL -n shop describe \$($KUBECTL -n shop get pods -o name | head -1)"
-has 'describe service' 'Endpoints: +10\.244\.' k -n shop describe service web
-has 'describe node' 'Allocatable' k describe node sandbox-0
+has 'describe pod' "Node: +$node-" bash -c "$KUBECTL -n shop describe \$($KUBECTL -n shop get pods -o name | head -1)"
+has 'describe service' 'Endpoints: +10\.24[4-7]\.' k -n shop describe service web
+has 'describe node' 'Allocatable' k describe node "$node-0"
 has 'describe configmap' 'colour' k -n shop describe cm settings
 has 'describe hpa' 'Min replicas' k -n shop describe hpa web
 has 'describe namespace' 'Status: +Active' k describe ns shop
 has 'events' 'ScalingReplicaSet' k -n shop events
 has 'events --for' 'ScalingReplicaSet' k -n shop events --for deployment/web
 has 'get events' 'ScalingReplicaSet' k -n shop get events
-has 'logs' '.' k -n shop logs deploy/web
-has 'logs --tail' '.' k -n shop logs deploy/web --tail=1
+if [ -n "$logs" ]; then
+    has 'logs' '.' k -n shop logs deploy/web
+    has 'logs --tail' '.' k -n shop logs deploy/web --tail=1
+fi
 has 'auth can-i' '^yes$' k auth can-i create deployments
-has 'auth whoami' 'kubernetes-admin' k auth whoami
+has 'auth whoami' "$admin" k auth whoami
 has 'auth can-i --list' '\*' k auth can-i --list
 
 # A bad image, and back
@@ -248,13 +260,13 @@ has 'undo a daemonset' 'rolled back|skipped rollback' bash -c "$KUBECTL set imag
 has 'run' 'pod/lone created' k run lone --image=lone:1 --restart=Never
 has 'wait for a pod' 'condition met' k wait pod/lone --for=condition=Ready --timeout=30s
 has 'delete --now' 'deleted' k delete pod lone --now --timeout=30s
-has 'cordon' 'cordoned' k cordon sandbox-1
+has 'cordon' 'cordoned' k cordon "$node-1"
 has 'get nodes shows it' 'SchedulingDisabled' k get nodes
-has 'drain' 'drained' k drain sandbox-1 --ignore-daemonsets --force --delete-emptydir-data --timeout=60s
-same 'only daemons are left there' 'agent' bash -c "$KUBECTL get pods -A --field-selector spec.nodeName=sandbox-1 -o jsonpath='{.items[*].metadata.labels.app}'"
-has 'uncordon' 'uncordoned' k uncordon sandbox-1
-has 'taint' 'tainted' k taint nodes sandbox-1 slow=yes:NoSchedule
-has 'untaint' 'untainted' k taint nodes sandbox-1 slow-
+has 'drain' 'drained' k drain "$node-1" --ignore-daemonsets --force --delete-emptydir-data --timeout=60s
+same 'only daemons are left there' 'agent' bash -c "$KUBECTL get pods -A --field-selector spec.nodeName=$node-1 -o jsonpath='{.items[*].metadata.labels.app}'"
+has 'uncordon' 'uncordoned' k uncordon "$node-1"
+has 'taint' 'tainted' k taint nodes "$node-1" slow=yes:NoSchedule
+has 'untaint' 'untainted' k taint nodes "$node-1" slow-
 has 'create ingress' 'created' k create ingress web --rule='example.com/*=web:80'
 has 'get ingress' 'example.com' k get ingress
 has 'describe ingress' 'example.com' k describe ingress web

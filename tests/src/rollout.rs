@@ -312,6 +312,25 @@ impl World {
         false
     }
 
+    /// As [`World::until`], but looking at every moment something happens: nothing is too short to be seen.
+    pub async fn until_seen(&self, seconds: u64, mut is_so: impl FnMut(&Self) -> bool) -> bool {
+        let clock = &self.sandbox.server().clock;
+        let end = later(clock.now(), Duration::from_secs(seconds));
+        loop {
+            self.settle().await;
+            if is_so(self) {
+                return true;
+            }
+            let now = clock.now();
+            if now >= end {
+                return false;
+            }
+            let due = [self.sandbox.runtime().next_due(), clock.next_deadline()];
+            let next = due.into_iter().flatten().filter(|at| *at > now).min();
+            clock.advance(between(now, next.filter(|at| *at < end).unwrap_or(end)));
+        }
+    }
+
     pub fn create(&self, resource: Resource, object: Value) -> Value {
         let created = self.admin.create(resource, "default", object);
         created.unwrap_or_else(|error| panic!("not created: {error:?}"))

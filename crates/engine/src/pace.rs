@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use crate::{Memory, Moment, Phase, Tempo};
+use crate::{Memory, Moment, Percent, Phase, Tempo};
 
 /// The status has whole seconds: up to one of them is missing from what it says.
 const KNOWN_TO: Duration = Duration::from_secs(1);
@@ -32,9 +32,16 @@ pub struct Clocks {
     pub steady: Moment,
 }
 
-/// What of the memory changes with a step or a check that counted: its time, in seconds, and the
-/// number of checks that failed.
-type Mark = (Option<i64>, u32);
+/// What of the memory changes with a step or a check that counted. Its time alone would not do: a second
+/// is long enough for one rollout to end and the next to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    seconds: Option<i64>,
+    phase: Phase,
+    weight: Percent,
+    iterations: u32,
+    failed_checks: u32,
+}
 
 // === impl Pace ===
 
@@ -83,7 +90,13 @@ impl Pace {
 /// Setting up has no step to wait for: its first question is asked at once.
 fn mark(memory: &Memory) -> Option<Mark> {
     let is_set_up = !matches!(memory.phase, Phase::New | Phase::Initializing);
-    is_set_up.then(|| (memory.since.map(|since| since.0.div_euclid(1_000)), memory.failed_checks))
+    is_set_up.then(|| Mark {
+        seconds: memory.since.map(|since| since.0.div_euclid(1_000)),
+        phase: memory.phase,
+        weight: memory.weight,
+        iterations: memory.iterations,
+        failed_checks: memory.failed_checks,
+    })
 }
 
 #[cfg(test)]
@@ -160,6 +173,10 @@ mod tests {
         let cases = [
             ("a share", stepped_at(1_000)),
             ("a failed check", Memory { failed_checks: 1, ..stepped_at(100) }),
+            (
+                "a start in the second of another's end",
+                Memory { phase: Phase::Waiting, ..stepped_at(100) },
+            ),
         ];
         for (reason, landed) in cases {
             let mut pace = Pace::default();

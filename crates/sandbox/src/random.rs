@@ -104,7 +104,11 @@ mod tests {
         assert_ne!(draw(&parent.branch(1), 20), draw(&parent.branch(2), 20));
         let child = parent.branch(1);
         draw(&child, 3);
-        assert_ne!(draw(&child.branch(1), 20), draw(&parent.branch(1), 20), "nor does a grandchild");
+        assert_ne!(
+            draw(&child.branch(1), 20),
+            draw(&parent.branch(1), 20),
+            "nor does a grandchild"
+        );
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub mod promql;
 mod scratch;
 pub mod stage;
 mod traefik;
+pub mod transcript;
 mod web;
 
 pub use self::{
@@ -35,7 +36,7 @@ pub use self::{
     namespace::inside,
     node::{Node, NodeSettings},
     objects::{api_of, apply, apply_folder, apply_yaml, eventually},
-    operator::{Installation, Operator},
+    operator::{Installation, Operator, program},
     parts::Parts,
     process::Process,
     prometheus::Prometheus,

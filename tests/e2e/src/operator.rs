@@ -112,7 +112,7 @@ impl Operator {
 }
 
 /// The program as it was built for release.
-fn program() -> Result<PathBuf> {
+pub fn program() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("TIDEGATE_E2E_PROGRAM") {
         return Ok(path.into());
     }

@@ -423,7 +423,8 @@ impl Life<'_> {
     async fn change_everything(&self) -> Result<()> {
         let Self { stage, name, .. } = self;
         let policy = json!({ "loadBalancer": { "simple": "RANDOM" } });
-        let service = json!({ "service": { "port": 8081, "timeout": "15s", "trafficPolicy": policy } });
+        let service =
+            json!({ "service": { "port": 8081, "timeout": "15s", "trafficPolicy": policy } });
         stage.patch(CANARY, name, "web", &json!({ "spec": service })).await?;
         stage.patch(CONFIG_MAP, name, "web", &json!({ "data": { "colour": "blue" } })).await?;
         let secret = ("v1", "Secret");

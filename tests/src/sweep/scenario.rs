@@ -554,12 +554,14 @@ impl Step {
     /// False if what is waited for never came.
     pub(super) async fn take(&self, world: &World) -> bool {
         match self {
-            Self::Phase(phase) => world.until(PATIENCE_S, |it| it.phase("web") == *phase).await,
+            Self::Phase(phase) => {
+                world.until_seen(PATIENCE_S, |it| it.phase("web") == *phase).await
+            }
             Self::Weight(weight) => reached(world, "canaryWeight", *weight).await,
             Self::Iterations(count) => reached(world, "iterations", *count).await,
             Self::Gone => {
                 let is_gone = |it: &World| it.get(CANARIES, "web").is_none();
-                world.until(PATIENCE_S, is_gone).await
+                world.until_seen(PATIENCE_S, is_gone).await
             }
             Self::Pass(seconds) => {
                 world.advance_s(*seconds).await;
@@ -617,5 +619,5 @@ fn patch_container(world: &World, patch: Value) {
 
 async fn reached(world: &World, field: &str, least: i64) -> bool {
     let is_so = |it: &World| it.status("web")[field].as_i64().unwrap_or(0) >= least;
-    world.until(PATIENCE_S, is_so).await
+    world.until_seen(PATIENCE_S, is_so).await
 }

@@ -113,8 +113,14 @@ impl World {
         if starts(&self.memory, &memory) {
             self.report.rollouts += 1;
         }
+        if self.memory.since != memory.since {
+            // A deadline counts from the last change of the rollout at the earliest.
+            self.target.progress_at = self.now;
+            self.primary.progress_at = self.now;
+        }
         self.memory.clone_from(&memory);
         self.emit(What::Remembered(memory));
+        self.tell_pods();
     }
 
     fn ensure(&mut self, piece: Piece) {

@@ -1,0 +1,84 @@
+//! What a person sees of the sandbox and of a real cluster through kubectl: the same.
+//!
+//! `tests/kubectl/checks.sh` runs on both. Everything in it must hold on both, and what the commands
+//! print is compared line by line, without what no two clusters have in common.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use tidegate_e2e::{
+    ControlPlane, Node, NodeSettings, Parts, Process, apply_folder, eventually, inside, transcript,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs all checks, and returns what each command said.
+fn check(
+    plane: &ControlPlane,
+    cluster: &str,
+    kubeconfig: &Path,
+    settings: &[(&str, &str)],
+) -> Result<BTreeMap<String, String>> {
+    let work = plane.folder().join(cluster);
+    fs::create_dir_all(&work)?;
+    let log = work.join("transcript");
+    let output = Command::new("bash")
+        .arg(root().join("tests/kubectl/checks.sh"))
+        .env("KUBECTL", plane.parts().kubectl()?)
+        .env("KUBECONFIG", kubeconfig)
+        .env("WORK", &work)
+        .env("HOME", &work)
+        .env("MANIFESTS", root().join("tests/kubectl/manifests"))
+        .env("TRANSCRIPT", &log)
+        .envs(settings.iter().copied())
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "{cluster}:\n{said}");
+    println!("{cluster}: {}", said.trim());
+    transcript::read(&fs::read_to_string(log)?)
+}
+
+async fn start_sandbox(plane: &ControlPlane) -> Result<(Process, PathBuf)> {
+    let kubeconfig = plane.folder().join("sandbox.kubeconfig");
+    let arguments =
+        ["sandbox", "--no-operator", "--nodes=2", "--listen=127.0.0.1:0", "--kubeconfig"];
+    let mut arguments: Vec<_> = arguments.map(str::to_owned).into();
+    arguments.push(kubeconfig.display().to_string());
+    let program = tidegate_e2e::program()?;
+    let process = Process::start("sandbox", &program, &arguments, plane.folder())?;
+    eventually("the sandbox has started", PATIENCE, async || {
+        Ok(fs::metadata(&kubeconfig).is_ok_and(|it| it.len() > 0).then_some(()))
+    })
+    .await?;
+    Ok((process, kubeconfig))
+}
+
+#[test]
+fn kubectl_shows_the_same_on_the_sandbox_and_on_a_real_cluster() {
+    inside("kubectl_shows_the_same_on_the_sandbox_and_on_a_real_cluster", async || {
+        let plane = ControlPlane::start(&Parts::find()?).await?;
+        let settings = NodeSettings { count: 2, ..NodeSettings::default() };
+        let _node = Node::start(&plane, settings).await?;
+        apply_folder(&plane.client(), &root().join("deploy/crds")).await?;
+        let admin = plane.kubeconfig("admin")?;
+        let real =
+            check(&plane, "real", &admin, &[("NODE", "node"), ("ADMIN", "admin"), ("LOGS", "")])?;
+        let (_sandbox, kubeconfig) = start_sandbox(&plane).await?;
+        let ours = check(&plane, "sandbox", &kubeconfig, &[("LOGS", "")])?;
+        let compared = transcript::compare(&real, &ours);
+        println!("{} commands compared, {} say the same", real.len(), compared.same);
+        let different = compared.different.join("\n");
+        ensure!(compared.different.is_empty(), "{}:\n{different}", compared.different.len());
+        Ok(())
+    });
+}

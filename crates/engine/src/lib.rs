@@ -20,6 +20,7 @@ mod canary;
 pub mod check;
 mod decision;
 mod fact;
+pub mod game;
 mod memory;
 mod observed;
 mod pace;

@@ -8,6 +8,9 @@
 mod pods;
 mod release;
 
+#[cfg(test)]
+mod tests;
+
 use crate::check::Breach;
 
 use super::{Action, Observed};

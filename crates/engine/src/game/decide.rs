@@ -56,7 +56,7 @@ fn conclude(view: &View<'_>, gate: &StepGate, progress: Progress, work: Work) ->
     let seen = view.seen;
     let is_working = !work.actions.is_empty();
     let states = pod_hooks::states(seen, &work.actions);
-    let why = progress.why.clone().or_else(|| work.why.clone()).unwrap_or_else(|| idle(view));
+    let why = reason(view, progress.why.clone(), work.why.clone());
     let mut decision = Decision { why, actions: work.actions, again: Again::OnChange };
     if progress.rolls_back
         && let Some(stable) = verbs::way_back(view)
@@ -66,7 +66,7 @@ fn conclude(view: &View<'_>, gate: &StepGate, progress: Progress, work: Work) ->
     }
     let mut next = progress.memory;
     next.pod_hooks = states;
-    next.conditions = conditions(view, &next, &decision.why, work.troubles);
+    next.conditions = conditions(view, &next, &decision.why, &work.troubles);
     let wants_pause = !next.pauses.is_empty();
     if seen.plan.paused.value != wants_pause {
         decision = decision.act(Action::SetPaused(wants_pause));
@@ -81,7 +81,10 @@ fn conclude(view: &View<'_>, gate: &StepGate, progress: Progress, work: Work) ->
         }
         _ => {}
     }
-    for fact in progress.facts {
+    let is_news =
+        |fact: &Fact| !seen.memory.conditions.iter().any(|known| known.message == fact.text());
+    let troubles = work.troubles.into_iter().map(|(_, fact)| fact).filter(is_news);
+    for fact in progress.facts.into_iter().chain(troubles) {
         decision = decision.tell(fact);
     }
     if !is_working && !steps::is_turn(view, gate) {
@@ -103,6 +106,15 @@ fn first(one: Again, other: Again) -> Again {
     }
 }
 
+/// What is told: why the release stands where it does, or what is done to pods so that it goes on.
+fn reason(view: &View<'_>, release: Option<Fact>, pods: Option<Fact>) -> Fact {
+    match (release, pods) {
+        (Some(Fact::AwaitingPods { .. }) | None, Some(pods)) => pods,
+        (Some(release), _) => release,
+        (None, None) => idle(view),
+    }
+}
+
 /// What is waited for if nothing is to be done.
 fn idle(view: &View<'_>) -> Fact {
     let wanted = view.counts.expected_updated;
@@ -117,7 +129,7 @@ fn conditions(
     view: &View<'_>,
     next: &Memory,
     why: &Fact,
-    troubles: Vec<Condition>,
+    troubles: &[(ConditionKind, Fact)],
 ) -> Vec<Condition> {
     let plan = &view.seen.plan;
     let about = |kind, holds, reason, message: &str| Condition {
@@ -151,9 +163,9 @@ fn conditions(
     if let Fact::HookBlocked(_) = why {
         all.push(about(ConditionKind::HookBlocked, true, why.reason(), &why.text()));
     }
-    for trouble in troubles {
-        if !all.iter().any(|known| known.kind == trouble.kind) {
-            all.push(trouble);
+    for (kind, fact) in troubles {
+        if !all.iter().any(|known| known.kind == *kind) {
+            all.push(about(*kind, true, fact.reason(), &fact.text()));
         }
     }
     all.sort_by_key(|condition| condition.kind);

@@ -31,7 +31,7 @@ pub(super) fn work(view: &View<'_>) -> Work {
     let before = work.actions.len();
     scale(view, &leaving, &mut work);
     if work.actions.len() == before {
-        update(view, &chosen, &mut work);
+        update(view, &chosen, &leaving, &mut work);
     }
     work
 }
@@ -203,12 +203,14 @@ fn choose<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
     chosen
 }
 
-fn update(view: &View<'_>, chosen: &[&Pod], work: &mut Work) {
+fn update(view: &View<'_>, chosen: &[&Pod], leaving: &Leaving<'_>, work: &mut Work) {
     let mut updated = 0;
     for pod in chosen {
         updated += usize::from(matches!(work.update(view, pod), Outcome::Done));
     }
     if updated > 0 {
         work.because(Fact::Updating(updated));
+    } else if chosen.is_empty() && !view.is_paused() && !candidates(view, leaving).is_empty() {
+        work.because(Fact::AwaitingBudget);
     }
 }

@@ -177,8 +177,9 @@ impl<'a, 'v> Set<'a, 'v> {
 
     /// What a pod that is made now runs.
     ///
-    /// Below the partition it is what old pods run. Without one, and in order, those that were not
-    /// updated yet are the lowest.
+    /// Below the partition it is what old pods run. Without one, and in order, it is so too while a
+    /// pod of the new revision is not well: what is lost in the meantime must not make it worse.
+    /// Otherwise it is the new revision, or a pod that starts would be replaced for being old.
     fn revision(&self, number: usize) -> &Revision {
         let Observed { plan, update, .. } = self.view.seen;
         let base = &self.view.base;
@@ -186,10 +187,12 @@ impl<'a, 'v> Set<'a, 'v> {
         if number < partition && number < plan.replicas {
             return base;
         }
-        let is_old = |pod: &&&Pod| pod.is_active() && pod.is_of(base);
-        let not_updated = self.view.pods.iter().filter(is_old).count();
+        let is_active = |pod: &&&Pod| pod.is_active();
+        let mut pods = self.view.pods.iter().filter(is_active);
+        let is_unwell = pods.any(|pod| pod.is_of(update) && !self.is_serving(pod));
         let follows = partition == 0 && self.is_ordered() && plan.way != UpdateWay::OnDelete;
-        if follows && number < not_updated { base } else { update }
+        let old = self.view.pods.iter().filter(is_active).filter(|pod| pod.is_of(base)).count();
+        if follows && is_unwell && number < old { base } else { update }
     }
 
     fn keep(&self, pod: &Pod, work: &mut Work) -> Turn {

@@ -46,12 +46,18 @@ fn skip_all(view: &View<'_>) -> Decision {
     }
     let mut next = Memory { step: Some(all), hook_run: None, ..memory.clone() };
     next.blocked_since = None;
-    next.pauses.retain(|pause| pause.reason == PauseReason::User);
+    end_pauses(view, &mut next);
     obeyed(Verb::SkipAll)
         .act(Action::Remember(Box::new(next)))
         .act(done(view, Verb::SkipAll))
         .tell(Fact::Obeyed(Verb::SkipAll))
         .tell(Fact::StepSet(all))
+}
+
+/// Our own pauses end; that of a person stays as long as the person holds it.
+fn end_pauses(view: &View<'_>, next: &mut Memory) {
+    let is_held = view.is_held_by_user();
+    next.pauses.retain(|pause| pause.reason == PauseReason::User && is_held);
 }
 
 /// The wish is taken away, and with it our own pause, but not that of a person.
@@ -86,7 +92,7 @@ fn retry_hook(view: &View<'_>) -> Decision {
         decision = decision.act(Action::DeleteHook(run.name.clone()));
     }
     let mut next = Memory { hook_run: None, blocked_since: None, ..memory.clone() };
-    next.pauses.retain(|pause| pause.reason != PauseReason::Hook);
+    end_pauses(view, &mut next);
     decision
         .act(Action::Remember(Box::new(next)))
         .act(done(view, Verb::RetryHook))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{Again, Moment, Revision};
 
-use super::{Action, Counts, Json, Observed, PauseReason, Pod, WorkloadKind, in_place};
+use super::{Action, Counts, Json, Observed, Pod, WorkloadKind, in_place};
 
 /// An observation with what is looked up in it again and again.
 pub(super) struct View<'a> {
@@ -170,11 +170,10 @@ impl<'a> View<'a> {
         self.seen.plan.paused.value || !self.seen.memory.pauses.is_empty()
     }
 
-    /// A person holds the release, or does from now on.
+    /// A person holds the release: `paused` is set, and not by us.
     pub(super) fn is_held_by_user(&self) -> bool {
-        let Observed { plan, memory, .. } = self.seen;
-        let was_held = memory.pause(PauseReason::User).is_some();
-        plan.paused.value && (was_held || !plan.paused.is_ours)
+        let paused = self.seen.plan.paused;
+        paused.value && !paused.is_ours
     }
 
     /// A pod that is neither of the stable nor of the new revision.

@@ -3,7 +3,7 @@
 use crate::Again;
 
 use super::{
-    Action, Condition, ConditionKind, Departure, Fact, HookKind, Pod, PodRef, UpdateWay, in_place,
+    Action, ConditionKind, Departure, Fact, HookKind, Pod, PodRef, UpdateWay, in_place,
     pod_hooks::{self, Operation, Passage},
     view::{View, sooner},
 };
@@ -14,7 +14,7 @@ pub(super) struct Work {
     pub(super) why: Option<Fact>,
     pub(super) again: Again,
     /// What people should know.
-    pub(super) troubles: Vec<Condition>,
+    pub(super) troubles: Vec<(ConditionKind, Fact)>,
 }
 
 /// What came of trying something with a pod.
@@ -37,12 +37,11 @@ impl Work {
         self.why.get_or_insert(fact);
     }
 
+    /// The first trouble of a kind is the one that is shown.
     pub(super) fn trouble(&mut self, kind: ConditionKind, fact: &Fact) {
-        if self.troubles.iter().any(|known| known.kind == kind) {
-            return;
+        if !self.troubles.iter().any(|(known, _)| *known == kind) {
+            self.troubles.push((kind, fact.clone()));
         }
-        let (reason, message) = (fact.reason(), fact.text());
-        self.troubles.push(Condition { kind, holds: true, reason, message });
     }
 
     /// Finishes what was begun with this pod.

@@ -54,7 +54,7 @@ fn judge_pauses(world: &Observed, next: &Memory) -> Verdict {
             continue;
         }
         let may_end = match pause.reason {
-            PauseReason::User => !world.plan.paused.value,
+            PauseReason::User => !is_held_by_user(world),
             PauseReason::Step => is_resumed(world) || is_over(world),
             PauseReason::Hook => is_resumed(world),
         };

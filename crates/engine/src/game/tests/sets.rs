@@ -179,6 +179,26 @@ fn a_failed_pod_is_made_anew() {
 }
 
 #[test]
+fn a_pod_that_is_lost_in_the_middle_of_an_update_in_order_comes_back_once() {
+    let mut world = World::running(set(Management::OrderedReady, UpdateWay::Recreate));
+    world.happen(&Event::Push(true));
+    world.rounds(4);
+    world = world.then(&Event::Kill(0));
+    assert_eq!(numbers(&world, "r2"), [0, 1, 2, 3]);
+    world.is_sound();
+}
+
+#[test]
+fn a_pod_that_is_lost_beside_a_broken_one_of_the_new_revision_comes_back_old() {
+    let world = World::running(set(Management::OrderedReady, UpdateWay::Recreate))
+        .then(&Event::Push(false))
+        .then(&Event::Kill(0));
+    assert_eq!(numbers(&world, "r2"), [3]);
+    assert_eq!(numbers(&world, "r1"), [0, 1, 2]);
+    world.is_sound();
+}
+
+#[test]
 fn a_set_without_budget_says_so() {
     let plan =
         Plan { max_unavailable: Share::Count(0), ..set(Management::Parallel, UpdateWay::Recreate) };

@@ -90,8 +90,14 @@ fn events() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// `SIMULATED_STORIES=100000` plays that many.
+#[expect(clippy::disallowed_methods, reason = "how much to play is the business of who plays")]
+fn stories() -> u32 {
+    std::env::var("SIMULATED_STORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(500)
+}
+
 proptest! {
-    #![proptest_config(Config { cases: 600, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: stories(), failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn every_story_keeps_every_invariant_and_comes_to_rest(

@@ -52,7 +52,9 @@ pub use self::{
     json::Json,
     json_path::{JsonPath, PathError},
     memory::{Condition, ConditionKind, Counts, Memory, Pause, PauseReason, PodHookState},
-    names::{revision_data, revision_name, steps_hash},
+    names::{
+        RevisionChoice, StoredRevision, choose_revision, revision_data, revision_name, steps_hash,
+    },
     observed::{HookRun, KnownRevision, Observed, Purpose},
     order::{CostOrder, by_use, sort_for_deletion},
     plan::{

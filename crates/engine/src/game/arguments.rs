@@ -102,6 +102,23 @@ pub fn substitute(text: &str, arguments: &[Argument]) -> Result<String, Argument
     Ok(out)
 }
 
+/// The arguments a text asks for, to be looked at before it is used.
+pub fn asked_for(text: &str) -> Result<Vec<String>, ArgumentError> {
+    let mut names = Vec::new();
+    let mut rest = text;
+    let mut at = 0;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let start = at + before.chars().count();
+        let (tag, left) = after.split_once("}}").ok_or(ArgumentError::Unclosed(start))?;
+        let unknown = || ArgumentError::Unknown { tag: tag.to_owned(), at: start };
+        let name = tag.trim().strip_prefix("args.").ok_or_else(unknown)?;
+        names.push(name.to_owned());
+        at = start + 4 + tag.chars().count();
+        rest = left;
+    }
+    Ok(names)
+}
+
 fn value_of<'a>(tag: &str, arguments: &'a [Argument]) -> Option<&'a str> {
     let name = tag.trim().strip_prefix("args.")?;
     let found = arguments.iter().find(|argument| argument.name == name)?;
@@ -177,6 +194,14 @@ mod tests {
         assert_eq!(substitute("ab{{ args.x", &[]), Err(ArgumentError::Unclosed(2)));
         let other = substitute("{{ env.HOME }}", &[]).unwrap_err();
         assert!(matches!(other, ArgumentError::Unknown { .. }));
+    }
+
+    #[test]
+    fn what_a_text_asks_for_is_known_before_it_is_used() {
+        let asked = asked_for("http://{{ args.PodIP }}/{{args.room}}");
+        assert_eq!(asked, Ok(vec!["PodIP".to_owned(), "room".to_owned()]));
+        assert!(asked_for("{{ room }}").is_err());
+        assert_eq!(asked_for("a{{"), Err(ArgumentError::Unclosed(1)));
     }
 
     #[test]

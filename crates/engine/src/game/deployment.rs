@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Action, Budget, ConditionKind, Departure, Fact, NewPod, Observed, Pod, PodPhase, PodRef,
-    ReadinessGate, Scaling, Standing, UpdateWay, by_use, pod_hooks, sort_for_deletion,
+    ReadinessGate, Scaling, Standing, UpdateWay, by_use, in_place, pod_hooks, sort_for_deletion,
     view::View,
     work::{Outcome, Work},
 };
@@ -192,7 +192,8 @@ fn choose<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
     let may_be_out = (budget.unavailable + working.len()).saturating_sub(plan.replicas);
     let mut chosen = Vec::new();
     for pod in candidates(view, leaving) {
-        if is_serving(pod) {
+        // Who cannot be updated takes nobody's place; it is only told.
+        if is_serving(pod) && in_place::is_possible(view, pod) {
             if out >= may_be_out {
                 continue;
             }

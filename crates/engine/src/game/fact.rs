@@ -288,6 +288,12 @@ impl Fact {
             Self::AwaitingPodHook { pod, kind } => {
                 format!("Pod {pod} waits for its {} hook.", kind.prefix())
             }
+            // It says that it passed, and was ended from outside.
+            Self::PodHookFailed { pod, kind, phase: HookPhase::Successful } => format!(
+                "Pod {pod} stays, its {} hook was ended before it could pass: set retry to run it \
+                 again.",
+                kind.prefix()
+            ),
             Self::PodHookFailed { pod, kind, phase } => format!(
                 "Pod {pod} stays, its {} hook ended {}: set retry to run it again.",
                 kind.prefix(),

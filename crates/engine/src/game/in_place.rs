@@ -8,7 +8,7 @@ use std::{
 use crate::{Again, Moment, Revision};
 
 use super::{
-    Action, Json, Pod, PodChange, PodRef, ReadinessGate,
+    Action, Json, Pod, PodChange, PodRef, ReadinessGate, UpdateWay,
     view::{View, sooner},
 };
 
@@ -18,9 +18,11 @@ type Metadata = (BTreeMap<String, Option<String>>, BTreeMap<String, Option<Strin
 /// Whether pods of one template can become pods of another by changing images and metadata. If not,
 /// what differs.
 pub fn qualify(old: &Json, new: &Json) -> Result<(), String> {
-    let empty = Json::object([]);
-    let spec = |template: &Json| template.get("spec").cloned().unwrap_or_else(|| empty.clone());
-    compare(&spec(old), &spec(new), "spec")
+    match (old.get("spec"), new.get("spec")) {
+        (Some(old), Some(new)) => compare(old, new, "spec"),
+        (None, None) => Ok(()),
+        (Some(_), None) | (None, Some(_)) => Err("spec".to_owned()),
+    }
 }
 
 /// The images of a template, by container.
@@ -39,14 +41,13 @@ fn compare(old: &Json, new: &Json, path: &str) -> Result<(), String> {
         _ if old == new => Ok(()),
         (Json::Object(before), Json::Object(after)) => {
             let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-            for name in names {
+            names.into_iter().try_for_each(|name| {
                 let path = format!("{path}.{name}");
                 match (before.get(name), after.get(name)) {
-                    (Some(before), Some(after)) => compare(before, after, &path)?,
-                    _ => return Err(path),
+                    (Some(before), Some(after)) => compare(before, after, &path),
+                    _ => Err(path),
                 }
-            }
-            Ok(())
+            })
         }
         // Only containers may differ at all, and in nothing but their images.
         (Json::List(before), Json::List(after))
@@ -61,16 +62,15 @@ fn compare(old: &Json, new: &Json, path: &str) -> Result<(), String> {
 
 fn container(before: &Json, after: &Json, index: usize) -> Result<(), String> {
     let path = format!("spec.containers[{index}]");
-    let with_image = |container: &Json| {
-        let mut container = container.clone();
-        if let Json::Object(members) = &mut container
-            && let Some(image) = members.get_mut("image")
-        {
-            *image = Json::Null;
-        }
-        container
-    };
-    compare(&with_image(before), &with_image(after), &path)
+    let (Json::Object(before), Json::Object(after)) = (before, after) else { return Err(path) };
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let mut differing = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    let have_image = before.contains_key("image") && after.contains_key("image");
+    let is_image = |name: &str| name == "image" && have_image;
+    match differing.find(|name| !is_image(name)) {
+        Some(name) => Err(format!("{path}.{name}")),
+        None => Ok(()),
+    }
 }
 
 /// The change that makes a pod one of this revision, if it qualifies.
@@ -78,12 +78,38 @@ fn container(before: &Json, after: &Json, index: usize) -> Result<(), String> {
 /// Images are those in which the pod itself differs from the template, not those in which two
 /// revisions differ: an earlier change may not have been made yet.
 pub(super) fn change(view: &View<'_>, pod: &Pod, to: &Revision) -> Result<PodChange, String> {
-    let from = pod.grace.as_ref().map_or(pod.revision.as_ref(), |grace| grace.from.as_ref());
+    let (old, new) = templates(view, pod, to)?;
+    Ok(difference(view, pod, to, has_template_of(pod), (old, new)))
+}
+
+/// The revision whose template the pod really has.
+fn has_template_of(pod: &Pod) -> Option<&Revision> {
+    pod.grace.as_ref().map_or(pod.revision.as_ref(), |grace| grace.from.as_ref())
+}
+
+/// The template the pod has and the one it is to have, if it qualifies.
+fn templates<'a>(
+    view: &View<'a>,
+    pod: &Pod,
+    to: &Revision,
+) -> Result<(&'a Json, &'a Json), String> {
     let gone = || "its revision is gone, all of it".to_owned();
     let new = view.template(to).ok_or_else(gone)?;
-    let old = from.and_then(|from| view.template(from)).ok_or_else(gone)?;
+    let old = has_template_of(pod).and_then(|from| view.template(from)).ok_or_else(gone)?;
     qualify(old, new)?;
-    Ok(difference(view, pod, to, from, (old, new)))
+    Ok((old, new))
+}
+
+/// Whether the pod can be brought to the new revision at all, the way that is asked for.
+pub(super) fn is_possible(view: &View<'_>, pod: &Pod) -> bool {
+    let plan = &view.seen.plan;
+    match plan.way {
+        UpdateWay::Recreate => true,
+        UpdateWay::OnDelete => false,
+        UpdateWay::InPlace | UpdateWay::HotPatch => {
+            plan.falls_back || templates(view, pod, &view.seen.update).is_ok()
+        }
+    }
 }
 
 fn difference(

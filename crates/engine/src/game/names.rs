@@ -43,6 +43,61 @@ pub fn revision_name(workload: &str, data: &str, collisions: u32) -> Revision {
     Revision::new(format!("{kept}-{hash}"))
 }
 
+/// A revision there is, by its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRevision {
+    /// Its name.
+    pub name: Revision,
+    /// Newer ones have larger numbers.
+    pub number: i64,
+    /// What it says.
+    pub data: String,
+}
+
+/// How the revision of a template comes about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RevisionChoice {
+    /// It is the newest already.
+    Use(Revision),
+    /// It was there before: it becomes the newest again, which is what going back is.
+    Renumber(Revision, i64),
+    /// It is made, after so many others had its name.
+    Create {
+        /// Its name.
+        name: Revision,
+        /// Its number.
+        number: i64,
+        /// Times its name was taken by another template.
+        collisions: u32,
+    },
+}
+
+/// Which revision a template is. Data is compared byte by byte.
+pub fn choose_revision(
+    workload: &str,
+    data: &str,
+    stored: &[StoredRevision],
+    collisions: u32,
+) -> RevisionChoice {
+    let newest = stored.iter().map(|known| known.number).max().unwrap_or(0);
+    // Of several with the same data the newest counts.
+    let same = stored.iter().filter(|known| known.data == data).max_by_key(|known| known.number);
+    if let Some(same) = same {
+        if same.number == newest {
+            return RevisionChoice::Use(same.name.clone());
+        }
+        return RevisionChoice::Renumber(same.name.clone(), newest.saturating_add(1));
+    }
+    let mut collisions = collisions;
+    loop {
+        let name = revision_name(workload, data, collisions);
+        if !stored.iter().any(|known| known.name == name) {
+            return RevisionChoice::Create { name, number: newest.saturating_add(1), collisions };
+        }
+        collisions = collisions.wrapping_add(1);
+    }
+}
+
 /// A hash of the steps that is the same however they were written.
 pub fn steps_hash(steps: &Json) -> String {
     letters(fnv1a(steps.compact().bytes()))
@@ -123,6 +178,29 @@ mod tests {
         assert_ne!(revision_name("w", &data, 0), revision_name("w", &data, 1));
         let long = "x".repeat(300);
         assert!(revision_name(&long, &data, 0).as_str().len() <= 223 + 11);
+    }
+
+    #[test]
+    fn a_template_is_used_renumbered_or_made() {
+        let stored = |name: &Revision, number, data: &str| StoredRevision {
+            name: name.clone(),
+            number,
+            data: data.to_owned(),
+        };
+        let (one, two) = (revision_data(&seed("a")), revision_data(&seed("b")));
+        let first =
+            RevisionChoice::Create { name: revision_name("w", &one, 0), number: 1, collisions: 0 };
+        assert_eq!(choose_revision("w", &one, &[], 0), first);
+        let (a, b) = (revision_name("w", &one, 0), revision_name("w", &two, 0));
+        let both = [stored(&a, 1, &one), stored(&b, 2, &two)];
+        assert_eq!(choose_revision("w", &two, &both, 0), RevisionChoice::Use(b));
+        assert_eq!(choose_revision("w", &one, &both, 0), RevisionChoice::Renumber(a.clone(), 3));
+        let clash = [stored(&a, 1, "something else")];
+        let RevisionChoice::Create { name, collisions, .. } = choose_revision("w", &one, &clash, 0)
+        else {
+            panic!("it is not there yet");
+        };
+        assert_eq!((collisions, name == a), (1, false));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::Revision;
 
 use super::{
     Action, Budget, Departure, Fact, Management, NewPod, NodeState, Observed, Pod, PodPhase,
-    PodRef, ReadinessGate, UpdateWay, pod_hooks,
+    PodRef, ReadinessGate, UpdateWay, in_place, pod_hooks,
     view::View,
     work::{Outcome, Work},
 };
@@ -129,17 +129,19 @@ impl<'a, 'v> Set<'a, 'v> {
         if self.view.is_paused() || self.budget.unavailable == 0 {
             return Vec::new();
         }
-        let candidates = self.candidates();
-        let (serving, mut chosen): (Vec<&Pod>, Vec<&Pod>) =
+        let (candidates, stuck): (Vec<&Pod>, Vec<&Pod>) =
+            self.candidates().into_iter().partition(|pod| in_place::is_possible(self.view, pod));
+        let (mut serving, mut chosen): (Vec<&Pod>, Vec<&Pod>) =
             candidates.into_iter().partition(|pod| self.is_serving(pod));
         let slots = self.budget.unavailable.saturating_sub(self.out());
-        let mut serving = serving;
         serving.sort_by_key(|pod| !pod_hooks::is_asked(self.view.seen, pod));
         chosen.extend(serving.into_iter().take(slots));
         let is_single = self.is_ordered() || self.view.seen.plan.way == UpdateWay::HotPatch;
         if is_single {
             chosen.truncate(1);
         }
+        // Who cannot be updated takes nobody's place; it is only told.
+        chosen.extend(stuck);
         chosen
     }
 

@@ -11,19 +11,23 @@
 //! One step a look. The pause in the status is the truth about a pause; `paused` in the spec is how
 //! people see it and end it.
 
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
 use crate::{Again, Moment};
 
 use super::{
-    Action, CanaryStep, Fact, HookStart, Memory, Observed, Pause, PauseReason, ResumeBy, StepHook,
+    Action, CanaryStep, Fact, HookRun, HookStart, Memory, Observed, Pause, PauseReason, Purpose,
+    ResumeBy, StepHook,
     arguments::{self, Merged},
-    run_names,
+    run_names, verbs,
     view::{View, sooner},
 };
 
 /// How long a hook that cannot be run is waited for.
 const BLOCKED_MAX: Duration = Duration::from_mins(10);
+
+/// Runs of earlier steps that are kept, of those that passed and of those that did not.
+const RUNS_KEPT: usize = 5;
 
 /// Where the hook of the current step stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +118,7 @@ fn begin(view: &View<'_>, hook: &StepHook, name: Option<&String>) -> StepGate {
             let free = || run_names::of_step(&seen.update, view.step, template, is_taken);
             let start = HookStart {
                 name: name.cloned().unwrap_or_else(free),
-                purpose: super::Purpose::Step { revision: seen.update.clone(), index: view.step },
+                purpose: Purpose::Step { revision: seen.update.clone(), index: view.step },
                 template: template.clone(),
                 arguments,
             };
@@ -123,14 +127,15 @@ fn begin(view: &View<'_>, hook: &StepHook, name: Option<&String>) -> StepGate {
     }
 }
 
-/// Runs of steps that are not the current one: they end, and those of other revisions go.
+/// Runs of steps that are not the current one: they end. Those of other revisions go, and of this one
+/// the newest few stay, for people who want to know what happened.
 pub(super) fn clean_up(view: &View<'_>) -> Vec<Action> {
     let Observed { memory, update, runs, .. } = view.seen;
     let mut actions = Vec::new();
+    let mut over: Vec<&HookRun> = Vec::new();
     for run in runs {
-        let super::Purpose::Step { revision, .. } = &run.purpose else { continue };
-        let is_current = memory.hook_run.as_ref() == Some(&run.name) && revision == update;
-        if is_current {
+        let Purpose::Step { revision, .. } = &run.purpose else { continue };
+        if memory.hook_run.as_ref() == Some(&run.name) && revision == update {
             continue;
         }
         if !run.is_over() && !run.is_terminated {
@@ -138,8 +143,15 @@ pub(super) fn clean_up(view: &View<'_>) -> Vec<Action> {
         }
         if revision != update {
             actions.push(Action::DeleteHook(run.name.clone()));
+        } else if run.is_over() {
+            over.push(run);
         }
     }
+    over.sort_by_key(|run| Reverse(run.created));
+    let (passed, failed): (Vec<&HookRun>, Vec<&HookRun>) =
+        over.into_iter().partition(|run| run.has_passed());
+    let surplus = passed.iter().skip(RUNS_KEPT).chain(failed.iter().skip(RUNS_KEPT));
+    actions.extend(surplus.map(|run| Action::DeleteHook(run.name.clone())));
     actions
 }
 
@@ -388,7 +400,8 @@ fn take_hook(view: &View<'_>, gate: &StepGate, progress: &mut Progress) {
         }
         StepGate::Failed { why, rolls_back, .. } => {
             progress.facts.push(why.clone());
-            if *rolls_back {
+            // Without a way back the next best is to stop here.
+            if *rolls_back && verbs::way_back(view).is_some() {
                 progress.rolls_back = true;
             } else {
                 pause(view, PauseReason::Hook, progress);

@@ -1,6 +1,7 @@
 //! Whole stories in the model cluster, each write judged by the checker.
 
 mod controls;
+mod details;
 mod mistakes;
 mod pod_hooks;
 mod seed;

@@ -3,7 +3,8 @@
 use crate::{
     Revision,
     game::{
-        Asked, Canary, CanaryStep, HookKind, KnownRevision, Observed, Paused, PodPhase, Ready, Verb,
+        Asked, Canary, CanaryStep, HookKind, KnownRevision, Observed, Paused, PodPhase, Ready,
+        Share, UpdateWay, Verb,
     },
 };
 
@@ -40,6 +41,11 @@ pub(in crate::game) enum Event {
     Terminate,
     /// The hook template is there, or not.
     Template(bool),
+    Way(UpdateWay),
+    /// The plain partition.
+    Keep(usize),
+    /// The clock of the controller jumps, in seconds.
+    Clock(i64),
 }
 
 impl Event {
@@ -55,6 +61,7 @@ impl Event {
             Self::Revert => world.revert(),
             Self::StepHooks(will) => world.step_hooks = *will,
             Self::PodHooks(will) => world.pod_hooks = *will,
+            Self::Clock(seconds) => world.truth.now.0 += seconds * 1_000,
             _ => {
                 self.edit(&mut world.truth);
                 self.strike(&mut world.truth);
@@ -73,6 +80,8 @@ impl Event {
                 plan.canary = Some(Canary { resume_by, ..canary(steps.clone()) });
             }
             Self::NoCanary => plan.canary = None,
+            Self::Way(way) => plan.way = *way,
+            Self::Keep(count) => plan.partition = Share::Count(*count),
             Self::Paused(value) if plan.paused.value != *value => {
                 plan.paused = Paused { value: *value, is_ours: false };
             }

@@ -79,7 +79,12 @@ fn conclude(view: &View<'_>, gate: &StepGate, progress: Progress, work: Work) ->
         StepGate::Failed { run, is_overdue: true, .. } => {
             decision = decision.act(Action::TerminateHook(run.clone()));
         }
-        _ => {}
+        StepGate::None
+        | StepGate::NotYet
+        | StepGate::Runs(..)
+        | StepGate::Passed
+        | StepGate::Failed { .. }
+        | StepGate::Blocked(..) => {}
     }
     let is_news =
         |fact: &Fact| !seen.memory.conditions.iter().any(|known| known.message == fact.text());

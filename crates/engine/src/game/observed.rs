@@ -1,6 +1,6 @@
 //! Everything a decision about a game workload may look at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Moment, Revision};
 
@@ -32,6 +32,8 @@ pub struct Observed {
     pub pods: Vec<Pod>,
     /// All runs of hooks of the workload.
     pub runs: Vec<HookRun>,
+    /// Names that runs of others have.
+    pub taken: BTreeSet<String>,
     /// What the hook templates declare, by name.
     pub templates: BTreeMap<String, Vec<Declared>>,
 }
@@ -83,6 +85,15 @@ pub enum Purpose {
         /// The revision it is updated to in place; nothing if it is to be deleted.
         target: Option<Revision>,
     },
+}
+
+// === impl Observed ===
+
+impl Observed {
+    /// Whether no other run can have this name.
+    pub(super) fn is_taken(&self, name: &str) -> bool {
+        self.taken.contains(name) || self.runs.iter().any(|run| run.name == name)
+    }
 }
 
 // === impl HookRun ===

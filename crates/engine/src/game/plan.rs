@@ -139,7 +139,8 @@ pub enum ResumeBy {
 pub struct Paused {
     /// What it says.
     pub value: bool,
-    /// We were the last to set it.
+    /// We were the last to set it, as its managed fields tell. One of a crash between our write of the
+    /// spec and that of the status is ours, and no wish of a person.
     pub is_ours: bool,
 }
 

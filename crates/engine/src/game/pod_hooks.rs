@@ -112,7 +112,7 @@ fn start(
     let mut given = call.arguments.clone();
     given.extend(about(view, pod, kind, target));
     let merged = arguments::merge(declared, &given).map_err(|error| error.to_string())?;
-    let is_taken = |name: &str| seen.runs.iter().any(|run| run.name == name);
+    let is_taken = |name: &str| seen.is_taken(name);
     let name = run_names::of_pod(kind.prefix(), pod, &call.template, is_taken);
     let purpose =
         Purpose::Pod { kind, pod: pod.name.clone(), uid: pod.uid.clone(), target: target.cloned() };

@@ -5,7 +5,10 @@ mod act;
 mod event;
 mod kubelet;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use crate::{Again, Moment, Revision};
 
@@ -152,6 +155,7 @@ impl World {
             revisions: vec![known],
             pods: Vec::new(),
             runs: Vec::new(),
+            taken: BTreeSet::new(),
             templates: BTreeMap::from([("test".to_owned(), Vec::<Declared>::new())]),
         };
         Self {

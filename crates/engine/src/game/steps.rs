@@ -78,7 +78,9 @@ pub(super) fn gate(view: &View<'_>) -> StepGate {
         return begin(view, hook, None);
     };
     let Some(run) = view.seen.runs.iter().find(|run| run.name == *name) else {
-        return begin(view, hook, Some(name));
+        // Somebody else may have come first.
+        let is_free = !view.seen.taken.contains(name);
+        return begin(view, hook, Some(name).filter(|_| is_free));
     };
     let rolls_back = hook.rolls_back;
     let failed = |phase, is_overdue| StepGate::Failed {
@@ -114,8 +116,9 @@ fn begin(view: &View<'_>, hook: &StepHook, name: Option<&String>) -> StepGate {
             StepGate::Blocked(why, since)
         }
         Ok(Merged { arguments, dropped }) => {
-            let is_taken = |name: &str| seen.runs.iter().any(|run| run.name == name);
-            let free = || run_names::of_step(&seen.update, view.step, template, is_taken);
+            let free = || {
+                run_names::of_step(&seen.update, view.step, template, |name| seen.is_taken(name))
+            };
             let start = HookStart {
                 name: name.cloned().unwrap_or_else(free),
                 purpose: Purpose::Step { revision: seen.update.clone(), index: view.step },

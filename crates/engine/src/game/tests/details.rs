@@ -236,3 +236,32 @@ fn the_order_of_writes_is_the_order_of_safety() {
     let started = at(|action| matches!(action, Action::StartHook(_)));
     assert!(written.is_some() && written < started, "the name before the run");
 }
+
+#[test]
+fn a_name_that_somebody_else_took_is_not_used() {
+    let mut world = World::running(stepped(vec![keep(3), hook_step(), wait()]));
+    world.truth.taken.insert("r2-1-test".to_owned());
+    world = world.then(&Event::Push(true));
+    assert_eq!(
+        world.truth.runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>(),
+        ["r2-1-test.1"]
+    );
+    world.is_sound();
+}
+
+#[test]
+fn a_name_that_somebody_else_took_after_it_was_written_down_is_given_up() {
+    let mut world = World::running(stepped(vec![keep(3), hook_step(), wait()]));
+    world.happen(&Event::Push(true));
+    for _ in 0..30 {
+        world.round();
+        if world.truth.memory.hook_run.is_some() {
+            break;
+        }
+    }
+    world.truth.runs.clear();
+    world.truth.taken.insert("r2-1-test".to_owned());
+    world.pass();
+    assert_eq!(world.truth.memory.hook_run.as_deref(), Some("r2-1-test.1"));
+    assert_eq!(world.truth.runs.len(), 1);
+}

@@ -223,7 +223,8 @@ impl<'a, 'v> Set<'a, 'v> {
         Turn::Next
     }
 
-    /// Numbers that are not wanted lose their pods, the highest first.
+    /// Numbers that are not wanted lose their pods, the highest first. Whether they serve does not
+    /// matter: to wait for a broken pod before another is deleted would be to wait for ever.
     fn shrink(&self, work: &mut Work) -> Turn {
         let mut deleted = 0;
         for pod in self.condemned() {
@@ -234,10 +235,6 @@ impl<'a, 'v> Set<'a, 'v> {
                 }
                 continue;
             }
-            if self.is_ordered() && !pod.is_ready() && self.has_lower_trouble(pod) {
-                work.because(Fact::AwaitingOrder(pod.name.clone()));
-                return Turn::Over;
-            }
             let outcome = work.delete(self.view, pod, Departure::Surplus);
             deleted += usize::from(matches!(outcome, Outcome::Done));
             work.because(Fact::Scaling { created: 0, deleted });
@@ -246,12 +243,6 @@ impl<'a, 'v> Set<'a, 'v> {
             }
         }
         Turn::Next
-    }
-
-    /// A pod with a lower number does not serve either: it comes first.
-    fn has_lower_trouble(&self, pod: &Pod) -> bool {
-        let mut lower = self.view.pods.iter().filter(|other| other.ordinal < pod.ordinal);
-        lower.any(|other| !other.is_ready() && !other.is_terminating)
     }
 
     fn update(&self, chosen: &[&Pod], work: &mut Work) {

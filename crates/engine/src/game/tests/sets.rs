@@ -199,6 +199,18 @@ fn a_pod_that_is_lost_beside_a_broken_one_of_the_new_revision_comes_back_old() {
 }
 
 #[test]
+fn broken_pods_can_be_scaled_in() {
+    let world = World::running(set(Management::OrderedReady, UpdateWay::Recreate));
+    let mut world = world.then(&Event::Push(false));
+    for pod in &mut world.truth.pods {
+        pod.containers[0].image = "bad".to_owned();
+    }
+    world = world.then(&Event::Scale(0));
+    assert!(world.truth.pods.is_empty());
+    world.is_sound();
+}
+
+#[test]
 fn a_set_without_budget_says_so() {
     let plan =
         Plan { max_unavailable: Share::Count(0), ..set(Management::Parallel, UpdateWay::Recreate) };

@@ -64,7 +64,7 @@ impl<'a> Leaving<'a> {
             is_paused: view.is_paused(),
         };
         let scaling = standing.scaling();
-        let is_leaving = |pod: &Pod| pod.is_marked || pod_hooks::is_asked(view.seen, pod);
+        let is_leaving = |pod: &Pod| pod.is_marked || view.is_asked(pod);
         sort_for_deletion(&mut old, plan.costs, is_leaving);
         sort_for_deletion(&mut updated, plan.costs, is_leaving);
         let mut surplus: Vec<&Pod> = old.into_iter().take(scaling.delete_old).collect();
@@ -172,7 +172,7 @@ fn candidates<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
     let working = view.pods.iter().filter(|pod| !leaving.has(pod)).copied();
     let mut waiting: Vec<&Pod> = working.filter(|pod| !pod.is_of(update)).collect();
     waiting.sort_by(|one, other| {
-        let rank = |pod: &Pod| (!view.is_abandoned(pod), !pod_hooks::is_asked(view.seen, pod));
+        let rank = |pod: &Pod| (!view.is_abandoned(pod), !view.is_asked(pod));
         rank(one).cmp(&rank(other)).then_with(|| by_use(one, other))
     });
     waiting.truncate(waiting.len().saturating_sub(view.partition));

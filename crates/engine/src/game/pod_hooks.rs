@@ -90,12 +90,13 @@ pub(super) fn find<'a>(
     })
 }
 
-/// A hook before an operation on this pod was begun.
-pub(super) fn is_asked(seen: &Observed, pod: &Pod) -> bool {
-    seen.runs.iter().any(|run| match &run.purpose {
-        Purpose::Pod { kind, uid, .. } => *kind != HookKind::PostInPlace && *uid == pod.uid,
-        Purpose::Step { .. } => false,
-    })
+/// Pods with a run of a hook before an operation, by uid.
+pub(super) fn asked(seen: &Observed) -> BTreeSet<&str> {
+    let runs = seen.runs.iter().filter_map(|run| match &run.purpose {
+        Purpose::Pod { kind, uid, .. } if *kind != HookKind::PostInPlace => Some(uid.as_str()),
+        Purpose::Pod { .. } | Purpose::Step { .. } => None,
+    });
+    runs.collect()
 }
 
 fn start(

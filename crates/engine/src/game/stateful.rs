@@ -134,7 +134,7 @@ impl<'a, 'v> Set<'a, 'v> {
         let (mut serving, mut chosen): (Vec<&Pod>, Vec<&Pod>) =
             candidates.into_iter().partition(|pod| self.is_serving(pod));
         let slots = self.budget.unavailable.saturating_sub(self.out());
-        serving.sort_by_key(|pod| !pod_hooks::is_asked(self.view.seen, pod));
+        serving.sort_by_key(|pod| !self.view.is_asked(pod));
         chosen.extend(serving.into_iter().take(slots));
         let is_single = self.is_ordered() || self.view.seen.plan.way == UpdateWay::HotPatch;
         if is_single {

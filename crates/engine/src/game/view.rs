@@ -1,10 +1,10 @@
 //! What follows from an observation alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Again, Moment, Revision};
 
-use super::{Action, Counts, Json, Observed, Pod, WorkloadKind, in_place};
+use super::{Action, Counts, Json, Observed, Pod, WorkloadKind, in_place, pod_hooks};
 
 /// An observation with what is looked up in it again and again.
 pub(super) struct View<'a> {
@@ -17,6 +17,8 @@ pub(super) struct View<'a> {
     pub(super) partition: usize,
     /// The revision that old pods are made of.
     pub(super) base: Revision,
+    /// Pods with a run of a hook before an operation, by uid.
+    asked: BTreeSet<&'a str>,
     /// Images by revision.
     images: BTreeMap<Revision, BTreeMap<String, String>>,
     /// Pods of the new revision that count for the step, ready for long enough.
@@ -40,6 +42,7 @@ impl<'a> View<'a> {
             step,
             partition,
             base: seen.update.clone(),
+            asked: pod_hooks::asked(seen),
             images: images.collect(),
             in_step: 0,
             done: 0,
@@ -69,6 +72,11 @@ impl<'a> View<'a> {
     pub(super) fn template(&self, revision: &Revision) -> Option<&'a Json> {
         let known = self.seen.revisions.iter().find(|known| known.name == *revision)?;
         Some(&known.template)
+    }
+
+    /// A hook before an operation on this pod was begun.
+    pub(super) fn is_asked(&self, pod: &Pod) -> bool {
+        self.asked.contains(pod.uid.as_str())
     }
 
     /// The last update of the pod is over.

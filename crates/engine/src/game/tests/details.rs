@@ -265,3 +265,20 @@ fn a_name_that_somebody_else_took_after_it_was_written_down_is_given_up() {
     assert_eq!(world.truth.memory.hook_run.as_deref(), Some("r2-1-test.1"));
     assert_eq!(world.truth.runs.len(), 1);
 }
+
+#[test]
+fn thousands_of_pods_with_hooks_are_decided_upon_in_one_look() {
+    let mut world = World::running(hooked(Plan { replicas: 1, ..plain() }, HookKind::PreDelete));
+    let one = world.truth.pods[0].clone();
+    world.truth.pods = (0..3_000)
+        .map(|at| crate::game::Pod {
+            name: format!("game-{at}"),
+            uid: format!("uid-{at}"),
+            id: at.to_string(),
+            ..one.clone()
+        })
+        .collect();
+    world.truth.plan.replicas = 0;
+    let begun = decide(&world.truth);
+    assert!(begun.actions.len() >= 6_000, "a run and a mark each: {}", begun.actions.len());
+}

@@ -50,8 +50,8 @@ pub(super) struct World {
     checker: Checker,
     pub(super) breach: Option<String>,
     pub(super) writes: u32,
-    /// The write that is cut, and whether it lands.
-    pub(super) cut: Option<(u32, bool)>,
+    /// Writes that are cut, and whether they land.
+    pub(super) cuts: Vec<(u32, bool)>,
     pub(super) told: Vec<Fact>,
     pub(super) log: Vec<Line>,
     pub(super) last: Option<Decision>,
@@ -168,7 +168,7 @@ impl World {
             checker: Checker::default(),
             breach: None,
             writes: 0,
-            cut: None,
+            cuts: Vec::new(),
             told: Vec::new(),
             log: Vec::new(),
             last: None,

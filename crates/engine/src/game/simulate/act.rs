@@ -22,7 +22,7 @@ impl World {
         }
         let index = self.writes;
         self.writes += 1;
-        let cut = self.cut.filter(|(at, _)| *at == index);
+        let cut = self.cuts.iter().find(|(at, _)| *at == index).copied();
         if matches!(cut, Some((_, false))) {
             return false;
         }

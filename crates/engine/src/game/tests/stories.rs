@@ -102,7 +102,7 @@ fn stories() -> u32 {
 /// Whatever was declared before: a good template, hooks that pass, and nobody in the way.
 fn calm_down(world: &mut World) {
     world.truth.plan.falls_back = true;
-    world.cut = None;
+    world.cuts.clear();
     (world.step_hooks, world.pod_hooks) = (HookWill::Pass, HookWill::Pass);
     world.let_pass();
     world.happen(&Event::Template(true));
@@ -151,10 +151,10 @@ proptest! {
     fn every_story_keeps_every_invariant_and_comes_to_rest(
         plan in plans(),
         events in vec((0_u32..12, events()), 0..10),
-        cut in prop::option::of((0_u32..120, any::<bool>())),
+        cuts in vec((0_u32..120, any::<bool>()), 0..5),
     ) {
         let mut world = World::new(plan);
-        world.cut = cut;
+        world.cuts = cuts;
         for (rounds, event) in &events {
             world.rounds(*rounds);
             world.happen(event);

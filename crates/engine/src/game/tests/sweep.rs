@@ -9,7 +9,7 @@ use crate::game::{
 /// Plays the events, each when everything before came to rest or after so many rounds.
 fn play(plan: &Plan, events: &[(Option<u32>, Event)], cut: Option<(u32, bool)>) -> World {
     let mut world = World::new(plan.clone());
-    world.cut = cut;
+    world.cuts.extend(cut);
     world.rest();
     for (rounds, event) in events {
         match rounds {

@@ -6,6 +6,13 @@
 //!  hook runs --------> hook::Run -> next, assess ----------------------> measure, write the status
 //! ```
 //!
+//! A controller of workloads settles the revision of the template first ([`choose_revision`]), reads
+//! pods, runs of hooks and hook templates no older than its own last write, calls [`decide`], and
+//! carries the actions out one by one: those on a pod only if the pod still has that uid, those on the
+//! workload only if it was not changed since it was read. The first that fails ends the look. A
+//! controller of hook runs asks [`hook::Run::next`] what to measure, judges each answer with
+//! [`condition::judge`], records it, and writes down what [`hook::Run::assess`] says.
+//!
 //! [`decide`] is a function of what was observed. What it needs to remember is in the cluster: in the
 //! status, on the pods and on the runs of hooks. It can be asked at any time, by any process, after any
 //! of its actions, and goes on from there.

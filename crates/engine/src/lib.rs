@@ -11,6 +11,8 @@
 //!                      Observed --> Step::Do(Decision) --> Actions, one after the other
 //! ```
 //!
+//! The game workloads have an observation and a decision of their own, in [`game`].
+//!
 //! Traffic moves before status is written, so a crash between the two repeats a step that changes
 //! nothing instead of skipping one; what cannot be undone is written down before it is done.
 
@@ -20,6 +22,7 @@ mod canary;
 pub mod check;
 mod decision;
 mod fact;
+pub mod game;
 mod memory;
 mod observed;
 mod pace;

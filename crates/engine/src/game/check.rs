@@ -1,0 +1,74 @@
+//! What must hold of a game workload, whatever happens, as a function over a trace.
+//!
+//! A trace is what an observer sees who stands beside the API server: before each write the cluster
+//! as it really is, then the write. Simulations and tests of the whole operator are judged by the same
+//! rules, after every step and not at the end. Numbers in a [`Breach`] are those of the list of
+//! invariants in the documentation.
+
+mod pods;
+mod release;
+
+#[cfg(test)]
+mod tests;
+
+use crate::check::Breach;
+
+use super::{Action, Observed};
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Somebody other than the controller changed something.
+    Changed,
+    /// This is how the cluster is now.
+    World(Box<Observed>),
+    /// The controller did this.
+    Did(Box<Action>),
+    /// Nothing changes any more and everything came to rest.
+    Settled,
+}
+
+/// Judges a trace as it grows.
+#[derive(Clone, Debug, Default)]
+pub struct Checker {
+    index: usize,
+    world: Option<Box<Observed>>,
+    is_settled: bool,
+}
+
+/// Why an entry is a breach: the invariant, and a sentence.
+type Verdict = Result<(), (u8, String)>;
+
+/// Judges a whole trace.
+pub fn check(trace: &[What]) -> Vec<Breach> {
+    let mut checker = Checker::default();
+    trace.iter().filter_map(|what| checker.see(what)).collect()
+}
+
+// === impl Checker ===
+
+impl Checker {
+    /// Takes the next entry, and says what it breaks, if anything.
+    pub fn see(&mut self, what: &What) -> Option<Breach> {
+        let verdict = self.judge(what);
+        match what {
+            What::Changed => self.is_settled = false,
+            What::World(world) => self.world = Some(world.clone()),
+            What::Settled => self.is_settled = true,
+            What::Did(_) => {}
+        }
+        let at = self.index;
+        self.index += 1;
+        let (invariant, text) = verdict.err()?;
+        Some(Breach { invariant, at, text })
+    }
+
+    fn judge(&self, what: &What) -> Verdict {
+        let (What::Did(action), Some(world)) = (what, &self.world) else { return Ok(()) };
+        if self.is_settled {
+            return Err((15, format!("{action:?} although nothing changed")));
+        }
+        pods::judge(world, action)?;
+        release::judge(world, action)
+    }
+}

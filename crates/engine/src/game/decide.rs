@@ -1,0 +1,191 @@
+//! One look at a game workload, one decision.
+
+use std::collections::BTreeSet;
+
+use crate::{Again, Moment, Revision};
+
+use super::{
+    Action, Condition, ConditionKind, Decision, Fact, Memory, Observed, WorkloadKind, deployment,
+    pod_hooks, stateful,
+    steps::{self, Progress, StepGate},
+    verbs,
+    view::View,
+    work::Work,
+};
+
+/// What to do next. The caller carries the actions out in order and looks again.
+///
+/// Pods are worked on by the step that was written down, and only then is the next step written: a
+/// crash in between repeats what changes nothing.
+pub fn decide(seen: &Observed) -> Decision {
+    if seen.is_deleted {
+        return Decision::because(Fact::BeingDeleted);
+    }
+    if !seen.problems.is_empty() {
+        return Decision::because(Fact::Refused(seen.problems.clone()));
+    }
+    let mut view = View::of(seen);
+    if !steps::is_reset(seen)
+        && let Some(decision) = verbs::obey(&view)
+    {
+        return decision;
+    }
+    let gate = steps::gate(&view);
+    let is_turn = steps::is_turn(&view, &gate);
+    let mut work = if is_turn {
+        // Where the release stands is written down first; pods that were begun are finished.
+        let mut work = Work::new();
+        for pod in view.pods.iter().filter(|pod| pod.is_active()) {
+            work.refresh(&view, pod);
+        }
+        work
+    } else {
+        match seen.plan.kind {
+            WorkloadKind::Deployment => deployment::work(&view),
+            WorkloadKind::StatefulSet(management) => stateful::work(&view, management),
+        }
+    };
+    work.actions.extend(steps::clean_up(&view));
+    view.leave(&work.actions);
+    let progress = steps::advance(&view, &gate);
+    conclude(&view, &gate, progress, work)
+}
+
+/// Puts together what is done to pods, to the spec and to the status, in this order.
+fn conclude(view: &View<'_>, gate: &StepGate, progress: Progress, work: Work) -> Decision {
+    let seen = view.seen;
+    let is_working = !work.actions.is_empty();
+    let states = pod_hooks::states(seen, &work.actions);
+    let why = reason(view, progress.why.clone(), work.why.clone());
+    let mut decision = Decision { why, actions: work.actions, again: Again::OnChange };
+    if progress.rolls_back
+        && let Some(stable) = verbs::way_back(view)
+    {
+        let (to, from) = (stable.clone(), seen.update.clone());
+        decision = decision.tell(Fact::RollsBack(to.clone())).act(Action::GoBack { to, from });
+    }
+    let mut next = progress.memory;
+    next.pod_hooks = states;
+    next.conditions = conditions(view, &next, &decision.why, &work.troubles);
+    let wants_pause = !next.pauses.is_empty();
+    if seen.plan.paused.value != wants_pause {
+        decision = decision.act(Action::SetPaused(wants_pause));
+    }
+    if next != seen.memory {
+        decision = decision.act(Action::Remember(Box::new(next)));
+    }
+    match gate {
+        StepGate::Begins(start, _) => decision = decision.act(Action::StartHook(start.clone())),
+        StepGate::Failed { run, is_overdue: true, .. } => {
+            decision = decision.act(Action::TerminateHook(run.clone()));
+        }
+        StepGate::None
+        | StepGate::NotYet
+        | StepGate::Runs(..)
+        | StepGate::Passed
+        | StepGate::Failed { .. }
+        | StepGate::Blocked(..) => {}
+    }
+    let is_news =
+        |fact: &Fact| !seen.memory.conditions.iter().any(|known| known.message == fact.text());
+    let troubles = work.troubles.into_iter().map(|(_, fact)| fact).filter(is_news);
+    for fact in progress.facts.into_iter().chain(troubles) {
+        decision = decision.tell(fact);
+    }
+    if !is_working && !steps::is_turn(view, gate) {
+        let unused = unused(view);
+        if !unused.is_empty() {
+            decision = decision.act(Action::DropRevisions(unused));
+        }
+    }
+    decision.again = first(progress.again, work.again);
+    decision
+}
+
+fn first(one: Again, other: Again) -> Again {
+    match (one, other) {
+        (Again::Now, _) | (_, Again::Now) => Again::Now,
+        (Again::At(one), Again::At(other)) => Again::At(Moment(one.0.min(other.0))),
+        (Again::At(at), Again::OnChange) | (Again::OnChange, Again::At(at)) => Again::At(at),
+        (Again::OnChange, Again::OnChange) => Again::OnChange,
+    }
+}
+
+/// What is told: why the release stands where it does, or what is done to pods so that it goes on.
+fn reason(view: &View<'_>, release: Option<Fact>, pods: Option<Fact>) -> Fact {
+    match (release, pods) {
+        (Some(Fact::AwaitingPods { .. }) | None, Some(pods)) => pods,
+        (Some(release), _) => release,
+        (None, None) => idle(view),
+    }
+}
+
+/// What is waited for if nothing is to be done.
+fn idle(view: &View<'_>) -> Fact {
+    let wanted = view.counts.expected_updated;
+    let available = view.in_step;
+    if available < wanted {
+        return Fact::AwaitingPods { available, wanted };
+    }
+    Fact::AtRest
+}
+
+fn conditions(
+    view: &View<'_>,
+    next: &Memory,
+    why: &Fact,
+    troubles: &[(ConditionKind, Fact)],
+) -> Vec<Condition> {
+    let plan = &view.seen.plan;
+    let about = |kind, holds, reason, message: &str| Condition {
+        kind,
+        holds,
+        reason,
+        message: message.to_owned(),
+    };
+    let is_progressing = !view.is_complete_release() && view.partition < plan.replicas;
+    let (reason, message) = match (is_progressing, view.is_target_reached()) {
+        (false, _) => ("Complete", "All pods that should run the template do."),
+        (true, true) => ("StepReached", "As many pods as this step lets run the template."),
+        (true, false) => ("Updating", "Pods are on their way to the template."),
+    };
+    let progress = about(ConditionKind::Progressing, is_progressing, reason, message);
+    let enough = view.counts.available >= plan.replicas;
+    let (reason, message) = if enough {
+        ("EnoughPods", "All pods are available.")
+    } else {
+        ("TooFewPods", "Fewer pods are available than there should be.")
+    };
+    let mut all = vec![progress, about(ConditionKind::Available, enough, reason, message)];
+    let paused = match next.pauses.first() {
+        Some(pause) => {
+            let fact = Fact::Paused(pause.reason);
+            about(ConditionKind::Paused, true, pause.reason.as_str(), &fact.text())
+        }
+        None => about(ConditionKind::Paused, false, "NotPaused", ""),
+    };
+    all.push(paused);
+    if let Fact::HookBlocked(_) = why {
+        all.push(about(ConditionKind::HookBlocked, true, why.reason(), &why.text()));
+    }
+    for (kind, fact) in troubles {
+        if !all.iter().any(|known| known.kind == *kind) {
+            all.push(about(*kind, true, fact.reason(), &fact.text()));
+        }
+    }
+    all.sort_by_key(|condition| condition.kind);
+    all
+}
+
+/// Revisions nobody carries and nobody goes back to, beyond those that are kept.
+fn unused(view: &View<'_>) -> Vec<Revision> {
+    let Observed { revisions, memory, update, pods, plan, .. } = view.seen;
+    let mut live: BTreeSet<&Revision> = BTreeSet::from([update, &view.base]);
+    live.extend(&memory.stable);
+    live.extend(pods.iter().filter_map(|pod| pod.revision.as_ref()));
+    live.extend(pods.iter().filter_map(|pod| pod.grace.as_ref()?.from.as_ref()));
+    let mut spare: Vec<_> = revisions.iter().filter(|known| !live.contains(&known.name)).collect();
+    spare.sort_by_key(|known| known.number);
+    let surplus = spare.len().saturating_sub(plan.history_limit);
+    spare.iter().take(surplus).map(|known| known.name.clone()).collect()
+}

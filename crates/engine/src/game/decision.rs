@@ -1,0 +1,180 @@
+//! What to do about a game workload.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{Again, Moment, Revision};
+
+use super::{Fact, HookKind, Memory, Purpose, Verb, arguments::Argument};
+
+/// What to do, in order, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Why: what the explanation says.
+    pub why: Fact,
+    /// The effects, in order. Each can be carried out twice. If one fails, those after it are not
+    /// carried out and the cluster is looked at again.
+    pub actions: Vec<Action>,
+    /// When to look again.
+    pub again: Again,
+}
+
+/// One effect.
+///
+/// Order is safety: a hook is begun before its pod is marked, a pod leaves service before its images
+/// change, `paused` is set before the pause is written down, and the name of a step's run before the
+/// run is made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Make a pod.
+    Create(NewPod),
+    /// Delete the pod, if it still is that one.
+    Delete(PodRef, Departure),
+    /// Delete the pod without waiting for its node.
+    ForceDelete(PodRef),
+    /// Say on the pod that it is about to go.
+    Mark(PodRef),
+    /// Take that back.
+    Unmark(PodRef),
+    /// Set the condition of the pod's readiness gate.
+    SetGate(PodRef, bool),
+    /// One write to the pod: label, what it was before, and the change or that it waits.
+    UpdateInPlace(Box<PodChange>),
+    /// Make the change that waited.
+    ApplyGrace(Box<PodChange>),
+    /// Forget a change that waited for a revision the pod no longer is to have.
+    DropGrace(PodRef),
+    /// One write to the pod, which goes on serving.
+    HotPatch(Box<PodChange>),
+    /// The hook after the update is over or of no more use.
+    ClearPostHook(PodRef),
+    /// Labels and volumes of a numbered pod are put right.
+    Identify(PodRef),
+    /// Make a run of a hook, unless it exists.
+    StartHook(Box<HookStart>),
+    /// Ask a run to end.
+    TerminateHook(String),
+    /// Delete a run.
+    DeleteHook(String),
+    /// Set `paused`.
+    SetPaused(bool),
+    /// Set `paused` to false and take away what a person asked for, in one write.
+    Lift(Verb),
+    /// Take away what a person asked for.
+    ClearVerb(Verb),
+    /// Put the template of this revision back, if the other still is the template's; take away what a
+    /// person asked for in the same write.
+    GoBack {
+        /// The revision to go back to.
+        to: Revision,
+        /// The revision to leave.
+        from: Revision,
+    },
+    /// Set `retry` of this hook back to false.
+    ResetRetry(HookKind),
+    /// Take names of pods that are gone off the list of those to delete.
+    PrunePodsToDelete(Vec<String>),
+    /// Write this down.
+    Remember(Box<Memory>),
+    /// Delete revisions nobody needs.
+    DropRevisions(Vec<Revision>),
+    /// Tell: an event.
+    Announce(Fact),
+}
+
+/// Why a pod is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// There are too many.
+    Surplus,
+    /// A person named it.
+    Named,
+    /// One of the new revision takes its place.
+    Replaced,
+    /// It failed.
+    Failed,
+}
+
+/// A pod to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPod {
+    /// Of which revision.
+    pub revision: Revision,
+    /// Its number, in a set.
+    pub ordinal: Option<usize>,
+    /// Its number in the range of indexes.
+    pub index: Option<i64>,
+    /// With the readiness gate of updates in place.
+    pub has_gate: bool,
+}
+
+/// Which pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodRef {
+    /// Its name.
+    pub name: String,
+    /// Which of all that ever had this name.
+    pub uid: String,
+}
+
+/// A change of a pod that stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodChange {
+    /// Which pod.
+    pub pod: PodRef,
+    /// The revision it has afterwards.
+    pub revision: Revision,
+    /// The revision whose template it has so far.
+    pub from: Option<Revision>,
+    /// Images to set, by container.
+    pub images: BTreeMap<String, String>,
+    /// Labels to set or to remove.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Annotations to set or to remove.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// Image ids of those containers so far.
+    pub image_ids: BTreeMap<String, String>,
+    /// When this was decided.
+    pub at: Moment,
+    /// Images and metadata wait for so long.
+    pub grace: Option<Duration>,
+    /// A hook is to be run when this is over.
+    pub owes_post_hook: bool,
+}
+
+/// A run to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookStart {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Name of the template whose metrics it copies.
+    pub template: String,
+    /// Its arguments.
+    pub arguments: Vec<Argument>,
+}
+
+// === impl Decision ===
+
+impl Decision {
+    pub(super) fn because(why: Fact) -> Self {
+        Self { why, actions: Vec::new(), again: Again::OnChange }
+    }
+
+    /// Does this next.
+    #[must_use]
+    pub(super) fn act(mut self, action: Action) -> Self {
+        self.actions.push(action);
+        self
+    }
+
+    #[must_use]
+    pub(super) fn tell(self, fact: Fact) -> Self {
+        self.act(Action::Announce(fact))
+    }
+
+    /// Whether it writes anything to the cluster.
+    pub fn is_idle(&self) -> bool {
+        self.actions.is_empty()
+    }
+}

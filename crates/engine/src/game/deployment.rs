@@ -1,0 +1,217 @@
+//! Pods without identity: how many there are, and which are updated next.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Action, Budget, ConditionKind, Departure, Fact, NewPod, Observed, Pod, PodPhase, PodRef,
+    ReadinessGate, Scaling, Standing, UpdateWay, by_use, in_place, pod_hooks, sort_for_deletion,
+    view::View,
+    work::{Outcome, Work},
+};
+
+/// Pods made in one look at most; the next look goes on.
+const CREATED_MAX: usize = 100;
+
+/// What is to be done to the pods.
+pub(super) fn work(view: &View<'_>) -> Work {
+    let mut work = Work::new();
+    let retried = pod_hooks::retry(view.seen);
+    let leaving = Leaving::of(view);
+    let chosen = if retried.is_empty() { choose(view, &leaving) } else { Vec::new() };
+    for pod in view.pods.iter().filter(|pod| !is_begun(&chosen, pod)) {
+        work.refresh(view, pod);
+    }
+    replace_failed(view, &mut work);
+    let wanted = wanted(view, &leaving);
+    work.actions.extend(pod_hooks::clean_up(view, &wanted));
+    if !retried.is_empty() {
+        work.actions.extend(retried);
+        return work;
+    }
+    let before = work.actions.len();
+    scale(view, &leaving, &mut work);
+    if work.actions.len() == before {
+        update(view, &chosen, &leaving, &mut work);
+    }
+    work
+}
+
+/// Pods that are to be deleted, and how many are to be made.
+struct Leaving<'a> {
+    /// Asked for by name.
+    named: Vec<&'a Pod>,
+    /// Too many.
+    surplus: Vec<&'a Pod>,
+    scaling: Scaling,
+}
+
+impl<'a> Leaving<'a> {
+    fn of(view: &View<'a>) -> Self {
+        let Observed { plan, update, .. } = view.seen;
+        let is_named = |pod: &&&Pod| plan.pods_to_delete.contains(&pod.name);
+        let named: Vec<&Pod> = view.pods.iter().filter(is_named).copied().collect();
+        let rest = view.pods.iter().filter(|pod| !is_named(pod)).copied();
+        let (mut updated, mut old): (Vec<&Pod>, Vec<&Pod>) =
+            rest.partition(|pod| pod.is_of(update));
+        let budget = Budget::of_deployment(plan.max_unavailable, plan.max_surge, plan.replicas);
+        let standing = Standing {
+            updated: updated.len(),
+            old: old.len(),
+            replicas: plan.replicas,
+            partition: view.partition,
+            max_surge: budget.surge,
+            differs: view.differs(),
+            is_paused: view.is_paused(),
+        };
+        let scaling = standing.scaling();
+        let is_leaving = |pod: &Pod| pod.is_marked || view.is_asked(pod);
+        sort_for_deletion(&mut old, plan.costs, is_leaving);
+        sort_for_deletion(&mut updated, plan.costs, is_leaving);
+        let mut surplus: Vec<&Pod> = old.into_iter().take(scaling.delete_old).collect();
+        surplus.extend(updated.into_iter().take(scaling.delete_new));
+        Self { named, surplus, scaling }
+    }
+
+    fn has(&self, pod: &Pod) -> bool {
+        self.named.iter().chain(&self.surplus).any(|leaving| leaving.uid == pod.uid)
+    }
+}
+
+/// Pods whose deletion is wanted, by uid: too many, or to be replaced by the new revision.
+fn wanted<'a>(view: &View<'a>, leaving: &Leaving<'a>) -> BTreeSet<&'a str> {
+    let replaced = candidates(view, leaving).into_iter().filter(|_| replaces(view));
+    let all = leaving.named.iter().chain(&leaving.surplus).copied().chain(replaced);
+    all.map(|pod| pod.uid.as_str()).collect()
+}
+
+fn replaces(view: &View<'_>) -> bool {
+    view.seen.plan.way == UpdateWay::Recreate || view.seen.plan.falls_back
+}
+
+fn is_begun(chosen: &[&Pod], pod: &Pod) -> bool {
+    // Only the gate of a pod that is about to be closed again must not be opened.
+    pod.gate == ReadinessGate::Closed
+        && pod.grace.is_none()
+        && chosen.iter().any(|other| other.uid == pod.uid)
+}
+
+/// Pods that failed are of no use to anybody; what replaces them is made when they are gone.
+fn replace_failed(view: &View<'_>, work: &mut Work) {
+    let failed = view.seen.pods.iter();
+    for pod in failed.filter(|pod| pod.phase == PodPhase::Failed && !pod.is_terminating) {
+        work.actions.push(Action::Announce(Fact::PodFailed(pod.name.clone())));
+        work.actions.push(Action::Delete(PodRef::of(pod), Departure::Failed));
+        work.because(Fact::PodFailed(pod.name.clone()));
+    }
+}
+
+fn scale(view: &View<'_>, leaving: &Leaving<'_>, work: &mut Work) {
+    let Observed { plan, pods, .. } = view.seen;
+    let is_gone = |name: &&String| !pods.iter().any(|pod| pod.name == **name);
+    let gone: Vec<String> = plan.pods_to_delete.iter().filter(is_gone).cloned().collect();
+    if !gone.is_empty() {
+        work.actions.push(Action::PrunePodsToDelete(gone));
+    }
+    let mut deleted = 0;
+    let before = work.actions.len();
+    for pod in &leaving.named {
+        let outcome = work.delete(view, pod, Departure::Named);
+        deleted += usize::from(matches!(outcome, Outcome::Done));
+    }
+    if work.actions.len() > before {
+        work.because(Fact::Scaling { created: 0, deleted });
+        return;
+    }
+    for pod in &leaving.surplus {
+        let outcome = work.delete(view, pod, Departure::Surplus);
+        deleted += usize::from(matches!(outcome, Outcome::Done));
+    }
+    let created = create(view, leaving.scaling, work);
+    if created + deleted > 0 {
+        work.because(Fact::Scaling { created, deleted });
+    }
+}
+
+fn create(view: &View<'_>, scaling: Scaling, work: &mut Work) -> usize {
+    let Observed { plan, pods, update, .. } = view.seen;
+    let wanted = scaling.create_old + scaling.create_new;
+    if wanted == 0 {
+        return 0;
+    }
+    let mut free: Box<dyn Iterator<Item = i64>> = Box::new(std::iter::empty());
+    if let Some((start, end)) = plan.indexes {
+        let indexes = end.saturating_sub(start).max(0);
+        if i64::try_from(plan.replicas).unwrap_or(i64::MAX) > indexes {
+            let fact = Fact::NoIndex { replicas: plan.replicas, indexes };
+            work.trouble(ConditionKind::FailedScale, &fact);
+            work.because(fact);
+            return 0;
+        }
+        let used: BTreeSet<i64> = pods.iter().filter_map(|pod| pod.index).collect();
+        free = Box::new((start..end).filter(move |index| !used.contains(index)));
+    }
+    let old = std::iter::repeat_n(&view.base, scaling.create_old);
+    let new = std::iter::repeat_n(update, scaling.create_new);
+    let mut created = 0;
+    for revision in old.chain(new).take(CREATED_MAX) {
+        work.actions.push(Action::Create(NewPod {
+            revision: revision.clone(),
+            ordinal: None,
+            index: free.next(),
+            has_gate: plan.way == UpdateWay::InPlace,
+        }));
+        created += 1;
+    }
+    created
+}
+
+/// Pods that are to be updated, the first first: those of an abandoned release, those that were told
+/// so already, and then the least useful. The last ones stay, as many as the partition says.
+fn candidates<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
+    let Observed { update, .. } = view.seen;
+    let working = view.pods.iter().filter(|pod| !leaving.has(pod)).copied();
+    let mut waiting: Vec<&Pod> = working.filter(|pod| !pod.is_of(update)).collect();
+    waiting.sort_by(|one, other| {
+        let rank = |pod: &Pod| (!view.is_abandoned(pod), !view.is_asked(pod));
+        rank(one).cmp(&rank(other)).then_with(|| by_use(one, other))
+    });
+    waiting.truncate(waiting.len().saturating_sub(view.partition));
+    waiting
+}
+
+/// Those of them that may be out of service now. Who is out of service already always may.
+fn choose<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
+    let Observed { plan, now, .. } = view.seen;
+    if view.is_paused() || plan.way == UpdateWay::OnDelete {
+        return Vec::new();
+    }
+    let working: Vec<&&Pod> = view.pods.iter().filter(|pod| !leaving.has(pod)).collect();
+    let budget = Budget::of_deployment(plan.max_unavailable, plan.max_surge, plan.replicas);
+    let is_serving = |pod: &Pod| pod.is_update_ready(*now, plan.min_ready);
+    let mut out = working.iter().filter(|pod| !is_serving(pod)).count();
+    let may_be_out = (budget.unavailable + working.len()).saturating_sub(plan.replicas);
+    let mut chosen = Vec::new();
+    for pod in candidates(view, leaving) {
+        // Who cannot be updated takes nobody's place; it is only told.
+        if is_serving(pod) && in_place::is_possible(view, pod) {
+            if out >= may_be_out {
+                continue;
+            }
+            out += 1;
+        }
+        chosen.push(pod);
+    }
+    chosen
+}
+
+fn update(view: &View<'_>, chosen: &[&Pod], leaving: &Leaving<'_>, work: &mut Work) {
+    let mut updated = 0;
+    for pod in chosen {
+        updated += usize::from(matches!(work.update(view, pod), Outcome::Done));
+    }
+    if updated > 0 {
+        work.because(Fact::Updating(updated));
+    } else if chosen.is_empty() && !view.is_paused() && !candidates(view, leaving).is_empty() {
+        work.because(Fact::AwaitingBudget);
+    }
+}

@@ -1,0 +1,327 @@
+//! What happened to a game workload, or is waited for.
+
+use crate::{Moment, Revision, Tone};
+
+use super::{HookKind, HookPhase, PauseReason, Verb};
+
+/// Something worth telling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// Nothing to do.
+    AtRest,
+    /// The workload is being deleted: its pods go with it.
+    BeingDeleted,
+    /// It must not be acted upon.
+    Refused(Vec<String>),
+    /// The template changed: a release begins.
+    NewRevision(Revision),
+    /// The template went back to the stable revision.
+    WentBack(Revision),
+    /// The steps changed: they are taken from the first.
+    StepsChanged,
+    /// This step is taken now.
+    StepSet(usize),
+    /// A pause begins.
+    Paused(PauseReason),
+    /// A pause holds.
+    AwaitingPerson(PauseReason),
+    /// A timed pause holds.
+    AwaitingTime(Moment),
+    /// Somebody cleared `paused`, which does not resume this release.
+    ResumeIgnored,
+    /// The hook of the step runs.
+    AwaitingHook(String),
+    /// The hook of the step did not pass.
+    HookFailed {
+        /// Name of the run.
+        run: String,
+        /// How it ended; nothing if it took too long.
+        phase: Option<HookPhase>,
+        /// Somebody ended it.
+        is_terminated: bool,
+    },
+    /// The hook of the step cannot be run.
+    HookBlocked(String),
+    /// Arguments were given that the template does not declare.
+    ArgumentsDropped(Vec<String>),
+    /// Not enough pods of the new revision are available.
+    AwaitingPods {
+        /// Available.
+        available: usize,
+        /// Needed.
+        wanted: usize,
+    },
+    /// Pods are made or deleted.
+    Scaling {
+        /// Made.
+        created: usize,
+        /// Deleted.
+        deleted: usize,
+    },
+    /// No number is left for another pod.
+    NoIndex {
+        /// Pods there should be.
+        replicas: usize,
+        /// Numbers there are.
+        indexes: i64,
+    },
+    /// Pods are updated.
+    Updating(usize),
+    /// Something about updated pods is finished.
+    Refreshing(usize),
+    /// As many pods as may be are out of service.
+    AwaitingBudget,
+    /// No pod may ever be out of service.
+    NoBudget,
+    /// A pod cannot be updated in place.
+    NotInPlace {
+        /// Name of the pod.
+        pod: String,
+        /// What differs.
+        path: String,
+    },
+    /// A pod waits for its hook.
+    AwaitingPodHook {
+        /// Name of the pod.
+        pod: String,
+        /// Which hook.
+        kind: HookKind,
+    },
+    /// The hook of a pod failed: the pod stays as it is.
+    PodHookFailed {
+        /// Name of the pod.
+        pod: String,
+        /// Which hook.
+        kind: HookKind,
+        /// How it ended.
+        phase: HookPhase,
+    },
+    /// The hook of a pod cannot be run.
+    PodHookBlocked {
+        /// Name of the pod.
+        pod: String,
+        /// Why.
+        why: String,
+    },
+    /// Failed hooks of pods are run again.
+    HooksRetried(HookKind),
+    /// A pod failed and is replaced.
+    PodFailed(String),
+    /// A pod is taken from a node that is lost.
+    PodLost(String),
+    /// A pod must be ready before the next.
+    AwaitingOrder(String),
+    /// A pod is on its way out.
+    AwaitingDeletion(String),
+    /// All pods run the revision: it is the stable one now.
+    Promoted(Revision),
+    /// A person asked for this, and it is done.
+    Obeyed(Verb),
+    /// A person asked for this, and there is nothing to do it to.
+    NothingTo(Verb),
+    /// A person asked for this while another revision was released.
+    AskedTooLate(Verb),
+    /// The template is put back to the stable revision because a hook failed.
+    RollsBack(Revision),
+}
+
+// === impl Fact ===
+
+impl Fact {
+    /// The word for machines: stable, one per kind of fact.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::AtRest => "AtRest",
+            Self::BeingDeleted => "BeingDeleted",
+            Self::Refused(_) => "Refused",
+            Self::NewRevision(_) => "NewRevision",
+            Self::WentBack(_) => "RevisionReverted",
+            Self::StepsChanged => "StepsChanged",
+            Self::StepSet(_) => "SetStepIndex",
+            Self::Paused(_) => "Paused",
+            Self::AwaitingPerson(_) => "WaitingForResume",
+            Self::AwaitingTime(_) => "WaitingForTime",
+            Self::ResumeIgnored => "ResumeIgnored",
+            Self::AwaitingHook(_) => "WaitingForHook",
+            Self::HookFailed { .. } => "HookFailed",
+            Self::HookBlocked(_) => "HookBlocked",
+            Self::ArgumentsDropped(_) => "ArgumentsDropped",
+            Self::AwaitingPods { .. } => "WaitingForPods",
+            Self::Scaling { .. } => "Scaling",
+            Self::NoIndex { .. } => "FailedScale",
+            Self::Updating(_) => "Updating",
+            Self::Refreshing(_) => "FinishingUpdates",
+            Self::AwaitingBudget => "WaitingForBudget",
+            Self::NoBudget => "NoBudget",
+            Self::NotInPlace { .. } => "FailedUpdate",
+            Self::AwaitingPodHook { .. } => "WaitingForPodHook",
+            Self::PodHookFailed { .. } => "PodHookFailed",
+            Self::PodHookBlocked { .. } => "PodHookBlocked",
+            Self::HooksRetried(_) => "HooksRetried",
+            Self::PodFailed(_) => "RecreatingFailedPod",
+            Self::PodLost(_) => "PodLost",
+            Self::AwaitingOrder(_) => "WaitingForOrder",
+            Self::AwaitingDeletion(_) => "WaitingForDeletion",
+            Self::Promoted(_) => "Promoted",
+            Self::Obeyed(_) => "Obeyed",
+            Self::NothingTo(_) => "NothingToDo",
+            Self::AskedTooLate(_) => "AskedTooLate",
+            Self::RollsBack(_) => "RollingBack",
+        }
+    }
+
+    /// Is something wrong?
+    pub const fn tone(&self) -> Tone {
+        match self {
+            Self::Refused(_)
+            | Self::ResumeIgnored
+            | Self::HookFailed { .. }
+            | Self::HookBlocked(_)
+            | Self::ArgumentsDropped(_)
+            | Self::NoIndex { .. }
+            | Self::NoBudget
+            | Self::NotInPlace { .. }
+            | Self::PodHookFailed { .. }
+            | Self::PodHookBlocked { .. }
+            | Self::PodFailed(_)
+            | Self::PodLost(_)
+            | Self::NothingTo(_)
+            | Self::AskedTooLate(_)
+            | Self::RollsBack(_) => Tone::Warning,
+            Self::AtRest
+            | Self::BeingDeleted
+            | Self::NewRevision(_)
+            | Self::WentBack(_)
+            | Self::StepsChanged
+            | Self::StepSet(_)
+            | Self::Paused(_)
+            | Self::AwaitingPerson(_)
+            | Self::AwaitingTime(_)
+            | Self::AwaitingHook(_)
+            | Self::AwaitingPods { .. }
+            | Self::Scaling { .. }
+            | Self::Updating(_)
+            | Self::Refreshing(_)
+            | Self::AwaitingBudget
+            | Self::AwaitingPodHook { .. }
+            | Self::HooksRetried(_)
+            | Self::AwaitingOrder(_)
+            | Self::AwaitingDeletion(_)
+            | Self::Promoted(_)
+            | Self::Obeyed(_) => Tone::Normal,
+        }
+    }
+
+    /// The sentence for people. It does not change while the same is waited for.
+    pub fn text(&self) -> String {
+        self.text_of_release().unwrap_or_else(|| self.text_of_pods())
+    }
+
+    fn text_of_release(&self) -> Option<String> {
+        Some(match self {
+            Self::AtRest => "All pods are as they should be.".to_owned(),
+            Self::BeingDeleted => "The workload is being deleted.".to_owned(),
+            Self::Refused(problems) => problems.join("; "),
+            Self::NewRevision(revision) => format!("Revision {revision} is released."),
+            Self::WentBack(revision) => {
+                format!("The template went back to {revision}, and all pods follow at once.")
+            }
+            Self::StepsChanged => "The steps changed and are taken from the first.".to_owned(),
+            Self::StepSet(index) => format!("Set Step Index to {index}"),
+            Self::Paused(reason) => match reason {
+                PauseReason::Step => "The release pauses, as this step says.".to_owned(),
+                PauseReason::Hook => "The release pauses, its hook did not pass.".to_owned(),
+                PauseReason::User => "The release is paused by hand.".to_owned(),
+            },
+            Self::AwaitingPerson(reason) => {
+                format!("{}: set updateStrategy.paused to false to go on.", reason.as_str())
+            }
+            Self::AwaitingTime(_) => "The pause of this step is not over yet.".to_owned(),
+            Self::ResumeIgnored => {
+                "updateStrategy.paused was cleared, but this release resumes by annotation only."
+                    .to_owned()
+            }
+            Self::AwaitingHook(run) => format!("Hook run {run} is under way."),
+            Self::HookFailed { run, phase: None, .. } => format!("Hook run {run} took too long."),
+            Self::HookFailed { run, is_terminated: true, .. } => {
+                format!("Hook run {run} was ended before it could pass.")
+            }
+            Self::HookFailed { run, phase: Some(phase), .. } => {
+                format!("Hook run {run} ended {}.", phase.as_str())
+            }
+            Self::HookBlocked(why) => format!("The hook of this step cannot be run: {why}"),
+            Self::ArgumentsDropped(names) => {
+                format!("The hook template does not declare {}.", names.join(", "))
+            }
+            Self::Promoted(revision) => format!("All pods run {revision}."),
+            Self::Obeyed(verb) => format!("Done as asked: {}.", verb.as_str()),
+            Self::NothingTo(verb) => format!("There is nothing to {}.", verb.as_str()),
+            Self::AskedTooLate(verb) => {
+                format!("Asked to {}, but for another revision.", verb.as_str())
+            }
+            Self::RollsBack(revision) => {
+                format!("The template goes back to {revision}, its hook did not pass.")
+            }
+            _ => return None,
+        })
+    }
+
+    fn text_of_pods(&self) -> String {
+        match self {
+            Self::AwaitingPods { available, wanted } => {
+                format!("{available} of {wanted} pods of the new revision are available.")
+            }
+            Self::Scaling { created, deleted } => {
+                format!("Pods made: {created}, pods deleted: {deleted}.")
+            }
+            Self::NoIndex { replicas, indexes } => {
+                format!("{replicas} pods cannot have {indexes} numbers.")
+            }
+            Self::Updating(count) => format!("Pods being updated: {count}."),
+            Self::Refreshing(count) => format!("Pods whose update is finished: {count}."),
+            Self::AwaitingBudget => "As many pods as may be are out of service.".to_owned(),
+            Self::NoBudget => "maxUnavailable is 0: no pod can be updated.".to_owned(),
+            Self::NotInPlace { pod, path } => format!(
+                "Pod {pod} cannot be updated in place: {path} differs. Change \
+                 updateStrategy.type to RollingUpdate for this."
+            ),
+            Self::AwaitingPodHook { pod, kind } => {
+                format!("Pod {pod} waits for its {} hook.", kind.prefix())
+            }
+            // It says that it passed, and was ended from outside.
+            Self::PodHookFailed { pod, kind, phase: HookPhase::Successful } => format!(
+                "Pod {pod} stays, its {} hook was ended before it could pass: set retry to run it \
+                 again.",
+                kind.prefix()
+            ),
+            Self::PodHookFailed { pod, kind, phase } => format!(
+                "Pod {pod} stays, its {} hook ended {}: set retry to run it again.",
+                kind.prefix(),
+                phase.as_str()
+            ),
+            Self::PodHookBlocked { pod, why } => {
+                format!("The hook of pod {pod} cannot be run: {why}")
+            }
+            Self::HooksRetried(kind) => format!("Failed {} hooks are run again.", kind.prefix()),
+            Self::PodFailed(pod) => format!("Pod {pod} failed and is replaced."),
+            Self::PodLost(pod) => format!("Pod {pod} is taken from its lost node."),
+            Self::AwaitingOrder(pod) => format!("Pod {pod} must be ready before the next."),
+            Self::AwaitingDeletion(pod) => format!("Pod {pod} is on its way out."),
+            _ => String::new(),
+        }
+    }
+}
+
+// === impl Verb ===
+
+impl Verb {
+    /// The word for people and annotations.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Resume => "resume",
+            Self::SkipAll => "skip-all",
+            Self::Abort => "abort",
+            Self::RetryHook => "retry-hook",
+        }
+    }
+}

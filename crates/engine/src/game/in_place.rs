@@ -1,0 +1,304 @@
+//! Updates in place: who qualifies, what changes, and what is left to finish.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use crate::{Again, Moment, Revision};
+
+use super::{
+    Action, Json, Pod, PodChange, PodRef, ReadinessGate, UpdateWay,
+    view::{View, sooner},
+};
+
+/// Labels to set or remove, and annotations.
+type Metadata = (BTreeMap<String, Option<String>>, BTreeMap<String, Option<String>>);
+
+/// Whether pods of one template can become pods of another by changing images and metadata. If not,
+/// what differs.
+pub fn qualify(old: &Json, new: &Json) -> Result<(), String> {
+    match (old.get("spec"), new.get("spec")) {
+        (Some(old), Some(new)) => compare(old, new, "spec"),
+        (None, None) => Ok(()),
+        (Some(_), None) | (None, Some(_)) => Err("spec".to_owned()),
+    }
+}
+
+/// The images of a template, by container.
+pub fn images(template: &Json) -> BTreeMap<String, String> {
+    let Some(Json::List(containers)) = template.at(&["spec", "containers"]) else {
+        return BTreeMap::new();
+    };
+    let named = containers.iter().filter_map(|container| {
+        Some((container.get("name")?.as_text()?, container.get("image")?.as_text()?))
+    });
+    named.map(|(name, image)| (name.to_owned(), image.to_owned())).collect()
+}
+
+fn compare(old: &Json, new: &Json, path: &str) -> Result<(), String> {
+    match (old, new) {
+        _ if old == new => Ok(()),
+        (Json::Object(before), Json::Object(after)) => {
+            let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+            names.into_iter().try_for_each(|name| {
+                let path = format!("{path}.{name}");
+                match (before.get(name), after.get(name)) {
+                    (Some(before), Some(after)) => compare(before, after, &path),
+                    _ => Err(path),
+                }
+            })
+        }
+        // Only containers may differ at all, and in nothing but their images.
+        (Json::List(before), Json::List(after))
+            if path == "spec.containers" && before.len() == after.len() =>
+        {
+            let mut pairs = before.iter().zip(after).enumerate();
+            pairs.try_for_each(|(index, (before, after))| container(before, after, index))
+        }
+        _ => Err(path.to_owned()),
+    }
+}
+
+fn container(before: &Json, after: &Json, index: usize) -> Result<(), String> {
+    let path = format!("spec.containers[{index}]");
+    let (Json::Object(before), Json::Object(after)) = (before, after) else { return Err(path) };
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let mut differing = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    let have_image = before.contains_key("image") && after.contains_key("image");
+    let is_image = |name: &str| name == "image" && have_image;
+    match differing.find(|name| !is_image(name)) {
+        Some(name) => Err(format!("{path}.{name}")),
+        None => Ok(()),
+    }
+}
+
+/// The change that makes a pod one of this revision, if it qualifies.
+///
+/// Images are those in which the pod itself differs from the template, not those in which two
+/// revisions differ: an earlier change may not have been made yet.
+pub(super) fn change(view: &View<'_>, pod: &Pod, to: &Revision) -> Result<PodChange, String> {
+    let (old, new) = templates(view, pod, to)?;
+    Ok(difference(view, pod, to, has_template_of(pod), (old, new)))
+}
+
+/// The revision whose template the pod really has.
+fn has_template_of(pod: &Pod) -> Option<&Revision> {
+    pod.grace.as_ref().map_or(pod.revision.as_ref(), |grace| grace.from.as_ref())
+}
+
+/// The template the pod has and the one it is to have, if it qualifies.
+fn templates<'a>(
+    view: &View<'a>,
+    pod: &Pod,
+    to: &Revision,
+) -> Result<(&'a Json, &'a Json), String> {
+    let gone = || "its revision is gone, all of it".to_owned();
+    let new = view.template(to).ok_or_else(gone)?;
+    let old = has_template_of(pod).and_then(|from| view.template(from)).ok_or_else(gone)?;
+    qualify(old, new)?;
+    Ok((old, new))
+}
+
+/// Whether the pod can be brought to the new revision at all, the way that is asked for.
+pub(super) fn is_possible(view: &View<'_>, pod: &Pod) -> bool {
+    let plan = &view.seen.plan;
+    match plan.way {
+        UpdateWay::Recreate => true,
+        UpdateWay::OnDelete => false,
+        UpdateWay::InPlace | UpdateWay::HotPatch => {
+            plan.falls_back || templates(view, pod, &view.seen.update).is_ok()
+        }
+    }
+}
+
+fn difference(
+    view: &View<'_>,
+    pod: &Pod,
+    to: &Revision,
+    from: Option<&Revision>,
+    (old, new): (&Json, &Json),
+) -> PodChange {
+    let wanted = images(new);
+    let changed = pod.containers.iter().filter_map(|container| {
+        let image = wanted.get(&container.name)?;
+        (*image != container.image).then_some((container, image))
+    });
+    let mut images = BTreeMap::new();
+    let mut image_ids = BTreeMap::new();
+    for (container, image) in changed {
+        images.insert(container.name.clone(), image.clone());
+        image_ids.insert(container.name.clone(), container.image_id.clone().unwrap_or_default());
+    }
+    let (labels, annotations) = metadata(old, new);
+    let grace = view.seen.plan.grace;
+    PodChange {
+        pod: PodRef::of(pod),
+        revision: to.clone(),
+        from: from.cloned(),
+        images,
+        labels,
+        annotations,
+        image_ids,
+        at: view.seen.now,
+        grace: (!grace.is_zero()).then_some(grace),
+        owes_post_hook: view.seen.plan.hooks.post_in_place.call.is_some(),
+    }
+}
+
+fn metadata(old: &Json, new: &Json) -> Metadata {
+    let part = |member: &str| {
+        let texts = |template: &Json| match template.at(&["metadata", member]) {
+            Some(Json::Object(members)) => members.clone(),
+            _ => BTreeMap::new(),
+        };
+        let (before, after) = (texts(old), texts(new));
+        let removed = before.keys().filter(|name| !after.contains_key(*name));
+        let mut changes: BTreeMap<_, _> = removed.map(|name| (name.clone(), None)).collect();
+        for (name, value) in &after {
+            if before.get(name) != Some(value) {
+                changes.insert(name.clone(), Some(value.plain()));
+            }
+        }
+        changes
+    };
+    (part("labels"), part("annotations"))
+}
+
+/// What is left to do for a pod that was updated, and when to look again. This goes on in every
+/// pause: a pod that was begun is finished.
+pub(super) fn refresh(view: &View<'_>, pod: &Pod) -> (Vec<Action>, Again) {
+    let mut actions = Vec::new();
+    let mut again = Again::OnChange;
+    let pod_ref = || PodRef::of(pod);
+    if let Some(grace) = &pod.grace {
+        let begun = pod.update.as_ref().map_or(Moment(i64::MIN), |update| update.since);
+        let over = begun.after(grace.period);
+        if !pod.is_of(&grace.revision) {
+            actions.push(Action::DropGrace(pod_ref()));
+        } else if view.seen.now < over {
+            again = Again::At(over);
+        } else if let Some(change) = waiting_change(view, pod) {
+            actions.push(Action::ApplyGrace(Box::new(change)));
+        }
+        return (actions, again);
+    }
+    let is_shut = matches!(pod.gate, ReadinessGate::Unset | ReadinessGate::Closed);
+    if is_shut && view.is_complete(pod) {
+        actions.push(Action::SetGate(pod_ref(), true));
+    }
+    if pod.is_ready()
+        && let Some(at) = pod.available_at(view.seen.plan.min_ready)
+        && at > view.seen.now
+    {
+        again = sooner(again, at);
+    }
+    (actions, again)
+}
+
+fn waiting_change(view: &View<'_>, pod: &Pod) -> Option<PodChange> {
+    let grace = pod.grace.as_ref()?;
+    let new = view.template(&grace.revision)?;
+    let old = grace.from.as_ref().and_then(|from| view.template(from)).unwrap_or(new);
+    let change = difference(view, pod, &grace.revision, grace.from.as_ref(), (old, new));
+    // What it was before is known since the change began.
+    let image_ids =
+        pod.update.as_ref().map_or_else(BTreeMap::new, |update| update.image_ids.clone());
+    Some(PodChange { grace: None, image_ids, ..change })
+}
+
+/// How a pod is updated in place: out of service first, then the change.
+pub(super) fn begin(pod: &Pod, change: PodChange) -> Vec<Action> {
+    let mut actions = Vec::new();
+    if matches!(pod.gate, ReadinessGate::Open | ReadinessGate::Unset) {
+        actions.push(Action::SetGate(PodRef::of(pod), false));
+    }
+    actions.push(Action::UpdateInPlace(Box::new(change)));
+    actions
+}
+
+/// The same without leaving service: nothing waits and nobody is asked.
+pub(super) fn hot_patch(change: PodChange) -> Action {
+    let change = PodChange { grace: None::<Duration>, owes_post_hook: false, ..change };
+    Action::HotPatch(Box::new(change))
+}
+
+// === impl PodRef ===
+
+impl PodRef {
+    /// This one.
+    pub fn of(pod: &Pod) -> Self {
+        Self { name: pod.name.clone(), uid: pod.uid.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(change: impl FnOnce(&mut BTreeMap<String, Json>)) -> Json {
+        let mut container = BTreeMap::from([
+            ("name".to_owned(), Json::text("main")),
+            ("image".to_owned(), Json::text("a:1")),
+            ("env".to_owned(), Json::List(vec![Json::text("x")])),
+        ]);
+        change(&mut container);
+        let spec = Json::object([
+            ("containers", Json::List(vec![Json::Object(container)])),
+            ("nodeName", Json::text("n")),
+        ]);
+        Json::object([
+            ("metadata", Json::object([("labels", Json::object([("app", Json::text("a"))]))])),
+            ("spec", spec),
+        ])
+    }
+
+    #[test]
+    fn only_images_and_metadata_may_change() {
+        let old = template(|_| {});
+        let change = |name: &str, value: Json| {
+            let name = name.to_owned();
+            template(move |container| {
+                container.insert(name, value);
+            })
+        };
+        assert_eq!(qualify(&old, &change("image", Json::text("a:2"))), Ok(()));
+        let other_labels = Json::object([
+            ("metadata", Json::object([])),
+            ("spec", old.get("spec").unwrap().clone()),
+        ]);
+        assert_eq!(qualify(&old, &other_labels), Ok(()));
+        let cases = [
+            (change("env", Json::List(Vec::new())), "spec.containers[0].env"),
+            (change("name", Json::text("other")), "spec.containers[0].name"),
+            (change("ports", Json::List(Vec::new())), "spec.containers[0].ports"),
+            (template(|container| drop(container.remove("image"))), "spec.containers[0].image"),
+            (Json::object([("spec", Json::object([]))]), "spec.containers"),
+        ];
+        for (new, path) in cases {
+            assert_eq!(qualify(&old, &new), Err(path.to_owned()));
+        }
+    }
+
+    #[test]
+    fn an_image_of_an_init_container_does_not_qualify() {
+        let with = |image: &str| {
+            let init = Json::object([("name", Json::text("i")), ("image", Json::text(image))]);
+            Json::object([("spec", Json::object([("initContainers", Json::List(vec![init]))]))])
+        };
+        assert_eq!(qualify(&with("a"), &with("b")), Err("spec.initContainers".to_owned()));
+    }
+
+    #[test]
+    fn keys_that_are_gone_are_removed() {
+        let labels =
+            |labels: Json| Json::object([("metadata", Json::object([("labels", labels)]))]);
+        let old = labels(Json::object([("a", Json::text("1")), ("b", Json::text("1"))]));
+        let new = labels(Json::object([("b", Json::text("2")), ("c", Json::text("3"))]));
+        let (changes, annotations) = metadata(&old, &new);
+        let want = [("a", None), ("b", Some("2")), ("c", Some("3"))];
+        let want = want.map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)));
+        assert_eq!(changes, BTreeMap::from(want));
+        assert!(annotations.is_empty());
+    }
+}

@@ -1,0 +1,111 @@
+//! Everything a decision about a game workload may look at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{Moment, Revision};
+
+use super::{HookKind, HookPhase, Json, Memory, Plan, Pod, arguments::Declared};
+
+/// One look at the cluster.
+///
+/// Pods and runs must be as new as the last write of this controller, or a pod may be made twice: a
+/// cache that lags behind is to be waited for.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The time of this look.
+    pub now: Moment,
+    /// What the user asks for.
+    pub plan: Plan,
+    /// What was written down last.
+    pub memory: Memory,
+    /// Why this workload must not be acted upon; empty if it may.
+    pub problems: Vec<String>,
+    /// It is being deleted.
+    pub is_deleted: bool,
+    /// The revision of the template.
+    pub update: Revision,
+    /// Times its name was taken.
+    pub collisions: u32,
+    /// All revisions there are, that of the template among them.
+    pub revisions: Vec<KnownRevision>,
+    /// All pods of the workload, also those that failed or are on their way out.
+    pub pods: Vec<Pod>,
+    /// All runs of hooks of the workload.
+    pub runs: Vec<HookRun>,
+    /// Names that runs of others have.
+    pub taken: BTreeSet<String>,
+    /// What the hook templates declare, by name.
+    pub templates: BTreeMap<String, Vec<Declared>>,
+}
+
+/// A revision and what it says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownRevision {
+    /// Its name.
+    pub name: Revision,
+    /// Newer ones have larger numbers.
+    pub number: i64,
+    /// The pod template.
+    pub template: Json,
+}
+
+/// A run of a hook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookRun {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Where it stands.
+    pub phase: Option<HookPhase>,
+    /// Somebody wants it to end.
+    pub is_terminated: bool,
+    /// When it was made.
+    pub created: Moment,
+}
+
+/// What a run is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A step of a release.
+    Step {
+        /// The revision that was released.
+        revision: Revision,
+        /// Which step.
+        index: usize,
+    },
+    /// An operation on a pod.
+    Pod {
+        /// Which hook.
+        kind: HookKind,
+        /// Which pod, by name.
+        pod: String,
+        /// Which pod.
+        uid: String,
+        /// The revision it is updated to in place; nothing if it is to be deleted.
+        target: Option<Revision>,
+    },
+}
+
+// === impl Observed ===
+
+impl Observed {
+    /// Whether no other run can have this name.
+    pub(super) fn is_taken(&self, name: &str) -> bool {
+        self.taken.contains(name) || self.runs.iter().any(|run| run.name == name)
+    }
+}
+
+// === impl HookRun ===
+
+impl HookRun {
+    /// It ended.
+    pub fn is_over(&self) -> bool {
+        self.phase.is_some_and(HookPhase::is_final)
+    }
+
+    /// It passed. One that was ended from outside did not, whatever it says.
+    pub fn has_passed(&self) -> bool {
+        self.phase == Some(HookPhase::Successful) && !self.is_terminated
+    }
+}

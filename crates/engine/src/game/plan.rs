@@ -1,0 +1,256 @@
+//! What the user asks of a game workload.
+
+use std::time::Duration;
+
+use crate::Revision;
+
+use super::{CostOrder, Share, arguments::Argument};
+
+/// What the user asks for. Defaults are filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Of which kind the workload is.
+    pub kind: WorkloadKind,
+    /// Namespace of the workload.
+    pub namespace: String,
+    /// Version of what the user asks for.
+    pub generation: i64,
+    /// Pods there should be.
+    pub replicas: usize,
+    /// How a pod is updated.
+    pub way: UpdateWay,
+    /// A pod that cannot be updated in place is replaced instead.
+    pub falls_back: bool,
+    /// Pods that stay on old revisions; ignored with steps.
+    pub partition: Share,
+    /// Pods that may be out of service.
+    pub max_unavailable: Share,
+    /// Pods there may be on top.
+    pub max_surge: Share,
+    /// How long a pod must be ready to count as available.
+    pub min_ready: Duration,
+    /// How long a pod is out of service before its images are changed.
+    pub grace: Duration,
+    /// Release in steps.
+    pub canary: Option<Canary>,
+    /// Hooks around operations on single pods.
+    pub hooks: PodHooks,
+    /// Pods to delete first.
+    pub pods_to_delete: Vec<String>,
+    /// How costs of deletion are read.
+    pub costs: CostOrder,
+    /// Each pod gets a number from the first on, before the second.
+    pub indexes: Option<(i64, i64)>,
+    /// Revisions to keep that nobody uses.
+    pub history_limit: usize,
+    /// The field `paused`.
+    pub paused: Paused,
+    /// What a person asks for right now.
+    pub asked: Option<Asked>,
+}
+
+/// The kinds of workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkloadKind {
+    /// Pods without identity.
+    Deployment,
+    /// Numbered pods.
+    StatefulSet(Management),
+}
+
+/// How numbered pods are handled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Management {
+    /// One after the other, each ready before the next.
+    #[default]
+    OrderedReady,
+    /// All at once.
+    Parallel,
+}
+
+/// How a pod is updated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpdateWay {
+    /// It is deleted and made anew.
+    #[default]
+    Recreate,
+    /// Its images are changed while it is out of service.
+    InPlace,
+    /// Its images are changed while it serves, where the node can do that.
+    HotPatch,
+    /// Not at all: whoever deletes a pod gets a new one.
+    OnDelete,
+}
+
+/// A release in steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Canary {
+    /// The steps.
+    pub steps: Vec<CanaryStep>,
+    /// A hash of them.
+    pub hash: String,
+    /// How a pause ends.
+    pub resume_by: ResumeBy,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CanaryStep {
+    /// Keep so many pods on old revisions.
+    Partition(Share),
+    /// Wait for a person, or for so long.
+    Pause(Option<Duration>),
+    /// Ask a hook.
+    Hook(StepHook),
+}
+
+/// A hook as a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepHook {
+    /// What to run.
+    pub call: HookCall,
+    /// How long it may take.
+    pub timeout: Option<Duration>,
+    /// The template goes back when it fails, instead of a pause.
+    pub rolls_back: bool,
+}
+
+/// A template of a hook with arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookCall {
+    /// Name of the template.
+    pub template: String,
+    /// Arguments for it.
+    pub arguments: Vec<Argument>,
+}
+
+/// How a pause ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResumeBy {
+    /// When anybody sets `paused` to false.
+    #[default]
+    Field,
+    /// When a person asks for it in so many words: a tool that applies a manifest again does not.
+    Annotation,
+}
+
+/// The field `paused`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paused {
+    /// What it says.
+    pub value: bool,
+    /// We were the last to set it, as its managed fields tell. One of a crash between our write of the
+    /// spec and that of the status is ours, and no wish of a person.
+    pub is_ours: bool,
+}
+
+/// What a person asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// What.
+    pub verb: Verb,
+    /// Only while this is the revision that is released.
+    pub revision: Option<Revision>,
+}
+
+/// What a person can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Go on after a pause.
+    Resume,
+    /// Take no more steps.
+    SkipAll,
+    /// Go back to the stable revision.
+    Abort,
+    /// Run the failed hook of this step again.
+    RetryHook,
+}
+
+/// The kinds of hook of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HookKind {
+    /// Before it is deleted.
+    PreDelete,
+    /// Before it is updated in place.
+    PreInPlace,
+    /// After it was updated in place. Nobody waits for it.
+    PostInPlace,
+}
+
+/// Hooks around operations on single pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodHooks {
+    /// Before a pod is deleted.
+    pub pre_delete: PodHook,
+    /// Before a pod is updated in place.
+    pub pre_in_place: PodHook,
+    /// After a pod was updated in place.
+    pub post_in_place: PodHook,
+}
+
+/// A hook around an operation on a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodHook {
+    /// What to run, if anything.
+    pub call: Option<HookCall>,
+    /// Failed runs are to be run again.
+    pub retry: bool,
+}
+
+// === impl HookKind ===
+
+impl HookKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::PreDelete, Self::PreInPlace, Self::PostInPlace];
+
+    /// What names of runs begin with.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::PreDelete => "predelete",
+            Self::PreInPlace => "preinplace",
+            Self::PostInPlace => "postinplace",
+        }
+    }
+}
+
+// === impl PodHooks ===
+
+impl PodHooks {
+    /// The hook of this kind.
+    pub const fn of(&self, kind: HookKind) -> &PodHook {
+        match kind {
+            HookKind::PreDelete => &self.pre_delete,
+            HookKind::PreInPlace => &self.pre_in_place,
+            HookKind::PostInPlace => &self.post_in_place,
+        }
+    }
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// The steps, if there are any.
+    pub fn steps(&self) -> &[CanaryStep] {
+        self.canary.as_ref().map_or(&[], |canary| &canary.steps)
+    }
+
+    /// Pods that stay on old revisions while this step is taken.
+    ///
+    /// Of the steps so far the last partition counts; before the first nothing is updated, after all
+    /// of them everything is.
+    pub fn partition_at(&self, index: usize) -> usize {
+        let steps = self.steps();
+        if steps.is_empty() {
+            return self.partition.as_partition(self.replicas);
+        }
+        if index >= steps.len() {
+            return 0;
+        }
+        let so_far = steps.iter().take(index + 1).rev();
+        let mut partitions = so_far.filter_map(|step| match step {
+            CanaryStep::Partition(share) => Some(*share),
+            CanaryStep::Pause(_) | CanaryStep::Hook(_) => None,
+        });
+        partitions.next().map_or(self.replicas, |share| share.as_partition(self.replicas))
+    }
+}

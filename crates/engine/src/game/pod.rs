@@ -1,0 +1,305 @@
+//! A pod as it was observed, and what can be said of it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{Moment, Revision};
+
+/// A pod of a game workload.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a yes or no of its own")]
+pub struct Pod {
+    /// Its name.
+    pub name: String,
+    /// Which of all that ever had this name.
+    pub uid: String,
+    /// Its instance id, or its number as a text.
+    pub id: String,
+    /// Its number, in a set.
+    pub ordinal: Option<usize>,
+    /// The revision its label names.
+    pub revision: Option<Revision>,
+    /// Where it stands.
+    pub phase: PodPhase,
+    /// It has a node.
+    pub is_assigned: bool,
+    /// Its Ready condition.
+    pub ready: Ready,
+    /// Most restarts of one of its containers.
+    pub restarts: u32,
+    /// When it was made.
+    pub created: Option<Moment>,
+    /// It is being deleted.
+    pub is_terminating: bool,
+    /// What its deletion costs, if anybody says.
+    pub cost: Option<f64>,
+    /// What a deletion on its node costs, if anybody says.
+    pub node_cost: Option<f64>,
+    /// It says that it is about to go: an annotation that gateways read.
+    pub is_marked: bool,
+    /// Its readiness gate.
+    pub gate: ReadinessGate,
+    /// The update in place that was last begun.
+    pub update: Option<InPlaceState>,
+    /// A change of images that waits for the end of its grace period.
+    pub grace: Option<Grace>,
+    /// A hook is to be run once its update in place is over.
+    pub owes_post_hook: bool,
+    /// Its containers, in order.
+    pub containers: Vec<Container>,
+    /// Its own address.
+    pub ip: String,
+    /// The address of its node.
+    pub host_ip: String,
+    /// Its number in the range of indexes, where that is on.
+    pub index: Option<i64>,
+    /// Whether it may be taken from a lost node by force.
+    pub node: NodeState,
+    /// Its labels and volumes are what its number asks for.
+    pub is_identified: bool,
+}
+
+/// Where a pod stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodPhase {
+    /// Not started.
+    Pending,
+    /// Its node does not say.
+    Unknown,
+    /// Started.
+    Running,
+    /// All containers ended well.
+    Succeeded,
+    /// A container ended badly, or the pod was evicted.
+    Failed,
+}
+
+/// The Ready condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// It is not.
+    No,
+    /// It is, since then if that is known.
+    Since(Option<Moment>),
+}
+
+/// The condition `InPlaceUpdateReady`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadinessGate {
+    /// The pod does not have this gate.
+    Absent,
+    /// It has it, and nobody said anything yet.
+    Unset,
+    /// An update holds it out of service.
+    Closed,
+    /// As far as updates go it may serve.
+    Open,
+}
+
+/// What was written down when an update in place began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InPlaceState {
+    /// The revision it leads to.
+    pub revision: Revision,
+    /// When it began.
+    pub since: Moment,
+    /// The image ids of the containers that change, as they were before.
+    pub image_ids: BTreeMap<String, String>,
+}
+
+/// A change that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grace {
+    /// The revision it leads to.
+    pub revision: Revision,
+    /// The revision whose template the pod really has.
+    pub from: Option<Revision>,
+    /// How long it waits.
+    pub period: Duration,
+}
+
+/// A container of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// Its name.
+    pub name: String,
+    /// The image it is to run.
+    pub image: String,
+    /// The id of the image it runs.
+    pub image_id: Option<String>,
+    /// When it was last started.
+    pub started: Option<Moment>,
+}
+
+/// What is known of a pod's node, for those that may be taken from it by force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// The pod is not to be taken by force.
+    Kept,
+    /// The node is there and well.
+    Well,
+    /// The node is not ready, or gone.
+    Lost,
+}
+
+// === impl Pod ===
+
+impl Pod {
+    /// It counts: neither over nor on its way out.
+    pub fn is_active(&self) -> bool {
+        let is_over = matches!(self.phase, PodPhase::Failed | PodPhase::Succeeded);
+        !is_over && !self.is_terminating
+    }
+
+    /// It carries this revision.
+    pub fn is_of(&self, revision: &Revision) -> bool {
+        self.revision.as_ref() == Some(revision)
+    }
+
+    /// Running and ready.
+    pub fn is_ready(&self) -> bool {
+        self.phase == PodPhase::Running && self.ready != Ready::No
+    }
+
+    /// Ready for at least this long. Where nobody knows since when, it is only with no wait at all.
+    pub fn is_available(&self, now: Moment, min_ready: Duration) -> bool {
+        self.is_ready()
+            && match self.ready {
+                Ready::No => false,
+                Ready::Since(since) => {
+                    min_ready.is_zero() || since.is_some_and(|since| now.since(since) >= min_ready)
+                }
+            }
+    }
+
+    /// When it becomes available if nothing happens to it.
+    pub fn available_at(&self, min_ready: Duration) -> Option<Moment> {
+        match self.ready {
+            Ready::Since(Some(since)) if self.is_ready() => Some(since.after(min_ready)),
+            Ready::Since(_) | Ready::No => None,
+        }
+    }
+
+    /// Its last update in place is over, as far as can be seen from its containers.
+    ///
+    /// An image of another name may be the same image: then a restart since is proof enough.
+    pub fn is_update_complete(&self, images: &BTreeMap<String, String>) -> bool {
+        let Some(update) = &self.update else { return true };
+        if self.grace.is_some() || !self.is_of(&update.revision) {
+            return false;
+        }
+        update.image_ids.iter().all(|(name, before)| {
+            let Some(container) = self.containers.iter().find(|found| found.name == *name) else {
+                return false;
+            };
+            let Some(image_id) = &container.image_id else { return false };
+            let is_asked_for = images.get(name).is_none_or(|image| *image == container.image);
+            let is_restarted = container.started.is_some_and(|started| started > update.since);
+            image_id != before || (is_asked_for && is_restarted)
+        })
+    }
+
+    /// Nothing of an update is under way: it may count as updated and ready.
+    pub fn is_settled(&self, images: &BTreeMap<String, String>) -> bool {
+        let is_open = matches!(self.gate, ReadinessGate::Absent | ReadinessGate::Open);
+        is_open && self.is_update_complete(images)
+    }
+
+    /// It serves as far as the budget of an update goes.
+    pub fn is_update_ready(&self, now: Moment, min_ready: Duration) -> bool {
+        let is_open = matches!(self.gate, ReadinessGate::Absent | ReadinessGate::Open);
+        is_open && self.is_active() && self.is_available(now, min_ready)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A pod that runs, is ready and was never updated.
+    pub(in crate::game) fn pod(name: &str, revision: &str) -> Pod {
+        Pod {
+            name: name.to_owned(),
+            uid: format!("uid-{name}"),
+            id: name.rsplit('-').next().unwrap_or_default().to_owned(),
+            ordinal: None,
+            revision: Some(Revision::new(revision)),
+            phase: PodPhase::Running,
+            is_assigned: true,
+            ready: Ready::Since(Some(Moment(0))),
+            restarts: 0,
+            created: Some(Moment(0)),
+            is_terminating: false,
+            cost: None,
+            node_cost: None,
+            is_marked: false,
+            gate: ReadinessGate::Open,
+            update: None,
+            grace: None,
+            owes_post_hook: false,
+            containers: vec![Container {
+                name: "main".to_owned(),
+                image: format!("image:{revision}"),
+                image_id: Some(format!("id:{revision}")),
+                started: Some(Moment(0)),
+            }],
+            ip: "10.0.0.1".to_owned(),
+            host_ip: "10.1.0.1".to_owned(),
+            index: None,
+            node: NodeState::Kept,
+            is_identified: true,
+        }
+    }
+
+    fn updated(image_id: &str, started: i64) -> Pod {
+        let mut pod = pod("a", "r2");
+        pod.update = Some(InPlaceState {
+            revision: Revision::new("r2"),
+            since: Moment(1_000),
+            image_ids: BTreeMap::from([("main".to_owned(), "id:r1".to_owned())]),
+        });
+        pod.containers[0].image_id = Some(image_id.to_owned());
+        pod.containers[0].started = Some(Moment(started));
+        pod
+    }
+
+    fn images() -> BTreeMap<String, String> {
+        BTreeMap::from([("main".to_owned(), "image:r2".to_owned())])
+    }
+
+    #[test]
+    fn an_update_in_place_is_over_when_another_image_runs() {
+        assert!(updated("id:r2", 0).is_update_complete(&images()));
+        assert!(!updated("id:r1", 0).is_update_complete(&images()));
+    }
+
+    #[test]
+    fn a_tag_of_the_same_image_is_over_once_the_container_restarted() {
+        assert!(updated("id:r1", 1_001).is_update_complete(&images()));
+        let mut other = updated("id:r1", 1_001);
+        other.containers[0].image = "image:r1".to_owned();
+        assert!(!other.is_update_complete(&images()), "it restarted with the old image");
+    }
+
+    #[test]
+    fn a_change_that_still_waits_is_not_over() {
+        let mut pod = updated("id:r2", 2_000);
+        pod.grace = Some(Grace {
+            revision: Revision::new("r2"),
+            from: None,
+            period: Duration::from_secs(30),
+        });
+        assert!(!pod.is_update_complete(&images()));
+        assert!(!pod.is_settled(&images()));
+    }
+
+    #[test]
+    fn a_pod_is_available_once_it_was_ready_for_long_enough() {
+        let wait = Duration::from_secs(10);
+        let mut pod = pod("a", "r1");
+        assert!(!pod.is_available(Moment(9_999), wait));
+        assert!(pod.is_available(Moment(10_000), wait));
+        pod.ready = Ready::Since(None);
+        assert!(!pod.is_available(Moment(10_000), wait), "nobody knows since when");
+        assert!(pod.is_available(Moment(10_000), Duration::ZERO));
+    }
+}

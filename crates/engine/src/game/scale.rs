@@ -1,0 +1,202 @@
+//! How many pods to make and to delete, and of which revision.
+//!
+//! The number of pods on old revisions is held at the partition whatever happens to pods or
+//! replicas: a lost old pod comes back old, a lost new one new.
+
+/// How many pods there are and should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Pods on the update revision.
+    pub updated: usize,
+    /// Pods on any other.
+    pub old: usize,
+    /// Pods that should be there.
+    pub replicas: usize,
+    /// Pods that should stay on old revisions.
+    pub partition: usize,
+    /// Pods there may be on top.
+    pub max_surge: usize,
+    /// There is another revision to come from.
+    pub differs: bool,
+    /// The release is paused.
+    pub is_paused: bool,
+}
+
+/// What to do about it. At most one of the two sides is not zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scaling {
+    /// Pods to make of the revision the workload comes from.
+    pub create_old: usize,
+    /// Pods to make of the update revision.
+    pub create_new: usize,
+    /// Pods to delete of old revisions.
+    pub delete_old: usize,
+    /// Pods to delete of the update revision.
+    pub delete_new: usize,
+}
+
+// === impl Standing ===
+
+impl Standing {
+    fn kept(self) -> usize {
+        self.partition.min(self.replicas)
+    }
+
+    /// Pods on top of the replicas: no more than are still to be updated, none while paused.
+    pub fn surge(self) -> usize {
+        if !self.differs || self.is_paused {
+            return 0;
+        }
+        self.max_surge.min(self.old.saturating_sub(self.kept()))
+    }
+
+    /// What to do.
+    pub fn scaling(self) -> Scaling {
+        let Self { updated, old, .. } = self;
+        let wanted = self.replicas.saturating_add(self.surge());
+        let total = old.saturating_add(updated);
+        let holds = self.differs && self.partition > 0;
+        if total < wanted {
+            let missing_old = if holds { self.kept().saturating_sub(old) } else { 0 };
+            let create_old = missing_old.min(wanted - total);
+            let create_new = wanted - total - create_old;
+            return Scaling { create_old, create_new, ..Scaling::default() };
+        }
+        let surplus = total - wanted;
+        let spare_old = match self.partition {
+            0 => old,
+            _ if holds => old.saturating_sub(self.kept()),
+            _ => 0,
+        };
+        let first_old = spare_old.min(surplus);
+        let delete_new = updated.min(surplus - first_old);
+        // Who is left over is old: there are not enough of the others.
+        let delete_old = surplus - delete_new;
+        Scaling { delete_old, delete_new, ..Scaling::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(updated: usize, old: usize, replicas: usize, partition: usize) -> Standing {
+        Standing {
+            updated,
+            old,
+            replicas,
+            partition,
+            max_surge: 0,
+            differs: true,
+            is_paused: false,
+        }
+    }
+
+    fn create(create_old: usize, create_new: usize) -> Scaling {
+        Scaling { create_old, create_new, ..Scaling::default() }
+    }
+
+    fn delete(delete_old: usize, delete_new: usize) -> Scaling {
+        Scaling { delete_old, delete_new, ..Scaling::default() }
+    }
+
+    #[test]
+    fn the_number_of_old_pods_is_held_at_the_partition() {
+        let cases = [
+            ("nothing to do", standing(1, 3, 4, 3), Scaling::default()),
+            ("a lost old pod comes back old", standing(1, 2, 4, 3), create(1, 0)),
+            ("a lost new pod comes back new", standing(0, 3, 4, 3), create(0, 1)),
+            ("all old pods lost at once come back old", standing(1, 0, 2, 1), create(1, 0)),
+            ("scaling out adds new ones", standing(1, 3, 6, 3), create(0, 2)),
+            ("scaling in takes surplus old ones first", standing(1, 5, 4, 3), delete(2, 0)),
+            ("and then new ones", standing(3, 3, 4, 3), delete(0, 2)),
+            ("with no partition old ones go first", standing(3, 3, 4, 0), delete(2, 0)),
+            ("and new ones when they run out", standing(3, 1, 2, 0), delete(1, 1)),
+            ("a partition above the replicas is all of them", standing(1, 1, 3, 9), create(1, 0)),
+            ("to nothing", standing(1, 3, 0, 3), delete(3, 1)),
+        ];
+        for (reason, standing, want) in cases {
+            assert_eq!(standing.scaling(), want, "{reason}");
+        }
+    }
+
+    #[test]
+    fn surge_is_what_is_still_to_be_updated_and_never_negative() {
+        let surge = |updated, old, partition, is_paused| {
+            let standing = standing(updated, old, 4, partition);
+            Standing { max_surge: 2, is_paused, ..standing }.surge()
+        };
+        assert_eq!(surge(0, 4, 0, false), 2);
+        assert_eq!(surge(0, 4, 3, false), 1);
+        assert_eq!(surge(1, 3, 3, false), 0);
+        assert_eq!(surge(2, 2, 3, false), 0, "fewer old pods than the partition");
+        assert_eq!(surge(0, 4, 0, true), 0, "paused");
+    }
+
+    #[test]
+    fn db_9_fewer_old_pods_than_the_partition_delete_nothing() {
+        let back = Standing { max_surge: 1, ..standing(2, 2, 4, 3) };
+        assert_eq!(back.scaling(), Scaling::default());
+    }
+
+    #[test]
+    fn for_every_small_number_nothing_is_deleted_that_is_needed() {
+        for replicas in 0..=6 {
+            for (updated, old, partition, max_surge) in all_of(7, 7, 7, 3) {
+                for (differs, is_paused) in
+                    [(true, false), (true, true), (false, false), (false, true)]
+                {
+                    let standing = Standing {
+                        updated,
+                        old,
+                        replicas,
+                        partition,
+                        max_surge,
+                        differs,
+                        is_paused,
+                    };
+                    judge(standing);
+                }
+            }
+        }
+    }
+
+    fn all_of(
+        updated: usize,
+        old: usize,
+        partition: usize,
+        surge: usize,
+    ) -> impl Iterator<Item = (usize, usize, usize, usize)> {
+        (0..updated * old * partition * surge).map(move |at| {
+            (
+                at % updated,
+                at / updated % old,
+                at / (updated * old) % partition,
+                at / (updated * old * partition),
+            )
+        })
+    }
+
+    fn judge(standing: Standing) {
+        let Standing { updated, old, replicas, partition, differs, .. } = standing;
+        let Scaling { create_old, create_new, delete_old, delete_new } = standing.scaling();
+        let total = updated + old;
+        let about = format!("{standing:?}");
+        assert!(delete_old <= old && delete_new <= updated, "{about}");
+        assert!(total > replicas || delete_old + delete_new == 0, "{about}");
+        assert!(total - delete_old - delete_new >= replicas.min(total), "{about}");
+        let left = old - delete_old;
+        let kept = partition.min(replicas);
+        if differs && delete_old > 0 && updated > delete_new {
+            assert!(left >= kept, "{about}: only {left} old pods are left");
+        }
+        let after = total + create_old + create_new - delete_old - delete_new;
+        assert_eq!(after, replicas + standing.surge(), "{about}");
+        if differs && create_new > 0 {
+            assert!(
+                updated + create_new <= (replicas - kept).max(updated),
+                "{about}: too many new"
+            );
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Numbered pods: each number has its pod, and the highest is updated first.
+
+use std::{cmp::Reverse, collections::BTreeSet};
+
+use crate::Revision;
+
+use super::{
+    Action, Budget, Departure, Fact, Management, NewPod, NodeState, Observed, Pod, PodPhase,
+    PodRef, ReadinessGate, UpdateWay, in_place, pod_hooks,
+    view::View,
+    work::{Outcome, Work},
+};
+
+/// Pods made in one look at most; the next look goes on.
+const CREATED_MAX: usize = 100;
+
+/// A set in one look.
+struct Set<'a, 'v> {
+    view: &'v View<'a>,
+    management: Management,
+    /// Numbers below this have a pod: the replicas, and those on top of them for a while.
+    numbers: usize,
+    budget: Budget,
+}
+
+/// Whether what comes next in order may be done in this look.
+enum Turn {
+    Next,
+    Over,
+}
+
+/// What is to be done to the pods.
+pub(super) fn work(view: &View<'_>, management: Management) -> Work {
+    let set = Set::of(view, management);
+    let mut work = Work::new();
+    let retried = pod_hooks::retry(view.seen);
+    let chosen = if retried.is_empty() { set.choose() } else { Vec::new() };
+    for pod in view.pods.iter().filter(|pod| pod.is_active() && !is_begun(&chosen, pod)) {
+        work.refresh(view, pod);
+    }
+    work.actions.extend(pod_hooks::clean_up(view, &set.wanted()));
+    if !retried.is_empty() {
+        work.actions.extend(retried);
+        return work;
+    }
+    if let Turn::Next = set.fill(&mut work)
+        && let Turn::Next = set.shrink(&mut work)
+    {
+        set.update(&chosen, &mut work);
+    }
+    work
+}
+
+fn is_begun(chosen: &[&Pod], pod: &Pod) -> bool {
+    pod.gate == ReadinessGate::Closed
+        && pod.grace.is_none()
+        && chosen.iter().any(|other| other.uid == pod.uid)
+}
+
+impl<'a, 'v> Set<'a, 'v> {
+    fn of(view: &'v View<'a>, management: Management) -> Self {
+        let Observed { plan, .. } = view.seen;
+        let budget = Budget::of_set(plan.max_unavailable, plan.max_surge, plan.replicas);
+        let is_surging = management == Management::Parallel
+            && plan.way != UpdateWay::OnDelete
+            && view.differs()
+            && !view.is_paused();
+        let left = plan.replicas.saturating_sub(view.done).saturating_sub(view.partition);
+        let surge = if is_surging { budget.surge.min(left) } else { 0 };
+        Self { view, management, numbers: plan.replicas + surge, budget }
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.management == Management::OrderedReady
+    }
+
+    fn pod(&self, number: usize) -> Option<&'a Pod> {
+        self.view.pods.iter().find(|pod| pod.ordinal == Some(number)).copied()
+    }
+
+    fn is_serving(&self, pod: &Pod) -> bool {
+        let Observed { now, plan, .. } = self.view.seen;
+        pod.is_update_ready(*now, plan.min_ready)
+    }
+
+    /// Pods with numbers that are not wanted, the highest first.
+    fn condemned(&self) -> Vec<&'a Pod> {
+        let is_beyond = |pod: &&&Pod| pod.ordinal.is_some_and(|number| number >= self.numbers);
+        let mut pods: Vec<&Pod> = self.view.pods.iter().filter(is_beyond).copied().collect();
+        pods.sort_by_key(|pod| Reverse(pod.ordinal));
+        pods
+    }
+
+    /// Pods that are to be updated, the highest first.
+    fn candidates(&self) -> Vec<&'a Pod> {
+        let Observed { plan, update, .. } = self.view.seen;
+        if plan.way == UpdateWay::OnDelete {
+            return Vec::new();
+        }
+        let range = self.view.partition..self.numbers;
+        let mut pods: Vec<&Pod> = self
+            .view
+            .pods
+            .iter()
+            .filter(|pod| pod.ordinal.is_some_and(|number| range.contains(&number)))
+            .filter(|pod| pod.is_active() && !pod.is_of(update))
+            .copied()
+            .collect();
+        pods.sort_by_key(|pod| Reverse(pod.ordinal));
+        pods
+    }
+
+    /// Pods whose deletion is wanted, by uid.
+    fn wanted(&self) -> BTreeSet<&'a str> {
+        let plan = &self.view.seen.plan;
+        let is_replaced = plan.way == UpdateWay::Recreate || plan.falls_back;
+        let replaced = self.candidates().into_iter().filter(|_| is_replaced);
+        self.condemned().into_iter().chain(replaced).map(|pod| pod.uid.as_str()).collect()
+    }
+
+    /// Pods and gaps from the partition on that do not serve.
+    fn out(&self) -> usize {
+        let numbers = self.view.partition..self.numbers;
+        numbers.filter(|number| !self.pod(*number).is_some_and(|pod| self.is_serving(pod))).count()
+    }
+
+    /// Those that may be updated now. Who does not serve anyway comes first and needs no leave.
+    fn choose(&self) -> Vec<&'a Pod> {
+        if self.view.is_paused() || self.budget.unavailable == 0 {
+            return Vec::new();
+        }
+        let (candidates, stuck): (Vec<&Pod>, Vec<&Pod>) =
+            self.candidates().into_iter().partition(|pod| in_place::is_possible(self.view, pod));
+        let (mut serving, mut chosen): (Vec<&Pod>, Vec<&Pod>) =
+            candidates.into_iter().partition(|pod| self.is_serving(pod));
+        let slots = self.budget.unavailable.saturating_sub(self.out());
+        serving.sort_by_key(|pod| !self.view.is_asked(pod));
+        chosen.extend(serving.into_iter().take(slots));
+        let is_single = self.is_ordered() || self.view.seen.plan.way == UpdateWay::HotPatch;
+        if is_single {
+            chosen.truncate(1);
+        }
+        // Who cannot be updated takes nobody's place; it is only told.
+        chosen.extend(stuck);
+        chosen
+    }
+
+    /// Every number has its pod, in order if that is asked for.
+    fn fill(&self, work: &mut Work) -> Turn {
+        let mut created = 0;
+        for number in 0..self.numbers {
+            let turn = match self.pod(number) {
+                None if created >= CREATED_MAX => Turn::Over,
+                None => {
+                    created += 1;
+                    self.create(number, work);
+                    Turn::Over
+                }
+                Some(pod) => self.keep(pod, work),
+            };
+            if let Turn::Over = turn
+                && (self.is_ordered() || created >= CREATED_MAX)
+            {
+                return Turn::Over;
+            }
+        }
+        Turn::Next
+    }
+
+    fn create(&self, number: usize, work: &mut Work) {
+        work.because(Fact::Scaling { created: 1, deleted: 0 });
+        work.actions.push(Action::Create(NewPod {
+            revision: self.revision(number).clone(),
+            ordinal: Some(number),
+            index: None,
+            has_gate: self.view.seen.plan.way == UpdateWay::InPlace,
+        }));
+    }
+
+    /// What a pod that is made now runs.
+    ///
+    /// Below the partition it is what old pods run. Without one, and in order, it is so too while a
+    /// pod of the new revision is not well: what is lost in the meantime must not make it worse.
+    /// Otherwise it is the new revision, or a pod that starts would be replaced for being old.
+    fn revision(&self, number: usize) -> &Revision {
+        let Observed { plan, update, .. } = self.view.seen;
+        let base = &self.view.base;
+        let partition = self.view.partition;
+        if number < partition && number < plan.replicas {
+            return base;
+        }
+        let is_active = |pod: &&&Pod| pod.is_active();
+        let mut pods = self.view.pods.iter().filter(is_active);
+        let is_unwell = pods.any(|pod| pod.is_of(update) && !self.is_serving(pod));
+        let follows = partition == 0 && self.is_ordered() && plan.way != UpdateWay::OnDelete;
+        let old = self.view.pods.iter().filter(is_active).filter(|pod| pod.is_of(base)).count();
+        if follows && is_unwell && number < old { base } else { update }
+    }
+
+    fn keep(&self, pod: &Pod, work: &mut Work) -> Turn {
+        let name = || pod.name.clone();
+        if pod.is_terminating {
+            if pod.node == NodeState::Lost {
+                work.actions.push(Action::Announce(Fact::PodLost(name())));
+                work.actions.push(Action::ForceDelete(PodRef::of(pod)));
+            }
+            work.because(Fact::AwaitingDeletion(name()));
+            return Turn::Over;
+        }
+        if pod.phase == PodPhase::Failed {
+            work.actions.push(Action::Announce(Fact::PodFailed(name())));
+            work.actions.push(Action::Delete(PodRef::of(pod), Departure::Failed));
+            work.because(Fact::PodFailed(name()));
+            return Turn::Over;
+        }
+        if !pod.is_identified {
+            work.actions.push(Action::Identify(PodRef::of(pod)));
+        }
+        if self.is_ordered() && pod.is_of(&self.view.seen.update) && !self.is_serving(pod) {
+            work.because(Fact::AwaitingOrder(name()));
+            return Turn::Over;
+        }
+        Turn::Next
+    }
+
+    /// Numbers that are not wanted lose their pods, the highest first. Whether they serve does not
+    /// matter: to wait for a broken pod before another is deleted would be to wait for ever.
+    fn shrink(&self, work: &mut Work) -> Turn {
+        let mut deleted = 0;
+        for pod in self.condemned() {
+            if pod.is_terminating {
+                work.because(Fact::AwaitingDeletion(pod.name.clone()));
+                if self.is_ordered() {
+                    return Turn::Over;
+                }
+                continue;
+            }
+            let outcome = work.delete(self.view, pod, Departure::Surplus);
+            deleted += usize::from(matches!(outcome, Outcome::Done));
+            work.because(Fact::Scaling { created: 0, deleted });
+            if self.is_ordered() {
+                return Turn::Over;
+            }
+        }
+        Turn::Next
+    }
+
+    fn update(&self, chosen: &[&Pod], work: &mut Work) {
+        let mut updated = 0;
+        for pod in chosen {
+            updated += usize::from(matches!(work.update(self.view, pod), Outcome::Done));
+        }
+        if updated > 0 {
+            work.because(Fact::Updating(updated));
+        } else if chosen.is_empty() && !self.candidates().is_empty() && !self.view.is_paused() {
+            let fact =
+                if self.budget.unavailable == 0 { Fact::NoBudget } else { Fact::AwaitingBudget };
+            work.because(fact);
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! The steps of a release: which one is taken, what ends it, and what holds it.
+//!
+//! ```text
+//! template or steps changed ──> step 0, or past the last if the template is the stable one
+//! partition   ends when as many pods as it lets are updated and available
+//! pause       begins when they are; ends with its time, or when a person resumes it
+//! hook        begins when they are; ends when it passes, or when a person goes on after a pause
+//! past the last step all pods are updated; when they are, the revision is the stable one
+//! ```
+//!
+//! One step a look. The pause in the status is the truth about a pause; `paused` in the spec is how
+//! people see it and end it.
+
+use std::{cmp::Reverse, time::Duration};
+
+use crate::{Again, Moment};
+
+use super::{
+    Action, CanaryStep, Fact, HookRun, HookStart, Memory, Observed, Pause, PauseReason, Purpose,
+    ResumeBy, StepHook,
+    arguments::{self, Merged},
+    run_names, verbs,
+    view::{View, sooner},
+};
+
+/// How long a hook that cannot be run is waited for.
+const BLOCKED_MAX: Duration = Duration::from_mins(10);
+
+/// Runs of earlier steps that are kept, of those that passed and of those that did not.
+const RUNS_KEPT: usize = 5;
+
+/// Where the hook of the current step stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum StepGate {
+    /// The step is no hook, or is held.
+    None,
+    /// Not enough pods for it yet.
+    NotYet,
+    /// The run begins.
+    Begins(Box<HookStart>, Vec<String>),
+    /// The run is under way, until then at the latest.
+    Runs(String, Option<Moment>),
+    /// It passed.
+    Passed,
+    /// It did not pass; a run that took too long is to end.
+    Failed { why: Fact, run: String, is_overdue: bool, rolls_back: bool },
+    /// It cannot be run, since then.
+    Blocked(String, Moment),
+}
+
+/// Where the release stands after this look.
+pub(super) struct Progress {
+    pub(super) memory: Memory,
+    pub(super) why: Option<Fact>,
+    pub(super) facts: Vec<Fact>,
+    pub(super) again: Again,
+    /// The template is to go back.
+    pub(super) rolls_back: bool,
+}
+
+/// As times in status are.
+pub(super) fn whole_seconds(now: Moment) -> Moment {
+    Moment(now.0.div_euclid(1_000).saturating_mul(1_000))
+}
+
+/// Where the hook of the current step stands.
+pub(super) fn gate(view: &View<'_>) -> StepGate {
+    let Observed { plan, memory, .. } = view.seen;
+    let Some(CanaryStep::Hook(hook)) = plan.steps().get(view.step) else { return StepGate::None };
+    let is_held = memory.is_paused_by_us() || view.is_held_by_user();
+    if memory.stable.is_none() || is_held || is_reset(view.seen) {
+        return StepGate::None;
+    }
+    let Some(name) = &memory.hook_run else {
+        if !view.is_target_reached() {
+            return StepGate::NotYet;
+        }
+        return begin(view, hook, None);
+    };
+    let Some(run) = view.seen.runs.iter().find(|run| run.name == *name) else {
+        // Somebody else may have come first.
+        let is_free = !view.seen.taken.contains(name);
+        return begin(view, hook, Some(name).filter(|_| is_free));
+    };
+    let rolls_back = hook.rolls_back;
+    let failed = |phase, is_overdue| StepGate::Failed {
+        why: Fact::HookFailed { run: name.clone(), phase, is_terminated: run.is_terminated },
+        run: name.clone(),
+        is_overdue,
+        rolls_back,
+    };
+    let deadline = hook.timeout.map(|timeout| run.created.after(timeout));
+    match run.phase {
+        Some(_) if run.has_passed() => StepGate::Passed,
+        Some(phase) if phase.is_final() => failed(Some(phase), false),
+        // Who ended it does not want to hear that it passed.
+        Some(_) | None if run.is_terminated => failed(run.phase, false),
+        Some(_) | None if deadline.is_some_and(|at| view.seen.now >= at) => failed(None, true),
+        Some(_) | None => StepGate::Runs(name.clone(), deadline),
+    }
+}
+
+/// The name is written down before the run is made: a run that is found is never somebody else's.
+fn begin(view: &View<'_>, hook: &StepHook, name: Option<&String>) -> StepGate {
+    let seen = view.seen;
+    let template = &hook.call.template;
+    let merged = match seen.templates.get(template) {
+        None => Err(format!("there is no hook template {template}")),
+        Some(declared) => {
+            arguments::merge(declared, &hook.call.arguments).map_err(|error| error.to_string())
+        }
+    };
+    match merged {
+        Err(why) => {
+            let since = seen.memory.blocked_since.unwrap_or(whole_seconds(seen.now));
+            StepGate::Blocked(why, since)
+        }
+        Ok(Merged { arguments, dropped }) => {
+            let free = || {
+                run_names::of_step(&seen.update, view.step, template, |name| seen.is_taken(name))
+            };
+            let start = HookStart {
+                name: name.cloned().unwrap_or_else(free),
+                purpose: Purpose::Step { revision: seen.update.clone(), index: view.step },
+                template: template.clone(),
+                arguments,
+            };
+            StepGate::Begins(Box::new(start), dropped)
+        }
+    }
+}
+
+/// Runs of steps that are not the current one: they end. Those of other revisions go, and of this one
+/// the newest few stay, for people who want to know what happened.
+pub(super) fn clean_up(view: &View<'_>) -> Vec<Action> {
+    let Observed { memory, update, runs, .. } = view.seen;
+    let mut actions = Vec::new();
+    let mut over: Vec<&HookRun> = Vec::new();
+    for run in runs {
+        let Purpose::Step { revision, .. } = &run.purpose else { continue };
+        if memory.hook_run.as_ref() == Some(&run.name) && revision == update {
+            continue;
+        }
+        if !run.is_over() && !run.is_terminated {
+            actions.push(Action::TerminateHook(run.name.clone()));
+        }
+        if revision != update {
+            actions.push(Action::DeleteHook(run.name.clone()));
+        } else if run.is_over() {
+            over.push(run);
+        }
+    }
+    over.sort_by_key(|run| Reverse(run.created));
+    let (passed, failed): (Vec<&HookRun>, Vec<&HookRun>) =
+        over.into_iter().partition(|run| run.has_passed());
+    let surplus = passed.iter().skip(RUNS_KEPT).chain(failed.iter().skip(RUNS_KEPT));
+    actions.extend(surplus.map(|run| Action::DeleteHook(run.name.clone())));
+    actions
+}
+
+/// Where the release stands changes in this look: nothing else is done in it.
+pub(super) fn is_turn(view: &View<'_>, gate: &StepGate) -> bool {
+    is_reset(view.seen) || matches!(gate, StepGate::Failed { .. })
+}
+
+/// Where the release stands after this look.
+pub(super) fn advance(view: &View<'_>, gate: &StepGate) -> Progress {
+    let mut progress = Progress {
+        memory: carried(view),
+        why: None,
+        facts: Vec::new(),
+        again: Again::OnChange,
+        rolls_back: false,
+    };
+    note_user(view, &mut progress);
+    if is_reset(view.seen) {
+        reset(view, &mut progress);
+    } else if view.seen.memory.stable.is_none() {
+        first_seen(view, &mut progress);
+    } else if view.step >= view.seen.plan.steps().len() {
+        past_the_last(view, &mut progress);
+    } else if !view.is_held_by_user() {
+        take(view, gate, &mut progress);
+    }
+    progress
+}
+
+/// What stays as it is unless a rule says otherwise.
+fn carried(view: &View<'_>) -> Memory {
+    let Observed { plan, memory, update, collisions, .. } = view.seen;
+    Memory {
+        generation: plan.generation,
+        counts: view.counts,
+        current: Some(view.base.clone()),
+        update: Some(update.clone()),
+        collisions: *collisions,
+        step: (!plan.steps().is_empty()).then_some(view.step),
+        steps_hash: plan.canary.as_ref().map(|canary| canary.hash.clone()),
+        blocked_since: None,
+        ..memory.clone()
+    }
+}
+
+/// A pause of a person stays until that person ends it.
+fn note_user(view: &View<'_>, progress: &mut Progress) {
+    let pauses = &mut progress.memory.pauses;
+    let was_held = pauses.iter().any(|pause| pause.reason == PauseReason::User);
+    match (view.is_held_by_user(), was_held) {
+        (true, false) => {
+            let since = whole_seconds(view.seen.now);
+            pauses.push(Pause { reason: PauseReason::User, since });
+            progress.facts.push(Fact::Paused(PauseReason::User));
+        }
+        (false, true) => pauses.retain(|pause| pause.reason != PauseReason::User),
+        (true, true) | (false, false) => {}
+    }
+    if view.is_held_by_user() {
+        progress.why = Some(Fact::AwaitingPerson(PauseReason::User));
+    }
+}
+
+/// Ends our own pauses, and with them the run they were about.
+fn lift(memory: &mut Memory) {
+    memory.pauses.retain(|pause| pause.reason == PauseReason::User);
+    memory.hook_run = None;
+}
+
+/// The template or the steps are not those this release was about.
+pub(super) fn is_reset(seen: &Observed) -> bool {
+    let Observed { plan, memory, update, .. } = seen;
+    let hash = plan.canary.as_ref().map(|canary| &canary.hash);
+    let is_changed = memory.update.as_ref().is_some_and(|before| before != update);
+    let has_other_steps = memory.steps_hash.as_ref() != hash && memory.stable.is_some();
+    is_changed || has_other_steps
+}
+
+fn reset(view: &View<'_>, progress: &mut Progress) {
+    let Observed { plan, memory, update, .. } = view.seen;
+    let is_changed = memory.update.as_ref().is_some_and(|before| before != update);
+    let next = &mut progress.memory;
+    if next.stable.is_none() && plan.canary.is_some() {
+        // Steps that come with a new template apply to it: what ran before is the stable one.
+        next.stable.clone_from(&memory.update);
+    }
+    let all = plan.steps().len();
+    let is_back = next.stable.as_ref() == Some(update);
+    let step = if is_back { all } else { 0 };
+    next.step = (all > 0).then_some(step);
+    lift(next);
+    let fact = match (is_changed, is_back) {
+        (true, true) => Fact::WentBack(update.clone()),
+        (true, false) => Fact::NewRevision(update.clone()),
+        (false, _) => Fact::StepsChanged,
+    };
+    progress.why = Some(fact.clone());
+    progress.facts.push(fact);
+    if all > 0 && (is_back || next.step != memory.step) {
+        progress.facts.push(Fact::StepSet(step));
+    }
+    progress.again = Again::Now;
+}
+
+/// No release was seen yet.
+fn first_seen(view: &View<'_>, progress: &mut Progress) {
+    let Observed { plan, update, .. } = view.seen;
+    let next = &mut progress.memory;
+    lift(next);
+    if plan.canary.is_none() {
+        return;
+    }
+    let all = plan.steps().len();
+    // Pods of another revision are there: this is a release, and the steps apply to it.
+    let is_release = view.differs();
+    next.stable = Some(if is_release { view.base.clone() } else { update.clone() });
+    let step = if is_release { 0 } else { all };
+    next.step = (all > 0).then_some(step);
+    if all > 0 {
+        progress.facts.push(Fact::StepSet(step));
+    }
+    progress.again = Again::Now;
+}
+
+/// All steps are done, or there are none.
+fn past_the_last(view: &View<'_>, progress: &mut Progress) {
+    let Observed { update, memory, .. } = view.seen;
+    lift(&mut progress.memory);
+    if view.is_complete_release() && memory.stable.as_ref() != Some(update) {
+        progress.memory.stable = Some(update.clone());
+        progress.facts.push(Fact::Promoted(update.clone()));
+    }
+}
+
+fn take(view: &View<'_>, gate: &StepGate, progress: &mut Progress) {
+    let steps = view.seen.plan.steps();
+    let Some(step) = steps.get(view.step) else { return };
+    if is_complete(view, step, gate) {
+        let next = &mut progress.memory;
+        lift(next);
+        next.step = Some(view.step + 1);
+        progress.facts.push(Fact::StepSet(view.step + 1));
+        progress.why = Some(Fact::StepSet(view.step + 1));
+        progress.again = Again::Now;
+        return;
+    }
+    if view.seen.memory.is_paused_by_us() {
+        hold(view, step, progress);
+        return;
+    }
+    match (step, gate) {
+        (CanaryStep::Hook(_), gate) => take_hook(view, gate, progress),
+        (CanaryStep::Pause(_), _) if view.is_target_reached() => {
+            pause(view, PauseReason::Step, progress);
+            if let CanaryStep::Pause(Some(time)) = step {
+                progress.again = Again::At(end_of(whole_seconds(view.seen.now), *time));
+            }
+        }
+        (CanaryStep::Pause(_) | CanaryStep::Partition(_), _) => {
+            progress.why = Some(awaiting_pods(view));
+        }
+    }
+}
+
+/// A person let it go on. With [`ResumeBy::Annotation`] only we clear `paused`, when asked to.
+fn is_resumed(seen: &Observed) -> bool {
+    let paused = seen.plan.paused;
+    let resume_by = seen.plan.canary.as_ref().map_or(ResumeBy::Field, |canary| canary.resume_by);
+    seen.memory.is_paused_by_us()
+        && !paused.value
+        && (resume_by == ResumeBy::Field || paused.is_ours)
+}
+
+fn is_complete(view: &View<'_>, step: &CanaryStep, gate: &StepGate) -> bool {
+    let Observed { memory, now, .. } = view.seen;
+    let is_resumed = is_resumed(view.seen);
+    match step {
+        CanaryStep::Partition(_) => view.is_target_reached(),
+        CanaryStep::Pause(time) => {
+            let Some(pause) = memory.pause(PauseReason::Step) else { return false };
+            let is_over = time.is_some_and(|time| *now >= end_of(pause.since, time));
+            is_over || is_resumed
+        }
+        CanaryStep::Hook(_) => {
+            let was_stopped = memory.pause(PauseReason::Hook).is_some();
+            *gate == StepGate::Passed || (was_stopped && is_resumed)
+        }
+    }
+}
+
+/// The first moment that is strictly later.
+fn end_of(since: Moment, time: Duration) -> Moment {
+    Moment(since.after(time).0.saturating_add(1))
+}
+
+/// A pause of ours goes on.
+fn hold(view: &View<'_>, step: &CanaryStep, progress: &mut Progress) {
+    let Observed { memory, plan, .. } = view.seen;
+    if !plan.paused.value {
+        progress.facts.push(Fact::ResumeIgnored);
+    }
+    let Some(pause) = memory.pauses.iter().find(|pause| pause.reason != PauseReason::User) else {
+        return;
+    };
+    progress.why = Some(match step {
+        CanaryStep::Pause(Some(time)) => {
+            let end = end_of(pause.since, *time);
+            progress.again = sooner(progress.again, end);
+            Fact::AwaitingTime(end)
+        }
+        CanaryStep::Pause(None) | CanaryStep::Partition(_) | CanaryStep::Hook(_) => {
+            Fact::AwaitingPerson(pause.reason)
+        }
+    });
+}
+
+fn pause(view: &View<'_>, reason: PauseReason, progress: &mut Progress) {
+    let since = whole_seconds(view.seen.now);
+    progress.memory.pauses.push(Pause { reason, since });
+    progress.memory.pauses.sort_by_key(|pause| pause.reason);
+    progress.facts.push(Fact::Paused(reason));
+    progress.why = Some(Fact::Paused(reason));
+}
+
+fn awaiting_pods(view: &View<'_>) -> Fact {
+    Fact::AwaitingPods { available: view.in_step, wanted: view.counts.expected_updated }
+}
+
+fn take_hook(view: &View<'_>, gate: &StepGate, progress: &mut Progress) {
+    match gate {
+        StepGate::None | StepGate::Passed => {}
+        StepGate::NotYet => progress.why = Some(awaiting_pods(view)),
+        StepGate::Begins(start, dropped) => {
+            progress.memory.hook_run = Some(start.name.clone());
+            progress.why = Some(Fact::AwaitingHook(start.name.clone()));
+            if !dropped.is_empty() {
+                progress.facts.push(Fact::ArgumentsDropped(dropped.clone()));
+            }
+        }
+        StepGate::Runs(name, deadline) => {
+            progress.why = Some(Fact::AwaitingHook(name.clone()));
+            if let Some(deadline) = deadline {
+                progress.again = sooner(progress.again, *deadline);
+            }
+        }
+        StepGate::Failed { why, rolls_back, .. } => {
+            progress.facts.push(why.clone());
+            // Without a way back the next best is to stop here.
+            if *rolls_back && verbs::way_back(view).is_some() {
+                progress.rolls_back = true;
+            } else {
+                pause(view, PauseReason::Hook, progress);
+            }
+            progress.why = Some(why.clone());
+        }
+        StepGate::Blocked(why, since) => {
+            progress.memory.blocked_since = Some(*since);
+            let end = since.after(BLOCKED_MAX);
+            progress.why = Some(Fact::HookBlocked(why.clone()));
+            if view.seen.now >= end {
+                pause(view, PauseReason::Hook, progress);
+                progress.why = Some(Fact::HookBlocked(why.clone()));
+            } else {
+                progress.again = sooner(progress.again, end);
+            }
+            if view.seen.memory.blocked_since.is_none() {
+                progress.facts.push(Fact::HookBlocked(why.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Smaller rules, one test each.
+
+use std::time::Duration;
+
+use super::{hooked, in_place, keep, plain, stepped, wait};
+use crate::{
+    Again,
+    game::{
+        Action, CanaryStep, ConditionKind, Fact, HookKind, HookPhase, HookRun, PauseReason, Plan,
+        Purpose, Share, StepHook, Verb, decide,
+        simulate::{Event, HookWill, World, call, hook_step, rev},
+    },
+};
+
+#[test]
+fn of_the_steps_so_far_the_last_partition_counts() {
+    let plan = stepped(vec![wait(), keep(3), wait(), keep(1), hook_step()]);
+    let partitions: Vec<usize> = (0..=6).map(|step| plan.partition_at(step)).collect();
+    assert_eq!(partitions, [4, 3, 3, 1, 1, 0, 0]);
+    let without = Plan { partition: Share::Percent(50), ..plain() };
+    assert_eq!(without.partition_at(0), 2);
+}
+
+#[test]
+fn a_workload_that_is_deleted_or_refused_is_left_alone() {
+    let mut world = World::running(plain());
+    world.truth.is_deleted = true;
+    world.truth.plan.replicas = 9;
+    assert!(decide(&world.truth).is_idle());
+    world.truth.is_deleted = false;
+    world.truth.problems = vec!["selector matches nothing".to_owned()];
+    let decision = decide(&world.truth);
+    assert!(decision.is_idle());
+    assert_eq!(decision.why.text(), "selector matches nothing");
+}
+
+#[test]
+fn each_pod_gets_the_lowest_number_that_is_free() {
+    let mut world = World::running(Plan { indexes: Some((10, 20)), ..plain() });
+    let numbers = |world: &World| {
+        let mut numbers: Vec<i64> = world.truth.pods.iter().filter_map(|pod| pod.index).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    assert_eq!(numbers(&world), [10, 11, 12, 13]);
+    world = world.then(&Event::Kill(1));
+    assert_eq!(numbers(&world), [10, 11, 12, 13]);
+    world = world.then(&Event::Scale(5));
+    assert_eq!(numbers(&world), [10, 11, 12, 13, 14]);
+    world.is_sound();
+}
+
+#[test]
+fn too_few_numbers_are_told_and_make_no_pod() {
+    let world = World::running(Plan { indexes: Some((0, 3)), ..plain() });
+    assert!(world.truth.pods.is_empty());
+    let conditions = &world.truth.memory.conditions;
+    assert!(conditions.iter().any(|known| known.kind == ConditionKind::FailedScale && known.holds));
+    let told = |fact: &&Fact| matches!(fact, Fact::NoIndex { .. });
+    assert_eq!(world.told.iter().filter(told).count(), 1, "told once");
+}
+
+#[test]
+fn revisions_nobody_needs_go_the_oldest_first() {
+    let mut world = World::running(Plan { history_limit: 1, ..plain() });
+    for _ in 0..4 {
+        world = world.then(&Event::Push(true));
+    }
+    let names: Vec<String> =
+        world.truth.revisions.iter().map(|known| known.name.to_string()).collect();
+    assert_eq!(names, ["r4", "r5"]);
+    world.is_sound();
+}
+
+#[test]
+fn the_stable_revision_is_kept_although_no_pod_carries_it() {
+    let plan = Plan { history_limit: 0, replicas: 2, ..stepped(vec![keep(1), wait()]) };
+    let world = World::running(plan).then(&Event::Push(true)).then(&Event::KillAll("r1"));
+    assert!(world.truth.revisions.iter().any(|known| known.name == rev("r1")));
+    world.is_sound();
+}
+
+#[test]
+fn a_pod_that_is_ready_but_not_for_long_enough_ends_no_step_and_is_looked_at_in_time() {
+    let plan = Plan { min_ready: Duration::from_secs(20), ..stepped(vec![keep(3), wait()]) };
+    let mut world = World::running(plan);
+    world.happen(&Event::Push(true));
+    for _ in 0..20 {
+        world.round();
+        if world.line() == "0 1/1/4" {
+            break;
+        }
+    }
+    assert_eq!(world.line(), "0 1/1/4");
+    assert!(matches!(decide(&world.truth).again, Again::At(_)));
+    world.rest();
+    assert_eq!(world.line(), "1 1/1/4 PausedByCanaryPauseStep paused");
+    world.is_sound();
+}
+
+#[test]
+fn one_pod_that_cannot_be_updated_in_place_does_not_hold_the_others() {
+    let plan = in_place(Vec::new());
+    let mut world = World::running(plan);
+    world.truth.pods[0].revision = Some(rev("gone"));
+    world = world.then(&Event::Push(true));
+    assert_eq!(super::count(&world, "r2"), 3);
+    assert!(world.told.iter().any(|fact| matches!(fact, Fact::NotInPlace { .. })));
+    world.is_sound();
+}
+
+#[test]
+fn a_hook_that_should_take_the_template_back_pauses_if_there_is_no_way() {
+    let hook = StepHook { call: call("test"), timeout: None, rolls_back: true };
+    let mut world = World::running(stepped(vec![keep(3), CanaryStep::Hook(hook)]));
+    world.happen(&Event::StepHooks(HookWill::Hang));
+    world.happen(&Event::Push(true));
+    world.rounds(12);
+    world.truth.revisions.retain(|known| known.name != rev("r1"));
+    for run in &mut world.truth.runs {
+        run.phase = Some(HookPhase::Failed);
+    }
+    world.pass();
+    assert!(world.truth.memory.pause(PauseReason::Hook).is_some());
+    assert_eq!(world.truth.update, rev("r2"));
+}
+
+#[test]
+fn db_39_of_earlier_runs_a_few_are_kept() {
+    let mut world = World::running(stepped(vec![keep(3), wait()])).then(&Event::Push(true));
+    for at in 0..9 {
+        world.truth.runs.push(HookRun {
+            name: format!("r2-0-test.{at}"),
+            purpose: Purpose::Step { revision: rev("r2"), index: 0 },
+            phase: Some(HookPhase::Failed),
+            is_terminated: false,
+            created: crate::Moment(at),
+        });
+    }
+    world.pass();
+    let names: Vec<&str> = world.truth.runs.iter().map(|run| run.name.as_str()).collect();
+    assert_eq!(names.len(), 5);
+    assert_eq!(names.first(), Some(&"r2-0-test.4"));
+}
+
+#[test]
+fn an_argument_nobody_gave_blocks_the_hook_and_names_it() {
+    let mut world = World::running(stepped(vec![keep(3), hook_step()]));
+    let declared = crate::game::arguments::Declared { name: "room".to_owned(), value: None };
+    world.truth.templates.insert("test".to_owned(), vec![declared]);
+    world.happen(&Event::Push(true));
+    world.rounds(12);
+    let conditions = &world.truth.memory.conditions;
+    let blocked = conditions.iter().find(|known| known.kind == ConditionKind::HookBlocked).unwrap();
+    assert!(blocked.message.contains("args.room was not resolved"), "{}", blocked.message);
+    world.is_sound();
+}
+
+#[test]
+fn every_fact_has_a_word_and_a_sentence() {
+    let facts = [
+        Fact::AtRest,
+        Fact::BeingDeleted,
+        Fact::NewRevision(rev("r")),
+        Fact::WentBack(rev("r")),
+        Fact::StepsChanged,
+        Fact::StepSet(2),
+        Fact::Paused(PauseReason::User),
+        Fact::AwaitingPerson(PauseReason::Hook),
+        Fact::AwaitingTime(crate::Moment(0)),
+        Fact::ResumeIgnored,
+        Fact::AwaitingHook("run".to_owned()),
+        Fact::HookFailed { run: "run".to_owned(), phase: None, is_terminated: false },
+        Fact::HookBlocked("why".to_owned()),
+        Fact::ArgumentsDropped(vec!["a".to_owned()]),
+        Fact::AwaitingPods { available: 1, wanted: 2 },
+        Fact::Scaling { created: 1, deleted: 0 },
+        Fact::NoIndex { replicas: 2, indexes: 1 },
+        Fact::Updating(1),
+        Fact::Refreshing(1),
+        Fact::AwaitingBudget,
+        Fact::NoBudget,
+        Fact::NotInPlace { pod: "p".to_owned(), path: "spec".to_owned() },
+        Fact::AwaitingPodHook { pod: "p".to_owned(), kind: HookKind::PreDelete },
+        Fact::PodHookBlocked { pod: "p".to_owned(), why: "w".to_owned() },
+        Fact::HooksRetried(HookKind::PreInPlace),
+        Fact::PodFailed("p".to_owned()),
+        Fact::PodLost("p".to_owned()),
+        Fact::AwaitingOrder("p".to_owned()),
+        Fact::AwaitingDeletion("p".to_owned()),
+        Fact::Promoted(rev("r")),
+        Fact::Obeyed(Verb::Abort),
+        Fact::NothingTo(Verb::Resume),
+        Fact::AskedTooLate(Verb::SkipAll),
+        Fact::RollsBack(rev("r")),
+    ];
+    for fact in facts {
+        assert!(!fact.text().is_empty() && !fact.reason().is_empty(), "{fact:?}");
+    }
+    assert_eq!(Fact::StepSet(3).text(), "Set Step Index to 3");
+}
+
+#[test]
+fn what_is_waited_for_is_told() {
+    let mut world = World::running(hooked(plain(), HookKind::PreDelete));
+    world.happen(&Event::PodHooks(HookWill::Hang));
+    world = world.then(&Event::Push(true));
+    let why = world.last.as_ref().map(|decision| decision.why.clone());
+    assert!(matches!(why, Some(Fact::AwaitingPodHook { .. })), "{why:?}");
+    let paused = World::running(stepped(vec![keep(3), wait()])).then(&Event::Push(true));
+    let why = paused.last.as_ref().map(|decision| decision.why.clone());
+    assert_eq!(why, Some(Fact::AwaitingPerson(PauseReason::Step)));
+}
+
+#[test]
+fn the_order_of_writes_is_the_order_of_safety() {
+    let mut world = World::running(stepped(vec![keep(3), wait(), hook_step()]));
+    world.happen(&Event::Push(true));
+    let mut paused = None;
+    for _ in 0..30 {
+        world.round();
+        let Some(decision) = &world.last else { continue };
+        let at = |test: fn(&Action) -> bool| decision.actions.iter().position(test);
+        let set = at(|action| matches!(action, Action::SetPaused(true)));
+        if set.is_some() {
+            paused = Some((set, at(|action| matches!(action, Action::Remember(_)))));
+        }
+    }
+    let (set, written) = paused.expect("it pauses");
+    assert!(set < written, "the field before the status");
+    world.happen(&Event::Paused(false));
+    world.pass();
+    let decision = world.pass();
+    let at = |test: fn(&Action) -> bool| decision.actions.iter().position(test);
+    let written = at(|action| matches!(action, Action::Remember(_)));
+    let started = at(|action| matches!(action, Action::StartHook(_)));
+    assert!(written.is_some() && written < started, "the name before the run");
+}
+
+#[test]
+fn a_name_that_somebody_else_took_is_not_used() {
+    let mut world = World::running(stepped(vec![keep(3), hook_step(), wait()]));
+    world.truth.taken.insert("r2-1-test".to_owned());
+    world = world.then(&Event::Push(true));
+    assert_eq!(
+        world.truth.runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>(),
+        ["r2-1-test.1"]
+    );
+    world.is_sound();
+}
+
+#[test]
+fn a_name_that_somebody_else_took_after_it_was_written_down_is_given_up() {
+    let mut world = World::running(stepped(vec![keep(3), hook_step(), wait()]));
+    world.happen(&Event::Push(true));
+    for _ in 0..30 {
+        world.round();
+        if world.truth.memory.hook_run.is_some() {
+            break;
+        }
+    }
+    world.truth.runs.clear();
+    world.truth.taken.insert("r2-1-test".to_owned());
+    world.pass();
+    assert_eq!(world.truth.memory.hook_run.as_deref(), Some("r2-1-test.1"));
+    assert_eq!(world.truth.runs.len(), 1);
+}
+
+#[test]
+fn thousands_of_pods_with_hooks_are_decided_upon_in_one_look() {
+    let mut world = World::running(hooked(Plan { replicas: 1, ..plain() }, HookKind::PreDelete));
+    let one = world.truth.pods[0].clone();
+    world.truth.pods = (0..3_000)
+        .map(|at| crate::game::Pod {
+            name: format!("game-{at}"),
+            uid: format!("uid-{at}"),
+            id: at.to_string(),
+            ..one.clone()
+        })
+        .collect();
+    world.truth.plan.replicas = 0;
+    let begun = decide(&world.truth);
+    assert!(begun.actions.len() >= 6_000, "a run and a mark each: {}", begun.actions.len());
+}

@@ -1,0 +1,131 @@
+//! What is done to pods in one look, collected as it is found.
+
+use crate::Again;
+
+use super::{
+    Action, ConditionKind, Departure, Fact, HookKind, Pod, PodRef, UpdateWay, in_place,
+    pod_hooks::{self, Operation, Passage},
+    view::{View, sooner},
+};
+
+/// What is done to pods.
+pub(super) struct Work {
+    pub(super) actions: Vec<Action>,
+    pub(super) why: Option<Fact>,
+    pub(super) again: Again,
+    /// What people should know.
+    pub(super) troubles: Vec<(ConditionKind, Fact)>,
+}
+
+/// What came of trying something with a pod.
+pub(super) enum Outcome {
+    /// It is done.
+    Done,
+    /// It waits for its hook.
+    Waits,
+    /// It cannot be done.
+    Refused,
+}
+
+impl Work {
+    pub(super) fn new() -> Self {
+        Self { actions: Vec::new(), why: None, again: Again::OnChange, troubles: Vec::new() }
+    }
+
+    /// The first reason is the one that is told.
+    pub(super) fn because(&mut self, fact: Fact) {
+        self.why.get_or_insert(fact);
+    }
+
+    /// The first trouble of a kind is the one that is shown.
+    pub(super) fn trouble(&mut self, kind: ConditionKind, fact: &Fact) {
+        if !self.troubles.iter().any(|(known, _)| *known == kind) {
+            self.troubles.push((kind, fact.clone()));
+        }
+    }
+
+    /// Finishes what was begun with this pod.
+    pub(super) fn refresh(&mut self, view: &View<'_>, pod: &Pod) {
+        let (actions, again) = in_place::refresh(view, pod);
+        if !actions.is_empty() {
+            self.because(Fact::Refreshing(1));
+        }
+        self.actions.extend(actions);
+        if let Again::At(at) = again {
+            self.again = sooner(self.again, at);
+        }
+        match pod_hooks::follow_up(view, pod) {
+            Ok(actions) => self.actions.extend(actions),
+            Err(why) => self.blocked(pod, why),
+        }
+    }
+
+    fn blocked(&mut self, pod: &Pod, why: String) {
+        let fact = Fact::PodHookBlocked { pod: pod.name.clone(), why };
+        self.trouble(ConditionKind::HookBlocked, &fact);
+        self.because(fact);
+    }
+
+    /// Whether the hook before the operation lets it pass.
+    fn passes(&mut self, view: &View<'_>, pod: &Pod, operation: Operation<'_>) -> Outcome {
+        let name = || pod.name.clone();
+        let kind: HookKind = pod_hooks::kind_of(view.seen, operation);
+        match pod_hooks::ask(view, pod, operation) {
+            Passage::Open => return Outcome::Done,
+            Passage::Begins(actions) | Passage::Waits(actions) => {
+                self.actions.extend(actions);
+                self.because(Fact::AwaitingPodHook { pod: name(), kind });
+            }
+            Passage::Stuck(phase) => {
+                let fact = Fact::PodHookFailed { pod: name(), kind, phase };
+                self.trouble(ConditionKind::HookBlocked, &fact);
+                self.because(fact);
+            }
+            Passage::Blocked(why) => {
+                self.blocked(pod, why);
+                return Outcome::Refused;
+            }
+        }
+        Outcome::Waits
+    }
+
+    /// Deletes a pod once its hook passed.
+    pub(super) fn delete(&mut self, view: &View<'_>, pod: &Pod, why: Departure) -> Outcome {
+        let outcome = self.passes(view, pod, Operation::Delete);
+        if matches!(outcome, Outcome::Done) {
+            self.actions.push(Action::Delete(PodRef::of(pod), why));
+        }
+        outcome
+    }
+
+    /// Brings a pod to the new revision, once its hook passed.
+    pub(super) fn update(&mut self, view: &View<'_>, pod: &Pod) -> Outcome {
+        let way = match view.seen.plan.way {
+            way @ (UpdateWay::InPlace | UpdateWay::HotPatch) => way,
+            UpdateWay::Recreate => return self.delete(view, pod, Departure::Replaced),
+            UpdateWay::OnDelete => return Outcome::Refused,
+        };
+        let to = &view.seen.update;
+        let change = match in_place::change(view, pod, to) {
+            Ok(change) => change,
+            Err(_) if view.seen.plan.falls_back => {
+                return self.delete(view, pod, Departure::Replaced);
+            }
+            Err(path) => {
+                let fact = Fact::NotInPlace { pod: pod.name.clone(), path };
+                self.trouble(ConditionKind::FailedUpdate, &fact);
+                self.because(fact);
+                return Outcome::Refused;
+            }
+        };
+        if way == UpdateWay::HotPatch {
+            self.actions.push(in_place::hot_patch(change));
+            return Outcome::Done;
+        }
+        let outcome = self.passes(view, pod, Operation::InPlace(to));
+        if matches!(outcome, Outcome::Done) {
+            self.actions.extend(in_place::begin(pod, change));
+        }
+        outcome
+    }
+}

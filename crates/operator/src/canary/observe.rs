@@ -18,7 +18,7 @@ use tidegate_engine::{
 use tidegate_providers::{
     hook,
     object::{Change, Kind, Live, Owner},
-    traffic::{self, Cookies, Mesh, RouteCx, RouteFields},
+    traffic::{self, Cookies, IngressOptions, Mesh, RouteCx, RouteFields},
     workload::{
         Cx, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SERVICE, WorkloadError,
         config::{self, ConfigDigest, ConfigRef, Tracked},
@@ -61,6 +61,9 @@ pub(super) struct Seen {
     pub(super) cookies: Cookies,
     /// What the cluster's definition of the route knows.
     fields: RouteFields,
+    /// Settings of the operator.
+    context: Arc<super::Context>,
+    annotations: BTreeMap<String, String>,
     /// Whether the canary can be the owner of its routes.
     owns_routes: bool,
     pub(super) live: Live,
@@ -161,7 +164,10 @@ fn follows(seen: &Seen) -> BTreeSet<(Kind, Key)> {
         }
     }
     let cx = seen.route_cx(namespace);
-    follows.extend(seen.mesh.names(&cx).into_iter().map(|(kind, name)| (kind, key(&name))));
+    let named = |(kind, name): (Kind, String)| (kind, Key::of_kind(kind, namespace, &name));
+    follows.extend(seen.mesh.names(&cx).into_iter().map(named));
+    let elsewhere = seen.mesh.elsewhere(&cx).into_iter();
+    follows.extend(elsewhere.map(|(kind, namespace, name)| (kind, Key::new(&namespace, &name))));
     follows
 }
 
@@ -190,7 +196,7 @@ fn gather(
         let since = memory.since.unwrap_or_default();
         memory.pause = Some(tidegate_engine::Pause { weight: memory.weight, since });
     }
-    let get = |kind: Kind, name: &str| cache.get(kind, &Key::new(&namespace, name));
+    let get = |kind: Kind, name: &str| cache.get(kind, &Key::of_kind(kind, &namespace, name));
     let target = get(DEPLOYMENT, &spec.target_ref.name);
     let primary = get(DEPLOYMENT, &spec.primary_name());
     let cookies = status::cookies(&status);
@@ -229,6 +235,8 @@ fn gather(
         route_back: Vec::new(),
         leftovers: Vec::new(),
         fields: roads::fields(&task.cx.cluster, mesh, &canary.spec),
+        context: Arc::clone(&task.cx),
+        annotations: canary.metadata.annotations.clone().unwrap_or_default(),
         owns_routes: task.cx.cluster.owns_routes(),
         live: Live::default(),
         raw,
@@ -237,6 +245,12 @@ fn gather(
     let names = seen.mesh.names(&seen.route_cx(&namespace)).into_iter();
     for (kind, object) in names.filter_map(|(kind, name)| Some((kind, get(kind, &name)?))) {
         seen.live.insert(kind, object);
+    }
+    let elsewhere = seen.mesh.elsewhere(&seen.route_cx(&namespace)).into_iter();
+    for (kind, namespace, name) in elsewhere {
+        if let Some(object) = cache.get(kind, &Key::new(&namespace, &name)) {
+            seen.live.insert_from(kind, &namespace, object);
+        }
     }
     let mut derived = mem::take(&mut task.derived);
     seen.look_at_workloads(task, &mut derived);
@@ -304,6 +318,11 @@ impl Seen {
             cookies,
             iterating: self.observed.memory.iterations > 0,
             fields: self.fields,
+            annotations: &self.annotations,
+            ingress: IngressOptions {
+                annotation_prefix: &self.context.options.ingress_annotations_prefix,
+                class: &self.context.options.ingress_class,
+            },
         }
     }
 

@@ -7,6 +7,8 @@
 #![expect(clippy::needless_pass_by_value, reason = "fixtures read better with `json!` in place")]
 
 mod affinity;
+mod appmesh;
+mod contour;
 mod fixtures;
 mod gateway_api;
 mod grpc;
@@ -14,6 +16,8 @@ mod istio;
 mod law;
 mod plain;
 mod reference;
+mod smi;
+mod support;
 mod takeover;
 
 use std::{borrow::Cow, collections::BTreeMap};

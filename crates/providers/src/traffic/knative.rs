@@ -57,7 +57,7 @@ fn primary<'e>(entries: &'e [Value], revision: &str) -> Option<&'e Value> {
     entries.iter().find(|entry| names(entry, revision))
 }
 
-/// The entries for a split, before those of others that have no traffic, such as previews by tag.
+/// The entries for a split, before previews of the user's: entries with a tag and no traffic.
 fn divided(service: &Value, revision: &str, percent: Percent) -> Value {
     let live = traffic(&service["spec"]);
     let (old_canary, old_primary) = (canary(live), primary(live, revision));
@@ -66,8 +66,10 @@ fn divided(service: &Value, revision: &str, percent: Percent) -> Value {
         "latestRevision": false, "revisionName": revision, "percent": percent.rest().get(),
     });
     let is_old = |entry: &Value| Some(entry) == old_canary || Some(entry) == old_primary;
-    let idle = |entry: &&Value| !is_old(entry) && entry["percent"].as_i64().unwrap_or(0) == 0;
-    let others = live.iter().filter(idle).cloned();
+    let is_preview = |entry: &&Value| {
+        !is_old(entry) && entry["tag"].is_string() && entry["percent"].as_i64().unwrap_or(0) == 0
+    };
+    let others = live.iter().filter(is_preview).cloned();
     [over(old_canary, OWN, latest), over(old_primary, OWN, named)]
         .into_iter()
         .chain(others)

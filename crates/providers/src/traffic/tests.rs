@@ -7,6 +7,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "fixtures read better with `json!` in place")]
 
 mod affinity;
+mod apisix;
 mod appmesh;
 mod contour;
 mod fixtures;
@@ -14,6 +15,8 @@ mod gateway_api;
 mod gloo;
 mod grpc;
 mod istio;
+mod knative;
+mod kuma;
 mod law;
 mod nginx;
 mod plain;
@@ -22,6 +25,7 @@ mod skipper;
 mod smi;
 mod support;
 mod takeover;
+mod traefik;
 
 use std::{borrow::Cow, collections::BTreeMap};
 

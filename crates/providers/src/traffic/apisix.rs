@@ -129,7 +129,7 @@ impl Router for Apisix {
             kind: APISIX_ROUTE,
             name: self.route(scene.cx).1,
             labels: copied::metadata(original, "labels"),
-            annotations: copied::metadata(original, "annotations"),
+            annotations: copied::annotations(original, |_| true),
             spec,
             beside: Map::new(),
             exact,

@@ -22,6 +22,26 @@ const MARKS: [&str; 5] = [
     "meta.helm.sh/",
 ];
 
+/// Names the annotations that were copied, so that one that is gone from the original is missed.
+const COPIED: &str = "tidegate.dev/copied-annotations";
+
+/// Annotations of the original that fit, as the copy has them, and which those are.
+///
+/// An apply takes back what an earlier one had. Without their names on the copy nothing would tell
+/// that there is something to take back.
+pub(super) fn annotations(
+    original: &Value,
+    fits: impl Fn(&str) -> bool,
+) -> BTreeMap<String, String> {
+    let mut annotations = metadata(original, "annotations");
+    annotations.retain(|key, _| fits(key));
+    if !annotations.is_empty() {
+        let names: Vec<_> = annotations.keys().map(String::as_str).collect();
+        annotations.insert(COPIED.to_owned(), names.join(","));
+    }
+    annotations
+}
+
 /// Labels or annotations of the original, as the copy has them.
 pub(super) fn metadata(original: &Value, member: &str) -> BTreeMap<String, String> {
     let entries = original["metadata"][member].as_object().into_iter().flatten();

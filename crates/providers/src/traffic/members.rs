@@ -132,8 +132,14 @@ impl Words {
 
     /// What a live route says.
     pub(super) fn seen(&self, object: &Value, sides: &Sides) -> Option<Seen> {
-        let found = self.divided(object, sides)?;
-        Some(Seen { scoped: self.rules(object).len() > 1, ..self.weighed(&found) })
+        let rules: Vec<_> =
+            self.rules(object).into_iter().map(|rule| self.found(rule, sides)).collect();
+        let is_divided = |it: &Found<'_>| it.primary.is_some() && it.canary.is_some();
+        let at = rules.iter().position(is_divided)?;
+        let found = rules.get(at)?;
+        // A later rule to the primary is that for the rest; one to somewhere else is nobody's of ours.
+        let scoped = rules.iter().skip(at + 1).any(|later| later.primary.is_some());
+        Some(Seen { scoped, ..self.weighed(found) })
     }
 
     /// What one rule says. A side that is not there has nothing.

@@ -98,11 +98,12 @@ fn annotations(
     original: &Value,
     canary: Percent,
 ) -> Result<BTreeMap<String, String>, RouteError> {
-    let mut annotations = copied::metadata(original, "annotations");
     let (reserved, named) = (key(scene, CANARY), WHO.map(|suffix| key(scene, suffix)));
     let is_scoped = !scene.cx.spec.analysis.matches.is_empty();
     // Who fits may be said on the original too, unless the analysis says it.
-    annotations.retain(|key, _| !key.contains(&reserved) || !is_scoped && named.contains(key));
+    let is_named = |key: &str| !is_scoped && named.iter().any(|named| named == key);
+    let mut annotations =
+        copied::annotations(original, |key| !key.contains(&reserved) || is_named(key));
     annotations.insert(reserved, "true".to_owned());
     let weight = if is_ab(scene) { Percent::ZERO } else { canary };
     annotations.insert(key(scene, WEIGHT), weight.to_string());

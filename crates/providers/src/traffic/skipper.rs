@@ -100,7 +100,8 @@ impl Router for Skipper {
             to(&names.primary).chain(to(&names.canary)).collect()
         })?;
         let route = self.found(scene, live);
-        let mut annotations = copied::metadata(original, "annotations");
+        let is_users = |key: &str| key != WEIGHTS && key != PREDICATE;
+        let mut annotations = copied::annotations(original, is_users);
         flux_off(&mut annotations);
         let ours = ours(scene, route, split.canary);
         annotations.insert(WEIGHTS.to_owned(), weights(scene, split.canary));

@@ -43,7 +43,8 @@ fn connections_and_marks_of_tools_are_not_copied() {
     let copy = world.route();
     assert_eq!(copy["spec"]["stream"], Value::Null, "two routes of one port");
     assert_eq!(copy["metadata"]["labels"], json!({ "team": "a" }));
-    assert_eq!(copy["metadata"]["annotations"], json!({ "note": "b" }));
+    let copied = json!({ "note": "b", "tidegate.dev/copied-annotations": "note" });
+    assert_eq!(copy["metadata"]["annotations"], copied);
     // A copy of Flagger's has them still.
     world.edit_route(|route| route["spec"]["stream"] = json!([{ "name": "tcp" }]));
     world.reconcile();

@@ -117,6 +117,22 @@ fn headers_that_somebody_sets_for_a_side_stay() {
 }
 
 #[test]
+fn a_route_that_somebody_adds_in_mid_run_does_not_reset_the_weights() {
+    for mesh in [Mesh::Contour, Mesh::Gloo, Mesh::AppMeshV1Beta1, Mesh::AppMeshV1Beta2] {
+        let mut world = World::plain(mesh);
+        world.reconcile();
+        world.write(split(40));
+        world.edit_route(|route| {
+            let routes = route["spec"]["routes"].as_array_mut().unwrap();
+            routes.push(json!({ "services": [{ "name": "other", "port": 80 }] }));
+        });
+        assert_eq!(world.read(), Ok(split(40)), "{mesh:?}");
+        world.reconcile();
+        assert_eq!(world.read(), Ok(split(40)), "{mesh:?}");
+    }
+}
+
+#[test]
 fn a_proxy_without_the_primary_is_not_read_as_a_split() {
     let mut world = world(json!({}), json!({}));
     world.edit_route(|route| {

@@ -338,27 +338,55 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Members of a service that a user may change in mid-run, and their new values.
+fn edits() -> impl Strategy<Value = Value> {
+    let edit = prop_oneof![
+        (1_u16..).prop_map(|port| ("port", json!(port))),
+        "(1m|250ms|30s|soon|)".prop_map(|timeout| ("timeout", json!(timeout))),
+        "[a-z]{1,5}".prop_map(|host| ("hosts", json!([host]))),
+        "[a-z]{1,5}".prop_map(|gateway| ("gateways", json!([gateway]))),
+        "/[a-z]{0,5}".prop_map(|path| ("match", json!([{ "uri": { "prefix": path } }]))),
+        (0_u8..9, "(5xx|5xx,reset|)").prop_map(|(attempts, on)| {
+            ("retries", json!({ "attempts": attempts, "perTryTimeout": "1s", "retryOn": on }))
+        }),
+        "[a-z]{1,5}".prop_map(|name| ("portName", json!(name))),
+        "(http|h2c)".prop_map(|protocol| ("appProtocol", json!(protocol))),
+        "[a-z]{1,5}".prop_map(|key| {
+            ("apex", json!({ "labels": { key.clone(): "a" }, "annotations": { key: "b" } }))
+        }),
+        "[a-z]{1,5}".prop_map(|name| ("backends", json!([name]))),
+    ];
+    prop::collection::vec(edit, 1..4).prop_map(|edits| {
+        let edits = edits.into_iter().map(|(key, value)| (key.to_owned(), value));
+        Value::Object(edits.collect())
+    })
+}
+
 proptest! {
     #[test]
     fn what_others_put_on_a_route_survives(
-        (key, text) in ("x-[a-z]{1,8}", "[a-z]{0,8}"),
+        key in "x-[a-z]{1,8}",
+        text in "[a-z]{0,8}",
+        mut foreign in anything(),
         percent in 0_i64..=100,
         mesh in prop::sample::select(making()),
     ) {
+        strip_nulls(&mut foreign);
+        let foreign = if foreign.is_null() { json!([]) } else { foreign };
         let mut world = World::plain(mesh);
         world.reconcile();
         world.edit_route(|route| {
             for member in ["labels", "annotations"] {
                 route["metadata"][member][&key] = json!(text);
             }
-            route["spec"][&key] = json!({ "of": text });
+            route["spec"][&key] = json!({ "of": foreign });
             if let Some(rule) = rule_at(mesh) {
-                route.pointer_mut(rule).unwrap()[&key] = json!([text]);
+                route.pointer_mut(rule).unwrap()[&key] = json!([foreign]);
             }
             // Gateway API and Istio know every field of a backend.
             if !MOVING.contains(&mesh) {
                 for member in route.pointer_mut(members_at(mesh)).unwrap().as_array_mut().unwrap() {
-                    member[&key] = json!(text);
+                    member[&key] = foreign.clone();
                 }
             }
         });
@@ -371,13 +399,13 @@ proptest! {
         for member in ["labels", "annotations"] {
             prop_assert_eq!(&route["metadata"][member][&key], &json!(text));
         }
-        prop_assert_eq!(&route["spec"][&key], &json!({ "of": text }));
+        prop_assert_eq!(&route["spec"][&key], &json!({ "of": foreign }));
         if let Some(rule) = rule_at(mesh) {
-            prop_assert_eq!(&route.pointer(rule).unwrap()[&key], &json!([text]));
+            prop_assert_eq!(&route.pointer(rule).unwrap()[&key], &json!([foreign]));
         }
         if !MOVING.contains(&mesh) {
             for member in route.pointer(members_at(mesh)).unwrap().as_array().unwrap() {
-                prop_assert_eq!(&member[&key], &json!(text));
+                prop_assert_eq!(&member[&key], &foreign);
             }
         }
     }
@@ -410,6 +438,26 @@ proptest! {
         }
         prop_assert!(world.route()["spec"].to_string().contains(&json!([text]).to_string()));
         prop_assert_eq!(world.live.get(kind, &name).unwrap(), &before, "never the original");
+    }
+
+    #[test]
+    fn no_edit_of_the_service_moves_traffic(
+        percent in 0_i64..=100,
+        edit in edits(),
+        mesh in prop::sample::select(dividing()),
+    ) {
+        let mut world = World::plain(mesh);
+        world.reconcile();
+        world.write(split(percent));
+        if mesh != Mesh::Knative {
+            world.edit_spec(json!({ "service": edit }));
+        }
+        if world.check().is_ok() {
+            world.reconcile();
+            prop_assert_eq!(world.read(), Ok(split(percent)));
+            prop_assert_eq!(world.drift(), Ok(vec![]));
+            prop_assert_eq!(world.planned(split(percent)), Ok(vec![]));
+        }
     }
 
     #[test]

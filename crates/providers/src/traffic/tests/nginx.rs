@@ -158,6 +158,24 @@ fn annotations_of_the_original_do_not_stay_behind() {
 }
 
 #[test]
+fn an_annotation_that_is_only_removed_does_not_stay_behind_either() {
+    for mesh in fixtures::COPYING {
+        let mut world = World::plain(mesh);
+        let (kind, name) = mesh.names(&world.cx()).remove(0);
+        let mut original = world.live.get(kind, &name).unwrap().clone();
+        original["metadata"]["annotations"]["x-auth"] = json!("on");
+        world.put(kind, original.clone());
+        world.reconcile();
+        assert_eq!(world.route()["metadata"]["annotations"]["x-auth"], "on", "{mesh:?}");
+        original["metadata"]["annotations"].as_object_mut().unwrap().remove("x-auth");
+        world.put(kind, original);
+        world.reconcile();
+        assert_eq!(world.route()["metadata"]["annotations"]["x-auth"], Value::Null, "{mesh:?}");
+        assert_eq!(world.drift(), Ok(vec![]), "{mesh:?}");
+    }
+}
+
+#[test]
 fn what_another_left_on_the_copy_does_not_send_anybody_to_the_canary() {
     let mut world = world(json!({}));
     world.edit_route(|route| {

@@ -1,5 +1,7 @@
 //! Which providers there are, and what they can do.
 
+use tidegate_api::canary::Provider;
+
 use super::{fixtures::*, *};
 
 /// Something a user may ask for, as members of the analysis.

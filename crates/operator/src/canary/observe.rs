@@ -101,6 +101,8 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
         problems.push(format!("spec.provider: {error}"));
         Mesh::Kubernetes
     });
+    // What was never listed because that failed is not served, as far as anybody knows.
+    let mesh = mesh.served(|kind| !matches!(cache.state(kind), TableState::Failed(_)));
     if !roads::are_known(&task.cx, mesh, &canary.spec) {
         return Look::Listing;
     }

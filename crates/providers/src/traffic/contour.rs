@@ -52,7 +52,7 @@ fn rule(scene: &Scene<'_>, part: &Part<Vec<Header<'_>>>, found: Option<Found<'_>
     let wanted = fields([
         ("conditions", Some(Value::Array(conditions))),
         ("timeoutPolicy", timeout.map(|timeout| json!({ "response": timeout, "idle": IDLE }))),
-        ("retryPolicy", scene.service.retries.as_ref().and_then(retries)),
+        ("retryPolicy", scene.service.retries.as_ref().map(retries)),
         ("services", Some(Value::Array(services(scene, found, part.canary)))),
     ]);
     over(found.map(|found| found.rule), OWN_RULE, Value::Object(wanted))
@@ -66,16 +66,16 @@ fn compared(header: &Header<'_>) -> Value {
     json!({ "name": header.name, how: header.value })
 }
 
-/// Retries, with nothing that is empty: the definition knows no empty kind of failure.
-fn retries(retries: &Retries) -> Option<Value> {
+/// Retries, with nothing that is empty: the definition knows no empty kind of failure. It does have a
+/// default for the count, which is written out: what the server fills in would be a difference.
+fn retries(retries: &Retries) -> Value {
     let kinds = said(retries.retry_on.as_ref()).unwrap_or_default().split(',').map(str::trim);
     let kinds: Vec<_> = kinds.filter(|kind| !kind.is_empty()).collect();
-    let policy = fields([
-        ("count", retries.attempts.map(|attempts| json!(attempts))),
+    Value::Object(fields([
+        ("count", Some(json!(retries.attempts.unwrap_or(1)))),
         ("perTryTimeout", said(retries.per_try_timeout.as_ref()).map(|timeout| json!(timeout))),
         ("retryOn", Some(json!(kinds)).filter(|_| !kinds.is_empty())),
-    ]);
-    Some(Value::Object(policy)).filter(|policy| *policy != json!({}))
+    ]))
 }
 
 fn services(scene: &Scene<'_>, found: Option<Found<'_>>, canary: Percent) -> Vec<Value> {

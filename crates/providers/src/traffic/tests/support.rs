@@ -171,6 +171,32 @@ fn no_two_kinds_of_a_provider_are_taken_for_one() {
 }
 
 #[test]
+fn nothing_is_written_but_what_the_operator_has_permission_for() {
+    let written = Mesh::ALL.into_iter().flat_map(|mesh| mesh.kinds().iter());
+    let written: std::collections::BTreeSet<_> =
+        written.map(|kind| format!("{}/{}", kind.group, kind.plural)).collect();
+    let granted = [
+        "apisix.apache.org/apisixroutes",
+        "appmesh.k8s.aws/virtualnodes",
+        "appmesh.k8s.aws/virtualrouters",
+        "appmesh.k8s.aws/virtualservices",
+        "gateway.networking.k8s.io/grpcroutes",
+        "gateway.networking.k8s.io/httproutes",
+        "gateway.solo.io/routetables",
+        "gloo.solo.io/upstreams",
+        "kuma.io/trafficroutes",
+        "networking.istio.io/destinationrules",
+        "networking.istio.io/virtualservices",
+        "networking.k8s.io/ingresses",
+        "projectcontour.io/httpproxies",
+        "serving.knative.dev/services",
+        "split.smi-spec.io/trafficsplits",
+        "traefik.io/traefikservices",
+    ];
+    assert_eq!(written.iter().map(String::as_str).collect::<Vec<_>>(), granted);
+}
+
+#[test]
 fn objects_of_every_provider_are_left_over_when_another_takes_its_place() {
     for mesh in making().into_iter().chain(COPYING) {
         let mut world = World::plain(mesh);

@@ -359,6 +359,15 @@ impl Mesh {
         }
     }
 
+    /// What a promotion means to the route: with Knative the latest revision becomes the primary, with
+    /// all others the primary is a workload of its own and the route stays.
+    pub fn promote(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        match self {
+            Self::Knative => Ok(knative::promote(&self.scene(cx)?, live)?.into_iter().collect()),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// What gives objects back as they were before they were taken over (`revertOnDeletion`).
     ///
     /// Objects made for the canary go with it and are left alone; so is what nobody backed up. An

@@ -102,6 +102,11 @@ fn first_primary(scene: &Scene<'_>, service: &Value) -> Result<String, RouteErro
     }) {
         return Ok(pinned.to_owned());
     }
+    latest(scene, service).map(str::to_owned)
+}
+
+/// The latest revision, once it can serve.
+fn latest<'s>(scene: &Scene<'_>, service: &'s Value) -> Result<&'s str, RouteError> {
     let status = &service["status"];
     let created = status["latestCreatedRevisionName"].as_str().filter(|name| !name.is_empty());
     let waiting = |why: &str| RouteError::NotReady {
@@ -113,7 +118,17 @@ fn first_primary(scene: &Scene<'_>, service: &Value) -> Result<String, RouteErro
     if status["latestReadyRevisionName"] != *created {
         return Err(waiting("its latest revision is not ready"));
     }
-    Ok(created.to_owned())
+    Ok(created)
+}
+
+/// What makes the latest revision the primary, with the canary's share as it is.
+///
+/// Both entries lead to that revision then, and the one before gets no more traffic.
+pub(super) fn promote(scene: &Scene<'_>, live: &Live) -> Result<Option<Change>, RouteError> {
+    let split = super::router::read(&Knative, scene, &live.without_status())?;
+    let Some(service) = Knative.found(scene, live) else { return Ok(None) };
+    let latest = latest(scene, service)?;
+    Ok(change(service, Some(latest), Some(divided(service, latest, split.canary))))
 }
 
 impl Router for Knative {

@@ -137,15 +137,26 @@ impl Words {
         let is_divided = |it: &Found<'_>| it.primary.is_some() && it.canary.is_some();
         let at = rules.iter().position(is_divided)?;
         let found = rules.get(at)?;
-        // A later rule to the primary is that for the rest; one to somewhere else is nobody's of ours.
+        // A later rule to the primary is the one for the rest; one to somewhere else is not ours.
         let scoped = rules.iter().skip(at + 1).any(|later| later.primary.is_some());
         Some(Seen { scoped, ..self.weighed(found) })
     }
 
-    /// What one rule says. A side that is not there has nothing.
+    /// What one rule says. A side that is not there has nothing; what goes to others is not the
+    /// canary's, so that two sides that add up are no split with somebody else in the list.
     pub(super) fn weighed(&self, found: &Found<'_>) -> Seen {
         let weight = |member: Option<&Value>| member.map_or(Some(0), |it| self.weight(it));
-        let weights = weight(found.primary).zip(weight(found.canary));
+        let is = |member: &Value, side: Option<&Value>| {
+            side.is_some_and(|side| std::ptr::eq(side, member))
+        };
+        let others = self.members(found.rule).iter();
+        let others = others.filter(|it| !is(it, found.primary) && !is(it, found.canary));
+        let mut rest = weight(found.primary);
+        for other in others {
+            let both = rest.zip(weight(Some(other)));
+            rest = both.map(|(rest, other)| rest.saturating_add(other.max(0)));
+        }
+        let weights = rest.zip(weight(found.canary));
         Seen {
             weights: weights.map(|(primary, canary)| Weights { primary, canary }),
             mirrored: false,

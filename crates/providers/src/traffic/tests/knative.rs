@@ -50,7 +50,10 @@ fn a_stepped_promotion_does_not_take_the_primary_for_the_canary() {
     roll(&mut world, "shop-00002", "shop-00001");
     world.write(split(100));
     // Promoted: the annotation names the latest revision, and so do both entries in effect.
-    roll(&mut world, "shop-00002", "shop-00002");
+    let changes = Mesh::Knative.promote(&world.cx(), &world.live).unwrap();
+    world.carry_out(changes);
+    assert_eq!(annotation(&world), "shop-00002");
+    assert_eq!(world.read(), Ok(Split::CANARY), "a promotion shifts nothing");
     for percent in [80, 50, 20, 0] {
         world.write(split(percent));
         assert_eq!(world.read(), Ok(split(percent)));
@@ -58,6 +61,19 @@ fn a_stepped_promotion_does_not_take_the_primary_for_the_canary() {
         assert_eq!(sum, 100, "or Knative refuses it");
     }
     assert_eq!(world.route()["spec"]["traffic"], traffic(0, "shop-00002", 100));
+}
+
+#[test]
+fn a_revision_that_is_not_ready_is_not_promoted() {
+    let mut world = world();
+    roll(&mut world, "shop-00002", "shop-00001");
+    world.write(split(50));
+    world.edit_route(|route| {
+        route["status"]["latestCreatedRevisionName"] = json!("shop-00003");
+    });
+    let error = Mesh::Knative.promote(&world.cx(), &world.live).unwrap_err();
+    assert!(error.is_waiting(), "{error}");
+    assert_eq!(Mesh::Istio.promote(&world.cx(), &world.live), Ok(vec![]));
 }
 
 #[test]

@@ -244,6 +244,23 @@ fn weights_that_are_no_split_are_never_read_as_one() {
 }
 
 #[test]
+fn a_third_member_with_traffic_is_never_read_as_none() {
+    let lists = making().into_iter().chain([Mesh::Apisix]);
+    for mesh in lists.filter(|mesh| !MOVING.contains(mesh)) {
+        let mut world = World::plain(mesh);
+        world.reconcile();
+        world.write(split(20));
+        world.edit_route(|route| {
+            let members = route.pointer_mut(members_at(mesh)).unwrap().as_array_mut().unwrap();
+            members.push(json!({ "name": "other", "weight": 100 }));
+        });
+        assert_eq!(world.read().unwrap_err().label(), "malformed", "{mesh:?}");
+        world.reconcile();
+        assert_eq!(world.read(), Ok(split(10)), "{mesh:?}: what the canary really had");
+    }
+}
+
+#[test]
 fn dropping_the_conditions_of_a_test_does_not_send_everybody_to_the_canary() {
     for mesh in dividing().into_iter().filter(|mesh| mesh.support().ab.is_some()) {
         let matched = json!({ "stepWeight": null, "iterations": 5,

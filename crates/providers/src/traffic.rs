@@ -281,6 +281,15 @@ impl Mesh {
         }
     }
 
+    /// What has to be there before the first pod of the primary starts, once both sides have their
+    /// Services: the nodes of App Mesh. No traffic is moved by it. Nothing where the spec is refused.
+    pub fn prepare(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        match self.router() {
+            Some(router) if self.check(cx).is_ok() => router.prepare(&self.scene(cx)?, live),
+            Some(_) | None => Ok(Vec::new()),
+        }
+    }
+
     /// What brings the objects into the shape the spec asks for, with traffic as it is.
     ///
     /// Weights, the mirror and cookies of a live route are kept, whatever else changes. A route

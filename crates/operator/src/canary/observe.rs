@@ -511,7 +511,10 @@ impl Seen {
         ] {
             let live = Self::service(task, services.name(role));
             let sync = services.sync(role, live.as_deref()).map(|sync| sync.changes);
-            found.push((piece, sync));
+            let sync = sync.map_err(|error| error.to_string());
+            let is_primary = piece == Piece::PrimaryService;
+            let is_in_place = sync.as_ref().is_ok_and(Vec::is_empty);
+            found.push((piece, if is_primary && is_in_place { self.prepared(task) } else { sync }));
         }
         if self.observed.life.deleted.is_some() {
             let live = Self::service(task, services.name(Role::Apex(side)));
@@ -521,7 +524,8 @@ impl Seen {
             self.observed.setup.apex_given_back = state;
             self.apex_back = changes;
         }
-        found.push((Piece::PrimaryScaler, self.scaler(task)));
+        let scaler = self.scaler(task).map_err(|error| error.to_string());
+        found.push((Piece::PrimaryScaler, scaler));
         for (piece, sync) in found {
             let (state, changes) = state_of(sync);
             self.changes.insert(piece, changes);
@@ -534,6 +538,17 @@ impl Seen {
             }
         }
         Ok(())
+    }
+
+    /// What pods of the primary need beside their Service, if that can be written.
+    fn prepared(&self, task: &Task) -> Result<Vec<Change>, String> {
+        let kinds = self.mesh.kinds_for(&self.canary.spec);
+        let is_listed = |kind: &Kind| task.cx.cluster.cache.state(*kind) == TableState::Synced;
+        if !kinds.iter().all(is_listed) {
+            return Ok(Vec::new());
+        }
+        let changes = self.mesh.prepare(&self.route_cx(&task.key.namespace), &self.live);
+        changes.map_err(|error| error.to_string())
     }
 
     pub(super) fn service(task: &Task, name: &str) -> Option<Arc<Value>> {

@@ -22,7 +22,7 @@ use super::{
     headers::{How, conditions},
     members::{Found, Words, parts},
     plan::Seen,
-    router::{Router, put},
+    router::{Router, put, put_all},
     said,
 };
 use crate::{
@@ -262,6 +262,11 @@ impl Router for AppMesh {
         self.words().seen(route, &scene.sides())
     }
 
+    /// A pod gets its proxy when it starts, and only if there is a node for it by then.
+    fn prepare(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        put_all(&scene.cx.owner, live, node::nodes(self.0, scene, live)?)
+    }
+
     fn before(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let names = &scene.names;
         let mut drafts = node::nodes(self.0, scene, live)?;
@@ -270,8 +275,7 @@ impl Router for AppMesh {
             drafts.push(Self::named(scene, &names.canary));
             drafts.push(Self::named(scene, &names.apex));
         }
-        let changes = drafts.into_iter().map(|draft| put(&scene.cx.owner, live, draft));
-        Ok(changes.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+        put_all(&scene.cx.owner, live, drafts)
     }
 
     fn write(

@@ -58,6 +58,12 @@ pub(super) trait Router: Debug {
         None
     }
 
+    /// What has to be in place before pods start.
+    fn prepare(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        let _ = (scene, live);
+        Ok(Vec::new())
+    }
+
     /// What has to be in place before the route.
     fn before(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let _ = (scene, live);
@@ -201,6 +207,16 @@ pub(super) fn put(
     let object = live.get(draft.kind, &draft.name);
     refuse_taken(owner, draft.kind, object)?;
     Ok(draft.change(owner, object))
+}
+
+/// The same for several, in their order.
+pub(super) fn put_all(
+    owner: &Owner<'_>,
+    live: &Live,
+    drafts: Vec<Draft>,
+) -> Result<Vec<Change>, RouteError> {
+    let changes = drafts.into_iter().map(|draft| put(owner, live, draft));
+    Ok(changes.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
 /// Labels and annotations of the apex, for the object that routes to it.

@@ -116,6 +116,26 @@ fn pods_are_not_selected_by_the_name_of_the_target_but_by_their_label() {
 }
 
 #[test]
+fn pods_do_not_start_before_their_nodes_are_there() {
+    for mesh in BOTH {
+        let mut world = World::plain(mesh);
+        let nodes = mesh.prepare(&world.cx(), &world.live).unwrap();
+        world.carry_out(nodes);
+        for name in ["shop-primary", "shop-canary"] {
+            assert_ne!(object(&world, "VirtualNode", name), Value::Null, "{mesh:?} {name}");
+        }
+        assert_eq!(world.read().unwrap_err().label(), "missing", "{mesh:?}: and nothing else");
+        assert_eq!(mesh.prepare(&world.cx(), &world.live), Ok(vec![]), "{mesh:?}");
+        world.reconcile();
+        assert_eq!(world.read(), Ok(Split::PRIMARY), "{mesh:?}");
+        world.edit_spec(json!({ "analysis": { "mirror": true } }));
+        assert_eq!(mesh.prepare(&world.cx(), &Live::default()), Ok(vec![]), "{mesh:?}: refused");
+    }
+    let istio = World::plain(Mesh::Istio);
+    assert_eq!(Mesh::Istio.prepare(&istio.cx(), &istio.live), Ok(vec![]));
+}
+
+#[test]
 fn drift_is_undone_while_weights_stay() {
     for mesh in BOTH {
         let mut world = reconciled(mesh, json!({}), json!({}));

@@ -415,7 +415,8 @@ impl Mesh {
     /// Deletes routing objects that were made for this canary and are of no more use to it: under
     /// a name it had before, of another provider, beside a route that it refers to now.
     ///
-    /// `existing` are objects of one routing kind in the canary's namespace.
+    /// `existing` are objects of one routing kind in the canary's namespace, or in none where the kind
+    /// has none.
     pub fn leftovers(self, cx: &RouteCx<'_>, kind: Kind, existing: &[&Value]) -> Vec<Change> {
         let used = self.names(cx);
         let is_used = |object: &Value| {
@@ -424,7 +425,9 @@ impl Mesh {
                     && object["metadata"]["name"] == **name
             })
         };
-        let unused = existing.iter().filter(|object| cx.owner.owns(object) && !is_used(object));
+        let is_ours =
+            |object: &Value| cx.owner.owns(object) || kuma::is_made_for(&cx.owner, kind, object);
+        let unused = existing.iter().filter(|object| is_ours(object) && !is_used(object));
         unused.filter_map(|object| delete(kind, object)).collect()
     }
 

@@ -33,9 +33,21 @@ const SERVICE_TAG: &str = "kuma.io/service";
 /// The annotation of a canary that names its mesh.
 const MESH: &str = "kuma.io/mesh";
 
+/// Says for whom a route was made, where no owner can say it: namespace and name of a canary.
+const MADE_FOR: &str = "tidegate.dev/made-for";
+
 /// The router of Kuma.
 #[derive(Debug)]
 pub(super) struct Kuma;
+
+/// Whether a route was made for this canary, under whatever name.
+pub(super) fn is_made_for(owner: &Owner<'_>, kind: Kind, route: &Value) -> bool {
+    kind == TRAFFIC_ROUTE && route["metadata"]["annotations"][MADE_FOR] == made_for(owner)
+}
+
+fn made_for(owner: &Owner<'_>) -> String {
+    format!("{}/{}", owner.namespace, owner.name)
+}
 
 /// The beginning of a Service's tag, up to the port.
 fn tag(scene: &Scene<'_>, service: &str) -> String {
@@ -100,7 +112,8 @@ impl Router for Kuma {
             member(&names.primary, canary.rest(), found.and_then(|found| found.primary)),
             member(&names.canary, canary, found.and_then(|found| found.canary)),
         ];
-        let (labels, annotations) = of_apex(scene);
+        let (labels, mut annotations) = of_apex(scene);
+        annotations.insert(MADE_FOR.to_owned(), made_for(&scene.cx.owner));
         let draft = Draft {
             kind: TRAFFIC_ROUTE,
             name: self.route(scene.cx).1,

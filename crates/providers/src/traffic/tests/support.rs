@@ -206,7 +206,12 @@ fn objects_of_every_provider_are_left_over_when_another_takes_its_place() {
         let cx = world.cx();
         assert_eq!(mesh.leftovers(&cx, kind, &[&route]), [], "{mesh:?}: in use");
         let left = Mesh::Kubernetes.leftovers(&cx, kind, &[&route]);
-        let owned = usize::from(mesh != Mesh::Kuma);
-        assert_eq!(left.len(), owned, "{mesh:?}: {left:?}");
+        assert_eq!(left.len(), 1, "{mesh:?}: {left:?}");
+        let other = RouteCx { owner: Owner { name: "other", ..cx.owner }, ..cx };
+        assert_eq!(
+            Mesh::Kubernetes.leftovers(&other, kind, &[&route]),
+            [],
+            "{mesh:?}: not its own"
+        );
     }
 }

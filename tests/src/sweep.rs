@@ -156,8 +156,7 @@ async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
     let writes = faults.writes();
     let injected = faults.injected().total();
     let objects = snapshot(&world);
-    let ours =
-        log.writes_since(mark).into_iter().filter(|it| &*it.user == crate::rollout::OPERATOR);
+    let ours = log.writes_since(mark).into_iter().filter(|it| &*it.user == crate::rollout::OPERATOR);
     let written = ours.map(|it| line(&it, start)).collect();
     let restless = writes_of_another(&mut world, scenario.rest).await;
     let shared = shared.unwrap_or(0);

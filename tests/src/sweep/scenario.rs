@@ -271,18 +271,12 @@ fn referred() -> Vec<Scenario> {
             Weight(40),
             Phase("Succeeded"),
         ]),
-        own().called("fail over a route that is referred to").then([
-            Image("web:2.0"),
-            Weight(40),
-            Success(50.0),
-            Phase("Failed"),
-        ]),
-        own().called("delete over a route that is referred to").then([
-            Image("web:2.0"),
-            Weight(40),
-            Delete,
-            Gone,
-        ]),
+        own()
+            .called("fail over a route that is referred to")
+            .then([Image("web:2.0"), Weight(40), Success(50.0), Phase("Failed")]),
+        own()
+            .called("delete over a route that is referred to")
+            .then([Image("web:2.0"), Weight(40), Delete, Gone]),
     ]
 }
 

@@ -9,7 +9,9 @@ use tidegate_sandbox::{
 };
 use tidegate_tests::{
     network::{PROMETHEUS, Reply},
-    rollout::{CANARIES, DEPLOYMENTS, HTTP_ROUTES, OPERATOR, SERVICES, VIRTUAL_SERVICES, World},
+    rollout::{
+        CANARIES, DEPLOYMENTS, HTTP_ROUTES, OPERATOR, SERVICES, VIRTUAL_SERVICES, World,
+    },
 };
 
 use crate::stage::{

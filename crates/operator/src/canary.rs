@@ -71,6 +71,10 @@ pub struct Options {
     /// Told every event of canaries that have no event hook of their own.
     pub event_webhook: Option<String>,
     pub cluster_name: String,
+    /// What annotations of the NGINX ingress controller begin with.
+    pub ingress_annotations_prefix: String,
+    /// Class of Contour's proxies; empty for none.
+    pub ingress_class: String,
     /// Where alerts of canaries without alerts of their own go.
     pub notifier: Option<(Destination, Option<Proxy>)>,
     /// Canaries found at start are looked at spread over their interval, not all at once.
@@ -131,6 +135,8 @@ impl Default for Options {
             cross_namespace: CrossNamespace::Allowed,
             event_webhook: None,
             cluster_name: String::new(),
+            ingress_annotations_prefix: "nginx.ingress.kubernetes.io".to_owned(),
+            ingress_class: String::new(),
             notifier: None,
             jitter: true,
             turns: 16,

@@ -16,7 +16,7 @@ use std::{
 
 use tidegate_providers::{
     object::Kind,
-    traffic::Mesh,
+    traffic::{INGRESS, KNATIVE_SERVICE, Mesh},
     workload::{CONFIG_MAP, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SECRET, SERVICE},
 };
 use tokio::sync::Notify;
@@ -92,8 +92,9 @@ impl Cluster {
         namespace: Option<String>,
         leads: Arc<dyn Fn() -> bool + Send + Sync>,
     ) -> Self {
-        let routing: Arc<[Kind]> =
+        let routing: BTreeSet<Kind> =
             Mesh::ALL.iter().flat_map(|mesh| mesh.kinds().iter().copied()).collect();
+        let routing: Arc<[Kind]> = routing.into_iter().collect();
         let kinds = WATCHED.into_iter().chain(routing.iter().copied()).chain([EVENT]).collect();
         Self {
             mesh: MeshAccess { client: client.clone(), is_same: true, kinds: routing },
@@ -117,7 +118,10 @@ impl Cluster {
 
     /// The client for objects of a kind.
     pub(crate) fn client_for(&self, kind: Kind) -> &kube::Client {
-        if self.mesh.kinds.contains(&kind) { &self.mesh.client } else { &self.client }
+        // As Flagger: ingresses, and the targets of Knative, are where the canaries are.
+        let is_here = kind == INGRESS || kind == KNATIVE_SERVICE;
+        let is_mesh = !is_here && self.mesh.kinds.contains(&kind);
+        if is_mesh { &self.mesh.client } else { &self.client }
     }
 
     /// Whether a canary can be the owner of its routing objects.

@@ -15,7 +15,7 @@
 use serde_json::{Value, json};
 use tidegate_providers::{
     object::Kind,
-    traffic::Mesh,
+    traffic::{KNATIVE_SERVICE, Mesh},
     workload::{CONFIG_MAP, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SECRET, SERVICE},
 };
 
@@ -77,7 +77,9 @@ pub fn rules() -> Vec<Rule> {
         rule(EVENT, &["create"]),
     ];
     for kind in Mesh::ALL.iter().flat_map(|mesh| mesh.kinds()) {
-        let rule = rule(*kind, REPLACE);
+        // A Service of Knative is the user's: nothing is made or deleted.
+        let verbs = if *kind == KNATIVE_SERVICE { READ_AND_CHANGE } else { REPLACE };
+        let rule = rule(*kind, verbs);
         // Two versions of a kind are one resource.
         if !rules.contains(&rule) {
             rules.push(rule);

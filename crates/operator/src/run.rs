@@ -235,6 +235,8 @@ fn options(settings: &Settings, metrics_server: String) -> Options {
         },
         event_webhook: settings.event_webhook.as_ref().map(|url| url.uri().to_string()),
         cluster_name: settings.cluster_name.clone(),
+        ingress_annotations_prefix: settings.ingress_annotations_prefix.clone(),
+        ingress_class: settings.ingress_class.clone(),
         notifier,
         jitter: true,
         // Flagger's workers only fill a queue; ours wait for hooks, so there are more of them.

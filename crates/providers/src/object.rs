@@ -1,6 +1,6 @@
 //! What every translation says of objects: who owns them, what is to change.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ pub enum Change {
         body: Value,
         /// JSON pointers of subtrees that must be exactly as in `body` afterwards, even where
         /// somebody else owns fields in them.
-        exact: &'static [&'static str],
+        exact: Vec<Cow<'static, str>>,
     },
     /// A JSON merge patch; for what an apply cannot say, such as removing fields of others.
     Merge {
@@ -67,6 +67,9 @@ pub enum Change {
 /// Objects as they are in the cluster, by kind and name, all in one namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Live(BTreeMap<(&'static str, String), Arc<Value>>);
+
+/// Kinds that belong to the whole cluster and to no namespace, by group and kind.
+const CLUSTER_WIDE: [(&str, &str); 1] = [("kuma.io", "TrafficRoute")];
 
 /// The annotations that keep Flux from undoing what a controller writes.
 pub const FLUX_OFF: [(&str, &str); 2] = [
@@ -101,6 +104,11 @@ impl Owner<'_> {
     }
 }
 
+/// The `exact` of a [`Change::Apply`], where it is the same every time.
+pub fn exactly(pointers: &[&'static str]) -> Vec<Cow<'static, str>> {
+    pointers.iter().map(|pointer| Cow::Borrowed(*pointer)).collect()
+}
+
 /// Kind and name of the object's controller, if it has one.
 pub fn controller_of(object: &Value) -> Option<(&str, &str)> {
     let references = object["metadata"]["ownerReferences"].as_array()?;
@@ -119,6 +127,11 @@ impl Kind {
             format!("{}/{}", self.group, self.version)
         }
     }
+
+    /// Whether objects of this kind are in namespaces.
+    pub fn is_namespaced(&self) -> bool {
+        !CLUSTER_WIDE.contains(&(self.group, self.kind))
+    }
 }
 
 // === impl Live ===
@@ -129,6 +142,18 @@ impl Live {
         let object = object.into();
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         self.0.insert((kind.kind, name), object);
+    }
+
+    /// Adds what was read from another namespace; see [`elsewhere`](Self::elsewhere).
+    pub fn insert_from(&mut self, kind: Kind, namespace: &str, object: impl Into<Arc<Value>>) {
+        let object = object.into();
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        self.0.insert((kind.kind, format!("{namespace}/{name}")), object);
+    }
+
+    /// The object of another namespace, if there is one.
+    pub fn elsewhere(&self, kind: Kind, namespace: &str, name: &str) -> Option<&Value> {
+        self.get(kind, &format!("{namespace}/{name}"))
     }
 
     /// Takes out what was deleted.

@@ -14,24 +14,44 @@
 //! moves no traffic; both are empty where nothing differs; what somebody else put on an object
 //! stays.
 
+mod apisix;
+mod appmesh;
+mod contour;
 mod cookie;
+mod copied;
 mod draft;
 mod error;
 mod gateway_api;
+mod gloo;
+mod headers;
+mod ingress;
 mod istio;
+mod knative;
+mod kuma;
+mod members;
+mod nginx;
 mod plain;
 mod plan;
+mod provider;
 mod retreat;
+mod router;
+mod skipper;
+mod smi;
+mod support;
 mod takeover;
+mod traefik;
 mod weights;
 
 #[cfg(test)]
 mod tests;
 
+use std::{collections::BTreeMap, sync::LazyLock};
+
 use serde_json::Value;
-use tidegate_api::canary::{CanarySpec, Provider, Service, ServiceNames, Strategy};
+use tidegate_api::canary::{CanarySpec, Service, ServiceNames};
 use tidegate_engine::{Percent, Split};
 
+use self::router::Router;
 use crate::{
     object::{Change, Kind, Live, Owner},
     workload::SERVICE,
@@ -40,7 +60,12 @@ use crate::{
 pub use self::{
     error::{Place, RouteError, UnknownProvider},
     gateway_api::{GRPC_ROUTE_V1, HTTP_ROUTE_V1, HTTP_ROUTE_V1BETA1, RouteFields},
+    ingress::INGRESS,
     istio::{DESTINATION_RULE, VIRTUAL_SERVICE},
+    knative::KNATIVE_SERVICE,
+    provider::select,
+    smi::{SmiTarget, SmiVersion},
+    support::{Impossible, Support, matrix},
     takeover::HANDED_OVER,
 };
 
@@ -57,6 +82,19 @@ pub struct RouteCx<'a> {
     pub iterating: bool,
     /// What the cluster's definition of the route knows.
     pub fields: RouteFields,
+    /// Annotations of the canary; some providers take settings from them.
+    pub annotations: &'a BTreeMap<String, String>,
+    /// What the operator was told about ingresses.
+    pub ingress: IngressOptions<'a>,
+}
+
+/// Settings of the operator for ingress controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IngressOptions<'a> {
+    /// What the annotations of the NGINX ingress controller begin with.
+    pub annotation_prefix: &'a str,
+    /// The class of Contour's proxies; empty for none.
+    pub class: &'a str,
 }
 
 /// Session cookies as status has them, each as `name=value`.
@@ -81,6 +119,33 @@ pub enum Mesh {
     GatewayApiV1Beta1,
     /// An Istio virtual service and two destination rules.
     Istio,
+    /// A traffic split of the Service Mesh Interface; also for Linkerd and Open Service Mesh.
+    Smi {
+        /// The version of the API.
+        version: SmiVersion,
+        /// The mesh that acts on it.
+        target: SmiTarget,
+    },
+    /// Virtual nodes and services of AWS App Mesh, `v1beta1`.
+    AppMeshV1Beta1,
+    /// Virtual nodes, routers and services of AWS App Mesh, `v1beta2`.
+    AppMeshV1Beta2,
+    /// A proxy of Contour.
+    Contour,
+    /// A second Ingress, for the NGINX ingress controller.
+    Nginx,
+    /// A second Ingress, for Skipper.
+    Skipper,
+    /// A route table of Gloo, and two upstreams.
+    Gloo,
+    /// A service of Traefik.
+    Traefik,
+    /// A traffic route of Kuma.
+    Kuma,
+    /// A second route of APISIX.
+    Apisix,
+    /// The target itself, a Service of Knative.
+    Knative,
 }
 
 /// What can be done for a canary. The caller leaves out, or refuses, what cannot.
@@ -111,7 +176,7 @@ pub enum Affinity {
 }
 
 /// The objects that carry one canary's traffic: what the provider does for this spec.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Road {
     /// Nothing but Services that stay as they are.
     None,
@@ -123,84 +188,25 @@ enum Road {
     Reference(gateway_api::Version),
     /// Istio's objects.
     Istio,
+    /// What the provider's router says.
+    By(Box<dyn Router>),
 }
 
 /// One canary's case, with everything looked up that rendering needs.
 struct Scene<'a> {
+    mesh: Mesh,
     cx: &'a RouteCx<'a>,
     service: &'a Service,
     names: ServiceNames,
     capabilities: Capabilities,
 }
 
-/// The provider of this name, as in `spec.provider` or on the command line.
-///
-/// Unlike Flagger, which drives Istio objects for every name it does not know, this refuses.
-pub fn select(provider: &str) -> Result<Mesh, UnknownProvider> {
-    let known = Provider::ALL.iter().find(|known| known.as_str() == provider);
-    match known {
-        Some(Provider::Kubernetes) => Ok(Mesh::Kubernetes),
-        Some(Provider::GatewayApiV1) => Ok(Mesh::GatewayApiV1),
-        Some(Provider::GatewayApiV1Beta1) => Ok(Mesh::GatewayApiV1Beta1),
-        Some(Provider::Istio) => Ok(Mesh::Istio),
-        Some(_) => Err(UnknownProvider::NotYet { provider: provider.to_owned() }),
-        None => Err(UnknownProvider::NoSuch { provider: provider.to_owned() }),
-    }
-}
+/// The settings of a canary that has none: those of Knative need none, and the way back must not.
+static NO_SERVICE: LazyLock<Service> = LazyLock::new(Service::default);
 
 // === impl Mesh ===
 
 impl Mesh {
-    /// Every provider that is built.
-    pub const ALL: [Self; 4] =
-        [Self::Kubernetes, Self::GatewayApiV1, Self::GatewayApiV1Beta1, Self::Istio];
-
-    /// The name of the provider.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Kubernetes => "kubernetes",
-            Self::GatewayApiV1 => "gatewayapi:v1",
-            Self::GatewayApiV1Beta1 => "gatewayapi:v1beta1",
-            Self::Istio => "istio",
-        }
-    }
-
-    /// What can be done for a canary with this spec.
-    ///
-    /// Affinity is [`Affinity::None`] wherever it has no meaning for the spec: for blue/green,
-    /// which has no users on two versions, for conditions, which already say who goes where, and
-    /// for calls, whose callers keep no cookies.
-    pub fn capabilities(self, spec: &CanarySpec) -> Capabilities {
-        let affinity = |widest: Affinity| match spec.analysis.strategy() {
-            Strategy::Canary if spec.analysis.matches.is_empty() => widest,
-            Strategy::Canary | Strategy::AbTesting | Strategy::BlueGreen => Affinity::None,
-        };
-        let requests = |widest: Affinity| Capabilities {
-            weighted: true,
-            switched: true,
-            ab: true,
-            mirror: true,
-            affinity: affinity(widest),
-        };
-        let none = Capabilities {
-            weighted: false,
-            switched: false,
-            ab: false,
-            mirror: false,
-            affinity: Affinity::None,
-        };
-        match self.road(spec) {
-            Road::None => none,
-            Road::Apex => Capabilities { switched: true, ..none },
-            Road::Reference(_) => Capabilities { weighted: true, switched: true, ..none },
-            Road::Route(version) => requests(version.affinity()),
-            Road::Istio if istio::routes_connections(spec) => {
-                Capabilities { weighted: true, switched: true, ..none }
-            }
-            Road::Istio => requests(Affinity::Both),
-        }
-    }
-
     /// The kinds of routing object this provider may write.
     pub fn kinds(self) -> &'static [Kind] {
         match self {
@@ -208,6 +214,7 @@ impl Mesh {
             Self::GatewayApiV1 => &[HTTP_ROUTE_V1, GRPC_ROUTE_V1],
             Self::GatewayApiV1Beta1 => &[HTTP_ROUTE_V1BETA1],
             Self::Istio => &[DESTINATION_RULE, VIRTUAL_SERVICE],
+            _ => self.router().map_or(&[], |router| router.kinds()),
         }
     }
 
@@ -216,7 +223,7 @@ impl Mesh {
         match self.road(spec) {
             Road::None | Road::Apex => Vec::new(),
             Road::Route(version) | Road::Reference(version) => vec![version.kind()],
-            Road::Istio => self.kinds().to_vec(),
+            Road::Istio | Road::By(_) => self.kinds().to_vec(),
         }
     }
 
@@ -245,19 +252,41 @@ impl Mesh {
                 (DESTINATION_RULE, names.primary),
                 (VIRTUAL_SERVICE, names.apex),
             ],
+            Road::By(router) => router.names(cx),
         }
+    }
+
+    /// Objects of other namespaces that are looked at: kind, namespace and name. They go into
+    /// [`Live::insert_from`].
+    pub fn elsewhere(self, cx: &RouteCx<'_>) -> Vec<(Kind, String, String)> {
+        self.router().map(|router| router.elsewhere(cx)).unwrap_or_default()
     }
 
     /// Whether this provider can do what the spec asks for, or else what it cannot.
     ///
-    /// Mirroring and affinity are not refused where they are impossible: as in Flagger a canary
-    /// runs without them, and [`capabilities`](Self::capabilities) tells.
+    /// What can be known from the capabilities alone is in [`impossible`](Self::impossible) too.
     pub fn check(self, cx: &RouteCx<'_>) -> Result<(), RouteError> {
         match self.road(cx.spec) {
             Road::None | Road::Apex => Ok(()),
             Road::Route(version) => gateway_api::check(version, &self.scene(cx)?),
             Road::Reference(_) => gateway_api::reference::check(&self.scene(cx)?),
             Road::Istio => istio::check(&self.scene(cx)?),
+            Road::By(router) => {
+                let scene = self.scene(cx)?;
+                match self.impossible(cx.spec).into_iter().next() {
+                    Some(Impossible { field, why }) => Err(scene.refuse(field, why)),
+                    None => router.check(&scene),
+                }
+            }
+        }
+    }
+
+    /// What has to be there before the first pod of the primary starts, once both sides have their
+    /// Services: the nodes of App Mesh. No traffic is moved by it. Nothing where the spec is refused.
+    pub fn prepare(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        match self.router() {
+            Some(router) if self.check(cx).is_ok() => router.prepare(&self.scene(cx)?, live),
+            Some(_) | None => Ok(Vec::new()),
         }
     }
 
@@ -275,6 +304,7 @@ impl Mesh {
                 gateway_api::reference::reconcile(version, &self.scene(cx)?, live)
             }
             Road::Istio => istio::reconcile(&self.scene(cx)?, live),
+            Road::By(router) => router::reconcile(&*router, &self.scene(cx)?, live),
         }
     }
 
@@ -292,6 +322,7 @@ impl Mesh {
                 gateway_api::reference::read(version, &self.scene(cx)?, live)
             }
             Road::Istio => istio::read(&self.scene(cx)?, live),
+            Road::By(router) => router::read(&*router, &self.scene(cx)?, live),
         }
     }
 
@@ -316,10 +347,11 @@ impl Mesh {
             return Ok(Vec::new());
         }
         let scene = self.scene(cx)?;
-        let is_whole = split.canary == Percent::ZERO || split.canary == Percent::ALL;
         let impossible = match scene.capabilities {
             Capabilities { mirror: false, .. } if split.mirrored => Some("mirror requests"),
-            Capabilities { weighted: false, .. } if !is_whole => Some("divide traffic"),
+            Capabilities { weighted: false, .. } if !router::is_whole(split) => {
+                Some("divide traffic")
+            }
             _ => None,
         };
         if let Some(what) = impossible {
@@ -332,6 +364,16 @@ impl Mesh {
             Road::Route(version) => gateway_api::write(version, &scene, live, split),
             Road::Reference(version) => gateway_api::reference::write(version, &scene, live, split),
             Road::Istio => istio::write(&scene, live, split),
+            Road::By(router) => router::write(&*router, &scene, live, split),
+        }
+    }
+
+    /// What a promotion means to the route: with Knative the latest revision becomes the primary, with
+    /// all others the primary is a workload of its own and the route stays.
+    pub fn promote(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        match self {
+            Self::Knative => Ok(knative::promote(&self.scene(cx)?, live)?.into_iter().collect()),
+            _ => Ok(Vec::new()),
         }
     }
 
@@ -346,6 +388,7 @@ impl Mesh {
             Road::Reference(version) => {
                 return Ok(gateway_api::reference::finalize(version, &self.scene(cx)?, live));
             }
+            Road::By(router) => return router.finalize(&self.lenient_scene(cx), live),
             Road::Route(_) | Road::Istio => {}
         }
         let mut changes = Vec::new();
@@ -362,17 +405,29 @@ impl Mesh {
         matches!(self.road(spec), Road::Reference(_))
     }
 
+    /// Whether something of this provider outlives the canary and has to be put in order in any case:
+    /// a route of the user's that leads to Services which go, an object that nothing can own, traffic
+    /// that is pinned to a revision.
+    pub fn outlives(self, spec: &CanarySpec) -> bool {
+        self.refers(spec) || matches!(self, Self::Kuma | Self::Knative)
+    }
+
     /// Deletes routing objects that were made for this canary and are of no more use to it: under
     /// a name it had before, of another provider, beside a route that it refers to now.
     ///
-    /// `existing` are objects of one routing kind in the canary's namespace.
+    /// `existing` are objects of one routing kind in the canary's namespace, or in none where the kind
+    /// has none.
     pub fn leftovers(self, cx: &RouteCx<'_>, kind: Kind, existing: &[&Value]) -> Vec<Change> {
         let used = self.names(cx);
         let is_used = |object: &Value| {
-            used.iter()
-                .any(|(of, name)| of.kind == kind.kind && object["metadata"]["name"] == **name)
+            used.iter().any(|(of, name)| {
+                (of.group, of.kind) == (kind.group, kind.kind)
+                    && object["metadata"]["name"] == **name
+            })
         };
-        let unused = existing.iter().filter(|object| cx.owner.owns(object) && !is_used(object));
+        let is_ours =
+            |object: &Value| cx.owner.owns(object) || kuma::is_made_for(&cx.owner, kind, object);
+        let unused = existing.iter().filter(|object| is_ours(object) && !is_used(object));
         unused.filter_map(|object| delete(kind, object)).collect()
     }
 
@@ -384,6 +439,9 @@ impl Mesh {
         split: Split,
         refusal: RouteError,
     ) -> Result<Vec<Change>, RouteError> {
+        if let (Some(router), Split::PRIMARY) = (self.router(), split) {
+            return router::retreat(&*router, &self.lenient_scene(cx), live, refusal);
+        }
         let names = cx.spec.service_names();
         let route =
             self.names(cx).pop().and_then(|(kind, name)| Some((kind, live.get(kind, &name)?)));
@@ -407,27 +465,59 @@ impl Mesh {
                 referred.unwrap_or_else(|| Road::Route(gateway_api::Version::of(self, spec)))
             }
             Self::Istio => Road::Istio,
+            _ => self.router().map_or(Road::None, Road::By),
         }
+    }
+
+    /// The router of a provider that has one.
+    fn router(self) -> Option<Box<dyn Router>> {
+        Some(match self {
+            Self::Kubernetes | Self::GatewayApiV1 | Self::GatewayApiV1Beta1 | Self::Istio => {
+                return None;
+            }
+            Self::Smi { version, target } => Box::new(smi::Smi { version, target }),
+            Self::AppMeshV1Beta1 => Box::new(appmesh::AppMesh(appmesh::Version::V1Beta1)),
+            Self::AppMeshV1Beta2 => Box::new(appmesh::AppMesh(appmesh::Version::V1Beta2)),
+            Self::Contour => Box::new(contour::Contour),
+            Self::Nginx => Box::new(nginx::Nginx),
+            Self::Skipper => Box::new(skipper::Skipper),
+            Self::Gloo => Box::new(gloo::Gloo),
+            Self::Traefik => Box::new(traefik::Traefik),
+            Self::Kuma => Box::new(kuma::Kuma),
+            Self::Apisix => Box::new(apisix::Apisix),
+            Self::Knative => Box::new(knative::Knative),
+        })
     }
 
     /// Whether an object is as this provider makes it.
     fn is_shaped(self, object: &Value, names: &ServiceNames) -> bool {
         match self {
-            Self::Kubernetes => false,
             Self::GatewayApiV1 | Self::GatewayApiV1Beta1 => gateway_api::is_shaped(object, names),
             Self::Istio => istio::is_shaped(object, names),
+            _ => false,
         }
     }
 
     fn scene<'a>(self, cx: &'a RouteCx<'a>) -> Result<Scene<'a>, RouteError> {
-        let canary = || Place::canary(&cx.owner);
-        let service = cx.spec.service.as_ref().ok_or_else(|| RouteError::Spec {
-            canary: canary(),
-            field: "spec.service".to_owned(),
-            why: format!("the provider \"{}\" needs it", self.as_str()),
-        })?;
-        let capabilities = self.capabilities(cx.spec);
-        Ok(Scene { cx, service, names: cx.spec.service_names(), capabilities })
+        if cx.spec.service.is_none() && self != Self::Knative {
+            return Err(RouteError::Spec {
+                canary: Place::canary(&cx.owner),
+                field: "spec.service".to_owned(),
+                why: format!("the provider \"{}\" needs it", self.as_str()),
+            });
+        }
+        Ok(self.lenient_scene(cx))
+    }
+
+    /// The same, where a missing service is no reason to stop.
+    fn lenient_scene<'a>(self, cx: &'a RouteCx<'a>) -> Scene<'a> {
+        Scene {
+            mesh: self,
+            cx,
+            service: cx.spec.service.as_ref().unwrap_or(&NO_SERVICE),
+            names: cx.spec.service_names(),
+            capabilities: self.capabilities(cx.spec),
+        }
     }
 }
 
@@ -452,10 +542,25 @@ impl Scene<'_> {
         self.capabilities.ab && !self.cx.spec.analysis.matches.is_empty()
     }
 
+    /// What the path of every request begins with, where a provider knows no other condition.
+    fn path_prefix(&self) -> &str {
+        let prefixes =
+            self.service.matches.iter().filter_map(|it| it.uri.as_ref()?.prefix.as_ref());
+        prefixes.map(String::as_str).find(|prefix| !prefix.is_empty()).unwrap_or("/")
+    }
+
     /// Percentage of requests that are mirrored, where the spec has one; all of them otherwise.
     fn mirror_percent(&self) -> Option<u8> {
         let percent = Percent::new(self.cx.spec.analysis.mirror_weight?)?;
         Some(percent.get()).filter(|percent| *percent > 0)
+    }
+}
+
+// === impl IngressOptions ===
+
+impl Default for IngressOptions<'_> {
+    fn default() -> Self {
+        Self { annotation_prefix: "nginx.ingress.kubernetes.io", class: "" }
     }
 }
 

@@ -5,7 +5,7 @@ use tidegate_api::canary::{Canary, ServiceNames};
 use tidegate_engine::Split;
 use tidegate_providers::{
     object::{Live, Owner},
-    traffic::{Cookies, Mesh, RouteCx, RouteFields},
+    traffic::{Cookies, IngressOptions, Mesh, RouteCx, RouteFields},
 };
 
 use super::Objects;
@@ -55,6 +55,8 @@ pub(super) fn split(
         cookies: &cookies,
         iterating: status.iterations > 0,
         fields: RouteFields::default(),
+        annotations: &canary.metadata.annotations.clone().unwrap_or_default(),
+        ingress: IngressOptions::default(),
     };
     let mut live = Live::default();
     for (kind, name) in mesh.names(&cx) {

@@ -32,12 +32,17 @@ pub(crate) fn page() -> String {
 
 fn row(rule: &Rule) -> [String; 4] {
     let group = if rule.group.is_empty() { "core" } else { rule.group };
-    [code(group), code(&rule.resource), rule.verbs.join(", "), purpose(&rule.resource).to_owned()]
+    [code(group), code(&rule.resource), rule.verbs.join(", "), purpose(rule).to_owned()]
 }
 
 /// A resource without a line here fails the test that writes the page.
-fn purpose(resource: &str) -> &'static str {
-    match resource {
+fn purpose(rule: &Rule) -> &'static str {
+    match rule.group {
+        "appmesh.k8s.aws" => return "traffic with App Mesh",
+        "serving.knative.dev" => return "traffic with Knative",
+        _ => {}
+    }
+    match rule.resource.as_str() {
         "canaries" => "what is to be released; the finalizer, and `manualStep` when it is used up",
         "canaries/status" => "where a rollout stands",
         "metrictemplates" | "alertproviders" => "what canaries refer to",
@@ -49,6 +54,13 @@ fn purpose(resource: &str) -> &'static str {
         "events" => "what happened",
         "httproutes" | "grpcroutes" => "traffic with Gateway API",
         "virtualservices" | "destinationrules" => "traffic with Istio",
+        "trafficsplits" => "traffic with Linkerd, Open Service Mesh and others of SMI",
+        "httpproxies" => "traffic with Contour",
+        "ingresses" => "traffic with the NGINX ingress controller and Skipper",
+        "upstreams" | "routetables" => "traffic with Gloo",
+        "traefikservices" => "traffic with Traefik",
+        "trafficroutes" => "traffic with Kuma",
+        "apisixroutes" => "traffic with APISIX",
         other => panic!("`{other}` is granted and not explained"),
     }
 }

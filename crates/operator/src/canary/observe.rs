@@ -18,7 +18,7 @@ use tidegate_engine::{
 use tidegate_providers::{
     hook,
     object::{Change, Kind, Live, Owner},
-    traffic::{self, Cookies, Mesh, RouteCx, RouteFields},
+    traffic::{self, Cookies, IngressOptions, Mesh, RouteCx, RouteFields},
     workload::{
         Cx, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SERVICE, WorkloadError,
         config::{self, ConfigDigest, ConfigRef, Tracked},
@@ -61,6 +61,9 @@ pub(super) struct Seen {
     pub(super) cookies: Cookies,
     /// What the cluster's definition of the route knows.
     fields: RouteFields,
+    /// Settings of the operator.
+    context: Arc<super::Context>,
+    annotations: BTreeMap<String, String>,
     /// Whether the canary can be the owner of its routes.
     owns_routes: bool,
     pub(super) live: Live,
@@ -98,6 +101,8 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
         problems.push(format!("spec.provider: {error}"));
         Mesh::Kubernetes
     });
+    // What was never listed because that failed is not served, as far as anybody knows.
+    let mesh = mesh.served(|kind| !matches!(cache.state(kind), TableState::Failed(_)));
     if !roads::are_known(&task.cx, mesh, &canary.spec) {
         return Look::Listing;
     }
@@ -161,7 +166,10 @@ fn follows(seen: &Seen) -> BTreeSet<(Kind, Key)> {
         }
     }
     let cx = seen.route_cx(namespace);
-    follows.extend(seen.mesh.names(&cx).into_iter().map(|(kind, name)| (kind, key(&name))));
+    let named = |(kind, name): (Kind, String)| (kind, Key::of_kind(kind, namespace, &name));
+    follows.extend(seen.mesh.names(&cx).into_iter().map(named));
+    let elsewhere = seen.mesh.elsewhere(&cx).into_iter();
+    follows.extend(elsewhere.map(|(kind, namespace, name)| (kind, Key::new(&namespace, &name))));
     follows
 }
 
@@ -190,7 +198,7 @@ fn gather(
         let since = memory.since.unwrap_or_default();
         memory.pause = Some(tidegate_engine::Pause { weight: memory.weight, since });
     }
-    let get = |kind: Kind, name: &str| cache.get(kind, &Key::new(&namespace, name));
+    let get = |kind: Kind, name: &str| cache.get(kind, &Key::of_kind(kind, &namespace, name));
     let target = get(DEPLOYMENT, &spec.target_ref.name);
     let primary = get(DEPLOYMENT, &spec.primary_name());
     let cookies = status::cookies(&status);
@@ -229,6 +237,8 @@ fn gather(
         route_back: Vec::new(),
         leftovers: Vec::new(),
         fields: roads::fields(&task.cx.cluster, mesh, &canary.spec),
+        context: Arc::clone(&task.cx),
+        annotations: canary.metadata.annotations.clone().unwrap_or_default(),
         owns_routes: task.cx.cluster.owns_routes(),
         live: Live::default(),
         raw,
@@ -237,6 +247,12 @@ fn gather(
     let names = seen.mesh.names(&seen.route_cx(&namespace)).into_iter();
     for (kind, object) in names.filter_map(|(kind, name)| Some((kind, get(kind, &name)?))) {
         seen.live.insert(kind, object);
+    }
+    let elsewhere = seen.mesh.elsewhere(&seen.route_cx(&namespace)).into_iter();
+    for (kind, namespace, name) in elsewhere {
+        if let Some(object) = cache.get(kind, &Key::new(&namespace, &name)) {
+            seen.live.insert_from(kind, &namespace, object);
+        }
     }
     let mut derived = mem::take(&mut task.derived);
     seen.look_at_workloads(task, &mut derived);
@@ -304,6 +320,11 @@ impl Seen {
             cookies,
             iterating: self.observed.memory.iterations > 0,
             fields: self.fields,
+            annotations: &self.annotations,
+            ingress: IngressOptions {
+                annotation_prefix: &self.context.options.ingress_annotations_prefix,
+                class: &self.context.options.ingress_class,
+            },
         }
     }
 
@@ -490,7 +511,10 @@ impl Seen {
         ] {
             let live = Self::service(task, services.name(role));
             let sync = services.sync(role, live.as_deref()).map(|sync| sync.changes);
-            found.push((piece, sync));
+            let sync = sync.map_err(|error| error.to_string());
+            let is_primary = piece == Piece::PrimaryService;
+            let is_in_place = sync.as_ref().is_ok_and(Vec::is_empty);
+            found.push((piece, if is_primary && is_in_place { self.prepared(task) } else { sync }));
         }
         if self.observed.life.deleted.is_some() {
             let live = Self::service(task, services.name(Role::Apex(side)));
@@ -500,7 +524,8 @@ impl Seen {
             self.observed.setup.apex_given_back = state;
             self.apex_back = changes;
         }
-        found.push((Piece::PrimaryScaler, self.scaler(task)));
+        let scaler = self.scaler(task).map_err(|error| error.to_string());
+        found.push((Piece::PrimaryScaler, scaler));
         for (piece, sync) in found {
             let (state, changes) = state_of(sync);
             self.changes.insert(piece, changes);
@@ -513,6 +538,17 @@ impl Seen {
             }
         }
         Ok(())
+    }
+
+    /// What pods of the primary need beside their Service, if that can be written.
+    fn prepared(&self, task: &Task) -> Result<Vec<Change>, String> {
+        let kinds = self.mesh.kinds_for(&self.canary.spec);
+        let is_listed = |kind: &Kind| task.cx.cluster.cache.state(*kind) == TableState::Synced;
+        if !kinds.iter().all(is_listed) {
+            return Ok(Vec::new());
+        }
+        let changes = self.mesh.prepare(&self.route_cx(&task.key.namespace), &self.live);
+        changes.map_err(|error| error.to_string())
     }
 
     pub(super) fn service(task: &Task, name: &str) -> Option<Arc<Value>> {

@@ -57,8 +57,8 @@ pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         deadline: std::time::Duration::from_secs(count(spec.progress_deadline_s().into()).into()),
         skip: spec.skips_analysis(),
         suspended: spec.is_suspended(),
-        // A route that is only referred to outlives the canary and the Services it leads to meanwhile.
-        revert: spec.revert_on_deletion == Some(true) || mesh.refers(spec),
+        // What outlives the canary must not lead to Services that do not.
+        revert: spec.revert_on_deletion == Some(true) || mesh.outlives(spec),
         manual,
         hooks: hooks(&analysis.webhooks),
         stickiness: stickiness(spec, capabilities.affinity),
@@ -146,16 +146,8 @@ pub(super) fn problems(
         ));
     }
     let asked = spec.analysis.strategy();
-    let capabilities = mesh.capabilities(spec);
     let divisible = mesh != Mesh::Kubernetes;
-    if asked == Asked::AbTesting && divisible && !capabilities.ab {
-        let why = if mesh.refers(spec) {
-            "a route that is only referred to keeps its own conditions; remove match or routeRef"
-        } else {
-            "requests cannot be told apart on plain TCP; remove match or appProtocol"
-        };
-        problems.push(format!("spec.analysis.match: {why}"));
-    }
+    problems.extend(mesh.impossible(spec).iter().map(ToString::to_string));
     problems.extend(super::roads::wrong_reference(spec, mesh));
     if asked == Asked::Canary && divisible && steps(spec) == Steps::By(0)
         || matches!(steps(spec), Steps::By(step) if step < 0)

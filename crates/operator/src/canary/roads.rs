@@ -122,7 +122,8 @@ impl Seen {
         if self.observed.routes.is_ok() {
             let cx = self.route_cx(namespace);
             for kind in task.cx.cluster.routing_kinds() {
-                let existing = cache.list_in(kind, namespace);
+                let place = if kind.is_namespaced() { namespace } else { "" };
+                let existing = cache.list_in(kind, place);
                 let existing: Vec<&Value> = existing.iter().map(Arc::as_ref).collect();
                 leftovers.extend(self.mesh.leftovers(&cx, kind, &existing));
             }

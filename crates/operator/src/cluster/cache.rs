@@ -76,6 +76,11 @@ impl Key {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
+    /// Where a canary of this namespace finds an object of a kind that may have no namespace.
+    pub fn of_kind(kind: Kind, namespace: &str, name: &str) -> Self {
+        Self::new(if kind.is_namespaced() { namespace } else { "" }, name)
+    }
+
     pub fn of(object: &Value) -> Self {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         Self::new(text("namespace"), text("name"))

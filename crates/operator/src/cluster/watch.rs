@@ -39,8 +39,10 @@ pub(crate) async fn feed(cluster: Cluster, kind: Kind, mut listener: impl Listen
     };
     let client = cluster.client_for(kind).clone();
     let api: Api<DynamicObject> = match &cluster.namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-        None => Api::all_with(client, &resource),
+        Some(namespace) if kind.is_namespaced() => {
+            Api::namespaced_with(client, namespace, &resource)
+        }
+        _ => Api::all_with(client, &resource),
     };
     let events = watcher(api, watcher::Config::default()).default_backoff();
     let mut events = std::pin::pin!(events.into_stream());

@@ -4,7 +4,7 @@
 //! ours and somebody else owns fields in it, which an apply leaves alone, it is replaced after the
 //! apply. What the server answers goes into the cache at once.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use http::{Method, Request, header};
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ impl Cluster {
         &self,
         namespace: &str,
         body: &Value,
-        exact: &'static [&'static str],
+        exact: &[Cow<'static, str>],
     ) -> Result<(), WriteError> {
         let kind = self.kind_of(body)?;
         let name = body["metadata"]["name"].as_str().unwrap_or_default();
@@ -75,7 +75,7 @@ impl Cluster {
         };
         let foreign: Vec<&str> = exact
             .iter()
-            .copied()
+            .map(Cow::as_ref)
             .filter(|path| !is_same(written.pointer(path), body.pointer(path)))
             .collect();
         if foreign.is_empty() {
@@ -146,7 +146,7 @@ impl Cluster {
         let outcome = self.send(place, request).await;
         match outcome {
             Ok(_) | Err(WriteError::Missing { .. }) => {
-                self.cache.unlearn(place.kind, &Key::new(place.namespace, place.name));
+                self.cache.unlearn(place.kind, &place.key());
                 Ok(())
             }
             Err(error) => Err(error),
@@ -167,7 +167,7 @@ impl Cluster {
     pub async fn refresh(&self, place: Place<'_>) -> Result<(), WriteError> {
         match self.read(place).await? {
             Some(object) => self.cache.learn(place.kind, object),
-            None => self.cache.unlearn(place.kind, &Key::new(place.namespace, place.name)),
+            None => self.cache.unlearn(place.kind, &place.key()),
         }
         Ok(())
     }
@@ -235,7 +235,15 @@ impl Place<'_> {
         } else {
             format!("/apis/{group}/{version}")
         };
-        format!("{root}/namespaces/{}/{plural}", self.namespace)
+        if self.kind.is_namespaced() {
+            format!("{root}/namespaces/{}/{plural}", self.namespace)
+        } else {
+            format!("{root}/{plural}")
+        }
+    }
+
+    fn key(&self) -> Key {
+        Key::of_kind(self.kind, self.namespace, self.name)
     }
 
     fn path(&self) -> String {

@@ -5,7 +5,7 @@
 //! manager an apply removes what an earlier apply had and this one has not, so what must stay is
 //! sent again each time: the owner reference and the backup.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::{Map, Value, json};
 
@@ -20,8 +20,10 @@ pub(super) struct Draft {
     pub(super) annotations: BTreeMap<String, String>,
     /// Our fields of the spec; each of them below one of `exact`.
     pub(super) spec: Value,
+    /// Fields beside the spec.
+    pub(super) beside: Map<String, Value>,
     /// The subtrees that are ours alone.
-    pub(super) exact: &'static [&'static str],
+    pub(super) exact: Vec<Cow<'static, str>>,
     /// Whether the live object has the shape we give it, so that it needs no backup.
     pub(super) shaped: bool,
 }
@@ -51,6 +53,11 @@ pub(super) fn flux_off(annotations: &mut BTreeMap<String, String>) {
     for (key, value) in FLUX_OFF {
         annotations.insert(key.to_owned(), value.to_owned());
     }
+}
+
+/// A key as a part of a JSON pointer.
+pub(super) fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
 }
 
 /// Whether two subtrees mean the same: a null or an empty list is as good as nothing, and 10.0 is
@@ -98,20 +105,23 @@ impl Draft {
         if let Some(version) = live.and_then(|live| live["metadata"]["resourceVersion"].as_str()) {
             metadata.insert("resourceVersion".to_owned(), json!(version));
         }
-        let body = json!({
+        let mut body = json!({
             "apiVersion": self.kind.api_version(),
             "kind": self.kind.kind,
             "metadata": metadata,
             "spec": self.spec,
         });
-        if live.is_some_and(|live| is_converged(&body, live, self.exact)) {
+        for (key, value) in self.beside {
+            body[key] = value;
+        }
+        if live.is_some_and(|live| is_converged(&body, live, &self.exact)) {
             return None;
         }
         Some(Change::Apply { body, exact: self.exact })
     }
 }
 
-fn is_converged(body: &Value, live: &Value, exact: &[&str]) -> bool {
+fn is_converged(body: &Value, live: &Value, exact: &[Cow<'static, str>]) -> bool {
     let has_all = |member: &str| {
         let (want, found) = (&body["metadata"][member], &live["metadata"][member]);
         want.as_object().is_none_or(|want| want.iter().all(|(key, value)| found[key] == *value))

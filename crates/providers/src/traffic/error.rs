@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use tidegate_api::canary::Provider;
-
 use super::{Mesh, takeover::HANDED_OVER};
 use crate::object::{Kind, Owner};
 
@@ -105,31 +103,16 @@ pub enum RouteError {
     },
 }
 
-/// Why a provider cannot be used.
+/// There is no such provider: a typo, most likely.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UnknownProvider {
-    /// A typo, most likely.
-    #[error(
-        "there is no provider \"{provider}\"; known are {}",
-        list(Provider::ALL, Provider::as_str)
-    )]
-    NoSuch {
-        /// What was asked for.
-        provider: String,
-    },
-    /// A provider of Flagger's that is still to come.
-    #[error(
-        "the provider \"{provider}\" is not supported yet; supported are {}",
-        list(&Mesh::ALL, Mesh::as_str)
-    )]
-    NotYet {
-        /// What was asked for.
-        provider: String,
-    },
+#[error("there is no provider \"{provider}\"; known are {}", known())]
+pub struct UnknownProvider {
+    /// What was asked for.
+    pub provider: String,
 }
 
-fn list<T: Copy>(items: &[T], name: impl Fn(T) -> &'static str) -> String {
-    items.iter().map(|item| name(*item)).collect::<Vec<_>>().join(", ")
+fn known() -> String {
+    Mesh::ALL.iter().map(|mesh| mesh.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 // === impl Place ===

@@ -27,7 +27,7 @@ use super::{
     said, takeover,
     weights::{Weights, weight},
 };
-use crate::object::{Change, Kind, Live};
+use crate::object::{Change, Kind, Live, exactly};
 
 /// Kind of the route, `v1`.
 pub const HTTP_ROUTE_V1: Kind = Kind {
@@ -212,7 +212,8 @@ fn route(
         labels: apex.labels,
         annotations,
         spec: Value::Object(spec),
-        exact: ROUTE_FIELDS,
+        beside: Map::new(),
+        exact: exactly(ROUTE_FIELDS),
         shaped,
     };
     Ok(draft.change(owner, object))

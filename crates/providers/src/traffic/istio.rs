@@ -19,7 +19,7 @@ use super::{
     plan::{Seen, cookies_to_write, plan},
     weights::{Weights, weight},
 };
-use crate::object::{Change, Kind, Live};
+use crate::object::{Change, Kind, Live, exactly};
 
 /// Kind of the virtual service.
 pub const VIRTUAL_SERVICE: Kind = Kind {
@@ -134,7 +134,8 @@ fn policy(scene: &Scene<'_>, host: &str) -> Draft {
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         spec: Value::Object(spec),
-        exact: POLICY_FIELDS,
+        beside: Map::new(),
+        exact: exactly(POLICY_FIELDS),
         // Without owners nothing tells ours from the user's, and a backup of our own is worse than
         // none.
         shaped: !scene.cx.owner.can_own,
@@ -176,7 +177,8 @@ fn route(
         labels: apex.labels,
         annotations,
         spec: Value::Object(spec),
-        exact: ROUTE_FIELDS,
+        beside: Map::new(),
+        exact: exactly(ROUTE_FIELDS),
         shaped: found.is_some(),
     };
     Ok(draft.change(owner, object))

@@ -60,7 +60,8 @@ pub(super) fn write(
     Ok(vec![Change::Merge { kind: SERVICE, name: names.apex.clone(), patch }])
 }
 
-fn selector<'l>(
+/// What the Service of this name selects.
+pub(super) fn selector<'l>(
     scene: &Scene<'_>,
     live: &'l Live,
     name: &str,

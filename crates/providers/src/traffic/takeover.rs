@@ -136,7 +136,7 @@ pub(super) fn ours_on(live: &Value, kept: &Value) -> Map<String, Value> {
 }
 
 /// The JSON merge patch that makes `from` into `to`; `None` if nothing differs.
-fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
+pub(super) fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
     let (Some(from_map), Some(to_map)) = (from.as_object(), to.as_object()) else {
         return (!alike(from, to)).then(|| to.clone());
     };

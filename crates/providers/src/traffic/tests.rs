@@ -7,15 +7,27 @@
 #![expect(clippy::needless_pass_by_value, reason = "fixtures read better with `json!` in place")]
 
 mod affinity;
+mod apisix;
+mod appmesh;
+mod contour;
+mod fixtures;
 mod gateway_api;
+mod gloo;
 mod grpc;
 mod istio;
+mod knative;
+mod kuma;
 mod law;
+mod nginx;
 mod plain;
 mod reference;
+mod skipper;
+mod smi;
+mod support;
 mod takeover;
+mod traefik;
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::CanarySpec;
@@ -23,7 +35,7 @@ use tidegate_engine::{Percent, Split};
 
 use super::*;
 
-/// The meshes that move traffic.
+/// The meshes with rules of every shape.
 const MOVING: [Mesh; 3] = [Mesh::GatewayApiV1, Mesh::GatewayApiV1Beta1, Mesh::Istio];
 
 /// A canary called `shop` in the namespace `web`, and what its cluster holds.
@@ -33,6 +45,8 @@ struct World {
     cookies: Cookies,
     fields: RouteFields,
     can_own: bool,
+    annotations: BTreeMap<String, String>,
+    ingress: IngressOptions<'static>,
     live: Live,
     /// What was last applied to each object.
     applied: BTreeMap<(&'static str, String), Value>,
@@ -46,24 +60,30 @@ impl World {
     fn new(mesh: Mesh, service: Value, analysis: Value) -> Self {
         let mut spec = json!({
             "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "shop" },
-            "service": { "port": 80, "gatewayRefs": [{ "name": "gw", "namespace": "infra" }] },
+            "service": { "port": 80 },
             "analysis": { "interval": "1m", "threshold": 5, "stepWeight": 10 },
         });
-        if mesh == Mesh::Istio {
-            spec["service"].as_object_mut().unwrap().remove("gatewayRefs");
+        merge(&mut spec, &fixtures::spec_of(mesh));
+        if mesh != Mesh::Knative {
+            merge(&mut spec["service"], &service);
         }
-        merge(&mut spec["service"], &service);
         merge(&mut spec["analysis"], &analysis);
-        Self {
+        let mut world = Self {
             mesh,
             spec: serde_json::from_value(spec).unwrap(),
             cookies: Cookies::default(),
             fields: RouteFields { rule_name: true, retry: true, mirror_percent: true, cors: true },
             can_own: true,
+            annotations: BTreeMap::new(),
+            ingress: IngressOptions::default(),
             live: Live::default(),
             applied: BTreeMap::new(),
             version: 1,
+        };
+        for (kind, object) in fixtures::surroundings(mesh) {
+            world.put(kind, object);
         }
+        world
     }
 
     fn plain(mesh: Mesh) -> Self {
@@ -93,6 +113,8 @@ impl World {
             cookies: &self.cookies,
             iterating: false,
             fields: self.fields,
+            annotations: &self.annotations,
+            ingress: self.ingress,
         }
     }
 
@@ -158,13 +180,16 @@ impl World {
         }
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         default(&mut object);
+        if kind == KNATIVE_SERVICE {
+            fixtures::serve_knative(&mut object);
+        }
         self.live.insert(kind, object);
     }
 
     fn carry_out(&mut self, changes: Vec<Change>) {
         for change in changes {
             match change {
-                Change::Apply { body, exact } => self.apply(&body, exact),
+                Change::Apply { body, exact } => self.apply(&body, &exact),
                 Change::Merge { kind, name, patch } => {
                     let mut object = self.live.get(kind, &name).unwrap().clone();
                     assert_current(&patch, Some(&object));
@@ -179,7 +204,7 @@ impl World {
         }
     }
 
-    fn apply(&mut self, body: &Value, exact: &[&str]) {
+    fn apply(&mut self, body: &Value, exact: &[Cow<'static, str>]) {
         let kinds = self.mesh.kinds().iter();
         let kind = *kinds.clone().find(|kind| body["kind"] == kind.kind).unwrap();
         assert_eq!(body["apiVersion"], kind.api_version());
@@ -193,10 +218,11 @@ impl World {
         merge(&mut object, body);
         for pointer in exact {
             let (parent, key) = pointer.rsplit_once('/').unwrap();
+            let key = key.replace("~1", "/");
             let parent = object.pointer_mut(parent).unwrap().as_object_mut().unwrap();
             match body.pointer(pointer) {
-                Some(value) => parent.insert(key.to_owned(), value.clone()),
-                None => parent.remove(key),
+                Some(value) => parent.insert(key, value.clone()),
+                None => parent.remove(&key),
             };
         }
         self.applied.insert((kind.kind, name), body.clone());
@@ -327,12 +353,9 @@ fn providers_are_chosen_by_their_exact_name() {
     }
     for typo in ["", "gatewayapi", "gatewayapi:v1alpha2", "kubernetes:x", "Istio", "smi"] {
         let error = select(typo).unwrap_err();
-        assert_eq!(error, UnknownProvider::NoSuch { provider: typo.to_owned() });
+        assert_eq!(error, UnknownProvider { provider: typo.to_owned() });
         assert!(error.to_string().contains("istio"), "{error}");
     }
-    let error = select("linkerd").unwrap_err();
-    assert_eq!(error, UnknownProvider::NotYet { provider: "linkerd".to_owned() });
-    assert!(error.to_string().contains("gatewayapi:v1"), "{error}");
 }
 
 #[test]

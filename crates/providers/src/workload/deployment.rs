@@ -29,7 +29,7 @@ use super::{
     metadata::{copied, included, is_contained, is_owner, owners, with_version},
     name_of, require_owned,
 };
-use crate::object::Change;
+use crate::object::{Change, exactly};
 
 /// The label that tells the pods of target and primary apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ pub fn promote(
     }
     body["metadata"]["ownerReferences"] = owners(&cx.owner, Some(live));
     body["metadata"] = with_version(body["metadata"].take(), Some(live));
-    Ok(Some(Change::Apply { body, exact: EXACT }))
+    Ok(Some(Change::Apply { body, exact: exactly(EXACT) }))
 }
 
 /// Whether the primary runs what this template says, whenever it was promoted.
@@ -250,7 +250,7 @@ fn promoted_metadata(cx: &Cx<'_>, target: &Value) -> (Map<String, Value>, Map<St
 fn make(cx: &Cx<'_>, mut object: Value, replicas: i64) -> Change {
     object["spec"]["replicas"] = json!(replicas);
     object["metadata"]["ownerReferences"] = owners(&cx.owner, None);
-    Change::Apply { body: object, exact: EXACT }
+    Change::Apply { body: object, exact: exactly(EXACT) }
 }
 
 fn require_revision(

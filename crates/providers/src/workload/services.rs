@@ -29,7 +29,7 @@ use super::{
     metadata::{is_owner, merge_map, owners, with_version},
     name_of, uid_of,
 };
-use crate::object::{Change, FLUX_OFF, Owner, controller_of};
+use crate::object::{Change, FLUX_OFF, Owner, controller_of, exactly};
 
 /// Whose pods a Service selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +180,7 @@ impl<'a> Services<'a> {
             },
             "spec": spec,
         });
-        Change::Apply { body, exact: EXACT_MADE }
+        Change::Apply { body, exact: exactly(EXACT_MADE) }
     }
 
     /// A Service we made: its metadata, selector and ports are exactly as they should be; type and
@@ -271,7 +271,7 @@ impl<'a> Services<'a> {
             "metadata": with_version(metadata, Some(live)),
             "spec": { "selector": selector, "ports": self.ports },
         });
-        Sync { changes: vec![Change::Apply { body, exact: EXACT }], note }
+        Sync { changes: vec![Change::Apply { body, exact: exactly(EXACT) }], note }
     }
 
     /// Whether a port of somebody else's cannot stay as it is next to ours: names are unique, and

@@ -17,7 +17,7 @@ pub(super) fn applied(live: Option<&Value>, change: &Change) -> Option<Value> {
         Change::Apply { body, exact } => {
             require_version(live, body);
             merge(&mut object, body, true, "");
-            for pointer in *exact {
+            for pointer in exact {
                 let wanted = body.pointer(pointer).expect("what is exact is in the body");
                 *object.pointer_mut(pointer).unwrap() = wanted.clone();
             }

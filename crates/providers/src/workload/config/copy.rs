@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ConfigDigest, ConfigKind, copy_name, references, secret_type};
 use crate::{
-    object::{Change, Owner, controller_of},
+    object::{Change, Owner, controller_of, exactly},
     workload::{
         LabelPrefixes, WorkloadError,
         hash::is_same,
@@ -80,7 +80,7 @@ pub fn copy(
             EXACT_SECRET
         }
     };
-    changes.push(Change::Apply { body, exact });
+    changes.push(Change::Apply { body, exact: exactly(exact) });
     Ok(Copied { changes, shared_with })
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Promotion, create_primary, make, primary_object, promoted_metadata, require_revision};
 use crate::{
     base64,
-    object::{Change, Owner},
+    object::{Change, Owner, exactly},
     workload::{
         Cx, DEPLOYMENT, SECRET, WorkloadError,
         config::Tracked,
@@ -124,7 +124,7 @@ impl Snapshot {
             "type": TYPE,
             "data": { KEY: base64::encode(content.to_string().as_bytes()) },
         });
-        Ok(Some(Change::Apply { body, exact: EXACT }))
+        Ok(Some(Change::Apply { body, exact: exactly(EXACT) }))
     }
 
     fn decode(secret: &Value) -> Option<Self> {

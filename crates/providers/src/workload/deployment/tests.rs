@@ -174,7 +174,7 @@ fn promotion_replaces_the_template_and_the_metadata() {
     );
     assert_eq!(body["metadata"]["annotations"], json!({ "team.io/pager": "on" }));
     assert_eq!(body["metadata"]["resourceVersion"], live["metadata"]["resourceVersion"]);
-    assert!(exact.contains(&"/spec/template"));
+    assert!(exact.contains(&"/spec/template".into()));
     let after = applied(Some(&live), &change).unwrap();
     assert_eq!(after["spec"]["template"]["spec"].get("hostNetwork"), None, "never analysed");
     assert_eq!(after["spec"]["template"]["spec"]["containers"][0]["image"], "shop:2");

@@ -7,7 +7,7 @@ use tidegate_api::canary::AutoscalerRef;
 
 use super::{bounds, primary_name};
 use crate::{
-    object::Change,
+    object::{Change, exactly},
     workload::{
         Cx, HORIZONTAL_POD_AUTOSCALER, WorkloadError,
         hash::is_same,
@@ -54,7 +54,7 @@ pub fn sync(
         "metadata": with_version(metadata, live),
         "spec": spec,
     });
-    Ok(Some(Change::Apply { body, exact: EXACT }))
+    Ok(Some(Change::Apply { body, exact: exactly(EXACT) }))
 }
 
 fn primary_spec(

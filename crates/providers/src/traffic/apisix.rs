@@ -1,0 +1,150 @@
+//! APISIX: a copy of one rule of the user's `ApisixRoute`, which wins over the original.
+//!
+//! The copy follows its original at every look; only the weights are its own.
+
+use serde_json::{Map, Value, json};
+use tidegate_api::canary::RouteKind;
+use tidegate_engine::{Percent, Split};
+
+use super::{
+    Place, RouteCx, RouteError, Scene, copied,
+    draft::{Draft, escaped},
+    members::Words,
+    plan::Seen,
+    router::{Router, put},
+};
+use crate::object::{Change, Kind, Live, exactly};
+
+const APISIX_ROUTE: Kind =
+    Kind { group: "apisix.apache.org", version: "v2", kind: "ApisixRoute", plural: "apisixroutes" };
+
+const WORDS: Words = Words {
+    rules: "/spec/http",
+    members: &["/backends"],
+    name: "/serviceName",
+    begins: false,
+    absent: 0,
+};
+/// What wins over rules without a priority; as Flagger.
+const PRIORITY: i64 = 10_000;
+
+/// The router of APISIX.
+#[derive(Debug)]
+pub(super) struct Apisix;
+
+fn original_name<'a>(cx: &RouteCx<'a>) -> Option<&'a str> {
+    let reference = cx.spec.route_ref.as_ref()?;
+    let is_it = reference.kind == RouteKind::ApisixRoute && !reference.name.is_empty();
+    is_it.then_some(reference.name.as_str())
+}
+
+/// The user's route, the rule that leads to the apex, and its one backend.
+fn original<'l>(
+    scene: &Scene<'_>,
+    live: &'l Live,
+) -> Result<(&'l Value, &'l Value, &'l Value), RouteError> {
+    let name = original_name(scene.cx).unwrap_or_default();
+    let object = || Place::new(APISIX_ROUTE, scene.cx.owner.namespace, name);
+    let route = live.get(APISIX_ROUTE, name);
+    let route = route.ok_or_else(|| RouteError::Missing { object: object() })?;
+    let malformed = |why: String| RouteError::Malformed { object: object(), why };
+    let apex = &scene.names.apex;
+    let rules = route["spec"]["http"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if rules.is_empty() {
+        return Err(malformed("it has no rules for HTTP".to_owned()));
+    }
+    let backends = |rule: &'l Value| rule["backends"].as_array().map(Vec::as_slice);
+    let leads = |rule: &&'l Value| {
+        backends(rule).into_iter().flatten().any(|backend| backend["serviceName"] == **apex)
+    };
+    let rule = rules.iter().find(leads);
+    let rule = rule.ok_or_else(|| malformed(format!("no rule of it leads to Service {apex}")))?;
+    match backends(rule) {
+        Some([backend]) => Ok((route, rule, backend)),
+        _ => Err(malformed(format!("the rule to Service {apex} has more backends than that"))),
+    }
+}
+
+/// Above every rule of the original.
+fn priority(route: &Value) -> i64 {
+    let rules = route["spec"]["http"].as_array().into_iter().flatten();
+    let highest = rules.filter_map(|rule| rule["priority"].as_i64()).max();
+    highest.map_or(PRIORITY, |highest| highest.saturating_add(1).max(PRIORITY))
+}
+
+impl Router for Apisix {
+    fn kinds(&self) -> &'static [Kind] {
+        &[APISIX_ROUTE]
+    }
+
+    fn route(&self, cx: &RouteCx<'_>) -> (Kind, String) {
+        let original = original_name(cx).unwrap_or_default();
+        (APISIX_ROUTE, format!("{original}-{}-canary", cx.spec.apex_name()))
+    }
+
+    fn others(&self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
+        vec![(APISIX_ROUTE, original_name(cx).unwrap_or_default().to_owned())]
+    }
+
+    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
+        if original_name(scene.cx).is_none() {
+            let why = "the provider \"apisix\" needs the ApisixRoute that leads to the apex";
+            return Err(scene.refuse("spec.routeRef", why));
+        }
+        Ok(())
+    }
+
+    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
+        WORDS.seen(route, &scene.sides())
+    }
+
+    fn write(
+        &self,
+        scene: &Scene<'_>,
+        live: &Live,
+        split: Split,
+    ) -> Result<Option<Change>, RouteError> {
+        let (original, rule, backend) = original(scene, live)?;
+        let side = |name: &str, percent: Percent| {
+            let mut side = backend.clone();
+            side["serviceName"] = json!(name);
+            side["weight"] = json!(percent.get());
+            side
+        };
+        let (names, canary) = (&scene.names, split.canary);
+        let mut rule = rule.clone();
+        rule["priority"] = json!(priority(original));
+        rule["backends"] =
+            json!([side(&names.primary, canary.rest()), side(&names.canary, canary)]);
+        let mut spec = original["spec"].clone();
+        spec["http"] = json!([rule]);
+        if let Some(fields) = spec.as_object_mut() {
+            // Connections would have two routes: they are not divided.
+            fields.remove("stream");
+        }
+        let mut exact = exactly(&["/spec/stream"]);
+        let fields = spec.as_object().into_iter().flatten();
+        exact.extend(fields.map(|(key, _)| format!("/spec/{}", escaped(key)).into()));
+        let draft = Draft {
+            kind: APISIX_ROUTE,
+            name: self.route(scene.cx).1,
+            labels: copied::metadata(original, "labels"),
+            annotations: copied::annotations(original, |_| true),
+            spec,
+            beside: Map::new(),
+            exact,
+            shaped: self.found(scene, live).is_some_and(|it| self.seen(scene, it).is_some()),
+        };
+        put(&scene.cx.owner, live, draft)
+    }
+
+    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
+        WORDS.retreat(APISIX_ROUTE, route, &scene.sides())
+    }
+
+    fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        let Some(copy) = self.found(scene, live) else { return Ok(Vec::new()) };
+        let shaped = self.seen(scene, copy).is_some();
+        Ok(copied::undo(scene, APISIX_ROUTE, copy, shaped)?.into_iter().collect())
+    }
+}

@@ -1,0 +1,279 @@
+//! Gloo: a `RouteTable` that the user's own virtual service delegates to, and an `Upstream` for each
+//! side.
+//!
+//! The path comes from the parent. In A/B testing the matched route is followed by one for the rest:
+//! without it Gloo would answer everybody else that there is nothing here.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use tidegate_api::{canary::service::Retries, duration::GoDuration};
+use tidegate_engine::{Percent, Split};
+
+use super::{
+    Place, RouteCx, RouteError, Scene, cookie,
+    draft::Draft,
+    headers::{Header, How, conditions},
+    members::{Found, Part, Sides, Words, fields, over, parts},
+    plain,
+    plan::Seen,
+    router::{Router, of_apex, put},
+    said,
+};
+use crate::{
+    object::{Change, Kind, Live, exactly},
+    workload::SERVICE,
+};
+
+const ROUTE_TABLE: Kind =
+    Kind { group: "gateway.solo.io", version: "v1", kind: "RouteTable", plural: "routetables" };
+const UPSTREAM: Kind =
+    Kind { group: "gloo.solo.io", version: "v1", kind: "Upstream", plural: "upstreams" };
+
+const WORDS: Words = Words {
+    rules: "/spec/routes",
+    members: &["/routeAction/multi/destinations"],
+    name: "/destination/upstream/name",
+    begins: true,
+    absent: 0,
+};
+const FIELDS: &[&str] = &["/spec/routes"];
+const OWN_RULE: &[&str] = &["matchers", "inheritablePathMatchers", "routeAction", "options"];
+const OWN_MEMBER: &[&str] = &["destination", "weight"];
+const CAN: &[How] = &[How::Exact, How::Prefix, How::Suffix, How::Regex];
+/// Where an upstream leads; ours in any case.
+const UPSTREAM_FIELDS: &[&str] = &[
+    "/spec/kube/serviceName",
+    "/spec/kube/serviceNamespace",
+    "/spec/kube/servicePort",
+    "/spec/kube/selector",
+];
+/// What is taken from the upstream that `upstreamRef` names, all of it at any time.
+const SETTINGS: [&str; 9] = [
+    "labels",
+    "sslConfig",
+    "circuitBreakers",
+    "connectionConfig",
+    "loadBalancerConfig",
+    "useHttp2",
+    "initialStreamWindowSize",
+    "initialConnectionWindowSize",
+    "httpProxyHostName",
+];
+/// Failures that are retried where the spec names none: Gloo retries nothing without a word.
+const RETRIED: &str = "5xx";
+
+/// The router of Gloo.
+#[derive(Debug)]
+pub(super) struct Gloo;
+
+/// The beginnings of the upstreams' names, up to the port.
+fn sides(cx: &RouteCx<'_>) -> Sides {
+    let (namespace, apex) = (cx.owner.namespace, cx.spec.apex_name());
+    let of = |side: &str| format!("{namespace}-{apex}-{side}upstream-");
+    Sides { primary: of("primary"), canary: of("canary") }
+}
+
+fn upstreams(cx: &RouteCx<'_>) -> Sides {
+    let port = cx.spec.service.as_ref().map_or(0, |service| service.port);
+    let Sides { primary, canary } = sides(cx);
+    Sides { primary: format!("{primary}{port}"), canary: format!("{canary}{port}") }
+}
+
+/// Where the upstream with settings is, if there is to be one. As everywhere else, no namespace means
+/// the canary's own.
+fn reference(cx: &RouteCx<'_>) -> Option<(String, String)> {
+    let reference = cx.spec.upstream_ref.as_ref()?;
+    let namespace = said(reference.namespace.as_ref()).unwrap_or(cx.owner.namespace);
+    Some((namespace.to_owned(), reference.name.clone()))
+}
+
+fn settings<'l>(scene: &Scene<'_>, live: &'l Live) -> Result<Option<&'l Value>, RouteError> {
+    let Some((namespace, name)) = reference(scene.cx) else { return Ok(None) };
+    let object = Place::new(UPSTREAM, &namespace, &name);
+    let found = live.elsewhere(UPSTREAM, &namespace, &name);
+    found.map(Some).ok_or(RouteError::Missing { object })
+}
+
+fn upstream(
+    scene: &Scene<'_>,
+    live: &Live,
+    name: &str,
+    service: &str,
+) -> Result<Option<Change>, RouteError> {
+    let namespace = scene.cx.owner.namespace;
+    let kube = json!({
+        "serviceName": service,
+        "serviceNamespace": namespace,
+        "servicePort": scene.service.port,
+        "selector": plain::selector(scene, live, service)?,
+    });
+    let mut spec = Map::from_iter([("kube".to_owned(), kube)]);
+    let mut exact = exactly(UPSTREAM_FIELDS);
+    if let Some(settings) = settings(scene, live)? {
+        for key in SETTINGS {
+            exact.push(format!("/spec/{key}").into());
+            let value = &settings["spec"][key];
+            if !value.is_null() {
+                spec.insert(key.to_owned(), value.clone());
+            }
+        }
+    }
+    let draft = Draft {
+        kind: UPSTREAM,
+        name: name.to_owned(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        spec: Value::Object(spec),
+        beside: Map::new(),
+        exact,
+        // The name is so much our own that nobody else's is likely to have it.
+        shaped: !scene.cx.owner.can_own,
+    };
+    put(&scene.cx.owner, live, draft)
+}
+
+fn rule(scene: &Scene<'_>, part: &Part<Vec<Value>>, found: Option<Found<'_>>) -> Value {
+    let destinations = destinations(scene, found, part.canary);
+    let wanted = fields([
+        ("matchers", part.of.as_ref().map(|matchers| json!(matchers))),
+        ("inheritablePathMatchers", Some(json!(true))),
+        ("routeAction", Some(json!({ "multi": { "destinations": destinations } }))),
+        ("options", options(scene, found)),
+    ]);
+    over(found.map(|found| found.rule), OWN_RULE, Value::Object(wanted))
+}
+
+/// Timeout and retries of the service, beside the options somebody else gave the live route.
+fn options(scene: &Scene<'_>, found: Option<Found<'_>>) -> Option<Value> {
+    let service = scene.service;
+    let timeout = said(service.timeout.as_ref()).and_then(seconds);
+    let ours = fields([
+        ("timeout", timeout.map(|timeout| json!(timeout))),
+        ("retries", service.retries.as_ref().map(retries)),
+    ]);
+    let live = found.map(|found| &found.rule["options"]);
+    let all = over(live, &["timeout", "retries"], Value::Object(ours));
+    Some(all).filter(|all| *all != json!({}))
+}
+
+fn retries(retries: &Retries) -> Value {
+    let timeout = said(retries.per_try_timeout.as_ref()).and_then(seconds);
+    Value::Object(fields([
+        ("retryOn", Some(json!(said(retries.retry_on.as_ref()).unwrap_or(RETRIED)))),
+        ("numRetries", retries.attempts.map(|attempts| json!(attempts.max(0)))),
+        ("perTryTimeout", timeout.map(|timeout| json!(timeout))),
+    ]))
+}
+
+/// A duration as protocol buffers spell it: seconds, with a fraction if need be.
+fn seconds(text: &str) -> Option<String> {
+    let duration = text.parse::<GoDuration>().ok()?.to_std()?;
+    let (whole, nanoseconds) = (duration.as_secs(), duration.subsec_nanos());
+    if nanoseconds == 0 {
+        return Some(format!("{whole}s"));
+    }
+    Some(format!("{whole}.{nanoseconds:09}s"))
+}
+
+fn destinations(scene: &Scene<'_>, found: Option<Found<'_>>, canary: Percent) -> Vec<Value> {
+    let names = upstreams(scene.cx);
+    let destination = |name: &str, percent: Percent, live: Option<&Value>| {
+        let upstream = json!({ "name": name, "namespace": scene.cx.owner.namespace });
+        let wanted = json!({ "destination": { "upstream": upstream }, "weight": percent.get() });
+        over(live, OWN_MEMBER, wanted)
+    };
+    vec![
+        destination(&names.primary, canary.rest(), found.and_then(|found| found.primary)),
+        destination(&names.canary, canary, found.and_then(|found| found.canary)),
+    ]
+}
+
+/// Alternatives of the analysis: Gloo takes a request that fits any of them.
+fn matchers(items: &[Vec<Header<'_>>]) -> Vec<Value> {
+    let matcher = |item: &Vec<Header<'_>>| {
+        let headers: Vec<_> = item.iter().map(compared).collect();
+        json!({ "headers": headers })
+    };
+    items.iter().map(matcher).collect()
+}
+
+fn compared(header: &Header<'_>) -> Value {
+    let pattern = match header.how {
+        How::Exact => return json!({ "name": header.name, "value": header.value }),
+        How::Regex => header.value.to_owned(),
+        How::Prefix => format!("{}.*", cookie::escape(header.value)),
+        How::Suffix => format!(".*{}", cookie::escape(header.value)),
+    };
+    json!({ "name": header.name, "value": pattern, "regex": true })
+}
+
+impl Router for Gloo {
+    fn kinds(&self) -> &'static [Kind] {
+        &[UPSTREAM, ROUTE_TABLE]
+    }
+
+    fn route(&self, cx: &RouteCx<'_>) -> (Kind, String) {
+        (ROUTE_TABLE, cx.spec.service_names().apex)
+    }
+
+    fn others(&self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
+        let names = cx.spec.service_names();
+        let Sides { primary, canary } = upstreams(cx);
+        vec![
+            (SERVICE, names.primary),
+            (SERVICE, names.canary),
+            (UPSTREAM, canary),
+            (UPSTREAM, primary),
+        ]
+    }
+
+    fn elsewhere(&self, cx: &RouteCx<'_>) -> Vec<(Kind, String, String)> {
+        let reference = reference(cx).map(|(namespace, name)| (UPSTREAM, namespace, name));
+        reference.into_iter().collect()
+    }
+
+    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
+        conditions(scene, CAN).map(|_| ())
+    }
+
+    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
+        WORDS.seen(route, &sides(scene.cx))
+    }
+
+    fn before(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        let (names, services) = (upstreams(scene.cx), &scene.names);
+        let canary = upstream(scene, live, &names.canary, &services.canary)?;
+        let primary = upstream(scene, live, &names.primary, &services.primary)?;
+        Ok(canary.into_iter().chain(primary).collect())
+    }
+
+    fn write(
+        &self,
+        scene: &Scene<'_>,
+        live: &Live,
+        split: Split,
+    ) -> Result<Option<Change>, RouteError> {
+        let route = self.found(scene, live);
+        let found = route.and_then(|route| WORDS.divided(route, &sides(scene.cx)));
+        let matchers = matchers(&conditions(scene, CAN)?);
+        let parts = parts(scene, split.canary, vec![matchers]);
+        let routes: Vec<_> = parts.iter().map(|part| rule(scene, part, found)).collect();
+        let (labels, annotations) = of_apex(scene);
+        let draft = Draft {
+            kind: ROUTE_TABLE,
+            name: scene.names.apex.clone(),
+            labels,
+            annotations,
+            spec: json!({ "routes": routes }),
+            beside: Map::new(),
+            exact: exactly(FIELDS),
+            shaped: found.is_some(),
+        };
+        put(&scene.cx.owner, live, draft)
+    }
+
+    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
+        WORDS.retreat(ROUTE_TABLE, route, &sides(scene.cx))
+    }
+}

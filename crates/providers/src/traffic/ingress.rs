@@ -1,0 +1,103 @@
+//! Copies of the user's Ingress, for controllers that divide traffic between two of them.
+//!
+//! A copy has the paths that lead to the apex and no others: the rest is served by the original.
+
+use serde_json::{Map, Value, json};
+
+use super::{Place, RouteCx, RouteError, Scene};
+use crate::object::{Change, Kind, Live};
+
+/// Kind of an Ingress.
+pub const INGRESS: Kind =
+    Kind { group: "networking.k8s.io", version: "v1", kind: "Ingress", plural: "ingresses" };
+
+/// Subtrees of a copy that are its own, besides the class.
+pub(super) const FIELDS: &[&str] = &["/spec/rules", "/spec/tls", "/spec/defaultBackend"];
+/// The class, which is the original's where it has one.
+pub(super) const CLASS: &str = "/spec/ingressClassName";
+
+/// The name of the original.
+pub(super) fn original_name<'a>(cx: &RouteCx<'a>) -> Option<&'a str> {
+    let reference = cx.spec.ingress_ref.as_ref()?;
+    Some(reference.name.as_str()).filter(|name| !name.is_empty())
+}
+
+/// The name of the copy.
+pub(super) fn copy_name(cx: &RouteCx<'_>) -> String {
+    format!("{}-canary", original_name(cx).unwrap_or_default())
+}
+
+/// Refuses a canary without an Ingress.
+pub(super) fn check(scene: &Scene<'_>) -> Result<(), RouteError> {
+    if original_name(scene.cx).is_some() {
+        return Ok(());
+    }
+    let provider = scene.mesh.as_str();
+    let why = format!("the provider \"{provider}\" needs the Ingress that leads to the apex");
+    Err(scene.refuse("spec.ingressRef", why))
+}
+
+/// The original.
+pub(super) fn original<'l>(scene: &Scene<'_>, live: &'l Live) -> Result<&'l Value, RouteError> {
+    let name = original_name(scene.cx).unwrap_or_default();
+    let object = || Place::new(INGRESS, scene.cx.owner.namespace, name);
+    live.get(INGRESS, name).ok_or_else(|| RouteError::Missing { object: object() })
+}
+
+/// The spec of a copy: in each rule what `to` makes of the paths to the apex. An error if there are
+/// none.
+pub(super) fn copy(
+    scene: &Scene<'_>,
+    original: &Value,
+    to: impl Fn(&[Value]) -> Vec<Value>,
+) -> Result<Value, RouteError> {
+    let apex = &scene.names.apex;
+    let leads = |path: &&Value| path["backend"]["service"]["name"] == **apex;
+    let rules = original["spec"]["rules"].as_array().into_iter().flatten();
+    let rules = rules.filter_map(|rule| {
+        let paths = rule["http"]["paths"].as_array()?.iter().filter(leads);
+        let paths: Vec<_> = paths.cloned().collect();
+        if paths.is_empty() {
+            return None;
+        }
+        let mut rule = rule.clone();
+        rule["http"]["paths"] = Value::Array(to(&paths));
+        Some(rule)
+    });
+    let rules: Vec<_> = rules.collect();
+    if rules.is_empty() {
+        let name = original["metadata"]["name"].as_str().unwrap_or_default();
+        return Err(RouteError::Malformed {
+            object: Place::new(INGRESS, scene.cx.owner.namespace, name),
+            why: format!("no path of it leads to Service {apex}"),
+        });
+    }
+    let mut spec = json!({ "rules": rules });
+    for key in ["tls", "ingressClassName"] {
+        let value = &original["spec"][key];
+        if !value.is_null() {
+            spec[key] = value.clone();
+        }
+    }
+    Ok(spec)
+}
+
+/// A path that leads to another Service.
+pub(super) fn leading_to(path: &Value, service: &str) -> Value {
+    let mut path = path.clone();
+    path["backend"]["service"]["name"] = json!(service);
+    path
+}
+
+/// A merge patch of annotations and nothing else; none where none change.
+pub(super) fn annotated(route: &Value, annotations: &Map<String, Value>) -> Option<Change> {
+    if annotations.is_empty() {
+        return None;
+    }
+    let metadata = &route["metadata"];
+    let patch = json!({ "metadata": {
+        "resourceVersion": metadata["resourceVersion"],
+        "annotations": annotations,
+    } });
+    Some(Change::Merge { kind: INGRESS, name: metadata["name"].as_str()?.to_owned(), patch })
+}

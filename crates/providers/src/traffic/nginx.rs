@@ -1,0 +1,204 @@
+//! The NGINX ingress controller: a copy of the user's Ingress that annotations make a canary of it.
+//!
+//! ```text
+//!   at rest       canary: "true"   canary-weight: "0"
+//!   by weight     canary: "true"   canary-weight: "<c>"   and who fits analysis.match, if anybody
+//!   A/B testing   canary: "true"   canary-weight: "0"     and who fits analysis.match
+//! ```
+//!
+//! The controller looks at a header first, then at a cookie, then at the weight: the weight is about
+//! those who fit neither. So conditions beside a growing weight let the named users in from the first
+//! step on, and in A/B testing the weight is 0 for everybody else.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde_json::{Map, Value, json};
+use tidegate_api::canary::Strategy;
+use tidegate_engine::{Percent, Split};
+
+use super::{
+    Cookies, RouteCx, RouteError, Scene, copied,
+    draft::{Draft, escaped, flux_off},
+    headers::{How, conditions},
+    ingress::{self, INGRESS},
+    plan::Seen,
+    router::{Router, put},
+    weights::Weights,
+};
+use crate::object::{Change, Kind, Live, exactly};
+
+/// What the keys of the controller end in, after the prefix.
+const CANARY: &str = "canary";
+const WEIGHT: &str = "canary-weight";
+const WEIGHT_TOTAL: &str = "canary-weight-total";
+const HEADER: &str = "canary-by-header";
+const HEADER_VALUE: &str = "canary-by-header-value";
+const HEADER_PATTERN: &str = "canary-by-header-pattern";
+const COOKIE: &str = "canary-by-cookie";
+/// Those that say who fits.
+const WHO: [&str; 4] = [HEADER, HEADER_VALUE, HEADER_PATTERN, COOKIE];
+const CAN: &[How] = &[How::Exact, How::Regex];
+
+/// The router of the NGINX ingress controller.
+#[derive(Debug)]
+pub(super) struct Nginx;
+
+/// Whether only who fits is sent to the canary.
+fn is_ab(scene: &Scene<'_>) -> bool {
+    scene.cx.spec.analysis.strategy() == Strategy::AbTesting
+}
+
+fn key(scene: &Scene<'_>, suffix: &str) -> String {
+    format!("{}/{suffix}", scene.cx.ingress.annotation_prefix)
+}
+
+fn annotation<'v>(scene: &Scene<'_>, object: &'v Value, suffix: &str) -> Option<&'v str> {
+    object["metadata"]["annotations"][key(scene, suffix)].as_str()
+}
+
+/// Who is sent to the canary by name: one header and one cookie at most.
+fn who(scene: &Scene<'_>) -> Result<BTreeMap<String, String>, RouteError> {
+    let mut who = BTreeMap::new();
+    for (index, item) in conditions(scene, CAN)?.into_iter().enumerate() {
+        let field = format!("spec.analysis.match[{index}]");
+        let [header] = item.as_slice() else {
+            let why = "the NGINX ingress controller takes a header and a cookie for alternatives; \
+                       give each an item of its own";
+            return Err(scene.refuse(field, why));
+        };
+        let entries = match (header.name.eq_ignore_ascii_case("cookie"), header.how) {
+            (true, How::Exact) => vec![(COOKIE, header.value)],
+            (true, _) => {
+                let why = "the NGINX ingress controller looks for a cookie by its name; put that \
+                           into exact";
+                return Err(scene.refuse(format!("{field}.headers.{}", header.name), why));
+            }
+            (false, How::Exact) => vec![(HEADER, header.name), (HEADER_VALUE, header.value)],
+            (false, _) => vec![(HEADER, header.name), (HEADER_PATTERN, header.value)],
+        };
+        for (suffix, value) in entries {
+            if who.insert(key(scene, suffix), value.to_owned()).is_some() {
+                let why = "the NGINX ingress controller can look for one header and one cookie";
+                return Err(scene.refuse(field, why));
+            }
+        }
+        if who.contains_key(&key(scene, HEADER_VALUE))
+            && who.contains_key(&key(scene, HEADER_PATTERN))
+        {
+            let why = "the NGINX ingress controller can look for one header and one cookie";
+            return Err(scene.refuse(field, why));
+        }
+    }
+    Ok(who)
+}
+
+/// The user's own annotations, and those that divide.
+fn annotations(
+    scene: &Scene<'_>,
+    original: &Value,
+    canary: Percent,
+) -> Result<BTreeMap<String, String>, RouteError> {
+    let (reserved, named) = (key(scene, CANARY), WHO.map(|suffix| key(scene, suffix)));
+    let is_scoped = !scene.cx.spec.analysis.matches.is_empty();
+    // Who fits may be said on the original too, unless the analysis says it.
+    let is_named = |key: &str| !is_scoped && named.iter().any(|named| named == key);
+    let mut annotations =
+        copied::annotations(original, |key| !key.contains(&reserved) || is_named(key));
+    annotations.insert(reserved, "true".to_owned());
+    let weight = if is_ab(scene) { Percent::ZERO } else { canary };
+    annotations.insert(key(scene, WEIGHT), weight.to_string());
+    if canary > Percent::ZERO {
+        annotations.extend(who(scene)?);
+    }
+    flux_off(&mut annotations);
+    Ok(annotations)
+}
+
+/// Every key of the controller: one that is not wanted must not stay, whoever put it there.
+fn exact(scene: &Scene<'_>, spec: &Value) -> Vec<Cow<'static, str>> {
+    let mut exact = exactly(ingress::FIELDS);
+    if !spec["ingressClassName"].is_null() {
+        exact.push(ingress::CLASS.into());
+    }
+    let keys = [CANARY, WEIGHT, WEIGHT_TOTAL].into_iter().chain(WHO);
+    let pointer = |suffix| format!("/metadata/annotations/{}", escaped(&key(scene, suffix)));
+    exact.extend(keys.map(|suffix| pointer(suffix).into()));
+    exact
+}
+
+impl Router for Nginx {
+    fn kinds(&self) -> &'static [Kind] {
+        &[INGRESS]
+    }
+
+    fn route(&self, cx: &RouteCx<'_>) -> (Kind, String) {
+        (INGRESS, ingress::copy_name(cx))
+    }
+
+    fn others(&self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
+        vec![(INGRESS, ingress::original_name(cx).unwrap_or_default().to_owned())]
+    }
+
+    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
+        ingress::check(scene)?;
+        who(scene).map(|_| ())
+    }
+
+    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
+        annotation(scene, route, CANARY).filter(|text| *text == "true")?;
+        let weight = annotation(scene, route, WEIGHT).map_or(Some(0), |text| text.parse().ok());
+        let named = WHO.iter().any(|suffix| annotation(scene, route, suffix).is_some());
+        let is_scoped = !scene.cx.spec.analysis.matches.is_empty();
+        // Named users and nobody else: that is a test, and they have all of the canary.
+        let is_test = is_scoped && named && weight == Some(0);
+        let canary = if is_test { Some(Percent::ALL.into()) } else { weight };
+        Some(Seen {
+            weights: canary
+                .map(|canary| Weights { primary: 100_i64.saturating_sub(canary), canary }),
+            mirrored: false,
+            scoped: is_test,
+            cookies: Cookies::default(),
+        })
+    }
+
+    fn write(
+        &self,
+        scene: &Scene<'_>,
+        live: &Live,
+        split: Split,
+    ) -> Result<Option<Change>, RouteError> {
+        let original = ingress::original(scene, live)?;
+        let canary = &scene.names.canary;
+        let spec = ingress::copy(scene, original, |paths| {
+            paths.iter().map(|path| ingress::leading_to(path, canary)).collect()
+        })?;
+        let draft = Draft {
+            kind: INGRESS,
+            name: ingress::copy_name(scene.cx),
+            labels: copied::metadata(original, "labels"),
+            annotations: annotations(scene, original, split.canary)?,
+            exact: exact(scene, &spec),
+            spec,
+            beside: Map::new(),
+            shaped: self.found(scene, live).is_some_and(|it| self.seen(scene, it).is_some()),
+        };
+        put(&scene.cx.owner, live, draft)
+    }
+
+    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
+        let mut annotations = Map::new();
+        let weight = annotation(scene, route, WEIGHT);
+        if weight.is_some_and(|weight| weight != "0") {
+            annotations.insert(key(scene, WEIGHT), json!("0"));
+        }
+        let named = WHO.into_iter().filter(|suffix| annotation(scene, route, suffix).is_some());
+        annotations.extend(named.map(|suffix| (key(scene, suffix), Value::Null)));
+        ingress::annotated(route, &annotations)
+    }
+
+    fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        let Some(copy) = self.found(scene, live) else { return Ok(Vec::new()) };
+        let shaped = self.seen(scene, copy).is_some();
+        Ok(copied::undo(scene, INGRESS, copy, shaped)?.into_iter().collect())
+    }
+}

@@ -1,0 +1,175 @@
+//! Skipper: a copy of the user's Ingress with both sides in it, divided by an annotation.
+//!
+//! A predicate makes the copy win over the original. After a run it is turned off by another one, and
+//! the original serves the primary, as before the first run.
+
+use serde_json::{Map, Value, json};
+use tidegate_engine::{Percent, Split};
+
+use super::{
+    Cookies, RouteCx, RouteError, Scene, copied, delete,
+    draft::{Draft, flux_off},
+    ingress::{self, INGRESS},
+    plan::Seen,
+    router::{Router, put},
+    weights::Weights,
+};
+use crate::object::{Change, Kind, Live, exactly};
+
+const WEIGHTS: &str = "zalando.org/backend-weights";
+const PREDICATE: &str = "zalando.org/skipper-predicate";
+/// Wins over the original, which has no weight.
+const ON: &str = "Weight(100)";
+/// Fits no request.
+const OFF: &str = "False()";
+
+/// The router of Skipper.
+#[derive(Debug)]
+pub(super) struct Skipper;
+
+/// The user's predicates with ours before them. Ours are taken out first, so that there is one.
+fn predicate(users: &str, ours: &str) -> String {
+    let users = users.split("&&").map(str::trim);
+    let users = users.filter(|it| !it.is_empty() && *it != ON && *it != OFF);
+    [ours].into_iter().chain(users).collect::<Vec<_>>().join(" && ")
+}
+
+fn annotation<'v>(object: &'v Value, key: &str) -> &'v str {
+    object["metadata"]["annotations"][key].as_str().unwrap_or_default()
+}
+
+fn weights(scene: &Scene<'_>, canary: Percent) -> String {
+    let names = &scene.names;
+    json!({ &names.canary: canary.get(), &names.primary: canary.rest().get() }).to_string()
+}
+
+/// Whether the copy is to be in effect. With all traffic at the primary it stays as it is: on before
+/// the first run, off after any.
+fn ours(scene: &Scene<'_>, route: Option<&Value>, canary: Percent) -> &'static str {
+    if canary > Percent::ZERO {
+        return ON;
+    }
+    let has_share = |route: &Value| {
+        let seen = Skipper.seen(scene, route).and_then(|seen| seen.split());
+        seen.is_none_or(|split| split.canary > Percent::ZERO)
+    };
+    let is_off = |route: &Value| annotation(route, PREDICATE).contains(OFF);
+    if route.is_some_and(|route| is_off(route) || has_share(route)) { OFF } else { ON }
+}
+
+impl Router for Skipper {
+    fn kinds(&self) -> &'static [Kind] {
+        &[INGRESS]
+    }
+
+    fn route(&self, cx: &RouteCx<'_>) -> (Kind, String) {
+        (INGRESS, ingress::copy_name(cx))
+    }
+
+    fn others(&self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
+        vec![(INGRESS, ingress::original_name(cx).unwrap_or_default().to_owned())]
+    }
+
+    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
+        ingress::check(scene)
+    }
+
+    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
+        let found: Value = serde_json::from_str(annotation(route, WEIGHTS)).ok()?;
+        let of = |name: &str| found.get(name);
+        let (primary, canary) = (of(&scene.names.primary)?, of(&scene.names.canary)?);
+        let weights = primary.as_i64().zip(canary.as_i64());
+        Some(Seen {
+            weights: weights.map(|(primary, canary)| Weights { primary, canary }),
+            mirrored: false,
+            scoped: false,
+            cookies: Cookies::default(),
+        })
+    }
+
+    fn write(
+        &self,
+        scene: &Scene<'_>,
+        live: &Live,
+        split: Split,
+    ) -> Result<Option<Change>, RouteError> {
+        let original = ingress::original(scene, live)?;
+        let names = &scene.names;
+        let spec = ingress::copy(scene, original, |paths| {
+            let to = |service| paths.iter().map(move |path| ingress::leading_to(path, service));
+            to(&names.primary).chain(to(&names.canary)).collect()
+        })?;
+        let route = self.found(scene, live);
+        let is_users = |key: &str| key != WEIGHTS && key != PREDICATE;
+        let mut annotations = copied::annotations(original, is_users);
+        flux_off(&mut annotations);
+        let ours = ours(scene, route, split.canary);
+        annotations.insert(WEIGHTS.to_owned(), weights(scene, split.canary));
+        let users = annotation(original, PREDICATE);
+        annotations.insert(PREDICATE.to_owned(), predicate(users, ours));
+        let mut exact = exactly(ingress::FIELDS);
+        if !spec["ingressClassName"].is_null() {
+            exact.push(ingress::CLASS.into());
+        }
+        let draft = Draft {
+            kind: INGRESS,
+            name: ingress::copy_name(scene.cx),
+            labels: copied::metadata(original, "labels"),
+            annotations,
+            spec,
+            beside: Map::new(),
+            exact,
+            shaped: route.is_some_and(|route| self.seen(scene, route).is_some()),
+        };
+        put(&scene.cx.owner, live, draft)
+    }
+
+    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
+        let off = ours(scene, Some(route), Percent::ZERO);
+        let wanted = [
+            (WEIGHTS, weights(scene, Percent::ZERO)),
+            (PREDICATE, predicate(annotation(route, PREDICATE), off)),
+        ];
+        let changed = wanted.into_iter().filter(|(key, text)| annotation(route, key) != text);
+        let annotations = changed.map(|(key, text)| (key.to_owned(), json!(text))).collect();
+        ingress::annotated(route, &annotations)
+    }
+
+    /// As Flagger: the copy is deleted, and does not wait for its owner to be gone.
+    fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        let Some(copy) = self.found(scene, live) else { return Ok(Vec::new()) };
+        if scene.cx.owner.owns(copy) {
+            return Ok(delete(INGRESS, copy).into_iter().collect());
+        }
+        let shaped = self.seen(scene, copy).is_some();
+        Ok(copied::undo(scene, INGRESS, copy, shaped)?.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_predicate_comes_first_and_there_is_one() {
+        let cases = [
+            ("none", "", "Weight(100)"),
+            (
+                "a plain list",
+                "Host(/a/) && Path(\"/b\")",
+                "Weight(100) && Host(/a/) && Path(\"/b\")",
+            ),
+            ("a duplicate", "Weight(100) && Host(/a/)", "Weight(100) && Host(/a/)"),
+            ("the opposite", "False() && Host(/a/)", "Weight(100) && Host(/a/)"),
+            (
+                "spacing",
+                "  Host(/a/)&&Path(\"/b\") && ",
+                "Weight(100) && Host(/a/) && Path(\"/b\")",
+            ),
+        ];
+        for (reason, users, want) in cases {
+            assert_eq!(predicate(users, ON), want, "{reason}");
+        }
+        assert_eq!(predicate("Weight(100) && Host(/a/)", OFF), "False() && Host(/a/)");
+    }
+}

@@ -1,0 +1,210 @@
+//! What each provider needs to be there, and where its objects have weights.
+
+use super::*;
+
+/// Every provider that moves traffic.
+pub(super) fn dividing() -> Vec<Mesh> {
+    Mesh::ALL.into_iter().filter(|mesh| *mesh != Mesh::Kubernetes).collect()
+}
+
+/// Those whose route is made, or taken over, under the name of the apex and from nothing but the
+/// spec.
+pub(super) fn making() -> Vec<Mesh> {
+    let others = [Mesh::Nginx, Mesh::Skipper, Mesh::Apisix, Mesh::Knative];
+    dividing().into_iter().filter(|mesh| !others.contains(mesh)).collect()
+}
+
+/// Those with a route made from one of the user's.
+pub(super) const COPYING: [Mesh; 3] = [Mesh::Nginx, Mesh::Skipper, Mesh::Apisix];
+
+/// Members of a spec that only some providers need.
+pub(super) fn spec_of(mesh: Mesh) -> Value {
+    let ingress = json!({ "ingressRef": {
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "shop" } });
+    match mesh {
+        Mesh::GatewayApiV1 | Mesh::GatewayApiV1Beta1 | Mesh::Kubernetes => json!({
+            "service": { "gatewayRefs": [{ "name": "gw", "namespace": "infra" }] } }),
+        Mesh::AppMeshV1Beta1 => json!({ "service": { "meshName": "global" } }),
+        Mesh::Nginx | Mesh::Skipper => ingress,
+        Mesh::Apisix => json!({ "routeRef": {
+            "apiVersion": "apisix.apache.org/v2", "kind": "ApisixRoute", "name": "shop" } }),
+        Mesh::Knative => json!({ "service": null, "targetRef": {
+            "apiVersion": "serving.knative.dev/v1", "kind": "Service", "name": "shop" } }),
+        _ => json!({}),
+    }
+}
+
+/// What is in the cluster before the canary.
+pub(super) fn surroundings(mesh: Mesh) -> Vec<(Kind, Value)> {
+    let service = |name: &str, app: &str| {
+        let spec = json!({ "selector": { "app.kubernetes.io/name": app } });
+        (SERVICE, json!({ "kind": "Service", "metadata": { "name": name }, "spec": spec }))
+    };
+    match mesh {
+        Mesh::Gloo | Mesh::AppMeshV1Beta2 => {
+            vec![service("shop-primary", "store-primary"), service("shop-canary", "store")]
+        }
+        Mesh::Nginx | Mesh::Skipper => vec![(INGRESS, users_ingress())],
+        Mesh::Apisix => vec![(mesh.kinds()[0], users_apisix_route())],
+        Mesh::Knative => vec![(KNATIVE_SERVICE, users_knative_service())],
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn users_ingress() -> Value {
+    let path = |path: &str, service: &str| {
+        json!({ "path": path, "pathType": "Prefix",
+            "backend": { "service": { "name": service, "port": { "number": 80 } } } })
+    };
+    json!({
+        "kind": "Ingress",
+        "metadata": {
+            "name": "shop",
+            "labels": { "team": "a" },
+            "annotations": {
+                "nginx.ingress.kubernetes.io/proxy-body-size": "8m",
+                "zalando.org/skipper-predicate": "Host(/shop/)",
+                "kubectl.kubernetes.io/last-applied-configuration": "{}",
+                "argocd.argoproj.io/tracking-id": "x",
+            },
+        },
+        "spec": {
+            "ingressClassName": "web",
+            "tls": [{ "hosts": ["shop.example.com"], "secretName": "cert" }],
+            "defaultBackend": { "service": { "name": "error", "port": { "number": 80 } } },
+            "rules": [
+                { "host": "shop.example.com",
+                    "http": { "paths": [path("/", "shop"), path("/help", "help")] } },
+                { "host": "bare.example.com" },
+                { "host": "help.example.com", "http": { "paths": [path("/", "help")] } },
+            ],
+        },
+    })
+}
+
+pub(super) fn users_apisix_route() -> Value {
+    json!({
+        "kind": "ApisixRoute",
+        "metadata": {
+            "name": "shop",
+            "labels": { "team": "a" },
+            "annotations": { "kubectl.kubernetes.io/last-applied-configuration": "{}", "note": "b" },
+        },
+        "spec": {
+            "ingressClassName": "apisix",
+            "stream": [{ "name": "tcp", "protocol": "TCP" }],
+            "http": [
+                { "name": "help", "priority": 20_000,
+                    "backends": [{ "serviceName": "help", "servicePort": 80 }] },
+                {
+                    "name": "web",
+                    "match": { "hosts": ["shop.example.com"], "paths": ["/*"] },
+                    "timeout": { "read": "5s" },
+                    "websocket": true,
+                    "plugins": [{ "name": "cors", "enable": true }],
+                    "backends": [{ "serviceName": "shop", "servicePort": 80,
+                        "resolveGranularity": "service", "subset": "a" }],
+                },
+            ],
+        },
+    })
+}
+
+pub(super) fn users_knative_service() -> Value {
+    json!({
+        "apiVersion": "serving.knative.dev/v1",
+        "kind": "Service",
+        "metadata": { "name": "shop", "uid": "u-5" },
+        "spec": { "template": { "spec": { "containers": [{ "image": "shop" }] } } },
+        "status": {
+            "latestCreatedRevisionName": "shop-00001",
+            "latestReadyRevisionName": "shop-00001",
+            "traffic": [{ "latestRevision": true, "revisionName": "shop-00001", "percent": 100 }],
+        },
+    })
+}
+
+/// What Knative does with what is asked for.
+pub(super) fn serve_knative(object: &mut Value) {
+    let latest = object["status"]["latestReadyRevisionName"].clone();
+    let mut traffic = object["spec"]["traffic"].clone();
+    for entry in traffic.as_array_mut().into_iter().flatten() {
+        if entry["latestRevision"] == true {
+            entry["revisionName"] = latest.clone();
+        }
+    }
+    if traffic.is_array() {
+        object["status"]["traffic"] = traffic;
+    }
+}
+
+/// Where the weighted members of the first rule are.
+pub(super) fn members_at(mesh: Mesh) -> &'static str {
+    match mesh {
+        Mesh::GatewayApiV1 | Mesh::GatewayApiV1Beta1 => "/spec/rules/0/backendRefs",
+        Mesh::Istio => "/spec/http/0/route",
+        Mesh::Smi { .. } => "/spec/backends",
+        Mesh::AppMeshV1Beta1 => "/spec/routes/0/http/action/weightedTargets",
+        Mesh::AppMeshV1Beta2 => "/spec/routes/0/httpRoute/action/weightedTargets",
+        Mesh::Contour => "/spec/routes/0/services",
+        Mesh::Gloo => "/spec/routes/0/routeAction/multi/destinations",
+        Mesh::Traefik => "/spec/weighted/services",
+        Mesh::Kuma => "/spec/conf/split",
+        Mesh::Apisix => "/spec/http/0/backends",
+        Mesh::Knative => "/spec/traffic",
+        Mesh::Kubernetes | Mesh::Nginx | Mesh::Skipper => "",
+    }
+}
+
+/// The rule those are in, if the object has rules.
+pub(super) fn rule_at(mesh: Mesh) -> Option<&'static str> {
+    match mesh {
+        Mesh::GatewayApiV1 | Mesh::GatewayApiV1Beta1 => Some("/spec/rules/0"),
+        Mesh::Istio => Some("/spec/http/0"),
+        Mesh::AppMeshV1Beta1 | Mesh::AppMeshV1Beta2 | Mesh::Contour | Mesh::Gloo => {
+            Some("/spec/routes/0")
+        }
+        _ => None,
+    }
+}
+
+/// The weights of the two sides in the first rule, primary first.
+pub(super) fn weights(world: &World) -> Vec<i64> {
+    let route = world.route();
+    let annotation = |key: &str| route["metadata"]["annotations"][key].as_str().unwrap().to_owned();
+    let number = |value: &Value| match value {
+        Value::String(text) => text.parse().unwrap(),
+        value => value.as_i64().unwrap(),
+    };
+    match world.mesh {
+        Mesh::Nginx => {
+            let canary: i64 =
+                annotation("nginx.ingress.kubernetes.io/canary-weight").parse().unwrap();
+            vec![100 - canary, canary]
+        }
+        Mesh::Skipper => {
+            let text = annotation("zalando.org/backend-weights");
+            let weights: Value = serde_json::from_str(&text).unwrap();
+            vec![number(&weights["shop-primary"]), number(&weights["shop-canary"])]
+        }
+        mesh => {
+            let members = route.pointer(members_at(mesh)).unwrap().as_array().unwrap();
+            let key = if mesh == Mesh::Knative { "percent" } else { "weight" };
+            members.iter().map(|member| number(&member[key])).collect()
+        }
+    }
+}
+
+/// Edits the weights of the two sides, as somebody else would.
+pub(super) fn edit_weights(world: &mut World, primary: &Value, canary: &Value) {
+    let mesh = world.mesh;
+    let key = if mesh == Mesh::Knative { "percent" } else { "weight" };
+    world.edit_route(|route| {
+        let members = route.pointer_mut(members_at(mesh)).unwrap().as_array_mut().unwrap();
+        for member in members {
+            let is_canary =
+                member.to_string().contains("canary") || member["latestRevision"] == true;
+            member[key] = if is_canary { canary.clone() } else { primary.clone() };
+        }
+    });
+}

@@ -15,7 +15,7 @@
 use serde_json::{Value, json};
 use tidegate_providers::{
     object::Kind,
-    traffic::{KNATIVE_SERVICE, Mesh},
+    traffic::Mesh,
     workload::{CONFIG_MAP, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SECRET, SERVICE},
 };
 
@@ -76,10 +76,10 @@ pub fn rules() -> Vec<Rule> {
         rule(SECRET, REPLACE),
         rule(EVENT, &["create"]),
     ];
-    for kind in Mesh::ALL.iter().flat_map(|mesh| mesh.kinds()) {
-        // A Service of Knative is the user's: nothing is made or deleted.
-        let verbs = if *kind == KNATIVE_SERVICE { READ_AND_CHANGE } else { REPLACE };
-        let rule = rule(*kind, verbs);
+    // A Service of Knative would be the target, and that is refused so far.
+    let meshes = Mesh::ALL.iter().filter(|mesh| **mesh != Mesh::Knative);
+    for kind in meshes.flat_map(|mesh| mesh.kinds()) {
+        let rule = rule(*kind, REPLACE);
         // Two versions of a kind are one resource.
         if !rules.contains(&rule) {
             rules.push(rule);

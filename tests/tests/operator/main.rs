@@ -8,6 +8,7 @@ mod leadership;
 mod metrics;
 mod outages;
 mod permissions;
+mod providers;
 mod roads;
 mod robustness;
 mod secrets;

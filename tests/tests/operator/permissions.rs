@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tidegate_operator::install::{Install, rules};
 use tidegate_sandbox::{
-    cluster::Resource,
+    cluster::{Cluster as _, Resource},
     faults::{Effect, Matcher, When},
     request::Verb,
     request_log::Entry,
@@ -17,12 +17,16 @@ use tidegate_tests::rollout::{
     AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, OPERATOR, SECRETS, SERVICES, World,
 };
 
-use crate::stage::{
-    GATEWAY_API, ISTIO, KUBERNETES, blue_green, break_metrics, by_weight, canary_of, edit, reach,
-    with_canary,
+use crate::{
+    providers::{PROVIDERS, canary_for, furnish, redirect},
+    stage::{
+        GATEWAY_API, ISTIO, KUBERNETES, blue_green, break_metrics, by_weight, edit, reach,
+        with_canary,
+    },
 };
 
 const METRIC_TEMPLATES: Resource = Resource { group: "flagger.app", plural: "metrictemplates" };
+const UPSTREAMS: Resource = Resource { group: "gloo.solo.io", plural: "upstreams" };
 const ALERT_PROVIDERS: Resource = Resource { group: "flagger.app", plural: "alertproviders" };
 
 /// `group/resource verb`, as the operator asked; those that were denied apart.
@@ -53,7 +57,7 @@ fn granted() -> BTreeSet<String> {
 /// A canary with configuration, an autoscaler, a template of its own and somebody to tell.
 fn furnished(provider: &str, protocol: &str) -> World {
     let analysis = if provider == KUBERNETES { blue_green() } else { by_weight() };
-    let mut canary = canary_of("web", provider, analysis);
+    let mut canary = canary_for(provider, analysis);
     canary["spec"]["service"]["appProtocol"] = json!(protocol);
     canary["spec"]["revertOnDeletion"] = json!(true);
     canary["spec"]["analysis"]["alerts"] =
@@ -64,7 +68,10 @@ fn furnished(provider: &str, protocol: &str) -> World {
     canary["spec"]["autoscalerRef"] = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web",
     });
-    let world = with_canary(canary);
+    let mut world = with_canary(canary);
+    if PROVIDERS.contains(&provider) {
+        furnish(&mut world, provider);
+    }
     world.create(
         CONFIG_MAPS,
         json!({
@@ -132,6 +139,14 @@ fn edit_everything(world: &World) {
     world.patch(AUTOSCALERS, "web", &json!({ "spec": { "maxReplicas": 5 } }));
 }
 
+/// Somebody's edit of what is ours, which is put right.
+fn meddle(world: &World) {
+    for upstream in world.admin.list(UPSTREAMS, Some("default")) {
+        let name = upstream["metadata"]["name"].as_str().unwrap_or_default();
+        world.patch(UPSTREAMS, name, &json!({ "spec": { "kube": { "servicePort": 1 } } }));
+    }
+}
+
 fn secret(kind: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "web" },
@@ -146,10 +161,12 @@ async fn live(world: &mut World) {
     edit_everything(world);
     give(world, "image", json!("web:2.0"));
     reach(world, "Succeeded").await;
+    meddle(world);
     edit(world, json!({ "service": { "headless": true } }));
     world.advance_s(10).await;
     // What has the old name goes, and so does the copy of what is no longer read.
     edit(world, json!({ "service": { "name": "shop" } }));
+    redirect(world, "shop");
     world.advance_s(10).await;
     give(world, "envFrom", json!([{ "secretRef": { "name": "web" } }]));
     reach(world, "Progressing").await;
@@ -168,13 +185,15 @@ async fn live(world: &mut World) {
 #[tokio::test(start_paused = true)]
 async fn the_role_denies_nothing_and_grants_nothing_in_vain() {
     let (mut used, mut denied) = (BTreeSet::new(), BTreeSet::new());
-    let cases = [
+    let known = [
         (KUBERNETES, "http"),
         (GATEWAY_API, "http"),
         (GATEWAY_API, "grpc"),
         ("gatewayapi:v1beta1", "http"),
         (ISTIO, "http"),
     ];
+    let others = PROVIDERS.map(|provider| (provider, "http"));
+    let cases = known.into_iter().chain(others);
     for (provider, protocol) in cases {
         let mut world = furnished(provider, protocol);
         live(&mut world).await;

@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help try test lint fmt purity crds docs sweep kubectl e2e e2e-parts bench soak
+.PHONY: help try test lint fmt purity crds docs sweep kubectl e2e e2e-parts bench
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,9 +32,8 @@ docs: ## Write docs/reference from the code
 kubectl: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 	tests/kubectl/run
 
-e2e: e2e-parts ## Run the suites on a real Kubernetes control plane, then kubectl against the sandbox
-	cargo test --package tidegate-e2e
-	KUBECTL="$$(tests/e2e/get --paths kubernetes | cut -f3)/kubectl" tests/kubectl/run
+e2e: e2e-parts ## Run the suites on a real Kubernetes, Traefik and Prometheus; SUITES=operator chooses
+	tests/e2e/run $(SUITES)
 
 e2e-parts: ## Obtain the real programs that e2e runs; builds Kubernetes the first time
 	tests/e2e/get
@@ -46,6 +45,3 @@ sweep: ## Cut every rollout at every write; SWEEP=all over every road, SWEEP=3 e
 bench: ## Measure engine and sandbox: rollouts a minute; start-up, writes, watches, memory
 	cargo build --release --package tidegate-cli
 	cargo bench --package tidegate-tests --bench engine --bench sandbox
-
-soak: ## Long runs under faults
-	@echo "soak: not built yet; it comes with the operator's fault rigs" >&2; exit 1

@@ -191,12 +191,12 @@ impl ControlPlane {
 
     /// A kubeconfig that logs in as a pod of that service account would. The account must exist.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         let wanted = TokenRequest::default();
         let made = accounts.create_token_request(name, &PostParams::default(), &wanted).await?;
         let token = made.status.context("the token request has no answer")?.token;
         // Each login is another one, as that of another pod would be.
-        static SERIAL: AtomicU32 = AtomicU32::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let file = format!("{namespace}-{name}-{serial}.kubeconfig");
         let text = self.access.kubeconfig(&json!({ "token": token }));

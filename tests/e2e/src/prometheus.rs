@@ -28,7 +28,7 @@ impl Prometheus {
             |(job, target)| json!({ "job_name": job, "static_configs": [{ "targets": [target] }] }),
         );
         let configuration = json!({
-            "global": { "scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s" },
+            "global": { "scrape_interval": "1s", "scrape_timeout": "1s" },
             "scrape_configs": jobs.collect::<Vec<_>>(),
         });
         let file = folder.join("prometheus.yaml");

@@ -3,6 +3,8 @@
 //! `tests/kubectl/checks.sh` runs on both. Everything in it must hold on both, and what the commands
 //! print is compared line by line, without what no two clusters have in common.
 
+#![expect(clippy::print_stdout, reason = "a comparison is read by people")]
+
 use std::{
     collections::BTreeMap,
     fs,

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tidegate_e2e::{
-    Asked, Installation, Operator, eventually, inside,
+    Asked, Installation, eventually, inside,
     stage::{
         AUTOSCALER, CANARY, CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, SERVICE, Stage, canary, deployment,
         metric,
@@ -295,7 +295,9 @@ fn rollouts_end_as_they_should_whenever_the_operator_is_killed() {
                 outcome = &mut work => break outcome,
                 () = tokio::time::sleep(life) => {}
             }
-            operator.take().map(Operator::kill);
+            if let Some(running) = operator.take() {
+                running.kill();
+            }
             kills += 1;
             let name = format!("operator-{kills}");
             operator = Some(installation.start(&stage.plane, &name).await?);

@@ -31,6 +31,7 @@ const KUBERNETES: &str = "kubernetes";
 
 /// A story with a canary in it.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "what there is at the beginning, one thing each")]
 pub struct Scenario {
     pub name: String,
     /// The canary, as it is created.
@@ -130,7 +131,7 @@ fn rollouts(provider: &'static str) -> Vec<Scenario> {
     let manual = |weight: i64, resume: bool| json!({ "spec": { "manualStep": { "weight": weight, "resume": resume } } });
     let suspend = |suspend: bool| json!({ "spec": { "suspend": suspend } });
     vec![
-        by_weight().called("init").from_nothing().then([Phase("Initialized")]),
+        by_weight().called("init").untouched().then([Phase("Initialized")]),
         by_weight().called("promote").then([Image("web:2.0"), Phase("Succeeded")]),
         by_weight().called("fail by metric").then([
             Success(50.0),
@@ -242,7 +243,7 @@ fn blue_green_only() -> Vec<Scenario> {
             Phase("Progressing"),
             Phase("Succeeded"),
         ]),
-        plain().called("init").from_nothing().then([Phase("Initialized")]),
+        plain().called("init").untouched().then([Phase("Initialized")]),
         plain().called("promote").then([Image("web:2.0"), Phase("Succeeded")]),
         plain().called("fail by metric").then([
             Image("web:2.0"),
@@ -302,7 +303,7 @@ fn deletions(provider: &'static str) -> Vec<Scenario> {
     let gated = || gated(provider).with(revert.clone()).with_service();
     let slow = "web:2.0-slow-start-15s";
     let all = vec![
-        kept().called("delete in Initializing").from_nothing().then([Phase("Initializing")]),
+        kept().called("delete in Initializing").untouched().then([Phase("Initializing")]),
         kept().called("delete in Initialized").then([]),
         kept().called("delete in Progressing").then([Image("web:2.0"), Weight(40)]),
         kept()
@@ -418,7 +419,7 @@ impl Scenario {
     }
 
     /// Nothing is set up at first.
-    fn from_nothing(mut self) -> Self {
+    fn untouched(mut self) -> Self {
         self.is_set_up = false;
         self
     }

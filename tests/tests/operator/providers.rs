@@ -108,7 +108,8 @@ pub(crate) fn furnish(world: &mut World, provider: &str) {
         })),
         _ => {}
     }
-    world.sandbox.load(objects).unwrap_or_else(|error| panic!("{provider}: {error:?}"));
+    let loaded = world.sandbox.load(objects);
+    assert!(loaded.is_ok(), "{provider}: {loaded:?}");
     world.sandbox.settle();
 }
 

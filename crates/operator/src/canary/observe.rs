@@ -32,7 +32,7 @@ use tidegate_providers::{
 use super::{derived::Derived, plan, refusals::Attempt, roads, status, task::Task};
 use crate::cluster::{
     CANARY,
-    cache::{Key, TableState},
+    cache::{Cache, Key, TableState},
 };
 
 /// What asks for gates to be tried again.
@@ -166,8 +166,8 @@ fn follows(seen: &Seen) -> BTreeSet<(Kind, Key)> {
         }
     }
     let cx = seen.route_cx(namespace);
-    let named = |(kind, name): (Kind, String)| (kind, Key::of_kind(kind, namespace, &name));
-    follows.extend(seen.mesh.names(&cx).into_iter().map(named));
+    let routes = seen.mesh.names(&cx).into_iter();
+    follows.extend(routes.map(|(kind, name)| (kind, Key::of_kind(kind, namespace, &name))));
     let elsewhere = seen.mesh.elsewhere(&cx).into_iter();
     follows.extend(elsewhere.map(|(kind, namespace, name)| (kind, Key::new(&namespace, &name))));
     follows
@@ -244,16 +244,7 @@ fn gather(
         raw,
         canary,
     };
-    let names = seen.mesh.names(&seen.route_cx(&namespace)).into_iter();
-    for (kind, object) in names.filter_map(|(kind, name)| Some((kind, get(kind, &name)?))) {
-        seen.live.insert(kind, object);
-    }
-    let elsewhere = seen.mesh.elsewhere(&seen.route_cx(&namespace)).into_iter();
-    for (kind, namespace, name) in elsewhere {
-        if let Some(object) = cache.get(kind, &Key::new(&namespace, &name)) {
-            seen.live.insert_from(kind, &namespace, object);
-        }
-    }
+    seen.gather_routes(&cache, &namespace);
     let mut derived = mem::take(&mut task.derived);
     seen.look_at_workloads(task, &mut derived);
     seen.look_at_routes(task);
@@ -289,6 +280,20 @@ fn absent_primary() -> Primary {
 // === impl Seen ===
 
 impl Seen {
+    /// Takes what there is of the routes out of the cache, those of other namespaces too.
+    fn gather_routes(&mut self, cache: &Cache, namespace: &str) {
+        for (kind, name) in self.mesh.names(&self.route_cx(namespace)) {
+            if let Some(object) = cache.get(kind, &Key::of_kind(kind, namespace, &name)) {
+                self.live.insert(kind, object);
+            }
+        }
+        for (kind, place, name) in self.mesh.elsewhere(&self.route_cx(namespace)) {
+            if let Some(object) = cache.get(kind, &Key::new(&place, &name)) {
+                self.live.insert_from(kind, &place, object);
+            }
+        }
+    }
+
     pub(super) fn owner(&self) -> Owner<'_> {
         let metadata = &self.canary.metadata;
         Owner {

@@ -75,12 +75,6 @@ pub const ACCEPTED: &[Accepted] = &[
         },
     },
     Accepted {
-        why: "the sandbox's history is counted in events and reaches farther back",
-        explains: |it| {
-            ["too early to keep", "resourceVersion=1"].contains(&it.request.note.as_str())
-        },
-    },
-    Accepted {
         why: "a name made up for an object that was refused is in the refusal, and drawn by lot",
         explains: |it| it.request.note == "a bad prefix" && it.place == "/body/details/name",
     },

@@ -25,6 +25,7 @@ mod process;
 mod prometheus;
 pub mod promql;
 mod scratch;
+pub mod settled;
 pub mod stage;
 mod traefik;
 pub mod transcript;

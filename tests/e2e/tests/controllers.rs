@@ -1,0 +1,199 @@
+//! The control loops of the sandbox settle where those of Kubernetes do: the same manifests in, the same
+//! objects out, stage by stage.
+
+#![expect(clippy::print_stdout, reason = "a comparison is read by people")]
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::{Client, api::ListParams, core::TypeMeta};
+use serde_json::{Value, json};
+use tidegate_e2e::{
+    ControlPlane, Node, NodeSettings, Parts, api_of, apply, inside,
+    settled::{canonical, differences},
+};
+use tidegate_sandbox::{
+    Sandbox, Settings,
+    cluster::{
+        Cluster as _, DAEMON_SETS, DEPLOYMENTS, ENDPOINT_SLICES, PODS, REPLICA_SETS, Resource,
+        STATEFUL_SETS,
+    },
+    kubelet::KubeletSettings,
+    server::User,
+};
+
+const NAMESPACE: &str = "shop";
+/// Nothing has moved for this long: it will not move again by itself.
+const QUIET: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// What is compared: where the sandbox keeps it, and what it is called.
+const KINDS: [(Resource, &str, &str); 6] = [
+    (DEPLOYMENTS, "apps/v1", "Deployment"),
+    (REPLICA_SETS, "apps/v1", "ReplicaSet"),
+    (STATEFUL_SETS, "apps/v1", "StatefulSet"),
+    (DAEMON_SETS, "apps/v1", "DaemonSet"),
+    (PODS, "v1", "Pod"),
+    (ENDPOINT_SLICES, "discovery.k8s.io/v1", "EndpointSlice"),
+];
+
+/// A workload of `kind` whose pods run `image`.
+fn workload(kind: &str, name: &str, image: &str, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "apps/v1", "kind": kind,
+        "metadata": { "name": name, "namespace": NAMESPACE },
+        "spec": {
+            "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": {
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{
+                        "name": "app", "image": image, "ports": [{ "containerPort": 9898 }],
+                    }],
+                },
+            },
+        },
+    });
+    if let (Value::Object(into), Value::Object(more)) = (&mut object["spec"], spec) {
+        into.extend(more);
+    }
+    object
+}
+
+fn service(name: &str, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": { "name": name, "namespace": NAMESPACE },
+        "spec": { "selector": { "app": name }, "ports": [{ "name": "http", "port": 80, "targetPort": 9898 }] },
+    });
+    if let (Value::Object(into), Value::Object(more)) = (&mut object["spec"], spec) {
+        into.extend(more);
+    }
+    object
+}
+
+/// What is applied at each stage, on top of what is there.
+fn stages() -> Vec<(&'static str, Vec<Value>)> {
+    let web = |image: &str, replicas: u32| {
+        workload("Deployment", "web", image, json!({ "replicas": replicas }))
+    };
+    let plain = |image: &str| {
+        let spec = json!({ "replicas": 2, "strategy": { "type": "Recreate" } });
+        workload("Deployment", "plain", image, spec)
+    };
+    let db = |image: &str, replicas: u32, partition: u32| {
+        let strategy =
+            json!({ "type": "RollingUpdate", "rollingUpdate": { "partition": partition } });
+        let spec = json!({ "serviceName": "db", "replicas": replicas, "updateStrategy": strategy });
+        workload("StatefulSet", "db", image, spec)
+    };
+    let crowd = |replicas: u32| {
+        let spec = json!({
+            "serviceName": "crowd", "replicas": replicas, "podManagementPolicy": "Parallel",
+        });
+        workload("StatefulSet", "crowd", "crowd:1", spec)
+    };
+    let agent = |image: &str| workload("DaemonSet", "agent", image, json!({}));
+    vec![
+        (
+            "created",
+            vec![
+                service("web", json!({})),
+                service("db", json!({ "clusterIP": "None" })),
+                service("nobody", json!({})),
+                web("web:1", 3),
+                plain("plain:1"),
+                db("db:1", 3, 0),
+                crowd(2),
+                agent("agent:1"),
+            ],
+        ),
+        ("updated", vec![web("web:2", 3), plain("plain:2"), db("db:2", 3, 0), agent("agent:2")]),
+        ("scaled", vec![web("web:2", 5), plain("plain:2"), db("db:2", 1, 0), crowd(4)]),
+        (
+            "half a partition, and back to an image of before",
+            vec![web("web:1", 5), db("db:3", 3, 2)],
+        ),
+        ("to nothing", vec![web("web:1", 0), db("db:3", 0, 0), crowd(0)]),
+        (
+            "a version that is never ready",
+            vec![web("web:3-never-ready", 2), plain("plain:3-never-ready")],
+        ),
+    ]
+}
+
+/// All objects of the real cluster, once they have not changed for a while.
+async fn settled(client: &Client) -> Result<Vec<Value>> {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let mut last = (Vec::new(), tokio::time::Instant::now());
+    loop {
+        let mut objects = Vec::new();
+        for (_, version, kind) in KINDS {
+            let types = TypeMeta { api_version: version.to_owned(), kind: kind.to_owned() };
+            let api = api_of(client, &types, Some(NAMESPACE)).await?;
+            for object in api.list(&ListParams::default()).await? {
+                let mut object = serde_json::to_value(object)?;
+                object["apiVersion"] = version.into();
+                object["kind"] = kind.into();
+                objects.push(object);
+            }
+        }
+        let now = tokio::time::Instant::now();
+        if objects != last.0 {
+            last = (objects, now);
+        } else if now - last.1 >= QUIET {
+            return Ok(last.0);
+        }
+        ensure!(now < deadline, "the real cluster does not come to rest");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn sandbox_objects(sandbox: &Sandbox) -> Vec<Value> {
+    let admin = sandbox.local(User::admin());
+    let mut objects = Vec::new();
+    for (resource, version, kind) in KINDS {
+        for mut object in admin.list(resource, Some(NAMESPACE)) {
+            object["apiVersion"] = version.into();
+            object["kind"] = kind.into();
+            objects.push(object);
+        }
+    }
+    objects
+}
+
+#[test]
+fn the_sandboxs_loops_settle_where_those_of_kubernetes_do() {
+    inside("the_sandboxs_loops_settle_where_those_of_kubernetes_do", async || {
+        let plane = ControlPlane::start(&Parts::find()?).await?;
+        let settings = NodeSettings { count: 2, ..NodeSettings::default() };
+        let _node = Node::start(&plane, settings).await?;
+        let client = plane.client();
+        let mut settings = Settings::for_tests().nodes(2);
+        settings.controllers.kubelet = KubeletSettings::default();
+        let sandbox = Sandbox::new(settings);
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
+        });
+        apply(&client, &namespace).await?;
+        let refused = |failure| anyhow::anyhow!("the sandbox refuses: {failure:?}");
+        sandbox.load(vec![namespace]).map_err(refused)?;
+        let (mut compared, mut found) = (0, Vec::new());
+        for (stage, objects) in stages() {
+            for object in &objects {
+                apply(&client, object).await.with_context(|| stage.to_owned())?;
+            }
+            sandbox.load(objects).map_err(refused)?;
+            sandbox.advance(Duration::from_mins(1));
+            let real = canonical(&settled(&client).await?);
+            let ours = canonical(&sandbox_objects(&sandbox));
+            compared += real.values().sum::<usize>();
+            let here = differences(&real, &ours);
+            found.extend(here.into_iter().map(|line| format!("{stage}: {line}")));
+        }
+        println!("{compared} objects compared in {} stages", stages().len());
+        ensure!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+        Ok(())
+    });
+}

@@ -542,11 +542,12 @@ impl Scene<'_> {
         self.capabilities.ab && !self.cx.spec.analysis.matches.is_empty()
     }
 
-    /// What the path of every request begins with, where a provider knows no other condition.
+    /// What the path of every request begins with, where a provider knows no other condition: that of the
+    /// first `match`, as with Flagger.
     fn path_prefix(&self) -> &str {
-        let prefixes =
-            self.service.matches.iter().filter_map(|it| it.uri.as_ref()?.prefix.as_ref());
-        prefixes.map(String::as_str).find(|prefix| !prefix.is_empty()).unwrap_or("/")
+        let first = self.service.matches.first();
+        let prefix = first.and_then(|it| it.uri.as_ref()?.prefix.as_deref());
+        prefix.filter(|prefix| !prefix.is_empty()).unwrap_or("/")
     }
 
     /// Percentage of requests that are mirrored, where the spec has one; all of them otherwise.

@@ -9,8 +9,8 @@ use tidegate_sandbox::cluster::Resource;
 use tidegate_tests::rollout::{CANARIES, World};
 
 use crate::stage::{
-    blue_green, break_metrics, by_weight, canary_of, image, measured, mend_metrics, reach, release,
-    replicas, with_canary,
+    blue_green, break_metrics, by_weight, canary_of, edit, edit_analysis, image, measured,
+    mend_metrics, reach, release, replicas, with_canary,
 };
 
 /// Those that are not covered elsewhere in this folder.
@@ -201,5 +201,18 @@ async fn a_canary_deleted_half_way_gives_everything_back_over_every_provider() {
         let is_gone = world.until(300, |it| it.get(CANARIES, "web").is_none()).await;
         assert!(is_gone, "{provider}: {:#}", world.status("web"));
         assert_eq!(replicas(&world, "web"), 2, "{provider}: the target serves again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_no_provider_can_do_does_not_freeze_a_share() {
+    for provider in ["contour", "traefik", "linkerd"] {
+        let world = initialized(provider, by_weight()).await;
+        edit(&world, json!({ "progressDeadlineSeconds": 60 }));
+        release(&world, "web:2.0");
+        assert!(world.until(60, |it| it.status("web")["canaryWeight"] == 40).await, "{provider}");
+        edit_analysis(&world, json!({ "mirror": true }));
+        let is_back = world.until(300, |it| it.status("web")["canaryWeight"] == 0).await;
+        assert!(is_back, "{provider}: {:#}", world.status("web"));
     }
 }

@@ -1,7 +1,7 @@
 //! The user's spec, as the engine's plan; and everything in it that cannot be done.
 
 use tidegate_api::canary::{
-    AutoscalerKind, Canary, CanarySpec, CrossNamespace, Strategy as Asked, TargetKind,
+    AutoscalerKind, Canary, CanaryPhase, CanarySpec, CrossNamespace, Strategy as Asked, TargetKind,
     analysis::{Webhook, WebhookType},
 };
 use tidegate_engine::{
@@ -147,7 +147,9 @@ pub(super) fn problems(
     }
     let asked = spec.analysis.strategy();
     let divisible = mesh != Mesh::Kubernetes;
-    problems.extend(mesh.impossible(spec).iter().map(ToString::to_string));
+    if !is_under_way(canary) {
+        problems.extend(mesh.impossible(spec).iter().map(ToString::to_string));
+    }
     problems.extend(super::roads::wrong_reference(spec, mesh));
     if asked == Asked::Canary && divisible && steps(spec) == Steps::By(0)
         || matches!(steps(spec), Steps::By(step) if step < 0)
@@ -155,6 +157,22 @@ pub(super) fn problems(
         problems.push("spec.analysis.stepWeight: must be greater than 0".into());
     }
     problems
+}
+
+/// Whether a rollout runs. What the provider cannot do is not begun; but a rollout that is edited into it, or
+/// was begun by a controller that ignored it, must not stand still with its share: its route is blocked
+/// then, and it goes back when its deadline has passed.
+fn is_under_way(canary: &Canary) -> bool {
+    canary.status.as_ref().is_some_and(|status| {
+        matches!(
+            status.phase,
+            CanaryPhase::Progressing
+                | CanaryPhase::Waiting
+                | CanaryPhase::WaitingPromotion
+                | CanaryPhase::Promoting
+                | CanaryPhase::Finalising
+        )
+    })
 }
 
 fn count(number: i64) -> u32 {

@@ -78,7 +78,9 @@ impl Seen {
     pub(super) fn apex_is_switched(&self, task: &Task) -> bool {
         let capabilities = self.mesh.capabilities(&self.canary.spec);
         let is_set_up = !matches!(self.observed.memory.phase, Phase::New | Phase::Initializing);
-        if capabilities.weighted || !capabilities.switched || !is_set_up {
+        // Elsewhere a test without weights is no switch: there the Service is put right.
+        let can_switch = self.mesh == Mesh::Kubernetes && capabilities.switched;
+        if !can_switch || capabilities.weighted || !is_set_up {
             return false;
         }
         let names = self.canary.spec.service_names();

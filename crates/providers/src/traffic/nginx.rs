@@ -148,9 +148,9 @@ impl Router for Nginx {
         annotation(scene, route, CANARY).filter(|text| *text == "true")?;
         let weight = annotation(scene, route, WEIGHT).map_or(Some(0), |text| text.parse().ok());
         let named = WHO.iter().any(|suffix| annotation(scene, route, suffix).is_some());
-        let is_scoped = !scene.cx.spec.analysis.matches.is_empty();
-        // Named users and nobody else: that is a test, and they have all of the canary.
-        let is_test = is_scoped && named && weight == Some(0);
+        // Named users and nobody else: in a test they have all of the canary. Beside steps they have nothing
+        // yet, and must not be mistaken for everybody.
+        let is_test = is_ab(scene) && named && weight == Some(0);
         let canary = if is_test { Some(Percent::ALL.into()) } else { weight };
         Some(Seen {
             weights: canary

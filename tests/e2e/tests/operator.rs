@@ -18,7 +18,9 @@ use tidegate_sandbox::random::Random;
 const GATEWAY_API: &str = "gatewayapi:v1";
 const GOOD: &str = "vector(100)";
 const BAD: &str = "vector(50)";
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(3);
+/// How often somebody else writes to what the operator writes to.
+const TOUCHES: u32 = 100;
 
 fn judged(mut analysis: Value) -> Value {
     analysis["interval"] = json!("10s");
@@ -419,14 +421,22 @@ impl Life<'_> {
         object["spec"]["service"]["appProtocol"] = json!(protocol);
         object["spec"]["autoscalerRef"] =
             json!({ "apiVersion": AUTOSCALER.0, "kind": AUTOSCALER.1, "name": "web" });
+        if self.has_ingress() {
+            object["spec"]["ingressRef"] =
+                json!({ "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "front" });
+        }
+        self.lead_to("web").await?;
         stage.apply(name, object).await
     }
 
     async fn change_everything(&self) -> Result<()> {
         let Self { stage, name, .. } = self;
         let policy = json!({ "loadBalancer": { "simple": "RANDOM" } });
-        let service =
-            json!({ "service": { "port": 8081, "timeout": "15s", "trafficPolicy": policy } });
+        let mut service = json!({ "service": { "port": 8081, "trafficPolicy": policy } });
+        if self.protocol == "http" {
+            // Calls have no timeout of their own.
+            service["service"]["timeout"] = json!("15s");
+        }
         stage.patch(CANARY, name, "web", &json!({ "spec": service })).await?;
         stage.patch(CONFIG_MAP, name, "web", &json!({ "data": { "colour": "blue" } })).await?;
         let secret = ("v1", "Secret");
@@ -446,16 +456,35 @@ impl Life<'_> {
         .await
     }
 
-    /// Touches the canary and its target, so that the operator loses races.
+    /// Touches the canary and its target for a while, so that the operator loses races. Then never ends.
     async fn meddle(&self) -> Result<()> {
         let Self { stage, name, .. } = self;
-        for count in 0_u32.. {
+        for count in 0..TOUCHES {
             let touch = json!({ "metadata": { "annotations": { "touched": count.to_string() } } });
             stage.patch(CANARY, name, "web", &touch).await?;
             stage.patch(DEPLOYMENT, name, "web", &touch).await?;
             tokio::time::sleep(Duration::from_millis(15)).await;
         }
-        Ok(())
+        std::future::pending().await
+    }
+
+    fn has_ingress(&self) -> bool {
+        ["nginx", "skipper"].contains(&self.provider)
+    }
+
+    /// The user's own Ingress, where the provider needs one.
+    async fn lead_to(&self, service: &str) -> Result<()> {
+        if !self.has_ingress() {
+            return Ok(());
+        }
+        let backend = json!({ "service": { "name": service, "port": { "number": 80 } } });
+        let path = json!({ "path": "/", "pathType": "Prefix", "backend": backend });
+        let rule = json!({ "host": format!("{}.test", self.name), "http": { "paths": [path] } });
+        let ingress = json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": { "name": "front" },
+            "spec": { "ingressClassName": "nginx", "rules": [rule] },
+        });
+        self.stage.apply(self.name, ingress).await
     }
 
     async fn rename_and_let_go(&self) -> Result<()> {
@@ -468,6 +497,7 @@ impl Life<'_> {
         })
         .await?;
         stage.patch(CANARY, name, "web", &service(json!({ "name": "shop" }))).await?;
+        self.lead_to("shop").await?;
         eventually(&format!("{name}: renamed"), PATIENCE, async || {
             let new = stage.get(SERVICE, name, "shop-primary").await?;
             let old = stage.get(SERVICE, name, "web-primary").await?;
@@ -532,6 +562,9 @@ fn the_shipped_role_is_enough_and_grants_nothing_in_vain() {
             life("gateway-grpc", GATEWAY_API, "grpc"),
             life("gateway-beta", "gatewayapi:v1beta1", "http"),
             life("istio", "istio", "http"),
+            life("nginx", "nginx", "http"),
+            life("skipper", "skipper", "http"),
+            life("traefik", "traefik", "http"),
         ];
         futures::future::try_join_all(lives.iter().map(Life::live)).await?;
         let asked = stage.plane.asked()?;

@@ -1,8 +1,6 @@
 //! The control loops of the sandbox settle where those of Kubernetes do: the same manifests in, the same
 //! objects out, stage by stage.
 
-#![expect(clippy::print_stdout, reason = "a comparison is read by people")]
-
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};

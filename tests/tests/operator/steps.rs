@@ -88,17 +88,18 @@ async fn a_failed_check_whose_write_fails_is_counted_once() {
 /// rollout under way whose pods are gone.
 #[tokio::test(start_paused = true)]
 async fn an_end_whose_answer_was_lost_does_not_start_the_pods_again() {
-    let world = initialized(GATEWAY_API, measured(by_weight())).await;
+    let mut canary = canary_of("web", GATEWAY_API, measured(by_weight()));
+    canary["spec"]["progressDeadlineSeconds"] = json!(40);
+    let world = initialized_with(canary).await;
     let faults = world.sandbox.server().faults.clone();
     let watches = Matcher::any().user(OPERATOR).resource("flagger.app", "canaries");
     let lasting = Some(Duration::from_mins(10));
     let silence = WatchFault::SilenceAfter { events: 0, lasting };
     faults.add(watches.clone().verbs([Verb::Watch]), When::Always, Effect::Watch(silence));
     faults.interrupt_watches(watches, Interruption::Close);
-    break_metrics(&world);
-    release(&world, "web:2.0");
-    assert!(world.until(120, |it| failed_checks(it) == 2).await, "{:#}", world.status("web"));
-    world.settle().await;
+    release(&world, "web:2.0-never-ready");
+    reach(&world, "Progressing").await;
+    world.advance_s(35).await;
     let since = revision(&world);
     faults.add(statuses(), When::First(1), Effect::LoseAnswer);
     world.advance_s(60).await;

@@ -151,22 +151,25 @@ impl Network {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` if nobody waits for the answer any more.
-    fn reply(&self, request: &Outgoing) -> Option<Reply> {
-        let uri = request.url.uri();
-        let host = request.url.host();
+    /// What a request is answered with, which is recorded. `None` if nobody waits for the answer any more.
+    pub fn reply(
+        &self,
+        host: &str,
+        uri: &http::Uri,
+        headers: HeaderMap,
+        body: &[u8],
+    ) -> Option<Reply> {
         let to = format!("{host}{}", uri.path());
         let query = uri.query().unwrap_or_default();
         let query = query.strip_prefix("query=").unwrap_or_default();
         let query = percent(query);
-        let body = serde_json::from_slice(&request.body).unwrap_or_default();
+        let body = serde_json::from_slice(body).unwrap_or_default();
         let mut state = self.state();
         let reach = state.gauge.as_ref().map(|gauge| gauge());
         if reach.is_some_and(|reach| reach.is_dead) {
             return None;
         }
         let stamp = reach.map_or(0, |reach| reach.revision);
-        let headers = request.headers.clone();
         let reply = state.answer(host, &to, &query);
         let call = Call { to, body, query, headers, reply: reply.clone(), stamp };
         if reach.is_some() {
@@ -179,8 +182,9 @@ impl Network {
 
 impl Transport for Network {
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>> {
-        let reply = self.reply(&request);
         let host = request.url.host().to_owned();
+        let headers = request.headers.clone();
+        let reply = self.reply(&host, request.url.uri(), headers, &request.body);
         let clock = self.state().clock.clone();
         Box::pin(async move {
             let Some(mut reply) = reply else { return std::future::pending().await };

@@ -147,7 +147,7 @@ impl World {
         let options = Options {
             metrics_server: "http://prometheus:9090".to_owned(),
             mesh_provider: "kubernetes".to_owned(),
-            jitter: false,
+            spread: Duration::ZERO,
             ..Options::default()
         };
         Self {

@@ -18,6 +18,7 @@
 mod chronicle;
 mod command;
 mod examine;
+mod ground;
 mod lines;
 mod routes;
 mod script;
@@ -26,13 +27,19 @@ mod stage;
 
 use std::{fs, path::Path};
 
-use self::{script::Script, stage::Stage};
+use self::{ground::Sandboxed, stage::Stage};
+pub use self::{
+    ground::{Done, Ground},
+    lines::{Revisions, call as tell_call, write as tell_write},
+    script::{Script, Step, difference},
+};
 
 /// Runs the script in a file. `Err` says what differs from it.
 pub async fn check(path: &Path) -> Result<(), String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let script = Script::parse(&text).map_err(|why| format!("{}: {why}", path.display()))?;
-    let played = play(script).await.map_err(|why| format!("{}:{why}", path.display()))?;
+    let played = play(script, Sandboxed::new().await).await;
+    let (played, _) = played.map_err(|why| format!("{}:{why}", path.display()))?;
     let got = played.to_string();
     if got == text {
         return Ok(());
@@ -51,14 +58,13 @@ pub async fn check(path: &Path) -> Result<(), String> {
     ))
 }
 
-/// The script with what happened under each command.
-async fn play(mut script: Script) -> Result<Script, String> {
-    let mut stage = Stage::new().await;
+/// Plays a script on a ground, and writes under each command what happened there.
+pub async fn play<G: Ground>(mut script: Script, ground: G) -> Result<(Script, G), String> {
+    let mut stage = Stage::on(ground);
     for step in script.steps_mut() {
         let at = |why: String| format!("{}: `{}`: {why}", step.line, step.text);
         let command = command::parse(&step.text).map_err(at)?;
         step.outcome = stage.carry_out(command).await.map_err(at)?;
-        examine::examine(stage.world()).map_err(at)?;
     }
-    Ok(script)
+    Ok((script, stage.into_ground()))
 }

@@ -110,7 +110,7 @@ fn spawn_operator(
     let options = Options {
         mesh_provider: "gatewayapi:v1".to_owned(),
         metrics_server: format!("http://{prometheus}"),
-        jitter: false,
+        spread: Duration::ZERO,
         ..Options::default()
     };
     let telemetry = Telemetry::new(tidegate_operator::VERSION, &options.mesh_provider, clock.now());

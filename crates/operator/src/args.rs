@@ -73,6 +73,9 @@ pub struct Args {
     /// Time between two looks at which canaries there are.
     #[arg(long, value_name = "DURATION", default_value = "10s", help_heading = AVAILABILITY)]
     pub control_loop_interval: GoDuration,
+    /// Canaries that are there at the start are looked at over this long, not all at once.
+    #[arg(long, value_name = "DURATION", default_value = "10s", help_heading = AVAILABILITY)]
+    pub startup_spread: GoDuration,
     /// Port of /metrics, /healthz and /readyz.
     #[arg(long, value_name = "PORT", default_value_t = 8080, help_heading = AVAILABILITY)]
     pub port: u16,

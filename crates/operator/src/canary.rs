@@ -24,7 +24,10 @@ mod status;
 mod task;
 mod tell;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tidegate_api::canary::{Canary, CrossNamespace};
 use tidegate_engine::{Memory, Plan};
@@ -77,8 +80,8 @@ pub struct Options {
     pub ingress_class: String,
     /// Where alerts of canaries without alerts of their own go.
     pub notifier: Option<(Destination, Option<Proxy>)>,
-    /// Canaries found at start are looked at spread over their interval, not all at once.
-    pub jitter: bool,
+    /// Canaries found at start are looked at spread over this long, not all at once.
+    pub spread: Duration,
     /// How many canaries are worked on at the same time.
     pub turns: usize,
 }
@@ -138,7 +141,7 @@ impl Default for Options {
             ingress_annotations_prefix: "nginx.ingress.kubernetes.io".to_owned(),
             ingress_class: String::new(),
             notifier: None,
-            jitter: true,
+            spread: Duration::from_secs(10),
             turns: 16,
         }
     }

@@ -238,7 +238,7 @@ fn options(settings: &Settings, metrics_server: String) -> Options {
         ingress_annotations_prefix: settings.ingress_annotations_prefix.clone(),
         ingress_class: settings.ingress_class.clone(),
         notifier,
-        jitter: true,
+        spread: settings.startup_spread,
         // Flagger's workers only fill a queue; ours wait for hooks, so there are more of them.
         turns: usize::from(settings.workers.get()).saturating_mul(8),
     }

@@ -24,6 +24,7 @@ mod parts;
 mod process;
 mod prometheus;
 pub mod promql;
+pub mod scenario;
 mod scratch;
 pub mod settled;
 pub mod stage;

@@ -19,7 +19,7 @@ const NAMESPACE: &str = "tidegate-system";
 const ACCOUNT: &str = "tidegate";
 
 /// Everything but the running program.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Installation {
     program: PathBuf,
     arguments: Vec<String>,
@@ -60,16 +60,29 @@ impl Installation {
         Ok(Self { program, arguments, folder: plane.folder().to_owned() })
     }
 
+    /// The program alone, with these flags and whatever rights its kubeconfig has. Logs go to `folder`.
+    pub fn bare(folder: &Path, flags: &[&str]) -> Result<Self> {
+        let arguments = ["operator"].iter().chain(flags).map(|&it| it.to_owned()).collect();
+        Ok(Self { program: program()?, arguments, folder: folder.to_owned() })
+    }
+
     /// For one replica, which needs nobody's leave to act: after a kill it would have to wait for its own
     /// lease to run out.
     #[must_use]
     pub fn without_election(&self) -> Self {
         let is_kept = |it: &&String| !it.starts_with("--enable-leader-election");
-        Self {
-            program: self.program.clone(),
-            arguments: self.arguments.iter().filter(is_kept).cloned().collect(),
-            folder: self.folder.clone(),
-        }
+        let arguments = self.arguments.iter().filter(is_kept).cloned().collect();
+        Self { arguments, ..self.clone() }
+    }
+
+    /// With these flags, instead of any values they had.
+    #[must_use]
+    pub fn with(mut self, flags: &[String]) -> Self {
+        let name = |flag: &str| flag.split('=').next().unwrap_or_default().to_owned();
+        let given: Vec<String> = flags.iter().map(|flag| name(flag)).collect();
+        self.arguments.retain(|argument| !given.contains(&name(argument)));
+        self.arguments.extend(flags.iter().cloned());
+        self
     }
 
     /// Starts one more operator, with a login of its own, and waits until it answers.

@@ -55,14 +55,10 @@ impl Stage {
     pub async fn start() -> Result<Self> {
         let audited = Some(Installation::USER.to_owned());
         let options = Options { audited, ..Options::default() };
-        let plane = ControlPlane::start_with(&Parts::find()?, &options).await?;
         let mut settings = NodeSettings::default();
         settings.kubelet.stop_delay = DRAIN;
-        let node = Node::start(&plane, settings).await?;
+        let (plane, node) = cluster(&options, settings).await?;
         let client = plane.client();
-        for part in ["gateway-api", "istio"] {
-            apply_folder(&client, plane.parts().folder(part)?).await?;
-        }
         let traefik = Traefik::start(&plane).await?;
         let targets = [("traefik", traefik.metrics())];
         let prometheus = Prometheus::start(plane.parts(), plane.folder(), &targets).await?;
@@ -197,6 +193,19 @@ impl Stage {
         let (api_version, kind) = (kind.0.to_owned(), kind.1.to_owned());
         api_of(&self.client, &TypeMeta { api_version, kind }, Some(namespace)).await
     }
+}
+
+/// A control plane with nodes, on which the kinds of gateways and meshes are known.
+pub(crate) async fn cluster(
+    options: &Options,
+    settings: NodeSettings,
+) -> Result<(ControlPlane, Node)> {
+    let plane = ControlPlane::start_with(&Parts::find()?, options).await?;
+    let node = Node::start(&plane, settings).await?;
+    for part in ["gateway-api", "istio"] {
+        apply_folder(&plane.client(), plane.parts().folder(part)?).await?;
+    }
+    Ok((plane, node))
 }
 
 /// Two pods of an image.

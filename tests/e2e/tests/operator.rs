@@ -418,7 +418,11 @@ impl Life<'_> {
         let mut object = canary(provider, &host, &judged(json!({ "iterations": 1 })));
         object["spec"]["skipAnalysis"] = json!(true);
         object["spec"]["revertOnDeletion"] = json!(true);
-        object["spec"]["service"]["appProtocol"] = json!(protocol);
+        object["spec"]["service"]["portName"] = json!(protocol);
+        if *protocol == "grpc" {
+            // Traefik serves calls over clear text, and refuses protocols it has no name for.
+            object["spec"]["service"]["appProtocol"] = json!("kubernetes.io/h2c");
+        }
         object["spec"]["autoscalerRef"] =
             json!({ "apiVersion": AUTOSCALER.0, "kind": AUTOSCALER.1, "name": "web" });
         if self.has_ingress() {

@@ -7,15 +7,10 @@ use crate::network::{Call, Reply};
 
 /// Fingerprints of revisions, numbered in the order they were met.
 #[derive(Default)]
-pub(super) struct Revisions(Vec<String>);
+pub struct Revisions(Vec<String>);
 
 /// What a write did. `Null` is an object that is not there.
-pub(super) fn write(
-    plural: &str,
-    old: &Value,
-    new: &Value,
-    revisions: &mut Revisions,
-) -> Option<String> {
+pub fn write(plural: &str, old: &Value, new: &Value, revisions: &mut Revisions) -> Option<String> {
     let some = if new.is_null() { old } else { new };
     let name = some["metadata"]["name"].as_str().unwrap_or_default();
     if plural == "events" {
@@ -46,7 +41,7 @@ pub(super) fn write(
 }
 
 /// What the operator sent, and what came back.
-pub(super) fn call(call: &Call) -> String {
+pub fn call(call: &Call) -> String {
     let reply = match &call.reply {
         Reply::Status(200..=299, _) | Reply::Body(200..=299, _) => "yes".to_owned(),
         Reply::Status(403, _) => "no".to_owned(),

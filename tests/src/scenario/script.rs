@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A script, in the order of its lines.
-pub(super) struct Script {
+pub struct Script {
     parts: Vec<Part>,
 }
 
@@ -14,11 +14,11 @@ enum Part {
 }
 
 /// A command, and what happened.
-pub(super) struct Step {
+pub struct Step {
     /// Where it is in the file, from 1.
-    pub(super) line: usize,
-    pub(super) text: String,
-    pub(super) outcome: Vec<String>,
+    pub line: usize,
+    pub text: String,
+    pub outcome: Vec<String>,
 }
 
 /// Before each line of an outcome.
@@ -29,7 +29,7 @@ const AROUND: usize = 4;
 // === impl Script ===
 
 impl Script {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut lines = text.lines().enumerate();
         let (_, title) = lines.next().filter(|(_, line)| !line.is_empty()).ok_or("no title")?;
@@ -54,7 +54,7 @@ impl Script {
         Ok(Self { parts })
     }
 
-    pub(super) fn steps_mut(&mut self) -> impl Iterator<Item = &mut Step> {
+    pub fn steps_mut(&mut self) -> impl Iterator<Item = &mut Step> {
         self.parts.iter_mut().filter_map(|part| match part {
             Part::Text(_) => None,
             Part::Step(step) => Some(step),
@@ -80,7 +80,7 @@ impl fmt::Display for Script {
 }
 
 /// The lines that differ, with some around them.
-pub(super) fn difference(want: &str, got: &str) -> String {
+pub fn difference(want: &str, got: &str) -> String {
     let (want, got): (Vec<&str>, Vec<&str>) = (want.lines().collect(), got.lines().collect());
     let marked = marked(&want, &got);
     let is_near = |index: usize| {

@@ -1,145 +1,113 @@
-//! Carries commands out on a world.
+//! Carries commands out on a ground.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
-use tidegate_operator::telemetry::Format;
 use tidegate_sandbox::{
-    clock::{between, later},
-    cluster::{Cluster as _, Deletion, PODS, Resource},
-    dataplane::routing_crds,
-    faults::{Effect, When},
+    cluster::{PODS, Resource},
     kubelet::Behaviour,
 };
 
 use super::{
-    chronicle::Chronicle,
     command::{Command, Config, Sight, Thing},
+    ground::{Done, Ground},
     routes, settings,
 };
 use crate::{
     network::{Metric, Reply},
     rollout::{
         AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES,
-        VIRTUAL_SERVICES, World, canary, deployment,
+        VIRTUAL_SERVICES, canary, deployment,
     },
 };
 
-/// A world, and what happened in it.
-pub(super) struct Stage {
-    world: World,
-    chronicle: Chronicle,
+/// A ground, and what a script did to it.
+pub(super) struct Stage<G> {
+    ground: G,
     /// Hooks that have an answer.
     hooks: BTreeSet<String>,
     knows_routes: bool,
 }
-
-type Done<T = ()> = Result<T, String>;
 
 const TEMPLATES: Resource = Resource { group: "flagger.app", plural: "metrictemplates" };
 const ALERT_PROVIDERS: Resource = Resource { group: "flagger.app", plural: "alertproviders" };
 /// `wait until` gives up after this long.
 const PATIENCE: Duration = Duration::from_hours(2);
 /// The workload of all scripts, and its canary.
-const NAME: &str = "web";
+pub(super) const NAME: &str = "web";
 
 // === impl Stage ===
 
-impl Stage {
-    pub(super) async fn new() -> Self {
-        let world = World::new();
-        world.settle().await;
-        let chronicle = Chronicle::new(&world);
-        Self { world, chronicle, hooks: BTreeSet::new(), knows_routes: false }
+impl<G: Ground> Stage<G> {
+    pub(super) fn on(ground: G) -> Self {
+        Self { ground, hooks: BTreeSet::new(), knows_routes: false }
     }
 
-    pub(super) fn world(&self) -> &World {
-        &self.world
+    pub(super) fn into_ground(self) -> G {
+        self.ground
     }
 
     /// Does what the command says, and tells what happened.
     pub(super) async fn carry_out(&mut self, command: Command) -> Done<Vec<String>> {
         match command {
-            Command::Start => self.world.start().await,
-            Command::Kill => self.world.kill(),
-            Command::Wait(time) => self.wait(time, None).await?,
-            Command::WaitUntil(phase) => self.wait(PATIENCE, Some(&phase)).await?,
+            Command::Start => self.ground.start_operator().await?,
+            Command::Kill => self.ground.kill_operator().await?,
+            Command::Wait(time) => self.ground.wait(time, None).await?,
+            Command::WaitUntil(phase) => self.ground.wait(PATIENCE, Some(&phase)).await?,
             Command::GivenInitialized(settings) => {
                 self.initialize(&settings).await?;
                 return Ok(Vec::new());
             }
-            Command::Show(Sight::Status) => return Ok(self.status()),
-            Command::Show(Sight::Cluster) => return Ok(self.cluster()),
-            Command::Show(Sight::Metrics) => return Ok(self.metrics()),
+            Command::Show(Sight::Status) => return self.status().await,
+            Command::Show(Sight::Cluster) => return self.cluster().await,
+            Command::Show(Sight::Metrics) => return self.metrics().await,
             command => {
-                self.prepare(command)?;
-                self.chronicle.skip(&self.world);
+                self.prepare(command).await?;
+                self.ground.skip();
             }
         }
-        self.world.settle().await;
-        self.chronicle.note(&self.world);
-        Ok(self.chronicle.take())
+        self.ground.settle().await?;
+        self.ground.examine().await?;
+        Ok(self.ground.take_news())
     }
 
     /// The usual beginning: two pods of `web:1.0`, unless something else was given.
     async fn initialize(&mut self, settings: &str) -> Done {
-        if self.world.get(DEPLOYMENTS, NAME).is_none() {
-            self.create(DEPLOYMENTS, deployment(NAME, "web:1.0", 2))?;
+        if self.ground.get(DEPLOYMENTS, NAME).await?.is_none() {
+            self.create(DEPLOYMENTS, deployment(NAME, "web:1.0", 2)).await?;
         }
-        self.make_canary(settings)?;
-        self.world.start().await;
-        self.wait(PATIENCE, Some("Initialized")).await?;
-        self.chronicle.take();
+        self.make_canary(settings).await?;
+        self.ground.start_operator().await?;
+        self.ground.wait(PATIENCE, Some("Initialized")).await?;
+        self.ground.forget();
         Ok(())
     }
 
-    /// Lets time pass, taking note at every moment something is due.
-    async fn wait(&mut self, time: Duration, until: Option<&str>) -> Done {
-        let clock = self.world.sandbox.server().clock.clone();
-        let end = later(clock.now(), time);
-        loop {
-            self.world.settle().await;
-            self.chronicle.note(&self.world);
-            let now = clock.now();
-            if until.is_some_and(|phase| self.world.phase(NAME) == phase) {
-                return Ok(());
-            }
-            if now >= end {
-                return match until {
-                    Some(phase) => Err(format!("never {phase}, but {}", self.world.phase(NAME))),
-                    None => Ok(()),
-                };
-            }
-            let due = [self.world.sandbox.runtime().next_due(), clock.next_deadline()];
-            let next: Option<Timestamp> = due.into_iter().flatten().filter(|at| *at > now).min();
-            clock.advance(between(now, next.filter(|at| *at < end).unwrap_or(end)));
-        }
-    }
-
     /// Everything that takes no time.
-    fn prepare(&mut self, command: Command) -> Done {
+    async fn prepare(&mut self, command: Command) -> Done {
         match command {
             Command::GivenDeployment { image, replicas, reads } => {
                 let object = reading(deployment(NAME, &image, replicas), &reads);
-                self.create(DEPLOYMENTS, object)
+                self.create(DEPLOYMENTS, object).await
             }
             Command::GivenConfig { config, data } => {
-                self.create(config.resource(), config.object(&data))
+                self.create(config.resource(), config.object(&data)).await
             }
-            Command::GivenAutoscaler { min, max } => self.create(AUTOSCALERS, autoscaler(min, max)),
-            Command::GivenService(name) => self.create(SERVICES, service(&name)),
+            Command::GivenAutoscaler { min, max } => {
+                self.create(AUTOSCALERS, autoscaler(min, max)).await
+            }
+            Command::GivenService(name) => self.create(SERVICES, service(&name)).await,
             Command::GivenVirtualService(name) => {
-                self.know_routes()?;
-                self.create(VIRTUAL_SERVICES, virtual_service(&name))
+                self.know_routes().await?;
+                self.create(VIRTUAL_SERVICES, virtual_service(&name)).await
             }
-            Command::GivenTemplate(name) => self.create(TEMPLATES, template(&name)),
-            Command::GivenCanary(settings) => self.make_canary(&settings),
+            Command::GivenTemplate(name) => self.create(TEMPLATES, template(&name)).await,
+            Command::GivenCanary(settings) => self.make_canary(&settings).await,
             Command::Edit(settings) => {
-                let mut object = self.get(CANARIES, NAME)?;
+                let mut object = self.get(CANARIES, NAME).await?;
                 settings::apply(&mut object, &settings)?;
                 self.listen(&object);
-                done(self.world.admin.update(CANARIES, "", object))
+                self.ground.update(CANARIES, object).await
             }
             Command::Answer { hook, reply, once } => self.answer(&hook, reply, once),
             Command::Measure(metric, value) => {
@@ -148,69 +116,65 @@ impl Stage {
             }
             Command::Become { image, behaviour } => {
                 let behaviour = Behaviour::parse(&behaviour).ok_or("no such behaviour")?;
-                self.world.sandbox.controllers().kubelet.behaviours.set(&image, behaviour);
-                Ok(())
+                self.ground.change_pods(&image, behaviour)
             }
-            command => self.write(command),
+            command => self.write(command).await,
         }
     }
 
     /// Writes to objects that are there.
-    fn write(&self, command: Command) -> Done {
+    async fn write(&self, command: Command) -> Done {
         match command {
             Command::Release(image) => {
-                let mut object = self.get(DEPLOYMENTS, NAME)?;
+                let mut object = self.get(DEPLOYMENTS, NAME).await?;
                 object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
-                done(self.world.admin.update(DEPLOYMENTS, "", object))
+                self.ground.update(DEPLOYMENTS, object).await
             }
             Command::SetConfig { config, data } => {
-                let mut object = self.get(config.resource(), &config.name)?;
+                let mut object = self.get(config.resource(), &config.name).await?;
                 object["data"] = config.object(&data)["data"].clone();
-                done(self.world.admin.update(config.resource(), "", object))
+                self.ground.update(config.resource(), object).await
             }
             Command::SetAutoscaler { min, max } => {
                 let spec = json!({ "spec": { "minReplicas": min, "maxReplicas": max } });
-                self.patch(AUTOSCALERS, NAME, "", &spec)
+                self.ground.patch(AUTOSCALERS, NAME, "", &spec).await
             }
             Command::Annotate(key, value) => {
                 let patch = json!({ "metadata": { "annotations": { key: value } } });
-                self.patch(CANARIES, NAME, "", &patch)
+                self.ground.patch(CANARIES, NAME, "", &patch).await
             }
             Command::Scale(name, replicas) => {
-                self.patch(DEPLOYMENTS, &name, "", &json!({ "spec": { "replicas": replicas } }))
+                let patch = json!({ "spec": { "replicas": replicas } });
+                self.ground.patch(DEPLOYMENTS, &name, "", &patch).await
             }
             Command::Delete(thing, name) => {
-                let resource = self.resource(thing);
-                let deletion = Deletion::default();
-                done(self.world.admin.delete(resource, "default", &name, &deletion))
+                let resource = self.resource(thing).await?;
+                self.ground.delete(resource, &name, None).await
             }
-            Command::Die(app) => self.kill_pods(&app),
-            Command::SetRoute { primary, canary } => self.set_route(primary, canary),
-            Command::Gateway { accepts } => self.judge_route(accepts),
-            Command::Permit(may) => {
-                self.permit(may);
-                Ok(())
-            }
+            Command::Die(app) => self.kill_pods(&app).await,
+            Command::SetRoute { primary, canary } => self.set_route(primary, canary).await,
+            Command::Gateway { accepts } => self.judge_route(accepts).await,
+            Command::Permit(may) => self.ground.permit(may),
             Command::ForgetHold => {
                 let patch = json!({ "status": { "manualPause": null } });
-                self.patch(CANARIES, NAME, "status", &patch)
+                self.ground.patch(CANARIES, NAME, "status", &patch).await
             }
             _ => Err("cannot be carried out here".to_owned()),
         }
     }
 
-    fn make_canary(&mut self, settings: &str) -> Done {
+    async fn make_canary(&mut self, settings: &str) -> Done {
         let mut object = canary(NAME, "kubernetes", json!({ "interval": "10s", "threshold": 3 }));
         settings::apply(&mut object, settings)?;
         if object["spec"]["provider"] != "kubernetes" {
-            self.know_routes()?;
+            self.know_routes().await?;
         }
         if !object["spec"]["analysis"]["alerts"].is_null() {
-            self.create(ALERT_PROVIDERS, chat())?;
-            self.world.network.hook("chat/", Reply::Status(200, "ok".to_owned()));
+            self.create(ALERT_PROVIDERS, chat()).await?;
+            self.ground.network().hook("chat/", Reply::Status(200, "ok".to_owned()));
         }
         self.listen(&object);
-        self.create(CANARIES, object)
+        self.create(CANARIES, object).await
     }
 
     /// Every hook says yes until told otherwise; but one that calls back says no.
@@ -219,7 +183,7 @@ impl Stage {
             let is_quiet = hook.starts_with("hooks/rollback/");
             if self.hooks.insert(hook.clone()) {
                 let status = if is_quiet { 403 } else { 200 };
-                self.world.network.hook(&hook, Reply::Status(status, String::new()));
+                self.ground.network().hook(&hook, Reply::Status(status, String::new()));
             }
         }
     }
@@ -228,9 +192,9 @@ impl Stage {
         let is_it = |hook: &&String| hook.rsplit('/').next() == Some(name);
         let hook = self.hooks.iter().find(is_it).ok_or("no such hook")?;
         if once {
-            self.world.network.hook_once(hook, reply);
+            self.ground.network().hook_once(hook, reply);
         } else {
-            self.world.network.hook(hook, reply);
+            self.ground.network().hook(hook, reply);
         }
         Ok(())
     }
@@ -242,60 +206,59 @@ impl Stage {
             other => &[other],
         };
         for part in parts {
-            self.world.network.metric(part, value.clone());
+            self.ground.network().metric(part, value.clone());
         }
     }
 
-    fn know_routes(&mut self) -> Done {
+    async fn know_routes(&mut self) -> Done {
         if std::mem::replace(&mut self.knows_routes, true) {
             return Ok(());
         }
-        let loaded = self.world.sandbox.load(routing_crds());
-        loaded.map(|_| ()).map_err(|error| format!("{error:?}"))
+        self.ground.know_routes().await
     }
 
-    fn route(&self) -> Resource {
-        let provider = self.world.get(CANARIES, NAME).unwrap_or_default();
-        if provider["spec"]["provider"] == "istio" { VIRTUAL_SERVICES } else { HTTP_ROUTES }
+    async fn route(&self) -> Done<Resource> {
+        let canary = self.ground.get(CANARIES, NAME).await?.unwrap_or_default();
+        let is_istio = canary["spec"]["provider"] == "istio";
+        Ok(if is_istio { VIRTUAL_SERVICES } else { HTTP_ROUTES })
     }
 
-    fn resource(&self, thing: Thing) -> Resource {
-        match thing {
+    async fn resource(&self, thing: Thing) -> Done<Resource> {
+        Ok(match thing {
             Thing::Canary => CANARIES,
             Thing::Deployment => DEPLOYMENTS,
             Thing::Service => SERVICES,
-            Thing::Route => self.route(),
+            Thing::Route => self.route().await?,
             Thing::ConfigMap => CONFIG_MAPS,
             Thing::Autoscaler => AUTOSCALERS,
-        }
+        })
     }
 
-    fn kill_pods(&self, app: &str) -> Done {
-        let pods = self.world.admin.list(PODS, Some("default"));
+    async fn kill_pods(&self, app: &str) -> Done {
+        let pods = self.ground.list(PODS).await?;
         for pod in pods.iter().filter(|pod| pod["metadata"]["labels"]["app"] == app) {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            let at_once = Deletion { grace_period_s: Some(0), ..Deletion::default() };
-            done(self.world.admin.delete(PODS, "default", name, &at_once))?;
+            self.ground.delete(PODS, name, Some(0)).await?;
         }
         Ok(())
     }
 
     /// As somebody with `kubectl edit` would.
-    fn set_route(&self, primary: i64, canary: i64) -> Done {
-        let resource = self.route();
-        let mut object = self.get(resource, NAME)?;
+    async fn set_route(&self, primary: i64, canary: i64) -> Done {
+        let resource = self.route().await?;
+        let mut object = self.get(resource, NAME).await?;
         let rules = if resource == HTTP_ROUTES { "rules" } else { "http" };
         let backends = if resource == HTTP_ROUTES { "backendRefs" } else { "route" };
         let rule = object["spec"][rules].as_array_mut().and_then(|rules| rules.last_mut());
         let rule = rule.ok_or("the route has no rules")?;
         rule[backends][0]["weight"] = json!(primary);
         rule[backends][1]["weight"] = json!(canary);
-        done(self.world.admin.update(resource, "", object))
+        self.ground.update(resource, object).await
     }
 
     /// As a gateway controller would; one that accepts everything and says nothing is the default.
-    fn judge_route(&self, accepts: bool) -> Done {
-        let route = self.get(HTTP_ROUTES, NAME)?;
+    async fn judge_route(&self, accepts: bool) -> Done {
+        let route = self.get(HTTP_ROUTES, NAME).await?;
         let parent = &route["spec"]["parentRefs"][0];
         let condition = |kind: &str, status: &str, reason: &str| {
             json!({
@@ -309,35 +272,21 @@ impl Stage {
             "conditions": [condition("Accepted", "False", "NoMatchingListenerHostname")],
         }]);
         let parents = if accepts { json!([]) } else { parents };
-        self.patch(HTTP_ROUTES, NAME, "status", &json!({ "status": { "parents": parents } }))
+        let patch = json!({ "status": { "parents": parents } });
+        self.ground.patch(HTTP_ROUTES, NAME, "status", &patch).await
     }
 
-    /// As a Role without `patch` would.
-    fn permit(&self, may: bool) {
-        let faults = &self.world.sandbox.server().faults;
-        faults.clear();
-        if !may {
-            let edits =
-                World::operators().resource(CANARIES.group, CANARIES.plural).subresource("");
-            faults.add(edits, When::Always, Effect::FailBefore { code: 403, reason: "Forbidden" });
-        }
+    async fn get(&self, resource: Resource, name: &str) -> Done<Value> {
+        self.ground.get(resource, name).await?.ok_or_else(|| format!("there is no {name}"))
     }
 
-    fn get(&self, resource: Resource, name: &str) -> Done<Value> {
-        self.world.get(resource, name).ok_or_else(|| format!("there is no {name}"))
-    }
-
-    fn create(&self, resource: Resource, object: Value) -> Done {
-        done(self.world.admin.create(resource, "default", object))
-    }
-
-    fn patch(&self, resource: Resource, name: &str, sub: &str, patch: &Value) -> Done {
-        done(self.world.admin.patch(resource, "default", name, sub, patch))
+    async fn create(&self, resource: Resource, object: Value) -> Done {
+        self.ground.create(resource, object).await
     }
 
     /// What people read in the status.
-    fn status(&self) -> Vec<String> {
-        let canary = self.world.get(CANARIES, NAME).unwrap_or_default();
+    async fn status(&self) -> Done<Vec<String>> {
+        let canary = self.ground.get(CANARIES, NAME).await?.unwrap_or_default();
         let status = &canary["status"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let count = |field: &str| status[field].as_i64().unwrap_or(0);
@@ -362,13 +311,12 @@ impl Stage {
             let value = text(&check["value"]);
             lines.push(format!("check {} {passed} with {value}", text(&check["name"])));
         }
-        lines
+        Ok(lines)
     }
 
     /// What Flagger's dashboards show.
-    fn metrics(&self) -> Vec<String> {
-        let telemetry = self.world.telemetry.borrow();
-        let page = telemetry.as_ref().map(|it| it.render(Format::Prometheus)).unwrap_or_default();
+    async fn metrics(&self) -> Done<Vec<String>> {
+        let page = self.ground.metrics().await?;
         let shown = ["status{", "weight{", "successes_total{", "failures_total{"];
         let is_shown = |line: &&str| {
             let name = line.strip_prefix("flagger_canary_");
@@ -377,39 +325,40 @@ impl Stage {
         let mut lines: Vec<String> = page.lines().filter(is_shown).map(str::to_owned).collect();
         // The encoder keeps them in no order.
         lines.sort_unstable();
-        lines
+        Ok(lines)
     }
 
     /// What serves, and how it is reached.
-    fn cluster(&self) -> Vec<String> {
+    async fn cluster(&self) -> Done<Vec<String>> {
         let mut lines = Vec::new();
-        let list = |resource| self.world.admin.list(resource, Some("default"));
         let name =
             |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        for object in list(DEPLOYMENTS) {
+        for object in self.ground.list(DEPLOYMENTS).await? {
             let image = super::lines::image(&object["spec"]["template"]["spec"]);
             let replicas = &object["spec"]["replicas"];
             let image = image.unwrap_or_default();
             lines.push(format!("Deployment {}: {replicas} of {image}", name(&object)));
         }
-        for object in list(SERVICES).iter().filter(|object| name(object) != "kubernetes") {
+        let services = self.ground.list(SERVICES).await?;
+        for object in services.iter().filter(|object| name(object) != "kubernetes") {
             let app = object["spec"]["selector"]["app"].as_str().unwrap_or_default();
             lines.push(format!("Service {}: pods of {app}", name(object)));
         }
         for resource in [HTTP_ROUTES, VIRTUAL_SERVICES] {
-            for object in list(resource) {
+            for object in self.ground.list(resource).await? {
                 let kind = object["kind"].as_str().unwrap_or_default();
                 lines.push(format!("{kind} {}: {}", name(&object), routes::text(&object)));
             }
         }
-        let others = [AUTOSCALERS, CONFIG_MAPS, SECRETS, CANARIES];
-        for object in others.into_iter().flat_map(list) {
-            let kind = object["kind"].as_str().unwrap_or_default();
-            if !name(&object).starts_with("kube-") {
-                lines.push(format!("{kind} {}", name(&object)));
+        for resource in [AUTOSCALERS, CONFIG_MAPS, SECRETS, CANARIES] {
+            for object in self.ground.list(resource).await? {
+                let kind = object["kind"].as_str().unwrap_or_default();
+                if !name(&object).starts_with("kube-") {
+                    lines.push(format!("{kind} {}", name(&object)));
+                }
             }
         }
-        lines
+        Ok(lines)
     }
 }
 
@@ -433,10 +382,6 @@ impl Config {
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { key: value },
         })
     }
-}
-
-fn done<T>(outcome: Result<T, tidegate_sandbox::failure::Failure>) -> Done {
-    outcome.map(|_| ()).map_err(|error| format!("{error:?}"))
 }
 
 fn reading(mut deployment: Value, configs: &[Config]) -> Value {

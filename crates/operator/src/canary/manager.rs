@@ -150,11 +150,8 @@ impl Manager {
 
     fn begin(&mut self, key: &Key, uid: String, canary: &Value) {
         let (stop, stopped) = watch::channel(false);
-        let delay = if self.started || !self.cx.options.jitter {
-            Duration::ZERO
-        } else {
-            jitter(&uid, JITTER_MAX)
-        };
+        let delay =
+            if self.started { Duration::ZERO } else { jitter(&uid, self.cx.options.spread) };
         let task = Task::new(Arc::clone(&self.cx), key.clone(), uid.clone());
         let task = tokio::spawn(task.run(delay, stopped));
         let name = canary["spec"]["targetRef"]["name"].as_str().unwrap_or_default();
@@ -198,9 +195,6 @@ impl Drop for Manager {
         self.cx.end_beside();
     }
 }
-
-/// Canaries found at start spread over this long.
-const JITTER_MAX: Duration = Duration::from_secs(10);
 
 /// What of a canary wakes its task: not its status, which is our own writing.
 fn mark(canary: &Value) -> Value {

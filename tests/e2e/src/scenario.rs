@@ -1,0 +1,88 @@
+//! The scripts of `tests/scenarios`, played on a real cluster in real time.
+//!
+//! Each script has a namespace, an operator that looks after that namespace alone, and hooks and metrics
+//! of its own, so that many are played side by side. What happened is read from watches and put in order by
+//! resource version, which all kinds of one cluster share.
+//!
+//! ```text
+//! script ── Place ──► API server ◄── operator --namespace=script-7
+//!             └─ Network on 127.0.0.2 (hooks), .3 (metrics), .4 (chat) ◄──┘
+//! ```
+//!
+//! Compared are the order of all writes, the order of all calls, and everything a script shows. Not
+//! compared: when things happened, which is measured in virtual time elsewhere, and the comings and goings
+//! of pods between two moments.
+//!
+//! A script has no wish but pods of three images, so a user's own cluster will do as well
+//! ([`Theatre::borrow`]).
+
+mod clerk;
+mod compare;
+mod place;
+mod server;
+mod theatre;
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow};
+use tidegate_tests::scenario::{self, Script};
+
+use self::place::Place;
+pub use self::theatre::Theatre;
+
+/// Longer scripts would keep all others waiting.
+const LENGTH_MAX_S: u64 = 165;
+
+/// Why a script cannot be played here, if so.
+pub fn unsuited(theatre: &Theatre, text: &str) -> Option<&'static str> {
+    let has = |words: &str| text.lines().any(|line| !line.starts_with(' ') && line.contains(words));
+    let reasons = [
+        (" become ", "pods of the same image in other namespaces would change too"),
+        ("the operator may not", "the sandbox refuses the operator's requests there"),
+        ("is not there", "a server that runs cannot refuse connections"),
+        ("cannot be asked", "a server that runs cannot refuse connections"),
+    ];
+    if length_s(text) > LENGTH_MAX_S {
+        return Some("they are long");
+    }
+    if let Some((_, why)) = reasons.iter().find(|(words, _)| has(words)) {
+        return Some(why);
+    }
+    theatre.lacks(text)
+}
+
+/// The time a script takes: up to what happened last, or all it waits.
+fn length_s(text: &str) -> u64 {
+    let moment = |line: &str| {
+        let (minutes, seconds) = line.get(..9)?.trim().split_once(':')?;
+        Some(minutes.parse::<u64>().ok()? * 60 + seconds.parse::<u64>().ok()?)
+    };
+    let wait = |line: &str| {
+        let time = line.strip_prefix("wait ")?;
+        let (number, factor) = match time.strip_suffix('m') {
+            Some(minutes) => (minutes, 60),
+            None => (time.strip_suffix('s')?, 1),
+        };
+        Some(number.parse::<u64>().ok()? * factor)
+    };
+    let last = text.lines().filter_map(moment).max().unwrap_or(0);
+    last.max(text.lines().filter_map(wait).sum())
+}
+
+/// Plays a script in a namespace of its own. `Err` says what differs.
+pub async fn play(theatre: &Theatre, name: &str, path: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(path)?;
+    let script = Script::parse(&text).map_err(|why| anyhow!("{why}"))?;
+    let namespace = theatre.make_namespace(name).await?;
+    let outcome = async {
+        let place = Place::new(theatre, &namespace).await?;
+        let played = scenario::play(script, place).await;
+        let (played, place) = played.map_err(|why| anyhow!("{why}"))?;
+        let told = place.tell().await.context("what happened cannot be told")?;
+        let wanted = Script::parse(&text).map_err(|why| anyhow!("{why}"))?;
+        compare::compare(wanted, played, &told)
+    };
+    let outcome = outcome.await;
+    theatre.remove_namespace(&namespace).await?;
+    outcome
+}

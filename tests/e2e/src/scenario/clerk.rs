@@ -1,0 +1,176 @@
+//! Writes down everything that happens in a namespace, from watches.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use anyhow::Result;
+use futures::StreamExt as _;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, WatchEvent, WatchParams},
+};
+use serde_json::Value;
+use tidegate_tests::scenario::{Revisions, tell_write};
+use tokio::task::JoinHandle;
+
+/// What is looked at: group, version, kind, plural.
+pub(super) const KINDS: [(&str, &str, &str, &str); 9] = [
+    ("flagger.app", "v1beta1", "Canary", "canaries"),
+    ("apps", "v1", "Deployment", "deployments"),
+    ("", "v1", "Service", "services"),
+    ("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes"),
+    ("networking.istio.io", "v1", "VirtualService", "virtualservices"),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
+    ("", "v1", "ConfigMap", "configmaps"),
+    ("", "v1", "Secret", "secrets"),
+    ("", "v1", "Event", "events"),
+];
+
+/// Follows a namespace. Dropping it ends that.
+pub(super) struct Clerk {
+    notes: Arc<Mutex<Notes>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Notes {
+    seen: Vec<Seen>,
+    /// Versions that the script itself wrote.
+    own: BTreeSet<u64>,
+    /// Objects that the script itself removed, by plural and name.
+    removed: BTreeSet<(&'static str, String)>,
+    /// Up to this version nobody wants to be told.
+    forgotten: u64,
+}
+
+struct Seen {
+    version: u64,
+    plural: &'static str,
+    /// `Null` is an object that is gone.
+    object: Value,
+    name: String,
+}
+
+// === impl Clerk ===
+
+impl Clerk {
+    pub(super) async fn start(client: &Client, namespace: &str) -> Result<Self> {
+        let notes = Arc::<Mutex<Notes>>::default();
+        let mut tasks = Vec::new();
+        for (group, version, kind, plural) in KINDS {
+            let api: Api<DynamicObject> = Api::namespaced_with(
+                client.clone(),
+                namespace,
+                &resource(group, version, kind, plural),
+            );
+            // From the namespace's beginning: what is in it already is told as created.
+            let mut since = "0".to_owned();
+            let mut first = api.watch(&WatchParams::default(), &since).await?.boxed();
+            let notes = Arc::clone(&notes);
+            tasks.push(tokio::spawn(async move {
+                loop {
+                    while let Some(Ok(event)) = first.next().await {
+                        if let Some(version) = lock(&notes).take(plural, event) {
+                            since = version;
+                        }
+                    }
+                    match api.watch(&WatchParams::default(), &since).await {
+                        Ok(stream) => first = stream.boxed(),
+                        Err(_) => tokio::time::sleep(std::time::Duration::from_millis(200)).await,
+                    }
+                }
+            }));
+        }
+        Ok(Self { notes, tasks })
+    }
+
+    /// The script wrote this version itself.
+    pub(super) fn is_own(&self, object: &Value) {
+        lock(&self.notes).own.insert(version_of(object));
+    }
+
+    /// The script removed this object itself.
+    pub(super) fn is_removed(&self, plural: &'static str, name: &str) {
+        lock(&self.notes).removed.insert((plural, name.to_owned()));
+    }
+
+    pub(super) fn forget(&self) {
+        let mut notes = lock(&self.notes);
+        notes.forgotten = notes.seen.iter().map(|seen| seen.version).max().unwrap_or(0);
+    }
+
+    /// Everything that was not forgotten, in order.
+    pub(super) fn tell(&self) -> Vec<String> {
+        let mut notes = lock(&self.notes);
+        notes.seen.sort_by_key(|seen| seen.version);
+        let mut revisions = Revisions::default();
+        let mut known: BTreeMap<(&str, String), Value> = BTreeMap::new();
+        let mut lines = Vec::new();
+        for seen in &notes.seen {
+            let key = (seen.plural, seen.name.clone());
+            let old = known.insert(key.clone(), seen.object.clone()).unwrap_or_default();
+            if old.is_null() && seen.object.is_null() {
+                continue;
+            }
+            let line = tell_write(seen.plural, &old, &seen.object, &mut revisions);
+            let is_own = notes.own.contains(&seen.version)
+                || seen.object.is_null() && notes.removed.contains(&key);
+            if !is_own && seen.version > notes.forgotten {
+                lines.extend(line);
+            }
+        }
+        lines
+    }
+}
+
+impl Drop for Clerk {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+// === impl Notes ===
+
+impl Notes {
+    /// The version up to which is known what happened.
+    fn take(&mut self, plural: &'static str, event: WatchEvent<DynamicObject>) -> Option<String> {
+        let (object, is_gone) = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+            WatchEvent::Deleted(object) => (object, true),
+            WatchEvent::Bookmark(_) | WatchEvent::Error(_) => return None,
+        };
+        let value = serde_json::to_value(object).unwrap_or_default();
+        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        // Every namespace has it, and no script knows of it.
+        let is_known = name != "kube-root-ca.crt";
+        let version = version_of(&value);
+        let object = if is_gone { Value::Null } else { value };
+        if is_known {
+            self.seen.push(Seen { version, plural, object, name });
+        }
+        Some(version.to_string())
+    }
+}
+
+fn lock(notes: &Mutex<Notes>) -> MutexGuard<'_, Notes> {
+    notes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn version_of(object: &Value) -> u64 {
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    version.parse().unwrap_or_default()
+}
+
+pub(super) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    let api_version =
+        if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version,
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}

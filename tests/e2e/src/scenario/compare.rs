@@ -1,0 +1,64 @@
+//! What a script says, against what happened on a real cluster.
+
+use anyhow::{Result, bail};
+use tidegate_tests::scenario::{Script, Step, difference};
+
+use super::place::Told;
+
+/// `Err` shows the lines that differ.
+pub(super) fn compare(mut wanted: Script, mut played: Script, told: &Told) -> Result<()> {
+    let mut expected = Told { writes: Vec::new(), calls: Vec::new() };
+    let mut shown = [String::new(), String::new()];
+    for (step, played) in wanted.steps_mut().zip(played.steps_mut()) {
+        if is_look(step) {
+            shown[0].push_str(&text(step));
+            shown[1].push_str(&text(played));
+            continue;
+        }
+        for line in step.outcome.iter().map(|line| without_time(line)) {
+            match kind_of(line) {
+                Kind::Write => expected.writes.push(line.to_owned()),
+                Kind::Call => expected.calls.push(line.to_owned()),
+                Kind::Neither => {}
+            }
+        }
+    }
+    let [wanted, seen] = shown;
+    let pairs = [
+        ("writes", expected.writes.join("\n"), told.writes.join("\n")),
+        ("calls", expected.calls.join("\n"), told.calls.join("\n")),
+        ("what is shown", wanted, seen),
+    ];
+    for (what, wanted, seen) in pairs {
+        if wanted != seen {
+            bail!("{what} (- the script, + the cluster):\n{}", difference(&wanted, &seen));
+        }
+    }
+    Ok(())
+}
+
+enum Kind {
+    Write,
+    Call,
+    Neither,
+}
+
+fn kind_of(line: &str) -> Kind {
+    if line.starts_with("pods of ") || line.starts_with("checks ") {
+        return Kind::Neither;
+    }
+    if line.starts_with("hook ") || line.starts_with("chat") { Kind::Call } else { Kind::Write }
+}
+
+fn is_look(step: &Step) -> bool {
+    step.text.starts_with("show ")
+}
+
+fn text(step: &Step) -> String {
+    format!("{}\n{}\n", step.text, step.outcome.join("\n"))
+}
+
+/// ` 0:35  Service web is created` without when.
+fn without_time(line: &str) -> &str {
+    line.get(7..).unwrap_or_default()
+}

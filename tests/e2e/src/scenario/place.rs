@@ -1,0 +1,276 @@
+//! A namespace of a real cluster as the ground of a script.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::Value;
+use tidegate_sandbox::{cluster::Resource, kubelet::Behaviour};
+use tidegate_tests::{
+    network::{Call, Metric, Network, PROBE, PROMETHEUS},
+    rollout::CANARIES,
+    scenario::{Done, Ground, tell_call},
+};
+
+use super::{
+    Theatre,
+    clerk::{Clerk, KINDS, resource},
+    server::Server,
+};
+use crate::Operator;
+
+/// The operator answers what happened well within this; a rollout's next step is ten seconds away.
+const SETTLES_IN: Duration = Duration::from_millis(1500);
+/// Scripts wait for moments at which something is due. Here it takes a little to be done.
+const LATENESS: Duration = Duration::from_secs(3);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Longer than the longest rollout of the scripts that are played here.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// Kinds that scripts write or look at and that nobody follows.
+const OTHERS: [(&str, &str, &str, &str); 3] = [
+    ("", "v1", "Pod", "pods"),
+    ("flagger.app", "v1beta1", "MetricTemplate", "metrictemplates"),
+    ("flagger.app", "v1beta1", "AlertProvider", "alertproviders"),
+];
+
+pub(super) struct Place<'s> {
+    theatre: &'s Theatre,
+    client: Client,
+    namespace: String,
+    network: Network,
+    server: Server,
+    clerk: Clerk,
+    operator: Option<Operator>,
+    operators: u32,
+    /// The last moment at which script and cluster agreed on what is due, and the time the script has let
+    /// pass since.
+    anchor: (Instant, Duration),
+    forgotten_calls: usize,
+}
+
+/// What happened: writes, and calls.
+pub(super) struct Told {
+    pub(super) writes: Vec<String>,
+    pub(super) calls: Vec<String>,
+}
+
+// === impl Place ===
+
+impl<'s> Place<'s> {
+    pub(super) async fn new(theatre: &'s Theatre, namespace: &str) -> Result<Self> {
+        let client = theatre.client.clone();
+        let network = Network::new();
+        network.metric("histogram_quantile", Metric::Value(0.05));
+        network.metric("response_code!~", Metric::Value(100.0));
+        network.metric("status!~", Metric::Value(100.0));
+        Ok(Self {
+            theatre,
+            namespace: namespace.to_owned(),
+            server: Server::start(network.clone()).await?,
+            network,
+            clerk: Clerk::start(&client, namespace).await?,
+            client,
+            operator: None,
+            operators: 0,
+            anchor: (Instant::now(), Duration::ZERO),
+            forgotten_calls: 0,
+        })
+    }
+
+    /// Everything that happened, in the words of scripts.
+    pub(super) async fn tell(&self) -> Result<Told> {
+        tokio::time::sleep(SETTLES_IN).await;
+        let writes = self.clerk.tell().iter().map(|line| self.inward(line)).collect();
+        let calls = self.network.calls();
+        let calls = calls.get(self.forgotten_calls..).unwrap_or_default();
+        let is_query = |call: &Call| call.to.starts_with(PROMETHEUS);
+        let calls = calls.iter().filter(|call| !is_query(call) && call.query != PROBE);
+        let calls = calls.map(|call| self.inward(&tell_call(call))).collect();
+        Ok(Told { writes, calls })
+    }
+
+    fn api(&self, wanted: Resource) -> Done<Api<DynamicObject>> {
+        let found = KINDS.iter().chain(&OTHERS);
+        let mut found = found.filter(|kind| kind.0 == wanted.group && kind.3 == wanted.plural);
+        let (group, version, kind, plural) = found.next().ok_or("a kind nobody knows here")?;
+        let resource = resource(group, version, kind, plural);
+        Ok(Api::namespaced_with(self.client.clone(), &self.namespace, &resource))
+    }
+
+    /// Addresses and names of this place.
+    fn outward(&self, object: &Value) -> Value {
+        let text = self.server.outward(&self.theatre.outward(object.to_string()));
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// Addresses and names as scripts write them.
+    fn inward(&self, text: &str) -> String {
+        let text = self.server.inward(&self.theatre.inward(text.to_owned()));
+        text.replace(&format!(".{}", self.namespace), ".default")
+            .replace(&format!("\"{}\"", self.namespace), "\"default\"")
+    }
+
+    fn read(&self, object: &DynamicObject) -> Done<Value> {
+        let stored = serde_json::to_string(object).map_err(text)?;
+        serde_json::from_str(&self.inward(&stored)).map_err(text)
+    }
+
+    async fn phase(&self) -> Done<String> {
+        let canary = self.get(CANARIES, "web").await?.unwrap_or_default();
+        Ok(canary["status"]["phase"].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+impl Ground for Place<'_> {
+    async fn get(&self, resource: Resource, name: &str) -> Done<Option<Value>> {
+        let found = self.api(resource)?.get_opt(name).await.map_err(text)?;
+        found.as_ref().map(|object| self.read(object)).transpose()
+    }
+
+    async fn list(&self, resource: Resource) -> Done<Vec<Value>> {
+        let found = self.api(resource)?.list(&ListParams::default()).await.map_err(text)?;
+        let kind = KINDS.iter().find(|kind| kind.0 == resource.group && kind.3 == resource.plural);
+        let kind = kind.map_or("", |kind| kind.2);
+        let mut objects = Vec::new();
+        for object in &found.items {
+            let mut object = self.read(object)?;
+            // Items of a list do not say what they are.
+            object["kind"] = kind.into();
+            objects.push(object);
+        }
+        Ok(objects)
+    }
+
+    async fn create(&self, resource: Resource, object: Value) -> Done {
+        let object = serde_json::from_value(self.outward(&object)).map_err(text)?;
+        let made = self.api(resource)?.create(&PostParams::default(), &object).await;
+        self.clerk.is_own(&serde_json::to_value(made.map_err(text)?).map_err(text)?);
+        Ok(())
+    }
+
+    async fn update(&self, resource: Resource, mut object: Value) -> Done {
+        object["metadata"]["namespace"] = self.namespace.as_str().into();
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let object = serde_json::from_value(self.outward(&object)).map_err(text)?;
+        let made = self.api(resource)?.replace(&name, &PostParams::default(), &object).await;
+        self.clerk.is_own(&serde_json::to_value(made.map_err(text)?).map_err(text)?);
+        Ok(())
+    }
+
+    async fn patch(&self, resource: Resource, name: &str, sub: &str, patch: &Value) -> Done {
+        let (api, parameters) = (self.api(resource)?, PatchParams::default());
+        let patch = Patch::Merge(self.outward(patch));
+        let made = match sub {
+            "" => api.patch(name, &parameters, &patch).await,
+            _ => api.patch_status(name, &parameters, &patch).await,
+        };
+        self.clerk.is_own(&serde_json::to_value(made.map_err(text)?).map_err(text)?);
+        Ok(())
+    }
+
+    async fn delete(&self, resource: Resource, name: &str, grace_s: Option<i64>) -> Done {
+        let grace_period_seconds = grace_s.map(|seconds| seconds.try_into().unwrap_or(0));
+        let parameters = DeleteParams { grace_period_seconds, ..DeleteParams::default() };
+        let api = self.api(resource)?;
+        api.delete(name, &parameters).await.map_err(text)?;
+        let kind = KINDS.iter().find(|kind| kind.0 == resource.group && kind.3 == resource.plural);
+        if let (None, Some(kind)) = (api.get_opt(name).await.map_err(text)?, kind) {
+            self.clerk.is_removed(kind.3, name);
+        }
+        Ok(())
+    }
+
+    fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The stage has them.
+    async fn know_routes(&self) -> Done {
+        Ok(())
+    }
+
+    async fn start_operator(&mut self) -> Done {
+        self.operators += 1;
+        let name = format!("{}-operator-{}", self.namespace, self.operators);
+        let flags = [
+            format!("--namespace={}", self.namespace),
+            format!("--metrics-server={}", self.server.metrics()),
+            "--mesh-provider=kubernetes".to_owned(),
+            "--startup-spread=0s".to_owned(),
+        ];
+        let started = self.theatre.start_operator(&name, &flags).await;
+        self.operator = Some(started.map_err(|error| format!("{error:#}"))?);
+        self.anchor = (Instant::now(), Duration::ZERO);
+        Ok(())
+    }
+
+    async fn kill_operator(&mut self) -> Done {
+        self.operator = None;
+        Ok(())
+    }
+
+    async fn metrics(&self) -> Done<String> {
+        let operator = self.operator.as_ref().ok_or("no operator runs")?;
+        let page = operator.metrics().await.map_err(|error| format!("{error:#}"))?;
+        Ok(self.inward(&page))
+    }
+
+    fn change_pods(&self, _image: &str, _behaviour: Behaviour) -> Done {
+        Err("pods cannot change on a real cluster".to_owned())
+    }
+
+    fn permit(&self, _may: bool) -> Done {
+        Err("a script cannot change roles of a real cluster".to_owned())
+    }
+
+    async fn settle(&mut self) -> Done {
+        tokio::time::sleep(SETTLES_IN).await;
+        Ok(())
+    }
+
+    async fn wait(&mut self, time: Duration, until: Option<&str>) -> Done {
+        let Some(wanted) = until else {
+            let (since, passed) = &mut self.anchor;
+            *passed += time;
+            let end = *since + *passed + LATENESS;
+            tokio::time::sleep_until(end.into()).await;
+            return Ok(());
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let phase = self.phase().await?;
+            if phase == wanted {
+                self.anchor = (Instant::now(), Duration::ZERO);
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("never {wanted}, but {phase}"));
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// It knows its own writes by their versions.
+    fn skip(&mut self) {}
+
+    fn forget(&mut self) {
+        self.clerk.forget();
+        self.forgotten_calls = self.network.calls().len();
+    }
+
+    fn take_news(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn examine(&self) -> Done {
+        Ok(())
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

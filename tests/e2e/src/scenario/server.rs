@@ -1,0 +1,92 @@
+//! The scripted network of a script, on real sockets.
+
+use std::{convert::Infallible, net::SocketAddr};
+
+use anyhow::Result;
+use bytes::Bytes;
+use http::{Request, Response, header::HOST};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tidegate_tests::network::{Network, PROMETHEUS, Reply};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+/// The hosts of scripts, and the loopback addresses that stand for them.
+const HOSTS: [(&str, &str); 3] =
+    [("hooks", "127.0.0.2"), (PROMETHEUS, "127.0.0.3"), ("chat", "127.0.0.4")];
+
+/// Answers for all hosts of a script on one port. Dropping it ends it.
+pub(super) struct Server {
+    port: u16,
+    task: JoinHandle<()>,
+}
+
+// === impl Server ===
+
+impl Server {
+    pub(super) async fn start(network: Network) -> Result<Self> {
+        let listener = TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], 0))).await?;
+        let port = listener.local_addr()?.port();
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let network = network.clone();
+                tokio::spawn(async move {
+                    let service = service_fn(|request| answer(network.clone(), request));
+                    let connection = hyper::server::conn::http1::Builder::new();
+                    // A caller who hangs up has had enough.
+                    let _ended = connection.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        Ok(Self { port, task })
+    }
+
+    /// The URL of the metrics server.
+    pub(super) fn metrics(&self) -> String {
+        self.outward("http://prometheus:9090")
+    }
+
+    /// Addresses as scripts write them, as they are here.
+    pub(super) fn outward(&self, text: &str) -> String {
+        let text = text.replace("http://prometheus:9090", "http://prometheus");
+        HOSTS.iter().fold(text, |text, (host, address)| {
+            text.replace(&format!("http://{host}"), &format!("http://{address}:{}", self.port))
+        })
+    }
+
+    /// Addresses as they are here, as scripts write them.
+    pub(super) fn inward(&self, text: &str) -> String {
+        HOSTS.iter().fold(text.to_owned(), |text, (host, address)| {
+            let port = if *host == PROMETHEUS { ":9090" } else { "" };
+            text.replace(&format!("{address}:{}", self.port), &format!("{host}{port}"))
+                .replace(address, host)
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn answer(
+    network: Network,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let address = head.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let address = address.split(':').next().unwrap_or_default();
+    let host = HOSTS.iter().find(|(_, known)| *known == address).map_or("", |(host, _)| host);
+    let reply = network.reply(host, &head.uri, head.headers, &body);
+    let (status, text) = match reply {
+        Some(Reply::Status(status, text)) => (status, text),
+        // Until the caller loses patience.
+        Some(Reply::Hang) => std::future::pending().await,
+        other => (500, format!("a script on a real cluster cannot answer {other:?}")),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = http::StatusCode::from_u16(status).unwrap_or_default();
+    Ok(response)
+}

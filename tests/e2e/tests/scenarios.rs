@@ -1,0 +1,96 @@
+//! The scripts of `tests/scenarios` on a real cluster: the same writes in the same order.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+
+use anyhow::{Result, ensure};
+use futures::StreamExt as _;
+use tidegate_e2e::{
+    inside,
+    scenario::{self, Theatre},
+};
+
+/// So many at a time: each has an operator, and most of their time they wait for the next step.
+const AT_ONCE: usize = 48;
+/// A step of the operator that comes late on a busy machine changes what is seen; by itself it is in time.
+const AT_ONCE_AGAIN: usize = 8;
+
+/// All scripts by name, or those whose names contain `E2E_SCRIPT`.
+fn scripts() -> Result<BTreeMap<String, PathBuf>> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    let wanted = std::env::var("E2E_SCRIPT").unwrap_or_default();
+    let mut found = BTreeMap::new();
+    for folder in std::fs::read_dir(root)?.flatten().filter(|it| it.path().is_dir()) {
+        for script in std::fs::read_dir(folder.path())?.flatten() {
+            let path = script.path();
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let name = format!("{}/{stem}", folder.file_name().to_string_lossy());
+            if name.contains(&wanted) {
+                found.insert(name, path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Plays scripts, and returns those that differ.
+async fn play(
+    theatre: &Theatre,
+    round: usize,
+    at_once: usize,
+    scripts: &[(String, PathBuf)],
+) -> Vec<(String, PathBuf, String)> {
+    let one = async |(index, (name, path)): (usize, &(String, PathBuf))| {
+        let namespace = format!("script-{round}-{index}");
+        let outcome = scenario::play(theatre, &namespace, path).await;
+        let error = format!("{:#}", outcome.err()?);
+        println!("{name} differs: {error}");
+        Some((name.clone(), path.clone(), error))
+    };
+    let played = futures::stream::iter(scripts.iter().enumerate()).map(one);
+    played.buffer_unordered(at_once).filter_map(async |it| it).collect().await
+}
+
+/// Plays everything that can be played there.
+async fn play_all(theatre: &Theatre) -> Result<()> {
+    let (mut suited, mut left) = (Vec::new(), BTreeMap::<&str, usize>::new());
+    for (name, path) in scripts()? {
+        match scenario::unsuited(theatre, &std::fs::read_to_string(&path)?) {
+            None => suited.push((name, path)),
+            Some(why) => *left.entry(why).or_default() += 1,
+        }
+    }
+    let begun = Instant::now();
+    let differing = play(theatre, 0, AT_ONCE, &suited).await;
+    println!("played in {} s", begun.elapsed().as_secs());
+    let again: Vec<_> = differing.into_iter().map(|(name, path, _)| (name, path)).collect();
+    let differing = play(theatre, 1, AT_ONCE_AGAIN, &again).await;
+    for (why, count) in &left {
+        println!("not played: {count} scripts, as {why}");
+    }
+    println!("{} scripts, {} of them played twice", suited.len(), again.len());
+    ensure!(!suited.is_empty(), "nothing could be played");
+    ensure!(differing.is_empty(), "{} scripts differ", differing.len());
+    Ok(())
+}
+
+#[test]
+fn scripts_are_true_of_a_real_cluster() {
+    if std::env::var("E2E_CLUSTER").is_ok_and(|it| it == "existing") {
+        on_a_borrowed_cluster();
+        return;
+    }
+    inside("scripts_are_true_of_a_real_cluster", async || play_all(&Theatre::open().await?).await);
+}
+
+/// On the cluster of `KUBECONFIG`, in this machine's own network.
+fn on_a_borrowed_cluster() {
+    let kubeconfig = std::env::var("KUBECONFIG").expect("E2E_CLUSTER=existing needs KUBECONFIG");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+    let outcome = runtime.block_on(async {
+        let theatre = Theatre::borrow(&kubeconfig).await?;
+        let outcome = play_all(&theatre).await;
+        theatre.close().await?;
+        outcome
+    });
+    outcome.unwrap();
+}

@@ -1,0 +1,200 @@
+//! Where a script is played: a cluster, an operator on it, and the time that passes there.
+//!
+//! [`Sandboxed`] is the usual one, in memory and in virtual time. The suites on real parts bring their own.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tidegate_operator::telemetry::Format;
+use tidegate_sandbox::{
+    clock::{between, later},
+    cluster::{Cluster as _, Deletion, Resource},
+    dataplane::routing_crds,
+    faults::{Effect, When},
+    kubelet::Behaviour,
+};
+
+use super::{chronicle::Chronicle, examine};
+use crate::{
+    network::Network,
+    rollout::{CANARIES, World},
+};
+
+/// What became of a wish; `Err` says why it cannot be granted.
+pub type Done<T = ()> = Result<T, String>;
+
+/// One namespace of a cluster, and everything a script needs around it.
+///
+/// What the script itself writes is no news: it is in the script. Everything else that happens is noted by
+/// the ground, in the words of [`super::tell`].
+#[expect(async_fn_in_trait, reason = "scripts are played on one thread")]
+pub trait Ground {
+    async fn get(&self, resource: Resource, name: &str) -> Done<Option<Value>>;
+    async fn list(&self, resource: Resource) -> Done<Vec<Value>>;
+    async fn create(&self, resource: Resource, object: Value) -> Done;
+    async fn update(&self, resource: Resource, object: Value) -> Done;
+    /// A merge patch; `sub` is empty or `status`.
+    async fn patch(&self, resource: Resource, name: &str, sub: &str, patch: &Value) -> Done;
+    async fn delete(&self, resource: Resource, name: &str, grace_s: Option<i64>) -> Done;
+
+    /// What hooks and metrics answer, and what they were asked.
+    fn network(&self) -> &Network;
+    /// Makes the kinds of gateways and meshes known.
+    async fn know_routes(&self) -> Done;
+    async fn start_operator(&mut self) -> Done;
+    async fn kill_operator(&mut self) -> Done;
+    /// The page that Prometheus reads from the operator.
+    async fn metrics(&self) -> Done<String>;
+    /// Pods of this image behave otherwise from now on.
+    fn change_pods(&self, image: &str, behaviour: Behaviour) -> Done;
+    /// Whether the operator may write anything of a canary but its status.
+    fn permit(&self, may: bool) -> Done;
+
+    /// Lets everybody do what is to be done at this moment.
+    async fn settle(&mut self) -> Done;
+    /// Lets time pass; with `until`, no longer than until the canary is in that phase, which it must reach.
+    async fn wait(&mut self, time: Duration, until: Option<&str>) -> Done;
+    /// What was written until now was the script's own doing.
+    fn skip(&mut self);
+    /// Nobody needs to be told what happened until now.
+    fn forget(&mut self);
+    /// What happened since the last time this was asked, if it is told piece by piece.
+    fn take_news(&mut self) -> Vec<String>;
+    /// What must hold at any time.
+    async fn examine(&self) -> Done;
+}
+
+/// The sandbox.
+pub(super) struct Sandboxed {
+    world: World,
+    chronicle: Chronicle,
+}
+
+// === impl Sandboxed ===
+
+impl Sandboxed {
+    pub(super) async fn new() -> Self {
+        let world = World::new();
+        world.settle().await;
+        let chronicle = Chronicle::new(&world);
+        Self { world, chronicle }
+    }
+}
+
+impl Ground for Sandboxed {
+    async fn get(&self, resource: Resource, name: &str) -> Done<Option<Value>> {
+        Ok(self.world.get(resource, name))
+    }
+
+    async fn list(&self, resource: Resource) -> Done<Vec<Value>> {
+        Ok(self.world.admin.list(resource, Some("default")))
+    }
+
+    async fn create(&self, resource: Resource, object: Value) -> Done {
+        done(self.world.admin.create(resource, "default", object))
+    }
+
+    async fn update(&self, resource: Resource, object: Value) -> Done {
+        done(self.world.admin.update(resource, "", object))
+    }
+
+    async fn patch(&self, resource: Resource, name: &str, sub: &str, patch: &Value) -> Done {
+        done(self.world.admin.patch(resource, "default", name, sub, patch))
+    }
+
+    async fn delete(&self, resource: Resource, name: &str, grace_s: Option<i64>) -> Done {
+        let deletion = Deletion { grace_period_s: grace_s, ..Deletion::default() };
+        done(self.world.admin.delete(resource, "default", name, &deletion))
+    }
+
+    fn network(&self) -> &Network {
+        &self.world.network
+    }
+
+    async fn know_routes(&self) -> Done {
+        let loaded = self.world.sandbox.load(routing_crds());
+        loaded.map(|_| ()).map_err(|error| format!("{error:?}"))
+    }
+
+    async fn start_operator(&mut self) -> Done {
+        self.world.start().await;
+        Ok(())
+    }
+
+    async fn kill_operator(&mut self) -> Done {
+        self.world.kill();
+        Ok(())
+    }
+
+    async fn metrics(&self) -> Done<String> {
+        let telemetry = self.world.telemetry.borrow();
+        Ok(telemetry.as_ref().map(|it| it.render(Format::Prometheus)).unwrap_or_default())
+    }
+
+    fn change_pods(&self, image: &str, behaviour: Behaviour) -> Done {
+        self.world.sandbox.controllers().kubelet.behaviours.set(image, behaviour);
+        Ok(())
+    }
+
+    /// As a Role without `patch` would.
+    fn permit(&self, may: bool) -> Done {
+        let faults = &self.world.sandbox.server().faults;
+        faults.clear();
+        if !may {
+            let edits =
+                World::operators().resource(CANARIES.group, CANARIES.plural).subresource("");
+            faults.add(edits, When::Always, Effect::FailBefore { code: 403, reason: "Forbidden" });
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self) -> Done {
+        self.world.settle().await;
+        self.chronicle.note(&self.world);
+        Ok(())
+    }
+
+    /// Takes note at every moment something is due.
+    async fn wait(&mut self, time: Duration, until: Option<&str>) -> Done {
+        let clock = self.world.sandbox.server().clock.clone();
+        let end = later(clock.now(), time);
+        loop {
+            self.settle().await?;
+            let now = clock.now();
+            let phase = self.world.phase(super::stage::NAME);
+            if until.is_some_and(|wanted| phase == wanted) {
+                return Ok(());
+            }
+            if now >= end {
+                return match until {
+                    Some(wanted) => Err(format!("never {wanted}, but {phase}")),
+                    None => Ok(()),
+                };
+            }
+            let due = [self.world.sandbox.runtime().next_due(), clock.next_deadline()];
+            let next: Option<Timestamp> = due.into_iter().flatten().filter(|at| *at > now).min();
+            clock.advance(between(now, next.filter(|at| *at < end).unwrap_or(end)));
+        }
+    }
+
+    fn skip(&mut self) {
+        self.chronicle.skip(&self.world);
+    }
+
+    fn forget(&mut self) {
+        self.chronicle.take();
+    }
+
+    fn take_news(&mut self) -> Vec<String> {
+        self.chronicle.take()
+    }
+
+    async fn examine(&self) -> Done {
+        examine::examine(&self.world)
+    }
+}
+
+fn done<T>(outcome: Result<T, tidegate_sandbox::failure::Failure>) -> Done {
+    outcome.map(|_| ()).map_err(|error| format!("{error:?}"))
+}

@@ -52,17 +52,19 @@ mod tests;
 
 pub use self::{
     decide::decide,
-    decision::{Action, Decision, Departure, HookStart, NewPod, PodChange, PodRef},
+    decision::{Action, Decision, Departure, HookStart, NewPod, PodChange, PodRef, Scope},
     fact::Fact,
     hook::HookPhase,
     in_place::{images, qualify},
     json::Json,
     json_path::{JsonPath, PathError},
-    memory::{Condition, ConditionKind, Counts, Memory, Pause, PauseReason, PodHookState},
+    memory::{
+        Condition, ConditionKind, Counts, Memory, Pause, PauseReason, PodHookState, WorkloadPhase,
+    },
     names::{
         RevisionChoice, StoredRevision, choose_revision, revision_data, revision_name, steps_hash,
     },
-    observed::{HookRun, KnownRevision, Observed, Purpose},
+    observed::{HookRun, KnownRevision, Observed, Purpose, Refusal},
     order::{CostOrder, by_use, sort_for_deletion},
     plan::{
         Asked, Canary, CanaryStep, HookCall, HookKind, Management, Paused, Plan, PodHook, PodHooks,

@@ -33,6 +33,10 @@ pub struct Memory {
     pub pod_hooks: Vec<PodHookState>,
     /// What people should know, one per kind and in their order.
     pub conditions: Vec<Condition>,
+    /// All of it in one word.
+    pub phase: Option<WorkloadPhase>,
+    /// What is done or waited for, in a sentence.
+    pub message: String,
 }
 
 /// Numbers of pods.
@@ -97,9 +101,24 @@ pub struct Condition {
     /// Whether it is so.
     pub holds: bool,
     /// Why, in a word.
-    pub reason: &'static str,
+    pub reason: String,
     /// Why, in a sentence.
     pub message: String,
+    /// Since when it is so or is not, in whole seconds.
+    pub since: Moment,
+}
+
+/// All of it in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkloadPhase {
+    /// Pods are on their way, or too few are available.
+    Progressing,
+    /// The release is paused.
+    Paused,
+    /// Something is wrong that a person has to see to.
+    Degraded,
+    /// All is as it should be.
+    Healthy,
 }
 
 /// What conditions are about.
@@ -148,12 +167,31 @@ impl ConditionKind {
     }
 }
 
+// === impl WorkloadPhase ===
+
+impl WorkloadPhase {
+    /// The word in status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Progressing => "Progressing",
+            Self::Paused => "Paused",
+            Self::Degraded => "Degraded",
+            Self::Healthy => "Healthy",
+        }
+    }
+}
+
 // === impl Memory ===
 
 impl Memory {
     /// The pause with this reason.
     pub fn pause(&self, reason: PauseReason) -> Option<&Pause> {
         self.pauses.iter().find(|pause| pause.reason == reason)
+    }
+
+    /// Since when it is paused, for whatever reason.
+    pub fn paused_since(&self) -> Option<Moment> {
+        self.pauses.iter().map(|pause| pause.since).min()
     }
 
     /// A pause of ours is on.

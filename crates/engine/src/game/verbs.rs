@@ -7,7 +7,12 @@ use super::{
 };
 
 /// What a person asked for, if it can be done now. Each is safe to do twice: it may be, after a crash.
+///
+/// Going back is not among it, see [`aborts`].
 pub(super) fn obey(view: &View<'_>) -> Option<Decision> {
+    if aborts(view).is_some() {
+        return None;
+    }
     let Asked { verb, revision } = view.seen.plan.asked.as_ref()?;
     let decision = if revision.as_ref().is_some_and(|revision| *revision != view.seen.update) {
         void(Fact::AskedTooLate(*verb), *verb)
@@ -15,7 +20,7 @@ pub(super) fn obey(view: &View<'_>) -> Option<Decision> {
         match verb {
             Verb::Resume => resume(view.seen),
             Verb::SkipAll => skip_all(view),
-            Verb::Abort => abort(view),
+            Verb::Abort => void(Fact::NothingTo(Verb::Abort), Verb::Abort),
             Verb::RetryHook => retry_hook(view),
         }
     };
@@ -71,13 +76,11 @@ pub(super) fn way_back<'a>(view: &View<'a>) -> Option<&'a Revision> {
     (*stable != view.seen.update && view.template(stable).is_some()).then_some(stable)
 }
 
-fn abort(view: &View<'_>) -> Decision {
-    let Some(stable) = way_back(view) else {
-        return void(Fact::NothingTo(Verb::Abort), Verb::Abort);
-    };
-    obeyed(Verb::Abort)
-        .act(Action::GoBack { to: stable.clone(), from: view.seen.update.clone() })
-        .tell(Fact::Obeyed(Verb::Abort))
+/// The revision to go back to, if a person asked for that.
+pub(super) fn aborts<'a>(view: &View<'a>) -> Option<&'a Revision> {
+    let Asked { verb, revision } = view.seen.plan.asked.as_ref()?;
+    let is_meant = revision.as_ref().is_none_or(|revision| *revision == view.seen.update);
+    if *verb == Verb::Abort && is_meant { way_back(view) } else { None }
 }
 
 /// The run goes first: without it the pause is only a note, and the hook begins anew when that goes.

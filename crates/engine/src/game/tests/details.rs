@@ -185,6 +185,8 @@ fn every_fact_has_a_word_and_a_sentence() {
         Fact::PodHookBlocked { pod: "p".to_owned(), why: "w".to_owned() },
         Fact::HooksRetried(HookKind::PreInPlace),
         Fact::PodFailed("p".to_owned()),
+        Fact::PodEnded("p".to_owned()),
+        Fact::AwaitingNode("p".to_owned()),
         Fact::PodLost("p".to_owned()),
         Fact::AwaitingOrder("p".to_owned()),
         Fact::AwaitingDeletion("p".to_owned()),

@@ -22,7 +22,7 @@ pub fn decide(seen: &Observed) -> Decision {
         return Decision::because(Fact::BeingDeleted);
     }
     if !seen.problems.is_empty() {
-        return Decision::because(Fact::Refused(seen.problems.clone()));
+        return refuse(seen);
     }
     let mut view = View::of(seen);
     let is_reset = steps::is_reset(seen);
@@ -55,6 +55,24 @@ pub fn decide(seen: &Observed) -> Decision {
     view.leave(&work.actions);
     let progress = steps::advance(&view, &gate);
     conclude(&view, &gate, aborts, progress, work)
+}
+
+/// Nothing is done but to say why.
+fn refuse(seen: &Observed) -> Decision {
+    let fact = Fact::Refused(seen.problems.clone());
+    let decision = Decision::because(fact.clone());
+    let next = Memory {
+        generation: seen.plan.generation,
+        phase: Some(WorkloadPhase::Degraded),
+        message: fact.text(),
+        ..seen.memory.clone()
+    };
+    if next == seen.memory {
+        return decision;
+    }
+    let is_news = next.message != seen.memory.message;
+    let decision = decision.act(Action::Remember(Box::new(next)));
+    if is_news { decision.tell(fact) } else { decision }
 }
 
 /// Puts together what is done to pods, to the spec and to the status, in this order.

@@ -5,6 +5,46 @@ use crate::{Moment, Revision};
 use super::{HookKind, HookPhase};
 
 /// What was written down last.
+///
+/// A look compares what it would write with what it read, so every member must come back as it was
+/// written; one that is read as something else is written again in every look. Those marked * are
+/// ours, others do not write them. Absent is none, and zero for a count.
+///
+/// | member | where it is |
+/// |---|---|
+/// | `generation` | `status.observedGeneration` |
+/// | `counts.replicas`, `.ready`, `.updated`, `.updated_ready` | `status.replicas`, `.readyReplicas`, `.updatedReplicas`, `.updatedReadyReplicas` |
+/// | `counts.available` | `status.availableReplicas`; * of a set |
+/// | `counts.current` | `status.currentReplicas`; * of pods without numbers |
+/// | `counts.updated_available`, `.expected_updated` | `status.updatedAvailableReplicas` *, `.expectedUpdatedReplicas` * |
+/// | `current` | `status.currentRevision`; * of pods without numbers |
+/// | `update`, `collisions` | `status.updateRevision`, `.collisionCount` |
+/// | `step`, `steps_hash` | `status.currentStepIndex`, `.currentStepHash` |
+/// | `stable`, `hook_run` | `status.canary.revision`, `.canary.currentStepHookRun` |
+/// | `blocked_since` | `status.canary.hookBlockedSince` * |
+/// | `pauses` | `status.pauseConditions`; `PausedByUser` is ours |
+/// | `pod_hooks` | `status.preDeleteHookCondition`, `.preInplaceHookCondition`, `.postInplaceHookCondition`, by kind |
+/// | `conditions` | `status.conditions`; `since` is `lastTransitionTime` |
+/// | `phase`, `message` | `status.phase` *, `.message` * |
+/// | [`Memory::paused_since`] | `status.canary.pauseStartTime`, written only |
+///
+/// What else must outlive a process stands on what it is about:
+///
+/// | what | where it is |
+/// |---|---|
+/// | that a pause is a person's | who of the managers of the workload's fields set `updateStrategy.paused` |
+/// | what a person asks for | an annotation of the workload |
+/// | the revision of a pod | its label `controller-revision-hash` |
+/// | [`Pod::update`](super::Pod::update) | pod annotation `inplace-update-state`: `revision`, `updateTimestamp`, and of each container in `lastContainerStatuses` its `imageID` and, *, its `image` |
+/// | [`Pod::grace`](super::Pod::grace) | pod annotation `inplace-update-grace`: `revision`, `graceSeconds`, and *, `from`; the images and the patch of metadata in it are for other readers |
+/// | [`Pod::gate`](super::Pod::gate) | pod condition `InPlaceUpdateReady`, if it is among the readiness gates |
+/// | [`Pod::is_marked`](super::Pod::is_marked) | pod annotation `io.tencent.bcs.dev/game-pod-deleting` |
+/// | [`Pod::owes_post_hook`](super::Pod::owes_post_hook) | a pod annotation * |
+/// | [`Pod::index`](super::Pod::index) | pod annotation `tkex.bkbcs.tencent.com/gamedeployment-index-id` |
+/// | which pod a run is for, and what is to be done to it | on the run: labels, and annotations * for the uid of the pod and the revision it is updated to |
+///
+/// What the cluster refused last ([`Refusal`](super::Refusal)) is all that only a process knows: after
+/// a restart it is tried again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// What the user asked for when this was written, by version.

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_may_as_well_be_written_out() {
+    fn db_40_what_is_added_may_as_well_be_written_out() {
         let mut written = seed("python:3.5");
         if let Some(Json::List(containers)) = match &mut written {
             Json::Object(members) => match members.get_mut("spec") {

@@ -3,7 +3,8 @@
 use crate::{Again, Revision};
 
 use super::{
-    Action, Asked, CanaryStep, Decision, Fact, Memory, Observed, PauseReason, Verb, view::View,
+    Action, Asked, CanaryStep, Decision, Fact, HookRun, Memory, Observed, PauseReason, Purpose,
+    Verb, view::View,
 };
 
 /// What a person asked for, if it can be done now. Each is safe to do twice: it may be, after a crash.
@@ -83,14 +84,27 @@ pub(super) fn aborts<'a>(view: &View<'a>) -> Option<&'a Revision> {
     if *verb == Verb::Abort && is_meant { way_back(view) } else { None }
 }
 
-/// The run goes first: without it the pause is only a note, and the hook begins anew when that goes.
+/// Runs go first: without it the pause is only a note, and the hook begins anew when that goes. So
+/// do failed runs of pods, as with `retry`, which a tool that applies a manifest would set back.
 fn retry_hook(view: &View<'_>) -> Decision {
     let Observed { memory, plan, runs, .. } = view.seen;
     let is_hook = matches!(plan.steps().get(view.step), Some(CanaryStep::Hook(_)));
-    if !is_hook || memory.pause(PauseReason::Hook).is_none() {
-        return void(Fact::NothingTo(Verb::RetryHook), Verb::RetryHook);
-    }
+    let is_stopped = is_hook && memory.pause(PauseReason::Hook).is_some();
+    let is_failed = |run: &&HookRun| {
+        matches!(run.purpose, Purpose::Pod { .. }) && run.is_over() && !run.has_passed()
+    };
     let mut decision = obeyed(Verb::RetryHook);
+    for run in runs.iter().filter(is_failed) {
+        decision = decision.act(Action::DeleteHook(run.name.clone()));
+    }
+    match (is_stopped, decision.is_idle()) {
+        (true, _) => {}
+        (false, true) => return void(Fact::NothingTo(Verb::RetryHook), Verb::RetryHook),
+        (false, false) => {
+            let verb = Verb::RetryHook;
+            return decision.act(Action::ClearVerb(verb)).tell(Fact::Obeyed(verb));
+        }
+    }
     if let Some(run) = runs.iter().find(|run| memory.hook_run.as_ref() == Some(&run.name)) {
         decision = decision.act(Action::DeleteHook(run.name.clone()));
     }

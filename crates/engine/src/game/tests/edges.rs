@@ -158,6 +158,28 @@ fn an_image_of_the_change_before_is_not_taken_for_that_of_this_change() {
 }
 
 #[test]
+fn what_a_pod_runs_is_written_down_when_its_images_change_and_not_before() {
+    let (mut world, at) = graced();
+    apply(&mut world, at);
+    world.happen(&Event::Push(true));
+    world.rounds(16);
+    let pod = &world.truth.pods[at];
+    assert_eq!(pod.grace.as_ref().map(|grace| &grace.revision), Some(&rev("r3")), "{pod:?}");
+    assert_eq!(pod.update.as_ref().unwrap().image_ids["main"], "id:image:r1");
+    // The node answers after all, and takes up the change before.
+    world.truth.pods[at].containers[0].image_id = Some("id:image:r2".to_owned());
+    world.truth.pods[at].containers[0].started = Some(world.truth.now);
+    world.happen(&Event::Paused(false));
+    apply(&mut world, at);
+    world.rounds(3);
+    assert_eq!(world.truth.pods[at].gate, ReadinessGate::Closed, "it does not run r3 yet");
+    world.lag = 0;
+    world.rest();
+    assert_eq!(world.line(), "1 1/1/4 PausedByCanaryPauseStep paused");
+    world.is_sound();
+}
+
+#[test]
 fn a_node_that_does_not_answer_is_not_waited_for_and_going_back_is_over_at_once() {
     let mut world = World::running(in_place(vec![keep(3), wait()]));
     world.happen(&Event::Push(true));

@@ -7,6 +7,7 @@
 
 mod pods;
 mod release;
+mod truth;
 
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,8 @@ mod tests;
 use crate::check::Breach;
 
 use super::{Action, Observed};
+
+use self::truth::{Changing, Truth};
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -33,6 +36,7 @@ pub enum What {
 pub struct Checker {
     index: usize,
     world: Option<Box<Observed>>,
+    changing: Changing,
     is_settled: bool,
 }
 
@@ -53,9 +57,16 @@ impl Checker {
         let verdict = self.judge(what);
         match what {
             What::Changed => self.is_settled = false,
-            What::World(world) => self.world = Some(world.clone()),
+            What::World(world) => {
+                self.changing.look(world);
+                self.world = Some(world.clone());
+            }
             What::Settled => self.is_settled = true,
-            What::Did(_) => {}
+            What::Did(action) => {
+                if let Some(world) = &self.world {
+                    self.changing.note(world, action);
+                }
+            }
         }
         let at = self.index;
         self.index += 1;
@@ -68,7 +79,8 @@ impl Checker {
         if self.is_settled {
             return Err((15, format!("{action:?} although nothing changed")));
         }
-        pods::judge(world, action)?;
-        release::judge(world, action)
+        let truth = Truth { world, changing: &self.changing };
+        pods::judge(&truth, action)?;
+        release::judge(&truth, action)
     }
 }

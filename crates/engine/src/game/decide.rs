@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::{Again, Moment, Revision};
 
 use super::{
-    Action, Condition, ConditionKind, Decision, Fact, Memory, Observed, WorkloadKind, deployment,
-    pod_hooks, stateful,
+    Action, Condition, ConditionKind, Decision, Fact, Memory, Observed, Verb, WorkloadKind,
+    WorkloadPhase, deployment, pod_hooks, stateful,
     steps::{self, Progress, StepGate},
     verbs,
     view::View,
@@ -22,17 +22,14 @@ pub fn decide(seen: &Observed) -> Decision {
         return Decision::because(Fact::BeingDeleted);
     }
     if !seen.problems.is_empty() {
-        return Decision::because(Fact::Refused(seen.problems.clone()));
+        return refuse(seen);
     }
     let mut view = View::of(seen);
-    if !steps::is_reset(seen)
-        && let Some(decision) = verbs::obey(&view)
-    {
-        return decision;
-    }
+    let is_reset = steps::is_reset(seen);
     let gate = steps::gate(&view);
-    let is_turn = steps::is_turn(&view, &gate);
-    let mut work = if is_turn {
+    let aborts = verbs::aborts(&view).filter(|_| !is_reset);
+    view.is_halted = aborts.is_some() || matches!(gate, StepGate::Failed { .. });
+    let mut work = if is_reset {
         // Where the release stands is written down first; pods that were begun are finished.
         let mut work = Work::new();
         for pod in view.pods.iter().filter(|pod| pod.is_active()) {
@@ -45,28 +42,65 @@ pub fn decide(seen: &Observed) -> Decision {
             WorkloadKind::StatefulSet(management) => stateful::work(&view, management),
         }
     };
+    for refusal in &seen.refusals {
+        work.trouble(refusal.kind, &Fact::WriteRefused(refusal.clone()));
+    }
     work.actions.extend(steps::clean_up(&view));
+    // A wish that cannot be carried out must not keep pods from being looked after.
+    if !is_reset && let Some(mut decision) = verbs::obey(&view) {
+        work.actions.append(&mut decision.actions);
+        decision.actions = work.actions;
+        return decision;
+    }
     view.leave(&work.actions);
     let progress = steps::advance(&view, &gate);
-    conclude(&view, &gate, progress, work)
+    conclude(&view, &gate, aborts, progress, work)
+}
+
+/// Nothing is done but to say why.
+fn refuse(seen: &Observed) -> Decision {
+    let fact = Fact::Refused(seen.problems.clone());
+    let decision = Decision::because(fact.clone());
+    let next = Memory {
+        generation: seen.plan.generation,
+        phase: Some(WorkloadPhase::Degraded),
+        message: fact.text(),
+        ..seen.memory.clone()
+    };
+    if next == seen.memory {
+        return decision;
+    }
+    let is_news = next.message != seen.memory.message;
+    let decision = decision.act(Action::Remember(Box::new(next)));
+    if is_news { decision.tell(fact) } else { decision }
 }
 
 /// Puts together what is done to pods, to the spec and to the status, in this order.
-fn conclude(view: &View<'_>, gate: &StepGate, progress: Progress, work: Work) -> Decision {
+///
+/// The template goes back after all of that: it may be refused, and nothing must wait for it.
+fn conclude(
+    view: &View<'_>,
+    gate: &StepGate,
+    aborts: Option<&Revision>,
+    progress: Progress,
+    work: Work,
+) -> Decision {
     let seen = view.seen;
     let is_working = !work.actions.is_empty();
     let states = pod_hooks::states(seen, &work.actions);
     let why = reason(view, progress.why.clone(), work.why.clone());
     let mut decision = Decision { why, actions: work.actions, again: Again::OnChange };
-    if progress.rolls_back
-        && let Some(stable) = verbs::way_back(view)
-    {
-        let (to, from) = (stable.clone(), seen.update.clone());
-        decision = decision.tell(Fact::RollsBack(to.clone())).act(Action::GoBack { to, from });
-    }
     let mut next = progress.memory;
     next.pod_hooks = states;
-    next.conditions = conditions(view, &next, &decision.why, &work.troubles);
+    let mut troubles = work.troubles;
+    if let Some(why) = progress.blocked {
+        // One is shown of a kind: what is not shown would be news in every look.
+        troubles.retain(|(kind, _)| *kind != ConditionKind::HookBlocked);
+        troubles.insert(0, (ConditionKind::HookBlocked, Fact::HookBlocked(why)));
+    }
+    next.conditions = conditions(view, &next, &troubles);
+    next.phase = Some(phase(&next.conditions));
+    next.message = decision.why.text();
     let wants_pause = !next.pauses.is_empty();
     if seen.plan.paused.value != wants_pause {
         decision = decision.act(Action::SetPaused(wants_pause));
@@ -86,13 +120,24 @@ fn conclude(view: &View<'_>, gate: &StepGate, progress: Progress, work: Work) ->
         | StepGate::Failed { .. }
         | StepGate::Blocked(..) => {}
     }
+    let failed = verbs::way_back(view).filter(|_| progress.rolls_back);
+    if let Some(stable) = aborts.or(failed) {
+        let (to, from) = (stable.clone(), seen.update.clone());
+        decision = decision.act(Action::GoBack { to: to.clone(), from });
+        decision = decision.tell(match aborts {
+            Some(_) => Fact::Obeyed(Verb::Abort),
+            None => Fact::RollsBack(to),
+        });
+    }
     let is_news =
         |fact: &Fact| !seen.memory.conditions.iter().any(|known| known.message == fact.text());
-    let troubles = work.troubles.into_iter().map(|(_, fact)| fact).filter(is_news);
+    // What cannot be run is told when that begins, by whoever found it.
+    let troubles = troubles.into_iter().map(|(_, fact)| fact);
+    let troubles = troubles.filter(|fact| !matches!(fact, Fact::HookBlocked(_)) && is_news(fact));
     for fact in progress.facts.into_iter().chain(troubles) {
         decision = decision.tell(fact);
     }
-    if !is_working && !steps::is_turn(view, gate) {
+    if !is_working && !steps::is_reset(seen) {
         let unused = unused(view);
         if !unused.is_empty() {
             decision = decision.act(Action::DropRevisions(unused));
@@ -133,15 +178,18 @@ fn idle(view: &View<'_>) -> Fact {
 fn conditions(
     view: &View<'_>,
     next: &Memory,
-    why: &Fact,
     troubles: &[(ConditionKind, Fact)],
 ) -> Vec<Condition> {
-    let plan = &view.seen.plan;
-    let about = |kind, holds, reason, message: &str| Condition {
-        kind,
-        holds,
-        reason,
-        message: message.to_owned(),
+    let Observed { plan, memory, now, .. } = view.seen;
+    let about = |kind: ConditionKind, holds: bool, reason: &str, message: &str| {
+        let same = memory.conditions.iter().find(|old| old.kind == kind && old.holds == holds);
+        Condition {
+            kind,
+            holds,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            since: same.map_or(steps::whole_seconds(*now), |same| same.since),
+        }
     };
     let is_progressing = !view.is_complete_release() && view.partition < plan.replicas;
     let (reason, message) = match (is_progressing, view.is_target_reached()) {
@@ -165,9 +213,6 @@ fn conditions(
         None => about(ConditionKind::Paused, false, "NotPaused", ""),
     };
     all.push(paused);
-    if let Fact::HookBlocked(_) = why {
-        all.push(about(ConditionKind::HookBlocked, true, why.reason(), &why.text()));
-    }
     for (kind, fact) in troubles {
         if !all.iter().any(|known| known.kind == *kind) {
             all.push(about(*kind, true, fact.reason(), &fact.text()));
@@ -175,6 +220,22 @@ fn conditions(
     }
     all.sort_by_key(|condition| condition.kind);
     all
+}
+
+/// All of it in one word: what is wrong counts most, then what is held.
+fn phase(conditions: &[Condition]) -> WorkloadPhase {
+    let holds = |kind| conditions.iter().any(|known| known.kind == kind && known.holds);
+    let is_wrong =
+        [ConditionKind::FailedScale, ConditionKind::FailedUpdate, ConditionKind::HookBlocked];
+    if is_wrong.into_iter().any(holds) {
+        WorkloadPhase::Degraded
+    } else if holds(ConditionKind::Paused) {
+        WorkloadPhase::Paused
+    } else if holds(ConditionKind::Progressing) || !holds(ConditionKind::Available) {
+        WorkloadPhase::Progressing
+    } else {
+        WorkloadPhase::Healthy
+    }
 }
 
 /// Revisions nobody carries and nobody goes back to, beyond those that are kept.

@@ -11,8 +11,8 @@ use super::{Fact, HookKind, Memory, Purpose, Verb, arguments::Argument};
 pub struct Decision {
     /// Why: what the explanation says.
     pub why: Fact,
-    /// The effects, in order. Each can be carried out twice. If one fails, those after it are not
-    /// carried out and the cluster is looked at again.
+    /// The effects, in order. Each can be carried out twice. What follows from one that fails is
+    /// told by its [`Scope`].
     pub actions: Vec<Action>,
     /// When to look again.
     pub again: Again,
@@ -37,13 +37,16 @@ pub enum Action {
     Unmark(PodRef),
     /// Set the condition of the pod's readiness gate.
     SetGate(PodRef, bool),
-    /// One write to the pod: label, what it was before, and the change or that it waits.
+    /// One write to the pod: label, what it was before, and the change or that it waits. Whatever
+    /// waited until now is forgotten in the same write.
     UpdateInPlace(Box<PodChange>),
-    /// Make the change that waited.
+    /// Make the change that waited. In the same write it waits no more, and what it was before is
+    /// written down anew, with the time: what happened since the change began proves nothing.
     ApplyGrace(Box<PodChange>),
     /// Forget a change that waited for a revision the pod no longer is to have.
     DropGrace(PodRef),
-    /// One write to the pod, which goes on serving.
+    /// One write to the pod, which goes on serving. In the same write what stands on it of an update
+    /// in place is taken away, both the state and a change that waits: neither would ever be over.
     HotPatch(Box<PodChange>),
     /// The hook after the update is over or of no more use.
     ClearPostHook(PodRef),
@@ -81,6 +84,17 @@ pub enum Action {
     Announce(Fact),
 }
 
+/// What is left out when an action fails. The look goes on with the rest, and another follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope<'a> {
+    /// All that is left to do to this pod, by uid. One pod that cannot be changed holds no other up.
+    Pod(&'a str),
+    /// All that is left of this scope. What is refused once, as by a quota, is refused again.
+    Pods,
+    /// Everything that is left.
+    Release,
+}
+
 /// Why a pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
@@ -90,7 +104,7 @@ pub enum Departure {
     Named,
     /// One of the new revision takes its place.
     Replaced,
-    /// It failed.
+    /// It failed, or all its containers ended.
     Failed,
 }
 
@@ -133,6 +147,8 @@ pub struct PodChange {
     pub annotations: BTreeMap<String, Option<String>>,
     /// Image ids of those containers so far.
     pub image_ids: BTreeMap<String, String>,
+    /// The images those ids are of.
+    pub images_before: BTreeMap<String, String>,
     /// When this was decided.
     pub at: Moment,
     /// Images and metadata wait for so long.
@@ -152,6 +168,43 @@ pub struct HookStart {
     pub template: String,
     /// Its arguments.
     pub arguments: Vec<Argument>,
+}
+
+// === impl Action ===
+
+impl Action {
+    /// What is left out if this fails.
+    pub fn scope(&self) -> Scope<'_> {
+        match self {
+            Self::Delete(pod, _)
+            | Self::ForceDelete(pod)
+            | Self::Mark(pod)
+            | Self::Unmark(pod)
+            | Self::SetGate(pod, _)
+            | Self::DropGrace(pod)
+            | Self::ClearPostHook(pod)
+            | Self::Identify(pod) => Scope::Pod(&pod.uid),
+            Self::UpdateInPlace(change) | Self::ApplyGrace(change) | Self::HotPatch(change) => {
+                Scope::Pod(&change.pod.uid)
+            }
+            Self::StartHook(start) => match &start.purpose {
+                Purpose::Pod { uid, .. } => Scope::Pod(uid),
+                Purpose::Step { .. } => Scope::Release,
+            },
+            Self::Create(_)
+            | Self::TerminateHook(_)
+            | Self::DeleteHook(_)
+            | Self::ResetRetry(_)
+            | Self::PrunePodsToDelete(_) => Scope::Pods,
+            Self::SetPaused(_)
+            | Self::Lift(_)
+            | Self::ClearVerb(_)
+            | Self::GoBack { .. }
+            | Self::Remember(_)
+            | Self::DropRevisions(_)
+            | Self::Announce(_) => Scope::Release,
+        }
+    }
 }
 
 // === impl Decision ===

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Action, Budget, ConditionKind, Departure, Fact, NewPod, Observed, Pod, PodPhase, PodRef,
-    ReadinessGate, Scaling, Standing, UpdateWay, by_use, in_place, pod_hooks, sort_for_deletion,
+    Action, Budget, ConditionKind, Departure, Fact, NewPod, Observed, Pod, Scaling, Standing,
+    UpdateWay, by_use, in_place,
+    pod_hooks::{self, Wanted},
+    sort_for_deletion,
     view::View,
     work::{Outcome, Work},
 };
@@ -14,25 +16,24 @@ const CREATED_MAX: usize = 100;
 
 /// What is to be done to the pods.
 pub(super) fn work(view: &View<'_>) -> Work {
-    let mut work = Work::new();
     let retried = pod_hooks::retry(view.seen);
     let leaving = Leaving::of(view);
     let chosen = if retried.is_empty() { choose(view, &leaving) } else { Vec::new() };
-    for pod in view.pods.iter().filter(|pod| !is_begun(&chosen, pod)) {
+    let mut begun = Work::new();
+    if retried.is_empty() {
+        scale(view, &leaving, &mut begun);
+        if begun.actions.is_empty() {
+            update(view, &chosen, &leaving, &mut begun);
+        }
+    }
+    let mut work = Work::new();
+    for pod in view.pods.iter().filter(|pod| !begun.changes(pod)) {
         work.refresh(view, pod);
     }
-    replace_failed(view, &mut work);
-    let wanted = wanted(view, &leaving);
-    work.actions.extend(pod_hooks::clean_up(view, &wanted));
-    if !retried.is_empty() {
-        work.actions.extend(retried);
-        return work;
-    }
-    let before = work.actions.len();
-    scale(view, &leaving, &mut work);
-    if work.actions.len() == before {
-        update(view, &chosen, &leaving, &mut work);
-    }
+    replace_ended(view, &mut work);
+    work.actions.extend(pod_hooks::clean_up(view, &wanted(view, &leaving, &chosen)));
+    work.actions.extend(retried);
+    work.then(begun);
     work
 }
 
@@ -56,6 +57,7 @@ impl<'a> Leaving<'a> {
         let budget = Budget::of_deployment(plan.max_unavailable, plan.max_surge, plan.replicas);
         let standing = Standing {
             updated: updated.len(),
+            idle: updated.iter().filter(|pod| !view.is_serving(pod)).count(),
             old: old.len(),
             replicas: plan.replicas,
             partition: view.partition,
@@ -66,7 +68,9 @@ impl<'a> Leaving<'a> {
         let scaling = standing.scaling();
         let is_leaving = |pod: &Pod| pod.is_marked || view.is_asked(pod);
         sort_for_deletion(&mut old, plan.costs, is_leaving);
-        sort_for_deletion(&mut updated, plan.costs, is_leaving);
+        // In a pause those that do not serve are the ones that are too many.
+        let is_idle = |pod: &Pod| view.is_paused() && !view.is_serving(pod);
+        sort_for_deletion(&mut updated, plan.costs, |pod| is_leaving(pod) || is_idle(pod));
         let mut surplus: Vec<&Pod> = old.into_iter().take(scaling.delete_old).collect();
         surplus.extend(updated.into_iter().take(scaling.delete_new));
         Self { named, surplus, scaling }
@@ -77,31 +81,24 @@ impl<'a> Leaving<'a> {
     }
 }
 
-/// Pods whose deletion is wanted, by uid: too many, or to be replaced by the new revision.
-fn wanted<'a>(view: &View<'a>, leaving: &Leaving<'a>) -> BTreeSet<&'a str> {
-    let replaced = candidates(view, leaving).into_iter().filter(|_| replaces(view));
-    let all = leaving.named.iter().chain(&leaving.surplus).copied().chain(replaced);
-    all.map(|pod| pod.uid.as_str()).collect()
+fn wanted<'a>(view: &View<'a>, leaving: &Leaving<'a>, chosen: &[&'a Pod]) -> Wanted<'a> {
+    let uids = |pods: &[&'a Pod]| pods.iter().map(|pod| pod.uid.as_str()).collect();
+    let updated = candidates(view, leaving);
+    let mut deleted: Vec<&Pod> = leaving.named.iter().chain(&leaving.surplus).copied().collect();
+    if replaces(view) {
+        deleted.extend(&updated);
+    }
+    Wanted { deleted: uids(&deleted), updated: uids(&updated), next: uids(chosen) }
 }
 
 fn replaces(view: &View<'_>) -> bool {
     view.seen.plan.way == UpdateWay::Recreate || view.seen.plan.falls_back
 }
 
-fn is_begun(chosen: &[&Pod], pod: &Pod) -> bool {
-    // Only the gate of a pod that is about to be closed again must not be opened.
-    pod.gate == ReadinessGate::Closed
-        && pod.grace.is_none()
-        && chosen.iter().any(|other| other.uid == pod.uid)
-}
-
-/// Pods that failed are of no use to anybody; what replaces them is made when they are gone.
-fn replace_failed(view: &View<'_>, work: &mut Work) {
-    let failed = view.seen.pods.iter();
-    for pod in failed.filter(|pod| pod.phase == PodPhase::Failed && !pod.is_terminating) {
-        work.actions.push(Action::Announce(Fact::PodFailed(pod.name.clone())));
-        work.actions.push(Action::Delete(PodRef::of(pod), Departure::Failed));
-        work.because(Fact::PodFailed(pod.name.clone()));
+/// Pods that ended are of no use to anybody, and do not count: others are made for them.
+fn replace_ended(view: &View<'_>, work: &mut Work) {
+    for pod in view.seen.pods.iter().filter(|pod| !pod.is_terminating) {
+        work.replace_ended(pod);
     }
 }
 
@@ -172,7 +169,7 @@ fn candidates<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
     let working = view.pods.iter().filter(|pod| !leaving.has(pod)).copied();
     let mut waiting: Vec<&Pod> = working.filter(|pod| !pod.is_of(update)).collect();
     waiting.sort_by(|one, other| {
-        let rank = |pod: &Pod| (!view.is_abandoned(pod), !view.is_asked(pod));
+        let rank = |pod: &Pod| (!view.is_abandoned(pod), !view.is_asked(pod), !pod.is_marked);
         rank(one).cmp(&rank(other)).then_with(|| by_use(one, other))
     });
     waiting.truncate(waiting.len().saturating_sub(view.partition));
@@ -181,19 +178,18 @@ fn candidates<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
 
 /// Those of them that may be out of service now. Who is out of service already always may.
 fn choose<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
-    let Observed { plan, now, .. } = view.seen;
+    let plan = &view.seen.plan;
     if view.is_paused() || plan.way == UpdateWay::OnDelete {
         return Vec::new();
     }
     let working: Vec<&&Pod> = view.pods.iter().filter(|pod| !leaving.has(pod)).collect();
     let budget = Budget::of_deployment(plan.max_unavailable, plan.max_surge, plan.replicas);
-    let is_serving = |pod: &Pod| pod.is_update_ready(*now, plan.min_ready);
-    let mut out = working.iter().filter(|pod| !is_serving(pod)).count();
+    let mut out = working.iter().filter(|pod| !view.is_serving(pod)).count();
     let may_be_out = (budget.unavailable + working.len()).saturating_sub(plan.replicas);
     let mut chosen = Vec::new();
     for pod in candidates(view, leaving) {
         // Who cannot be updated takes nobody's place; it is only told.
-        if is_serving(pod) && in_place::is_possible(view, pod) {
+        if view.is_serving(pod) && in_place::is_possible(view, pod) {
             if out >= may_be_out {
                 continue;
             }

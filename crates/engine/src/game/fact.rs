@@ -2,7 +2,7 @@
 
 use crate::{Moment, Revision, Tone};
 
-use super::{HookKind, HookPhase, PauseReason, Verb};
+use super::{HookKind, HookPhase, PauseReason, Refusal, Verb};
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub enum Fact {
     Updating(usize),
     /// Something about updated pods is finished.
     Refreshing(usize),
+    /// The node of a pod has not taken notice of the last change yet.
+    AwaitingNode(String),
     /// As many pods as may be are out of service.
     AwaitingBudget,
     /// No pod may ever be out of service.
@@ -107,6 +109,8 @@ pub enum Fact {
     HooksRetried(HookKind),
     /// A pod failed and is replaced.
     PodFailed(String),
+    /// All containers of a pod ended, and it is replaced.
+    PodEnded(String),
     /// A pod is taken from a node that is lost.
     PodLost(String),
     /// A pod must be ready before the next.
@@ -123,6 +127,8 @@ pub enum Fact {
     AskedTooLate(Verb),
     /// The template is put back to the stable revision because a hook failed.
     RollsBack(Revision),
+    /// The cluster refused a write.
+    WriteRefused(Refusal),
 }
 
 // === impl Fact ===
@@ -151,6 +157,7 @@ impl Fact {
             Self::NoIndex { .. } => "FailedScale",
             Self::Updating(_) => "Updating",
             Self::Refreshing(_) => "FinishingUpdates",
+            Self::AwaitingNode(_) => "WaitingForNode",
             Self::AwaitingBudget => "WaitingForBudget",
             Self::NoBudget => "NoBudget",
             Self::NotInPlace { .. } => "FailedUpdate",
@@ -159,6 +166,7 @@ impl Fact {
             Self::PodHookBlocked { .. } => "PodHookBlocked",
             Self::HooksRetried(_) => "HooksRetried",
             Self::PodFailed(_) => "RecreatingFailedPod",
+            Self::PodEnded(_) => "RecreatingEndedPod",
             Self::PodLost(_) => "PodLost",
             Self::AwaitingOrder(_) => "WaitingForOrder",
             Self::AwaitingDeletion(_) => "WaitingForDeletion",
@@ -167,6 +175,7 @@ impl Fact {
             Self::NothingTo(_) => "NothingToDo",
             Self::AskedTooLate(_) => "AskedTooLate",
             Self::RollsBack(_) => "RollingBack",
+            Self::WriteRefused(refusal) => refusal.kind.as_str(),
         }
     }
 
@@ -184,10 +193,12 @@ impl Fact {
             | Self::PodHookFailed { .. }
             | Self::PodHookBlocked { .. }
             | Self::PodFailed(_)
+            | Self::PodEnded(_)
             | Self::PodLost(_)
             | Self::NothingTo(_)
             | Self::AskedTooLate(_)
-            | Self::RollsBack(_) => Tone::Warning,
+            | Self::RollsBack(_)
+            | Self::WriteRefused(_) => Tone::Warning,
             Self::AtRest
             | Self::BeingDeleted
             | Self::NewRevision(_)
@@ -202,6 +213,7 @@ impl Fact {
             | Self::Scaling { .. }
             | Self::Updating(_)
             | Self::Refreshing(_)
+            | Self::AwaitingNode(_)
             | Self::AwaitingBudget
             | Self::AwaitingPodHook { .. }
             | Self::HooksRetried(_)
@@ -262,6 +274,7 @@ impl Fact {
             Self::RollsBack(revision) => {
                 format!("The template goes back to {revision}, its hook did not pass.")
             }
+            Self::WriteRefused(refusal) => refusal.message.clone(),
             _ => return None,
         })
     }
@@ -279,6 +292,9 @@ impl Fact {
             }
             Self::Updating(count) => format!("Pods being updated: {count}."),
             Self::Refreshing(count) => format!("Pods whose update is finished: {count}."),
+            Self::AwaitingNode(pod) => {
+                format!("Pod {pod} has not taken up the last change of its images yet.")
+            }
             Self::AwaitingBudget => "As many pods as may be are out of service.".to_owned(),
             Self::NoBudget => "maxUnavailable is 0: no pod can be updated.".to_owned(),
             Self::NotInPlace { pod, path } => format!(
@@ -304,6 +320,7 @@ impl Fact {
             }
             Self::HooksRetried(kind) => format!("Failed {} hooks are run again.", kind.prefix()),
             Self::PodFailed(pod) => format!("Pod {pod} failed and is replaced."),
+            Self::PodEnded(pod) => format!("Pod {pod} ended and is replaced."),
             Self::PodLost(pod) => format!("Pod {pod} is taken from its lost node."),
             Self::AwaitingOrder(pod) => format!("Pod {pod} must be ready before the next."),
             Self::AwaitingDeletion(pod) => format!("Pod {pod} is on its way out."),

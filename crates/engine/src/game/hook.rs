@@ -57,7 +57,7 @@ pub enum Policy {
 pub struct Metric {
     /// Its name.
     pub name: String,
-    /// Time between two measurements.
+    /// Time between two measurements. Less than a second counts as one.
     pub interval: Option<Duration>,
     /// Time before the first.
     pub initial_delay: Option<Duration>,
@@ -181,6 +181,9 @@ const MEASUREMENTS_KEPT: usize = 10;
 const ERRORS_TOLERATED: i64 = 4;
 /// Time between two attempts of a metric without an interval, whose first was an error.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// Least time between two measurements: one without end must not fill the network, nor the status
+/// with what is written after each.
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 // === impl HookPhase ===
 
@@ -237,6 +240,11 @@ impl Metric {
             (_, None) => Some(1),
             (_, Some(_)) => None,
         }
+    }
+
+    /// Time from the end of a measurement to the next.
+    fn gap(&self) -> Duration {
+        self.interval.map_or(RETRY_AFTER, |interval| interval.max(INTERVAL_MIN))
     }
 
     fn failure_limit(&self) -> Option<i64> {

@@ -8,9 +8,13 @@ use std::{
 use crate::{Again, Moment, Revision};
 
 use super::{
-    Action, Json, Pod, PodChange, PodRef, ReadinessGate, UpdateWay,
+    Action, Container, Json, Pod, PodChange, PodRef, ReadinessGate, UpdateWay,
     view::{View, sooner},
 };
+
+/// How long a node may take to notice that images changed: it looks at its pods every minute, and at
+/// once if it hears of a change.
+const TAKEN_UP_MAX: Duration = Duration::from_mins(1);
 
 /// Labels to set or remove, and annotations.
 type Metadata = (BTreeMap<String, Option<String>>, BTreeMap<String, Option<String>>);
@@ -126,9 +130,12 @@ fn difference(
     });
     let mut images = BTreeMap::new();
     let mut image_ids = BTreeMap::new();
+    let mut images_before = BTreeMap::new();
     for (container, image) in changed {
+        let (runs, id) = before(pod, container);
         images.insert(container.name.clone(), image.clone());
-        image_ids.insert(container.name.clone(), container.image_id.clone().unwrap_or_default());
+        image_ids.insert(container.name.clone(), id);
+        images_before.insert(container.name.clone(), runs);
     }
     let (labels, annotations) = metadata(old, new);
     let grace = view.seen.plan.grace;
@@ -140,10 +147,39 @@ fn difference(
         labels,
         annotations,
         image_ids,
+        images_before,
         at: view.seen.now,
         grace: (!grace.is_zero()).then_some(grace),
         owes_post_hook: view.seen.plan.hooks.post_in_place.call.is_some(),
     }
+}
+
+/// The image a container runs, and its id. Of an earlier change its node may not have taken notice:
+/// then it is what was written down before that.
+fn before(pod: &Pod, container: &Container) -> (String, String) {
+    let written = pod.update.as_ref().and_then(|update| {
+        let id = update.image_ids.get(&container.name)?;
+        let image = update.images.get(&container.name)?;
+        let is_untouched =
+            container.image_id.as_ref() == Some(id) && !container.is_started_since(update.since);
+        is_untouched.then(|| (image.clone(), id.clone()))
+    });
+    written.unwrap_or_else(|| {
+        (container.image.clone(), container.image_id.clone().unwrap_or_default())
+    })
+}
+
+/// Until when another change must wait, if it must. What its node makes of the last one would look
+/// as if it were made of this one. A node that does not answer is not waited for.
+pub(super) fn held_until(view: &View<'_>, pod: &Pod) -> Option<Moment> {
+    let update = pod.update.as_ref()?;
+    if pod.grace.is_some() || view.is_complete(pod) {
+        return None;
+    }
+    let until = update.since.after(TAKEN_UP_MAX);
+    let now = view.seen.now;
+    // A clock that was set back would hold it for as long.
+    (update.since <= now && now < until).then_some(until)
 }
 
 fn metadata(old: &Json, new: &Json) -> Metadata {
@@ -201,10 +237,7 @@ fn waiting_change(view: &View<'_>, pod: &Pod) -> Option<PodChange> {
     let new = view.template(&grace.revision)?;
     let old = grace.from.as_ref().and_then(|from| view.template(from)).unwrap_or(new);
     let change = difference(view, pod, &grace.revision, grace.from.as_ref(), (old, new));
-    // What it was before is known since the change began.
-    let image_ids =
-        pod.update.as_ref().map_or_else(BTreeMap::new, |update| update.image_ids.clone());
-    Some(PodChange { grace: None, image_ids, ..change })
+    Some(PodChange { grace: None, owes_post_hook: pod.owes_post_hook, ..change })
 }
 
 /// How a pod is updated in place: out of service first, then the change.

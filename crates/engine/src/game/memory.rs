@@ -5,6 +5,46 @@ use crate::{Moment, Revision};
 use super::{HookKind, HookPhase};
 
 /// What was written down last.
+///
+/// A look compares what it would write with what it read, so every member must come back as it was
+/// written; one that is read as something else is written again in every look. Those marked * are
+/// ours, others do not write them. Absent is none, and zero for a count.
+///
+/// | member | where it is |
+/// |---|---|
+/// | `generation` | `status.observedGeneration` |
+/// | `counts.replicas`, `.ready`, `.updated`, `.updated_ready` | `status.replicas`, `.readyReplicas`, `.updatedReplicas`, `.updatedReadyReplicas` |
+/// | `counts.available` | `status.availableReplicas`; * of a set |
+/// | `counts.current` | `status.currentReplicas`; * of pods without numbers |
+/// | `counts.updated_available`, `.expected_updated` | `status.updatedAvailableReplicas` *, `.expectedUpdatedReplicas` * |
+/// | `current` | `status.currentRevision`; * of pods without numbers |
+/// | `update`, `collisions` | `status.updateRevision`, `.collisionCount` |
+/// | `step`, `steps_hash` | `status.currentStepIndex`, `.currentStepHash` |
+/// | `stable`, `hook_run` | `status.canary.revision`, `.canary.currentStepHookRun` |
+/// | `blocked_since` | `status.canary.hookBlockedSince` * |
+/// | `pauses` | `status.pauseConditions`; `PausedByUser` is ours |
+/// | `pod_hooks` | `status.preDeleteHookCondition`, `.preInplaceHookCondition`, `.postInplaceHookCondition`, by kind |
+/// | `conditions` | `status.conditions`; `since` is `lastTransitionTime` |
+/// | `phase`, `message` | `status.phase` *, `.message` * |
+/// | [`Memory::paused_since`] | `status.canary.pauseStartTime`, written only |
+///
+/// What else must outlive a process stands on what it is about:
+///
+/// | what | where it is |
+/// |---|---|
+/// | that a pause is a person's | who of the managers of the workload's fields set `updateStrategy.paused` |
+/// | what a person asks for | an annotation of the workload |
+/// | the revision of a pod | its label `controller-revision-hash` |
+/// | [`Pod::update`](super::Pod::update) | pod annotation `inplace-update-state`: `revision`, `updateTimestamp`, and of each container in `lastContainerStatuses` its `imageID` and, *, its `image` |
+/// | [`Pod::grace`](super::Pod::grace) | pod annotation `inplace-update-grace`: `revision`, `graceSeconds`, and *, `from`; the images and the patch of metadata in it are for other readers |
+/// | [`Pod::gate`](super::Pod::gate) | pod condition `InPlaceUpdateReady`, if it is among the readiness gates |
+/// | [`Pod::is_marked`](super::Pod::is_marked) | pod annotation `io.tencent.bcs.dev/game-pod-deleting` |
+/// | [`Pod::owes_post_hook`](super::Pod::owes_post_hook) | a pod annotation * |
+/// | [`Pod::index`](super::Pod::index) | pod annotation `tkex.bkbcs.tencent.com/gamedeployment-index-id` |
+/// | which pod a run is for, and what is to be done to it | on the run: labels, and annotations * for the uid of the pod and the revision it is updated to |
+///
+/// What the cluster refused last ([`Refusal`](super::Refusal)) is all that only a process knows: after
+/// a restart it is tried again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// What the user asked for when this was written, by version.
@@ -33,6 +73,10 @@ pub struct Memory {
     pub pod_hooks: Vec<PodHookState>,
     /// What people should know, one per kind and in their order.
     pub conditions: Vec<Condition>,
+    /// All of it in one word.
+    pub phase: Option<WorkloadPhase>,
+    /// What is done or waited for, in a sentence.
+    pub message: String,
 }
 
 /// Numbers of pods.
@@ -97,9 +141,24 @@ pub struct Condition {
     /// Whether it is so.
     pub holds: bool,
     /// Why, in a word.
-    pub reason: &'static str,
+    pub reason: String,
     /// Why, in a sentence.
     pub message: String,
+    /// Since when it is so or is not, in whole seconds.
+    pub since: Moment,
+}
+
+/// All of it in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkloadPhase {
+    /// Pods are on their way, or too few are available.
+    Progressing,
+    /// The release is paused.
+    Paused,
+    /// Something is wrong that a person has to see to.
+    Degraded,
+    /// All is as it should be.
+    Healthy,
 }
 
 /// What conditions are about.
@@ -148,12 +207,31 @@ impl ConditionKind {
     }
 }
 
+// === impl WorkloadPhase ===
+
+impl WorkloadPhase {
+    /// The word in status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Progressing => "Progressing",
+            Self::Paused => "Paused",
+            Self::Degraded => "Degraded",
+            Self::Healthy => "Healthy",
+        }
+    }
+}
+
 // === impl Memory ===
 
 impl Memory {
     /// The pause with this reason.
     pub fn pause(&self, reason: PauseReason) -> Option<&Pause> {
         self.pauses.iter().find(|pause| pause.reason == reason)
+    }
+
+    /// Since when it is paused, for whatever reason.
+    pub fn paused_since(&self) -> Option<Moment> {
+        self.pauses.iter().map(|pause| pause.since).min()
     }
 
     /// A pause of ours is on.

@@ -158,7 +158,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_may_as_well_be_written_out() {
+    fn the_documented_sample_of_a_hook_is_called_as_in_the_documentation() {
+        let port = Json::object([("containerPort", Json::Int(9091)), ("name", Json::text("http"))]);
+        let container = Json::object([
+            ("name", Json::text("pre-delete-hook")),
+            ("image", Json::text("canary-hook:test")),
+            ("imagePullPolicy", Json::text("IfNotPresent")),
+            ("ports", Json::List(vec![port])),
+        ]);
+        let labels = Json::object([("app", Json::text("test-gamedeployment"))]);
+        let template = Json::object([
+            ("metadata", Json::object([("labels", labels)])),
+            ("spec", Json::object([("containers", Json::List(vec![container]))])),
+        ]);
+        assert_eq!(name(&template), "test-gamedeployment-767bfd8bcc");
+    }
+
+    #[test]
+    fn db_40_what_is_added_may_as_well_be_written_out() {
         let mut written = seed("python:3.5");
         if let Some(Json::List(containers)) = match &mut written {
             Json::Object(members) => match members.get_mut("spec") {

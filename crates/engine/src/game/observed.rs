@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Moment, Revision};
 
-use super::{HookKind, HookPhase, Json, Memory, Plan, Pod, arguments::Declared};
+use super::{ConditionKind, HookKind, HookPhase, Json, Memory, Plan, Pod, arguments::Declared};
 
 /// One look at the cluster.
 ///
@@ -20,6 +20,9 @@ pub struct Observed {
     pub memory: Memory,
     /// Why this workload must not be acted upon; empty if it may.
     pub problems: Vec<String>,
+    /// Writes to pods that the cluster refused when they were last tried, one per kind; empty once
+    /// they were not. They are known to the process alone: after a restart they are tried again.
+    pub refusals: Vec<Refusal>,
     /// It is being deleted.
     pub is_deleted: bool,
     /// The revision of the template.
@@ -36,6 +39,16 @@ pub struct Observed {
     pub taken: BTreeSet<String>,
     /// What the hook templates declare, by name.
     pub templates: BTreeMap<String, Vec<Declared>>,
+}
+
+/// A write to pods that the cluster refused: a quota, an admission rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// [`ConditionKind::FailedScale`] for pods that are made or deleted,
+    /// [`ConditionKind::FailedUpdate`] for those that are changed.
+    pub kind: ConditionKind,
+    /// What was tried and why it failed, in a sentence without times or counts.
+    pub message: String,
 }
 
 /// A revision and what it says.

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cheapest_is_deleted_first_and_no_cost_is_nothing() {
+    fn db_25_the_cheapest_is_deleted_first_and_no_cost_is_nothing() {
         let pods = [
             with("dear", |pod| pod.cost = Some(5.0)),
             with("plain", |_| {}),

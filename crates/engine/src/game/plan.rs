@@ -162,7 +162,7 @@ pub enum Verb {
     SkipAll,
     /// Go back to the stable revision.
     Abort,
-    /// Run the failed hook of this step again.
+    /// Run the failed hook of this step again, and those of pods.
     RetryHook,
 }
 

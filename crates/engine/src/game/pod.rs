@@ -38,7 +38,9 @@ pub struct Pod {
     pub is_marked: bool,
     /// Its readiness gate.
     pub gate: ReadinessGate,
-    /// The update in place that was last begun.
+    /// The update in place that was last begun: annotation `inplace-update-state`. Nothing if
+    /// `hotpatch-update-state` is about the revision of the label and this is not: others leave it
+    /// behind.
     pub update: Option<InPlaceState>,
     /// A change of images that waits for the end of its grace period.
     pub grace: Option<Grace>,
@@ -100,10 +102,12 @@ pub enum ReadinessGate {
 pub struct InPlaceState {
     /// The revision it leads to.
     pub revision: Revision,
-    /// When it began.
+    /// When it began, and once its grace period is over when the images were changed.
     pub since: Moment,
     /// The image ids of the containers that change, as they were before.
     pub image_ids: BTreeMap<String, String>,
+    /// The images those ids are of, as far as that was written down.
+    pub images: BTreeMap<String, String>,
 }
 
 /// A change that waits.
@@ -181,7 +185,9 @@ impl Pod {
 
     /// Its last update in place is over, as far as can be seen from its containers.
     ///
-    /// An image of another name may be the same image: then a restart since is proof enough.
+    /// An image of another name may be the same image: then a restart since is proof enough. A
+    /// container that goes back before its node took notice is never restarted: it runs what it
+    /// should.
     pub fn is_update_complete(&self, images: &BTreeMap<String, String>) -> bool {
         let Some(update) = &self.update else { return true };
         if self.grace.is_some() || !self.is_of(&update.revision) {
@@ -193,8 +199,9 @@ impl Pod {
             };
             let Some(image_id) = &container.image_id else { return false };
             let is_asked_for = images.get(name).is_none_or(|image| *image == container.image);
-            let is_restarted = container.started.is_some_and(|started| started > update.since);
-            image_id != before || (is_asked_for && is_restarted)
+            let is_back = update.images.get(name).is_some_and(|image| *image == container.image);
+            let is_restarted = container.is_started_since(update.since);
+            image_id != before || (is_asked_for && (is_restarted || is_back))
         })
     }
 
@@ -204,10 +211,25 @@ impl Pod {
         is_open && self.is_update_complete(images)
     }
 
-    /// It serves as far as the budget of an update goes.
-    pub fn is_update_ready(&self, now: Moment, min_ready: Duration) -> bool {
-        let is_open = matches!(self.gate, ReadinessGate::Absent | ReadinessGate::Open);
-        is_open && self.is_active() && self.is_available(now, min_ready)
+    /// It serves as far as the budget of an update goes. A pod whose images are being changed does
+    /// not, also where no gate holds it out of service and its node has not noticed yet.
+    pub fn is_update_ready(
+        &self,
+        now: Moment,
+        min_ready: Duration,
+        images: &BTreeMap<String, String>,
+    ) -> bool {
+        self.is_settled(images) && self.is_active() && self.is_available(now, min_ready)
+    }
+}
+
+// === impl Container ===
+
+impl Container {
+    /// It was started since. Times of containers have whole seconds: one that was started in the
+    /// same second counts, or a quick node would never be done.
+    pub fn is_started_since(&self, since: Moment) -> bool {
+        self.started.is_some_and(|started| started.0 >= since.0.div_euclid(1_000) * 1_000)
     }
 }
 
@@ -256,6 +278,7 @@ pub(super) mod tests {
             revision: Revision::new("r2"),
             since: Moment(1_000),
             image_ids: BTreeMap::from([("main".to_owned(), "id:r1".to_owned())]),
+            images: BTreeMap::from([("main".to_owned(), "image:r1".to_owned())]),
         });
         pod.containers[0].image_id = Some(image_id.to_owned());
         pod.containers[0].started = Some(Moment(started));
@@ -270,6 +293,38 @@ pub(super) mod tests {
     fn an_update_in_place_is_over_when_another_image_runs() {
         assert!(updated("id:r2", 0).is_update_complete(&images()));
         assert!(!updated("id:r1", 0).is_update_complete(&images()));
+    }
+
+    #[test]
+    fn a_container_that_goes_back_before_its_node_noticed_runs_what_it_should() {
+        let mut back = updated("id:r1", 0);
+        back.revision = Some(Revision::new("r1"));
+        back.containers[0].image = "image:r1".to_owned();
+        let update = back.update.as_mut().unwrap();
+        update.revision = Revision::new("r1");
+        let images = BTreeMap::from([("main".to_owned(), "image:r1".to_owned())]);
+        assert!(back.is_update_complete(&images));
+        back.update.as_mut().unwrap().images.clear();
+        assert!(!back.is_update_complete(&images), "nobody wrote down what it ran");
+    }
+
+    #[test]
+    fn a_container_that_was_started_in_the_same_second_was_started_since() {
+        let mut pod = updated("id:r1", 1_000);
+        pod.update.as_mut().unwrap().since = Moment(1_700);
+        assert!(pod.is_update_complete(&images()));
+        pod.update.as_mut().unwrap().since = Moment(2_000);
+        assert!(!pod.is_update_complete(&images()));
+    }
+
+    #[test]
+    fn a_pod_without_a_gate_whose_images_change_does_not_serve() {
+        let mut pod = updated("id:r1", 0);
+        pod.gate = ReadinessGate::Absent;
+        assert!(pod.is_ready(), "its node has not noticed yet");
+        assert!(!pod.is_update_ready(Moment(9_000), Duration::ZERO, &images()));
+        pod.containers[0].image_id = Some("id:r2".to_owned());
+        assert!(pod.is_update_ready(Moment(9_000), Duration::ZERO, &images()));
     }
 
     #[test]

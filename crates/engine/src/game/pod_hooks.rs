@@ -29,6 +29,17 @@ pub(super) enum Passage {
     Blocked(String),
 }
 
+/// What is to be done to which pods, by uid.
+#[derive(Default)]
+pub(super) struct Wanted<'a> {
+    /// They are to be deleted: too many, named, or replaced by the new revision.
+    pub(super) deleted: BTreeSet<&'a str>,
+    /// They are to be updated in place sooner or later.
+    pub(super) updated: BTreeSet<&'a str>,
+    /// Those of them whose turn it is.
+    pub(super) next: BTreeSet<&'a str>,
+}
+
 /// What is to be done to a pod.
 #[derive(Clone, Copy)]
 pub(super) enum Operation<'a> {
@@ -173,8 +184,9 @@ pub(super) fn follow_up(view: &View<'_>, pod: &Pod) -> Result<Vec<Action>, Strin
 }
 
 /// What nobody needs any more: runs of pods that are gone, of operations that are over or called off,
-/// and marks without a run. `wanted` are the pods that are to be deleted, by uid.
-pub(super) fn clean_up(view: &View<'_>, wanted: &BTreeSet<&str>) -> Vec<Action> {
+/// and marks without a run. A pod whose run is to be made again keeps its mark in between: who reads
+/// it would send players to a pod that is about to go.
+pub(super) fn clean_up(view: &View<'_>, wanted: &Wanted<'_>) -> Vec<Action> {
     let seen = view.seen;
     let mut actions = Vec::new();
     let mut kept: BTreeSet<&str> = BTreeSet::new();
@@ -191,7 +203,8 @@ pub(super) fn clean_up(view: &View<'_>, wanted: &BTreeSet<&str>) -> Vec<Action> 
         actions.push(Action::DeleteHook(run.name.clone()));
     }
     for pod in seen.pods.iter().filter(|pod| pod.is_marked && !pod.is_terminating) {
-        if !kept.contains(pod.uid.as_str()) && !wanted.contains(pod.uid.as_str()) {
+        let is_in = |uids: &BTreeSet<&str>| uids.contains(pod.uid.as_str());
+        if !is_in(&kept) && !is_in(&wanted.deleted) && !is_in(&wanted.next) {
             actions.push(Action::Unmark(PodRef::of(pod)));
         }
     }
@@ -203,7 +216,7 @@ fn is_needed(
     pod: &Pod,
     (kind, target): (HookKind, Option<&Revision>),
     run: &HookRun,
-    wanted: &BTreeSet<&str>,
+    wanted: &Wanted<'_>,
 ) -> bool {
     let seen = view.seen;
     if pod.is_terminating {
@@ -214,12 +227,12 @@ fn is_needed(
             let is_current = target.is_some_and(|target| pod.is_of(target));
             is_current && (pod.owes_post_hook || !run.has_passed())
         }
-        (_, None) => wanted.contains(pod.uid.as_str()),
+        (_, None) => wanted.deleted.contains(pod.uid.as_str()),
         (_, Some(target)) => {
             let operation = Operation::InPlace(target);
             seen.plan.way == UpdateWay::InPlace
                 && *target == seen.update
-                && !pod.is_of(target)
+                && wanted.updated.contains(pod.uid.as_str())
                 && kind_of(seen, operation) == kind
                 && seen.plan.hooks.of(kind).call.is_some()
         }

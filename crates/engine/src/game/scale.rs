@@ -8,6 +8,8 @@
 pub struct Standing {
     /// Pods on the update revision.
     pub updated: usize,
+    /// Of those, pods that do not serve.
+    pub idle: usize,
     /// Pods on any other.
     pub old: usize,
     /// Pods that should be there.
@@ -42,9 +44,10 @@ impl Standing {
         self.partition.min(self.replicas)
     }
 
-    /// Pods on top of the replicas: no more than are still to be updated, none while paused.
+    /// Pods on top of the replicas: no more than are still to be updated, none while paused. A template
+    /// that went back has pods to update too, although there is nothing else to come from.
     pub fn surge(self) -> usize {
-        if !self.differs || self.is_paused {
+        if self.is_paused {
             return 0;
         }
         self.max_surge.min(self.old.saturating_sub(self.kept()))
@@ -52,7 +55,7 @@ impl Standing {
 
     /// What to do.
     pub fn scaling(self) -> Scaling {
-        let Self { updated, old, .. } = self;
+        let Self { updated, idle, old, .. } = self;
         let wanted = self.replicas.saturating_add(self.surge());
         let total = old.saturating_add(updated);
         let holds = self.differs && self.partition > 0;
@@ -63,12 +66,15 @@ impl Standing {
             return Scaling { create_old, create_new, ..Scaling::default() };
         }
         let surplus = total - wanted;
+        // A pause ends a surge: a pod on top that does not serve yet goes before the old one that it
+        // was to relieve, which does.
+        let first_new = if self.is_paused { idle.min(updated).min(surplus) } else { 0 };
         let spare_old = match self.partition {
             0 => old,
             _ if holds => old.saturating_sub(self.kept()),
             _ => 0,
         };
-        let first_old = spare_old.min(surplus);
+        let first_old = spare_old.min(surplus - first_new);
         let delete_new = updated.min(surplus - first_old);
         // Who is left over is old: there are not enough of the others.
         let delete_old = surplus - delete_new;
@@ -83,6 +89,7 @@ mod tests {
     fn standing(updated: usize, old: usize, replicas: usize, partition: usize) -> Standing {
         Standing {
             updated,
+            idle: 0,
             old,
             replicas,
             partition,
@@ -134,6 +141,21 @@ mod tests {
     }
 
     #[test]
+    fn a_template_that_went_back_has_pods_on_top_as_well() {
+        let back = Standing { max_surge: 1, differs: false, ..standing(2, 2, 4, 0) };
+        assert_eq!(back.scaling(), create(0, 1));
+    }
+
+    #[test]
+    fn a_pause_in_the_middle_of_a_surge_takes_the_new_pod_that_does_not_serve() {
+        let paused = Standing { max_surge: 1, is_paused: true, ..standing(1, 4, 4, 0) };
+        assert_eq!(Standing { idle: 1, ..paused }.scaling(), delete(0, 1));
+        assert_eq!(paused.scaling(), delete(1, 0), "it serves: an old one goes for it");
+        let more = Standing { idle: 1, replicas: 2, ..paused };
+        assert_eq!(more.scaling(), delete(2, 1));
+    }
+
+    #[test]
     fn db_9_fewer_old_pods_than_the_partition_delete_nothing() {
         let back = Standing { max_surge: 1, ..standing(2, 2, 4, 3) };
         assert_eq!(back.scaling(), Scaling::default());
@@ -148,6 +170,7 @@ mod tests {
                 {
                     let standing = Standing {
                         updated,
+                        idle: updated / 2,
                         old,
                         replicas,
                         partition,

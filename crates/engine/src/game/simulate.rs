@@ -13,9 +13,9 @@ use std::{
 use crate::{Again, Moment, Revision};
 
 use super::{
-    Action, Canary, CanaryStep, CostOrder, Decision, Fact, HookCall, HookPhase, Json,
-    KnownRevision, Memory, Observed, Paused, Plan, PodHooks, ResumeBy, Share, StepHook, UpdateWay,
-    WorkloadKind,
+    Action, Canary, CanaryStep, ConditionKind, CostOrder, Decision, Fact, HookCall, HookPhase,
+    Json, KnownRevision, Memory, Observed, Paused, Plan, PodHooks, Refusal, ResumeBy, Scope, Share,
+    StepHook, UpdateWay, WorkloadKind,
     arguments::Declared,
     check::{Checker, What},
     decide, steps_hash,
@@ -52,6 +52,11 @@ pub(super) struct World {
     pub(super) writes: u32,
     /// Writes that are cut, and whether they land.
     pub(super) cuts: Vec<(u32, bool)>,
+    /// Writes the cluster refuses.
+    pub(super) refuses: fn(&Action) -> bool,
+    /// Rounds in which a node does not look at a pod, between two in which it does.
+    pub(super) lag: u32,
+    round: u32,
     pub(super) told: Vec<Fact>,
     pub(super) log: Vec<Line>,
     pub(super) last: Option<Decision>,
@@ -149,6 +154,7 @@ impl World {
             plan,
             memory: Memory::default(),
             problems: Vec::new(),
+            refusals: Vec::new(),
             is_deleted: false,
             update: rev("r1"),
             collisions: 0,
@@ -169,6 +175,9 @@ impl World {
             breach: None,
             writes: 0,
             cuts: Vec::new(),
+            refuses: |_| false,
+            lag: 0,
+            round: 0,
             told: Vec::new(),
             log: Vec::new(),
             last: None,
@@ -194,17 +203,40 @@ impl World {
     pub(super) fn pass(&mut self) -> Decision {
         let decision = decide(&self.truth);
         self.last = Some(decision.clone());
+        self.truth.refusals.clear();
+        let mut left_out: BTreeSet<String> = BTreeSet::new();
+        let mut leaves_out_pods = false;
         for action in decision.actions.clone() {
-            if !self.perform(action) {
-                break;
+            match action.scope() {
+                Scope::Pod(uid) if left_out.contains(uid) => {}
+                Scope::Pods if leaves_out_pods => {}
+                Scope::Pod(uid) if (self.refuses)(&action) => {
+                    left_out.insert(uid.to_owned());
+                    self.refused(ConditionKind::FailedUpdate);
+                }
+                Scope::Pods if (self.refuses)(&action) => {
+                    leaves_out_pods = true;
+                    self.refused(ConditionKind::FailedScale);
+                }
+                Scope::Release if (self.refuses)(&action) => break,
+                Scope::Pod(_) | Scope::Pods | Scope::Release => {
+                    if !self.perform(action) {
+                        break;
+                    }
+                }
             }
         }
         decision
     }
 
+    fn refused(&mut self, kind: ConditionKind) {
+        self.truth.refusals.push(Refusal { kind, message: "The quota is exceeded.".to_owned() });
+    }
+
     /// A look, and then five seconds of everybody else. Whether anything happened at all.
     pub(super) fn round(&mut self) -> bool {
         let decision = self.pass();
+        self.round += 1;
         let moved = self.kubelet();
         self.truth.now = self.truth.now.after(ROUND);
         let is_quiet = decision.actions.is_empty() && !moved && decision.again == Again::OnChange;
@@ -222,11 +254,11 @@ impl World {
         let mut quiet = 0;
         for _ in 0..ROUNDS_TO_REST {
             quiet = if self.round() { 0 } else { quiet + 1 };
-            if quiet > 3 || self.breach.is_some() {
+            if quiet > 3 + self.lag || self.breach.is_some() {
                 break;
             }
         }
-        if quiet <= 3 && self.breach.is_none() {
+        if quiet <= 3 + self.lag && self.breach.is_none() {
             self.breach = Some(format!("14: it does not come to rest: {:?}", self.last));
         }
         self.see(&What::Settled);

@@ -1,12 +1,13 @@
 //! Numbered pods: each number has its pod, and the highest is updated first.
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::cmp::Reverse;
 
 use crate::Revision;
 
 use super::{
-    Action, Budget, Departure, Fact, Management, NewPod, NodeState, Observed, Pod, PodPhase,
-    PodRef, ReadinessGate, UpdateWay, in_place, pod_hooks,
+    Action, Budget, Departure, Fact, Management, NewPod, NodeState, Observed, Pod, PodRef,
+    UpdateWay, in_place,
+    pod_hooks::{self, Wanted},
     view::View,
     work::{Outcome, Work},
 };
@@ -32,41 +33,51 @@ enum Turn {
 /// What is to be done to the pods.
 pub(super) fn work(view: &View<'_>, management: Management) -> Work {
     let set = Set::of(view, management);
-    let mut work = Work::new();
     let retried = pod_hooks::retry(view.seen);
     let chosen = if retried.is_empty() { set.choose() } else { Vec::new() };
-    for pod in view.pods.iter().filter(|pod| pod.is_active() && !is_begun(&chosen, pod)) {
+    let mut begun = Work::new();
+    if retried.is_empty()
+        && let Turn::Next = set.fill(&mut begun)
+        && let Turn::Next = set.shrink(&mut begun)
+    {
+        set.update(&chosen, &mut begun);
+    }
+    let mut work = Work::new();
+    for pod in view.pods.iter().filter(|pod| pod.is_active() && !begun.changes(pod)) {
         work.refresh(view, pod);
     }
-    work.actions.extend(pod_hooks::clean_up(view, &set.wanted()));
-    if !retried.is_empty() {
-        work.actions.extend(retried);
-        return work;
-    }
-    if let Turn::Next = set.fill(&mut work)
-        && let Turn::Next = set.shrink(&mut work)
-    {
-        set.update(&chosen, &mut work);
-    }
+    work.actions.extend(pod_hooks::clean_up(view, &set.wanted(&chosen)));
+    work.actions.extend(retried);
+    work.then(begun);
     work
-}
-
-fn is_begun(chosen: &[&Pod], pod: &Pod) -> bool {
-    pod.gate == ReadinessGate::Closed
-        && pod.grace.is_none()
-        && chosen.iter().any(|other| other.uid == pod.uid)
 }
 
 impl<'a, 'v> Set<'a, 'v> {
     fn of(view: &'v View<'a>, management: Management) -> Self {
-        let Observed { plan, .. } = view.seen;
+        let Observed { plan, update, .. } = view.seen;
         let budget = Budget::of_set(plan.max_unavailable, plan.max_surge, plan.replicas);
+        let numbers = view.partition..plan.replicas;
+        let is_old = |pod: &Pod| {
+            let is_in = pod.ordinal.is_some_and(|number| numbers.contains(&number));
+            is_in && pod.is_active() && !pod.is_of(update)
+        };
+        // A template that went back has pods to update, although there is nothing to come from.
         let is_surging = management == Management::Parallel
             && plan.way != UpdateWay::OnDelete
-            && view.differs()
-            && !view.is_paused();
+            && (view.differs() || view.pods.iter().any(|pod| is_old(pod)));
         let left = plan.replicas.saturating_sub(view.done).saturating_sub(view.partition);
-        let surge = if is_surging { budget.surge.min(left) } else { 0 };
+        let mut surge = if is_surging { budget.surge.min(left) } else { 0 };
+        if view.is_paused() {
+            // None are made, and one that is there goes when the pod it serves for is back.
+            let highest = view.pods.iter().filter_map(|pod| pod.ordinal).max();
+            let there = highest.map_or(0, |number| number.saturating_add(1));
+            let serving = |number: &usize| {
+                let pod = view.pods.iter().find(|pod| pod.ordinal == Some(*number));
+                pod.is_some_and(|pod| view.is_serving(pod))
+            };
+            let out = (0..plan.replicas).filter(|number| !serving(number)).count();
+            surge = surge.min(there.saturating_sub(plan.replicas)).min(out);
+        }
         Self { view, management, numbers: plan.replicas + surge, budget }
     }
 
@@ -79,8 +90,7 @@ impl<'a, 'v> Set<'a, 'v> {
     }
 
     fn is_serving(&self, pod: &Pod) -> bool {
-        let Observed { now, plan, .. } = self.view.seen;
-        pod.is_update_ready(*now, plan.min_ready)
+        self.view.is_serving(pod)
     }
 
     /// Pods with numbers that are not wanted, the highest first.
@@ -110,12 +120,15 @@ impl<'a, 'v> Set<'a, 'v> {
         pods
     }
 
-    /// Pods whose deletion is wanted, by uid.
-    fn wanted(&self) -> BTreeSet<&'a str> {
+    fn wanted(&self, chosen: &[&'a Pod]) -> Wanted<'a> {
         let plan = &self.view.seen.plan;
-        let is_replaced = plan.way == UpdateWay::Recreate || plan.falls_back;
-        let replaced = self.candidates().into_iter().filter(|_| is_replaced);
-        self.condemned().into_iter().chain(replaced).map(|pod| pod.uid.as_str()).collect()
+        let uids = |pods: &[&'a Pod]| pods.iter().map(|pod| pod.uid.as_str()).collect();
+        let updated = self.candidates();
+        let mut deleted = self.condemned();
+        if plan.way == UpdateWay::Recreate || plan.falls_back {
+            deleted.extend(&updated);
+        }
+        Wanted { deleted: uids(&deleted), updated: uids(&updated), next: uids(chosen) }
     }
 
     /// Pods and gaps from the partition on that do not serve.
@@ -134,7 +147,7 @@ impl<'a, 'v> Set<'a, 'v> {
         let (mut serving, mut chosen): (Vec<&Pod>, Vec<&Pod>) =
             candidates.into_iter().partition(|pod| self.is_serving(pod));
         let slots = self.budget.unavailable.saturating_sub(self.out());
-        serving.sort_by_key(|pod| !self.view.is_asked(pod));
+        serving.sort_by_key(|pod| (!self.view.is_asked(pod), !pod.is_marked));
         chosen.extend(serving.into_iter().take(slots));
         let is_single = self.is_ordered() || self.view.seen.plan.way == UpdateWay::HotPatch;
         if is_single {
@@ -207,10 +220,7 @@ impl<'a, 'v> Set<'a, 'v> {
             work.because(Fact::AwaitingDeletion(name()));
             return Turn::Over;
         }
-        if pod.phase == PodPhase::Failed {
-            work.actions.push(Action::Announce(Fact::PodFailed(name())));
-            work.actions.push(Action::Delete(PodRef::of(pod), Departure::Failed));
-            work.because(Fact::PodFailed(name()));
+        if work.replace_ended(pod) {
             return Turn::Over;
         }
         if !pod.is_identified {

@@ -56,6 +56,8 @@ pub(super) struct Progress {
     pub(super) again: Again,
     /// The template is to go back.
     pub(super) rolls_back: bool,
+    /// Why the hook of the step cannot be run.
+    pub(super) blocked: Option<String>,
 }
 
 /// As times in status are.
@@ -158,11 +160,6 @@ pub(super) fn clean_up(view: &View<'_>) -> Vec<Action> {
     actions
 }
 
-/// Where the release stands changes in this look: nothing else is done in it.
-pub(super) fn is_turn(view: &View<'_>, gate: &StepGate) -> bool {
-    is_reset(view.seen) || matches!(gate, StepGate::Failed { .. })
-}
-
 /// Where the release stands after this look.
 pub(super) fn advance(view: &View<'_>, gate: &StepGate) -> Progress {
     let mut progress = Progress {
@@ -171,8 +168,10 @@ pub(super) fn advance(view: &View<'_>, gate: &StepGate) -> Progress {
         facts: Vec::new(),
         again: Again::OnChange,
         rolls_back: false,
+        blocked: None,
     };
     note_user(view, &mut progress);
+    note_blocked(view, &mut progress);
     if is_reset(view.seen) {
         reset(view, &mut progress);
     } else if view.seen.memory.stable.is_none() {
@@ -219,10 +218,26 @@ fn note_user(view: &View<'_>, progress: &mut Progress) {
     }
 }
 
+/// A hook that could not be run before a pause still cannot: whoever looks at the pause should know.
+fn note_blocked(view: &View<'_>, progress: &mut Progress) {
+    let Observed { plan, memory, .. } = view.seen;
+    let Some(CanaryStep::Hook(hook)) = plan.steps().get(view.step) else { return };
+    let is_held = memory.is_paused_by_us() || view.is_held_by_user();
+    if let Some(since) = memory.blocked_since
+        && is_held
+        && !is_reset(view.seen)
+        && let StepGate::Blocked(why, _) = begin(view, hook, None)
+    {
+        progress.memory.blocked_since = Some(since);
+        progress.blocked = Some(why);
+    }
+}
+
 /// Ends our own pauses, and with them the run they were about.
 fn lift(memory: &mut Memory) {
     memory.pauses.retain(|pause| pause.reason == PauseReason::User);
     memory.hook_run = None;
+    memory.blocked_since = None;
 }
 
 /// The template or the steps are not those this release was about.
@@ -296,6 +311,7 @@ fn take(view: &View<'_>, gate: &StepGate, progress: &mut Progress) {
     if is_complete(view, step, gate) {
         let next = &mut progress.memory;
         lift(next);
+        progress.blocked = None;
         next.step = Some(view.step + 1);
         progress.facts.push(Fact::StepSet(view.step + 1));
         progress.why = Some(Fact::StepSet(view.step + 1));
@@ -341,7 +357,8 @@ fn is_complete(view: &View<'_>, step: &CanaryStep, gate: &StepGate) -> bool {
         }
         CanaryStep::Hook(_) => {
             let was_stopped = memory.pause(PauseReason::Hook).is_some();
-            *gate == StepGate::Passed || (was_stopped && is_resumed)
+            let has_passed = *gate == StepGate::Passed && view.is_target_reached();
+            has_passed || (was_stopped && is_resumed)
         }
     }
 }
@@ -386,8 +403,9 @@ fn awaiting_pods(view: &View<'_>) -> Fact {
 
 fn take_hook(view: &View<'_>, gate: &StepGate, progress: &mut Progress) {
     match gate {
-        StepGate::None | StepGate::Passed => {}
-        StepGate::NotYet => progress.why = Some(awaiting_pods(view)),
+        StepGate::None => {}
+        // It passed with pods that are out of service again: they are waited for.
+        StepGate::NotYet | StepGate::Passed => progress.why = Some(awaiting_pods(view)),
         StepGate::Begins(start, dropped) => {
             progress.memory.hook_run = Some(start.name.clone());
             progress.why = Some(Fact::AwaitingHook(start.name.clone()));
@@ -413,6 +431,7 @@ fn take_hook(view: &View<'_>, gate: &StepGate, progress: &mut Progress) {
         }
         StepGate::Blocked(why, since) => {
             progress.memory.blocked_since = Some(*since);
+            progress.blocked = Some(why.clone());
             let end = since.after(BLOCKED_MAX);
             progress.why = Some(Fact::HookBlocked(why.clone()));
             if view.seen.now >= end {

@@ -2,6 +2,7 @@
 
 mod controls;
 mod details;
+mod edges;
 mod mistakes;
 mod pod_hooks;
 mod seed;

@@ -3,11 +3,17 @@
 use crate::{Again, Revision};
 
 use super::{
-    Action, Asked, CanaryStep, Decision, Fact, Memory, Observed, PauseReason, Verb, view::View,
+    Action, Asked, CanaryStep, Decision, Fact, HookRun, Memory, Observed, PauseReason, Purpose,
+    Verb, view::View,
 };
 
 /// What a person asked for, if it can be done now. Each is safe to do twice: it may be, after a crash.
+///
+/// Going back is not among it, see [`aborts`].
 pub(super) fn obey(view: &View<'_>) -> Option<Decision> {
+    if aborts(view).is_some() {
+        return None;
+    }
     let Asked { verb, revision } = view.seen.plan.asked.as_ref()?;
     let decision = if revision.as_ref().is_some_and(|revision| *revision != view.seen.update) {
         void(Fact::AskedTooLate(*verb), *verb)
@@ -15,7 +21,7 @@ pub(super) fn obey(view: &View<'_>) -> Option<Decision> {
         match verb {
             Verb::Resume => resume(view.seen),
             Verb::SkipAll => skip_all(view),
-            Verb::Abort => abort(view),
+            Verb::Abort => void(Fact::NothingTo(Verb::Abort), Verb::Abort),
             Verb::RetryHook => retry_hook(view),
         }
     };
@@ -71,23 +77,34 @@ pub(super) fn way_back<'a>(view: &View<'a>) -> Option<&'a Revision> {
     (*stable != view.seen.update && view.template(stable).is_some()).then_some(stable)
 }
 
-fn abort(view: &View<'_>) -> Decision {
-    let Some(stable) = way_back(view) else {
-        return void(Fact::NothingTo(Verb::Abort), Verb::Abort);
-    };
-    obeyed(Verb::Abort)
-        .act(Action::GoBack { to: stable.clone(), from: view.seen.update.clone() })
-        .tell(Fact::Obeyed(Verb::Abort))
+/// The revision to go back to, if a person asked for that.
+pub(super) fn aborts<'a>(view: &View<'a>) -> Option<&'a Revision> {
+    let Asked { verb, revision } = view.seen.plan.asked.as_ref()?;
+    let is_meant = revision.as_ref().is_none_or(|revision| *revision == view.seen.update);
+    if *verb == Verb::Abort && is_meant { way_back(view) } else { None }
 }
 
-/// The run goes first: without it the pause is only a note, and the hook begins anew when that goes.
+/// Runs go first: without it the pause is only a note, and the hook begins anew when that goes. So
+/// do failed runs of pods, as with `retry`, which a tool that applies a manifest would set back.
 fn retry_hook(view: &View<'_>) -> Decision {
     let Observed { memory, plan, runs, .. } = view.seen;
     let is_hook = matches!(plan.steps().get(view.step), Some(CanaryStep::Hook(_)));
-    if !is_hook || memory.pause(PauseReason::Hook).is_none() {
-        return void(Fact::NothingTo(Verb::RetryHook), Verb::RetryHook);
-    }
+    let is_stopped = is_hook && memory.pause(PauseReason::Hook).is_some();
+    let is_failed = |run: &&HookRun| {
+        matches!(run.purpose, Purpose::Pod { .. }) && run.is_over() && !run.has_passed()
+    };
     let mut decision = obeyed(Verb::RetryHook);
+    for run in runs.iter().filter(is_failed) {
+        decision = decision.act(Action::DeleteHook(run.name.clone()));
+    }
+    match (is_stopped, decision.is_idle()) {
+        (true, _) => {}
+        (false, true) => return void(Fact::NothingTo(Verb::RetryHook), Verb::RetryHook),
+        (false, false) => {
+            let verb = Verb::RetryHook;
+            return decision.act(Action::ClearVerb(verb)).tell(Fact::Obeyed(verb));
+        }
+    }
     if let Some(run) = runs.iter().find(|run| memory.hook_run.as_ref() == Some(&run.name)) {
         decision = decision.act(Action::DeleteHook(run.name.clone()));
     }

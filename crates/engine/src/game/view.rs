@@ -26,6 +26,8 @@ pub(super) struct View<'a> {
     /// Pods of the new revision among the replicas, ready for long enough.
     pub(super) done: usize,
     pub(super) counts: Counts,
+    /// The release is about to stop or to go back: no further pods are chosen.
+    pub(super) is_halted: bool,
 }
 
 impl<'a> View<'a> {
@@ -47,6 +49,7 @@ impl<'a> View<'a> {
             in_step: 0,
             done: 0,
             counts: Counts::default(),
+            is_halted: false,
         };
         (view.in_step, view.done) = view.progress(is_set);
         view.base = view.base();
@@ -90,6 +93,14 @@ impl<'a> View<'a> {
         let none = BTreeMap::new();
         let images = pod.revision.as_ref().and_then(|revision| self.images.get(revision));
         pod.is_settled(images.unwrap_or(&none))
+    }
+
+    /// It serves, as far as the budget of an update goes.
+    pub(super) fn is_serving(&self, pod: &Pod) -> bool {
+        let Observed { now, plan, .. } = self.seen;
+        let none = BTreeMap::new();
+        let images = pod.revision.as_ref().and_then(|revision| self.images.get(revision));
+        pod.is_update_ready(*now, plan.min_ready, images.unwrap_or(&none))
     }
 
     /// Of the new revision, with nothing under way, and ready for long enough.
@@ -175,7 +186,7 @@ impl<'a> View<'a> {
 
     /// No further pods are chosen.
     pub(super) fn is_paused(&self) -> bool {
-        self.seen.plan.paused.value || !self.seen.memory.pauses.is_empty()
+        self.is_halted || self.seen.plan.paused.value || !self.seen.memory.pauses.is_empty()
     }
 
     /// A person holds the release: `paused` is set, and not by us.

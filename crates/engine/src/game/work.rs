@@ -3,7 +3,7 @@
 use crate::Again;
 
 use super::{
-    Action, ConditionKind, Departure, Fact, HookKind, Pod, PodRef, UpdateWay, in_place,
+    Action, ConditionKind, Departure, Fact, HookKind, Pod, PodPhase, PodRef, UpdateWay, in_place,
     pod_hooks::{self, Operation, Passage},
     view::{View, sooner},
 };
@@ -44,6 +44,37 @@ impl Work {
         }
     }
 
+    /// Puts what was begun behind what was finished. The first reason and the first trouble of a kind
+    /// stay the first.
+    pub(super) fn then(&mut self, other: Self) {
+        let Self { actions, why, again, troubles } = other;
+        self.actions.extend(actions);
+        if let Some(why) = why {
+            self.because(why);
+        }
+        self.wake(again);
+        for (kind, fact) in troubles {
+            self.trouble(kind, &fact);
+        }
+    }
+
+    fn wake(&mut self, again: Again) {
+        match again {
+            Again::Now => self.again = Again::Now,
+            Again::At(at) => self.again = sooner(self.again, at),
+            Again::OnChange => {}
+        }
+    }
+
+    /// The pod is changed in this look. Only then is its gate none of our business: one that was
+    /// closed for a change that did not come is opened again.
+    pub(super) fn changes(&self, pod: &Pod) -> bool {
+        self.actions.iter().any(|action| match action {
+            Action::UpdateInPlace(change) | Action::HotPatch(change) => change.pod.uid == pod.uid,
+            _ => false,
+        })
+    }
+
     /// Finishes what was begun with this pod.
     pub(super) fn refresh(&mut self, view: &View<'_>, pod: &Pod) {
         let (actions, again) = in_place::refresh(view, pod);
@@ -51,9 +82,7 @@ impl Work {
             self.because(Fact::Refreshing(1));
         }
         self.actions.extend(actions);
-        if let Again::At(at) = again {
-            self.again = sooner(self.again, at);
-        }
+        self.wake(again);
         match pod_hooks::follow_up(view, pod) {
             Ok(actions) => self.actions.extend(actions),
             Err(why) => self.blocked(pod, why),
@@ -98,6 +127,19 @@ impl Work {
         outcome
     }
 
+    /// Deletes a pod that ended, and says whether it did. Its hook is not asked: nobody is left on it.
+    pub(super) fn replace_ended(&mut self, pod: &Pod) -> bool {
+        let fact = match pod.phase {
+            PodPhase::Failed => Fact::PodFailed(pod.name.clone()),
+            PodPhase::Succeeded => Fact::PodEnded(pod.name.clone()),
+            PodPhase::Pending | PodPhase::Unknown | PodPhase::Running => return false,
+        };
+        self.actions.push(Action::Announce(fact.clone()));
+        self.actions.push(Action::Delete(PodRef::of(pod), Departure::Failed));
+        self.because(fact);
+        true
+    }
+
     /// Brings a pod to the new revision, once its hook passed.
     pub(super) fn update(&mut self, view: &View<'_>, pod: &Pod) -> Outcome {
         let way = match view.seen.plan.way {
@@ -118,6 +160,11 @@ impl Work {
                 return Outcome::Refused;
             }
         };
+        if let Some(until) = in_place::held_until(view, pod) {
+            self.again = sooner(self.again, until);
+            self.because(Fact::AwaitingNode(pod.name.clone()));
+            return Outcome::Waits;
+        }
         if way == UpdateWay::HotPatch {
             self.actions.push(in_place::hot_patch(change));
             return Outcome::Done;

@@ -4,19 +4,19 @@
 use std::time::Duration;
 
 use crate::game::{
-    Action, CanaryStep, HookPhase, Memory, Observed, PauseReason, Pod, Purpose, ReadinessGate,
-    ResumeBy, Verb, WorkloadKind,
+    Action, CanaryStep, HookPhase, Memory, Observed, PauseReason, Purpose, ResumeBy, Verb,
 };
 
-use super::Verdict;
+use super::{Verdict, truth::Truth};
 
-pub(super) fn judge(world: &Observed, action: &Action) -> Verdict {
+pub(super) fn judge(truth: &Truth<'_>, action: &Action) -> Verdict {
+    let world = truth.world;
     match action {
         Action::Remember(next) => {
             judge_order(world, next)?;
             judge_pauses(world, next)?;
-            judge_stable(world, next)?;
-            judge_step(world, next)
+            judge_stable(truth, next)?;
+            judge_step(truth, next)
         }
         Action::SetPaused(false) if is_held_by_user(world) => {
             Err((29, "the pause of a person is taken back".to_owned()))
@@ -85,33 +85,20 @@ fn timed(world: &Observed) -> Option<Duration> {
     }
 }
 
-/// Pods of the new revision that nobody could object to.
-fn done(world: &Observed, from: usize) -> usize {
-    let is_set = matches!(world.plan.kind, WorkloadKind::StatefulSet(_));
-    let counts = |pod: &&Pod| {
-        let is_in = |number: usize| (from..world.plan.replicas).contains(&number);
-        pod.is_of(&world.update)
-            && pod.is_active()
-            && pod.grace.is_none()
-            && matches!(pod.gate, ReadinessGate::Absent | ReadinessGate::Open)
-            && pod.is_available(world.now, world.plan.min_ready)
-            && (!is_set || pod.ordinal.is_some_and(is_in))
-    };
-    world.pods.iter().filter(counts).count()
-}
-
 /// 6: what becomes stable runs everywhere.
-fn judge_stable(world: &Observed, next: &Memory) -> Verdict {
+fn judge_stable(truth: &Truth<'_>, next: &Memory) -> Verdict {
+    let world = truth.world;
     let before = &world.memory.stable;
     let is_new = before.is_some() && next.stable != *before;
-    if is_new && done(world, 0) < world.plan.replicas {
+    if is_new && truth.done_from(0) < world.plan.replicas {
         return Err((6, "a revision is stable before all pods run it".to_owned()));
     }
     Ok(())
 }
 
 /// 29: a step ends when what it is about is there.
-fn judge_step(world: &Observed, next: &Memory) -> Verdict {
+fn judge_step(truth: &Truth<'_>, next: &Memory) -> Verdict {
+    let world = truth.world;
     let (Some(before), Some(after)) = (world.memory.step, next.step) else { return Ok(()) };
     if after <= before || !is_same_release(world, next) || is_asked(world, &[Verb::SkipAll]) {
         return Ok(());
@@ -122,18 +109,18 @@ fn judge_step(world: &Observed, next: &Memory) -> Verdict {
     if is_held_by_user(world) {
         return Err((29, "a step ends while a person holds the release".to_owned()));
     }
-    let partition = world.plan.partition_at(before);
-    let wanted = world.plan.replicas - partition.min(world.plan.replicas);
+    let partition = truth.partition_at(before);
+    let is_reached = truth.done_from(partition) >= world.plan.replicas - partition;
     let is_fine = match world.plan.steps().get(before) {
         None => false,
-        Some(CanaryStep::Partition(_)) => done(world, partition) >= wanted,
+        Some(CanaryStep::Partition(_)) => is_reached,
         Some(CanaryStep::Pause(_)) => {
             let pause = world.memory.pause(PauseReason::Step);
             pause.is_some() && (is_resumed(world) || is_over(world))
         }
         Some(CanaryStep::Hook(_)) => {
             let was_stopped = world.memory.pause(PauseReason::Hook).is_some();
-            (was_stopped && is_resumed(world)) || has_passed(world, before)
+            (was_stopped && is_resumed(world)) || (has_passed(world, before) && is_reached)
         }
     };
     if is_fine { Ok(()) } else { Err((29, format!("step {before} ends before it is over"))) }

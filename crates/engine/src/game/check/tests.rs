@@ -36,6 +36,7 @@ fn update(world: &Observed, at: usize) -> Action {
         labels: std::collections::BTreeMap::new(),
         annotations: std::collections::BTreeMap::new(),
         image_ids: std::collections::BTreeMap::new(),
+        images_before: std::collections::BTreeMap::new(),
         at: world.now,
         grace: None,
         owes_post_hook: false,
@@ -146,6 +147,9 @@ fn invariant_29_a_failed_hook_does_not_advance() {
         is_terminated,
         created: Moment(0),
     };
+    for at in 0..2 {
+        world.pods[at].revision = Some(world.update.clone());
+    }
     let next = |world: &Observed| remember(world, |memory| memory.step = Some(5));
     for (phase, is_terminated, want) in [
         (HookPhase::Failed, false, Some(29)),
@@ -156,6 +160,49 @@ fn invariant_29_a_failed_hook_does_not_advance() {
         world.runs = vec![run(phase, is_terminated)];
         assert_eq!(judge(&world, next(&world)), want, "{phase:?} {is_terminated}");
     }
+    world.pods[0].ready = crate::game::Ready::No;
+    assert_eq!(judge(&world, next(&world)), Some(29), "it passed with pods that do not serve");
+}
+
+#[test]
+fn invariant_28_a_pod_whose_images_change_does_not_serve_until_its_node_took_notice() {
+    let mut world = released();
+    world.plan.max_unavailable = crate::game::Share::Count(1);
+    world.plan.canary = None;
+    for pod in &mut world.pods {
+        pod.gate = ReadinessGate::Absent;
+    }
+    let change = |world: &Observed, at: usize| {
+        let Action::UpdateInPlace(mut change) = update(world, at) else { panic!("it is one") };
+        change.images.insert("main".to_owned(), "image:r2".to_owned());
+        Action::UpdateInPlace(change)
+    };
+    let first = change(&world, 0);
+    let mut trace = vec![What::World(Box::new(world.clone())), What::Did(Box::new(first))];
+    world.pods[0].revision = Some(world.update.clone());
+    let second = change(&world, 1);
+    trace.push(What::World(Box::new(world.clone())));
+    trace.push(What::Did(Box::new(second)));
+    let breaches = check(&trace);
+    assert_eq!(breaches.first().map(|breach| breach.invariant), Some(28), "{breaches:?}");
+    world.pods[0].containers[0].started = Some(world.now);
+    trace[2] = What::World(Box::new(world));
+    assert_eq!(check(&trace), []);
+}
+
+#[test]
+fn invariant_11_a_pause_takes_no_pod_that_serves_for_one_that_does_not() {
+    let mut world = released();
+    world.plan.paused = Paused { value: true, is_ours: false };
+    let mut fifth = world.pods[0].clone();
+    (fifth.name, fifth.uid) = ("game-p5".to_owned(), "uid-5".to_owned());
+    fifth.revision = Some(world.update.clone());
+    world.pods.push(fifth);
+    let delete = |world: &Observed, at| Action::Delete(pod(world, at), Departure::Surplus);
+    assert_eq!(judge(&world, delete(&world, 0)), None, "all five serve");
+    world.pods[4].ready = crate::game::Ready::No;
+    assert_eq!(judge(&world, delete(&world, 0)), Some(11));
+    assert_eq!(judge(&world, delete(&world, 4)), None);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::Moment;
 
-use super::{HookPhase, Invalid, Metric, MetricResult, Policy, RETRY_AFTER, Run};
+use super::{HookPhase, Invalid, Metric, MetricResult, Policy, Run};
 
 /// What to do with a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,9 @@ impl Run {
         if self.phase.is_some_and(HookPhase::is_final) {
             return None;
         }
-        let deadline = self.deadline.map(|limit| self.started.unwrap_or(now).after(limit));
+        // The first moment at which it took longer.
+        let end = |limit| Moment(self.started.unwrap_or(now).after(limit).0.saturating_add(1));
+        let deadline = self.deadline.map(end);
         let due = self.each_due(now).filter_map(|due| match due {
             Due::Now(_) => Some(now),
             Due::At(at) => Some(at),
@@ -102,7 +104,7 @@ impl Run {
         if metric.effective_count().is_some_and(|count| result.count >= count) {
             return Due::Never;
         }
-        let at = finished.after(metric.interval.unwrap_or(RETRY_AFTER));
+        let at = finished.after(metric.gap());
         // Strictly later, and times have whole milliseconds.
         if now > at {
             Due::Now(Task::Begin(index))

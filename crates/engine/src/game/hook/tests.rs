@@ -162,6 +162,28 @@ fn a_metric_that_checks_ends_by_the_first_rule_that_applies() {
 }
 
 #[test]
+fn two_measurements_are_a_second_apart_at_least() {
+    for interval in [Duration::ZERO, Duration::from_millis(5), Duration::from_secs(1)] {
+        let metric = Metric { interval: Some(interval), count: 4, ..checking() };
+        assert_eq!(ends(&metric, &[Successful; 4]), (Successful, 3), "{interval:?}");
+    }
+    let patient = Metric { interval: Some(Duration::from_millis(1_500)), ..checking() };
+    let (_, _, run) = Play::new(run(&[patient]), &[&[Successful; 2]]).play();
+    let measurements = &run.results[0].measurements;
+    assert!(measurements[1].started.0 - measurements[0].started.0 > 1_500);
+}
+
+#[test]
+fn a_run_is_looked_at_when_its_deadline_is_over_and_not_before() {
+    let late = Metric { initial_delay: Some(Duration::from_mins(10)), ..checking() };
+    let mut run = run(&[late]);
+    (run.started, run.deadline) = (Some(Moment(0)), Some(Duration::from_mins(5)));
+    let at = run.wake(Moment(0)).unwrap();
+    assert_eq!(run.assess(at).phase, Error);
+    assert_eq!(run.assess(Moment(at.0 - 1)).phase, Running);
+}
+
+#[test]
 fn a_metric_that_waits_takes_failures_until_it_has_what_it_waits_for() {
     let rows: [Row; 6] = [
         (

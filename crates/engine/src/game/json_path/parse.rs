@@ -9,11 +9,19 @@ type Result<T> = std::result::Result<T, PathError>;
 pub(super) fn parse(text: &str) -> Result<Vec<Node>> {
     let text = if text.contains('{') { text.to_owned() } else { format!("{{{text}}}") };
     let mut parser = Parser { letters: text.chars().collect(), at: 0 };
-    let nodes = parser.nodes(0)?;
-    if parser.at < parser.letters.len() {
-        return parser.fail("an end without a range");
+    let (nodes, end) = parser.nodes(0)?;
+    match end {
+        End::OfText => Ok(nodes),
+        End::OfRange(at) => Err(PathError::Malformed { what: "an end without a range", at }),
     }
-    Ok(nodes)
+}
+
+/// Where a list of nodes ends.
+enum End {
+    /// Nothing is left.
+    OfText,
+    /// At an `{end}`, which begins there.
+    OfRange(usize),
 }
 
 struct Parser {
@@ -55,8 +63,8 @@ impl Parser {
         }
     }
 
-    /// Up to the end of the text, or to the `{end}` of the range around it.
-    fn nodes(&mut self, depth: usize) -> Result<Vec<Node>> {
+    /// Up to the end of the text, or behind the `{end}` of the range around it.
+    fn nodes(&mut self, depth: usize) -> Result<(Vec<Node>, End)> {
         if depth > DEPTH_MAX {
             return self.fail("ranges nest too deeply");
         }
@@ -68,7 +76,7 @@ impl Parser {
             }
             let start = self.at;
             if !self.take('{') {
-                return Ok(nodes);
+                return Ok((nodes, End::OfText));
             }
             self.blanks();
             if self.takes("end") {
@@ -76,17 +84,13 @@ impl Parser {
                 if !self.take('}') {
                     return self.fail("`}` is missing");
                 }
-                if depth == 0 {
-                    self.at = start;
-                }
-                return if depth == 0 { self.fail("an end without a range") } else { Ok(nodes) };
+                return Ok((nodes, End::OfRange(start)));
             }
             if self.takes("range ") {
                 let path = self.path_to_brace()?;
-                let before = self.at;
-                let body = self.nodes(depth + 1)?;
-                if self.at >= self.letters.len() && !self.ended() {
-                    self.at = before;
+                let (body, end) = self.nodes(depth + 1)?;
+                if let End::OfText = end {
+                    self.at = start;
                     return self.fail("a range without an end");
                 }
                 nodes.push(Node::Range(path, body));
@@ -94,12 +98,6 @@ impl Parser {
             }
             nodes.push(self.inside()?);
         }
-    }
-
-    /// Whether what was read last is the end of a range.
-    fn ended(&self) -> bool {
-        let tail: String = self.letters.iter().filter(|letter| !letter.is_whitespace()).collect();
-        tail.ends_with("{end}")
     }
 
     fn literal(&mut self) -> String {

@@ -50,6 +50,7 @@ fn paths_find_what_they_name() {
         ("{range .rooms[*]}{.name}={.players};{end}", "a=3;b=0;c=12;"),
         ("{range .rooms[*]}{.name}{'\\n'}{end}done", "a\nb\nc\ndone"),
         ("{range .rooms[0:1]}{.name} of {$.name}{end}", "a of bryan"),
+        ("{range .rooms[0:2]}{range $.rooms[1:]}{.name}{end};{end}", "bc;bc;"),
     ];
     for (path, want) in cases {
         assert_eq!(read(path).as_deref(), Ok(want), "{path}");
@@ -71,6 +72,8 @@ fn what_is_no_path_is_refused_with_its_place() {
         "{.a[}",
         "{.a[0}",
         "{range .rooms[*]}{.name}",
+        "{range .rooms[*]}{range .a[*]}{.name}{end}",
+        "{range .rooms[*]}{.name}{'{end}'}",
         "{.a}{end}",
         "{.a[?(.b)]}",
         "{.a[x]}",

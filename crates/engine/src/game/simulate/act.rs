@@ -53,11 +53,9 @@ impl World {
             Action::Unmark(pod) => self.with(&pod, |pod| pod.is_marked = false),
             Action::SetGate(pod, is_open) => self.with(&pod, |pod| {
                 pod.gate = if is_open { ReadinessGate::Open } else { ReadinessGate::Closed };
-                if !is_open {
-                    pod.ready = Ready::No;
-                }
             }),
-            Action::UpdateInPlace(change) | Action::HotPatch(change) => self.update(&change),
+            Action::UpdateInPlace(change) => self.update(&change),
+            Action::HotPatch(change) => self.hot_patch(&change),
             Action::ApplyGrace(change) => self.apply(&change),
             Action::DropGrace(pod) => self.with(&pod, |pod| pod.grace = None),
             Action::ClearPostHook(pod) => self.with(&pod, |pod| pod.owes_post_hook = false),
@@ -159,6 +157,7 @@ impl World {
                 revision: change.revision.clone(),
                 since: change.at,
                 image_ids: change.image_ids.clone(),
+                images: change.images_before.clone(),
             });
             pod.owes_post_hook = change.owes_post_hook;
             pod.grace = period.map(|period| Grace {
@@ -172,9 +171,21 @@ impl World {
         }
     }
 
+    fn hot_patch(&mut self, change: &PodChange) {
+        self.with(&change.pod, |pod| pod.revision = Some(change.revision.clone()));
+        self.apply(change);
+        self.with(&change.pod, |pod| pod.update = None);
+    }
+
     fn apply(&mut self, change: &PodChange) {
         self.with(&change.pod, |pod| {
             pod.grace = None;
+            pod.update = Some(InPlaceState {
+                revision: change.revision.clone(),
+                since: change.at,
+                image_ids: change.image_ids.clone(),
+                images: change.images_before.clone(),
+            });
             for container in &mut pod.containers {
                 if let Some(image) = change.images.get(&container.name) {
                     container.image.clone_from(image);

@@ -31,6 +31,10 @@ pub(in crate::game) enum Event {
     Kill(usize),
     /// A pod failed.
     Fail(usize),
+    /// All containers of a pod ended well.
+    Finish(usize),
+    /// The containers of a pod are started again with what they run.
+    Restart(usize),
     /// All pods of this revision are gone at once.
     KillAll(&'static str),
     Name(usize),
@@ -106,6 +110,20 @@ impl Event {
                 if let Some(pod) = truth.pods.get_mut(*at) {
                     pod.phase = PodPhase::Failed;
                     pod.ready = Ready::No;
+                }
+            }
+            Self::Finish(at) => {
+                if let Some(pod) = truth.pods.get_mut(*at) {
+                    pod.phase = PodPhase::Succeeded;
+                    pod.ready = Ready::No;
+                }
+            }
+            Self::Restart(at) => {
+                let now = truth.now;
+                for container in
+                    truth.pods.get_mut(*at).iter_mut().flat_map(|pod| &mut pod.containers)
+                {
+                    container.started = container.started.map(|_| now);
                 }
             }
             Self::KillAll(name) => {

@@ -12,8 +12,15 @@ impl World {
     pub(super) fn kubelet(&mut self) -> bool {
         let before = (self.truth.pods.clone(), self.truth.runs.clone());
         let now = self.truth.now;
-        self.truth.pods.retain(|pod| !pod.is_terminating || pod.node == NodeState::Lost);
-        for pod in &mut self.truth.pods {
+        // Nodes do not look at all pods at the same time.
+        let (round, lag) = (self.round, self.lag);
+        let looks = |pod: &Pod| {
+            let place = pod.uid.bytes().fold(round, |sum, byte| sum.wrapping_add(byte.into()));
+            place.is_multiple_of(lag + 1)
+        };
+        let stays = |pod: &Pod| !pod.is_terminating || pod.node == NodeState::Lost || !looks(pod);
+        self.truth.pods.retain(stays);
+        for pod in self.truth.pods.iter_mut().filter(|pod| looks(pod)) {
             run(pod, now);
         }
         self.run_hooks();

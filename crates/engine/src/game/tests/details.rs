@@ -7,7 +7,7 @@ use crate::{
     Again,
     game::{
         Action, CanaryStep, ConditionKind, Fact, HookKind, HookPhase, HookRun, PauseReason, Plan,
-        Purpose, Share, StepHook, Verb, decide,
+        Purpose, Share, StepHook, Verb, WorkloadPhase, decide,
         simulate::{Event, HookWill, World, call, hook_step, rev},
     },
 };
@@ -29,9 +29,13 @@ fn a_workload_that_is_deleted_or_refused_is_left_alone() {
     assert!(decide(&world.truth).is_idle());
     world.truth.is_deleted = false;
     world.truth.problems = vec!["selector matches nothing".to_owned()];
-    let decision = decide(&world.truth);
-    assert!(decision.is_idle());
+    let decision = world.pass();
     assert_eq!(decision.why.text(), "selector matches nothing");
+    assert_eq!(world.truth.memory.message, "selector matches nothing", "it is told");
+    assert_eq!(world.truth.memory.phase, Some(WorkloadPhase::Degraded));
+    assert_eq!(world.truth.pods.len(), 4, "and that is all");
+    assert!(decide(&world.truth).is_idle(), "once");
+    assert_eq!(world.told.iter().filter(|fact| matches!(fact, Fact::Refused(_))).count(), 1);
 }
 
 #[test]
@@ -185,6 +189,8 @@ fn every_fact_has_a_word_and_a_sentence() {
         Fact::PodHookBlocked { pod: "p".to_owned(), why: "w".to_owned() },
         Fact::HooksRetried(HookKind::PreInPlace),
         Fact::PodFailed("p".to_owned()),
+        Fact::PodEnded("p".to_owned()),
+        Fact::AwaitingNode("p".to_owned()),
         Fact::PodLost("p".to_owned()),
         Fact::AwaitingOrder("p".to_owned()),
         Fact::AwaitingDeletion("p".to_owned()),

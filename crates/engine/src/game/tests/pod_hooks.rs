@@ -2,7 +2,7 @@
 
 use super::{all_hooks, count, hooked, in_place, keep, plain, stepped, until, wait};
 use crate::game::{
-    Fact, HookKind, HookPhase, Plan, Purpose, Share,
+    Fact, HookKind, HookPhase, Plan, Purpose, Share, Verb,
     simulate::{Event, HookWill, World},
 };
 
@@ -82,6 +82,19 @@ fn a_failed_hook_keeps_the_pod_until_it_is_run_again() {
     assert!(!world.truth.plan.hooks.pre_delete.retry, "the flag is taken back");
     assert!(world.told.contains(&Fact::HooksRetried(HookKind::PreDelete)));
     assert!(world.truth.memory.pod_hooks.is_empty());
+    world.is_sound();
+}
+
+#[test]
+fn db_30_a_failed_hook_is_run_again_without_a_change_of_the_spec() {
+    let mut world = World::running(hooked(plain(), HookKind::PreDelete));
+    world.happen(&Event::PodHooks(HookWill::Fail));
+    world = world.then(&Event::Scale(3));
+    assert_eq!(world.truth.pods.len(), 4);
+    world.happen(&Event::PodHooks(HookWill::Pass));
+    world = world.then(&Event::Ask(Verb::RetryHook));
+    assert_eq!((world.truth.pods.len(), world.truth.plan.asked.as_ref()), (3, None));
+    assert!(world.told.contains(&Fact::Obeyed(Verb::RetryHook)));
     world.is_sound();
 }
 

@@ -115,6 +115,23 @@ fn scaling_in_takes_the_highest_numbers_and_asks_their_hooks() {
 }
 
 #[test]
+fn db_23_a_percentage_keeps_as_many_pods_for_updates_as_for_pods_on_top() {
+    let plan = Plan {
+        max_surge: Share::Count(3),
+        ..five(
+            Management::Parallel,
+            UpdateWay::Recreate,
+            vec![CanaryStep::Partition(Share::Percent(50)), wait()],
+        )
+    };
+    let world = World::running(plan).then(&Event::Push(true));
+    assert_eq!(numbers(&world, "r2"), [3, 4]);
+    assert!(world.wrote("ordinal: Some(6)"), "two are updated, two are on top");
+    assert!(!world.wrote("ordinal: Some(7)"));
+    world.is_sound();
+}
+
+#[test]
 fn on_delete_nothing_is_updated_until_somebody_deletes_a_pod() {
     let mut world = World::running(set(Management::Parallel, UpdateWay::OnDelete));
     world = world.then(&Event::Push(true));

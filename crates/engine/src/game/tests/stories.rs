@@ -25,7 +25,7 @@ fn plans() -> impl Strategy<Value = Plan> {
         WorkloadKind::StatefulSet(Management::Parallel),
     ]);
     let hooks = select(vec![None, Some(HookKind::PreDelete), Some(HookKind::PreInPlace)]);
-    (steps, ways, kinds, hooks, 1_usize..4, 0_usize..3, 0_usize..5, any::<[bool; 4]>()).prop_map(
+    (steps, ways, kinds, hooks, 0_usize..4, 0_usize..3, 0_usize..5, any::<[bool; 4]>()).prop_map(
         |(
             steps,
             way,
@@ -36,6 +36,9 @@ fn plans() -> impl Strategy<Value = Plan> {
             partition,
             [graced, falls_back, slow, verbs],
         )| {
+            // A set that may miss nothing is never updated, and says so.
+            let is_set = kind != WorkloadKind::Deployment;
+            let unavailable = if is_set { unavailable.max(1) } else { unavailable };
             let plan = Plan {
                 kind,
                 way,
@@ -82,6 +85,8 @@ fn events() -> impl Strategy<Value = Event> {
         2 => verbs.prop_map(Event::Ask),
         2 => (0_usize..6).prop_map(Event::Kill),
         1 => (0_usize..6).prop_map(Event::Fail),
+        1 => (0_usize..6).prop_map(Event::Finish),
+        1 => (0_usize..6).prop_map(Event::Restart),
         1 => (0_usize..6).prop_map(Event::Name),
         1 => wills().prop_map(Event::StepHooks),
         1 => wills().prop_map(Event::PodHooks),
@@ -152,8 +157,10 @@ proptest! {
         plan in plans(),
         events in vec((0_u32..12, events()), 0..10),
         cuts in vec((0_u32..120, any::<bool>()), 0..5),
+        lag in 0_u32..5,
     ) {
         let mut world = World::new(plan);
+        world.lag = lag;
         world.cuts = cuts;
         for (rounds, event) in &events {
             world.rounds(*rounds);

@@ -147,6 +147,9 @@ pub struct GameDeploymentStatus {
     /// Number of ready pods of the update revision.
     #[serde(default)]
     pub updated_ready_replicas: i32,
+    /// Number of pods of the revision the pods come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current_replicas: Option<i32>,
     /// Number of available pods of the update revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_available_replicas: Option<i32>,
@@ -162,7 +165,7 @@ pub struct GameDeploymentStatus {
     /// Number of times two templates got the same revision name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
-    /// The state of the workload in one word.
+    /// The state of the workload in one word: `Progressing`, `Paused`, `Degraded` or `Healthy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// The same for people.

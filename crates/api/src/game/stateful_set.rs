@@ -174,6 +174,15 @@ pub struct GameStatefulSetStatus {
     /// Number of ready pods of the update revision.
     #[serde(default)]
     pub updated_ready_replicas: i32,
+    /// Number of pods that were ready for `minReadySeconds`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available_replicas: Option<i32>,
+    /// Number of available pods of the update revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_available_replicas: Option<i32>,
+    /// Number of pods that should be of the update revision at this point of the release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_updated_replicas: Option<i32>,
     /// Revision the pods come from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_revision: Option<String>,
@@ -183,6 +192,12 @@ pub struct GameStatefulSetStatus {
     /// Number of times two templates got the same revision name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
+    /// The state of the workload in one word: `Progressing`, `Paused`, `Degraded` or `Healthy`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// The same for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// Conditions of the workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(

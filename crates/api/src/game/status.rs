@@ -63,6 +63,11 @@ pub struct GameCanaryStatus {
     /// Name of the `HookRun` of the current step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_step_hook_run: Option<String>,
+    // Not upstream: without it a restart would begin the wait for a blocked hook anew.
+    /// Time since which the hook of the current step cannot be run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Timestamp>")]
+    pub hook_blocked_since: Option<Time>,
 }
 
 /// The hook of a single pod.

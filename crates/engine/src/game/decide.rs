@@ -28,19 +28,13 @@ pub fn decide(seen: &Observed) -> Decision {
     let is_reset = steps::is_reset(seen);
     let gate = steps::gate(&view);
     let aborts = verbs::aborts(&view).filter(|_| !is_reset);
-    view.is_halted = aborts.is_some() || matches!(gate, StepGate::Failed { .. });
-    let mut work = if is_reset {
-        // Where the release stands is written down first; pods that were begun are finished.
-        let mut work = Work::new();
-        for pod in view.pods.iter().filter(|pod| pod.is_active()) {
-            work.refresh(&view, pod);
-        }
-        work
-    } else {
-        match seen.plan.kind {
-            WorkloadKind::Deployment => deployment::work(&view),
-            WorkloadKind::StatefulSet(management) => stateful::work(&view, management),
-        }
+    // Where the release stands is written down before another pod is chosen. That may be refused:
+    // pods that were begun are finished all the same, and those that are lost are made anew.
+    let has_failed = matches!(gate, StepGate::Failed { .. });
+    view.is_halted = is_reset || has_failed || aborts.is_some();
+    let mut work = match seen.plan.kind {
+        WorkloadKind::Deployment => deployment::work(&view),
+        WorkloadKind::StatefulSet(management) => stateful::work(&view, management),
     };
     for refusal in &seen.refusals {
         work.trouble(refusal.kind, &Fact::WriteRefused(refusal.clone()));

@@ -332,6 +332,14 @@ impl Fact {
 // === impl Verb ===
 
 impl Verb {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Resume, Self::SkipAll, Self::Abort, Self::RetryHook];
+
+    /// What the word stands for, if it is one of ours.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
+    }
+
     /// The word for people and annotations.
     pub const fn as_str(self) -> &'static str {
         match self {

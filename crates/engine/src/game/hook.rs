@@ -188,6 +188,21 @@ const INTERVAL_MIN: Duration = Duration::from_secs(1);
 // === impl HookPhase ===
 
 impl HookPhase {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Pending,
+        Self::Running,
+        Self::Successful,
+        Self::Failed,
+        Self::Error,
+        Self::Inconclusive,
+    ];
+
+    /// What the word stands for, if it is one of ours.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
+    }
+
     /// Nothing will change any more.
     pub const fn is_final(self) -> bool {
         match self {

@@ -181,6 +181,14 @@ pub enum ConditionKind {
 // === impl PauseReason ===
 
 impl PauseReason {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Step, Self::Hook, Self::User];
+
+    /// What the word stands for, if it is one of ours.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
+    }
+
     /// The word in status.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -194,6 +202,21 @@ impl PauseReason {
 // === impl ConditionKind ===
 
 impl ConditionKind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Progressing,
+        Self::Available,
+        Self::Paused,
+        Self::FailedScale,
+        Self::FailedUpdate,
+        Self::HookBlocked,
+    ];
+
+    /// What the word stands for, if it is one of ours.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
+    }
+
     /// The word in status.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -210,6 +233,14 @@ impl ConditionKind {
 // === impl WorkloadPhase ===
 
 impl WorkloadPhase {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Progressing, Self::Paused, Self::Degraded, Self::Healthy];
+
+    /// What the word stands for, if it is one of ours.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
+    }
+
     /// The word in status.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -237,5 +268,31 @@ impl Memory {
     /// A pause of ours is on.
     pub fn is_paused_by_us(&self) -> bool {
         self.pauses.iter().any(|pause| pause.reason != PauseReason::User)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::game::Verb;
+
+    #[test]
+    fn what_is_written_is_read_as_what_it_was() {
+        for reason in PauseReason::ALL {
+            assert_eq!(PauseReason::parse(reason.as_str()), Some(reason));
+        }
+        for kind in ConditionKind::ALL {
+            assert_eq!(ConditionKind::parse(kind.as_str()), Some(kind));
+        }
+        for phase in WorkloadPhase::ALL {
+            assert_eq!(WorkloadPhase::parse(phase.as_str()), Some(phase));
+        }
+        for phase in HookPhase::ALL {
+            assert_eq!(HookPhase::parse(phase.as_str()), Some(phase));
+        }
+        for verb in Verb::ALL {
+            assert_eq!(Verb::parse(verb.as_str()), Some(verb));
+        }
+        assert_eq!(PauseReason::parse("paused"), None);
     }
 }

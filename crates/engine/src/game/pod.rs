@@ -128,7 +128,8 @@ pub struct Container {
     pub name: String,
     /// The image it is to run.
     pub image: String,
-    /// The id of the image it runs.
+    /// The id of the image it runs. A container that waits for its image has none, or an empty one,
+    /// which is none.
     pub image_id: Option<String>,
     /// When it was last started.
     pub started: Option<Moment>,

@@ -21,7 +21,7 @@ use super::{
     decide, steps_hash,
 };
 
-pub(super) use self::event::Event;
+pub(super) use self::event::{Event, Refused};
 
 /// A round takes so long.
 const ROUND: Duration = Duration::from_secs(5);

@@ -208,8 +208,8 @@ fn step_of(seen: &Observed) -> usize {
         && seen.memory.steps_hash.as_ref() == hash;
     match seen.memory.step {
         Some(step) if is_current => step.min(all),
-        // Where it stands is not known yet: nothing further is updated until it is.
-        Some(_) | None if all > 0 => 0,
+        // It will stand there once that is written down: nothing further is updated until it is.
+        Some(_) | None if all > 0 && seen.memory.stable.as_ref() != Some(&seen.update) => 0,
         Some(_) | None => all,
     }
 }

@@ -3,8 +3,8 @@
 use crate::{
     Revision,
     game::{
-        Asked, Canary, CanaryStep, HookKind, KnownRevision, Observed, Paused, PodPhase, Ready,
-        Share, UpdateWay, Verb,
+        Action, Asked, Canary, CanaryStep, HookKind, KnownRevision, Observed, Paused, PodPhase,
+        Ready, Scope, Share, UpdateWay, Verb,
     },
 };
 
@@ -50,6 +50,22 @@ pub(in crate::game) enum Event {
     Keep(usize),
     /// The clock of the controller jumps, in seconds.
     Clock(i64),
+    /// From now on the cluster refuses some writes.
+    Refuse(Refused),
+}
+
+/// Writes a cluster may refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::game) enum Refused {
+    None,
+    /// A quota.
+    Create,
+    /// An admission rule for pods.
+    Pods,
+    /// An admission rule for the workload.
+    Spec,
+    /// One for runs of hooks.
+    Runs,
 }
 
 impl Event {
@@ -66,6 +82,7 @@ impl Event {
             Self::StepHooks(will) => world.step_hooks = *will,
             Self::PodHooks(will) => world.pod_hooks = *will,
             Self::Clock(seconds) => world.truth.now.0 += seconds * 1_000,
+            Self::Refuse(refused) => world.refuses = refused.test(),
             _ => {
                 self.edit(&mut world.truth);
                 self.strike(&mut world.truth);
@@ -140,6 +157,32 @@ impl Event {
             }
             Self::Template(false) => truth.templates.clear(),
             _ => {}
+        }
+    }
+}
+
+impl Refused {
+    fn test(self) -> fn(&Action) -> bool {
+        match self {
+            Self::None => |_| false,
+            Self::Create => |action| matches!(action, Action::Create(_)),
+            Self::Pods => |action| matches!(action.scope(), Scope::Pod(_)),
+            Self::Spec => |action| {
+                matches!(
+                    action,
+                    Action::SetPaused(_)
+                        | Action::GoBack { .. }
+                        | Action::Lift(_)
+                        | Action::ClearVerb(_)
+                        | Action::ResetRetry(_)
+                )
+            },
+            Self::Runs => |action| {
+                matches!(
+                    action,
+                    Action::StartHook(_) | Action::TerminateHook(_) | Action::DeleteHook(_)
+                )
+            },
         }
     }
 }

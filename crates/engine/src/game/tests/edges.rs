@@ -310,6 +310,26 @@ fn db_14_pods_that_cannot_be_made_are_told_and_the_release_still_stops() {
 }
 
 #[test]
+fn a_release_that_cannot_be_written_down_keeps_nobody_from_looking_after_pods() {
+    let plans = [in_place(vec![keep(2), wait()]), set(Management::Parallel, UpdateWay::InPlace)];
+    for plan in plans {
+        let mut world = World::running(plan);
+        world.refuses = |action| matches!(action, Action::SetPaused(_) | Action::Remember(_));
+        world.happen(&Event::Push(true));
+        world.happen(&Event::Kill(0));
+        world.happen(&Event::Scale(5));
+        world.rounds(6);
+        assert_eq!(serving(&world), 5, "{:#?}", world.log);
+        assert_eq!(count(&world, "r1"), 3, "nobody who is there is updated");
+        world.refuses = |_| false;
+        world.happen(&Event::Paused(false));
+        world.rest();
+        assert!(count(&world, "r2") >= 3);
+        world.is_sound();
+    }
+}
+
+#[test]
 fn one_pod_that_cannot_be_changed_holds_no_other_up() {
     let mut world =
         World::running(Plan { max_unavailable: Share::Count(2), ..in_place(Vec::new()) });

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::game::{
     Canary, HookKind, Management, Plan, Purpose, ResumeBy, Share, UpdateWay, Verb, WorkloadKind,
-    simulate::{Event, HookWill, World, canary, hook_step, seed_plan},
+    simulate::{Event, HookWill, Refused, World, canary, hook_step, seed_plan},
 };
 
 fn plans() -> impl Strategy<Value = Plan> {
@@ -76,6 +76,8 @@ fn events() -> impl Strategy<Value = Event> {
         Event::Steps(Vec::new()),
     ]);
     let wills = || select(vec![HookWill::Pass, HookWill::Fail, HookWill::Hang]);
+    let refused =
+        select(vec![Refused::None, Refused::Create, Refused::Pods, Refused::Spec, Refused::Runs]);
     let verbs = select(vec![Verb::Resume, Verb::SkipAll, Verb::Abort, Verb::RetryHook]);
     prop_oneof![
         4 => any::<bool>().prop_map(Event::Push),
@@ -95,6 +97,7 @@ fn events() -> impl Strategy<Value = Event> {
         1 => select(vec![UpdateWay::Recreate, UpdateWay::InPlace]).prop_map(Event::Way),
         1 => (0_usize..6).prop_map(Event::Keep),
         1 => select(vec![-60_i64, -5, 90, 3_600]).prop_map(Event::Clock),
+        2 => refused.prop_map(Event::Refuse),
     ]
 }
 
@@ -166,6 +169,7 @@ proptest! {
             world.rounds(*rounds);
             world.happen(event);
         }
+        world.happen(&Event::Refuse(Refused::None));
         world.rest();
         calm_down(&mut world);
         let ending = world.breach.clone().or_else(|| trouble(&world));

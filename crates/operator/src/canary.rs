@@ -55,7 +55,7 @@ pub struct Context {
     pub http: Arc<dyn Transport>,
     pub telemetry: Arc<Telemetry>,
     /// Turns: tasks wait for one in the order they asked.
-    turns: Semaphore,
+    pub(crate) turns: Semaphore,
     /// What runs beside the tasks: watches on demand, queues. Ends with the manager.
     beside: Mutex<JoinSet<()>>,
 }
@@ -113,7 +113,7 @@ impl Context {
 
 impl Context {
     /// Runs something that ends with the operator.
-    fn spawn_beside(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn_beside(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         while beside.try_join_next().is_some() {}
         beside.spawn(task);

@@ -69,7 +69,7 @@ pub enum Change {
 pub struct Live(BTreeMap<(&'static str, String), Arc<Value>>);
 
 /// Kinds that belong to the whole cluster and to no namespace, by group and kind.
-const CLUSTER_WIDE: [(&str, &str); 1] = [("kuma.io", "TrafficRoute")];
+const CLUSTER_WIDE: [(&str, &str); 2] = [("kuma.io", "TrafficRoute"), ("", "Node")];
 
 /// The annotations that keep Flux from undoing what a controller writes.
 pub const FLUX_OFF: [(&str, &str); 2] = [

@@ -41,6 +41,7 @@ pub fn unsuited(theatre: &Theatre, text: &str) -> Option<&'static str> {
         ("the operator may not", "the sandbox refuses the operator's requests there"),
         ("is not there", "a server that runs cannot refuse connections"),
         ("cannot be asked", "a server that runs cannot refuse connections"),
+        ("set the autoscaler", "autoscalers act in their own time"),
     ];
     if length_s(text) > LENGTH_MAX_S {
         return Some("they are long");

@@ -10,9 +10,9 @@ use tidegate_e2e::{
 };
 
 /// So many at a time: each has an operator, and most of their time they wait for the next step.
-const AT_ONCE: usize = 48;
+const AT_ONCE: usize = 20;
 /// A step of the operator that comes late on a busy machine changes what is seen; by itself it is in time.
-const AT_ONCE_AGAIN: usize = 8;
+const AT_ONCE_AGAIN: usize = 6;
 
 /// All scripts by name, or those whose names contain `E2E_SCRIPT`.
 fn scripts() -> Result<BTreeMap<String, PathBuf>> {

@@ -14,6 +14,7 @@ use std::{
 
 use serde_json::Value;
 use tidegate_providers::{
+    game::{self, GAME_DEPLOYMENT, GAME_STATEFUL_SET, NODE, POD},
     object::Kind,
     workload::{
         CONFIG_MAP, DEPLOYMENT, SECRET,
@@ -22,6 +23,8 @@ use tidegate_providers::{
     },
 };
 use tokio::sync::Notify;
+
+use super::write::FIELD_MANAGER;
 
 /// Namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +52,10 @@ struct Table {
     rows: BTreeMap<Key, Row>,
     /// Rows of a list that is under way.
     incoming: Option<BTreeMap<Key, Row>>,
+    /// What we wrote since that list began: it may not have them yet.
+    fresh: BTreeSet<Key>,
+    /// Identities of objects we deleted, until the watch says so too: what it still says of them is old.
+    buried: BTreeMap<Key, String>,
 }
 
 /// Whether a table can be trusted to be complete.
@@ -199,8 +206,20 @@ impl Cache {
         let row = Row::of(kind, object);
         let mut inner = self.inner();
         let table = inner.tables.entry(kind).or_default();
-        if !is_older(&row, table.rows.get(&key)) {
+        if !is_older(&row, table.rows.get(&key)) && !table.is_buried(&key, &row) {
+            if table.incoming.is_some() {
+                table.fresh.insert(key.clone());
+            }
             table.rows.insert(key, row);
+        }
+    }
+
+    /// An object of that identity that we deleted: nothing older brings it back.
+    pub fn bury(&self, kind: Kind, key: &Key, uid: &str) {
+        let mut inner = self.inner();
+        let table = inner.tables.entry(kind).or_default();
+        if table.rows.remove(key).is_some() {
+            table.buried.insert(key.clone(), uid.to_owned());
         }
     }
 
@@ -215,7 +234,7 @@ impl Cache {
         let row = Row::of(kind, object);
         let mut inner = self.inner();
         let table = inner.tables.entry(kind).or_default();
-        if is_older(&row, table.rows.get(&key)) {
+        if is_older(&row, table.rows.get(&key)) || table.is_buried(&key, &row) {
             return false;
         }
         table.rows.insert(key.clone(), row);
@@ -227,12 +246,24 @@ impl Cache {
     pub(crate) fn observe_deleted(&self, kind: Kind, object: &Value) {
         let key = Key::of(object);
         let mut inner = self.inner();
-        inner.tables.entry(kind).or_default().rows.remove(&key);
+        let table = inner.tables.entry(kind).or_default();
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+        if table.buried.get(&key).is_some_and(|buried| buried == uid) {
+            table.buried.remove(&key);
+            // Another one may have taken its name.
+            if table.rows.get(&key).is_some_and(|row| row.uid() != uid) {
+                return;
+            }
+        }
+        table.rows.remove(&key);
         inner.wake(kind, &key);
     }
 
     pub(crate) fn list_begins(&self, kind: Kind) {
-        self.inner().tables.entry(kind).or_default().incoming = Some(BTreeMap::new());
+        let mut inner = self.inner();
+        let table = inner.tables.entry(kind).or_default();
+        table.incoming = Some(BTreeMap::new());
+        table.fresh.clear();
     }
 
     pub(crate) fn list_has(&self, kind: Kind, object: Value) {
@@ -249,13 +280,20 @@ impl Cache {
         let table = inner.tables.entry(kind).or_default();
         let incoming = table.incoming.take().unwrap_or_default();
         let is_first = mem::replace(&mut table.state, TableState::Synced) != TableState::Synced;
-        let gone: BTreeSet<Key> =
-            table.rows.keys().filter(|key| !incoming.contains_key(*key)).cloned().collect();
+        let fresh = mem::take(&mut table.fresh);
+        let gone: BTreeSet<Key> = table
+            .rows
+            .keys()
+            .filter(|key| !incoming.contains_key(*key) && !fresh.contains(*key))
+            .cloned()
+            .collect();
+        // What the list does not have any more will not be reported as deleted.
+        table.buried.retain(|key, _| incoming.contains_key(key));
         table.rows.retain(|key, _| !gone.contains(key));
         let mut changed = gone;
         for (key, row) in incoming {
             let known = table.rows.get(&key);
-            if is_older(&row, known) {
+            if is_older(&row, known) || table.is_buried(&key, &row) {
                 continue;
             }
             if known.map(Row::version) != Some(row.version()) {
@@ -326,6 +364,14 @@ impl Inner {
     }
 }
 
+// === impl Table ===
+
+impl Table {
+    fn is_buried(&self, key: &Key, row: &Row) -> bool {
+        self.buried.get(key).is_some_and(|uid| uid == row.uid())
+    }
+}
+
 // === impl Row ===
 
 impl Row {
@@ -340,10 +386,28 @@ impl Row {
         if kind == DEPLOYMENT {
             return Self::Object(Arc::new(deployment::trim(object)));
         }
+        if kind == POD {
+            return Self::Object(Arc::new(game::pod::trim(object)));
+        }
+        if kind == NODE {
+            return Self::Object(Arc::new(game::pod::trim_node(&object)));
+        }
+        if kind == GAME_DEPLOYMENT || kind == GAME_STATEFUL_SET {
+            let is_ours = game::plan::is_paused_by(FIELD_MANAGER, &object);
+            object[game::plan::PAUSED_BY_US] = is_ours.into();
+        }
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
         Self::Object(Arc::new(object))
+    }
+
+    /// Which of all objects that ever had its name; nothing where only a fingerprint is kept.
+    fn uid(&self) -> &str {
+        match self {
+            Self::Object(object) => object["metadata"]["uid"].as_str().unwrap_or_default(),
+            Self::Digest(_) => "",
+        }
     }
 
     fn version(&self) -> &str {

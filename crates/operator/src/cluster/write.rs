@@ -103,6 +103,11 @@ impl Cluster {
         self.patch(place, "application/json-patch+json", patch).await
     }
 
+    /// A strategic merge patch, for kinds that are built into the API server.
+    pub async fn strategic(&self, place: Place<'_>, patch: &Value) -> Result<Value, WriteError> {
+        self.patch(place, "application/strategic-merge-patch+json", patch).await
+    }
+
     async fn patch(
         &self,
         place: Place<'_>,
@@ -130,6 +135,61 @@ impl Cluster {
             .header(header::CONTENT_TYPE, "application/json")
             .body(body.to_string().into_bytes());
         self.send(place, request).await
+    }
+
+    /// Creates an object of this name, and learns what came of it.
+    pub async fn make(&self, place: Place<'_>, body: &Value) -> Result<Value, WriteError> {
+        let made = self.create(place, body).await?;
+        self.cache.learn(place.kind, made.clone());
+        Ok(made)
+    }
+
+    /// Deletes the object of that identity. It stays in the cache while its end is waited for.
+    pub async fn end(
+        &self,
+        place: Place<'_>,
+        uid: &str,
+        grace_s: Option<u32>,
+    ) -> Result<(), WriteError> {
+        let mut options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions",
+            "propagationPolicy": "Background", "preconditions": { "uid": uid },
+        });
+        if let Some(grace) = grace_s {
+            options["gracePeriodSeconds"] = grace.into();
+        }
+        let request = Request::builder()
+            .method(Method::DELETE)
+            .uri(place.path())
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(options.to_string().into_bytes());
+        match self.send(place, request).await {
+            Ok(left) if is_leaving(&left) => self.cache.learn(place.kind, left),
+            Ok(_) | Err(WriteError::Missing { .. }) => {
+                self.cache.bury(place.kind, &place.key(), uid);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Reads all objects of a kind with these labels from the server, past the cache.
+    pub async fn read_all(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        selector: &str,
+    ) -> Result<Vec<Value>, WriteError> {
+        let place = Place { kind, namespace, name: "", subresource: "" };
+        let selector = percent_encoding::utf8_percent_encode(
+            selector,
+            percent_encoding::NON_ALPHANUMERIC,
+        );
+        let path = format!("{}?labelSelector={selector}", place.collection());
+        let request = Request::builder().method(Method::GET).uri(path).body(Vec::new());
+        let mut list = self.request(place, request).await?;
+        let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        Ok(items)
     }
 
     async fn delete(&self, place: Place<'_>, uid: &str) -> Result<(), WriteError> {
@@ -213,6 +273,14 @@ impl Cluster {
                 why: "this kind is not known here".to_owned(),
             })
     }
+}
+
+/// Whether what a deletion answered is an object that is still there for a while.
+fn is_leaving(answer: &Value) -> bool {
+    let metadata = &answer["metadata"];
+    let has_finalizers = metadata["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    let has_grace = metadata["deletionGracePeriodSeconds"].as_i64().is_some_and(|grace| grace > 0);
+    metadata["deletionTimestamp"].is_string() && (has_finalizers || has_grace)
 }
 
 /// Where an object is.

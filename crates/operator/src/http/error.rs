@@ -22,7 +22,7 @@ pub enum HttpError {
     Proxy { host: String },
     #[error("no trusted TLS connection to `{host}`")]
     Tls { host: String },
-    #[error("`{host}` did not answer within {}s", after.as_secs_f64())]
+    #[error("`{host}` did not answer within {}s", seconds(*after))]
     Timeout { host: String, after: Duration },
     /// Cut off half-way, or not HTTP.
     #[error("`{host}` broke off the exchange")]
@@ -71,5 +71,23 @@ impl HttpError {
             Self::TooManyRedirects { .. } | Self::RedirectRefused { .. } => "redirect",
             Self::Busy { .. } => "busy",
         }
+    }
+}
+
+/// What is left of a time limit when a call begins is some microseconds less than the limit, and never the
+/// same: the text must be, or the same trouble would be news each time.
+fn seconds(after: Duration) -> f64 {
+    (after.as_secs_f64() * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_time_limit_reads_the_same_each_time() {
+        let text = |after| HttpError::Timeout { host: "hooks".to_owned(), after }.to_string();
+        assert_eq!(text(Duration::from_nanos(9_999_970_605)), text(Duration::from_secs(10)));
+        assert_eq!(text(Duration::from_millis(1_500)), "`hooks` did not answer within 1.5s");
     }
 }

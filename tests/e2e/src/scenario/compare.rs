@@ -24,9 +24,12 @@ pub(super) fn compare(mut wanted: Script, mut played: Script, told: &Told) -> Re
         }
     }
     let [wanted, seen] = shown;
+    let [(wanted_gone, wanted_writes), (seen_gone, seen_writes)] =
+        [&expected.writes, &told.writes].map(|writes| apart(writes));
     let pairs = [
-        ("writes", expected.writes.join("\n"), told.writes.join("\n")),
-        ("calls", expected.calls.join("\n"), told.calls.join("\n")),
+        ("writes", wanted_writes, seen_writes),
+        ("what is gone", wanted_gone, seen_gone),
+        ("calls", once(&expected.calls), once(&told.calls)),
         ("what is shown", wanted, seen),
     ];
     for (what, wanted, seen) in pairs {
@@ -35,6 +38,24 @@ pub(super) fn compare(mut wanted: Script, mut played: Script, told: &Told) -> Re
         }
     }
     Ok(())
+}
+
+/// What is gone, and everything else in its order: in which order the garbage collector takes things is its
+/// own business.
+fn apart(writes: &[String]) -> (String, String) {
+    // How long pods take is their node's business.
+    let told = writes.iter().map(String::as_str).filter(|line| !line.contains("NotReady: "));
+    let (mut gone, others): (Vec<&str>, Vec<&str>) =
+        told.partition(|line| line.ends_with(" is gone"));
+    gone.sort_unstable();
+    (gone.join("\n"), others.join("\n"))
+}
+
+/// A hook that is asked again and says the same has said it once more or less by the time of day.
+fn once(calls: &[String]) -> String {
+    let mut calls: Vec<&str> = calls.iter().map(String::as_str).collect();
+    calls.dedup();
+    calls.join("\n")
 }
 
 enum Kind {

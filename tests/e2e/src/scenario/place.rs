@@ -1,6 +1,10 @@
 //! A namespace of a real cluster as the ground of a script.
 
-use std::time::{Duration, Instant};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 use kube::{
@@ -23,9 +27,11 @@ use super::{
 use crate::Operator;
 
 /// The operator answers what happened well within this; a rollout's next step is ten seconds away.
-const SETTLES_IN: Duration = Duration::from_millis(1500);
+const SETTLES_IN: Duration = Duration::from_millis(1200);
 /// Scripts wait for moments at which something is due. Here it takes a little to be done.
 const LATENESS: Duration = Duration::from_secs(3);
+/// A new operator lists what there is before it looks at anything.
+const FIRST_LOOK_MAX: Duration = Duration::from_secs(15);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Longer than the longest rollout of the scripts that are played here.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -50,6 +56,8 @@ pub(super) struct Place<'s> {
     /// pass since.
     anchor: (Instant, Duration),
     forgotten_calls: usize,
+    /// Objects as the script read them last, by plural and name.
+    read_last: RefCell<BTreeMap<(&'static str, String), Value>>,
 }
 
 /// What happened: writes, and calls.
@@ -78,6 +86,7 @@ impl<'s> Place<'s> {
             operators: 0,
             anchor: (Instant::now(), Duration::ZERO),
             forgotten_calls: 0,
+            read_last: RefCell::default(),
         })
     }
 
@@ -112,6 +121,7 @@ impl<'s> Place<'s> {
         let text = self.server.inward(&self.theatre.inward(text.to_owned()));
         text.replace(&format!(".{}", self.namespace), ".default")
             .replace(&format!("\"{}\"", self.namespace), "\"default\"")
+            .replace(&format!("{}/", self.namespace), "default/")
     }
 
     fn read(&self, object: &DynamicObject) -> Done<Value> {
@@ -128,7 +138,11 @@ impl<'s> Place<'s> {
 impl Ground for Place<'_> {
     async fn get(&self, resource: Resource, name: &str) -> Done<Option<Value>> {
         let found = self.api(resource)?.get_opt(name).await.map_err(text)?;
-        found.as_ref().map(|object| self.read(object)).transpose()
+        let Some(found) = found else { return Ok(None) };
+        let found = self.read(&found)?;
+        let key = (resource.plural, name.to_owned());
+        self.read_last.borrow_mut().insert(key, found.clone());
+        Ok(Some(found))
     }
 
     async fn list(&self, resource: Resource) -> Done<Vec<Value>> {
@@ -152,13 +166,13 @@ impl Ground for Place<'_> {
         Ok(())
     }
 
-    async fn update(&self, resource: Resource, mut object: Value) -> Done {
-        object["metadata"]["namespace"] = self.namespace.as_str().into();
+    /// What the script changed since it read the object. Controllers write to it all the time, and a person
+    /// with `kubectl edit` would try again.
+    async fn update(&self, resource: Resource, object: Value) -> Done {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let object = serde_json::from_value(self.outward(&object)).map_err(text)?;
-        let made = self.api(resource)?.replace(&name, &PostParams::default(), &object).await;
-        self.clerk.is_own(&serde_json::to_value(made.map_err(text)?).map_err(text)?);
-        Ok(())
+        let old = self.read_last.borrow().get(&(resource.plural, name.clone())).cloned();
+        let change = difference(&old.unwrap_or_default(), &object);
+        self.patch(resource, &name, "", &change).await
     }
 
     async fn patch(&self, resource: Resource, name: &str, sub: &str, patch: &Value) -> Done {
@@ -176,9 +190,10 @@ impl Ground for Place<'_> {
         let grace_period_seconds = grace_s.map(|seconds| seconds.try_into().unwrap_or(0));
         let parameters = DeleteParams { grace_period_seconds, ..DeleteParams::default() };
         let api = self.api(resource)?;
-        api.delete(name, &parameters).await.map_err(text)?;
+        // An object that is still there comes back: it has finalizers.
+        let is_removed = api.delete(name, &parameters).await.map_err(text)?.is_right();
         let kind = KINDS.iter().find(|kind| kind.0 == resource.group && kind.3 == resource.plural);
-        if let (None, Some(kind)) = (api.get_opt(name).await.map_err(text)?, kind) {
+        if let Some(kind) = kind.filter(|_| is_removed) {
             self.clerk.is_removed(kind.3, name);
         }
         Ok(())
@@ -204,6 +219,12 @@ impl Ground for Place<'_> {
         ];
         let started = self.theatre.start_operator(&name, &flags).await;
         self.operator = Some(started.map_err(|error| format!("{error:#}"))?);
+        // Time counts from its first look.
+        let deadline = Instant::now() + FIRST_LOOK_MAX;
+        let is_new = self.get(CANARIES, "web").await?.is_some() && self.phase().await?.is_empty();
+        while is_new && self.phase().await?.is_empty() && Instant::now() < deadline {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
         self.anchor = (Instant::now(), Duration::ZERO);
         Ok(())
     }
@@ -245,6 +266,8 @@ impl Ground for Place<'_> {
             let phase = self.phase().await?;
             if phase == wanted {
                 self.anchor = (Instant::now(), Duration::ZERO);
+                // What follows from it at once belongs to it.
+                tokio::time::sleep(SETTLES_IN).await;
                 return Ok(());
             }
             if Instant::now() > deadline {
@@ -269,6 +292,27 @@ impl Ground for Place<'_> {
     async fn examine(&self) -> Done {
         Ok(())
     }
+}
+
+/// The merge patch that makes one object the other.
+fn difference(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
+    let mut patch = serde_json::Map::new();
+    for name in old.keys().filter(|name| !new.contains_key(*name)) {
+        patch.insert(name.clone(), Value::Null);
+    }
+    for (name, value) in new {
+        match old.get(name) {
+            Some(known) if known == value => {}
+            Some(known) => {
+                patch.insert(name.clone(), difference(known, value));
+            }
+            None => {
+                patch.insert(name.clone(), value.clone());
+            }
+        }
+    }
+    Value::Object(patch)
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -15,6 +15,8 @@ use crate::{
     control_plane::client_of, objects::established, scratch::Scratch, stage::cluster,
 };
 
+/// A node takes 110 pods; a script has up to ten at a time.
+const NODES: u8 = 6;
 /// What pods run on a user's cluster, as `web:1.0`, `web:2.0` and `web:3.0`; small, public and never ready
 /// to fail.
 const IMAGES: &str =
@@ -58,7 +60,8 @@ impl Theatre {
     /// A control plane with nodes.
     pub async fn open() -> Result<Self> {
         // Nobody sends requests to pods here.
-        let settings = NodeSettings { applications: false, ..NodeSettings::default() };
+        let settings =
+            NodeSettings { applications: false, count: NODES, ..NodeSettings::default() };
         let (plane, node) = cluster(&Options::default(), settings).await?;
         let installation = Installation::apply(&plane, &["--allow-loopback-hooks"]).await?;
         let client = plane.client();

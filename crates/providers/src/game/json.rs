@@ -1,0 +1,40 @@
+//! JSON here, and JSON as the engine knows it.
+
+use serde_json::{Map, Number, Value};
+use tidegate_engine::game::Json;
+
+/// For the engine.
+pub fn engine_json(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(value) => Json::Bool(*value),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => Json::Int(number.into()),
+            (None, Some(number)) => Json::Int(number.into()),
+            (None, None) => Json::Float(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => Json::Text(text.clone()),
+        Value::Array(items) => Json::List(items.iter().map(engine_json).collect()),
+        Value::Object(members) => Json::Object(
+            members.iter().map(|(name, value)| (name.clone(), engine_json(value))).collect(),
+        ),
+    }
+}
+
+/// From the engine.
+pub fn plain_json(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(value) => Value::Bool(*value),
+        Json::Int(number) => {
+            let whole = i64::try_from(*number).map(Number::from);
+            whole.or_else(|_| u64::try_from(*number).map(Number::from)).map_or(Value::Null, Value::Number)
+        }
+        Json::Float(number) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
+        Json::Text(text) => Value::String(text.clone()),
+        Json::List(items) => Value::Array(items.iter().map(plain_json).collect()),
+        Json::Object(members) => Value::Object(
+            members.iter().map(|(name, value)| (name.clone(), plain_json(value))).collect::<Map<_, _>>(),
+        ),
+    }
+}

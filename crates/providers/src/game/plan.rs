@@ -1,0 +1,324 @@
+//! What a game workload asks for.
+//!
+//! The definitions refuse what a schema can refuse. What they cannot say is found here, and named by field:
+//! a workload with such a problem is not acted upon.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::Value;
+use tidegate_api::game::{
+    GameDeploymentSpec, GameStatefulSetSpec,
+    deployment::GameDeploymentUpdateType,
+    stateful_set::{GameStatefulSetUpdateType, PodManagementPolicy},
+    strategy::{
+        CanaryHook, CanaryStep as ApiStep, CanaryStrategy, HookFailureAction, HookStepArgument,
+        InPlaceUpdateStrategy, PodHookStrategy, ResumeBy as ApiResumeBy,
+    },
+};
+use tidegate_engine::{
+    Revision,
+    game::{
+        Asked, Canary, CanaryStep, CostOrder, HookCall, Management, Paused, Plan, PodHook, PodHooks,
+        ResumeBy, Share, StepHook, UpdateWay, Verb, WorkloadKind, arguments::Argument, steps_hash,
+    },
+};
+
+use super::{GAME_DEPLOYMENT, engine_json, names, selector::is_selected};
+use crate::object::Kind;
+
+/// A plan, and why it must not be acted upon; nothing if it may.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// What is asked for.
+    pub plan: Plan,
+    /// What is wrong with it, for people.
+    pub problems: Vec<String>,
+}
+
+/// Member of a cached workload: whether we were the last to set `updateStrategy.paused`.
+pub const PAUSED_BY_US: &str = "pausedByUs";
+/// Revisions that are kept if nobody says how many.
+const HISTORY_LIMIT: usize = 10;
+/// A label has 63 characters; the name of a revision, which becomes one, ends in up to eleven.
+const NAME_BYTES_MAX: usize = 63 - 11;
+
+/// What a workload asks for. `Err` is an object that cannot be understood at all.
+pub fn read(kind: Kind, object: &Value) -> Result<Reading, String> {
+    let unreadable = |error: serde_json::Error| format!("the spec cannot be read: {error}");
+    let mut parts = if kind == GAME_DEPLOYMENT {
+        let spec: GameDeploymentSpec =
+            serde_json::from_value(object["spec"].clone()).map_err(unreadable)?;
+        Parts::of_deployment(spec)
+    } else {
+        let spec: GameStatefulSetSpec =
+            serde_json::from_value(object["spec"].clone()).map_err(unreadable)?;
+        Parts::of_set(spec)
+    };
+    let annotations = &object["metadata"]["annotations"];
+    let mut problems = Vec::new();
+    problems.extend(identity_problem(object));
+    let indexes = match indexes(annotations) {
+        Ok(indexes) => indexes,
+        Err(why) => {
+            problems.push(why);
+            None
+        }
+    };
+    let asked = match asked(annotations) {
+        Ok(asked) => asked,
+        Err(why) => {
+            problems.push(why);
+            None
+        }
+    };
+    let canary = parts.canary.take().map(|canary| {
+        let steps = &object["spec"]["updateStrategy"]["canary"]["steps"];
+        Canary {
+            hash: steps_hash(&engine_json(steps)),
+            resume_by: match canary.resume_by {
+                Some(ApiResumeBy::Annotation) => ResumeBy::Annotation,
+                Some(ApiResumeBy::Field) | None => ResumeBy::Field,
+            },
+            steps: canary.steps.iter().enumerate().filter_map(|(index, it)| {
+                let read = step(it);
+                if read.is_none() {
+                    problems.push(format!(
+                        "updateStrategy.canary.steps[{index}] must have one of partition, pause and hook"
+                    ));
+                }
+                read
+            }).collect(),
+        }
+    });
+    let plan = Plan {
+        kind: parts.kind,
+        namespace: object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned(),
+        generation: object["metadata"]["generation"].as_i64().unwrap_or_default(),
+        replicas: usize::try_from(parts.replicas.max(0)).unwrap_or_default(),
+        way: parts.way,
+        falls_back: annotations[names::FALL_BACK] == "true",
+        partition: share(parts.partition.as_ref(), Share::NONE),
+        max_unavailable: share(parts.max_unavailable.as_ref(), parts.default_unavailable),
+        max_surge: share(parts.max_surge.as_ref(), Share::NONE),
+        min_ready: seconds(parts.min_ready),
+        grace: seconds(parts.in_place.as_ref().and_then(|it| it.grace_period_seconds)),
+        canary,
+        hooks: PodHooks {
+            pre_delete: pod_hook(parts.hooks[0].as_ref()),
+            pre_in_place: pod_hook(parts.hooks[1].as_ref()),
+            post_in_place: pod_hook(parts.hooks[2].as_ref()),
+        },
+        pods_to_delete: parts.pods_to_delete,
+        costs: match annotations[names::COST_ORDER].as_str() {
+            Some("descend") => CostOrder::Descend,
+            _ => CostOrder::Ascend,
+        },
+        indexes,
+        history_limit: parts
+            .history_limit
+            .map_or(HISTORY_LIMIT, |limit| usize::try_from(limit.max(0)).unwrap_or_default()),
+        paused: Paused {
+            value: parts.paused.unwrap_or(false),
+            is_ours: object[PAUSED_BY_US] == true,
+        },
+        asked,
+    };
+    Ok(Reading { plan, problems })
+}
+
+/// Whether we were the last to set `updateStrategy.paused`, by the managers of the object's fields.
+pub fn is_paused_by(manager: &str, object: &Value) -> bool {
+    let managers = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let setters = managers.filter(|entry| {
+        let fields = &entry["fieldsV1"]["f:spec"]["f:updateStrategy"]["f:paused"];
+        !fields.is_null()
+    });
+    let names: Vec<&str> = setters.filter_map(|entry| entry["manager"].as_str()).collect();
+    names.contains(&manager)
+}
+
+/// What differs between the two kinds.
+struct Parts {
+    kind: WorkloadKind,
+    replicas: i32,
+    way: UpdateWay,
+    partition: Option<IntOrString>,
+    max_unavailable: Option<IntOrString>,
+    default_unavailable: Share,
+    max_surge: Option<IntOrString>,
+    min_ready: Option<i32>,
+    in_place: Option<InPlaceUpdateStrategy>,
+    canary: Option<CanaryStrategy>,
+    paused: Option<bool>,
+    /// Before deletion, before and after an update in place.
+    hooks: [Option<PodHookStrategy>; 3],
+    pods_to_delete: Vec<String>,
+    history_limit: Option<i32>,
+}
+
+// === impl Parts ===
+
+impl Parts {
+    fn of_deployment(spec: GameDeploymentSpec) -> Self {
+        let way = match spec.update_type() {
+            GameDeploymentUpdateType::RollingUpdate => UpdateWay::Recreate,
+            GameDeploymentUpdateType::InplaceUpdate => UpdateWay::InPlace,
+            GameDeploymentUpdateType::HotPatchUpdate => UpdateWay::HotPatch,
+        };
+        let strategy = spec.update_strategy.clone().unwrap_or_default();
+        Self {
+            kind: WorkloadKind::Deployment,
+            replicas: spec.replicas(),
+            way,
+            partition: strategy.partition,
+            max_unavailable: strategy.max_unavailable,
+            default_unavailable: Share::Percent(20),
+            max_surge: strategy.max_surge,
+            min_ready: spec.min_ready_seconds,
+            in_place: strategy.in_place_update_strategy,
+            canary: strategy.canary,
+            paused: strategy.paused,
+            hooks: [
+                spec.pre_delete_update_strategy,
+                spec.pre_inplace_update_strategy,
+                spec.post_inplace_update_strategy,
+            ],
+            pods_to_delete: spec.scale_strategy.map(|it| it.pods_to_delete).unwrap_or_default(),
+            history_limit: spec.revision_history_limit,
+        }
+    }
+
+    fn of_set(spec: GameStatefulSetSpec) -> Self {
+        let strategy = spec.update_strategy.unwrap_or_default();
+        let way = match strategy.update_type {
+            Some(GameStatefulSetUpdateType::OnDelete) => UpdateWay::OnDelete,
+            Some(GameStatefulSetUpdateType::InplaceUpdate) => UpdateWay::InPlace,
+            Some(GameStatefulSetUpdateType::HotPatchUpdate) => UpdateWay::HotPatch,
+            Some(GameStatefulSetUpdateType::RollingUpdate) | None => UpdateWay::Recreate,
+        };
+        let management = match spec.pod_management_policy {
+            Some(PodManagementPolicy::Parallel) => Management::Parallel,
+            Some(PodManagementPolicy::OrderedReady) | None => Management::OrderedReady,
+        };
+        let pace = strategy.rolling_update.unwrap_or_default();
+        Self {
+            kind: WorkloadKind::StatefulSet(management),
+            replicas: spec.replicas.unwrap_or(1),
+            way,
+            partition: pace.partition,
+            max_unavailable: pace.max_unavailable,
+            default_unavailable: Share::Percent(25),
+            max_surge: pace.max_surge,
+            min_ready: spec.min_ready_seconds,
+            in_place: strategy.in_place_update_strategy,
+            canary: strategy.canary,
+            paused: strategy.paused,
+            hooks: [
+                spec.pre_delete_update_strategy,
+                spec.pre_inplace_update_strategy,
+                spec.post_inplace_update_strategy,
+            ],
+            pods_to_delete: Vec::new(),
+            history_limit: spec.revision_history_limit,
+        }
+    }
+}
+
+fn identity_problem(object: &Value) -> Option<String> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    if name.len() > NAME_BYTES_MAX {
+        return Some(format!(
+            "metadata.name has {} characters; names of revisions are labels of pods, so it may have \
+             {NAME_BYTES_MAX}",
+            name.len()
+        ));
+    }
+    let labels = &object["spec"]["template"]["metadata"]["labels"];
+    (!is_selected(&object["spec"]["selector"], labels))
+        .then(|| "selector must not be empty and must match template.metadata.labels".to_owned())
+}
+
+/// `"10%"`, `2`.
+fn share(value: Option<&IntOrString>, default: Share) -> Share {
+    match value {
+        None => default,
+        Some(IntOrString::Int(count)) => Share::Count(usize::try_from(*count).unwrap_or_default()),
+        Some(IntOrString::String(text)) => match text.strip_suffix('%') {
+            Some(percent) => percent.parse().map_or(default, Share::Percent),
+            None => text.parse().map_or(default, Share::Count),
+        },
+    }
+}
+
+fn seconds(seconds: Option<i32>) -> Duration {
+    Duration::from_secs(u64::try_from(seconds.unwrap_or(0)).unwrap_or_default())
+}
+
+fn step(step: &ApiStep) -> Option<CanaryStep> {
+    Some(match (&step.partition, &step.pause, &step.hook) {
+        (Some(partition), None, None) => CanaryStep::Partition(share(Some(partition), Share::NONE)),
+        (None, Some(pause), None) => {
+            CanaryStep::Pause(pause.duration.map(|duration| seconds(Some(duration))))
+        }
+        (None, None, Some(hook)) => CanaryStep::Hook(step_hook(hook)),
+        _ => return None,
+    })
+}
+
+fn step_hook(hook: &CanaryHook) -> StepHook {
+    StepHook {
+        call: call(&hook.template_name, &hook.args),
+        timeout: hook.timeout_seconds.map(|timeout| seconds(Some(timeout))),
+        rolls_back: hook.on_failure() == HookFailureAction::Rollback,
+    }
+}
+
+fn pod_hook(strategy: Option<&PodHookStrategy>) -> PodHook {
+    let Some(strategy) = strategy else { return PodHook::default() };
+    PodHook {
+        call: strategy.hook.as_ref().map(|hook| call(&hook.template_name, &hook.args)),
+        retry: strategy.retry == Some(true),
+    }
+}
+
+fn call(template: &str, arguments: &[HookStepArgument]) -> HookCall {
+    let argument = |it: &HookStepArgument| Argument { name: it.name.clone(), value: it.value.clone() };
+    HookCall {
+        template: template.to_owned(),
+        arguments: arguments.iter().map(argument).collect(),
+    }
+}
+
+fn indexes(annotations: &Value) -> Result<Option<(i64, i64)>, String> {
+    if annotations[names::INDEX_ON] != "true" {
+        return Ok(None);
+    }
+    let range = annotations[names::INDEX_RANGE].as_str().unwrap_or_default();
+    let read: Option<Value> = serde_json::from_str(range).ok();
+    let member = |name: &str| read.as_ref().and_then(|range| range[name].as_i64());
+    match (member("podStartIndex"), member("podEndIndex")) {
+        (Some(start), Some(end)) if 0 <= start && start < end => Ok(Some((start, end))),
+        _ => Err(format!(
+            "annotation {} must be like {{\"podStartIndex\":0,\"podEndIndex\":100}}",
+            names::INDEX_RANGE
+        )),
+    }
+}
+
+/// `resume`, or `resume@<revision>` for that release only.
+fn asked(annotations: &Value) -> Result<Option<Asked>, String> {
+    let Some(text) = annotations[names::ASK].as_str() else { return Ok(None) };
+    let (word, revision) = match text.split_once('@') {
+        Some((word, revision)) => (word, Some(Revision::new(revision))),
+        None => (text, None),
+    };
+    match Verb::parse(word) {
+        Some(verb) => Ok(Some(Asked { verb, revision })),
+        None => Err(format!(
+            "annotation {} must be one of {}, with @<revision> for that release only",
+            names::ASK,
+            Verb::ALL.map(Verb::as_str).join(", ")
+        )),
+    }
+}

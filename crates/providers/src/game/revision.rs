@@ -1,0 +1,95 @@
+//! Revisions: templates as they were, each in a `ControllerRevision`.
+
+use serde_json::{Value, json};
+use tidegate_engine::{
+    Revision,
+    game::{KnownRevision, StoredRevision, revision_data},
+};
+
+use super::{CONTROLLER_REVISION, engine_json, names, plain_json};
+use crate::object::Kind;
+
+/// The template's data: what its revision says.
+pub fn data(template: &Value) -> String {
+    revision_data(&engine_json(template))
+}
+
+/// A stored revision by its data, to be compared.
+pub fn stored(object: &Value) -> StoredRevision {
+    StoredRevision {
+        name: name(object),
+        number: object["revision"].as_i64().unwrap_or_default(),
+        data: engine_json(&object["data"]).compact(),
+    }
+}
+
+/// A stored revision by its template, for the engine.
+pub fn known(object: &Value) -> KnownRevision {
+    KnownRevision {
+        name: name(object),
+        number: object["revision"].as_i64().unwrap_or_default(),
+        template: engine_json(&template(object)),
+    }
+}
+
+/// The template a revision holds, without what only revisions have.
+pub fn template(object: &Value) -> Value {
+    let mut template = object["data"]["spec"]["template"].clone();
+    if let Some(members) = template.as_object_mut() {
+        members.remove("$patch");
+        let metadata = members.get_mut("metadata").and_then(Value::as_object_mut);
+        if let Some(metadata) = metadata
+            && metadata.get("creationTimestamp").is_some_and(Value::is_null)
+        {
+            metadata.remove("creationTimestamp");
+        }
+    }
+    template
+}
+
+/// A revision to make.
+pub fn new(kind: Kind, workload: &Value, name: &Revision, number: i64, data: &str) -> Value {
+    let metadata = &workload["metadata"];
+    let data: Value = serde_json::from_str(data).unwrap_or_default();
+    let mut labels = data["spec"]["template"]["metadata"]["labels"].clone();
+    if !labels.is_object() {
+        labels = json!({});
+    }
+    let hash = name.as_str().rsplit('-').next().unwrap_or_default();
+    labels[names::HASH] = hash.into();
+    let mut made = json!({
+        "apiVersion": CONTROLLER_REVISION.api_version(), "kind": CONTROLLER_REVISION.kind,
+        "metadata": {
+            "name": name.as_str(), "namespace": metadata["namespace"], "labels": labels,
+            "ownerReferences": [owner(kind, workload)],
+        },
+        "data": data, "revision": number,
+    });
+    let annotations = metadata["annotations"].as_object().into_iter().flatten();
+    // What kubectl remembers of the workload is no property of a template, and large.
+    let kept = annotations.filter(|(name, _)| {
+        !name.starts_with("kubectl.kubernetes.io/") && *name != names::ASK
+    });
+    for (name, value) in kept {
+        made["metadata"]["annotations"][name] = value.clone();
+    }
+    made
+}
+
+/// What ties an object to its workload.
+pub fn owner(kind: Kind, workload: &Value) -> Value {
+    json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind,
+        "name": workload["metadata"]["name"], "uid": workload["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true,
+    })
+}
+
+/// The template of a revision as the engine has it, for objects.
+pub fn template_of(known: &KnownRevision) -> Value {
+    plain_json(&known.template)
+}
+
+fn name(object: &Value) -> Revision {
+    Revision::new(object["metadata"]["name"].as_str().unwrap_or_default())
+}

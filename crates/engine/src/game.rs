@@ -45,7 +45,8 @@
 //! [`Action::scope`] says what must not follow one that failed; the rest does. So a quota or an
 //! admission rule that refuses one pod stops neither the others, nor a pause, nor the status. What was
 //! refused goes into [`Observed::refusals`] of the next look, which makes conditions and an event of
-//! it, and out of it when the write is no longer wanted or succeeds. A crash at any point is as if the
+//! it, and out of it when the write is no longer wanted or succeeds. An event tells of the action
+//! before it and is left out with that. A crash at any point is as if the
 //! rest had failed.
 //!
 //! ## What each write holds

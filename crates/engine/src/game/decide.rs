@@ -131,6 +131,10 @@ fn conclude(
     for fact in progress.facts.into_iter().chain(troubles) {
         decision = decision.tell(fact);
     }
+    let gone = gone(seen);
+    if !gone.is_empty() {
+        decision = decision.act(Action::PrunePodsToDelete(gone));
+    }
     if !is_working && !steps::is_reset(seen) {
         let unused = unused(view);
         if !unused.is_empty() {
@@ -230,6 +234,12 @@ fn phase(conditions: &[Condition]) -> WorkloadPhase {
     } else {
         WorkloadPhase::Healthy
     }
+}
+
+/// Names of pods to delete that nobody has any more.
+fn gone(seen: &Observed) -> Vec<String> {
+    let is_gone = |name: &&String| !seen.pods.iter().any(|pod| pod.name == **name);
+    seen.plan.pods_to_delete.iter().filter(is_gone).cloned().collect()
 }
 
 /// Revisions nobody carries and nobody goes back to, beyond those that are kept.

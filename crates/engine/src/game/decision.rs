@@ -80,7 +80,8 @@ pub enum Action {
     Remember(Box<Memory>),
     /// Delete revisions nobody needs.
     DropRevisions(Vec<Revision>),
-    /// Tell: an event.
+    /// Tell: an event, about the action before it, with which it is left out. Nothing follows from one
+    /// that cannot be told.
     Announce(Fact),
 }
 
@@ -89,8 +90,10 @@ pub enum Action {
 pub enum Scope<'a> {
     /// All that is left to do to this pod, by uid. One pod that cannot be changed holds no other up.
     Pod(&'a str),
-    /// All that is left of this scope. What is refused once, as by a quota, is refused again.
+    /// All pods that are still to be made. What is refused once, as by a quota, is refused again.
     Pods,
+    /// All that is left to do to runs of hooks, but for those that begin.
+    Hooks,
     /// Everything that is left.
     Release,
 }
@@ -191,12 +194,10 @@ impl Action {
                 Purpose::Pod { uid, .. } => Scope::Pod(uid),
                 Purpose::Step { .. } => Scope::Release,
             },
-            Self::Create(_)
-            | Self::TerminateHook(_)
-            | Self::DeleteHook(_)
-            | Self::ResetRetry(_)
-            | Self::PrunePodsToDelete(_) => Scope::Pods,
-            Self::SetPaused(_)
+            Self::Create(_) => Scope::Pods,
+            Self::TerminateHook(_) | Self::DeleteHook(_) | Self::ResetRetry(_) => Scope::Hooks,
+            Self::PrunePodsToDelete(_)
+            | Self::SetPaused(_)
             | Self::Lift(_)
             | Self::ClearVerb(_)
             | Self::GoBack { .. }

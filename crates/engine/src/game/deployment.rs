@@ -18,13 +18,11 @@ const CREATED_MAX: usize = 100;
 pub(super) fn work(view: &View<'_>) -> Work {
     let retried = pod_hooks::retry(view.seen);
     let leaving = Leaving::of(view);
-    let chosen = if retried.is_empty() { choose(view, &leaving) } else { Vec::new() };
+    let chosen = choose(view, &leaving);
     let mut begun = Work::new();
-    if retried.is_empty() {
-        scale(view, &leaving, &mut begun);
-        if begun.actions.is_empty() {
-            update(view, &chosen, &leaving, &mut begun);
-        }
+    scale(view, &leaving, &mut begun);
+    if begun.actions.is_empty() {
+        update(view, &chosen, &leaving, &mut begun);
     }
     let mut work = Work::new();
     for pod in view.pods.iter().filter(|pod| !begun.changes(pod)) {
@@ -103,19 +101,12 @@ fn replace_ended(view: &View<'_>, work: &mut Work) {
 }
 
 fn scale(view: &View<'_>, leaving: &Leaving<'_>, work: &mut Work) {
-    let Observed { plan, pods, .. } = view.seen;
-    let is_gone = |name: &&String| !pods.iter().any(|pod| pod.name == **name);
-    let gone: Vec<String> = plan.pods_to_delete.iter().filter(is_gone).cloned().collect();
-    if !gone.is_empty() {
-        work.actions.push(Action::PrunePodsToDelete(gone));
-    }
     let mut deleted = 0;
-    let before = work.actions.len();
     for pod in &leaving.named {
         let outcome = work.delete(view, pod, Departure::Named);
         deleted += usize::from(matches!(outcome, Outcome::Done));
     }
-    if work.actions.len() > before {
+    if !work.actions.is_empty() {
         work.because(Fact::Scaling { created: 0, deleted });
         return;
     }

@@ -205,11 +205,20 @@ impl World {
         self.last = Some(decision.clone());
         self.truth.refusals.clear();
         let mut left_out: BTreeSet<String> = BTreeSet::new();
-        let mut leaves_out_pods = false;
+        let (mut leaves_out_pods, mut leaves_out_hooks) = (false, false);
+        let mut is_done = true;
         for action in decision.actions.clone() {
+            if let Action::Announce(fact) = action {
+                if is_done {
+                    self.told.push(fact);
+                }
+                continue;
+            }
+            is_done = false;
             match action.scope() {
                 Scope::Pod(uid) if left_out.contains(uid) => {}
                 Scope::Pods if leaves_out_pods => {}
+                Scope::Hooks if leaves_out_hooks => {}
                 Scope::Pod(uid) if (self.refuses)(&action) => {
                     left_out.insert(uid.to_owned());
                     self.refused(ConditionKind::FailedUpdate);
@@ -218,11 +227,13 @@ impl World {
                     leaves_out_pods = true;
                     self.refused(ConditionKind::FailedScale);
                 }
+                Scope::Hooks if (self.refuses)(&action) => leaves_out_hooks = true,
                 Scope::Release if (self.refuses)(&action) => break,
-                Scope::Pod(_) | Scope::Pods | Scope::Release => {
+                Scope::Pod(_) | Scope::Pods | Scope::Hooks | Scope::Release => {
                     if !self.perform(action) {
                         break;
                     }
+                    is_done = true;
                 }
             }
         }

@@ -34,10 +34,9 @@ enum Turn {
 pub(super) fn work(view: &View<'_>, management: Management) -> Work {
     let set = Set::of(view, management);
     let retried = pod_hooks::retry(view.seen);
-    let chosen = if retried.is_empty() { set.choose() } else { Vec::new() };
+    let chosen = set.choose();
     let mut begun = Work::new();
-    if retried.is_empty()
-        && let Turn::Next = set.fill(&mut begun)
+    if let Turn::Next = set.fill(&mut begun)
         && let Turn::Next = set.shrink(&mut begun)
     {
         set.update(&chosen, &mut begun);
@@ -214,8 +213,8 @@ impl<'a, 'v> Set<'a, 'v> {
         let name = || pod.name.clone();
         if pod.is_terminating {
             if pod.node == NodeState::Lost {
-                work.actions.push(Action::Announce(Fact::PodLost(name())));
                 work.actions.push(Action::ForceDelete(PodRef::of(pod)));
+                work.actions.push(Action::Announce(Fact::PodLost(name())));
             }
             work.because(Fact::AwaitingDeletion(name()));
             return Turn::Over;

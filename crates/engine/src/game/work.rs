@@ -134,8 +134,8 @@ impl Work {
             PodPhase::Succeeded => Fact::PodEnded(pod.name.clone()),
             PodPhase::Pending | PodPhase::Unknown | PodPhase::Running => return false,
         };
-        self.actions.push(Action::Announce(fact.clone()));
         self.actions.push(Action::Delete(PodRef::of(pod), Departure::Failed));
+        self.actions.push(Action::Announce(fact.clone()));
         self.because(fact);
         true
     }

@@ -12,11 +12,18 @@ use crate::{
     },
 };
 
-/// Containers whose images were changed and that were not seen to start since, by pod and name: the
-/// image they still run, and when it was changed.
+/// Containers whose images were changed and that were not seen to start since, by pod and name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changing {
-    containers: BTreeMap<(String, String), (String, Moment)>,
+    containers: BTreeMap<(String, String), Running>,
+}
+
+/// What a container still runs. No clock is asked: that of its node may be another.
+#[derive(Clone, Debug)]
+struct Running {
+    image: String,
+    id: Option<String>,
+    started: Option<Moment>,
 }
 
 /// The cluster, and what was seen of its past.
@@ -30,10 +37,10 @@ pub(super) struct Truth<'a> {
 impl Changing {
     /// What is not so any more.
     pub(super) fn look(&mut self, world: &Observed) {
-        self.containers.retain(|(uid, name), (_, at)| {
+        self.containers.retain(|(uid, name), runs| {
             let pod = world.pods.iter().find(|pod| pod.uid == *uid);
             let container = pod.and_then(|pod| pod.containers.iter().find(|it| it.name == *name));
-            container.is_some_and(|container| container.started.is_none_or(|start| start < *at))
+            container.is_some_and(|it| it.image_id == runs.id && it.started == runs.started)
         });
     }
 
@@ -53,11 +60,15 @@ impl Changing {
                 continue;
             };
             let key = (pod.uid.clone(), name.clone());
-            let earlier = self.containers.remove(&key).map(|(runs, _)| runs);
-            let runs = earlier.unwrap_or_else(|| container.image.clone());
+            let earlier = self.containers.remove(&key).map(|runs| runs.image);
+            let runs = Running {
+                image: earlier.unwrap_or_else(|| container.image.clone()),
+                id: container.image_id.clone(),
+                started: container.started,
+            };
             // What goes back before anybody noticed is as if it had never left.
-            if runs != *image {
-                self.containers.insert(key, (runs, world.now));
+            if runs.image != *image {
+                self.containers.insert(key, runs);
             }
         }
     }

@@ -16,10 +16,6 @@ use super::{Line, World};
 impl World {
     /// Carries out one action, and says whether the next may follow.
     pub(super) fn perform(&mut self, action: Action) -> bool {
-        if let Action::Announce(fact) = action {
-            self.told.push(fact);
-            return true;
-        }
         let index = self.writes;
         self.writes += 1;
         let cut = self.cuts.iter().find(|(at, _)| *at == index).copied();

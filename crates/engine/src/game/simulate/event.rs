@@ -175,6 +175,7 @@ impl Refused {
                         | Action::Lift(_)
                         | Action::ClearVerb(_)
                         | Action::ResetRetry(_)
+                        | Action::PrunePodsToDelete(_)
                 )
             },
             Self::Runs => |action| {

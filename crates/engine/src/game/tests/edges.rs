@@ -4,7 +4,7 @@ use super::{count, hooked, in_place, keep, plain, set, stepped, until, wait};
 use crate::game::{
     Action, CanaryStep, ConditionKind, Fact, HookKind, HookPhase, Management, Plan, Pod,
     ReadinessGate, Ready, Share, StepHook, UpdateWay, Verb, WorkloadPhase,
-    simulate::{Event, HookWill, World, call, hook_step, rev, seed_plan},
+    simulate::{Event, HookWill, Refused, World, call, hook_step, rev, seed_plan},
 };
 
 fn surging(plan: Plan) -> Plan {
@@ -25,6 +25,19 @@ fn a_release_that_may_miss_nothing_can_be_taken_back() {
     world = world.then(&Event::Push(true)).then(&Event::Restore("r1"));
     assert_eq!(world.line(), "2 4/4/4");
     assert_eq!(count(&world, "r1"), 4);
+    world.is_sound();
+}
+
+#[test]
+fn a_release_that_is_taken_back_and_scaled_in_loses_its_new_pods() {
+    let mut world = World::running(stepped(vec![keep(2), wait()])).then(&Event::Push(true));
+    assert_eq!((count(&world, "r1"), count(&world, "r2")), (2, 2));
+    world.happen(&Event::Restore("r1"));
+    world.happen(&Event::Scale(2));
+    world.pass();
+    assert_eq!((count(&world, "r1"), count(&world, "r2")), (2, 0));
+    world.rest();
+    assert_eq!(world.line(), "2 2/2/2");
     world.is_sound();
 }
 
@@ -327,6 +340,26 @@ fn a_release_that_cannot_be_written_down_keeps_nobody_from_looking_after_pods() 
         assert!(count(&world, "r2") >= 3);
         world.is_sound();
     }
+}
+
+#[test]
+fn flags_and_names_that_cannot_be_taken_back_hold_no_release_up() {
+    let mut world = World::running(hooked(plain(), HookKind::PreInPlace));
+    world.happen(&Event::Refuse(Refused::Spec));
+    world.happen(&Event::Name(0));
+    world.happen(&Event::Retry(HookKind::PreInPlace));
+    world.happen(&Event::Push(true));
+    world.rounds(40);
+    assert_eq!(count(&world, "r2"), 4, "{:#?}", world.log);
+    assert!(!world.told.contains(&Fact::HooksRetried(HookKind::PreInPlace)), "it did not happen");
+    assert!(
+        world.truth.plan.hooks.pre_in_place.retry && !world.truth.plan.pods_to_delete.is_empty()
+    );
+    world.happen(&Event::Refuse(Refused::None));
+    world.rest();
+    assert!(!world.truth.plan.hooks.pre_in_place.retry);
+    assert!(world.truth.plan.pods_to_delete.is_empty());
+    world.is_sound();
 }
 
 #[test]

@@ -22,6 +22,7 @@ use tidegate_operator::{
     canary::{Context, Manager, Options},
     clock::Clock,
     cluster::Cluster as Seat,
+    game,
     install::Install,
     telemetry::Telemetry,
 };
@@ -130,6 +131,18 @@ impl World {
         Self::over(MODEL.fork(settings.routing().rbac()))
     }
 
+    /// One in which game workloads are known, and looked after.
+    pub fn of_games() -> Self {
+        let mut world = Self::new();
+        let mut kinds = tidegate_api::crds();
+        kinds.retain(|crd| crd["spec"]["group"] == "tkex.tencent.com");
+        let loaded = world.sandbox.load(kinds);
+        loaded.unwrap_or_else(|error| panic!("definitions are refused: {error:?}"));
+        world.sandbox.settle();
+        world.options.game = true;
+        world
+    }
+
     /// A world that begins as `sandbox` is.
     pub fn over(sandbox: Sandbox) -> Self {
         let admin = sandbox.local(User::admin());
@@ -148,6 +161,7 @@ impl World {
             metrics_server: "http://prometheus:9090".to_owned(),
             mesh_provider: "kubernetes".to_owned(),
             spread: Duration::ZERO,
+            game: false,
             ..Options::default()
         };
         Self {
@@ -192,12 +206,26 @@ impl World {
     }
 
     fn run_one(&self, leads: Arc<AtomicBool>) -> (JoinHandle<()>, Arc<Telemetry>) {
-        let (mut manager, telemetry) = self.manager(leads);
-        (tokio::spawn(async move { manager.run().await }), telemetry)
+        let (cx, telemetry) = self.context(leads);
+        let mut manager = Manager::start(Arc::clone(&cx));
+        let operator = tokio::spawn(async move {
+            if cx.options.game {
+                let mut game = game::Manager::new(cx);
+                tokio::join!(manager.run(), game.run());
+            } else {
+                manager.run().await;
+            }
+        });
+        (operator, telemetry)
     }
 
     /// An operator that does not run yet.
     pub fn manager(&self, leads: Arc<AtomicBool>) -> (Manager, Arc<Telemetry>) {
+        let (cx, telemetry) = self.context(leads);
+        (Manager::start(cx), telemetry)
+    }
+
+    fn context(&self, leads: Arc<AtomicBool>) -> (Arc<Context>, Arc<Telemetry>) {
         let user = User::new(OPERATOR, &["system:serviceaccounts", "system:authenticated"]);
         let client = kube::Client::new(self.sandbox.service_as(user.clone()), "default");
         let clock: Arc<dyn Clock> = Arc::new(Time(self.sandbox.server().clock.clone()));
@@ -212,7 +240,7 @@ impl World {
         let telemetry = Arc::new(telemetry);
         let network = Arc::new(self.network.clone());
         let cx = Context::new(seat, self.options.clone(), clock, network, Arc::clone(&telemetry));
-        (Manager::start(cx), telemetry)
+        (cx, telemetry)
     }
 
     /// Ends the operator where it stands, as SIGKILL would.

@@ -17,6 +17,7 @@ use tidegate_operator::{
     canary::{Context, Manager, Options},
     clock::Clock,
     cluster::Cluster,
+    game,
     http::{Client, Policy, Resolve, SystemResolver},
     telemetry::Telemetry,
 };
@@ -116,7 +117,11 @@ fn spawn_operator(
     let telemetry = Telemetry::new(tidegate_operator::VERSION, &options.mesh_provider, clock.now());
     let cluster = Cluster::new(client, None, Arc::new(|| true));
     let cx = Context::new(cluster, options, clock, Arc::new(http), Arc::new(telemetry));
-    tokio::spawn(async move { Manager::start(cx).run().await })
+    tokio::spawn(async move {
+        let mut canaries = Manager::start(Arc::clone(&cx));
+        let mut game = game::Manager::new(cx);
+        tokio::join!(canaries.run(), game.run());
+    })
 }
 
 // === impl FastClock ===

@@ -46,6 +46,7 @@ use crate::{
 };
 
 pub use self::manager::Manager;
+pub(crate) use self::{ask::outgoing, tell::event_number};
 
 /// What is the same for all canaries.
 pub struct Context {
@@ -84,6 +85,8 @@ pub struct Options {
     pub spread: Duration,
     /// How many canaries are worked on at the same time.
     pub turns: usize,
+    /// Game workloads are looked after too, where the cluster knows them.
+    pub game: bool,
 }
 
 /// What a canary asks for and remembers, as the operator understands it: for those who watch it.
@@ -143,6 +146,7 @@ impl Default for Options {
             notifier: None,
             spread: Duration::from_secs(10),
             turns: 16,
+            game: true,
         }
     }
 }

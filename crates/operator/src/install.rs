@@ -8,12 +8,17 @@
 //! |-----------------------------------|---------------------------------------------------------|
 //! | Namespace, ServiceAccount         | a home and a name                                       |
 //! | ClusterRole, ClusterRoleBinding   | canaries and what belongs to them, in every namespace   |
+//! | the same, `tidegate-game`         | game workloads, their pods and hooks                    |
 //! | Role, RoleBinding                 | the lease, in the operator's own namespace              |
 //! | Deployment, PodDisruptionBudget   | two replicas of which one acts                          |
 //! | Service                           | `/metrics`                                              |
 
 use serde_json::{Value, json};
 use tidegate_providers::{
+    game::{
+        CONTROLLER_REVISION, GAME_DEPLOYMENT, GAME_STATEFUL_SET, HOOK_RUN, HOOK_TEMPLATE, NODE,
+        POD, VOLUME_CLAIM,
+    },
     object::Kind,
     traffic::Mesh,
     workload::{CONFIG_MAP, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SECRET, SERVICE},
@@ -44,6 +49,8 @@ pub struct Rule {
 
 /// What everything of ours is called.
 pub const NAME: &str = "tidegate";
+/// What is for game workloads.
+const GAME_NAME: &str = "tidegate-game";
 
 const READ: &[&str] = &["list", "watch"];
 const READ_AND_CHANGE: &[&str] = &["get", "list", "patch", "watch"];
@@ -88,6 +95,32 @@ pub fn rules() -> Vec<Rule> {
     rules
 }
 
+/// What it may do in every namespace for game workloads. A role of its own: who has none of them can leave it
+/// out.
+pub fn game_rules() -> Vec<Rule> {
+    let rule =
+        |kind: Kind, verbs| Rule { group: kind.group, resource: kind.plural.to_owned(), verbs };
+    let status = |kind: Kind| Rule {
+        group: kind.group,
+        resource: format!("{}/status", kind.plural),
+        verbs: &["patch"],
+    };
+    vec![
+        rule(GAME_DEPLOYMENT, READ_AND_CHANGE),
+        status(GAME_DEPLOYMENT),
+        rule(GAME_STATEFUL_SET, READ_AND_CHANGE),
+        status(GAME_STATEFUL_SET),
+        rule(HOOK_TEMPLATE, READ),
+        rule(HOOK_RUN, REPLACE),
+        status(HOOK_RUN),
+        rule(POD, REPLACE),
+        status(POD),
+        rule(NODE, READ),
+        rule(CONTROLLER_REVISION, REPLACE),
+        rule(VOLUME_CLAIM, &["create"]),
+    ]
+}
+
 /// What it may do in its own namespace: hold the lease. `create` cannot be limited to a name.
 pub fn own_rules() -> Vec<Value> {
     vec![
@@ -107,10 +140,12 @@ impl Install {
         vec![
             self.namespace(),
             self.object("v1", "ServiceAccount", json!({})),
-            self.cluster_role(),
-            self.binding("ClusterRoleBinding", "ClusterRole"),
+            self.cluster_role(NAME, rules()),
+            self.binding("ClusterRoleBinding", "ClusterRole", NAME),
+            self.cluster_role(GAME_NAME, game_rules()),
+            self.binding("ClusterRoleBinding", "ClusterRole", GAME_NAME),
             self.object(RBAC, "Role", json!({ "rules": own_rules() })),
-            self.binding("RoleBinding", "Role"),
+            self.binding("RoleBinding", "Role", NAME),
             self.deployment(),
             self.disruption_budget(),
             self.service(),
@@ -130,24 +165,24 @@ impl Install {
         })
     }
 
-    fn cluster_role(&self) -> Value {
-        let rules: Vec<_> = rules()
+    fn cluster_role(&self, name: &str, rules: Vec<Rule>) -> Value {
+        let rules: Vec<_> = rules
             .into_iter()
             .map(|it| {
                 json!({ "apiGroups": [it.group], "resources": [it.resource], "verbs": it.verbs })
             })
             .collect();
-        self.object(RBAC, "ClusterRole", json!({ "rules": rules }))
+        named(self.object(RBAC, "ClusterRole", json!({ "rules": rules })), name)
     }
 
-    fn binding(&self, kind: &str, role: &str) -> Value {
+    fn binding(&self, kind: &str, role: &str, name: &str) -> Value {
         let body = json!({
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": NAME },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name },
             "subjects": [
                 { "kind": "ServiceAccount", "name": NAME, "namespace": self.namespace },
             ],
         });
-        self.object(RBAC, kind, body)
+        named(self.object(RBAC, kind, body), name)
     }
 
     fn deployment(&self) -> Value {
@@ -221,6 +256,11 @@ impl Install {
         }
         body
     }
+}
+
+fn named(mut object: Value, name: &str) -> Value {
+    object["metadata"]["name"] = json!(name);
+    object
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";

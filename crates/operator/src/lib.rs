@@ -7,6 +7,7 @@ pub mod args;
 pub mod canary;
 pub mod clock;
 pub mod cluster;
+pub mod game;
 pub mod http;
 pub mod install;
 pub mod lease;

@@ -24,7 +24,7 @@ use crate::{
         Cluster,
         throttle::{Rate, Throttle},
     },
-    http,
+    game, http,
     lease::{Election, Ended, LeaseSettings, identity},
     log,
     serve::{self, Health},
@@ -185,9 +185,11 @@ async fn work(
     let heartbeat = health.expect_beats("the main loop", SILENCE_MAX);
     let clock = Arc::clone(&cx.clock);
     let mut manager = Manager::start(Arc::clone(&cx));
+    let mut game = game::Manager::new(Arc::clone(&cx));
     let mut stop = std::pin::pin!(stop);
     {
         let mut running = std::pin::pin!(manager.run());
+        let mut playing = std::pin::pin!(game.run());
         let mut ready = Some(ready);
         loop {
             if cx.cluster.is_synced()
@@ -203,12 +205,13 @@ async fn work(
                     warn!("The watch of canaries ended");
                     break;
                 }
+                () = &mut playing => {}
                 () = clock.sleep(BEAT) => {}
             }
         }
     }
     info!("Stopping");
-    manager.drain(DRAIN_MAX).await;
+    tokio::join!(manager.drain(DRAIN_MAX), game.drain(DRAIN_MAX));
 }
 
 fn options(settings: &Settings, metrics_server: String) -> Options {
@@ -241,6 +244,7 @@ fn options(settings: &Settings, metrics_server: String) -> Options {
         spread: settings.startup_spread,
         // Flagger's workers only fill a queue; ours wait for hooks, so there are more of them.
         turns: usize::from(settings.workers.get()).saturating_mul(8),
+        game: true,
     }
 }
 

@@ -560,7 +560,7 @@ pub(super) async fn call(cx: &Context, call: &Call) -> Result<(), String> {
 }
 
 /// A translated request, as the client takes it.
-pub(super) fn outgoing(request: Request, key: &Key) -> Result<Outgoing, UrlError> {
+pub(crate) fn outgoing(request: Request, key: &Key) -> Result<Outgoing, UrlError> {
     let url = SafeUrl::parse(&request.url.to_string())?;
     let mut outgoing = Outgoing::new(request.method, url, key.namespace.to_string());
     outgoing.headers = request.headers;

@@ -78,7 +78,7 @@ impl Task {
         };
         let message: String = text.chars().take(MESSAGE_MAX).collect();
         let time = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
-        let number = Queue::number();
+        let number = event_number();
         let body = json!({
             "apiVersion": "v1", "kind": "Event",
             "metadata": {
@@ -297,12 +297,12 @@ impl Queue {
         calls.push_back(call);
         self.0.bell.notify_one();
     }
+}
 
-    /// Numbers events of one millisecond apart.
-    fn number() -> u16 {
-        static NUMBER: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
-        NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
-    }
+/// Tells events of one millisecond apart.
+pub(crate) fn event_number() -> u16 {
+    static NUMBER: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
+    NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
 impl Drop for Queue {

@@ -181,10 +181,8 @@ impl Cluster {
         selector: &str,
     ) -> Result<Vec<Value>, WriteError> {
         let place = Place { kind, namespace, name: "", subresource: "" };
-        let selector = percent_encoding::utf8_percent_encode(
-            selector,
-            percent_encoding::NON_ALPHANUMERIC,
-        );
+        let selector =
+            percent_encoding::utf8_percent_encode(selector, percent_encoding::NON_ALPHANUMERIC);
         let path = format!("{}?labelSelector={selector}", place.collection());
         let request = Request::builder().method(Method::GET).uri(path).body(Vec::new());
         let mut list = self.request(place, request).await?;

@@ -28,13 +28,18 @@ pub fn plain_json(json: &Json) -> Value {
         Json::Bool(value) => Value::Bool(*value),
         Json::Int(number) => {
             let whole = i64::try_from(*number).map(Number::from);
-            whole.or_else(|_| u64::try_from(*number).map(Number::from)).map_or(Value::Null, Value::Number)
+            whole
+                .or_else(|_| u64::try_from(*number).map(Number::from))
+                .map_or(Value::Null, Value::Number)
         }
         Json::Float(number) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
         Json::Text(text) => Value::String(text.clone()),
         Json::List(items) => Value::Array(items.iter().map(plain_json).collect()),
         Json::Object(members) => Value::Object(
-            members.iter().map(|(name, value)| (name.clone(), plain_json(value))).collect::<Map<_, _>>(),
+            members
+                .iter()
+                .map(|(name, value)| (name.clone(), plain_json(value)))
+                .collect::<Map<_, _>>(),
         ),
     }
 }

@@ -139,8 +139,12 @@ fn object_question(
     }
     Ok(ObjectQuestion {
         group: group.unwrap_or_default(),
-        version: version.or_else(|| is_pod.then(|| "v1".to_owned())).ok_or("argument Version is missing")?,
-        kind: kind.or_else(|| is_pod.then(|| "Pod".to_owned())).ok_or("argument Kind is missing")?,
+        version: version
+            .or_else(|| is_pod.then(|| "v1".to_owned()))
+            .ok_or("argument Version is missing")?,
+        kind: kind
+            .or_else(|| is_pod.then(|| "Pod".to_owned()))
+            .ok_or("argument Kind is missing")?,
         namespace: needed("PodNamespace")?,
         name: needed("PodName")?,
         fields: provider.fields.iter().map(field).collect::<Result<_, String>>()?,
@@ -229,7 +233,8 @@ pub fn judge_prometheus(
     };
     let is_list = matches!(measured, Measured::List(_));
     let value = if is_list { format!("[{}]", texts.join(",")) } else { texts.concat() };
-    let is_nan = |measured: &Measured| matches!(measured, Measured::Float(number) if number.is_nan());
+    let is_nan =
+        |measured: &Measured| matches!(measured, Measured::Float(number) if number.is_nan());
     let has_nan = match &measured {
         Measured::List(items) => items.iter().any(is_nan),
         single => is_nan(single),
@@ -256,7 +261,8 @@ pub fn judge_object(question: &ObjectQuestion, object: Option<&Value>) -> Verdic
     let mut differing = None;
     for (path, wanted) in &question.fields {
         let found = path.iter().try_fold(object, |value, name| value.get(name));
-        let found = found.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        let found =
+            found.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
         if found.as_ref() != Some(wanted) {
             let what = found.as_ref().map_or("absent".to_owned(), |it| format!("{it:?}"));
             differing.get_or_insert(format!("{} is {what}, not {wanted:?}", path.join(".")));
@@ -280,7 +286,12 @@ pub fn setting(question: &ObjectQuestion) -> Value {
     patch
 }
 
-fn verdict(metric: &HookMetric, measured: &Measured, value: String, matcher: &dyn Matcher) -> Verdict {
+fn verdict(
+    metric: &HookMetric,
+    measured: &Measured,
+    value: String,
+    matcher: &dyn Matcher,
+) -> Verdict {
     let kind = match measured {
         Measured::List(_) => Kind::List(Box::new(Kind::Float)),
         Measured::Float(_) => Kind::Float,

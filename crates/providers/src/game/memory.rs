@@ -390,10 +390,7 @@ fn states(memory: &Memory, kind: HookKind) -> Vec<PodHookCondition> {
 }
 
 fn pause_condition(pause: &Pause) -> PauseCondition {
-    PauseCondition {
-        reason: pause.reason.as_str().to_owned(),
-        start_time: time::time(pause.since),
-    }
+    PauseCondition { reason: pause.reason.as_str().to_owned(), start_time: time::time(pause.since) }
 }
 
 fn game_condition(condition: &Condition) -> GameCondition {

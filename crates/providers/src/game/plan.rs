@@ -19,8 +19,9 @@ use tidegate_api::game::{
 use tidegate_engine::{
     Revision,
     game::{
-        Asked, Canary, CanaryStep, CostOrder, HookCall, Management, Paused, Plan, PodHook, PodHooks,
-        ResumeBy, Share, StepHook, UpdateWay, Verb, WorkloadKind, arguments::Argument, steps_hash,
+        Asked, Canary, CanaryStep, CostOrder, HookCall, Management, Paused, Plan, PodHook,
+        PodHooks, ResumeBy, Share, StepHook, UpdateWay, Verb, WorkloadKind, arguments::Argument,
+        steps_hash,
     },
 };
 
@@ -283,11 +284,9 @@ fn pod_hook(strategy: Option<&PodHookStrategy>) -> PodHook {
 }
 
 fn call(template: &str, arguments: &[HookStepArgument]) -> HookCall {
-    let argument = |it: &HookStepArgument| Argument { name: it.name.clone(), value: it.value.clone() };
-    HookCall {
-        template: template.to_owned(),
-        arguments: arguments.iter().map(argument).collect(),
-    }
+    let argument =
+        |it: &HookStepArgument| Argument { name: it.name.clone(), value: it.value.clone() };
+    HookCall { template: template.to_owned(), arguments: arguments.iter().map(argument).collect() }
 }
 
 fn indexes(annotations: &Value) -> Result<Option<(i64, i64)>, String> {

@@ -125,9 +125,8 @@ fn update(pod: &Value, revision: Option<&Revision>) -> Option<InPlaceState> {
     };
     let state = read(names::UPDATE_STATE)?;
     let leads_to = Revision::new(state["revision"].as_str()?);
-    let is_about = |state: &Value| {
-        revision.is_some_and(|revision| state["revision"] == revision.as_str())
-    };
+    let is_about =
+        |state: &Value| revision.is_some_and(|revision| state["revision"] == revision.as_str());
     // Others leave the state behind when a pod is updated while it serves.
     if Some(&leads_to) != revision && read(names::HOT_PATCH_STATE).is_some_and(|it| is_about(&it)) {
         return None;
@@ -185,7 +184,11 @@ fn node_state(force: Option<&str>, name: Option<&str>, node: Option<&Value>) -> 
     }
     let conditions = node.and_then(|node| node["status"]["conditions"].as_array());
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
-    if ready.is_some_and(|ready| ready["status"] == "True") { NodeState::Well } else { NodeState::Lost }
+    if ready.is_some_and(|ready| ready["status"] == "True") {
+        NodeState::Well
+    } else {
+        NodeState::Lost
+    }
 }
 
 fn number(text: &str) -> Option<f64> {

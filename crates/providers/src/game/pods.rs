@@ -106,9 +106,9 @@ fn claims(set: &Value, ordinal: usize) -> Vec<(String, String)> {
 /// Volumes named like a claim are replaced.
 fn with_claims(mut volumes: Vec<Value>, claims: &[(String, String)]) -> Vec<Value> {
     volumes.retain(|volume| !claims.iter().any(|(name, _)| volume["name"] == name.as_str()));
-    volumes.extend(claims.iter().map(|(name, claim)| {
-        json!({ "name": name, "persistentVolumeClaim": { "claimName": claim } })
-    }));
+    volumes.extend(claims.iter().map(
+        |(name, claim)| json!({ "name": name, "persistentVolumeClaim": { "claimName": claim } }),
+    ));
     volumes
 }
 

@@ -67,9 +67,8 @@ pub fn new(kind: Kind, workload: &Value, name: &Revision, number: i64, data: &st
     });
     let annotations = metadata["annotations"].as_object().into_iter().flatten();
     // What kubectl remembers of the workload is no property of a template, and large.
-    let kept = annotations.filter(|(name, _)| {
-        !name.starts_with("kubectl.kubernetes.io/") && *name != names::ASK
-    });
+    let kept = annotations
+        .filter(|(name, _)| !name.starts_with("kubectl.kubernetes.io/") && *name != names::ASK);
     for (name, value) in kept {
         made["metadata"]["annotations"][name] = value.clone();
     }

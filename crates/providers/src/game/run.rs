@@ -76,7 +76,13 @@ pub fn declared(template: &Value) -> Vec<Declared> {
 }
 
 /// A run to make: a copy of what its template says now.
-pub fn new(kind: Kind, workload: &Value, template: &Value, start: &HookStart, instance: &str) -> Value {
+pub fn new(
+    kind: Kind,
+    workload: &Value,
+    template: &Value,
+    start: &HookStart,
+    instance: &str,
+) -> Value {
     let mut labels = Map::new();
     let mut annotations = Map::new();
     let mut label = |name: &str, value: &str| labels.insert(name.to_owned(), value.into());
@@ -156,9 +162,8 @@ pub fn measured(object: &Value) -> Result<Reading, String> {
         .map_err(|error| format!("the spec cannot be read: {error}"))?;
     let status: HookRunStatus =
         serde_json::from_value(object["status"].clone()).unwrap_or_default();
-    let argument = |it: &HookArgument| {
-        Some(Argument { name: it.name.clone(), value: it.value.clone()? })
-    };
+    let argument =
+        |it: &HookArgument| Some(Argument { name: it.name.clone(), value: it.value.clone()? });
     let metrics = spec.metrics.iter().map(metric).collect::<Result<Vec<_>, _>>()?;
     let run = Run {
         phase: status.phase.map(engine_phase),
@@ -186,11 +191,8 @@ fn metric(metric: &HookMetric) -> Result<Metric, String> {
     };
     let limit = |limit: Option<i32>| i64::from(limit.unwrap_or(0));
     let provider = &metric.provider;
-    let providers = [
-        provider.web.is_some(),
-        provider.prometheus.is_some(),
-        provider.kubernetes.is_some(),
-    ];
+    let providers =
+        [provider.web.is_some(), provider.prometheus.is_some(), provider.kubernetes.is_some()];
     Ok(Metric {
         name: metric.name.clone(),
         interval: duration("interval", &metric.interval)?,

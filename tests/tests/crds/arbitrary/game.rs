@@ -129,6 +129,7 @@ strategy! { game_deployment_status: GameDeploymentStatus {
     available_replicas: any::<i32>(),
     updated_replicas: any::<i32>(),
     updated_ready_replicas: any::<i32>(),
+    current_replicas: any::<Option<i32>>(),
     updated_available_replicas: any::<Option<i32>>(),
     expected_updated_replicas: any::<Option<i32>>(),
     current_revision: maybe(text()),
@@ -174,6 +175,7 @@ strategy! { game_canary_status: GameCanaryStatus {
     revision: maybe(text()),
     pause_start_time: maybe(time()),
     current_step_hook_run: maybe(text()),
+    hook_blocked_since: maybe(time()),
 } }
 
 strategy! { pod_hook_condition: PodHookCondition {
@@ -231,6 +233,11 @@ strategy! { game_stateful_set_status: GameStatefulSetStatus {
     current_replicas: any::<i32>(),
     updated_replicas: any::<i32>(),
     updated_ready_replicas: any::<i32>(),
+    available_replicas: any::<Option<i32>>(),
+    updated_available_replicas: any::<Option<i32>>(),
+    expected_updated_replicas: any::<Option<i32>>(),
+    phase: maybe(text()),
+    message: maybe(text()),
     current_revision: maybe(text()),
     update_revision: maybe(text()),
     collision_count: any::<Option<i32>>(),

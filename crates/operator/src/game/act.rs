@@ -1,0 +1,444 @@
+//! Carries decisions about a game workload out, one write after the other.
+//!
+//! What follows from a write that failed is left out, as the engine says; everything else goes on. A
+//! conflict is no failure of anybody's: the world is looked at again.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use tidegate_engine::{
+    Tone,
+    game::{
+        Action, ConditionKind, Decision, Departure, HookKind, HookStart, NewPod, PodChange, PodRef,
+        Purpose, Refusal, Scope,
+    },
+};
+use tidegate_providers::game::{
+    CONTROLLER_REVISION, GAME_DEPLOYMENT, HOOK_RUN, POD, VOLUME_CLAIM, memory, names, pods,
+    revision, run,
+};
+use tracing::debug;
+
+use super::{observe::Seen, workload::Workload};
+use crate::cluster::{
+    cache::Key,
+    write::{Place, WriteError},
+};
+
+/// Letters and digits that make no words.
+const ID_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const ID_LENGTH: usize = 5;
+
+/// What came of a decision.
+#[derive(Default)]
+pub(super) struct Done {
+    /// Somebody else was faster somewhere: look again.
+    pub(super) is_stale: bool,
+    /// What the cluster refused.
+    pub(super) refusals: Vec<Refusal>,
+}
+
+/// What must not follow any more.
+#[derive(Default)]
+struct LeftOut {
+    pods: BTreeSet<String>,
+    new_pods: bool,
+    hooks: bool,
+    release: bool,
+    /// An announcement is about the action before it.
+    next_announcement: bool,
+}
+
+// === impl LeftOut ===
+
+impl LeftOut {
+    fn has(&mut self, action: &Action) -> bool {
+        if let Action::Announce(_) = action {
+            return self.release || std::mem::take(&mut self.next_announcement);
+        }
+        let is_left_out = self.release
+            || match action.scope() {
+                Scope::Pod(uid) => self.pods.contains(uid),
+                Scope::Pods => self.new_pods,
+                Scope::Hooks => self.hooks,
+                Scope::Release => false,
+            };
+        self.next_announcement = is_left_out;
+        is_left_out
+    }
+
+    fn add(&mut self, action: &Action) {
+        self.next_announcement = true;
+        match action.scope() {
+            Scope::Pod(uid) => drop(self.pods.insert(uid.to_owned())),
+            Scope::Pods => self.new_pods = true,
+            Scope::Hooks => self.hooks = true,
+            Scope::Release => self.release = true,
+        }
+    }
+}
+
+impl Workload {
+    /// Carries out what can be.
+    pub(super) async fn act(
+        &mut self,
+        seen: &Seen,
+        decision: &Decision,
+    ) -> Result<Done, WriteError> {
+        let mut done = Done::default();
+        let mut left_out = LeftOut::default();
+        // As it is after our own writes.
+        let mut workload = Value::clone(&seen.workload);
+        let mut made = BTreeSet::new();
+        for action in &decision.actions {
+            if left_out.has(action) {
+                continue;
+            }
+            let outcome = self.carry_out(seen, action, &mut workload, &mut made).await;
+            let Err(error) = outcome else { continue };
+            debug!(%error, "An effect did not happen");
+            left_out.add(action);
+            match error {
+                WriteError::Conflict { .. } | WriteError::Missing { .. } => {
+                    self.read_again(seen, action).await?;
+                    done.is_stale = true;
+                }
+                WriteError::Refused { ref what, ref why } => {
+                    let message = format!("{what} was refused: {why}");
+                    self.announce(&workload, failed_reason(action), Tone::Warning, &message).await;
+                    let kind = refusal_kind(action);
+                    if !done.refusals.iter().any(|known| known.kind == kind) {
+                        done.refusals.push(Refusal { kind, message });
+                    }
+                }
+                WriteError::Unavailable { .. } => {
+                    // Nothing more is done on top of what may or may not have happened.
+                    self.is_in_doubt = true;
+                    return Err(error);
+                }
+                WriteError::NotLeading => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    async fn carry_out(
+        &self,
+        seen: &Seen,
+        action: &Action,
+        workload: &mut Value,
+        made: &mut BTreeSet<String>,
+    ) -> Result<(), WriteError> {
+        let now = seen.observed.now;
+        match action {
+            Action::Create(pod) => self.create(seen, pod, made).await,
+            Action::Delete(pod, why) => self.delete(seen, pod, *why).await,
+            Action::ForceDelete(pod) => {
+                self.cx.cluster.end(self.place(POD, &pod.name), &pod.uid, Some(0)).await?;
+                let text = format!("Pod {} is taken from its lost node.", pod.name);
+                self.announce(workload, "SuccessfulForceDelete", Tone::Normal, &text).await;
+                Ok(())
+            }
+            Action::Mark(pod) => self.change(pod, "", |live| pods::mark(live, true)).await,
+            Action::Unmark(pod) => self.change(pod, "", |live| pods::mark(live, false)).await,
+            Action::SetGate(pod, is_open) => {
+                self.change(pod, "status", |live| pods::set_gate(live, *is_open, now)).await
+            }
+            Action::UpdateInPlace(change) => {
+                self.change(&change.pod, "", |live| pods::update_in_place(live, change)).await?;
+                self.told_of_update(workload, change, "SuccessfulUpdatePodInPlace").await;
+                Ok(())
+            }
+            Action::ApplyGrace(change) => {
+                self.change(&change.pod, "", |live| pods::apply_grace(live, change)).await
+            }
+            Action::DropGrace(pod) => self.change(pod, "", pods::drop_grace).await,
+            Action::HotPatch(change) => {
+                self.change(&change.pod, "", |live| pods::hot_patch(live, change)).await?;
+                self.told_of_update(workload, change, "SuccessfulUpdatePodHotPatch").await;
+                Ok(())
+            }
+            Action::ClearPostHook(pod) => self.change(pod, "", pods::clear_post_hook).await,
+            Action::Identify(pod) => self.change(pod, "", pods::identify).await,
+            Action::StartHook(start) => self.start_hook(seen, start).await,
+            Action::TerminateHook(name) => {
+                let Some(run) = seen.runs.get(name) else { return Ok(()) };
+                let version = &run["metadata"]["resourceVersion"];
+                let patch = json!({
+                    "metadata": { "resourceVersion": version }, "spec": { "terminate": true },
+                });
+                self.cx.cluster.merge(self.place(HOOK_RUN, name), &patch).await.map(|_| ())
+            }
+            Action::DeleteHook(name) => {
+                let Some(run) = seen.runs.get(name) else { return Ok(()) };
+                let uid = run["metadata"]["uid"].as_str().unwrap_or_default();
+                self.cx.cluster.end(self.place(HOOK_RUN, name), uid, None).await
+            }
+            Action::DropRevisions(names) => {
+                for name in names {
+                    let Some(known) = seen.revisions.get(name.as_str()) else { continue };
+                    let uid = known["metadata"]["uid"].as_str().unwrap_or_default();
+                    let place = self.place(CONTROLLER_REVISION, name.as_str());
+                    self.cx.cluster.end(place, uid, None).await?;
+                }
+                Ok(())
+            }
+            Action::Remember(next) => {
+                let patch = memory::patch(self.kind, workload, next);
+                let place =
+                    Place { subresource: "status", ..self.place(self.kind, &self.key.name) };
+                *workload = self.cx.cluster.merge(place, &patch).await?;
+                Ok(())
+            }
+            Action::Announce(fact) => {
+                self.announce(workload, fact.reason(), fact.tone(), &fact.text()).await;
+                Ok(())
+            }
+            other => self.write_spec(seen, other, workload).await,
+        }
+    }
+
+    /// Changes what the user wrote, as far as that is ours to change.
+    async fn write_spec(
+        &self,
+        seen: &Seen,
+        action: &Action,
+        workload: &mut Value,
+    ) -> Result<(), WriteError> {
+        let paused = |paused: bool| json!({ "updateStrategy": { "paused": paused } });
+        let asked = json!({ "annotations": { names::ASK: Value::Null } });
+        let (spec, metadata) = match action {
+            Action::SetPaused(value) => (paused(*value), json!({})),
+            Action::Lift(_) => (paused(false), asked),
+            Action::ClearVerb(_) => (Value::Null, asked),
+            Action::GoBack { to, .. } => {
+                let Some(known) = seen.revisions.get(to.as_str()) else { return Ok(()) };
+                let template = revision::template(known);
+                let change = difference(&workload["spec"]["template"], &template);
+                (json!({ "template": change }), asked)
+            }
+            Action::ResetRetry(kind) => {
+                let member = match kind {
+                    HookKind::PreDelete => "preDeleteUpdateStrategy",
+                    HookKind::PreInPlace => "preInplaceUpdateStrategy",
+                    HookKind::PostInPlace => "postInplaceUpdateStrategy",
+                };
+                (json!({ member: { "retry": false } }), json!({}))
+            }
+            Action::PrunePodsToDelete(gone) => {
+                let listed = workload["spec"]["scaleStrategy"]["podsToDelete"].as_array();
+                let is_gone = |name: &&Value| gone.iter().any(|gone| **name == gone.as_str());
+                let left: Vec<Value> =
+                    listed.into_iter().flatten().filter(|name| !is_gone(name)).cloned().collect();
+                (json!({ "scaleStrategy": { "podsToDelete": left } }), json!({}))
+            }
+            _ => return Ok(()),
+        };
+        let mut patch = json!({ "metadata": metadata });
+        patch["metadata"]["resourceVersion"] = workload["metadata"]["resourceVersion"].clone();
+        if !spec.is_null() {
+            patch["spec"] = spec;
+        }
+        *workload = self.cx.cluster.merge(self.place(self.kind, &self.key.name), &patch).await?;
+        Ok(())
+    }
+
+    async fn create(
+        &self,
+        seen: &Seen,
+        pod: &NewPod,
+        made: &mut BTreeSet<String>,
+    ) -> Result<(), WriteError> {
+        let Some(known) = seen.revisions.get(pod.revision.as_str()) else {
+            return Err(WriteError::Missing { what: format!("revision {}", pod.revision) });
+        };
+        let name = match pod.ordinal {
+            Some(ordinal) => format!("{}-{ordinal}", self.key.name),
+            None => self.free_name(seen, made),
+        };
+        if let Some(ordinal) = pod.ordinal {
+            for claim in pods::new_claims(&seen.workload, ordinal) {
+                let name = claim["metadata"]["name"].as_str().unwrap_or_default();
+                match self.cx.cluster.create(self.place(VOLUME_CLAIM, name), &claim).await {
+                    // It stays when its pod goes: that is what it is for.
+                    Ok(_) | Err(WriteError::Conflict { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        let template = revision::template(known);
+        let body = pods::new(self.kind, &seen.workload, &template, pod, &name);
+        self.cx.cluster.make(self.place(POD, &name), &body).await?;
+        made.insert(name.clone());
+        let text = format!("Pod {name} is made.");
+        self.announce(&seen.workload, "SuccessfulCreate", Tone::Normal, &text).await;
+        Ok(())
+    }
+
+    /// A name no pod has, and that none had a moment ago.
+    fn free_name(&self, seen: &Seen, made: &BTreeSet<String>) -> String {
+        let mut number = 0_u32;
+        loop {
+            let seed = format!("{}/{}/{number}", self.uid, seen.observed.now.0);
+            let digest = Sha256::digest(seed.as_bytes());
+            let letters = digest
+                .iter()
+                .take(ID_LENGTH)
+                .filter_map(|byte| ID_LETTERS.get(usize::from(*byte) % ID_LETTERS.len()));
+            let id: String = letters.map(|letter| char::from(*letter)).collect();
+            let name = format!("{}-{id}", self.key.name);
+            if !seen.names.contains(&name) && !made.contains(&name) {
+                return name;
+            }
+            number += 1;
+        }
+    }
+
+    async fn delete(&self, seen: &Seen, pod: &PodRef, why: Departure) -> Result<(), WriteError> {
+        self.cx.cluster.end(self.place(POD, &pod.name), &pod.uid, None).await?;
+        let name = &pod.name;
+        let (reason, text) = match why {
+            Departure::Surplus => {
+                ("SuccessfulDelete", format!("Pod {name} is deleted: one too many."))
+            }
+            Departure::Named => {
+                ("SuccessfulDelete", format!("Pod {name} is deleted: podsToDelete names it."))
+            }
+            Departure::Failed => ("SuccessfulDelete", format!("Pod {name} is deleted: it ended.")),
+            Departure::Replaced if self.kind == GAME_DEPLOYMENT => (
+                "SuccessfulUpdatePodReCreate",
+                format!("Pod {name} is deleted: one of the new revision takes its place."),
+            ),
+            Departure::Replaced => (
+                "SuccessfulDelete",
+                format!("Pod {name} is deleted: one of the new revision takes its place."),
+            ),
+        };
+        self.announce(&seen.workload, reason, Tone::Normal, &text).await;
+        Ok(())
+    }
+
+    async fn change(
+        &self,
+        pod: &PodRef,
+        subresource: &str,
+        patch: impl FnOnce(&Value) -> Value,
+    ) -> Result<(), WriteError> {
+        // As it is after our own writes of this look.
+        let key = Key::new(&self.key.namespace, &pod.name);
+        let live = self.cx.cluster.cache.get(POD, &key);
+        let live = live.filter(|live| live["metadata"]["uid"] == pod.uid.as_str());
+        let Some(live) = live else {
+            return Err(WriteError::Missing { what: format!("Pod {key}") });
+        };
+        let place = Place { subresource, ..self.place(POD, &pod.name) };
+        self.cx.cluster.strategic(place, &patch(&live)).await.map(|_| ())
+    }
+
+    async fn told_of_update(&self, workload: &Value, change: &PodChange, reason: &str) {
+        let text = format!("Pod {} becomes {}.", change.pod.name, change.revision);
+        self.announce(workload, reason, Tone::Normal, &text).await;
+    }
+
+    /// Makes a run unless it exists. What is cached may be behind: a run that is made twice runs twice.
+    async fn start_hook(&self, seen: &Seen, start: &HookStart) -> Result<(), WriteError> {
+        let place = self.place(HOOK_RUN, &start.name);
+        if let Some(found) = self.cx.cluster.read(place).await? {
+            let is_new = !seen.runs.contains_key(&start.name);
+            self.cx.cluster.cache.learn(HOOK_RUN, found);
+            return if is_new {
+                Err(WriteError::Conflict { what: place.to_string() })
+            } else {
+                Ok(())
+            };
+        }
+        let Some(template) = seen.templates.get(&start.template) else {
+            return Err(WriteError::Missing { what: format!("HookTemplate {}", start.template) });
+        };
+        let instance = match &start.purpose {
+            Purpose::Pod { uid, .. } => seen.observed.pods.iter().find(|pod| pod.uid == *uid),
+            Purpose::Step { .. } => None,
+        };
+        let instance = instance.map_or("", |pod| pod.id.as_str());
+        let body = run::new(self.kind, &seen.workload, template, start, instance);
+        self.cx.cluster.make(place, &body).await.map(|_| ())
+    }
+
+    /// What an action was about, read past the cache.
+    async fn read_again(&self, seen: &Seen, action: &Action) -> Result<(), WriteError> {
+        let cluster = &self.cx.cluster;
+        let pod = |name: &str| (POD, name.to_owned());
+        let (kind, name) = match action {
+            Action::Delete(it, _)
+            | Action::ForceDelete(it)
+            | Action::Mark(it)
+            | Action::Unmark(it)
+            | Action::SetGate(it, _)
+            | Action::DropGrace(it)
+            | Action::ClearPostHook(it)
+            | Action::Identify(it) => pod(&it.name),
+            Action::UpdateInPlace(it) | Action::ApplyGrace(it) | Action::HotPatch(it) => {
+                pod(&it.pod.name)
+            }
+            Action::Create(NewPod { ordinal: Some(ordinal), .. }) => {
+                pod(&format!("{}-{ordinal}", self.key.name))
+            }
+            Action::StartHook(start) => (HOOK_RUN, start.name.clone()),
+            Action::TerminateHook(name) | Action::DeleteHook(name) => (HOOK_RUN, name.clone()),
+            Action::DropRevisions(names) => {
+                for name in names {
+                    cluster.refresh(self.place(CONTROLLER_REVISION, name.as_str())).await?;
+                }
+                return Ok(());
+            }
+            Action::Create(_) => return Ok(()),
+            _ => (
+                self.kind,
+                seen.workload["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            ),
+        };
+        cluster.refresh(self.place(kind, &name)).await
+    }
+}
+
+/// The condition that a refused write shows up in.
+fn refusal_kind(action: &Action) -> ConditionKind {
+    match action {
+        Action::Create(_) | Action::Delete(..) | Action::ForceDelete(_) => {
+            ConditionKind::FailedScale
+        }
+        _ => ConditionKind::FailedUpdate,
+    }
+}
+
+/// The event that a refused write is told by.
+fn failed_reason(action: &Action) -> &'static str {
+    match action {
+        Action::Create(_) => "FailedCreate",
+        Action::Delete(_, Departure::Replaced) => "FailedUpdatePodReCreate",
+        Action::Delete(..) | Action::ForceDelete(_) => "FailedDelete",
+        Action::UpdateInPlace(_) | Action::ApplyGrace(_) | Action::SetGate(..) => {
+            "FailedUpdatePodInPlace"
+        }
+        Action::HotPatch(_) => "FailedUpdatePodHotPatch",
+        _ => "FailedUpdate",
+    }
+}
+
+/// The merge patch that makes one value the other.
+fn difference(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
+    let mut patch = Map::new();
+    for name in old.keys().filter(|name| !new.contains_key(*name)) {
+        patch.insert(name.clone(), Value::Null);
+    }
+    for (name, value) in new {
+        match old.get(name) {
+            Some(known) if known == value => {}
+            Some(known) => drop(patch.insert(name.clone(), difference(known, value))),
+            None => drop(patch.insert(name.clone(), value.clone())),
+        }
+    }
+    Value::Object(patch)
+}

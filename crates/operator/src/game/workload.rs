@@ -1,0 +1,279 @@
+//! The task of one game workload.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde_json::{Value, json};
+use tidegate_engine::{
+    Again, Moment, Tone,
+    game::{Memory, Refusal, RevisionChoice, WorkloadPhase, decide},
+};
+use tidegate_providers::{
+    game::{
+        CONTROLLER_REVISION, GAME_DEPLOYMENT, HOOK_RUN, POD, memory, pod::ordinal, revision,
+        selector_text,
+    },
+    object::Kind,
+};
+use tokio::sync::watch;
+use tracing::{debug, warn};
+
+use super::{
+    life::{Next, Subject},
+    observe::{self, Look, Revise},
+    tell::tell,
+};
+use crate::{
+    canary::Context,
+    cluster::{
+        cache::Key,
+        write::{Place, WriteError},
+    },
+};
+
+/// Decisions of one wake-up. A release takes about three a step; more in one moment is a circle.
+const ROUNDS_MAX: usize = 60;
+/// Times in a row that somebody else may be faster.
+const CONFLICTS_MAX: u32 = 8;
+
+/// What a task keeps in memory. All of it can be lost without harm.
+pub(super) struct Workload {
+    pub(super) cx: Arc<Context>,
+    pub(super) kind: Kind,
+    pub(super) key: Key,
+    pub(super) uid: String,
+    /// What the cluster refused when it was last tried.
+    pub(super) refusals: Vec<Refusal>,
+    /// Names of revisions that others had, found out when they were made.
+    pub(super) collisions: u32,
+    /// A write was not answered, so the cache may be behind what we did ourselves.
+    pub(super) is_in_doubt: bool,
+    /// What was said of an object that cannot be read.
+    complaint: Option<String>,
+}
+
+// === impl Workload ===
+
+impl Workload {
+    pub(super) fn new(cx: Arc<Context>, kind: Kind, key: Key, uid: String) -> Self {
+        Self {
+            cx,
+            kind,
+            key,
+            uid,
+            refusals: Vec::new(),
+            collisions: 0,
+            is_in_doubt: false,
+            complaint: None,
+        }
+    }
+
+    /// Whether a pod of that name can be one of this workload's.
+    pub(super) fn is_own_name(&self, pod: &str) -> bool {
+        self.kind == GAME_DEPLOYMENT
+            || pod.rsplit_once('-').is_some_and(|(set, _)| *set == *self.key.name)
+                && ordinal(pod).is_some()
+    }
+
+    pub(super) fn place<'a>(&'a self, kind: Kind, name: &'a str) -> Place<'a> {
+        Place { kind, namespace: &self.key.namespace, name, subresource: "" }
+    }
+
+    pub(super) async fn announce(&self, object: &Value, reason: &str, tone: Tone, text: &str) {
+        tell(&self.cx, self.kind, object, (reason, tone), text).await;
+    }
+
+    /// One that cannot be read: somebody should know, and nothing is done.
+    async fn complain(&mut self, object: &Value, why: &str) -> Result<(), WriteError> {
+        let known = observe::memory_of(self.kind, object);
+        let next = Memory {
+            phase: Some(WorkloadPhase::Degraded),
+            message: why.to_owned(),
+            ..known.clone()
+        };
+        if next != known {
+            let patch = memory::patch(self.kind, object, &next);
+            let place = Place { subresource: "status", ..self.place(self.kind, &self.key.name) };
+            self.cx.cluster.merge(place, &patch).await?;
+        }
+        if self.complaint.as_deref() != Some(why) {
+            self.complaint = Some(why.to_owned());
+            self.announce(object, "Refused", Tone::Warning, why).await;
+        }
+        Ok(())
+    }
+
+    /// Makes the revision of the template, or brings it to the front.
+    async fn revise(&mut self, revise: &Revise) -> Result<(), WriteError> {
+        let Revise { workload, choice, data } = revise;
+        match choice {
+            RevisionChoice::Use(_) => Ok(()),
+            RevisionChoice::Renumber(name, number) => {
+                let key = Key::new(&self.key.namespace, name.as_str());
+                let known = self.cx.cluster.cache.get(CONTROLLER_REVISION, &key);
+                let version = known.map(|it| it["metadata"]["resourceVersion"].clone());
+                let patch = json!({
+                    "metadata": { "resourceVersion": version }, "revision": number,
+                });
+                let place = self.place(CONTROLLER_REVISION, name.as_str());
+                self.cx.cluster.merge(place, &patch).await.map(|_| ())
+            }
+            RevisionChoice::Create { name, number, collisions } => {
+                let body = revision::new(self.kind, workload, name, *number, data);
+                let place = self.place(CONTROLLER_REVISION, name.as_str());
+                match self.cx.cluster.make(place, &body).await {
+                    Err(WriteError::Conflict { .. }) => {
+                        self.clash(name.as_str(), *collisions).await
+                    }
+                    made => made.map(|_| ()),
+                }
+            }
+        }
+    }
+
+    /// Something has the name of a revision that was to be made: ours after all, or somebody else's.
+    async fn clash(&mut self, name: &str, collisions: u32) -> Result<(), WriteError> {
+        let place = self.place(CONTROLLER_REVISION, name);
+        self.cx.cluster.refresh(place).await?;
+        let key = Key::new(&self.key.namespace, name);
+        let found = self.cx.cluster.cache.get(CONTROLLER_REVISION, &key);
+        let owners = found.as_deref().map(|it| it["metadata"]["ownerReferences"].clone());
+        let owners = owners.as_ref().and_then(Value::as_array);
+        let is_ours =
+            owners.is_some_and(|list| list.iter().any(|it| it["uid"] == self.uid.as_str()));
+        if found.is_some() && !is_ours {
+            self.collisions = collisions.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Takes in what belongs to nobody and is selected. Past the cache it is made sure that this workload is
+    /// still there: one that is being deleted must not collect anything.
+    async fn adopt(&mut self, kind: Kind, object: &Value) -> Result<(), WriteError> {
+        let own = self.cx.cluster.read(self.place(self.kind, &self.key.name)).await?;
+        let is_there = own.as_ref().is_some_and(|own| {
+            own["metadata"]["uid"] == self.uid.as_str()
+                && own["metadata"]["deletionTimestamp"].is_null()
+        });
+        let Some(own) = own.filter(|_| is_there) else {
+            return Err(WriteError::Missing { what: self.key.to_string() });
+        };
+        let mut owners =
+            object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        owners.push(revision::owner(self.kind, &own));
+        let patch = json!({ "metadata": {
+            "uid": object["metadata"]["uid"],
+            "resourceVersion": object["metadata"]["resourceVersion"], "ownerReferences": owners,
+        } });
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        self.cx.cluster.merge(self.place(kind, name), &patch).await.map(|_| ())
+    }
+
+    /// Reads everything of this workload again, past the cache.
+    pub(super) async fn refresh(&mut self) -> Result<(), WriteError> {
+        let cluster = self.cx.cluster.clone();
+        cluster.refresh(self.place(self.kind, &self.key.name)).await?;
+        let Some(object) = cluster.cache.get(self.kind, &self.key) else { return Ok(()) };
+        let selector = selector_text(&object["spec"]["selector"]);
+        let namespace = Arc::clone(&self.key.namespace);
+        let of_runs = tidegate_providers::game::names::RUN_TYPE;
+        for (kind, selector) in
+            [(POD, selector.as_str()), (CONTROLLER_REVISION, &selector), (HOOK_RUN, of_runs)]
+        {
+            let found = cluster.read_all(kind, &namespace, selector).await?;
+            let names: BTreeSet<Key> = found.iter().map(Key::of).collect();
+            for object in found {
+                cluster.cache.learn(kind, object);
+            }
+            for known in cluster.cache.list_in(kind, &namespace) {
+                let owners = known["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+                let is_ours = owners.into_iter().any(|it| it["uid"] == self.uid.as_str());
+                if is_ours && !names.contains(&Key::of(&known)) {
+                    cluster.cache.unlearn(kind, &Key::of(&known));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Moment {
+        Moment(self.cx.clock.now().as_millisecond())
+    }
+}
+
+impl Subject for Workload {
+    async fn look(&mut self, stop: &watch::Receiver<bool>) -> Result<Next, WriteError> {
+        let mut conflicts = 0_u32;
+        for _ in 0..ROUNDS_MAX {
+            if *stop.borrow() || !self.cx.cluster.leads() {
+                return Ok(Next::OnChange);
+            }
+            if self.is_in_doubt {
+                self.refresh().await?;
+                self.is_in_doubt = false;
+            }
+            let first = match observe::look(self) {
+                Look::Gone => return Ok(Next::Gone),
+                // Rung when lists are complete.
+                Look::Listing => {
+                    return Ok(Next::At(self.now().after(std::time::Duration::from_secs(1))));
+                }
+                Look::Unreadable(object, why) => {
+                    self.complain(&object, &why).await?;
+                    return Ok(Next::OnChange);
+                }
+                Look::Adopt(kind, object) => self.adopt(kind, &object).await,
+                Look::Revise(revise) => self.revise(&revise).await,
+                Look::Seen(seen) => {
+                    let decision = decide(&seen.observed);
+                    debug!(
+                        reason = decision.why.reason(),
+                        actions = decision.actions.len(),
+                        "Decided"
+                    );
+                    self.cx.telemetry.count_decision(decision.why.reason());
+                    let done = self.act(&seen, &decision).await?;
+                    if done.is_stale {
+                        conflicts += 1;
+                        if conflicts > CONFLICTS_MAX {
+                            return Ok(Next::Later);
+                        }
+                        continue;
+                    }
+                    if self.refusals != done.refusals {
+                        // To be said at once, and then to be tried again later.
+                        self.refusals = done.refusals;
+                        continue;
+                    }
+                    if !self.refusals.is_empty() {
+                        return Ok(Next::Later);
+                    }
+                    match decision.again {
+                        Again::Now => continue,
+                        // Every write of ours may have made something due.
+                        Again::OnChange if !decision.actions.is_empty() => continue,
+                        Again::At(_) if !decision.actions.is_empty() => continue,
+                        Again::OnChange => return Ok(Next::OnChange),
+                        Again::At(at) => return Ok(Next::At(at)),
+                    }
+                }
+            };
+            match first {
+                Ok(()) => {}
+                Err(error) if error.is_stale() => {
+                    debug!(%error, "Looking again");
+                    self.refresh().await?;
+                    conflicts += 1;
+                    if conflicts > CONFLICTS_MAX {
+                        return Ok(Next::Later);
+                    }
+                }
+                Err(error) => {
+                    self.is_in_doubt = matches!(error, WriteError::Unavailable { .. });
+                    return Err(error);
+                }
+            }
+        }
+        warn!(workload = %self.key, "Too many decisions in a row; pausing");
+        Ok(Next::Later)
+    }
+}

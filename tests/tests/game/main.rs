@@ -1,0 +1,4 @@
+//! Game workloads on the sandbox, in virtual time.
+
+mod rig;
+mod seed;

@@ -101,10 +101,32 @@ fn an_error_names_the_template_and_the_line_and_is_short() {
         ("a\n{{ if }}", "template errors.test does not render: line 2: "),
         ("{{ name", "template errors.test does not render: line 1: "),
         ("up {{ end }} > 1", "template errors.test does not render: line 1: "),
-        (r#"{{ template "nope" }}"#, "template errors.test does not render: undefined template"),
-        ("{{ name 1 }}", "template errors.test does not render: wrong number of arguments"),
-        ("{{ variables.nope }}", "template errors.test does not render: there is no \"nope\""),
-        ("{{ .x }}", "template errors.test does not render: there is no \"x\""),
+        (
+            r#"{{ template "nope" }}"#,
+            "template errors.test does not render: line 1: undefined template",
+        ),
+        ("{{ name 1 }}", "template errors.test does not render: line 1: wrong number of arguments"),
+        (
+            "up{\n  a=\"{{ name }}\",\n  b=\"{{ variables.nope }}\"}\n{{ target }}",
+            "template errors.test does not render: line 3: there is no \"nope\"",
+        ),
+        (
+            "{{ if true }}\n{{ range 2 }}\n{{ .x }}{{ end }}{{ end }}",
+            "template errors.test does not render: line 3: ",
+        ),
+        (
+            "{{ define \"a\" }}\n{{ .x }}{{ end }}\n\n{{ template \"a\" }}",
+            "template errors.test does not render: line 2: there is no \"x\"",
+        ),
+        (
+            "\n{{ if false }}a\n{{ else if variables.nope }}b{{ end }}",
+            "template errors.test does not render: line 3: there is no \"nope\"",
+        ),
+        (
+            "{{ name }}\n{{ range 9000 }}0123456789{{ end }}",
+            "template errors.test does not render: line 2: it renders to more than 64 KiB",
+        ),
+        ("{{ if false }}x{{ end }}", "template errors.test does not render: it renders to nothing"),
     ];
     for (source, want) in lines {
         let error = error(source);

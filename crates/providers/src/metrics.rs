@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_metric_may_have_several_sources() {
+    fn v8_2_a_metric_may_have_several_sources_or_none() {
         let metric = |value| serde_json::from_value::<AnalysisMetric>(value).unwrap();
         let reference = ObjectRef { name: "t".into(), namespace: None };
         let cases = [
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_errors_is_not_silence() {
+    fn bet_8_nothing_but_errors_is_not_silence() {
         let sample = |value| Sample::new(value).unwrap();
         let cases = [
             ("there were requests", Ok(sample(0.4)), Ok(sample(0.0))),

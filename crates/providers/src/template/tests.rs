@@ -36,9 +36,10 @@ fn rendered(source: &str) -> Result<String, Problem> {
 }
 
 #[test]
-fn a_template_is_filled_in() {
+fn v8_1_a_template_is_filled_in() {
     let cases = [
         ("plain text stays", "vector(1)", "vector(1)"),
+        ("within a query", r#"x{a="{{ namespace }}_{{ target }}"}"#, r#"x{a="test_api"}"#),
         ("names", "{{ name }}/{{ namespace }}/{{ target }}/{{ service }}", "podinfo/test/api/apex"),
         ("references, or else the target", "{{ ingress }} {{ route }}", "door api"),
         ("the interval", "rate(x[{{ interval }}])", "rate(x[2m])"),
@@ -72,7 +73,7 @@ fn a_template_is_filled_in() {
 }
 
 #[test]
-fn a_template_that_cannot_be_filled_in_is_an_error() {
+fn v8_1_a_template_that_cannot_be_filled_in_is_an_error() {
     let missing = |name: &str| Problem::Missing(name.to_owned());
     let cases = [
         ("a variable that is not there", "{{ variables.nope }}", missing("nope")),

@@ -20,14 +20,17 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use http::{HeaderValue, Method};
 use jiff::Timestamp;
-use tidegate_api::metric_template::{MetricProvider, MetricProviderType};
+use tidegate_api::metric_template::MetricProvider;
 
 use super::{
     Ambient, Outcome, QueryError, Reading, cloudwatch, datadog, dynatrace, external, graphite,
     identity::{Identity, Stage},
     influxdb, keptn, newrelic, prometheus, splunk, stackdriver,
 };
-use crate::request::{AddressError, Request};
+use crate::{
+    hook::excerpt,
+    request::{AddressError, Request},
+};
 
 /// All that an inquiry may look at.
 #[derive(Clone, Copy, Debug)]
@@ -246,11 +249,19 @@ static SPEAKERS: [Speaker; 11] = speakers!(
     splunk
 );
 
-fn speaker(provider: &MetricProviderType) -> Result<&'static Speaker, ProviderError> {
+fn speaker(question: &Question<'_>) -> Result<&'static Speaker, ProviderError> {
+    let provider = question.provider.provider_type.as_str();
     // Flagger takes an unknown type for Prometheus, and sends it a query it does not understand.
-    SPEAKERS.iter().find(|speaker| speaker.name == provider.as_str()).ok_or_else(|| {
-        ProviderError::Unknown { found: crate::hook::excerpt(provider.as_str().as_bytes()) }
-    })
+    let speaker = SPEAKERS
+        .iter()
+        .find(|speaker| speaker.name == provider)
+        .ok_or_else(|| ProviderError::Unknown { found: excerpt(provider.as_bytes()) })?;
+    if question.provider.secret_ref.is_some() && question.secret.is_none() {
+        // Asking without the login that was meant is asking something else.
+        let what = "the Secret it refers to";
+        return Err(ProviderError::Missing { provider: speaker.name, what });
+    }
+    Ok(speaker)
 }
 
 fn known_types() -> String {
@@ -264,13 +275,13 @@ fn known_types() -> String {
 impl Inquiry {
     /// How to get the value of a metric.
     pub fn of(question: &Question<'_>) -> Result<Self, ProviderError> {
-        let speaker = speaker(&question.provider.provider_type)?;
+        let speaker = speaker(question)?;
         Ok(Self { provider: speaker.name, plan: (speaker.ask)(question)? })
     }
 
     /// How to find out whether the provider answers at all. It does if the outcome is a value.
     pub fn probe(question: &Question<'_>) -> Result<Self, ProviderError> {
-        let speaker = speaker(&question.provider.provider_type)?;
+        let speaker = speaker(question)?;
         Ok(Self { provider: speaker.name, plan: (speaker.probe)(question)? })
     }
 

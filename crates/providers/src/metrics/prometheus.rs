@@ -105,16 +105,16 @@ fn plan(
         _ => Credentials::None,
     };
     let request = request(address, query, &question.provider.headers, &credentials)?;
-    let identity = match region {
-        Some(region) => Identity::Aws {
-            source: cloudwatch::source(question),
-            region,
-            service: "aps",
-            sts: question.ambient.aws_sts_endpoint.clone(),
-        },
-        None => Identity::None,
+    let Some(region) = region else {
+        return Ok(Plan::once(question, Call::of(question, request), Box::new(read)));
     };
-    Ok(Plan::named(question, identity, Call::of(question, request), Box::new(read)))
+    let identity = Identity::Aws {
+        source: cloudwatch::source(question),
+        region,
+        service: "aps",
+        sts: question.ambient.aws_sts_endpoint.clone(),
+    };
+    Ok(Plan::named(question, identity, Call::known(request), Box::new(read)))
 }
 
 /// The region of an address of Amazon's managed Prometheus.

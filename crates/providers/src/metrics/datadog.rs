@@ -55,8 +55,7 @@ pub(super) fn ask(question: &Question<'_>) -> Result<Plan, ProviderError> {
 /// Whether the keys are good.
 pub(super) fn probe(question: &Question<'_>) -> Result<Plan, ProviderError> {
     let request = request(question, "/api/v1/validate", &[])?;
-    let read = Box::new(|status, _: &[u8]| support::online(status == 200, status));
-    Ok(Plan::once(question, Call::of(question, request), read))
+    Ok(Plan::greeting(question, Call::of(question, request)))
 }
 
 fn request(

@@ -25,7 +25,7 @@ use tidegate_api::metric_template::MetricProvider;
 use super::{
     Ambient, Outcome, QueryError, Reading, cloudwatch, datadog, dynatrace, external, graphite,
     identity::{Identity, Stage},
-    influxdb, keptn, newrelic, prometheus, splunk, stackdriver,
+    influxdb, keptn, newrelic, prometheus, splunk, stackdriver, support,
 };
 use crate::{
     hook::excerpt,
@@ -324,6 +324,12 @@ impl Plan {
     /// A request that needs no identity but what is in it.
     pub(super) fn once(question: &Question<'_>, call: Call, read: Read) -> Self {
         Self::named(question, Identity::None, call, read)
+    }
+
+    /// A request that asks for nothing but a yes.
+    pub(super) fn greeting(question: &Question<'_>, call: Call) -> Self {
+        let read = |status, _: &[u8]| support::online(status == 200, status);
+        Self::once(question, call, Box::new(read))
     }
 
     /// A request in somebody's name.

@@ -49,7 +49,8 @@ fn call(question: &Question<'_>, nrql: &str) -> Result<Call, ProviderError> {
         // It becomes part of a path.
         return Err(ProviderError::BadKey { provider: NAME, key: ACCOUNT });
     }
-    let seconds = support::interval_ms(question)? / 1000;
+    // Since no seconds ago there is nothing.
+    let seconds = (support::interval_ms(question)? / 1000).max(1);
     let nrql = format!("{nrql} SINCE {seconds} seconds ago");
     let request = match (support::secret(question, QUERY_KEY), support::secret(question, USER_KEY))
     {

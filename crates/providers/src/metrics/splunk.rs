@@ -50,8 +50,7 @@ pub(super) fn ask(question: &Question<'_>) -> Result<Plan, ProviderError> {
 /// Whether the token is good.
 pub(super) fn probe(question: &Question<'_>) -> Result<Plan, ProviderError> {
     let call = call(question, Host::Api, "/v2/metric", &[("limit", "1")])?;
-    let read = Box::new(|status, _: &[u8]| support::online(status == 200, status));
-    Ok(Plan::once(question, call, read))
+    Ok(Plan::greeting(question, call))
 }
 
 fn call(

@@ -60,6 +60,20 @@ fn v8_1_a_template_is_filled_in() {
         ("a pipeline", r#"{{ target | printf "%q" }}"#, "\"api\""),
         ("a format through a pipe", r#"{{ "5" | printf }}"#, "5"),
         ("a loop", "{{ range $k, $v := variables }}{{ $k }},{{ end }}", "cluster,regex,with-dash,"),
+        (
+            "out of a loop",
+            "{{ range 5 }}{{ if eq . 3 }}{{ break }}{{ end }}{{ . }}{{ end }}",
+            "012",
+        ),
+        (
+            "past a turn",
+            "{{ range 3 }}{{ if eq . 1 }}{{ continue }}{{ end }}{{ . }}{{ end }}",
+            "02",
+        ),
+        ("nothing to loop over", "{{ range 0 }}{{ else }}none{{ end }}", "none"),
+        ("comparisons", "{{ if and (lt 1 2) (le 2 2) (gt 3 2) (ge 3 3) (ne 1 2) }}y{{ end }}", "y"),
+        ("for pages and scripts", r#"{{ html "<a>" }}{{ js "'" }}"#, r"&lt;a&gt;\'"),
+        ("lines", "{{ println name }}x", "podinfo\nx"),
         ("a definition", r#"{{ define "a" }}<{{ . }}>{{ end }}{{ template "a" target }}"#, "<api>"),
         ("one without an argument", r#"{{ define "a" }}a{{ end }}{{ template "a" }}"#, "a"),
         ("a block", r#"{{ block "b" name }}[{{ . }}]{{ end }}"#, "[podinfo]"),
@@ -90,6 +104,16 @@ fn v8_1_a_template_that_cannot_be_filled_in_is_an_error() {
     for (reason, source, want) in cases {
         assert_eq!(rendered(source), Err(want), "{reason}");
     }
+}
+
+#[test]
+fn a_metric_without_variables_has_none() {
+    let metric = AnalysisMetric { name: "errors".into(), ..AnalysisMetric::default() };
+    let model = Model::of(&canary(), &metric).unwrap();
+    let error = render("errors.test", "{{ variables.cluster }}", &model).unwrap_err();
+    assert_eq!(error.problem, Problem::Missing("cluster".into()));
+    let empty = render("errors.test", r#"a{{ index variables "cluster" }}b"#, &model);
+    assert_eq!(empty.as_deref(), Ok("ab"));
 }
 
 #[test]

@@ -18,6 +18,8 @@ fn v8_3_newrelic_is_asked_over_the_interval() {
         call.request.url,
         "https://insights-api.newrelic.com/v1/accounts/51312/query?nrql=SELECT%20a%20%2F%20b%20FROM%20x%20SINCE%2060%20seconds%20ago"
     );
+    let short = newrelic().query("SELECT 1").interval("250ms").call();
+    assert!(short.request.url.query().unwrap().ends_with("SINCE%201%20seconds%20ago"));
     assert_eq!(call.request.headers["x-query-key"], "q");
     assert!(call.request.headers["x-query-key"].is_sensitive());
 }

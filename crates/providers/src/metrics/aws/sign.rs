@@ -172,6 +172,15 @@ mod tests {
         assert!(list.headers[header::AUTHORIZATION].is_sensitive());
     }
 
+    /// The example of Amazon's guide: as it goes over the wire, and once more.
+    #[test]
+    fn a_path_is_encoded_twice() {
+        assert_eq!(path("/documents%20and%20settings/"), "/documents%2520and%2520settings/");
+        let request = Request::get("https://a/documents and settings/").unwrap();
+        let (_, text) = canonical(&request).unwrap();
+        assert_eq!(text.lines().nth(1), Some("/documents%2520and%2520settings/"));
+    }
+
     #[test]
     fn however_a_query_was_encoded_it_is_signed_alike() {
         let sign = |url: &str| signature(&mut Request::get(url).unwrap(), "aps");

@@ -3,22 +3,47 @@
 //! ```text
 //! AnalysisMetric --sources--> builtin -> observer::builtin --+
 //!                             inline  -> template::render ---+--> prometheus::request
-//!                             template -> template::render --+           |
-//!                                                             Sample <- prometheus::parse
+//!                                                            |     Sample <- prometheus::parse
+//!                             template -> template::render --+--> Inquiry::of, driven to an Outcome
 //!                             limits::judge(metric, measure, sample) -> Check
 //! ```
+//!
+//! A template names one of eleven providers. Each is a file here with a way to ask it and a way to
+//! read its answer; [`inquiry`] drives them all alike. What comes of it is one of three things: a
+//! value, no data, or a failure. No data is a server that works and has nothing to say, which people
+//! mend elsewhere than a server that is ill.
 //!
 //! Missing, malformed and infinite data is never a pass. Nothing of what a metrics server answers
 //! gets into an error but its status and words from a fixed list.
 
+mod ambient;
+pub mod aws;
+mod cloudwatch;
+mod datadog;
+mod dynatrace;
+mod external;
+pub mod google;
+mod graphite;
+mod identity;
+mod influxdb;
+pub mod inquiry;
+mod keptn;
 pub mod limits;
+mod newrelic;
 pub mod observer;
 pub mod prometheus;
+mod splunk;
+mod stackdriver;
+mod support;
+#[cfg(test)]
+mod testing;
 mod text;
 
 use tidegate_api::canary::analysis::{AnalysisMetric, ObjectRef};
 
 pub use self::{
+    ambient::Ambient,
+    inquiry::{Inquiry, ProviderError, Question, Reply, Step},
     limits::{Check, Measure, Warning},
     observer::Observer,
 };
@@ -26,6 +51,26 @@ pub use self::{
 /// A measurement. May be infinite, is never NaN: the only way in is [`Sample::new`].
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Sample(f64);
+
+/// A value, and how sure it is that this one was meant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// The value. Of several series it is one of them, each provider says which.
+    pub sample: Sample,
+    /// How many series there were. More than one is worth a warning: which one counts is chance.
+    pub series: usize,
+}
+
+/// What came of a query.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    /// A number.
+    Value(Reading),
+    /// The server works and has no number: mostly there is no traffic to measure.
+    NoData,
+    /// There is no telling: the server is ill, says no, or says what nobody understands.
+    Failure(QueryError),
+}
 
 /// The metrics every provider has a query for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +112,18 @@ pub enum QueryError {
     /// The answer is not what this kind of server answers.
     #[error("the server's answer could not be read")]
     Malformed,
+    /// The answer is longer than any that holds a number.
+    #[error("the server's answer is too long")]
+    TooLong,
+    /// No answer, or none in time.
+    #[error("the server did not answer")]
+    Unreachable,
+    /// What was asked for had not happened when we stopped waiting.
+    #[error("there was no result in time")]
+    NotInTime,
+    /// The cloud does not say, or does not like, who we are.
+    #[error("no credentials could be had")]
+    Identity,
 }
 
 // === impl Sample ===
@@ -85,6 +142,36 @@ impl Sample {
     /// False for the two infinities, which are out of any range.
     pub fn is_finite(self) -> bool {
         self.0.is_finite()
+    }
+}
+
+// === impl Reading ===
+
+impl Reading {
+    /// What a probe that went well reads.
+    pub(crate) const ONLINE: Self = Self { sample: Sample(1.0), series: 1 };
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// A fixed word for metrics of our own.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Value(_) => "value",
+            Self::NoData => QueryError::NoValue.label(),
+            Self::Failure(error) => error.label(),
+        }
+    }
+}
+
+impl From<Result<Reading, QueryError>> for Outcome {
+    fn from(read: Result<Reading, QueryError>) -> Self {
+        match read {
+            Ok(reading) => Self::Value(reading),
+            Err(QueryError::NoValue) => Self::NoData,
+            Err(error) => Self::Failure(error),
+        }
     }
 }
 
@@ -131,6 +218,10 @@ impl QueryError {
             Self::ManyValues => "many_values",
             Self::Refused { .. } => "refused",
             Self::Malformed => "malformed",
+            Self::TooLong => "too_long",
+            Self::Unreachable => "unreachable",
+            Self::NotInTime => "not_in_time",
+            Self::Identity => "identity",
         }
     }
 }
@@ -168,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_metric_may_have_several_sources() {
+    fn v8_2_a_metric_may_have_several_sources_or_none() {
         let metric = |value| serde_json::from_value::<AnalysisMetric>(value).unwrap();
         let reference = ObjectRef { name: "t".into(), namespace: None };
         let cases = [
@@ -196,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_errors_is_not_silence() {
+    fn bet_8_nothing_but_errors_is_not_silence() {
         let sample = |value| Sample::new(value).unwrap();
         let cases = [
             ("there were requests", Ok(sample(0.4)), Ok(sample(0.0))),

@@ -3,7 +3,7 @@
 //! | type | body | markup |
 //! |---|---|---|
 //! | `slack`, `discord`, `rocket` | one attachment with fields ([`slack`]) | `mrkdwn`, Markdown |
-//! | `msteams` | a `MessageCard` with facts ([`teams`]) | Markdown and HTML |
+//! | `msteams` | a `MessageCard` with facts, or an Adaptive Card ([`teams`]) | Markdown and HTML |
 //! | `gchat` | a card with sections ([`google_chat`]) | HTML |
 //! | `webhook` | plain JSON of our own ([`webhook`]) | none |
 //!
@@ -73,6 +73,17 @@ pub struct Destination {
     channel: String,
     username: String,
     token: Option<String>,
+    card: Card,
+}
+
+/// What Teams is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Card {
+    /// What connectors take, which Microsoft is retiring; as Flagger.
+    #[default]
+    Message,
+    /// What workflows take.
+    Adaptive,
 }
 
 /// Why a notice cannot be sent, or was not delivered. Quotes neither address nor answer.
@@ -92,6 +103,9 @@ pub enum NotifyError {
     /// The address is of no use.
     #[error("the chat cannot be reached")]
     Address(#[from] AddressError),
+    /// A kind of card that Teams does not have.
+    #[error("the format in the Secret is neither \"card\" nor \"adaptive\"")]
+    Format,
     /// A token that no header can carry.
     #[error("the token is not allowed by HTTP")]
     Token,
@@ -161,7 +175,8 @@ fn routing(spec: &CanarySpec) -> Option<String> {
 impl Destination {
     /// The place an `AlertProvider` names; `None` if it names none, which is no error.
     ///
-    /// `secret` is what its `secretRef` refers to. It wins over the address in the spec.
+    /// `secret` is what its `secretRef` refers to: `address`, which wins over that in the spec; for
+    /// Slack and webhooks `token`; for Teams `format`, which is `card` or `adaptive`.
     pub fn of(
         spec: &AlertProviderSpec,
         secret: Option<&BTreeMap<String, Vec<u8>>>,
@@ -171,6 +186,12 @@ impl Destination {
             Some(_) => Some(key("address").ok_or(NotifyError::MissingKey("address"))?),
             None => spec.address.as_deref().map(str::trim).filter(|address| !address.is_empty()),
         };
+        let is_teams = spec.provider_type == AlertProviderType::MsTeams;
+        let card = match key("format").filter(|_| is_teams) {
+            None | Some("card") => Card::Message,
+            Some("adaptive") => Card::Adaptive,
+            Some(_) => return Err(NotifyError::Format),
+        };
         let proxy = spec.proxy.clone().filter(|proxy| !proxy.is_empty());
         Ok(address.map(|address| Self {
             service: spec.provider_type,
@@ -179,6 +200,7 @@ impl Destination {
             channel: spec.channel().to_owned(),
             username: spec.username().to_owned(),
             token: key("token").map(str::to_owned),
+            card,
         }))
     }
 
@@ -191,6 +213,7 @@ impl Destination {
             channel: channel.to_owned(),
             username: username.to_owned(),
             token: token.filter(|token| !token.is_empty()).map(str::to_owned),
+            card: Card::default(),
         }
     }
 
@@ -213,7 +236,10 @@ impl Destination {
             Slack => self.attachment(notice, slack::Dialect::Slack)?,
             Discord => self.attachment(notice, slack::Dialect::Discord)?,
             Rocket => self.attachment(notice, slack::Dialect::Rocket)?,
-            MsTeams => teams::body(notice),
+            MsTeams => match self.card {
+                Card::Message => teams::body(notice),
+                Card::Adaptive => teams::adaptive(notice),
+            },
             GoogleChat => google_chat::body(notice),
             Webhook => webhook::body(notice, now),
         };
@@ -254,6 +280,30 @@ impl Destination {
 impl fmt::Debug for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Destination({})", self.service)
+    }
+}
+
+// === impl NotifyError ===
+
+impl NotifyError {
+    /// Whether the same notice may be taken a little later.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => *status == 429 || *status >= 500 && *status != 501,
+            Self::SlackRefused(word) => [
+                "ratelimited",
+                "rate_limited",
+                "internal_error",
+                "fatal_error",
+                "service_unavailable",
+            ]
+            .contains(&word.as_str()),
+            Self::MissingKey(_)
+            | Self::Empty { .. }
+            | Self::Address(_)
+            | Self::Format
+            | Self::Token => false,
+        }
     }
 }
 

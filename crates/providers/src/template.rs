@@ -21,10 +21,12 @@ use crate::hook::excerpt;
 
 /// A template that does not render.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("template {template} does not render: {problem}")]
+#[error("template {template} does not render: {}{problem}", at(*line))]
 pub struct RenderError {
     /// Which template, as the caller calls it.
     pub template: String,
+    /// The line of what was being filled in, from 1; nothing if it did not come to that.
+    pub line: Option<usize>,
     /// Why.
     pub problem: Problem,
 }
@@ -71,16 +73,23 @@ const ENTRY: &str = "query";
 /// }}` is empty. Unlike there, a value that does not exist is an error and not the text `<no
 /// value>`, which no server takes for a query.
 pub fn render(template: &str, source: &str, model: &Model) -> Result<String, RenderError> {
-    run(source, model).map_err(|problem| RenderError { template: template.to_owned(), problem })
+    let budget = Budget::default();
+    run(source, model, &budget).map_err(|problem| {
+        let line = budget.line().filter(|_| problem != Problem::Blank);
+        RenderError { template: template.to_owned(), line, problem }
+    })
 }
 
-fn run(source: &str, model: &Model) -> Result<String, Problem> {
+fn at(line: Option<usize>) -> String {
+    line.map(|line| format!("line {line}: ")).unwrap_or_default()
+}
+
+fn run(source: &str, model: &Model, budget: &Budget) -> Result<String, Problem> {
     if source.len() > SOURCE_MAX {
         return Err(Problem::TooLong);
     }
     blocks::check(source)?;
     let parsed = Template::new(ENTRY).parse(source).map_err(|error| Problem::of(&error))?;
-    let budget = Budget::default();
     let mut guarded = Template::new(ENTRY)
         .missing_key(MissingKey::Error)
         .max_range_iters(budget::RANGE_MAX)

@@ -71,6 +71,9 @@ struct Placeholder<'a> {
     value: &'a str,
 }
 
+/// The variable of a metric that, set to `99`, asks for the percentile where the mean is the rule.
+const PERCENTILE: &str = "percentile";
+
 // === impl Observer ===
 
 impl Observer {
@@ -118,18 +121,23 @@ impl Observer {
 
     fn duration(&self, row: &Row, model: &Model) -> String {
         let labels = [row.labels, row.timed];
+        let wants_percentile = model.variable(PERCENTILE) == Some("99");
         let query = match row.shape {
-            Shape::Histogram(buckets) => {
-                let rate = self.rate(buckets, &labels, model);
-                format!("histogram_quantile(0.99, {rate} by (le))")
+            Shape::Histogram(buckets) => self.percentile(buckets, &labels, model),
+            Shape::Mean { buckets, .. } if wants_percentile => {
+                self.percentile(buckets, &labels, model)
             }
-            Shape::Mean { sum, count } => {
+            Shape::Mean { sum, count, .. } => {
                 let (sum, count) =
                     (self.rate(sum, &labels, model), self.rate(count, &labels, model));
                 format!("{sum} / {count}")
             }
         };
         if row.in_seconds { format!("{query} * 1000") } else { query }
+    }
+
+    fn percentile(&self, buckets: &str, labels: &[&str], model: &Model) -> String {
+        format!("histogram_quantile(0.99, {} by (le))", self.rate(buckets, labels, model))
     }
 
     fn rate(&self, series: &str, labels: &[&str], model: &Model) -> String {

@@ -2,6 +2,14 @@
 //!
 //! Of several series the last one counts, as in Flagger; [`Answer::series`] says how many there
 //! were, so that somebody can be told. A scalar is as good as a series.
+//!
+//! Amazon's managed Prometheus is known by its address and gets its requests signed.
+//!
+//! | key of the Secret | |
+//! |---|---|
+//! | `token` | sent as bearer |
+//! | `username`, `password` | needed without a token |
+//! | `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token` | for Amazon's, instead of the operator's own |
 
 use std::{collections::BTreeMap, fmt};
 
@@ -12,17 +20,14 @@ use http::{
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::{QueryError, Sample};
+pub use super::Reading as Answer;
+use super::{
+    QueryError, Reading, Sample, aws, cloudwatch,
+    identity::Identity,
+    inquiry::{Call, Plan, ProviderError, Question},
+    support,
+};
 use crate::request::{AddressError, Request, secret_text, sensitive};
-
-/// What a server said.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Answer {
-    /// The value; of several, the last.
-    pub sample: Sample,
-    /// How many series there were. More than one is worth a warning: which is last is chance.
-    pub series: usize,
-}
 
 /// How to prove who asks. Prints as nothing.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -58,6 +63,8 @@ pub enum RequestError {
     Credentials,
 }
 
+pub(super) const NAME: &str = "prometheus";
+
 /// A query every server answers with 1.
 pub const PROBE: &str = "vector(1)";
 /// Longest query that is sent in the URL. Servers and proxies take 8 KiB of request line, of which
@@ -75,6 +82,48 @@ const REASONS: [&str; 9] = [
     "not_acceptable",
     "too_many_requests",
 ];
+
+/// The value of a query.
+pub(super) fn ask(question: &Question<'_>) -> Result<Plan, ProviderError> {
+    plan(question, question.query, parse)
+}
+
+/// Whether it answers.
+pub(super) fn probe(question: &Question<'_>) -> Result<Plan, ProviderError> {
+    plan(question, PROBE, read_probe)
+}
+
+fn plan(
+    question: &Question<'_>,
+    query: &str,
+    read: fn(u16, &[u8]) -> Result<Reading, QueryError>,
+) -> Result<Plan, ProviderError> {
+    let address = support::address(question, "");
+    let region = amazon_region(address);
+    let credentials = match (question.secret, &region) {
+        (Some(secret), None) => Credentials::from_secret(secret).map_err(ProviderError::from)?,
+        _ => Credentials::None,
+    };
+    let request = request(address, query, &question.provider.headers, &credentials)?;
+    let Some(region) = region else {
+        return Ok(Plan::once(question, Call::of(question, request), Box::new(read)));
+    };
+    let identity = Identity::Aws {
+        source: cloudwatch::source(question),
+        region,
+        service: "aps",
+        sts: question.ambient.aws_sts_endpoint.clone(),
+    };
+    Ok(Plan::named(question, identity, Call::known(request), Box::new(read)))
+}
+
+/// The region of an address of Amazon's managed Prometheus.
+fn amazon_region(address: &str) -> Option<String> {
+    let request = Request::get(address).ok().filter(|it| it.url.scheme_str() == Some("https"))?;
+    let region = request.url.host()?.strip_prefix("aps-workspaces.")?;
+    let region = region.strip_suffix(".amazonaws.com")?;
+    aws::is_region(region).then(|| region.to_owned())
+}
 
 /// The request for a query.
 ///
@@ -131,6 +180,12 @@ pub fn parse(status: u16, body: &[u8]) -> Result<Answer, QueryError> {
     }
 }
 
+/// What an answer to [`PROBE`] says.
+pub(super) fn read_probe(status: u16, body: &[u8]) -> Result<Reading, QueryError> {
+    let answer = parse(status, body);
+    if is_online(&answer) { answer } else { answer.and(Err(QueryError::Malformed)) }
+}
+
 /// Whether a server that was sent [`PROBE`] works.
 pub fn is_online(answer: &Result<Answer, QueryError>) -> bool {
     answer.is_ok_and(|answer| (answer.sample.get() - 1.0).abs() < f64::EPSILON)
@@ -157,7 +212,8 @@ fn known_reason(answer: &Value) -> Option<&'static str> {
     REASONS.into_iter().find(|reason| *reason == word)
 }
 
-fn add_headers(
+/// Headers of a template; what HTTP itself decides, such as the host, cannot be set by them.
+pub(super) fn add_headers(
     request: &mut Request,
     headers: &BTreeMap<String, Vec<String>>,
 ) -> Result<(), RequestError> {
@@ -176,6 +232,17 @@ fn add_headers(
         }
     }
     Ok(())
+}
+
+impl From<RequestError> for ProviderError {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Address(why) => Self::Address { provider: NAME, why },
+            RequestError::Header(name) => Self::Header(name),
+            RequestError::MissingKey(key) => Self::MissingKey { provider: NAME, key },
+            RequestError::Credentials => Self::BadKey { provider: NAME, key: "token" },
+        }
+    }
 }
 
 // === impl Credentials ===

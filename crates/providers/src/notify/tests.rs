@@ -62,7 +62,7 @@ fn attachment(color: &str) -> Value {
 }
 
 #[test]
-fn three_services_take_attachments() {
+fn v8_4_three_services_take_attachments() {
     use AlertProviderType::{Discord, Rocket, Slack};
     let cases = [
         (Slack, Severity::Info, "good"),
@@ -81,7 +81,7 @@ fn three_services_take_attachments() {
 }
 
 #[test]
-fn teams_takes_a_card_with_facts() {
+fn v8_4_teams_takes_a_card_with_facts() {
     let want = json!({
         "@type": "MessageCard",
         "@context": "http://schema.org/extensions",
@@ -102,7 +102,7 @@ fn teams_takes_a_card_with_facts() {
 }
 
 #[test]
-fn google_chat_takes_a_card_with_sections() {
+fn v8_4_google_chat_takes_a_card_with_sections() {
     let paragraph = |text: &str| json!({ "widgets": [{ "textParagraph": { "text": text } }] });
     let want = json!({
         "cards": [{
@@ -135,7 +135,7 @@ fn a_webhook_takes_plain_json() {
 }
 
 #[test]
-fn markup_from_outside_loses_its_powers() {
+fn bet_44_markup_from_outside_loses_its_powers() {
     use AlertProviderType::{Discord, GoogleChat, MsTeams, Rocket, Slack, Webhook};
     let text = "<!channel> [x](http://evil) @everyone <b>&\u{202e}\u{7}";
     let cases = [
@@ -175,7 +175,7 @@ fn markup_from_outside_loses_its_powers() {
 }
 
 #[test]
-fn discord_is_reached_where_it_takes_such_messages() {
+fn v8_4_discord_is_reached_where_it_takes_such_messages() {
     let cases = [
         ("https://discord.com/api/webhooks/1/x", "https://discord.com/api/webhooks/1/x/slack"),
         ("https://discord.com/api/webhooks/1/x/", "https://discord.com/api/webhooks/1/x/slack"),
@@ -190,6 +190,79 @@ fn discord_is_reached_where_it_takes_such_messages() {
         let mut discord = provider(AlertProviderType::Discord);
         discord.address = address.into();
         assert_eq!(discord.request(&notice(Severity::Info), now()).unwrap().url, want);
+    }
+}
+
+#[test]
+fn bet_44_teams_takes_an_adaptive_card_where_the_secret_says_so() {
+    let spec = spec(json!({ "type": "msteams", "secretRef": { "name": "s" } }));
+    let of = |format: &str| {
+        let data = secret(&[("address", "https://x.logic.azure.com/hidden"), ("format", format)]);
+        Destination::of(&spec, Some(&data)).map(Option::unwrap)
+    };
+    let body = |teams: &Destination, severity| {
+        let request = teams.request(&notice(severity), now()).unwrap();
+        serde_json::from_slice::<Value>(&request.body).unwrap()
+    };
+    let adaptive = of("adaptive").unwrap();
+    let want = json!({
+        "type": "message",
+        "attachments": [{
+            "contentType": "application/vnd.microsoft.card.adaptive",
+            "content": {
+                "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+                "type": "AdaptiveCard",
+                "version": "1.4",
+                "body": [
+                    { "type": "TextBlock", "text": "podinfo.test", "weight": "Bolder", "wrap": true },
+                    {
+                        "type": "TextBlock",
+                        "text": "5 checks failed, no more are allowed",
+                        "color": "Attention",
+                        "wrap": true,
+                    },
+                    {
+                        "type": "FactSet",
+                        "facts": [
+                            { "title": "Cluster", "value": "eu-1" },
+                            { "title": "Target", "value": "Deployment/podinfo.test" },
+                        ],
+                    },
+                ],
+            },
+        }],
+    });
+    assert_eq!(body(&adaptive, Severity::Error), want);
+    let color = |severity| {
+        body(&adaptive, severity)["attachments"][0]["content"]["body"][1]["color"].clone()
+    };
+    assert_eq!((color(Severity::Info), color(Severity::Warn)), (json!("Good"), json!("Warning")));
+    assert_eq!(body(&of("card").unwrap(), Severity::Info)["@type"], "MessageCard");
+    assert_eq!(of("postcard"), Err(NotifyError::Format));
+    let rocket = self::spec(json!({ "type": "rocket", "secretRef": { "name": "s" } }));
+    let data = secret(&[("address", "https://rocket/"), ("format", "postcard")]);
+    assert!(Destination::of(&rocket, Some(&data)).is_ok(), "no business of any other service");
+
+    let bare =
+        Notice { fields: Vec::new(), text: "[x](http://evil)".into(), ..notice(Severity::Info) };
+    let request = adaptive.request(&bare, now()).unwrap();
+    let sent: Value = serde_json::from_slice(&request.body).unwrap();
+    let blocks = &sent["attachments"][0]["content"]["body"];
+    assert_eq!(blocks.as_array().unwrap().len(), 2, "no facts, no place for them");
+    assert_eq!(blocks[1]["text"], "\\[x\\](http://evil)");
+}
+
+#[test]
+fn bet_44_what_may_pass_with_time_is_told_from_what_will_not() {
+    let refused = |status| NotifyError::Refused { service: AlertProviderType::Slack, status };
+    let slack = |word: &str| NotifyError::SlackRefused(word.to_owned());
+    for error in
+        [refused(429), refused(500), refused(503), slack("ratelimited"), slack("internal_error")]
+    {
+        assert!(error.may_pass(), "{error}");
+    }
+    for error in [refused(404), refused(501), slack("channel_not_found"), NotifyError::Token] {
+        assert!(!error.may_pass(), "{error}");
     }
 }
 
@@ -241,7 +314,7 @@ fn what_a_service_needs_it_is_given_or_not_asked() {
 }
 
 #[test]
-fn slack_may_say_yes_and_mean_no() {
+fn bet_44_slack_may_say_yes_and_mean_no() {
     let slack = provider(AlertProviderType::Slack);
     let refused = |reason: &str| Err(NotifyError::SlackRefused(reason.to_owned()));
     let status = |status| Err(NotifyError::Refused { service: AlertProviderType::Slack, status });
@@ -263,7 +336,7 @@ fn slack_may_say_yes_and_mean_no() {
 }
 
 #[test]
-fn an_alert_reports_its_severity_and_worse() {
+fn v8_4_bet_12_an_alert_reports_its_severity_and_worse() {
     use Severity::{Error, Info, Warn};
     let cases = [
         (AlertSeverity::Unset, vec![Info, Warn, Error]),

@@ -11,16 +11,21 @@
 //! {{ printf "%d" (len "abc") }}   ->  {{ printf ("%d" | format) (len "abc" | guard) | guard }}
 //! ```
 //!
+//! Before each action stands one that notes its line and prints nothing, so that an error can say
+//! where it happened; the engine itself does not.
+//!
 //! The names of the guards have a blank in them, so that no template can call them or define them.
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
 };
 
 use gotmpl::{
     FuncMap, TemplateError, Value,
-    parse::{BranchNode, CommandNode, Expr, ListNode, Node, PipeNode, Pos, SmolStr},
+    parse::{
+        ActionNode, BranchNode, CommandNode, Expr, ListNode, Node, Number, PipeNode, Pos, SmolStr,
+    },
 };
 
 use super::Problem;
@@ -42,6 +47,7 @@ const WIDTH_DIGITS_MAX: usize = 3;
 
 const GUARD: &str = "step guard";
 const FORMAT: &str = "format guard";
+const LINE: &str = "line guard";
 /// Ours and Go's own; anything else is refused before it runs, as in Go.
 const FUNCTIONS: [&str; 27] = [
     "name",
@@ -78,6 +84,7 @@ const FUNCTIONS: [&str; 27] = [
 pub(super) struct Budget {
     steps: Arc<AtomicU32>,
     spent: Arc<AtomicBool>,
+    line: Arc<AtomicUsize>,
 }
 
 // === impl Budget ===
@@ -88,14 +95,27 @@ impl Budget {
         self.spent.load(Ordering::Relaxed)
     }
 
+    /// The line that is being carried out; nothing before the first action.
+    pub(super) fn line(&self) -> Option<usize> {
+        Some(self.line.load(Ordering::Relaxed)).filter(|line| *line > 0)
+    }
+
     /// The guards, and `index` as Go has it for a map of texts.
     pub(super) fn functions(&self) -> FuncMap {
-        let (steps, formats) = (self.clone(), self.clone());
+        let (steps, formats, lines) = (self.clone(), self.clone(), self.clone());
         let mut functions = FuncMap::new();
         functions.insert(GUARD.to_owned(), Arc::new(move |values| steps.step(values)));
         functions.insert(FORMAT.to_owned(), Arc::new(move |values| formats.format(values)));
+        functions.insert(LINE.to_owned(), Arc::new(move |values| Ok(lines.note(values))));
         functions.insert("index".to_owned(), Arc::new(index));
         functions
+    }
+
+    fn note(&self, values: &[Value]) -> Value {
+        if let Some(Value::Int(line)) = values.first() {
+            self.line.store(usize::try_from(*line).unwrap_or_default(), Ordering::Relaxed);
+        }
+        Value::String(Arc::from(""))
     }
 
     fn step(&self, values: &[Value]) -> Result<Value, TemplateError> {
@@ -132,7 +152,34 @@ pub(super) fn guard(tree: &ListNode) -> Result<ListNode, Problem> {
 }
 
 fn guard_list(list: &mut ListNode) -> Result<(), Problem> {
-    list.nodes.iter_mut().try_for_each(guard_node)
+    let mut guarded = Vec::with_capacity(list.nodes.len() * 2);
+    for mut node in std::mem::take(&mut list.nodes) {
+        guarded.extend(pos_of(&node).map(line_note));
+        guard_node(&mut node)?;
+        guarded.push(node);
+    }
+    list.nodes = guarded;
+    Ok(())
+}
+
+/// Where a node is that may fail.
+fn pos_of(node: &Node) -> Option<Pos> {
+    match node {
+        Node::Action(action) => Some(action.pos),
+        Node::If(branch) | Node::With(branch) | Node::Range(branch) => Some(branch.pos),
+        Node::Template(call) => Some(call.pos),
+        Node::List(_) | Node::Text(_) | Node::Define(_) | Node::Break(_) | Node::Continue(_) => {
+            None
+        }
+    }
+}
+
+fn line_note(pos: Pos) -> Node {
+    let line = i64::try_from(pos.line).unwrap_or_default();
+    let mut note = command(LINE, pos);
+    note.args.push(Expr::Number(pos, Number::Int(line)));
+    let pipe = PipeNode { pos, decl: Vec::new(), commands: vec![note], is_assign: false };
+    Node::Action(ActionNode { pos, pipe })
 }
 
 fn guard_node(node: &mut Node) -> Result<(), Problem> {

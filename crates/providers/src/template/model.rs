@@ -104,6 +104,11 @@ impl Model {
         &self.interval
     }
 
+    /// A variable of the metric.
+    pub fn variable(&self, key: &str) -> Option<&str> {
+        self.variables.get(key).map(String::as_str)
+    }
+
     /// The functions of templates.
     pub(super) fn functions(&self) -> FuncMap {
         let texts = [

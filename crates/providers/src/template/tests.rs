@@ -36,9 +36,10 @@ fn rendered(source: &str) -> Result<String, Problem> {
 }
 
 #[test]
-fn a_template_is_filled_in() {
+fn v8_1_a_template_is_filled_in() {
     let cases = [
         ("plain text stays", "vector(1)", "vector(1)"),
+        ("within a query", r#"x{a="{{ namespace }}_{{ target }}"}"#, r#"x{a="test_api"}"#),
         ("names", "{{ name }}/{{ namespace }}/{{ target }}/{{ service }}", "podinfo/test/api/apex"),
         ("references, or else the target", "{{ ingress }} {{ route }}", "door api"),
         ("the interval", "rate(x[{{ interval }}])", "rate(x[2m])"),
@@ -59,6 +60,20 @@ fn a_template_is_filled_in() {
         ("a pipeline", r#"{{ target | printf "%q" }}"#, "\"api\""),
         ("a format through a pipe", r#"{{ "5" | printf }}"#, "5"),
         ("a loop", "{{ range $k, $v := variables }}{{ $k }},{{ end }}", "cluster,regex,with-dash,"),
+        (
+            "out of a loop",
+            "{{ range 5 }}{{ if eq . 3 }}{{ break }}{{ end }}{{ . }}{{ end }}",
+            "012",
+        ),
+        (
+            "past a turn",
+            "{{ range 3 }}{{ if eq . 1 }}{{ continue }}{{ end }}{{ . }}{{ end }}",
+            "02",
+        ),
+        ("nothing to loop over", "{{ range 0 }}{{ else }}none{{ end }}", "none"),
+        ("comparisons", "{{ if and (lt 1 2) (le 2 2) (gt 3 2) (ge 3 3) (ne 1 2) }}y{{ end }}", "y"),
+        ("for pages and scripts", r#"{{ html "<a>" }}{{ js "'" }}"#, r"&lt;a&gt;\'"),
+        ("lines", "{{ println name }}x", "podinfo\nx"),
         ("a definition", r#"{{ define "a" }}<{{ . }}>{{ end }}{{ template "a" target }}"#, "<api>"),
         ("one without an argument", r#"{{ define "a" }}a{{ end }}{{ template "a" }}"#, "a"),
         ("a block", r#"{{ block "b" name }}[{{ . }}]{{ end }}"#, "[podinfo]"),
@@ -72,7 +87,7 @@ fn a_template_is_filled_in() {
 }
 
 #[test]
-fn a_template_that_cannot_be_filled_in_is_an_error() {
+fn v8_1_a_template_that_cannot_be_filled_in_is_an_error() {
     let missing = |name: &str| Problem::Missing(name.to_owned());
     let cases = [
         ("a variable that is not there", "{{ variables.nope }}", missing("nope")),
@@ -92,6 +107,16 @@ fn a_template_that_cannot_be_filled_in_is_an_error() {
 }
 
 #[test]
+fn a_metric_without_variables_has_none() {
+    let metric = AnalysisMetric { name: "errors".into(), ..AnalysisMetric::default() };
+    let model = Model::of(&canary(), &metric).unwrap();
+    let error = render("errors.test", "{{ variables.cluster }}", &model).unwrap_err();
+    assert_eq!(error.problem, Problem::Missing("cluster".into()));
+    let empty = render("errors.test", r#"a{{ index variables "cluster" }}b"#, &model);
+    assert_eq!(empty.as_deref(), Ok("ab"));
+}
+
+#[test]
 fn an_error_names_the_template_and_the_line_and_is_short() {
     let model = Model::of(&canary(), &metric()).unwrap();
     let error = |source: &str| render("errors.test", source, &model).unwrap_err().to_string();
@@ -101,10 +126,32 @@ fn an_error_names_the_template_and_the_line_and_is_short() {
         ("a\n{{ if }}", "template errors.test does not render: line 2: "),
         ("{{ name", "template errors.test does not render: line 1: "),
         ("up {{ end }} > 1", "template errors.test does not render: line 1: "),
-        (r#"{{ template "nope" }}"#, "template errors.test does not render: undefined template"),
-        ("{{ name 1 }}", "template errors.test does not render: wrong number of arguments"),
-        ("{{ variables.nope }}", "template errors.test does not render: there is no \"nope\""),
-        ("{{ .x }}", "template errors.test does not render: there is no \"x\""),
+        (
+            r#"{{ template "nope" }}"#,
+            "template errors.test does not render: line 1: undefined template",
+        ),
+        ("{{ name 1 }}", "template errors.test does not render: line 1: wrong number of arguments"),
+        (
+            "up{\n  a=\"{{ name }}\",\n  b=\"{{ variables.nope }}\"}\n{{ target }}",
+            "template errors.test does not render: line 3: there is no \"nope\"",
+        ),
+        (
+            "{{ if true }}\n{{ range 2 }}\n{{ .x }}{{ end }}{{ end }}",
+            "template errors.test does not render: line 3: ",
+        ),
+        (
+            "{{ define \"a\" }}\n{{ .x }}{{ end }}\n\n{{ template \"a\" }}",
+            "template errors.test does not render: line 2: there is no \"x\"",
+        ),
+        (
+            "\n{{ if false }}a\n{{ else if variables.nope }}b{{ end }}",
+            "template errors.test does not render: line 3: there is no \"nope\"",
+        ),
+        (
+            "{{ name }}\n{{ range 9000 }}0123456789{{ end }}",
+            "template errors.test does not render: line 2: it renders to more than 64 KiB",
+        ),
+        ("{{ if false }}x{{ end }}", "template errors.test does not render: it renders to nothing"),
     ];
     for (source, want) in lines {
         let error = error(source);

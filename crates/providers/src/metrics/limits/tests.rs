@@ -35,7 +35,7 @@ fn check_all(measure: Measure, cases: &[(&str, f64, &str, Option<&str>)]) {
 }
 
 #[test]
-fn a_success_rate_must_not_be_less() {
+fn v8_2_a_success_rate_must_not_be_less() {
     check_all(
         SuccessRate,
         &[
@@ -51,7 +51,7 @@ fn a_success_rate_must_not_be_less() {
 }
 
 #[test]
-fn a_duration_must_not_be_more() {
+fn v8_2_bet_20_a_duration_must_not_be_more() {
     check_all(
         Duration,
         &[
@@ -75,7 +75,7 @@ fn a_duration_must_not_be_more() {
 }
 
 #[test]
-fn any_other_value_must_not_be_more() {
+fn v8_2_bet_16_any_other_value_must_not_be_more() {
     check_all(
         Custom,
         &[
@@ -107,7 +107,7 @@ fn a_check_keeps_the_value_in_full() {
 }
 
 #[test]
-fn odd_metrics_are_pointed_out() {
+fn bet_17_and_18_odd_metrics_are_pointed_out() {
     let cases = [
         ("as it should be", json!({ "thresholdRange": { "max": 5 } }), vec![]),
         ("the old way", json!({ "threshold": 5 }), vec![]),

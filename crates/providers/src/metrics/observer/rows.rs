@@ -24,8 +24,8 @@ pub(super) struct Row {
 pub(super) enum Shape {
     /// A histogram, for the 99th percentile.
     Histogram(&'static str),
-    /// A sum and a count: the mean is all there is.
-    Mean { sum: &'static str, count: &'static str },
+    /// A sum and a count, for the mean; as Flagger. The 99th percentile is there too, for who asks.
+    Mean { sum: &'static str, count: &'static str, buckets: &'static str },
 }
 
 const ENVOY: Row = Row {
@@ -96,6 +96,7 @@ static NGINX: Row = Row {
     shape: Shape::Mean {
         sum: "nginx_ingress_controller_response_duration_seconds_sum",
         count: "nginx_ingress_controller_response_duration_seconds_count",
+        buckets: "nginx_ingress_controller_response_duration_seconds_bucket",
     },
     in_seconds: true,
 };
@@ -109,6 +110,7 @@ static SKIPPER: Row = Row {
     shape: Shape::Mean {
         sum: "skipper_serve_route_duration_seconds_sum",
         count: "skipper_serve_route_duration_seconds_count",
+        buckets: "skipper_serve_route_duration_seconds_bucket",
     },
     in_seconds: true,
 };

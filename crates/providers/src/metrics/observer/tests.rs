@@ -14,6 +14,10 @@ fn deployment() -> TargetRef {
 }
 
 fn model(target: &str, service: &str) -> Model {
+    model_of(target, service, &json!({}))
+}
+
+fn model_of(target: &str, service: &str, variables: &serde_json::Value) -> Model {
     let canary: Canary = serde_json::from_value(json!({
         "metadata": { "name": "podinfo", "namespace": "default" },
         "spec": {
@@ -24,15 +28,69 @@ fn model(target: &str, service: &str) -> Model {
         },
     }))
     .unwrap();
-    Model::of(&canary, &AnalysisMetric::default()).unwrap()
+    let metric: AnalysisMetric = serde_json::from_value(
+        json!({ "name": "request-duration", "templateVariables": variables }),
+    )
+    .unwrap();
+    Model::of(&canary, &metric).unwrap()
 }
 
-fn all_of(mesh: &str) -> String {
-    Observer::select(mesh, None, &deployment()).total_query(&model("podinfo", "apex"))
+/// Each dialect: the series counted, what picks the canary, what leaves out failures, how times are kept.
+#[rustfmt::skip]
+const TABLE: [(&str, &str, &str, &str, &str); 13] = [
+    ("istio", "istio_requests_total", r#"reporter="destination",destination_workload_namespace="default",destination_workload=~"podinfo""#, r#"response_code!~"5.*""#, "istio_request_duration_milliseconds_bucket"),
+    ("appmesh", "envoy_cluster_upstream_rq", r#"kubernetes_namespace="default",kubernetes_pod_name=~"podinfo-[0-9a-zA-Z]+(-[0-9a-zA-Z]+)""#, r#"envoy_response_code!~"5.*""#, "envoy_cluster_upstream_rq_time_bucket"),
+    ("linkerd", "response_total", r#"namespace="default",deployment=~"podinfo",direction="inbound""#, r#"classification!="failure""#, "response_latency_ms_bucket"),
+    ("contour", "envoy_cluster_upstream_rq", r#"envoy_cluster_name=~"default_apex-canary_[0-9a-zA-Z-]+""#, r#"envoy_response_code!~"5.*""#, "envoy_cluster_upstream_rq_time_bucket"),
+    ("gloo", "envoy_cluster_upstream_rq", r#"envoy_cluster_name=~"default-apex-canaryupstream-[0-9a-zA-Z-]+_[0-9a-zA-Z-]+""#, r#"envoy_response_code!~"5.*""#, "envoy_cluster_upstream_rq_time_bucket"),
+    ("kuma", "envoy_cluster_upstream_rq", r#"service=~"apex-canary_default_svc_[0-9a-zA-Z-]+""#, r#"envoy_response_code!~"5.*""#, "envoy_cluster_upstream_rq_time_bucket"),
+    ("knative", "envoy_cluster_upstream_rq", r#"envoy_cluster_name=~"default/podinfo""#, r#"envoy_response_code!~"5.*""#, "envoy_cluster_upstream_rq_time_bucket"),
+    ("osm", "osm_request_total", r#"destination_namespace="default",destination_kind="Deployment",destination_name="podinfo""#, r#"response_code!~"5.*""#, "osm_request_duration_ms_bucket"),
+    ("nginx", "nginx_ingress_controller_requests", r#"namespace="default",ingress="door-1",canary!="""#, r#"status!~"5.*""#, "nginx_ingress_controller_response_duration_seconds_bucket *1000"),
+    ("skipper", "skipper_response_duration_seconds_bucket", r#"route=~"kube(ew)?_default__door_1_canary__.*__apex_canary(_[0-9]+)?"|le="+Inf""#, r#"code!~"5..""#, "skipper_serve_route_duration_seconds_bucket *1000"),
+    ("traefik", "traefik_service_request_duration_seconds_bucket", r#"service=~"default-apex-canary-[0-9a-zA-Z-]+@kubernetescrd"|le="+Inf""#, r#"code!~"5..""#, "traefik_service_request_duration_seconds_bucket *1000"),
+    ("apisix", "apisix_http_status", r#"route=~"default_podinfo-apex-canary_.+""#, r#"code!~"5..""#, r#"apisix_http_latency_bucket ,type=~"request""#),
+    ("gatewayapi:v1", "http_request_duration_seconds_count", r#"kubernetes_namespace="default",kubernetes_pod_name=~"podinfo-[0-9a-zA-Z]+(-[0-9a-zA-Z]+)""#, r#"status!~"5.*""#, "http_request_duration_seconds_bucket *1000"),
+];
+
+#[test]
+fn every_provider_has_a_success_rate_and_a_duration() {
+    let percentile = model_of("podinfo", "apex", &json!({ "percentile": "99" }));
+    for (mesh, counter, labels, good, times) in TABLE {
+        let observer = Observer::select(mesh, None, &deployment());
+        // What stands behind the bar picks requests, and not their times.
+        let (own, counted) = labels
+            .split_once('|')
+            .map_or((labels, String::new()), |(own, more)| (own, format!(",{more}")));
+        let all = format!("sum(rate({counter}{{{own}{counted}}}[1m]))");
+        let rate = format!("sum(rate({counter}{{{own}{counted},{good}}}[1m])) / {all} * 100");
+        assert_eq!(observer.query(Builtin::SuccessRate, &percentile), rate, "{mesh}");
+        assert_eq!(observer.total_query(&percentile), all, "{mesh}");
+        let (series, rest) = times.split_once(' ').unwrap_or((times, ""));
+        let (more, scale) = if rest.starts_with(',') { (rest, "") } else { ("", rest) };
+        let scale = scale.strip_prefix('*').map(|by| format!(" * {by}")).unwrap_or_default();
+        let duration = format!(
+            "histogram_quantile(0.99, sum(rate({series}{{{own}{more}}}[1m])) by (le)){scale}"
+        );
+        assert_eq!(observer.query(Builtin::Duration, &percentile), duration, "{mesh}");
+    }
 }
 
 #[test]
-fn the_observer_follows_the_provider() {
+fn bet_24_two_providers_measure_the_mean_unless_told() {
+    let plain = model("podinfo", "apex");
+    for (mesh, sum) in [
+        ("nginx", "nginx_ingress_controller_response_duration_seconds_sum"),
+        ("skipper", "skipper_serve_route_duration_seconds_sum"),
+    ] {
+        let query = Observer::select(mesh, None, &deployment()).query(Builtin::Duration, &plain);
+        assert!(query.starts_with(&format!("sum(rate({sum}{{")), "{query}");
+        assert!(query.contains("_count{") && query.ends_with(" * 1000"), "{query}");
+    }
+}
+
+#[test]
+fn v8_1_the_observer_follows_the_provider() {
     let knative =
         TargetRef { api_version: "serving.knative.dev/v1".into(), ..target(TargetKind::Service) };
     let service = target(TargetKind::Service);
@@ -131,50 +189,6 @@ fn pods_are_asked_by_their_names() {
 }
 
 #[test]
-fn every_other_provider_is_asked_in_its_own_labels() {
-    let cases = [
-        (
-            "appmesh",
-            r#"envoy_cluster_upstream_rq{kubernetes_namespace="default",kubernetes_pod_name=~"podinfo-[0-9a-zA-Z]+(-[0-9a-zA-Z]+)"}"#,
-        ),
-        (
-            "linkerd",
-            r#"response_total{namespace="default",deployment=~"podinfo",direction="inbound"}"#,
-        ),
-        (
-            "contour",
-            r#"envoy_cluster_upstream_rq{envoy_cluster_name=~"default_apex-canary_[0-9a-zA-Z-]+"}"#,
-        ),
-        (
-            "gloo",
-            r#"envoy_cluster_upstream_rq{envoy_cluster_name=~"default-apex-canaryupstream-[0-9a-zA-Z-]+_[0-9a-zA-Z-]+"}"#,
-        ),
-        ("kuma", r#"envoy_cluster_upstream_rq{service=~"apex-canary_default_svc_[0-9a-zA-Z-]+"}"#),
-        ("knative", r#"envoy_cluster_upstream_rq{envoy_cluster_name=~"default/podinfo"}"#),
-        (
-            "osm",
-            r#"osm_request_total{destination_namespace="default",destination_kind="Deployment",destination_name="podinfo"}"#,
-        ),
-        (
-            "nginx",
-            r#"nginx_ingress_controller_requests{namespace="default",ingress="door-1",canary!=""}"#,
-        ),
-        (
-            "skipper",
-            r#"skipper_response_duration_seconds_bucket{route=~"kube(ew)?_default__door_1_canary__.*__apex_canary(_[0-9]+)?",le="+Inf"}"#,
-        ),
-        (
-            "traefik",
-            r#"traefik_service_request_duration_seconds_bucket{service=~"default-apex-canary-[0-9a-zA-Z-]+@kubernetescrd",le="+Inf"}"#,
-        ),
-        ("apisix", r#"apisix_http_status{route=~"default_podinfo-apex-canary_.+"}"#),
-    ];
-    for (mesh, series) in cases {
-        assert_eq!(all_of(mesh), format!("sum(rate({series}[1m]))"), "{mesh}");
-    }
-}
-
-#[test]
 fn times_are_milliseconds_whatever_they_were_kept_in() {
     let model = model("podinfo", "apex");
     let cases = [
@@ -198,12 +212,35 @@ fn times_are_milliseconds_whatever_they_were_kept_in() {
 }
 
 #[test]
-fn a_daemon_set_is_found_where_kinds_are_told_apart() {
+fn bet_9_a_daemon_set_is_found_where_kinds_are_told_apart() {
     let model = model("podinfo", "apex");
     let all =
         |mesh| Observer::select(mesh, None, &target(TargetKind::DaemonSet)).total_query(&model);
     assert!(all("linkerd").contains(r#",daemonset=~"podinfo","#));
     assert!(all("osm").contains(r#"destination_kind="DaemonSet""#));
+}
+
+#[test]
+fn v8_1_names_of_skipper_and_knative() {
+    let skipper: Canary = serde_json::from_value(json!({
+        "metadata": { "name": "backend", "namespace": "skipper" },
+        "spec": {
+            "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "backend" },
+            "service": { "port": 80 },
+            "ingressRef": { "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "skipper-ingress" },
+            "analysis": { "interval": "1m" },
+        },
+    }))
+    .unwrap();
+    let model = Model::of(&skipper, &AnalysisMetric::default()).unwrap();
+    assert_eq!(model.service(), "backend", "the target, where the service has no name");
+    let query = Observer::select("skipper", None, &deployment()).total_query(&model);
+    let route =
+        r#"route=~"kube(ew)?_skipper__skipper_ingress_canary__.*__backend_canary(_[0-9]+)?""#;
+    assert!(query.contains(route), "{query}");
+    let revision = self::model("podinfo", "apex").with_route("podinfo-00001").unwrap();
+    let query = Observer::select("knative", None, &deployment()).total_query(&revision);
+    assert!(query.contains(r#"envoy_cluster_name=~"default/podinfo-00001""#), "{query}");
 }
 
 #[test]

@@ -1,0 +1,412 @@
+//! One query of one provider, as a small machine that whoever has a client drives.
+//!
+//! ```text
+//! Question -- Inquiry::of / Inquiry::probe --> Inquiry
+//!
+//!             +---- replies so far <-----+
+//!             v                          |
+//!     Inquiry::next --> Step::Send ------+   over HTTP, to the outside
+//!                   --> Step::Cluster ---+   to the API server, as the operator
+//!                   --> Step::Wait ------+
+//!                   --> Step::Done(Outcome)
+//! ```
+//!
+//! [`Inquiry::next`] is a function of the replies alone: the same replies give the same step, so a
+//! driver may be dropped anywhere and started again. Each step but the last is answered with one
+//! [`Reply`], pushed behind the others; a call that failed or took too long is [`Reply::Lost`],
+//! after which there may still be something to tidy up. At most [`STEPS_MAX`] steps are taken.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use http::{HeaderValue, Method};
+use jiff::Timestamp;
+use tidegate_api::metric_template::MetricProvider;
+
+use super::{
+    Ambient, Outcome, QueryError, Reading, cloudwatch, datadog, dynatrace, external, graphite,
+    identity::{Identity, Stage},
+    influxdb, keptn, newrelic, prometheus, splunk, stackdriver, support,
+};
+use crate::{
+    hook::excerpt,
+    request::{AddressError, Request},
+};
+
+/// All that an inquiry may look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Who is asked, as the template says.
+    pub provider: &'a MetricProvider,
+    /// What the Secret holds that the provider refers to; nothing if it refers to none.
+    pub secret: Option<&'a BTreeMap<String, Vec<u8>>>,
+    /// The rendered query. A probe does not look at it.
+    pub query: &'a str,
+    /// Span of time the metric looks back over, as it is written: `1m`.
+    pub interval: &'a str,
+    /// Now.
+    pub now: Timestamp,
+    /// On whose behalf, for instance `test/podinfo/errors`: tells apart what two canaries ask at the
+    /// same time.
+    pub asker: &'a str,
+    /// The only namespace objects may be looked at in, where references across namespaces are off.
+    pub confined_to: Option<&'a str>,
+    /// What the operator was given by its surroundings.
+    pub ambient: &'a Ambient,
+}
+
+/// A question with the way to its answer. Prints as the name of its provider.
+pub struct Inquiry {
+    provider: &'static str,
+    plan: Plan,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Send this over HTTP.
+    Send(Box<Call>),
+    /// Send this to the API server.
+    Cluster(ClusterCall),
+    /// Wait, and say [`Reply::Waited`]; or [`Reply::Lost`] at once if time is up.
+    Wait(Duration),
+    /// That was all.
+    Done(Outcome),
+}
+
+/// A request to the outside, with what there is to know for sending it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// What to send.
+    pub request: Request,
+    /// Off only where the template says so.
+    pub verify_tls: bool,
+    /// Authorities to trust instead of the machine's, as PEM.
+    pub ca_pem: Option<Vec<u8>>,
+    /// The address is not from the template but from the operator's own surroundings, such as the
+    /// metadata service of its node: it is not checked.
+    pub trusted: bool,
+}
+
+/// A request to the API server of the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterCall {
+    /// GET, POST or DELETE.
+    pub method: Method,
+    /// Path and query, encoded.
+    pub path: String,
+    /// JSON, or nothing.
+    pub body: Vec<u8>,
+    /// What to send as `Authorization` instead of the operator's own.
+    pub authorization: Option<HeaderValue>,
+}
+
+/// What came of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// An answer, of any status.
+    Answered {
+        /// The status.
+        status: u16,
+        /// The body, as far as it was read.
+        body: Vec<u8>,
+        /// There was more than `body` holds.
+        truncated: bool,
+    },
+    /// The wait is over.
+    Waited,
+    /// No answer, or none in time.
+    Lost,
+}
+
+/// Why a question cannot be asked. Quotes nothing that may be secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderError {
+    /// A type nobody here knows.
+    #[error("there is no metric provider {found:?}; there are {}", known_types())]
+    Unknown {
+        /// What the template says.
+        found: String,
+    },
+    /// Something that must be set and is not.
+    #[error("{provider} needs {what}")]
+    Missing {
+        /// Who needs it.
+        provider: &'static str,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The Secret lacks something.
+    #[error("{provider} credentials do not contain {key}")]
+    MissingKey {
+        /// Who needs it.
+        provider: &'static str,
+        /// Key of the Secret.
+        key: &'static str,
+    },
+    /// A key of the Secret holds something of no use.
+    #[error("{provider} credentials: {key} cannot be used")]
+    BadKey {
+        /// Who needs it.
+        provider: &'static str,
+        /// Key of the Secret.
+        key: &'static str,
+    },
+    /// The address is of no use.
+    #[error("{provider}: {why}")]
+    Address {
+        /// Whose address it is.
+        provider: &'static str,
+        /// What is wrong with it.
+        why: AddressError,
+    },
+    /// An address where a token would travel in the clear.
+    #[error("{0} needs an https address")]
+    NotSecure(&'static str),
+    /// A header that HTTP does not allow, by name.
+    #[error("header {0:?} is not allowed by HTTP")]
+    Header(String),
+    /// The query is not one of this provider's.
+    #[error("error parsing metric query: {provider}: {why}")]
+    Query {
+        /// Whose query it should be.
+        provider: &'static str,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The interval is not a span of time.
+    #[error("error parsing metric interval: {0:?} is no duration such as 1m or 90s")]
+    Interval(String),
+    /// The query looks where it must not.
+    #[error(
+        "{provider}: namespace {namespace} is another one, and references across namespaces are off"
+    )]
+    Confined {
+        /// Who would be asked.
+        provider: &'static str,
+        /// The namespace in the query.
+        namespace: String,
+    },
+}
+
+/// Reads the number in an answer.
+pub(super) type Read = Box<dyn Fn(u16, &[u8]) -> Result<Reading, QueryError> + Send + Sync>;
+
+/// The way to an answer.
+pub(super) enum Plan {
+    /// Find out who we are if need be, then one request over HTTP.
+    Http(Box<HttpPlan>),
+    /// One request to the API server.
+    Cluster(ClusterCall, Read),
+    /// An object that is made, watched and removed.
+    Analysis(keptn::Analysis),
+    /// The answer is known already.
+    Known(Reading),
+}
+
+/// One request over HTTP, once it is known in whose name.
+pub(super) struct HttpPlan {
+    pub(super) identity: Identity,
+    pub(super) call: Call,
+    pub(super) read: Read,
+    pub(super) now: Timestamp,
+}
+
+/// Most steps of one inquiry. The longest is an analysis of Keptn's: it is made, looked at ten
+/// times a second apart, and removed.
+pub const STEPS_MAX: usize = 24;
+/// Most bytes of an answer that are worth reading. One number needs some hundred; lists of points,
+/// which two of the providers send, some ten thousand.
+pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// For everything an inquiry does over HTTP, credentials included.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For an analysis: ten seconds of looking at it, and what the requests take.
+const PATIENCE_ANALYSIS: Duration = Duration::from_secs(15);
+
+/// How one provider is asked and probed.
+struct Speaker {
+    name: &'static str,
+    ask: fn(&Question<'_>) -> Result<Plan, ProviderError>,
+    probe: fn(&Question<'_>) -> Result<Plan, ProviderError>,
+}
+
+macro_rules! speakers {
+    ($($module:ident),*) => {
+        [$(Speaker { name: $module::NAME, ask: $module::ask, probe: $module::probe }),*]
+    };
+}
+
+static SPEAKERS: [Speaker; 11] = speakers!(
+    prometheus,
+    influxdb,
+    datadog,
+    external,
+    stackdriver,
+    cloudwatch,
+    newrelic,
+    graphite,
+    dynatrace,
+    keptn,
+    splunk
+);
+
+fn speaker(question: &Question<'_>) -> Result<&'static Speaker, ProviderError> {
+    let provider = question.provider.provider_type.as_str();
+    // Flagger takes an unknown type for Prometheus, and sends it a query it does not understand.
+    let speaker = SPEAKERS
+        .iter()
+        .find(|speaker| speaker.name == provider)
+        .ok_or_else(|| ProviderError::Unknown { found: excerpt(provider.as_bytes()) })?;
+    if question.provider.secret_ref.is_some() && question.secret.is_none() {
+        // Asking without the login that was meant is asking something else.
+        let what = "the Secret it refers to";
+        return Err(ProviderError::Missing { provider: speaker.name, what });
+    }
+    Ok(speaker)
+}
+
+fn known_types() -> String {
+    let mut names: Vec<_> = SPEAKERS.iter().map(|speaker| speaker.name).collect();
+    names.sort_unstable();
+    names.join(", ")
+}
+
+// === impl Inquiry ===
+
+impl Inquiry {
+    /// How to get the value of a metric.
+    pub fn of(question: &Question<'_>) -> Result<Self, ProviderError> {
+        let speaker = speaker(question)?;
+        Ok(Self { provider: speaker.name, plan: (speaker.ask)(question)? })
+    }
+
+    /// How to find out whether the provider answers at all. It does if the outcome is a value.
+    pub fn probe(question: &Question<'_>) -> Result<Self, ProviderError> {
+        let speaker = speaker(question)?;
+        Ok(Self { provider: speaker.name, plan: (speaker.probe)(question)? })
+    }
+
+    /// The type of the provider, a fixed word.
+    pub const fn provider(&self) -> &'static str {
+        self.provider
+    }
+
+    /// How long all steps together may take.
+    pub const fn patience(&self) -> Duration {
+        match self.plan {
+            Plan::Analysis(_) => PATIENCE_ANALYSIS,
+            Plan::Http(_) | Plan::Cluster(..) | Plan::Known(_) => PATIENCE,
+        }
+    }
+
+    /// The next step, given what came of those before.
+    pub fn next(&self, replies: &[Reply]) -> Step {
+        match &self.plan {
+            Plan::Http(plan) => plan.next(replies),
+            Plan::Cluster(call, read) => match replies {
+                [] => Step::Cluster(call.clone()),
+                [reply, ..] => Step::done(reply.read(read)),
+            },
+            Plan::Analysis(analysis) => analysis.next(replies),
+            Plan::Known(reading) => Step::Done(Outcome::Value(*reading)),
+        }
+    }
+}
+
+impl fmt::Debug for Inquiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inquiry({})", self.provider)
+    }
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// A request that needs no identity but what is in it.
+    pub(super) fn once(question: &Question<'_>, call: Call, read: Read) -> Self {
+        Self::named(question, Identity::None, call, read)
+    }
+
+    /// A request that asks for nothing but a yes.
+    pub(super) fn greeting(question: &Question<'_>, call: Call) -> Self {
+        let read = |status, _: &[u8]| support::online(status == 200, status);
+        Self::once(question, call, Box::new(read))
+    }
+
+    /// A request in somebody's name.
+    pub(super) fn named(
+        question: &Question<'_>,
+        identity: Identity,
+        call: Call,
+        read: Read,
+    ) -> Self {
+        Self::Http(Box::new(HttpPlan { identity, call, read, now: question.now }))
+    }
+}
+
+impl HttpPlan {
+    fn next(&self, replies: &[Reply]) -> Step {
+        let (key, used) = match self.identity.next(replies) {
+            Stage::Ask(call) => return Step::Send(Box::new(call)),
+            Stage::Failed(error) => return Step::done(Err(error)),
+            Stage::Ready { key, used } => (key, used),
+        };
+        match replies.get(used..) {
+            Some([reply, ..]) => Step::done(reply.read(&self.read)),
+            Some([]) | None => match key.put_on(&self.call, self.now) {
+                Some(call) => Step::Send(Box::new(call)),
+                None => Step::done(Err(QueryError::Identity)),
+            },
+        }
+    }
+}
+
+// === impl Step ===
+
+impl Step {
+    /// The end.
+    pub(super) fn done(read: Result<Reading, QueryError>) -> Self {
+        Self::Done(Outcome::from(read))
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// Status and whole body, if that is what came.
+    pub(super) fn answer(&self) -> Result<(u16, &[u8]), QueryError> {
+        match self {
+            Self::Answered { truncated: true, .. } => Err(QueryError::TooLong),
+            Self::Answered { status, body, truncated: false } => Ok((*status, body)),
+            Self::Waited | Self::Lost => Err(QueryError::Unreachable),
+        }
+    }
+
+    fn read(&self, read: &Read) -> Result<Reading, QueryError> {
+        let (status, body) = self.answer()?;
+        read(status, body)
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    /// A request to the address of a template.
+    pub(super) fn of(question: &Question<'_>, request: Request) -> Self {
+        let ca_pem = question.secret.and_then(|secret| secret.get("ca.crt")).cloned();
+        let verify_tls = question.provider.insecure_skip_verify != Some(true);
+        Self { request, verify_tls, ca_pem, trusted: false }
+    }
+
+    /// A request to an address we know.
+    pub(super) const fn known(request: Request) -> Self {
+        Self { request, verify_tls: true, ca_pem: None, trusted: false }
+    }
+
+    /// A request to an address of the operator's surroundings.
+    pub(super) const fn ambient(request: Request) -> Self {
+        Self { request, verify_tls: true, ca_pem: None, trusted: true }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,7 @@ mod act;
 mod ask;
 mod cookies;
 mod derived;
+mod inquire;
 mod manager;
 mod observe;
 mod plan;

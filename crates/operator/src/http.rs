@@ -62,6 +62,8 @@ pub struct Outgoing {
     pub max_bytes: usize,
     /// Off only where a spec says so: the server's certificate is then taken as it comes.
     pub verify_tls: bool,
+    /// Authorities to trust instead of the machine's, as PEM.
+    pub authorities: Option<Vec<u8>>,
     /// Instead of any that the environment names.
     pub proxy: Option<Proxy>,
     pub redirects: Redirects,
@@ -109,6 +111,7 @@ impl Outgoing {
             timeout: TIMEOUT_DEFAULT,
             max_bytes: BODY_BYTES_DEFAULT,
             verify_tls: true,
+            authorities: None,
             proxy: None,
             redirects: Redirects::SameHost,
             trusted: false,

@@ -9,17 +9,20 @@ use futures::{StreamExt, stream};
 use serde_json::Value;
 use tidegate_api::{
     MetricTemplate,
-    canary::analysis::{AnalysisMetric, ObjectRef, Webhook, WebhookType},
+    canary::{
+        CrossNamespace,
+        analysis::{AnalysisMetric, ObjectRef, Webhook, WebhookType},
+    },
     duration::GoDuration,
-    metric_template::MetricProviderType,
+    metric_template::MetricTemplateSpec,
 };
 use tidegate_engine::{Answers, Checks, Gate, GateKind, Measurement, Question, Refusal};
 use tidegate_providers::{
     hook::{self, CallIdentity, Subject, retry},
     metrics::{
-        Builtin, Check, Observer, QueryError, Sample, Source,
+        Builtin, Check, Inquiry, Observer, QueryError, Question as MetricQuestion, Sample, Source,
         limits::judge,
-        prometheus::{self, Credentials},
+        prometheus::{self, Credentials, PROBE},
         sources, success_rate_without_value,
     },
     request::Request,
@@ -28,7 +31,12 @@ use tidegate_providers::{
 };
 use tracing::{debug, trace};
 
-use super::{Context, observe::Seen, task::Task};
+use super::{
+    Context,
+    inquire::{SecretData, ambient},
+    observe::Seen,
+    task::Task,
+};
 use crate::{
     cluster::{
         METRIC_TEMPLATE,
@@ -299,47 +307,57 @@ impl Task {
         reference: &ObjectRef,
         model: &Model,
     ) -> Result<Sample, String> {
-        let (key, spec, credentials) = self.template(reference).await?;
+        let (key, spec, secret) = self.template(reference).await?;
         let query = template::render(&key.to_string(), &spec.query, model)
             .map_err(|error| error.to_string())?;
-        let provider = &spec.provider;
-        let server = Server {
-            address: provider.address.clone().unwrap_or_default(),
-            headers: provider.headers.clone().into_iter().collect(),
-            credentials,
-            verify_tls: provider.insecure_skip_verify != Some(true),
-            trusted: false,
-        };
-        let answer = self.query(&server, &query).await;
+        let about = format!("{}/{}", self.key, metric.name);
+        let inquiry = self.inquiry((&key, &spec), secret.as_ref(), &query, metric, &about)?;
+        let answer = self.inquire(&inquiry).await;
         answer.map_err(|error| error.about(&metric.name, seen))
+    }
+
+    /// How a template is asked.
+    fn inquiry(
+        &self,
+        (key, spec): (&Key, &MetricTemplateSpec),
+        secret: Option<&SecretData>,
+        query: &str,
+        metric: &AnalysisMetric,
+        asker: &str,
+    ) -> Result<Inquiry, String> {
+        let is_confined = self.cx.options.cross_namespace == CrossNamespace::Forbidden;
+        let ambient = ambient();
+        let question = MetricQuestion {
+            provider: &spec.provider,
+            secret,
+            query,
+            interval: metric.interval(),
+            now: self.cx.clock.now(),
+            asker,
+            confined_to: is_confined.then_some(&*self.key.namespace),
+            ambient: &ambient,
+        };
+        let inquiry =
+            if query.is_empty() { Inquiry::probe(&question) } else { Inquiry::of(&question) };
+        inquiry.map_err(|error| format!("metric template {key}: {error}"))
     }
 
     /// A template with what it needs to be asked.
     async fn template(
         &self,
         reference: &ObjectRef,
-    ) -> Result<(Key, tidegate_api::metric_template::MetricTemplateSpec, Credentials), String> {
+    ) -> Result<(Key, MetricTemplateSpec, Option<SecretData>), String> {
         let namespace = reference.namespace.as_deref().filter(|it| !it.is_empty());
         let key = Key::new(namespace.unwrap_or(&self.key.namespace), &reference.name);
         let template = self.cx.cluster.cache.get(METRIC_TEMPLATE, &key);
         let template = template.ok_or_else(|| format!("metric template {key} does not exist"))?;
         let template: MetricTemplate = serde_json::from_value((*template).clone())
             .map_err(|_| format!("metric template {key} cannot be read"))?;
-        let spec = template.spec;
-        let kind = &spec.provider.provider_type;
-        if *kind != MetricProviderType::Prometheus {
-            let kind = kind.as_str();
-            return Err(format!("metric template {key}: provider {kind} is not supported yet"));
-        }
-        let credentials = match &spec.provider.secret_ref {
-            Some(secret) => {
-                let data = self.secret(&key.namespace, &secret.name).await?;
-                Credentials::from_secret(&data)
-                    .map_err(|error| format!("metric template {key}: {error}"))?
-            }
-            None => Credentials::None,
+        let secret = match &template.spec.provider.secret_ref {
+            Some(secret) => Some(self.secret(&key.namespace, &secret.name).await?),
+            None => None,
         };
-        Ok((key, spec, credentials))
+        Ok((key, template.spec, secret))
     }
 
     /// The Prometheus of built-in and inline queries.
@@ -386,25 +404,22 @@ impl Task {
     /// Whether every metric backend of this canary answers.
     async fn backends(&self, seen: &Seen) -> Result<(), String> {
         for metric in &seen.canary.spec.analysis.metrics {
-            let server = match (Builtin::named(&metric.name), &metric.template_ref) {
-                (Some(_), _) => self.server(seen),
+            let (name, answer) = match (Builtin::named(&metric.name), &metric.template_ref) {
+                (Some(_), _) => ("prometheus", self.query(&self.server(seen), PROBE).await),
                 (None, Some(reference)) => {
-                    let (_, spec, credentials) = self.template(reference).await?;
-                    Server {
-                        address: spec.provider.address.clone().unwrap_or_default(),
-                        headers: spec.provider.headers.clone().into_iter().collect(),
-                        credentials,
-                        verify_tls: spec.provider.insecure_skip_verify != Some(true),
-                        trusted: false,
-                    }
+                    let (key, spec, secret) = self.template(reference).await?;
+                    let about = format!("{}/{}", self.key, metric.name);
+                    let inquiry =
+                        self.inquiry((&key, &spec), secret.as_ref(), "", metric, &about)?;
+                    (inquiry.provider(), self.inquire(&inquiry).await)
                 }
                 (None, None) => continue,
             };
-            let answer = self.query(&server, "vector(1)").await;
             match answer {
-                Ok(sample) if (sample.get() - 1.0).abs() < f64::EPSILON => {}
-                Ok(_) => return Err("prometheus gives no sensible answer".to_owned()),
-                Err(error) => return Err(format!("prometheus is not available: {}", error.text())),
+                Ok(sample) if name != "prometheus" || (sample.get() - 1.0).abs() < f64::EPSILON => {
+                }
+                Ok(_) => return Err(format!("{name} gives no sensible answer")),
+                Err(error) => return Err(format!("{name} is not available: {}", error.text())),
             }
         }
         Ok(())
@@ -440,10 +455,12 @@ struct Server {
 }
 
 /// Why a query has no value.
-enum QueryFailure {
+pub(super) enum QueryFailure {
     Request(String),
     Unreachable(HttpError),
     Answer(QueryError),
+    /// The server works and has no number.
+    NoData,
 }
 
 // === impl QueryFailure ===
@@ -454,12 +471,13 @@ impl QueryFailure {
             Self::Request(why) => why.clone(),
             Self::Unreachable(error) => error.to_string(),
             Self::Answer(error) => error.to_string(),
+            Self::NoData => QueryError::NoValue.to_string(),
         }
     }
 
     fn about(&self, metric: &str, seen: &Seen) -> String {
         match self {
-            Self::Answer(QueryError::NoValue) => format!(
+            Self::Answer(QueryError::NoValue) | Self::NoData => format!(
                 "no values found for metric {metric}, probably {} is not receiving traffic",
                 seen.names.target
             ),
@@ -472,6 +490,7 @@ impl QueryFailure {
             Self::Request(_) => "request",
             Self::Unreachable(error) => error.label(),
             Self::Answer(error) => error.label(),
+            Self::NoData => QueryError::NoValue.label(),
         }
     }
 }

@@ -52,6 +52,7 @@ type Pool = legacy::Client<HttpsConnector<Connector>, Full<Bytes>>;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct PoolKey {
     verify_tls: bool,
+    authorities: Option<Vec<u8>>,
     trusted: bool,
     proxy: Option<Proxy>,
 }
@@ -141,7 +142,8 @@ impl Client {
         let start = url.authority().to_owned();
         let mut hop = Hop { method, url, headers, body, trusted };
         for _ in 0..=REDIRECTS_MAX {
-            let response = self.ask(&hop, request.verify_tls, request.proxy.as_ref()).await?;
+            let trust = (request.verify_tls, request.authorities.as_deref());
+            let response = self.ask(&hop, trust, request.proxy.as_ref()).await?;
             let location = location(&response).filter(|_| request.redirects == Redirects::SameHost);
             let Some(location) = location else {
                 return read(response, request.max_bytes, &hop.url).await;
@@ -154,7 +156,7 @@ impl Client {
     async fn ask(
         &self,
         hop: &Hop,
-        verify_tls: bool,
+        (verify_tls, authorities): (bool, Option<&[u8]>),
         proxy: Option<&Proxy>,
     ) -> Result<Response<Incoming>, HttpError> {
         let host = || hop.url.authority().to_owned();
@@ -170,7 +172,8 @@ impl Client {
         if let Some(value) = proxy.as_ref().filter(forwards).and_then(Proxy::authorization) {
             request.headers_mut().insert(header::PROXY_AUTHORIZATION, value);
         }
-        let pool = self.pool(PoolKey { verify_tls, trusted: hop.trusted, proxy });
+        let authorities = authorities.map(<[u8]>::to_vec);
+        let pool = self.pool(PoolKey { verify_tls, authorities, trusted: hop.trusted, proxy });
         pool.request(request).await.map_err(|error| classify(&error, host()))
     }
 
@@ -188,7 +191,7 @@ impl Client {
             return pool.clone();
         }
         if pools.len() >= POOLS_MAX {
-            pools.retain(|key, _| key.proxy.is_none());
+            pools.retain(|key, _| key.proxy.is_none() && key.authorities.is_none());
         }
         let pool = self.make_pool(&key);
         pools.insert(key, pool.clone());
@@ -196,7 +199,12 @@ impl Client {
     }
 
     fn make_pool(&self, key: &PoolKey) -> Pool {
-        let tls = if key.verify_tls { &self.verified } else { &self.unverified };
+        let own = key.authorities.as_deref().map(tls::trusting_pem);
+        let tls = match (&own, key.verify_tls) {
+            (_, false) => &self.unverified,
+            (Some(own), true) => own,
+            (None, true) => &self.verified,
+        };
         let guard = (!key.trusted).then(|| Arc::clone(&self.policy));
         let connector = Connector::new(Arc::clone(&self.resolver), guard, key.proxy.clone());
         let connector = HttpsConnectorBuilder::new()

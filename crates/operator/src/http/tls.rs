@@ -8,7 +8,7 @@ use rustls::{
     WantsVerifier,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
 };
 
 /// Takes any certificate. Signatures are still checked: whoever answers does own the certificate.
@@ -31,6 +31,17 @@ pub(super) fn verified() -> ClientConfig {
 /// Trusts these authorities and no others.
 pub(super) fn trusting(roots: RootCertStore) -> ClientConfig {
     builder().with_root_certificates(roots).with_no_client_auth()
+}
+
+/// Trusts the authorities of a PEM file and no others; nobody if there are none in it.
+pub(super) fn trusting_pem(pem: &[u8]) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+    let (added, _) = roots.add_parsable_certificates(certificates);
+    if added == 0 {
+        tracing::warn!("A Secret names authorities to trust, and holds none that can be read");
+    }
+    trusting(roots)
 }
 
 /// Trusts everybody.

@@ -395,7 +395,8 @@ impl Mesh {
         for (kind, name) in self.names(cx) {
             let Some(object) = live.get(kind, &name) else { continue };
             let shaped = self.is_shaped(object, &names);
-            changes.extend(takeover::restore(&cx.owner, kind, object, shaped)?);
+            let back = takeover::Back { kind, live: object, shaped, filled_in: &[] };
+            changes.extend(takeover::restore(&cx.owner, back)?);
         }
         Ok(changes)
     }
@@ -479,12 +480,12 @@ impl Mesh {
             Self::AppMeshV1Beta1 => Box::new(appmesh::AppMesh(appmesh::Version::V1Beta1)),
             Self::AppMeshV1Beta2 => Box::new(appmesh::AppMesh(appmesh::Version::V1Beta2)),
             Self::Contour => Box::new(contour::Contour),
-            Self::Nginx => Box::new(nginx::Nginx),
-            Self::Skipper => Box::new(skipper::Skipper),
+            Self::Nginx => Box::new(copied::Copied(nginx::Nginx)),
+            Self::Skipper => Box::new(copied::Copied(skipper::Skipper)),
             Self::Gloo => Box::new(gloo::Gloo),
             Self::Traefik => Box::new(traefik::Traefik),
             Self::Kuma => Box::new(kuma::Kuma),
-            Self::Apisix => Box::new(apisix::Apisix),
+            Self::Apisix => Box::new(copied::Copied(apisix::Apisix)),
             Self::Knative => Box::new(knative::Knative),
         })
     }

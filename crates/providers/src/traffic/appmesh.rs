@@ -290,6 +290,11 @@ impl Router for AppMesh {
         put(&scene.cx.owner, live, Draft { shaped: found.is_some(), ..draft })
     }
 
+    /// What App Mesh knows an object by, and which mesh that is in. Its webhook lets neither be changed.
+    fn filled_in(&self) -> &'static [&'static str] {
+        &["awsName", "meshRef"]
+    }
+
     fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
         self.words().retreat(self.route(scene.cx).0, route, &scene.sides())
     }

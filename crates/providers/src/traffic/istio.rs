@@ -116,10 +116,10 @@ pub(super) fn write(
     Ok(route(scene, live, split, &cookies)?.into_iter().collect())
 }
 
-/// Whether an object is as we make it. Destination rules have no shape of their own: what differs
-/// from the backup is what we changed.
+/// Whether an object is as we make it. Destination rules have no shape of their own: annotations tell
+/// which were taken over.
 pub(super) fn is_shaped(object: &Value, names: &ServiceNames) -> bool {
-    object["kind"] == DESTINATION_RULE.kind || weighted(object, names).is_some()
+    weighted(object, names).is_some()
 }
 
 fn policy(scene: &Scene<'_>, host: &str) -> Draft {

@@ -13,7 +13,7 @@ use super::{
     Place, RouteCx, RouteError, Scene,
     draft::{Draft, flux_off, refuse_taken},
     plan::Seen,
-    takeover,
+    takeover::{Back, restore},
 };
 use crate::object::{Change, Kind, Live, Owner};
 
@@ -97,6 +97,11 @@ pub(super) trait Router: Debug {
     /// The live route with everything sent to the primary and nothing else changed.
     fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change>;
 
+    /// Fields of specs that the provider's own controller fills in.
+    fn filled_in(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// What gives everything back.
     fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let (route, route_name) = self.route(scene.cx);
@@ -106,9 +111,11 @@ pub(super) trait Router: Debug {
             else {
                 continue;
             };
+            // What is no route has no shape to know it by: annotations tell whether it was taken over.
             let is_route = kind == route && name == route_name;
-            let shaped = !is_route || self.seen(scene, object).is_some();
-            changes.extend(takeover::restore(&scene.cx.owner, kind, object, shaped)?);
+            let shaped = is_route && self.seen(scene, object).is_some();
+            let back = Back { kind, live: object, shaped, filled_in: self.filled_in() };
+            changes.extend(restore(&scene.cx.owner, back)?);
         }
         Ok(changes)
     }

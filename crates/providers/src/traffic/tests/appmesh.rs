@@ -304,3 +304,30 @@ fn an_empty_list_of_routes_is_an_error_and_not_a_crash() {
         assert_eq!(world.read(), Ok(Split::PRIMARY), "{mesh:?}");
     }
 }
+
+#[test]
+fn what_app_mesh_filled_in_stays_when_objects_are_given_back() {
+    // What kubectl applied has neither, and the mesh's webhook lets nobody take them away.
+    let users = json!({ "listeners": [], "routes": [] });
+    let mut world = World::plain(Mesh::AppMeshV1Beta2);
+    let kinds = Mesh::AppMeshV1Beta2.kinds();
+    for (kind, name) in [(kinds[0], "shop-primary"), (kinds[1], "shop")] {
+        let mut spec = users.clone();
+        merge(&mut spec, &json!({ "awsName": format!("{name}_web"), "meshRef": { "name": "m" } }));
+        let applied = json!({ "metadata": { "name": name }, "spec": users }).to_string();
+        let annotations = json!({ "kubectl.kubernetes.io/last-applied-configuration": applied });
+        world.put(
+            kind,
+            json!({ "kind": kind.kind, "spec": spec,
+                "metadata": { "name": name, "annotations": annotations } }),
+        );
+    }
+    world.reconcile();
+    assert_eq!(world.finalize(), Ok(2));
+    for (kind, name) in [(kinds[0], "shop-primary"), (kinds[1], "shop")] {
+        let spec = &world.live.get(kind, name).unwrap()["spec"];
+        assert_eq!(spec["awsName"], format!("{name}_web"));
+        assert_eq!(spec["meshRef"]["name"], "m");
+        assert_eq!(spec["routes"], json!([]), "{name}");
+    }
+}

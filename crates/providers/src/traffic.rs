@@ -426,10 +426,16 @@ impl Mesh {
                     && object["metadata"]["name"] == **name
             })
         };
-        let is_ours =
-            |object: &Value| cx.owner.owns(object) || kuma::is_made_for(&cx.owner, kind, object);
-        let unused = existing.iter().filter(|object| is_ours(object) && !is_used(object));
-        unused.filter_map(|object| delete(kind, object)).collect()
+        let unused = existing.iter().filter(|object| !is_used(object));
+        let undone = unused.filter_map(|object| match () {
+            () if cx.owner.owns(object) => delete(kind, object),
+            // What cannot be given back is left as it is: nobody is waiting for it.
+            () if kuma::is_made_for(&cx.owner, kind, object) => {
+                kuma::undo(&cx.owner, object).ok().flatten()
+            }
+            () => None,
+        });
+        undone.collect()
     }
 
     /// What is left to write when the spec was refused.

@@ -24,6 +24,7 @@ const WORDS: Words = Words {
     name: "/serviceName",
     begins: false,
     absent: 0,
+    conditions: &[],
 };
 /// What wins over rules without a priority; as Flagger.
 const PRIORITY: i64 = 10_000;

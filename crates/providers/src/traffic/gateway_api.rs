@@ -86,7 +86,7 @@ struct Weighted<'a> {
     rule: &'a Value,
     primary: &'a Value,
     canary: &'a Value,
-    /// Whether a rule without the canary comes after it.
+    /// Whether a rule of the primary alone comes after it: the one for the rest.
     scoped: bool,
 }
 
@@ -251,7 +251,9 @@ fn weighted<'a>(object: &'a Value, names: &ServiceNames) -> Option<Weighted<'a>>
     from_last.find_map(|(index, rule)| {
         let primary = backend(rule, &names.primary)?;
         let canary = backend(rule, &names.canary)?;
-        Some(Weighted { rule, primary, canary, scoped: index + 1 != rules.len() })
+        let mut later = rules.iter().skip(index + 1);
+        let scoped = later.any(|later| backend(later, &names.primary).is_some());
+        Some(Weighted { rule, primary, canary, scoped })
     })
 }
 

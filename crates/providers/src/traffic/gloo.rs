@@ -36,6 +36,7 @@ const WORDS: Words = Words {
     name: "/destination/upstream/name",
     begins: true,
     absent: 0,
+    conditions: &[("/matchers", "/headers")],
 };
 const FIELDS: &[&str] = &["/spec/routes"];
 const OWN_RULE: &[&str] = &["matchers", "inheritablePathMatchers", "routeAction", "options"];

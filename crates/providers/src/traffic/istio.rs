@@ -47,8 +47,8 @@ struct Weighted<'a> {
     rule: &'a Value,
     primary: &'a Value,
     canary: &'a Value,
-    /// Whether no rule comes after it.
-    last: bool,
+    /// Whether a rule of the primary alone comes after it: the one for the rest.
+    scoped: bool,
 }
 
 /// Whether connections are routed instead of requests.
@@ -219,8 +219,9 @@ fn weighted<'a>(object: &'a Value, names: &ServiceNames) -> Option<Weighted<'a>>
         let mut from_last = rules.iter().enumerate().rev();
         from_last.find_map(|(index, rule)| {
             let (primary, canary) = (to(rule, &names.primary)?, to(rule, &names.canary)?);
-            let last = index + 1 == rules.len();
-            Some(Weighted { rule, primary, canary, last })
+            let scoped =
+                rules.iter().skip(index + 1).any(|later| to(later, &names.primary).is_some());
+            Some(Weighted { rule, primary, canary, scoped })
         })
     })
 }
@@ -235,7 +236,7 @@ fn seen(found: &Weighted<'_>) -> Seen {
     Seen {
         weights: weights.map(|(primary, canary)| Weights { primary, canary }),
         mirrored: found.rule["mirror"]["host"] == *host,
-        scoped: !found.last,
+        scoped: found.scoped,
         cookies: Cookies {
             canary: cookie(found.canary),
             primary: cookie(found.primary),

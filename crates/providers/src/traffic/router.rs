@@ -89,9 +89,9 @@ pub(super) trait Router: Debug {
     }
 
     /// What is in the way once the route is in place.
-    fn after(&self, scene: &Scene<'_>, live: &Live) -> Vec<Change> {
+    fn after(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let _ = (scene, live);
-        Vec::new()
+        Ok(Vec::new())
     }
 
     /// The live route with everything sent to the primary and nothing else changed.
@@ -142,7 +142,7 @@ pub(super) fn reconcile(
     let is_kept = scene.capabilities.weighted || is_whole(split);
     let split = if is_kept { split } else { Split::PRIMARY };
     changes.extend(router.keep(scene, live, split)?);
-    changes.extend(router.after(scene, live));
+    changes.extend(router.after(scene, live)?);
     Ok(changes)
 }
 

@@ -212,6 +212,19 @@ fn a_gateway_is_told_hosts_with_a_comma_after_each() {
 }
 
 #[test]
+fn a_service_without_hosts_does_not_stay_exposed() {
+    for (mesh, name) in [(BOTH[0], "shop.web"), (BOTH[1], "shop")] {
+        let service = json!({ "hosts": ["a.example.com"], "timeout": "15s" });
+        let mut world = reconciled(mesh, service, json!({}));
+        world.edit_spec(json!({ "service": { "hosts": null } }));
+        world.reconcile();
+        let annotations = object(&world, "VirtualService", name)["metadata"]["annotations"].clone();
+        assert!(!annotations.to_string().contains("gateway"), "{mesh:?}: {annotations}");
+        assert_eq!(world.drift(), Ok(vec![]), "{mesh:?}");
+    }
+}
+
+#[test]
 fn retries_have_defaults() {
     let policy = |mesh: Mesh, retries: Value| {
         let world = reconciled(mesh, json!({ "retries": retries }), json!({}));

@@ -18,7 +18,10 @@ fn flaggers(namespace: &str, canary: u8) -> Value {
     json!({
         "kind": "TrafficRoute",
         "mesh": "blue",
-        "metadata": { "name": "shop" },
+        "metadata": { "name": "shop", "annotations": {
+            "kustomize.toolkit.fluxcd.io/reconcile": "disabled",
+            "helm.toolkit.fluxcd.io/driftDetection": "disabled",
+        } },
         "spec": {
             "sources": [{ "match": { "kuma.io/service": "*" } }],
             "destinations": [{ "match": tag("shop") }],
@@ -112,4 +115,65 @@ fn a_route_without_the_primary_is_an_error() {
         route["spec"]["conf"]["split"].as_array_mut().unwrap().remove(0);
     });
     assert_eq!(world.read().unwrap_err().label(), "malformed");
+}
+
+#[test]
+fn a_route_of_the_users_with_our_name_is_given_back_and_not_deleted() {
+    // Also one that divides traffic between our sides already.
+    let divided = flaggers("web", 20)["spec"].clone();
+    let other = json!({ "destinations": [], "conf": { "destination": { "kuma.io/service": "a" } } });
+    for spec in [divided, other] {
+        let mut world = World::plain(Mesh::Kuma);
+        let users = json!({ "apiVersion": "kuma.io/v1alpha1", "kind": "TrafficRoute", "mesh": "blue",
+            "metadata": { "name": "shop.web", "annotations": { "note": "mine" } }, "spec": spec });
+        world.put(kind(), users);
+        let before = world.route().clone();
+        assert_eq!(world.finalize(), Ok(0), "it was never touched: {spec}");
+        world.reconcile();
+        world.write(split(30));
+        assert_eq!(world.drift(), Ok(vec![]));
+        assert_eq!(world.finalize(), Ok(1));
+        let mut after = world.route().clone();
+        after["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
+        assert_eq!(after, before);
+        assert_eq!(world.finalize(), Ok(0));
+        // Nor is it deleted when the apex gets another name.
+        world.reconcile();
+        let taken = world.route().clone();
+        world.edit_spec(json!({ "service": { "name": "store" } }));
+        let left = Mesh::Kuma.leftovers(&world.cx(), kind(), &[&taken]);
+        assert!(matches!(&left[..], [Change::Merge { name, .. }] if name == "shop.web"), "{left:?}");
+    }
+}
+
+#[test]
+fn a_route_of_ours_that_was_bent_does_not_stay_for_ever() {
+    let mut world = world();
+    world.edit_route(|route| route["spec"] = json!({}));
+    assert_eq!(world.finalize(), Ok(1));
+    assert_eq!(world.live.get(kind(), "shop.web"), None);
+}
+
+#[test]
+fn a_route_under_flaggers_name_that_is_the_users_is_not_deleted() {
+    let mut by_hand = flaggers("web", 30);
+    by_hand["metadata"]["annotations"] = json!({ "note": "mine" });
+    let mut world = World::plain(Mesh::Kuma);
+    world.put(kind(), by_hand);
+    world.reconcile();
+    assert!(world.live.get(kind(), "shop").is_some());
+    assert_eq!(world.finalize(), Ok(1));
+    assert!(world.live.get(kind(), "shop").is_some());
+
+    // Taken over by Flagger, from somebody who applied it.
+    let mut taken = flaggers("web", 30);
+    let applied = json!({ "metadata": { "name": "shop" }, "spec": { "sources": [] } });
+    taken["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] =
+        json!(applied.to_string());
+    let mut world = World::plain(Mesh::Kuma);
+    world.put(kind(), taken);
+    world.reconcile();
+    assert_eq!(world.live.get(kind(), "shop").unwrap()["spec"], json!({ "sources": [] }));
+    assert_eq!(world.read(), Ok(split(30)), "its weights are ours by now");
+    assert_eq!(world.drift(), Ok(vec![]));
 }

@@ -274,6 +274,29 @@ fn dropping_the_conditions_of_a_test_does_not_send_everybody_to_the_canary() {
 }
 
 #[test]
+fn a_rule_that_somebody_adds_does_not_take_the_canarys_share_away() {
+    for mesh in dividing() {
+        let Some((list, _)) = rule_at(mesh).and_then(|rule| rule.rsplit_once('/')) else { continue };
+        let mut world = World::plain(mesh);
+        world.reconcile();
+        world.write(split(30));
+        world.edit_route(|route| {
+            let mut added = route.pointer(rule_at(mesh).unwrap()).unwrap().clone();
+            let members = members_at(mesh).strip_prefix(rule_at(mesh).unwrap()).unwrap();
+            let members = added.pointer_mut(members).unwrap().as_array_mut().unwrap();
+            members.retain(|member| member.to_string().contains("primary"));
+            if MOVING.contains(&mesh) {
+                // Here conditions may be the service's own: one more to the primary could be our rest.
+                added = serde_json::from_str(&added.to_string().replace("shop-", "other-")).unwrap();
+            }
+            route.pointer_mut(list).unwrap().as_array_mut().unwrap().push(added);
+        });
+        world.reconcile();
+        assert_eq!(world.read(), Ok(split(30)), "{mesh:?}");
+    }
+}
+
+#[test]
 fn a_spec_broken_in_mid_run_does_not_hold_traffic_on_the_canary() {
     for mesh in MOVING {
         let sticky = json!({ "sessionAffinity": { "cookieName": "ck" } });

@@ -407,14 +407,16 @@ impl Mesh {
     }
 
     /// Whether something of this provider outlives the canary and has to be put in order in any case:
-    /// a route of the user's that leads to Services which go, an object that nothing can own, traffic
-    /// that is pinned to a revision.
+    /// a route of the user's that leads to Services which go, an object that nothing can own.
+    ///
+    /// With Knative nothing does: revisions stay, and traffic with the one that was proved.
     pub fn outlives(self, spec: &CanarySpec) -> bool {
-        self.refers(spec) || matches!(self, Self::Kuma | Self::Knative)
+        self.refers(spec) || self == Self::Kuma
     }
 
     /// Deletes routing objects that were made for this canary and are of no more use to it: under
-    /// a name it had before, of another provider, beside a route that it refers to now.
+    /// a name it had before, of another provider, beside a route that it refers to now. A route of the
+    /// user's to which it referred before is given back.
     ///
     /// `existing` are objects of one routing kind in the canary's namespace, or in none where the kind
     /// has none.
@@ -426,14 +428,18 @@ impl Mesh {
                     && object["metadata"]["name"] == **name
             })
         };
-        let unused = existing.iter().filter(|object| !is_used(object));
+        // A route of the name we would give ours is of no use while it is somebody's, with backends divided.
+        let is_in_the_way =
+            |object: &Value| !self.refers(cx.spec) && gateway_api::reference::is_divided(object);
+        let unused = existing.iter().filter(|object| !is_used(object) || is_in_the_way(object));
+        let scene = self.lenient_scene(cx);
         let undone = unused.filter_map(|object| match () {
             () if cx.owner.owns(object) => delete(kind, object),
             // What cannot be given back is left as it is: nobody is waiting for it.
             () if kuma::is_made_for(&cx.owner, kind, object) => {
                 kuma::undo(&cx.owner, object).ok().flatten()
             }
-            () => None,
+            () => gateway_api::undo_former(kind, &scene, object),
         });
         undone.collect()
     }

@@ -40,10 +40,7 @@ fn original_name<'a>(cx: &RouteCx<'a>) -> Option<&'a str> {
 }
 
 /// The rule of the user's route that leads to the apex, and its one backend.
-fn rule_of<'l>(
-    scene: &Scene<'_>,
-    route: &'l Value,
-) -> Result<(&'l Value, &'l Value), RouteError> {
+fn rule_of<'l>(scene: &Scene<'_>, route: &'l Value) -> Result<(&'l Value, &'l Value), RouteError> {
     let malformed = |why: String| {
         let name = original_name(scene.cx).unwrap_or_default();
         let object = Place::new(APISIX_ROUTE, scene.cx.owner.namespace, name);

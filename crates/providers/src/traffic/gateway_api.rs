@@ -176,9 +176,16 @@ pub(super) fn write(
     Ok(route(version, scene, live, split, &cookies)?.into_iter().collect())
 }
 
-/// Whether an object is as we make it.
+/// Whether an object is as we make it. One of the user's of which only backends are divided is not.
 pub(super) fn is_shaped(object: &Value, names: &ServiceNames) -> bool {
-    weighted(object, names).is_some()
+    weighted(object, names).is_some() && !reference::is_divided(object)
+}
+
+/// What gives a route back to which the canary refers no more.
+pub(super) fn undo_former(kind: Kind, scene: &Scene<'_>, route: &Value) -> Option<Change> {
+    let is_route = (kind.group, kind.version) == (HTTP_ROUTE_V1.group, HTTP_ROUTE_V1.version)
+        || kind == HTTP_ROUTE_V1BETA1;
+    is_route.then(|| reference::undo_former(kind, scene, route)).flatten()
 }
 
 fn route(

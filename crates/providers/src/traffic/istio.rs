@@ -10,7 +10,7 @@ mod rule;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use tidegate_api::canary::{CanarySpec, ServiceNames};
+use tidegate_api::canary::{CanarySpec, ServiceNames, Strategy};
 use tidegate_engine::Split;
 
 use super::{
@@ -64,9 +64,13 @@ pub(super) fn check(scene: &Scene<'_>) -> Result<(), RouteError> {
         let why = "a delegate takes hosts and gateways from its root; leave both out";
         return Err(scene.refuse("spec.service.delegation", why));
     }
-    if !analysis.matches.is_empty() && !scene.capabilities.ab {
-        let why = "connections have no headers to match; leave it out or change appProtocol";
-        return Err(scene.refuse("spec.analysis.match", why));
+    if !scene.capabilities.ab {
+        // Beside weights conditions have no effect; a test without them would be of everybody.
+        if analysis.strategy() == Strategy::AbTesting {
+            let why = "connections have no headers to match; leave it out or change appProtocol";
+            return Err(scene.refuse("spec.analysis.match", why));
+        }
+        return Ok(());
     }
     for (index, condition) in analysis.matches.iter().enumerate() {
         rule::check_condition(scene, index, condition)?;

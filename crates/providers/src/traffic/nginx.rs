@@ -57,37 +57,35 @@ fn annotation<'v>(scene: &Scene<'_>, object: &'v Value, suffix: &str) -> Option<
 }
 
 /// Who is sent to the canary by name: one header and one cookie at most.
+///
+/// As Flagger: they may be in one item or in two. The controller takes them for alternatives in any
+/// case.
 fn who(scene: &Scene<'_>) -> Result<BTreeMap<String, String>, RouteError> {
     let mut who = BTreeMap::new();
-    for (index, item) in conditions(scene, CAN)?.into_iter().enumerate() {
-        let field = format!("spec.analysis.match[{index}]");
-        let [header] = item.as_slice() else {
-            let why = "the NGINX ingress controller takes a header and a cookie for alternatives; \
-                       give each an item of its own";
-            return Err(scene.refuse(field, why));
-        };
-        let entries = match (header.name.eq_ignore_ascii_case("cookie"), header.how) {
-            (true, How::Exact) => vec![(COOKIE, header.value)],
+    let items = conditions(scene, CAN)?.into_iter().enumerate();
+    for (index, header) in
+        items.flat_map(|(index, item)| item.into_iter().map(move |it| (index, it)))
+    {
+        let field = format!("spec.analysis.match[{index}].headers.{}", header.name);
+        let (suffix, entries) = match (header.name.eq_ignore_ascii_case("cookie"), header.how) {
+            (true, How::Exact) => (COOKIE, vec![(COOKIE, header.value)]),
             (true, _) => {
                 let why = "the NGINX ingress controller looks for a cookie by its name; put that \
                            into exact";
-                return Err(scene.refuse(format!("{field}.headers.{}", header.name), why));
-            }
-            (false, How::Exact) => vec![(HEADER, header.name), (HEADER_VALUE, header.value)],
-            (false, _) => vec![(HEADER, header.name), (HEADER_PATTERN, header.value)],
-        };
-        for (suffix, value) in entries {
-            if who.insert(key(scene, suffix), value.to_owned()).is_some() {
-                let why = "the NGINX ingress controller can look for one header and one cookie";
                 return Err(scene.refuse(field, why));
             }
-        }
-        if who.contains_key(&key(scene, HEADER_VALUE))
-            && who.contains_key(&key(scene, HEADER_PATTERN))
-        {
+            (false, How::Exact) => {
+                (HEADER, vec![(HEADER, header.name), (HEADER_VALUE, header.value)])
+            }
+            (false, _) => (HEADER, vec![(HEADER, header.name), (HEADER_PATTERN, header.value)]),
+        };
+        if who.contains_key(&key(scene, suffix)) {
             let why = "the NGINX ingress controller can look for one header and one cookie";
             return Err(scene.refuse(field, why));
         }
+        who.extend(
+            entries.into_iter().map(|(suffix, value)| (key(scene, suffix), value.to_owned())),
+        );
     }
     Ok(who)
 }

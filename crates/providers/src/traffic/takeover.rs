@@ -208,7 +208,8 @@ fn original(
 
 /// The annotations the user applied, as far as `kubectl` left word of them.
 pub(super) fn applied_annotations(live: &Value) -> Value {
-    let applied: Value = serde_json::from_str(applied(live).unwrap_or_default()).unwrap_or_default();
+    let applied: Value =
+        serde_json::from_str(applied(live).unwrap_or_default()).unwrap_or_default();
     applied["metadata"]["annotations"].clone()
 }
 

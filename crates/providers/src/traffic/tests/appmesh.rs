@@ -128,7 +128,7 @@ fn pods_do_not_start_before_their_nodes_are_there() {
         assert_eq!(mesh.prepare(&world.cx(), &world.live), Ok(vec![]), "{mesh:?}");
         world.reconcile();
         assert_eq!(world.read(), Ok(Split::PRIMARY), "{mesh:?}");
-        world.edit_spec(json!({ "analysis": { "mirror": true } }));
+        world.edit_spec(json!({ "analysis": fixtures::inexpressible() }));
         assert_eq!(mesh.prepare(&world.cx(), &Live::default()), Ok(vec![]), "{mesh:?}: refused");
     }
     let istio = World::plain(Mesh::Istio);

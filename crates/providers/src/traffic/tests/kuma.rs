@@ -121,7 +121,8 @@ fn a_route_without_the_primary_is_an_error() {
 fn a_route_of_the_users_with_our_name_is_given_back_and_not_deleted() {
     // Also one that divides traffic between our sides already.
     let divided = flaggers("web", 20)["spec"].clone();
-    let other = json!({ "destinations": [], "conf": { "destination": { "kuma.io/service": "a" } } });
+    let other =
+        json!({ "destinations": [], "conf": { "destination": { "kuma.io/service": "a" } } });
     for spec in [divided, other] {
         let mut world = World::plain(Mesh::Kuma);
         let users = json!({ "apiVersion": "kuma.io/v1alpha1", "kind": "TrafficRoute", "mesh": "blue",
@@ -142,7 +143,10 @@ fn a_route_of_the_users_with_our_name_is_given_back_and_not_deleted() {
         let taken = world.route().clone();
         world.edit_spec(json!({ "service": { "name": "store" } }));
         let left = Mesh::Kuma.leftovers(&world.cx(), kind(), &[&taken]);
-        assert!(matches!(&left[..], [Change::Merge { name, .. }] if name == "shop.web"), "{left:?}");
+        assert!(
+            matches!(&left[..], [Change::Merge { name, .. }] if name == "shop.web"),
+            "{left:?}"
+        );
     }
 }
 

@@ -82,6 +82,11 @@ fn a_test_names_who_is_sent_to_the_canary_and_nobody_else_is() {
         ),
         (json!([cookie]), json!({ "canary-by-cookie": "beta" })),
         (
+            json!([{ "headers": { "x-user": { "exact": "a" }, "cookie": { "exact": "beta" } } }]),
+            json!({ "canary-by-header": "x-user",
+            "canary-by-header-value": "a", "canary-by-cookie": "beta" }),
+        ),
+        (
             json!([header, cookie]),
             json!({ "canary-by-header": "x-user",
             "canary-by-header-value": "a", "canary-by-cookie": "beta" }),
@@ -195,8 +200,11 @@ fn several_headers_do_not_collapse_to_any_one_of_them() {
     let ways = json!([{ "headers": { "x-a": { "exact": "1" } } },
         { "headers": { "x-a": { "regex": "2" } } }]);
     assert!(refusal(ways).contains("one header and one cookie"));
-    let both = json!([{ "headers": { "x-a": { "exact": "1" }, "cookie": { "exact": "b" } } }]);
-    assert!(refusal(both).contains("alternatives"));
+    let one_item = json!([{ "headers": { "x-a": { "exact": "1" }, "x-b": { "exact": "b" } } }]);
+    assert!(refusal(one_item).contains("match[0].headers.x-b"));
+    let cookies = json!([{ "headers": { "cookie": { "exact": "a" } } },
+        { "headers": { "Cookie": { "exact": "b" } } }]);
+    assert!(refusal(cookies).contains("one header and one cookie"));
     let cookie = json!([{ "headers": { "Cookie": { "regex": "b.*" } } }]);
     assert!(refusal(cookie).contains("by its name"));
     let prefix = json!([{ "headers": { "x-a": { "prefix": "1" } } }]);

@@ -344,10 +344,9 @@ fn a_copy_that_flagger_made_where_nothing_can_own_it_is_deleted_and_not_given_ba
 fn an_object_beside_the_route_that_was_never_touched_is_not_given_back() {
     // As its owner edited it, after it was applied.
     let applied = json!({ "spec": { "host": "old", "listeners": [] } }).to_string();
-    for (mesh, kind) in [
-        (Mesh::Istio, DESTINATION_RULE),
-        (Mesh::AppMeshV1Beta2, Mesh::AppMeshV1Beta2.kinds()[0]),
-    ] {
+    for (mesh, kind) in
+        [(Mesh::Istio, DESTINATION_RULE), (Mesh::AppMeshV1Beta2, Mesh::AppMeshV1Beta2.kinds()[0])]
+    {
         let mut world = World::plain(mesh);
         world.put(
             kind,

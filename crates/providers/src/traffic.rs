@@ -30,6 +30,7 @@ mod knative;
 mod kuma;
 mod members;
 mod nginx;
+mod page;
 mod plain;
 mod plan;
 mod provider;
@@ -63,6 +64,7 @@ pub use self::{
     ingress::INGRESS,
     istio::{DESTINATION_RULE, VIRTUAL_SERVICE},
     knative::KNATIVE_SERVICE,
+    page::page,
     provider::select,
     smi::{SmiTarget, SmiVersion},
     support::{Impossible, Support, matrix},
@@ -142,6 +144,8 @@ pub enum Mesh {
     Traefik,
     /// A traffic route of Kuma.
     Kuma,
+    /// A route of Kuma, in clusters that do not serve its traffic routes; see [`served`](Self::served).
+    KumaHttp,
     /// A second route of APISIX.
     Apisix,
     /// The target itself, a Service of Knative.
@@ -223,7 +227,8 @@ impl Mesh {
         match self.road(spec) {
             Road::None | Road::Apex => Vec::new(),
             Road::Route(version) | Road::Reference(version) => vec![version.kind()],
-            Road::Istio | Road::By(_) => self.kinds().to_vec(),
+            Road::Istio => self.kinds().to_vec(),
+            Road::By(router) => router.needs().to_vec(),
         }
     }
 
@@ -497,6 +502,7 @@ impl Mesh {
             Self::Gloo => Box::new(gloo::Gloo),
             Self::Traefik => Box::new(traefik::Traefik),
             Self::Kuma => Box::new(kuma::Kuma),
+            Self::KumaHttp => Box::new(kuma::KumaHttp),
             Self::Apisix => Box::new(copied::Copied(apisix::Apisix)),
             Self::Knative => Box::new(knative::Knative),
         })

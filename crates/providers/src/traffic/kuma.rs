@@ -1,13 +1,17 @@
-//! Kuma: one `TrafficRoute`, which belongs to the whole cluster.
+//! Kuma: one `TrafficRoute`, which belongs to the whole cluster; or a `MeshHTTPRoute` ([`http`]) where
+//! the cluster does not serve that older policy.
 //!
 //! Its name has the namespace in it, unlike Flagger's: two canaries of one name in two namespaces
 //! would fight over it. One of Flagger's that is about our apex stands in until ours is there, and
 //! goes then. Nothing of a namespace can own it: an annotation says for whom it was made, and it is
 //! deleted with that canary in any case. One that the user made is given back instead.
 
+mod http;
+
 use serde_json::{Map, Value, json};
 use tidegate_engine::{Percent, Split};
 
+pub(super) use self::http::KumaHttp;
 use super::{
     RouteCx, RouteError, Scene, delete,
     draft::Draft,
@@ -20,6 +24,9 @@ use crate::object::{Change, FLUX_OFF, Kind, Live, Owner, exactly};
 
 const TRAFFIC_ROUTE: Kind =
     Kind { group: "kuma.io", version: "v1alpha1", kind: "TrafficRoute", plural: "trafficroutes" };
+
+/// What either of the two may have been written.
+const KINDS: &[Kind] = &[TRAFFIC_ROUTE, http::MESH_HTTP_ROUTE];
 
 const WORDS: Words = Words {
     rules: "",
@@ -90,12 +97,26 @@ fn undo_former(scene: &Scene<'_>, live: &Live) -> Result<Option<Change>, RouteEr
 /// As Flagger: the mesh is chosen when the route is made.
 fn mesh(scene: &Scene<'_>, route: Option<&Value>) -> Value {
     let live = route.map(|route| route["mesh"].clone()).filter(Value::is_string);
+    live.unwrap_or_else(|| json!(mesh_name(scene)))
+}
+
+/// The mesh that the canary asks for.
+fn mesh_name<'a>(scene: &Scene<'a>) -> &'a str {
     let asked = scene.cx.annotations.get(MESH).filter(|mesh| !mesh.is_empty());
-    live.unwrap_or_else(|| json!(asked.map_or("default", String::as_str)))
+    asked.map_or("default", String::as_str)
+}
+
+/// Whether the cluster has the newer policy and not the older one.
+pub(super) fn is_without_traffic_route(serves: impl Fn(Kind) -> bool) -> bool {
+    !serves(TRAFFIC_ROUTE) && serves(http::MESH_HTTP_ROUTE)
 }
 
 impl Router for Kuma {
     fn kinds(&self) -> &'static [Kind] {
+        KINDS
+    }
+
+    fn needs(&self) -> &'static [Kind] {
         &[TRAFFIC_ROUTE]
     }
 

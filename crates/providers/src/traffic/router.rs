@@ -22,6 +22,11 @@ pub(super) trait Router: Debug {
     /// The kinds of object it writes.
     fn kinds(&self) -> &'static [Kind];
 
+    /// Those without which nothing can be done.
+    fn needs(&self) -> &'static [Kind] {
+        self.kinds()
+    }
+
     /// The object that says where traffic goes.
     fn route(&self, cx: &RouteCx<'_>) -> (Kind, String);
 

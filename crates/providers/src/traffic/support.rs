@@ -115,6 +115,7 @@ impl Mesh {
             | Self::Skipper
             | Self::Traefik
             | Self::Kuma
+            | Self::KumaHttp
             | Self::Apisix
             | Self::Knative => weights,
         }
@@ -162,6 +163,7 @@ impl Mesh {
             | Self::Skipper
             | Self::Traefik
             | Self::Kuma
+            | Self::KumaHttp
             | Self::Apisix
             | Self::Knative => &[],
         }

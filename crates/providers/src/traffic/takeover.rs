@@ -8,7 +8,7 @@
 //! was before is added to a second annotation in the write that changes it. That annotation is on
 //! everything that was taken over, so it also tells what was.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
@@ -104,7 +104,7 @@ fn metadata_before(live: &Value, draft: &Draft) -> String {
         }
         before
     };
-    let cleared: Vec<_> = draft.exact.iter().filter_map(annotation_at).collect();
+    let cleared: Vec<_> = draft.exact.iter().filter_map(|pointer| annotation_at(pointer)).collect();
     json!({
         "annotations": before("annotations", &draft.annotations, &cleared),
         "labels": before("labels", &draft.labels, &[]),
@@ -113,7 +113,7 @@ fn metadata_before(live: &Value, draft: &Draft) -> String {
 }
 
 /// The annotation that a pointer is about, if it is about one.
-fn annotation_at(pointer: &Cow<'static, str>) -> Option<String> {
+fn annotation_at(pointer: &str) -> Option<String> {
     let key = pointer.strip_prefix(ANNOTATIONS)?;
     Some(key.replace("~1", "/").replace("~0", "~"))
 }

@@ -2,9 +2,10 @@
 
 use super::*;
 
-/// Every provider that moves traffic.
+/// Every provider that moves traffic, in every way it has.
 pub(super) fn dividing() -> Vec<Mesh> {
-    Mesh::ALL.into_iter().filter(|mesh| *mesh != Mesh::Kubernetes).collect()
+    let all = Mesh::ALL.into_iter().chain([Mesh::KumaHttp]);
+    all.filter(|mesh| *mesh != Mesh::Kubernetes).collect()
 }
 
 /// Those whose route is made, or taken over, under the name of the apex and from nothing but the
@@ -156,6 +157,7 @@ pub(super) fn members_at(mesh: Mesh) -> &'static str {
         Mesh::Gloo => "/spec/routes/0/routeAction/multi/destinations",
         Mesh::Traefik => "/spec/weighted/services",
         Mesh::Kuma => "/spec/conf/split",
+        Mesh::KumaHttp => "/spec/to/0/rules/0/default/backendRefs",
         Mesh::Apisix => "/spec/http/0/backends",
         Mesh::Knative => "/spec/traffic",
         Mesh::Kubernetes | Mesh::Nginx | Mesh::Skipper => "",
@@ -170,6 +172,7 @@ pub(super) fn rule_at(mesh: Mesh) -> Option<&'static str> {
         Mesh::AppMeshV1Beta1 | Mesh::AppMeshV1Beta2 | Mesh::Contour | Mesh::Gloo => {
             Some("/spec/routes/0")
         }
+        Mesh::KumaHttp => Some("/spec/to/0/rules/0"),
         _ => None,
     }
 }

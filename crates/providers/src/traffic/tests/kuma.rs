@@ -181,3 +181,81 @@ fn a_route_under_flaggers_name_that_is_the_users_is_not_deleted() {
     assert_eq!(world.read(), Ok(split(30)), "its weights are ours by now");
     assert_eq!(world.drift(), Ok(vec![]));
 }
+
+#[test]
+fn the_newer_policy_is_taken_where_the_older_one_is_gone() {
+    let served =
+        |plurals: &'static [&'static str]| move |kind: Kind| plurals.contains(&kind.plural);
+    assert_eq!(Mesh::Kuma.served(|_| true), Mesh::Kuma);
+    assert_eq!(Mesh::Kuma.served(served(&["trafficroutes"])), Mesh::Kuma);
+    assert_eq!(Mesh::Kuma.served(served(&["meshhttproutes"])), Mesh::KumaHttp);
+    assert_eq!(Mesh::Kuma.served(|_| false), Mesh::Kuma, "nothing is known to be better");
+    assert_eq!(Mesh::KumaHttp.as_str(), "kuma");
+    let world = World::plain(Mesh::KumaHttp);
+    let needed =
+        |mesh: Mesh| mesh.kinds_for(&world.spec).iter().map(|it| it.kind).collect::<Vec<_>>();
+    assert_eq!(
+        needed(Mesh::Kuma),
+        ["TrafficRoute"],
+        "or a cluster without the newer one would wait"
+    );
+    assert_eq!(needed(Mesh::KumaHttp), ["MeshHTTPRoute"]);
+}
+
+#[test]
+fn the_newer_policy_is_about_services_and_has_an_owner() {
+    let mut world = World::plain(Mesh::KumaHttp);
+    world.annotations.insert("kuma.io/mesh".to_owned(), "green".to_owned());
+    world.reconcile();
+    world.write(split(10));
+    let backend = |name: &str, weight: u8| {
+        json!({ "kind": "MeshService", "name": name, "port": 80,
+        "weight": weight })
+    };
+    let route = world.route();
+    assert!(world.mesh.kinds()[1].is_namespaced());
+    assert_eq!(route["metadata"]["name"], "shop");
+    assert_eq!(route["metadata"]["labels"], json!({ "kuma.io/mesh": "green" }));
+    assert_eq!(route["metadata"]["ownerReferences"][0]["uid"], "u-1");
+    assert_eq!(
+        route["spec"],
+        json!({
+            "targetRef": { "kind": "Mesh" },
+            "to": [{
+                "targetRef": { "kind": "MeshService", "name": "shop", "sectionName": "http" },
+                "rules": [{
+                    "matches": [{ "path": { "type": "PathPrefix", "value": "/" } }],
+                    "default": { "backendRefs": [
+                        backend("shop-primary", 90), backend("shop-canary", 10) ] },
+                }],
+            }],
+        })
+    );
+    assert!(!world.mesh.outlives(&world.spec), "its owner takes it along");
+    // The mesh of a route cannot be changed.
+    world.annotations.clear();
+    world.write(split(20));
+    assert_eq!(world.route()["metadata"]["labels"]["kuma.io/mesh"], "green");
+}
+
+#[test]
+fn filters_of_the_newer_policy_are_not_lost() {
+    let mut world = World::plain(Mesh::KumaHttp);
+    world.reconcile();
+    world.edit_route(|route| {
+        route["spec"]["to"][0]["rules"][0]["default"]["filters"] =
+            json!([{ "type": "URLRewrite" }]);
+    });
+    assert_eq!(world.drift(), Ok(vec![]));
+    world.write(split(70));
+    let rule = &world.route()["spec"]["to"][0]["rules"][0];
+    assert_eq!(rule["default"]["filters"], json!([{ "type": "URLRewrite" }]));
+}
+
+#[test]
+fn a_route_of_the_older_policy_does_not_stay_beside_the_newer() {
+    let world = world();
+    let route = world.route().clone();
+    let left = Mesh::KumaHttp.leftovers(&world.cx(), kind(), &[&route]);
+    assert!(matches!(&left[..], [Change::Delete { name, .. }] if name == "shop.web"), "{left:?}");
+}

@@ -166,8 +166,8 @@ fn weights_of_every_rule_are_whole_and_add_up_to_a_hundred() {
             // With these the first rule may be of a cookie; the sum holds for each.
             if MOVING.contains(&world.mesh) {
                 for rule in world.rules() {
-                    let lists = ["backendRefs", "route"].into_iter();
-                    let to = lists.filter_map(|key| rule[key].as_array()).next();
+                    let mut lists = ["backendRefs", "route"].into_iter();
+                    let to = lists.find_map(|key| rule[key].as_array());
                     let weights = to.unwrap().iter().map(|to| to["weight"].as_u64().unwrap());
                     assert_eq!(weights.sum::<u64>(), 100, "{case}: {rule}");
                 }

@@ -222,6 +222,7 @@ fn nothing_is_written_but_what_the_operator_has_permission_for() {
         "gateway.networking.k8s.io/httproutes",
         "gateway.solo.io/routetables",
         "gloo.solo.io/upstreams",
+        "kuma.io/meshhttproutes",
         "kuma.io/trafficroutes",
         "networking.istio.io/destinationrules",
         "networking.istio.io/virtualservices",

@@ -298,7 +298,8 @@ fn labels_and_annotations_that_are_written_over_come_back_too() {
         let apex = json!({ "labels": { "app": "b", "team": "b" }, "annotations": { "note": "b" } });
         world.edit_spec(json!({ "service": { "apex": apex } }));
         world.reconcile();
-        assert_eq!(world.route()["metadata"]["labels"], json!({ "app": "b", "team": "b" }));
+        let labels = &world.route()["metadata"]["labels"];
+        assert_eq!((&labels["app"], &labels["team"]), (&json!("b"), &json!("b")), "{mesh:?}");
         // One more in the middle of a run, and one that is ours for the second time.
         let apex = json!({ "labels": { "app": "c" }, "annotations": { "tier": "c" } });
         world.edit_spec(json!({ "service": { "apex": apex } }));

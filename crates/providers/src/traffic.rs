@@ -30,6 +30,7 @@ mod knative;
 mod kuma;
 mod members;
 mod nginx;
+mod page;
 mod plain;
 mod plan;
 mod provider;
@@ -63,6 +64,7 @@ pub use self::{
     ingress::INGRESS,
     istio::{DESTINATION_RULE, VIRTUAL_SERVICE},
     knative::KNATIVE_SERVICE,
+    page::page,
     provider::select,
     smi::{SmiTarget, SmiVersion},
     support::{Impossible, Support, matrix},
@@ -142,6 +144,8 @@ pub enum Mesh {
     Traefik,
     /// A traffic route of Kuma.
     Kuma,
+    /// A route of Kuma, in clusters that do not serve its traffic routes; see [`served`](Self::served).
+    KumaHttp,
     /// A second route of APISIX.
     Apisix,
     /// The target itself, a Service of Knative.
@@ -223,7 +227,8 @@ impl Mesh {
         match self.road(spec) {
             Road::None | Road::Apex => Vec::new(),
             Road::Route(version) | Road::Reference(version) => vec![version.kind()],
-            Road::Istio | Road::By(_) => self.kinds().to_vec(),
+            Road::Istio => self.kinds().to_vec(),
+            Road::By(router) => router.needs().to_vec(),
         }
     }
 
@@ -395,7 +400,8 @@ impl Mesh {
         for (kind, name) in self.names(cx) {
             let Some(object) = live.get(kind, &name) else { continue };
             let shaped = self.is_shaped(object, &names);
-            changes.extend(takeover::restore(&cx.owner, kind, object, shaped)?);
+            let back = takeover::Back { kind, live: object, shaped, filled_in: &[] };
+            changes.extend(takeover::restore(&cx.owner, back)?);
         }
         Ok(changes)
     }
@@ -406,14 +412,16 @@ impl Mesh {
     }
 
     /// Whether something of this provider outlives the canary and has to be put in order in any case:
-    /// a route of the user's that leads to Services which go, an object that nothing can own, traffic
-    /// that is pinned to a revision.
+    /// a route of the user's that leads to Services which go, an object that nothing can own.
+    ///
+    /// With Knative nothing does: revisions stay, and traffic with the one that was proved.
     pub fn outlives(self, spec: &CanarySpec) -> bool {
-        self.refers(spec) || matches!(self, Self::Kuma | Self::Knative)
+        self.refers(spec) || self == Self::Kuma
     }
 
     /// Deletes routing objects that were made for this canary and are of no more use to it: under
-    /// a name it had before, of another provider, beside a route that it refers to now.
+    /// a name it had before, of another provider, beside a route that it refers to now. A route of the
+    /// user's to which it referred before is given back.
     ///
     /// `existing` are objects of one routing kind in the canary's namespace, or in none where the kind
     /// has none.
@@ -425,10 +433,20 @@ impl Mesh {
                     && object["metadata"]["name"] == **name
             })
         };
-        let is_ours =
-            |object: &Value| cx.owner.owns(object) || kuma::is_made_for(&cx.owner, kind, object);
-        let unused = existing.iter().filter(|object| is_ours(object) && !is_used(object));
-        unused.filter_map(|object| delete(kind, object)).collect()
+        // A route of the name we would give ours is of no use while it is somebody's, with backends divided.
+        let is_in_the_way =
+            |object: &Value| !self.refers(cx.spec) && gateway_api::reference::is_divided(object);
+        let unused = existing.iter().filter(|object| !is_used(object) || is_in_the_way(object));
+        let scene = self.lenient_scene(cx);
+        let undone = unused.filter_map(|object| match () {
+            () if cx.owner.owns(object) => delete(kind, object),
+            // What cannot be given back is left as it is: nobody is waiting for it.
+            () if kuma::is_made_for(&cx.owner, kind, object) => {
+                kuma::undo(&cx.owner, object).ok().flatten()
+            }
+            () => gateway_api::undo_former(kind, &scene, object),
+        });
+        undone.collect()
     }
 
     /// What is left to write when the spec was refused.
@@ -479,12 +497,13 @@ impl Mesh {
             Self::AppMeshV1Beta1 => Box::new(appmesh::AppMesh(appmesh::Version::V1Beta1)),
             Self::AppMeshV1Beta2 => Box::new(appmesh::AppMesh(appmesh::Version::V1Beta2)),
             Self::Contour => Box::new(contour::Contour),
-            Self::Nginx => Box::new(nginx::Nginx),
-            Self::Skipper => Box::new(skipper::Skipper),
+            Self::Nginx => Box::new(copied::Copied(nginx::Nginx)),
+            Self::Skipper => Box::new(copied::Copied(skipper::Skipper)),
             Self::Gloo => Box::new(gloo::Gloo),
             Self::Traefik => Box::new(traefik::Traefik),
             Self::Kuma => Box::new(kuma::Kuma),
-            Self::Apisix => Box::new(apisix::Apisix),
+            Self::KumaHttp => Box::new(kuma::KumaHttp),
+            Self::Apisix => Box::new(copied::Copied(apisix::Apisix)),
             Self::Knative => Box::new(knative::Knative),
         })
     }

@@ -30,9 +30,10 @@ pub(crate) fn repository(path: &str) -> PathBuf {
 /// Every page, in order of its path.
 pub(crate) fn pages() -> Vec<Page> {
     let mut paths: Vec<String> = ROOT_PAGES.iter().map(|path| (*path).to_owned()).collect();
-    for folder in ["docs/guide", "docs/concepts", "docs/reference"] {
-        let entries = fs::read_dir(repository(folder)).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    for folder in ["docs/guide", "docs/guide/providers", "docs/concepts", "docs/reference"] {
+        let entries = fs::read_dir(repository(folder)).unwrap().map(Result::unwrap);
+        let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+        let names = files.map(|entry| entry.file_name().into_string().unwrap());
         paths.extend(names.map(|name| format!("{folder}/{name}")));
     }
     paths.sort();

@@ -59,7 +59,7 @@ fn purpose(rule: &Rule) -> &'static str {
         "ingresses" => "traffic with the NGINX ingress controller and Skipper",
         "upstreams" | "routetables" => "traffic with Gloo",
         "traefikservices" => "traffic with Traefik",
-        "trafficroutes" => "traffic with Kuma",
+        "trafficroutes" | "meshhttproutes" => "traffic with Kuma",
         "apisixroutes" => "traffic with APISIX",
         other => panic!("`{other}` is granted and not explained"),
     }

@@ -14,7 +14,7 @@ use crate::stage::{
 };
 
 /// Those that are not covered elsewhere in this folder.
-pub(crate) const PROVIDERS: [&str; 12] = [
+pub(crate) const PROVIDERS: [&str; 13] = [
     "linkerd",
     "osm",
     "smi:v1alpha3",
@@ -26,8 +26,12 @@ pub(crate) const PROVIDERS: [&str; 12] = [
     "gloo",
     "traefik",
     "kuma",
+    KUMA_HTTP,
     "apisix",
 ];
+
+/// Kuma where its older policy is not served.
+const KUMA_HTTP: &str = "kuma without TrafficRoute";
 
 /// Definitions of all kinds that no router here knows better, with schemas that take anything.
 fn definitions() -> Vec<Value> {
@@ -71,7 +75,8 @@ fn definition(group: &str, plural: &str, kinds: &BTreeSet<Kind>) -> Value {
 
 /// A canary as a user of that provider writes it.
 pub(crate) fn canary_for(provider: &str, analysis: Value) -> Value {
-    let mut canary = canary_of("web", provider, analysis);
+    let name = provider.split(' ').next().unwrap_or_default();
+    let mut canary = canary_of("web", name, analysis);
     let spec = &mut canary["spec"];
     match provider {
         "appmesh" => spec["service"]["meshName"] = json!("global"),
@@ -98,6 +103,7 @@ pub(crate) fn furnish(world: &mut World, provider: &str) {
     let mut objects = definitions();
     match provider {
         "nginx" | "skipper" => objects.push(ingress()),
+        KUMA_HTTP => objects.retain(|it| it["spec"]["names"]["kind"] != "TrafficRoute"),
         "apisix" => objects.push(json!({
             "apiVersion": "apisix.apache.org/v2", "kind": "ApisixRoute",
             "metadata": { "name": "front", "namespace": "default" },

@@ -47,12 +47,18 @@ pub enum CrossNamespace {
 
 impl Canary {
     /// Everything that keeps this canary from being acted upon.
-    pub fn problems(&self, cross_namespace: CrossNamespace) -> Vec<Problem> {
+    ///
+    /// `usual` is the provider of canaries that name none, where that is one of the definition.
+    pub fn problems(
+        &self,
+        usual: Option<Provider>,
+        cross_namespace: CrossNamespace,
+    ) -> Vec<Problem> {
         let mut problems = Vec::new();
         if cross_namespace == CrossNamespace::Forbidden {
             self.find_other_namespaces(&mut problems);
         }
-        let knative_provider = self.spec.provider == Some(Provider::Knative);
+        let knative_provider = self.spec.provider.or(usual) == Some(Provider::Knative);
         match (self.spec.target_ref.is_knative(), knative_provider) {
             (true, false) => problems.push(Problem::KnativeNeedsProvider),
             (false, true) => problems.push(Problem::ProviderNeedsKnative),
@@ -102,7 +108,7 @@ mod tests {
             "spec": spec,
         }))
         .unwrap();
-        canary.problems(cross_namespace).iter().map(ToString::to_string).collect()
+        canary.problems(None, cross_namespace).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -129,6 +135,33 @@ mod tests {
             ["spec.targetRef: the provider \"knative\" needs a target of kind Service in \
               serving.knative.dev/v1"]
         );
+    }
+
+    #[test]
+    fn a_canary_that_names_no_provider_has_the_usual_one() {
+        let spec = |provider: Option<&str>, version: &str| {
+            let canary: Canary = serde_json::from_value(json!({
+                "metadata": { "name": "api", "namespace": "web" },
+                "spec": {
+                    "provider": provider,
+                    "targetRef": { "apiVersion": version, "kind": "Service", "name": "a" },
+                    "analysis": { "interval": "1m", "threshold": 1, "stepWeight": 10 },
+                },
+            }))
+            .unwrap();
+            canary
+        };
+        let knative = "serving.knative.dev/v1";
+        let (usual, allowed) = (Some(Provider::Knative), CrossNamespace::Allowed);
+        let cases = [
+            ("the usual one fits", None, knative, vec![]),
+            ("the usual one needs its target", None, "v1", vec![Problem::ProviderNeedsKnative]),
+            ("its own goes first", Some("istio"), knative, vec![Problem::KnativeNeedsProvider]),
+            ("whatever the usual one is", Some("istio"), "v1", vec![]),
+        ];
+        for (reason, provider, version, want) in cases {
+            assert_eq!(spec(provider, version).problems(usual, allowed), want, "{reason}");
+        }
     }
 
     #[test]

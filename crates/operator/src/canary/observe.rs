@@ -107,6 +107,8 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
         return Look::Listing;
     }
     problems.extend(plan::problems(&canary, mesh, task.cx.options.cross_namespace));
+    let watched = task.cx.cluster.namespace.as_deref();
+    problems.extend(roads::out_of_sight(&canary.spec, mesh, &task.key.namespace, watched));
     problems.extend(rival(task, &canary, &raw));
     let seen = gather(task, canary, raw, status, mesh, problems, answers);
     cache.follow(&task.key, follows(&seen));

@@ -1,7 +1,8 @@
 //! The user's spec, as the engine's plan; and everything in it that cannot be done.
 
 use tidegate_api::canary::{
-    AutoscalerKind, Canary, CanaryPhase, CanarySpec, CrossNamespace, Strategy as Asked, TargetKind,
+    AutoscalerKind, Canary, CanaryPhase, CanarySpec, CrossNamespace, Provider, Strategy as Asked,
+    TargetKind,
     analysis::{Webhook, WebhookType},
 };
 use tidegate_engine::{
@@ -27,6 +28,10 @@ pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         let why = "sessionAffinity has no effect here: it needs a rollout by weight over HTTP.";
         notes.push(Note::Other(why.to_owned()));
     }
+    // Plain Services have a note of their own.
+    let ignored = mesh.ignored(spec).into_iter().filter(|it| it.field == "spec.analysis.match");
+    notes
+        .extend(ignored.filter(|_| mesh != Mesh::Kubernetes).map(|it| Note::Other(it.to_string())));
     let max = Percent::clamped(analysis.max_weight());
     let traffic = if capabilities.switched { Traffic::Divisible } else { Traffic::Whole };
     let manual = spec.manual_step.as_ref().map(|step| ManualStep {
@@ -125,8 +130,9 @@ pub(super) fn problems(
     cross_namespace: CrossNamespace,
 ) -> Vec<String> {
     let spec = &canary.spec;
-    let mut problems: Vec<String> =
-        canary.problems(cross_namespace).iter().map(ToString::to_string).collect();
+    let usual = (mesh == Mesh::Knative).then_some(Provider::Knative);
+    let found = canary.problems(usual, cross_namespace);
+    let mut problems: Vec<String> = found.iter().map(ToString::to_string).collect();
     match &spec.target_ref.kind {
         TargetKind::Deployment => {}
         kind => problems.push(format!(

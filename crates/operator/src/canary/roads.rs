@@ -70,6 +70,23 @@ pub(super) fn wrong_reference(spec: &CanarySpec, mesh: Mesh) -> Option<String> {
     Some(format!("spec.routeRef.kind: the provider \"{provider}\" has no use for a {kind}"))
 }
 
+/// Why an object of another namespace cannot be looked at, if one is to be: only the `watched` one is
+/// ever listed. To say that it does not exist would send the user to the wrong place.
+pub(super) fn out_of_sight(
+    spec: &CanarySpec,
+    mesh: Mesh,
+    own: &str,
+    watched: Option<&str>,
+) -> Option<String> {
+    let reference = spec.upstream_ref.as_ref().filter(|_| mesh == Mesh::Gloo)?;
+    let namespace = reference.namespace.as_deref().filter(|it| !it.is_empty()).unwrap_or(own);
+    let watched = watched.filter(|watched| *watched != namespace)?;
+    Some(format!(
+        "spec.upstreamRef.namespace: this operator looks after the namespace {watched:?} alone and \
+         cannot see {namespace:?}; have the Upstream in {watched:?}, or run it without --namespace"
+    ))
+}
+
 // === impl Seen ===
 
 impl Seen {
@@ -132,5 +149,37 @@ impl Seen {
         }
         self.observed.setup.leftovers = !leftovers.is_empty();
         self.leftovers = leftovers;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_upstream_that_nobody_watches_is_not_said_to_be_missing() {
+        let spec = |namespace: Option<&str>| -> CanarySpec {
+            let upstream = json!({ "apiVersion": "gloo.solo.io/v1", "kind": "Upstream",
+                "name": "settings", "namespace": namespace });
+            serde_json::from_value(json!({
+                "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "upstreamRef": upstream,
+                "analysis": { "interval": "1m", "threshold": 1, "stepWeight": 10 },
+            }))
+            .unwrap()
+        };
+        let cases = [
+            ("in its own namespace", None, Mesh::Gloo, Some("web"), false),
+            ("in the one that is watched", Some("web"), Mesh::Gloo, Some("web"), false),
+            ("all are watched", Some("infra"), Mesh::Gloo, None, false),
+            ("of no use to others", Some("infra"), Mesh::Istio, Some("web"), false),
+            ("out of sight", Some("infra"), Mesh::Gloo, Some("web"), true),
+        ];
+        for (reason, namespace, mesh, watched, is_refused) in cases {
+            let found = out_of_sight(&spec(namespace), mesh, "web", watched);
+            assert_eq!(found.is_some(), is_refused, "{reason}: {found:?}");
+        }
     }
 }

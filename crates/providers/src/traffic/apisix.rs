@@ -2,18 +2,18 @@
 //!
 //! The copy follows its original at every look; only the weights are its own.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tidegate_api::canary::RouteKind;
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    Place, RouteCx, RouteError, Scene, copied,
-    draft::{Draft, escaped},
+    Place, RouteCx, RouteError, Scene,
+    copied::{self, Copy, Copying, From},
+    draft::escaped,
     members::Words,
     plan::Seen,
-    router::{Router, put},
 };
-use crate::object::{Change, Kind, Live, exactly};
+use crate::object::{Change, Kind, exactly};
 
 const APISIX_ROUTE: Kind =
     Kind { group: "apisix.apache.org", version: "v2", kind: "ApisixRoute", plural: "apisixroutes" };
@@ -24,6 +24,7 @@ const WORDS: Words = Words {
     name: "/serviceName",
     begins: false,
     absent: 0,
+    conditions: &[],
 };
 /// What wins over rules without a priority; as Flagger.
 const PRIORITY: i64 = 10_000;
@@ -38,16 +39,13 @@ fn original_name<'a>(cx: &RouteCx<'a>) -> Option<&'a str> {
     is_it.then_some(reference.name.as_str())
 }
 
-/// The user's route, the rule that leads to the apex, and its one backend.
-fn original<'l>(
-    scene: &Scene<'_>,
-    live: &'l Live,
-) -> Result<(&'l Value, &'l Value, &'l Value), RouteError> {
-    let name = original_name(scene.cx).unwrap_or_default();
-    let object = || Place::new(APISIX_ROUTE, scene.cx.owner.namespace, name);
-    let route = live.get(APISIX_ROUTE, name);
-    let route = route.ok_or_else(|| RouteError::Missing { object: object() })?;
-    let malformed = |why: String| RouteError::Malformed { object: object(), why };
+/// The rule of the user's route that leads to the apex, and its one backend.
+fn rule_of<'l>(scene: &Scene<'_>, route: &'l Value) -> Result<(&'l Value, &'l Value), RouteError> {
+    let malformed = |why: String| {
+        let name = original_name(scene.cx).unwrap_or_default();
+        let object = Place::new(APISIX_ROUTE, scene.cx.owner.namespace, name);
+        RouteError::Malformed { object, why }
+    };
     let apex = &scene.names.apex;
     let rules = route["spec"]["http"].as_array().map(Vec::as_slice).unwrap_or_default();
     if rules.is_empty() {
@@ -60,7 +58,7 @@ fn original<'l>(
     let rule = rules.iter().find(leads);
     let rule = rule.ok_or_else(|| malformed(format!("no rule of it leads to Service {apex}")))?;
     match backends(rule) {
-        Some([backend]) => Ok((route, rule, backend)),
+        Some([backend]) => Ok((rule, backend)),
         _ => Err(malformed(format!("the rule to Service {apex} has more backends than that"))),
     }
 }
@@ -72,18 +70,17 @@ fn priority(route: &Value) -> i64 {
     highest.map_or(PRIORITY, |highest| highest.saturating_add(1).max(PRIORITY))
 }
 
-impl Router for Apisix {
-    fn kinds(&self) -> &'static [Kind] {
-        &[APISIX_ROUTE]
+impl Copying for Apisix {
+    fn kind(&self) -> &'static Kind {
+        &APISIX_ROUTE
     }
 
-    fn route(&self, cx: &RouteCx<'_>) -> (Kind, String) {
-        let original = original_name(cx).unwrap_or_default();
-        (APISIX_ROUTE, format!("{original}-{}-canary", cx.spec.apex_name()))
+    fn original_name<'a>(&self, cx: &RouteCx<'a>) -> Option<&'a str> {
+        original_name(cx)
     }
 
-    fn others(&self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
-        vec![(APISIX_ROUTE, original_name(cx).unwrap_or_default().to_owned())]
+    fn copy_name(&self, cx: &RouteCx<'_>) -> String {
+        format!("{}-{}-canary", original_name(cx).unwrap_or_default(), cx.spec.apex_name())
     }
 
     fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
@@ -98,13 +95,9 @@ impl Router for Apisix {
         WORDS.seen(route, &scene.sides())
     }
 
-    fn write(
-        &self,
-        scene: &Scene<'_>,
-        live: &Live,
-        split: Split,
-    ) -> Result<Option<Change>, RouteError> {
-        let (original, rule, backend) = original(scene, live)?;
+    fn copy(&self, scene: &Scene<'_>, from: &From<'_>, split: Split) -> Result<Copy, RouteError> {
+        let original = from.original;
+        let (rule, backend) = rule_of(scene, original)?;
         let side = |name: &str, percent: Percent| {
             let mut side = backend.clone();
             side["serviceName"] = json!(name);
@@ -125,26 +118,10 @@ impl Router for Apisix {
         let mut exact = exactly(&["/spec/stream"]);
         let fields = spec.as_object().into_iter().flatten();
         exact.extend(fields.map(|(key, _)| format!("/spec/{}", escaped(key)).into()));
-        let draft = Draft {
-            kind: APISIX_ROUTE,
-            name: self.route(scene.cx).1,
-            labels: copied::metadata(original, "labels"),
-            annotations: copied::annotations(original, |_| true),
-            spec,
-            beside: Map::new(),
-            exact,
-            shaped: self.found(scene, live).is_some_and(|it| self.seen(scene, it).is_some()),
-        };
-        put(&scene.cx.owner, live, draft)
+        Ok(Copy { annotations: copied::annotations(original, |_| true), spec, exact })
     }
 
     fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
         WORDS.retreat(APISIX_ROUTE, route, &scene.sides())
-    }
-
-    fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
-        let Some(copy) = self.found(scene, live) else { return Ok(Vec::new()) };
-        let shaped = self.seen(scene, copy).is_some();
-        Ok(copied::undo(scene, APISIX_ROUTE, copy, shaped)?.into_iter().collect())
     }
 }

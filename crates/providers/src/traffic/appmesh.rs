@@ -11,14 +11,14 @@
 mod node;
 mod rule;
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::{Map, Value, json};
 use tidegate_engine::{Percent, Split};
 
 use super::{
     RouteCx, RouteError, Scene,
-    draft::Draft,
+    draft::{Draft, escaped},
     headers::{How, conditions},
     members::{Found, Words, parts},
     plan::Seen,
@@ -46,10 +46,12 @@ const WORDS_V1BETA1: Words = Words {
     name: "/virtualNodeName",
     begins: false,
     absent: 0,
+    conditions: &[("/http/match/headers", ""), ("/grpc/match/metadata", "")],
 };
 const WORDS_V1BETA2: Words = Words {
     members: &["/httpRoute/action/weightedTargets", "/grpcRoute/action/weightedTargets"],
     name: "/virtualNodeRef/name",
+    conditions: &[("/httpRoute/match/headers", ""), ("/grpcRoute/match/metadata", "")],
     ..WORDS_V1BETA1
 };
 const CAN: &[How] = &[How::Exact, How::Prefix, How::Suffix, How::Regex];
@@ -77,6 +79,13 @@ fn is_grpc(scene: &Scene<'_>) -> bool {
 
 fn protocol(scene: &Scene<'_>) -> &'static str {
     if is_grpc(scene) { "grpc" } else { "http" }
+}
+
+/// The four of them: one that is not wanted must not stay, or the service is exposed for ever.
+fn gateway_keys() -> impl Iterator<Item = Cow<'static, str>> {
+    let keys = ["expose", "domain", "timeout", "retries"];
+    let pointer = |name| format!("/metadata/annotations/{}", escaped(&format!("{GATEWAY}/{name}")));
+    keys.into_iter().map(move |name| pointer(name).into())
 }
 
 /// What tells a gateway about the apex.
@@ -172,6 +181,8 @@ impl AppMesh {
             ),
         };
         let has_gateway = is_apex && self.0 == Version::V1Beta1;
+        let mut exact = exactly(exact);
+        exact.extend(gateway_keys().filter(|_| has_gateway));
         Draft {
             kind,
             name,
@@ -179,7 +190,7 @@ impl AppMesh {
             annotations: if has_gateway { gateway_annotations(scene) } else { BTreeMap::new() },
             spec,
             beside: Map::new(),
-            exact: exactly(exact),
+            exact,
             shaped: !scene.cx.owner.can_own,
         }
     }
@@ -196,6 +207,8 @@ impl AppMesh {
     fn named(scene: &Scene<'_>, router: &str) -> Draft {
         let is_apex = *router == scene.names.apex;
         let reference = json!({ "virtualRouterRef": { "name": router } });
+        let mut exact = exactly(&["/spec/provider"]);
+        exact.extend(gateway_keys().filter(|_| is_apex));
         Draft {
             kind: SERVICE_V1BETA2,
             name: router.to_owned(),
@@ -203,7 +216,7 @@ impl AppMesh {
             annotations: if is_apex { gateway_annotations(scene) } else { BTreeMap::new() },
             spec: json!({ "provider": { "virtualRouter": reference } }),
             beside: Map::new(),
-            exact: exactly(&["/spec/provider"]),
+            exact,
             shaped: !scene.cx.owner.can_own,
         }
     }
@@ -288,6 +301,11 @@ impl Router for AppMesh {
         let rules = self.rules(scene, split, found)?;
         let draft = self.routing(scene, &scene.names.apex, &rules);
         put(&scene.cx.owner, live, Draft { shaped: found.is_some(), ..draft })
+    }
+
+    /// What App Mesh knows an object by, and which mesh that is in. Its webhook lets neither be changed.
+    fn filled_in(&self) -> &'static [&'static str] {
+        &["awsName", "meshRef"]
     }
 
     fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {

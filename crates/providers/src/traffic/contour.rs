@@ -27,6 +27,7 @@ const WORDS: Words = Words {
     name: "/name",
     begins: false,
     absent: 0,
+    conditions: &[("/conditions", "/header")],
 };
 const FIELDS: &[&str] = &["/spec/routes"];
 const CLASS: &str = "/spec/ingressClassName";

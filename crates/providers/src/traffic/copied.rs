@@ -3,15 +3,19 @@
 //! What says who looks after the original is not copied: a tool that finds its own mark on the copy
 //! would take it for its own, and delete or rewrite it.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, fmt::Debug};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+use tidegate_engine::Split;
 
 use super::{
-    RouteError, Scene, delete,
-    takeover::{KUBECTL, ORIGINAL, restore},
+    Place, RouteCx, RouteError, Scene, delete,
+    draft::{Draft, escaped},
+    plan::Seen,
+    router::{Router, put},
+    takeover::{Back, KUBECTL, applied, is_backed_up, restore},
 };
-use crate::object::{Change, Kind, controller_of};
+use crate::object::{Change, Kind, Live, controller_of};
 
 /// Marks of `kubectl`, Argo CD, Flux and Helm, by how they begin.
 const MARKS: [&str; 5] = [
@@ -24,6 +28,56 @@ const MARKS: [&str; 5] = [
 
 /// Names the annotations that were copied, so that one that is gone from the original is missed.
 const COPIED: &str = "tidegate.dev/copied-annotations";
+
+/// A provider whose route is made from one of the user's.
+pub(super) trait Copying: Debug {
+    /// The kind of both.
+    fn kind(&self) -> &'static Kind;
+
+    /// The name of the original, if the spec has one.
+    fn original_name<'a>(&self, cx: &RouteCx<'a>) -> Option<&'a str>;
+
+    /// The name of the copy.
+    fn copy_name(&self, cx: &RouteCx<'_>) -> String;
+
+    /// Whether a copy can be made for this spec.
+    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError>;
+
+    /// What a live copy means; `None` where it is not as we make it.
+    fn seen(&self, scene: &Scene<'_>, copy: &Value) -> Option<Seen>;
+
+    /// What the copy is to say.
+    fn copy(&self, scene: &Scene<'_>, from: &From<'_>, split: Split) -> Result<Copy, RouteError>;
+
+    /// The live copy with everything sent to the primary and nothing else changed.
+    fn retreat(&self, scene: &Scene<'_>, copy: &Value) -> Option<Change>;
+
+    /// Whether a copy that its owner takes along is deleted all the same.
+    fn is_deleted_at_once(&self) -> bool {
+        false
+    }
+}
+
+/// What a copy is made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct From<'l> {
+    /// The user's own.
+    pub(super) original: &'l Value,
+    /// The copy there is.
+    pub(super) copy: Option<&'l Value>,
+}
+
+/// What a copy says.
+#[derive(Debug)]
+pub(super) struct Copy {
+    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) spec: Value,
+    pub(super) exact: Vec<Cow<'static, str>>,
+}
+
+/// The router of such a provider.
+#[derive(Debug)]
+pub(super) struct Copied<C>(pub(super) C);
 
 /// Annotations of the original that fit, as the copy has them, and which those are.
 ///
@@ -49,18 +103,75 @@ pub(super) fn metadata(original: &Value, member: &str) -> BTreeMap<String, Strin
     texts.filter(|(key, _)| !MARKS.iter().any(|mark| key.starts_with(mark))).collect()
 }
 
-/// What becomes of a copy in the end: given back if it was somebody's, deleted if nobody else does.
-pub(super) fn undo(
-    scene: &Scene<'_>,
-    kind: Kind,
-    copy: &Value,
-    shaped: bool,
-) -> Result<Option<Change>, RouteError> {
-    let owner = &scene.cx.owner;
-    let annotations = &copy["metadata"]["annotations"];
-    if annotations[ORIGINAL].is_string() || annotations[KUBECTL].is_string() {
-        return restore(owner, kind, copy, shaped);
+// === impl Copied ===
+
+impl<C: Copying> Router for Copied<C> {
+    fn kinds(&self) -> &'static [Kind] {
+        std::slice::from_ref(self.0.kind())
     }
-    let goes_with_it = controller_of(copy).is_some();
-    Ok(delete(kind, copy).filter(|_| shaped && !goes_with_it))
+
+    fn route(&self, cx: &RouteCx<'_>) -> (Kind, String) {
+        (*self.0.kind(), self.0.copy_name(cx))
+    }
+
+    fn others(&self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
+        vec![(*self.0.kind(), self.0.original_name(cx).unwrap_or_default().to_owned())]
+    }
+
+    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
+        self.0.check(scene)
+    }
+
+    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
+        self.0.seen(scene, route)
+    }
+
+    fn write(
+        &self,
+        scene: &Scene<'_>,
+        live: &Live,
+        split: Split,
+    ) -> Result<Option<Change>, RouteError> {
+        let (kind, name) = (*self.0.kind(), self.0.original_name(scene.cx).unwrap_or_default());
+        let missing = || Place::new(kind, scene.cx.owner.namespace, name);
+        let original = live.get(kind, name);
+        let original = original.ok_or_else(|| RouteError::Missing { object: missing() })?;
+        let from = From { original, copy: self.found(scene, live) };
+        let Copy { annotations, spec, mut exact } = self.0.copy(scene, &from, split)?;
+        // Flagger copies annotations whole, with what `kubectl` said of the original.
+        if from.copy.is_some_and(|copy| applied(copy).is_none()) {
+            exact.push(format!("/metadata/annotations/{}", escaped(KUBECTL)).into());
+        }
+        let draft = Draft {
+            kind,
+            name: self.0.copy_name(scene.cx),
+            labels: metadata(original, "labels"),
+            annotations,
+            spec,
+            beside: Map::new(),
+            exact,
+            shaped: from.copy.is_some_and(|copy| self.seen(scene, copy).is_some()),
+        };
+        put(&scene.cx.owner, live, draft)
+    }
+
+    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
+        self.0.retreat(scene, route)
+    }
+
+    /// A copy is given back if it was somebody's, and deleted if nobody else does that.
+    fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        let Some(copy) = self.found(scene, live) else { return Ok(Vec::new()) };
+        let (kind, owner) = (*self.0.kind(), &scene.cx.owner);
+        let shaped = self.seen(scene, copy).is_some();
+        let is_ours = match controller_of(copy) {
+            Some(_) => owner.owns(copy) && self.0.is_deleted_at_once(),
+            None if is_backed_up(copy) => {
+                let back = Back { kind, live: copy, shaped, filled_in: &[] };
+                return Ok(restore(owner, back)?.into_iter().collect());
+            }
+            None => shaped,
+        };
+        Ok(delete(kind, copy).filter(|_| is_ours).into_iter().collect())
+    }
 }

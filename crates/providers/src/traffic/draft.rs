@@ -86,7 +86,10 @@ impl Draft {
     pub(super) fn change(mut self, owner: &Owner<'_>, live: Option<&Value>) -> Option<Change> {
         let made_for_it = live.is_none_or(|live| owner.owns(live));
         if let Some(live) = live {
-            let backup = takeover::backup(live, made_for_it || self.shaped);
+            // What `kubectl` applied is somebody's, whatever shape it has by now.
+            let is_users = takeover::applied(live).is_some();
+            let ours = made_for_it || self.shaped && !is_users;
+            let backup = takeover::backup(live, &self, ours);
             self.annotations.extend(backup);
         }
         let mut metadata = Map::new();

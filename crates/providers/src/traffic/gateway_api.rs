@@ -86,7 +86,7 @@ struct Weighted<'a> {
     rule: &'a Value,
     primary: &'a Value,
     canary: &'a Value,
-    /// Whether a rule without the canary comes after it.
+    /// Whether a rule of the primary alone comes after it: the one for the rest.
     scoped: bool,
 }
 
@@ -176,9 +176,16 @@ pub(super) fn write(
     Ok(route(version, scene, live, split, &cookies)?.into_iter().collect())
 }
 
-/// Whether an object is as we make it.
+/// Whether an object is as we make it. One of the user's of which only backends are divided is not.
 pub(super) fn is_shaped(object: &Value, names: &ServiceNames) -> bool {
-    weighted(object, names).is_some()
+    weighted(object, names).is_some() && !reference::is_divided(object)
+}
+
+/// What gives a route back to which the canary refers no more.
+pub(super) fn undo_former(kind: Kind, scene: &Scene<'_>, route: &Value) -> Option<Change> {
+    let is_route = (kind.group, kind.version) == (HTTP_ROUTE_V1.group, HTTP_ROUTE_V1.version)
+        || kind == HTTP_ROUTE_V1BETA1;
+    is_route.then(|| reference::undo_former(kind, scene, route)).flatten()
 }
 
 fn route(
@@ -251,7 +258,9 @@ fn weighted<'a>(object: &'a Value, names: &ServiceNames) -> Option<Weighted<'a>>
     from_last.find_map(|(index, rule)| {
         let primary = backend(rule, &names.primary)?;
         let canary = backend(rule, &names.canary)?;
-        Some(Weighted { rule, primary, canary, scoped: index + 1 != rules.len() })
+        let mut later = rules.iter().skip(index + 1);
+        let scoped = later.any(|later| backend(later, &names.primary).is_some());
+        Some(Weighted { rule, primary, canary, scoped })
     })
 }
 

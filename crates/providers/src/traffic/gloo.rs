@@ -12,7 +12,7 @@ use tidegate_engine::{Percent, Split};
 
 use super::{
     Place, RouteCx, RouteError, Scene, cookie,
-    draft::Draft,
+    draft::{Draft, escaped},
     headers::{Header, How, conditions},
     members::{Found, Part, Sides, Words, fields, over, parts},
     plain,
@@ -36,6 +36,7 @@ const WORDS: Words = Words {
     name: "/destination/upstream/name",
     begins: true,
     absent: 0,
+    conditions: &[("/matchers", "/headers")],
 };
 const FIELDS: &[&str] = &["/spec/routes"];
 const OWN_RULE: &[&str] = &["matchers", "inheritablePathMatchers", "routeAction", "options"];
@@ -60,6 +61,9 @@ const SETTINGS: [&str; 9] = [
     "initialConnectionWindowSize",
     "httpProxyHostName",
 ];
+/// Names the upstream that settings were taken from: without it nothing would tell, once `upstreamRef` is
+/// gone, which of them are the user's own.
+const SETTINGS_OF: &str = "tidegate.dev/settings-of";
 /// Failures that are retried where the spec names none: Gloo retries nothing without a word.
 const RETRIED: &str = "5xx";
 
@@ -109,21 +113,27 @@ fn upstream(
         "selector": plain::selector(scene, live, service)?,
     });
     let mut spec = Map::from_iter([("kube".to_owned(), kube)]);
+    let mut annotations = BTreeMap::new();
+    let settings = settings(scene, live)?;
+    for key in SETTINGS {
+        let value = settings.map(|settings| settings["spec"][key].clone());
+        spec.extend(value.filter(|value| !value.is_null()).map(|value| (key.to_owned(), value)));
+    }
+    if let Some((namespace, name)) = reference(scene.cx) {
+        annotations.insert(SETTINGS_OF.to_owned(), format!("{namespace}/{name}"));
+    }
     let mut exact = exactly(UPSTREAM_FIELDS);
-    if let Some(settings) = settings(scene, live)? {
-        for key in SETTINGS {
-            exact.push(format!("/spec/{key}").into());
-            let value = &settings["spec"][key];
-            if !value.is_null() {
-                spec.insert(key.to_owned(), value.clone());
-            }
-        }
+    let before = live.get(UPSTREAM, name).map(|found| &found["metadata"]["annotations"]);
+    let had_settings = before.is_some_and(|annotations| annotations[SETTINGS_OF].is_string());
+    if settings.is_some() || had_settings {
+        exact.extend(SETTINGS.map(|key| format!("/spec/{key}").into()));
+        exact.push(format!("/metadata/annotations/{}", escaped(SETTINGS_OF)).into());
     }
     let draft = Draft {
         kind: UPSTREAM,
         name: name.to_owned(),
         labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
+        annotations,
         spec: Value::Object(spec),
         beside: Map::new(),
         exact,

@@ -2,19 +2,21 @@
 //!
 //! A copy has the paths that lead to the apex and no others: the rest is served by the original.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::{Place, RouteCx, RouteError, Scene};
-use crate::object::{Change, Kind, Live};
+use crate::object::{Change, Kind, exactly};
 
 /// Kind of an Ingress.
 pub const INGRESS: Kind =
     Kind { group: "networking.k8s.io", version: "v1", kind: "Ingress", plural: "ingresses" };
 
 /// Subtrees of a copy that are its own, besides the class.
-pub(super) const FIELDS: &[&str] = &["/spec/rules", "/spec/tls", "/spec/defaultBackend"];
+const FIELDS: &[&str] = &["/spec/rules", "/spec/tls", "/spec/defaultBackend"];
 /// The class, which is the original's where it has one.
-pub(super) const CLASS: &str = "/spec/ingressClassName";
+const CLASS: &str = "/spec/ingressClassName";
 
 /// The name of the original.
 pub(super) fn original_name<'a>(cx: &RouteCx<'a>) -> Option<&'a str> {
@@ -37,11 +39,20 @@ pub(super) fn check(scene: &Scene<'_>) -> Result<(), RouteError> {
     Err(scene.refuse("spec.ingressRef", why))
 }
 
-/// The original.
-pub(super) fn original<'l>(scene: &Scene<'_>, live: &'l Live) -> Result<&'l Value, RouteError> {
-    let name = original_name(scene.cx).unwrap_or_default();
-    let object = || Place::new(INGRESS, scene.cx.owner.namespace, name);
-    live.get(INGRESS, name).ok_or_else(|| RouteError::Missing { object: object() })
+/// The subtrees of a copy with this spec that are its own.
+pub(super) fn exact(spec: &Value) -> Vec<Cow<'static, str>> {
+    let mut exact = exactly(FIELDS);
+    if !spec["ingressClassName"].is_null() {
+        exact.push(CLASS.into());
+    }
+    exact
+}
+
+/// Whether a path of a live copy leads to this Service.
+pub(super) fn leads_to(copy: &Value, service: &str) -> bool {
+    let rules = copy["spec"]["rules"].as_array().into_iter().flatten();
+    let mut paths = rules.filter_map(|rule| rule["http"]["paths"].as_array()).flatten();
+    paths.any(|path| path["backend"]["service"]["name"] == *service)
 }
 
 /// The spec of a copy: in each rule what `to` makes of the paths to the apex. An error if there are

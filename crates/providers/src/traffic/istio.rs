@@ -10,7 +10,7 @@ mod rule;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use tidegate_api::canary::{CanarySpec, ServiceNames};
+use tidegate_api::canary::{CanarySpec, ServiceNames, Strategy};
 use tidegate_engine::Split;
 
 use super::{
@@ -47,8 +47,8 @@ struct Weighted<'a> {
     rule: &'a Value,
     primary: &'a Value,
     canary: &'a Value,
-    /// Whether no rule comes after it.
-    last: bool,
+    /// Whether a rule of the primary alone comes after it: the one for the rest.
+    scoped: bool,
 }
 
 /// Whether connections are routed instead of requests.
@@ -64,9 +64,13 @@ pub(super) fn check(scene: &Scene<'_>) -> Result<(), RouteError> {
         let why = "a delegate takes hosts and gateways from its root; leave both out";
         return Err(scene.refuse("spec.service.delegation", why));
     }
-    if !analysis.matches.is_empty() && !scene.capabilities.ab {
-        let why = "connections have no headers to match; leave it out or change appProtocol";
-        return Err(scene.refuse("spec.analysis.match", why));
+    if !scene.capabilities.ab {
+        // Beside weights conditions have no effect; a test without them would be of everybody.
+        if analysis.strategy() == Strategy::AbTesting {
+            let why = "connections have no headers to match; leave it out or change appProtocol";
+            return Err(scene.refuse("spec.analysis.match", why));
+        }
+        return Ok(());
     }
     for (index, condition) in analysis.matches.iter().enumerate() {
         rule::check_condition(scene, index, condition)?;
@@ -116,10 +120,10 @@ pub(super) fn write(
     Ok(route(scene, live, split, &cookies)?.into_iter().collect())
 }
 
-/// Whether an object is as we make it. Destination rules have no shape of their own: what differs
-/// from the backup is what we changed.
+/// Whether an object is as we make it. Destination rules have no shape of their own: annotations tell
+/// which were taken over.
 pub(super) fn is_shaped(object: &Value, names: &ServiceNames) -> bool {
-    object["kind"] == DESTINATION_RULE.kind || weighted(object, names).is_some()
+    weighted(object, names).is_some()
 }
 
 fn policy(scene: &Scene<'_>, host: &str) -> Draft {
@@ -219,8 +223,9 @@ fn weighted<'a>(object: &'a Value, names: &ServiceNames) -> Option<Weighted<'a>>
         let mut from_last = rules.iter().enumerate().rev();
         from_last.find_map(|(index, rule)| {
             let (primary, canary) = (to(rule, &names.primary)?, to(rule, &names.canary)?);
-            let last = index + 1 == rules.len();
-            Some(Weighted { rule, primary, canary, last })
+            let scoped =
+                rules.iter().skip(index + 1).any(|later| to(later, &names.primary).is_some());
+            Some(Weighted { rule, primary, canary, scoped })
         })
     })
 }
@@ -235,7 +240,7 @@ fn seen(found: &Weighted<'_>) -> Seen {
     Seen {
         weights: weights.map(|(primary, canary)| Weights { primary, canary }),
         mirrored: found.rule["mirror"]["host"] == *host,
-        scoped: !found.last,
+        scoped: found.scoped,
         cookies: Cookies {
             canary: cookie(found.canary),
             primary: cookie(found.primary),

@@ -57,7 +57,8 @@ fn primary<'e>(entries: &'e [Value], revision: &str) -> Option<&'e Value> {
     entries.iter().find(|entry| names(entry, revision))
 }
 
-/// The entries for a split, before previews of the user's: entries with a tag and no traffic.
+/// The entries for a split, and after them previews of the user's: entries with a tag. Those are reached
+/// by their own address, and get nothing of what is divided here.
 fn divided(service: &Value, revision: &str, percent: Percent) -> Value {
     let live = traffic(&service["spec"]);
     let (old_canary, old_primary) = (canary(live), primary(live, revision));
@@ -66,10 +67,13 @@ fn divided(service: &Value, revision: &str, percent: Percent) -> Value {
         "latestRevision": false, "revisionName": revision, "percent": percent.rest().get(),
     });
     let is_old = |entry: &Value| Some(entry) == old_canary || Some(entry) == old_primary;
-    let is_preview = |entry: &&Value| {
-        !is_old(entry) && entry["tag"].is_string() && entry["percent"].as_i64().unwrap_or(0) == 0
-    };
-    let others = live.iter().filter(is_preview).cloned();
+    let previews = live.iter().filter(|entry| !is_old(entry) && entry["tag"].is_string());
+    let others = previews.cloned().map(|mut preview| {
+        if preview["percent"].as_i64() != Some(0) && !preview["percent"].is_null() {
+            preview["percent"] = json!(0);
+        }
+        preview
+    });
     [over(old_canary, OWN, latest), over(old_primary, OWN, named)]
         .into_iter()
         .chain(others)

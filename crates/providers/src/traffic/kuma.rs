@@ -1,23 +1,32 @@
-//! Kuma: one `TrafficRoute`, which belongs to the whole cluster.
+//! Kuma: one `TrafficRoute`, which belongs to the whole cluster; or a `MeshHTTPRoute` ([`http`]) where
+//! the cluster does not serve that older policy.
 //!
 //! Its name has the namespace in it, unlike Flagger's: two canaries of one name in two namespaces
 //! would fight over it. One of Flagger's that is about our apex stands in until ours is there, and
-//! goes then. Nothing of a namespace can own it, so it is deleted with the canary in any case.
+//! goes then. Nothing of a namespace can own it: an annotation says for whom it was made, and it is
+//! deleted with that canary in any case. One that the user made is given back instead.
+
+mod http;
 
 use serde_json::{Map, Value, json};
 use tidegate_engine::{Percent, Split};
 
+pub(super) use self::http::KumaHttp;
 use super::{
     RouteCx, RouteError, Scene, delete,
     draft::Draft,
     members::{Sides, Words, over},
     plan::Seen,
     router::{Router, of_apex, put},
+    takeover::{Back, is_backed_up, restore},
 };
-use crate::object::{Change, Kind, Live, Owner, exactly};
+use crate::object::{Change, FLUX_OFF, Kind, Live, Owner, exactly};
 
 const TRAFFIC_ROUTE: Kind =
     Kind { group: "kuma.io", version: "v1alpha1", kind: "TrafficRoute", plural: "trafficroutes" };
+
+/// What either of the two may have been written.
+const KINDS: &[Kind] = &[TRAFFIC_ROUTE, http::MESH_HTTP_ROUTE];
 
 const WORDS: Words = Words {
     rules: "",
@@ -25,6 +34,7 @@ const WORDS: Words = Words {
     name: "/destination/kuma.io~1service",
     begins: true,
     absent: 0,
+    conditions: &[],
 };
 const FIELDS: &[&str] = &["/spec/sources", "/spec/destinations", "/spec/conf/split"];
 const OWN_MEMBER: &[&str] = &["weight", "destination"];
@@ -43,6 +53,14 @@ pub(super) struct Kuma;
 /// Whether a route was made for this canary, under whatever name.
 pub(super) fn is_made_for(owner: &Owner<'_>, kind: Kind, route: &Value) -> bool {
     kind == TRAFFIC_ROUTE && route["metadata"]["annotations"][MADE_FOR] == made_for(owner)
+}
+
+/// What becomes of a route that is of no more use: given back if it was somebody's, deleted if not.
+pub(super) fn undo(owner: &Owner<'_>, route: &Value) -> Result<Option<Change>, RouteError> {
+    if !is_backed_up(route) {
+        return Ok(delete(TRAFFIC_ROUTE, route));
+    }
+    restore(owner, Back { kind: TRAFFIC_ROUTE, live: route, shaped: true, filled_in: &[] })
 }
 
 fn made_for(owner: &Owner<'_>) -> String {
@@ -64,15 +82,41 @@ fn former<'l>(scene: &Scene<'_>, live: &'l Live) -> Option<&'l Value> {
     WORDS.divided(route, &sides(scene)).map(|_| route)
 }
 
+/// The same once it is in the way. Flagger's have its annotations; what has none is the user's own and
+/// stays, whatever it divides.
+fn undo_former(scene: &Scene<'_>, live: &Live) -> Result<Option<Change>, RouteError> {
+    let is_flaggers = |route: &Value| {
+        FLUX_OFF.iter().all(|(key, value)| route["metadata"]["annotations"][*key] == **value)
+    };
+    match former(scene, live).filter(|route| is_flaggers(route)) {
+        Some(route) => undo(&scene.cx.owner, route),
+        None => Ok(None),
+    }
+}
+
 /// As Flagger: the mesh is chosen when the route is made.
 fn mesh(scene: &Scene<'_>, route: Option<&Value>) -> Value {
     let live = route.map(|route| route["mesh"].clone()).filter(Value::is_string);
+    live.unwrap_or_else(|| json!(mesh_name(scene)))
+}
+
+/// The mesh that the canary asks for.
+fn mesh_name<'a>(scene: &Scene<'a>) -> &'a str {
     let asked = scene.cx.annotations.get(MESH).filter(|mesh| !mesh.is_empty());
-    live.unwrap_or_else(|| json!(asked.map_or("default", String::as_str)))
+    asked.map_or("default", String::as_str)
+}
+
+/// Whether the cluster has the newer policy and not the older one.
+pub(super) fn is_without_traffic_route(serves: impl Fn(Kind) -> bool) -> bool {
+    !serves(TRAFFIC_ROUTE) && serves(http::MESH_HTTP_ROUTE)
 }
 
 impl Router for Kuma {
     fn kinds(&self) -> &'static [Kind] {
+        KINDS
+    }
+
+    fn needs(&self) -> &'static [Kind] {
         &[TRAFFIC_ROUTE]
     }
 
@@ -126,13 +170,13 @@ impl Router for Kuma {
             }),
             beside: Map::from_iter([("mesh".to_owned(), mesh(scene, route))]),
             exact: exactly(FIELDS),
-            shaped: found.is_some(),
+            shaped: route.is_some_and(|it| is_made_for(&scene.cx.owner, TRAFFIC_ROUTE, it)),
         };
         put(&Owner { can_own: false, ..scene.cx.owner }, live, draft)
     }
 
-    fn after(&self, scene: &Scene<'_>, live: &Live) -> Vec<Change> {
-        former(scene, live).and_then(|route| delete(TRAFFIC_ROUTE, route)).into_iter().collect()
+    fn after(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        Ok(undo_former(scene, live)?.into_iter().collect())
     }
 
     fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
@@ -141,8 +185,10 @@ impl Router for Kuma {
 
     fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let (kind, name) = self.route(scene.cx);
-        let ours = live.get(kind, &name).filter(|route| self.seen(scene, route).is_some());
-        let all = ours.into_iter().chain(former(scene, live));
-        Ok(all.filter_map(|route| delete(kind, route)).collect())
+        let owner = &scene.cx.owner;
+        // Whatever shape it has by now: nobody else would delete it.
+        let ours = live.get(kind, &name).filter(|route| is_made_for(owner, kind, route));
+        let ours = ours.map(|route| undo(owner, route)).transpose()?.flatten();
+        Ok(ours.into_iter().chain(undo_former(scene, live)?).collect())
     }
 }

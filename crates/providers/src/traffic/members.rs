@@ -28,6 +28,8 @@ pub(super) struct Words {
     pub(super) begins: bool,
     /// What a missing weight means.
     pub(super) absent: i64,
+    /// From a rule to lists of conditions on requests, and from an item there to what makes it one.
+    pub(super) conditions: &'static [(&'static str, &'static str)],
 }
 
 /// The names of the two sides, in a provider's words.
@@ -132,14 +134,16 @@ impl Words {
 
     /// What a live route says.
     pub(super) fn seen(&self, object: &Value, sides: &Sides) -> Option<Seen> {
-        let rules: Vec<_> =
-            self.rules(object).into_iter().map(|rule| self.found(rule, sides)).collect();
-        let is_divided = |it: &Found<'_>| it.primary.is_some() && it.canary.is_some();
-        let at = rules.iter().position(is_divided)?;
-        let found = rules.get(at)?;
-        // A later rule to the primary is the one for the rest; one to somewhere else is not ours.
-        let scoped = rules.iter().skip(at + 1).any(|later| later.primary.is_some());
-        Some(Seen { scoped, ..self.weighed(found) })
+        let found = self.divided(object, sides)?;
+        Some(Seen { scoped: self.is_scoped(found.rule), ..self.weighed(&found) })
+    }
+
+    /// Whether a rule is about some requests only. Others after it tell nothing: anybody may add one.
+    fn is_scoped(&self, rule: &Value) -> bool {
+        self.conditions.iter().any(|(list, condition)| {
+            let items = rule.pointer(list).and_then(Value::as_array).into_iter().flatten();
+            items.filter_map(|item| item.pointer(condition)).any(|found| !found.is_null())
+        })
     }
 
     /// What one rule says. A side that is not there has nothing; what goes to others is not the

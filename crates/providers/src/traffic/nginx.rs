@@ -17,15 +17,15 @@ use tidegate_api::canary::Strategy;
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    Cookies, RouteCx, RouteError, Scene, copied,
-    draft::{Draft, escaped, flux_off},
+    Cookies, RouteCx, RouteError, Scene,
+    copied::{self, Copy, Copying, From},
+    draft::{escaped, flux_off},
     headers::{How, conditions},
     ingress::{self, INGRESS},
     plan::Seen,
-    router::{Router, put},
     weights::Weights,
 };
-use crate::object::{Change, Kind, Live, exactly};
+use crate::object::{Change, Kind};
 
 /// What the keys of the controller end in, after the prefix.
 const CANARY: &str = "canary";
@@ -57,37 +57,35 @@ fn annotation<'v>(scene: &Scene<'_>, object: &'v Value, suffix: &str) -> Option<
 }
 
 /// Who is sent to the canary by name: one header and one cookie at most.
+///
+/// As Flagger: they may be in one item or in two. The controller takes them for alternatives in any
+/// case.
 fn who(scene: &Scene<'_>) -> Result<BTreeMap<String, String>, RouteError> {
     let mut who = BTreeMap::new();
-    for (index, item) in conditions(scene, CAN)?.into_iter().enumerate() {
-        let field = format!("spec.analysis.match[{index}]");
-        let [header] = item.as_slice() else {
-            let why = "the NGINX ingress controller takes a header and a cookie for alternatives; \
-                       give each an item of its own";
-            return Err(scene.refuse(field, why));
-        };
-        let entries = match (header.name.eq_ignore_ascii_case("cookie"), header.how) {
-            (true, How::Exact) => vec![(COOKIE, header.value)],
+    let items = conditions(scene, CAN)?.into_iter().enumerate();
+    for (index, header) in
+        items.flat_map(|(index, item)| item.into_iter().map(move |it| (index, it)))
+    {
+        let field = format!("spec.analysis.match[{index}].headers.{}", header.name);
+        let (suffix, entries) = match (header.name.eq_ignore_ascii_case("cookie"), header.how) {
+            (true, How::Exact) => (COOKIE, vec![(COOKIE, header.value)]),
             (true, _) => {
                 let why = "the NGINX ingress controller looks for a cookie by its name; put that \
                            into exact";
-                return Err(scene.refuse(format!("{field}.headers.{}", header.name), why));
-            }
-            (false, How::Exact) => vec![(HEADER, header.name), (HEADER_VALUE, header.value)],
-            (false, _) => vec![(HEADER, header.name), (HEADER_PATTERN, header.value)],
-        };
-        for (suffix, value) in entries {
-            if who.insert(key(scene, suffix), value.to_owned()).is_some() {
-                let why = "the NGINX ingress controller can look for one header and one cookie";
                 return Err(scene.refuse(field, why));
             }
-        }
-        if who.contains_key(&key(scene, HEADER_VALUE))
-            && who.contains_key(&key(scene, HEADER_PATTERN))
-        {
+            (false, How::Exact) => {
+                (HEADER, vec![(HEADER, header.name), (HEADER_VALUE, header.value)])
+            }
+            (false, _) => (HEADER, vec![(HEADER, header.name), (HEADER_PATTERN, header.value)]),
+        };
+        if who.contains_key(&key(scene, suffix)) {
             let why = "the NGINX ingress controller can look for one header and one cookie";
             return Err(scene.refuse(field, why));
         }
+        who.extend(
+            entries.into_iter().map(|(suffix, value)| (key(scene, suffix), value.to_owned())),
+        );
     }
     Ok(who)
 }
@@ -116,27 +114,24 @@ fn annotations(
 
 /// Every key of the controller: one that is not wanted must not stay, whoever put it there.
 fn exact(scene: &Scene<'_>, spec: &Value) -> Vec<Cow<'static, str>> {
-    let mut exact = exactly(ingress::FIELDS);
-    if !spec["ingressClassName"].is_null() {
-        exact.push(ingress::CLASS.into());
-    }
+    let mut exact = ingress::exact(spec);
     let keys = [CANARY, WEIGHT, WEIGHT_TOTAL].into_iter().chain(WHO);
     let pointer = |suffix| format!("/metadata/annotations/{}", escaped(&key(scene, suffix)));
     exact.extend(keys.map(|suffix| pointer(suffix).into()));
     exact
 }
 
-impl Router for Nginx {
-    fn kinds(&self) -> &'static [Kind] {
-        &[INGRESS]
+impl Copying for Nginx {
+    fn kind(&self) -> &'static Kind {
+        &INGRESS
     }
 
-    fn route(&self, cx: &RouteCx<'_>) -> (Kind, String) {
-        (INGRESS, ingress::copy_name(cx))
+    fn original_name<'a>(&self, cx: &RouteCx<'a>) -> Option<&'a str> {
+        ingress::original_name(cx)
     }
 
-    fn others(&self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
-        vec![(INGRESS, ingress::original_name(cx).unwrap_or_default().to_owned())]
+    fn copy_name(&self, cx: &RouteCx<'_>) -> String {
+        ingress::copy_name(cx)
     }
 
     fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
@@ -146,6 +141,11 @@ impl Router for Nginx {
 
     fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
         annotation(scene, route, CANARY).filter(|text| *text == "true")?;
+        // The user may have one of that name that leads elsewhere, with weights of its own.
+        let is_ours = scene.cx.owner.owns(route) || ingress::leads_to(route, &scene.names.canary);
+        if !is_ours {
+            return None;
+        }
         let weight = annotation(scene, route, WEIGHT).map_or(Some(0), |text| text.parse().ok());
         let named = WHO.iter().any(|suffix| annotation(scene, route, suffix).is_some());
         // Named users and nobody else: in a test they have all of the canary. Beside steps they have nothing
@@ -161,28 +161,13 @@ impl Router for Nginx {
         })
     }
 
-    fn write(
-        &self,
-        scene: &Scene<'_>,
-        live: &Live,
-        split: Split,
-    ) -> Result<Option<Change>, RouteError> {
-        let original = ingress::original(scene, live)?;
+    fn copy(&self, scene: &Scene<'_>, from: &From<'_>, split: Split) -> Result<Copy, RouteError> {
         let canary = &scene.names.canary;
-        let spec = ingress::copy(scene, original, |paths| {
+        let spec = ingress::copy(scene, from.original, |paths| {
             paths.iter().map(|path| ingress::leading_to(path, canary)).collect()
         })?;
-        let draft = Draft {
-            kind: INGRESS,
-            name: ingress::copy_name(scene.cx),
-            labels: copied::metadata(original, "labels"),
-            annotations: annotations(scene, original, split.canary)?,
-            exact: exact(scene, &spec),
-            spec,
-            beside: Map::new(),
-            shaped: self.found(scene, live).is_some_and(|it| self.seen(scene, it).is_some()),
-        };
-        put(&scene.cx.owner, live, draft)
+        let annotations = annotations(scene, from.original, split.canary)?;
+        Ok(Copy { annotations, exact: exact(scene, &spec), spec })
     }
 
     fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
@@ -194,11 +179,5 @@ impl Router for Nginx {
         let named = WHO.into_iter().filter(|suffix| annotation(scene, route, suffix).is_some());
         annotations.extend(named.map(|suffix| (key(scene, suffix), Value::Null)));
         ingress::annotated(route, &annotations)
-    }
-
-    fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
-        let Some(copy) = self.found(scene, live) else { return Ok(Vec::new()) };
-        let shaped = self.seen(scene, copy).is_some();
-        Ok(copied::undo(scene, INGRESS, copy, shaped)?.into_iter().collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use tidegate_api::canary::Provider;
 
-use super::{Mesh, SmiTarget, SmiVersion, UnknownProvider};
+use super::{Mesh, SmiTarget, SmiVersion, UnknownProvider, kuma};
 use crate::object::Kind;
 
 /// The provider of this name, as in `spec.provider` or on the command line.
@@ -115,7 +115,7 @@ impl Mesh {
             Self::Skipper => "skipper",
             Self::Gloo => "gloo",
             Self::Traefik => "traefik",
-            Self::Kuma => "kuma",
+            Self::Kuma | Self::KumaHttp => "kuma",
             Self::Apisix => "apisix",
             Self::Knative => "knative",
         }
@@ -124,9 +124,13 @@ impl Mesh {
     /// The same provider in a version of its API that the cluster serves.
     ///
     /// Linkerd and Open Service Mesh are names of meshes, not of versions: which one of the traffic
-    /// splits they know depends on what is installed. A version the user named stays.
+    /// splits they know depends on what is installed. A version the user named stays. Kuma has a newer
+    /// policy for the same, which is taken where the older one is gone.
     #[must_use]
     pub fn served(self, serves: impl Fn(Kind) -> bool) -> Self {
+        if self == Self::Kuma && kuma::is_without_traffic_route(&serves) {
+            return Self::KumaHttp;
+        }
         let Self::Smi { version, target: target @ (SmiTarget::Linkerd | SmiTarget::Osm) } = self
         else {
             return self;

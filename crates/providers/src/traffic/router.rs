@@ -13,7 +13,7 @@ use super::{
     Place, RouteCx, RouteError, Scene,
     draft::{Draft, flux_off, refuse_taken},
     plan::Seen,
-    takeover,
+    takeover::{Back, restore},
 };
 use crate::object::{Change, Kind, Live, Owner};
 
@@ -21,6 +21,11 @@ use crate::object::{Change, Kind, Live, Owner};
 pub(super) trait Router: Debug {
     /// The kinds of object it writes.
     fn kinds(&self) -> &'static [Kind];
+
+    /// Those without which nothing can be done.
+    fn needs(&self) -> &'static [Kind] {
+        self.kinds()
+    }
 
     /// The object that says where traffic goes.
     fn route(&self, cx: &RouteCx<'_>) -> (Kind, String);
@@ -89,13 +94,18 @@ pub(super) trait Router: Debug {
     }
 
     /// What is in the way once the route is in place.
-    fn after(&self, scene: &Scene<'_>, live: &Live) -> Vec<Change> {
+    fn after(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let _ = (scene, live);
-        Vec::new()
+        Ok(Vec::new())
     }
 
     /// The live route with everything sent to the primary and nothing else changed.
     fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change>;
+
+    /// Fields of specs that the provider's own controller fills in.
+    fn filled_in(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// What gives everything back.
     fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
@@ -106,9 +116,11 @@ pub(super) trait Router: Debug {
             else {
                 continue;
             };
+            // What is no route has no shape to know it by: annotations tell whether it was taken over.
             let is_route = kind == route && name == route_name;
-            let shaped = !is_route || self.seen(scene, object).is_some();
-            changes.extend(takeover::restore(&scene.cx.owner, kind, object, shaped)?);
+            let shaped = is_route && self.seen(scene, object).is_some();
+            let back = Back { kind, live: object, shaped, filled_in: self.filled_in() };
+            changes.extend(restore(&scene.cx.owner, back)?);
         }
         Ok(changes)
     }
@@ -135,7 +147,7 @@ pub(super) fn reconcile(
     let is_kept = scene.capabilities.weighted || is_whole(split);
     let split = if is_kept { split } else { Split::PRIMARY };
     changes.extend(router.keep(scene, live, split)?);
-    changes.extend(router.after(scene, live));
+    changes.extend(router.after(scene, live)?);
     Ok(changes)
 }
 

@@ -3,18 +3,18 @@
 //! A predicate makes the copy win over the original. After a run it is turned off by another one, and
 //! the original serves the primary, as before the first run.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    Cookies, RouteCx, RouteError, Scene, copied, delete,
-    draft::{Draft, flux_off},
+    Cookies, RouteCx, RouteError, Scene,
+    copied::{self, Copy, Copying, From},
+    draft::flux_off,
     ingress::{self, INGRESS},
     plan::Seen,
-    router::{Router, put},
     weights::Weights,
 };
-use crate::object::{Change, Kind, Live, exactly};
+use crate::object::{Change, Kind};
 
 const WEIGHTS: &str = "zalando.org/backend-weights";
 const PREDICATE: &str = "zalando.org/skipper-predicate";
@@ -57,17 +57,17 @@ fn ours(scene: &Scene<'_>, route: Option<&Value>, canary: Percent) -> &'static s
     if route.is_some_and(|route| is_off(route) || has_share(route)) { OFF } else { ON }
 }
 
-impl Router for Skipper {
-    fn kinds(&self) -> &'static [Kind] {
-        &[INGRESS]
+impl Copying for Skipper {
+    fn kind(&self) -> &'static Kind {
+        &INGRESS
     }
 
-    fn route(&self, cx: &RouteCx<'_>) -> (Kind, String) {
-        (INGRESS, ingress::copy_name(cx))
+    fn original_name<'a>(&self, cx: &RouteCx<'a>) -> Option<&'a str> {
+        ingress::original_name(cx)
     }
 
-    fn others(&self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
-        vec![(INGRESS, ingress::original_name(cx).unwrap_or_default().to_owned())]
+    fn copy_name(&self, cx: &RouteCx<'_>) -> String {
+        ingress::copy_name(cx)
     }
 
     fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
@@ -87,41 +87,21 @@ impl Router for Skipper {
         })
     }
 
-    fn write(
-        &self,
-        scene: &Scene<'_>,
-        live: &Live,
-        split: Split,
-    ) -> Result<Option<Change>, RouteError> {
-        let original = ingress::original(scene, live)?;
+    fn copy(&self, scene: &Scene<'_>, from: &From<'_>, split: Split) -> Result<Copy, RouteError> {
+        let From { original, copy } = *from;
         let names = &scene.names;
         let spec = ingress::copy(scene, original, |paths| {
             let to = |service| paths.iter().map(move |path| ingress::leading_to(path, service));
             to(&names.primary).chain(to(&names.canary)).collect()
         })?;
-        let route = self.found(scene, live);
         let is_users = |key: &str| key != WEIGHTS && key != PREDICATE;
         let mut annotations = copied::annotations(original, is_users);
         flux_off(&mut annotations);
-        let ours = ours(scene, route, split.canary);
+        let ours = ours(scene, copy, split.canary);
         annotations.insert(WEIGHTS.to_owned(), weights(scene, split.canary));
         let users = annotation(original, PREDICATE);
         annotations.insert(PREDICATE.to_owned(), predicate(users, ours));
-        let mut exact = exactly(ingress::FIELDS);
-        if !spec["ingressClassName"].is_null() {
-            exact.push(ingress::CLASS.into());
-        }
-        let draft = Draft {
-            kind: INGRESS,
-            name: ingress::copy_name(scene.cx),
-            labels: copied::metadata(original, "labels"),
-            annotations,
-            spec,
-            beside: Map::new(),
-            exact,
-            shaped: route.is_some_and(|route| self.seen(scene, route).is_some()),
-        };
-        put(&scene.cx.owner, live, draft)
+        Ok(Copy { annotations, exact: ingress::exact(&spec), spec })
     }
 
     fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
@@ -135,14 +115,9 @@ impl Router for Skipper {
         ingress::annotated(route, &annotations)
     }
 
-    /// As Flagger: the copy is deleted, and does not wait for its owner to be gone.
-    fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
-        let Some(copy) = self.found(scene, live) else { return Ok(Vec::new()) };
-        if scene.cx.owner.owns(copy) {
-            return Ok(delete(INGRESS, copy).into_iter().collect());
-        }
-        let shaped = self.seen(scene, copy).is_some();
-        Ok(copied::undo(scene, INGRESS, copy, shaped)?.into_iter().collect())
+    /// As Flagger: the copy does not wait for its owner to be gone.
+    fn is_deleted_at_once(&self) -> bool {
+        true
     }
 }
 

@@ -27,8 +27,14 @@ const V1ALPHA1: Kind = Kind {
 const V1ALPHA2: Kind = Kind { version: "v1alpha2", ..V1ALPHA1 };
 const V1ALPHA3: Kind = Kind { version: "v1alpha3", ..V1ALPHA1 };
 
-const WORDS: Words =
-    Words { rules: "", members: &["/spec/backends"], name: "/service", begins: false, absent: 0 };
+const WORDS: Words = Words {
+    rules: "",
+    members: &["/spec/backends"],
+    name: "/service",
+    begins: false,
+    absent: 0,
+    conditions: &[],
+};
 const FIELDS: &[&str] = &["/spec/service", "/spec/backends"];
 const OWN_MEMBER: &[&str] = &["service", "weight"];
 /// Tells the adapter for Istio which gateways its virtual service is for.

@@ -23,7 +23,7 @@ pub struct Support {
     pub fields: &'static [&'static str],
 }
 
-/// Something a spec asks for that its provider cannot do.
+/// Something a spec asks for that its provider cannot do: a refusal, or a note.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {why}")]
 pub struct Impossible {
@@ -115,6 +115,7 @@ impl Mesh {
             | Self::Skipper
             | Self::Traefik
             | Self::Kuma
+            | Self::KumaHttp
             | Self::Apisix
             | Self::Knative => weights,
         }
@@ -162,6 +163,7 @@ impl Mesh {
             | Self::Skipper
             | Self::Traefik
             | Self::Kuma
+            | Self::KumaHttp
             | Self::Apisix
             | Self::Knative => &[],
         }
@@ -202,48 +204,62 @@ impl Mesh {
         }
     }
 
-    /// What the spec asks for and this provider cannot do, for this spec.
+    /// What the spec asks for and cannot be had from this provider, so that nothing is begun.
     ///
-    /// With `kubernetes`, Istio and Gateway API only A/B testing is: a canary that asks for mirroring
-    /// or affinity in vain runs without, and a note tells. The others refuse all three. None of them
-    /// ever sends everybody to the canary because it cannot tell who was meant.
+    /// That is A/B testing where requests cannot be told apart: all of them would go to the canary. A
+    /// route that is only referred to keeps its conditions, so that it has no use for ours in any case.
     pub fn impossible(self, spec: &CanarySpec) -> Vec<Impossible> {
-        let analysis = &spec.analysis;
-        let capabilities = self.capabilities(spec);
-        let asks_ab = !analysis.matches.is_empty();
-        let why_not_ab = match self.road(spec) {
-            Road::None | Road::Apex | Road::Route(_) => None,
-            Road::Reference(_) => Some(
-                "a route that is only referred to keeps its own conditions; remove match or \
-                 routeRef"
-                    .to_owned(),
-            ),
-            Road::Istio => Some(
-                "requests cannot be told apart on plain TCP; remove match or appProtocol"
-                    .to_owned(),
-            ),
-            Road::By(_) => Some(self.cannot("tell requests apart", "remove match")),
-        };
-        let mut found = Vec::new();
-        if let Some(why) = why_not_ab.filter(|_| asks_ab && !capabilities.ab) {
-            found.push(Impossible { field: "spec.analysis.match", why });
+        if spec.analysis.matches.is_empty() || self.capabilities(spec).ab {
+            return Vec::new();
         }
-        if !matches!(self.road(spec), Road::By(_)) {
-            return found;
+        let is_test = spec.analysis.strategy() == Strategy::AbTesting;
+        let why = match self.road(spec) {
+            Road::Reference(_) => "a route that is only referred to keeps its own conditions; \
+                                   remove match or routeRef"
+                .to_owned(),
+            Road::Istio if is_test => {
+                "requests cannot be told apart on plain TCP; remove match or appProtocol".to_owned()
+            }
+            Road::By(_) if is_test => self.cannot("tell requests apart", "remove match"),
+            Road::None | Road::Apex | Road::Route(_) | Road::Istio | Road::By(_) => {
+                return Vec::new();
+            }
+        };
+        vec![Impossible { field: "spec.analysis.match", why }]
+    }
+
+    /// What the spec asks for in vain. The rollout goes on without, and the user is told.
+    ///
+    /// As Flagger, which leaves these out and does not tell: conditions beside weights where requests
+    /// cannot be told apart, copies where none can be made, affinity where nobody can be kept.
+    pub fn ignored(self, spec: &CanarySpec) -> Vec<Impossible> {
+        let (analysis, capabilities) = (&spec.analysis, self.capabilities(spec));
+        let mut found = Vec::new();
+        let mut note = |field, why| found.push(Impossible { field, why });
+        let has_conditions = !analysis.matches.is_empty() && !capabilities.ab;
+        if has_conditions && self.impossible(spec).is_empty() {
+            let why = self.cannot("tell requests apart", "match has no effect");
+            note("spec.analysis.match", why);
         }
         if analysis.mirror == Some(true) && !capabilities.mirror {
-            let why = self.cannot("copy requests", "remove mirror");
-            found.push(Impossible { field: "spec.analysis.mirror", why });
+            let why = self.cannot("copy requests", "mirror has no effect");
+            note("spec.analysis.mirror", why);
         }
-        if analysis.session_affinity.is_some() && self.support().affinity == Affinity::None {
-            let why = self.cannot("keep users on a version", "remove sessionAffinity");
-            found.push(Impossible { field: "spec.analysis.sessionAffinity", why });
+        if analysis.session_affinity.is_some() && capabilities.affinity == Affinity::None {
+            let why = if self.support().affinity == Affinity::None {
+                self.cannot("keep users on a version", "sessionAffinity has no effect")
+            } else {
+                "users are kept on a version in rollouts by weight over HTTP; sessionAffinity has no \
+                 effect"
+                    .to_owned()
+            };
+            note("spec.analysis.sessionAffinity", why);
         }
         found
     }
 
-    fn cannot(self, what: &str, way_out: &str) -> String {
+    fn cannot(self, what: &str, so: &str) -> String {
         let (provider, can) = (self.as_str(), self.support().can());
-        format!("the provider \"{provider}\" cannot {what}; it supports {can}; {way_out}")
+        format!("the provider \"{provider}\" cannot {what}; it supports {can}; {so}")
     }
 }

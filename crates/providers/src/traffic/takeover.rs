@@ -3,16 +3,30 @@
 //! The backup is the spec as raw JSON in an annotation, Flagger's own, so that either reads what
 //! the other wrote. It is made once, in the write that takes the object over. What `kubectl apply`
 //! left on the object is as good as a backup and wins over ours, as in Flagger.
+//!
+//! Labels and annotations are written over one by one, some of them in the middle of a run. What each
+//! was before is added to a second annotation in the write that changes it. That annotation is on
+//! everything that was taken over, so it also tells what was.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Place, RouteError, draft::alike};
+use super::{
+    Place, RouteError,
+    draft::{Draft, alike},
+};
 use crate::object::{Change, FLUX_OFF, Kind, Owner, controller_of};
 
 /// Where `kubectl apply` keeps what it applied.
 pub(super) const KUBECTL: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Where we, and Flagger, keep the spec that was there before.
 pub(super) const ORIGINAL: &str = "flagger.kubernetes.io/original-configuration";
+
+/// Where we keep the labels and annotations that were there before, as a merge patch of metadata.
+const METADATA: &str = "tidegate.dev/original-metadata";
+/// How pointers to annotations begin.
+const ANNOTATIONS: &str = "/metadata/annotations/";
 
 /// Where the owner of a route hands it over to a canary, by the canary's name.
 ///
@@ -37,54 +51,128 @@ pub(super) fn refuse_unasked(
     Err(RouteError::Unasked { object, canary: owner.name.to_owned() })
 }
 
-/// The backup annotation the live object is to have from now on, if any.
+/// An object that may have to be given back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Back<'l> {
+    pub(super) kind: Kind,
+    pub(super) live: &'l Value,
+    /// Whether it still routes to primary and canary; without that and without an annotation of ours
+    /// there is nothing to undo.
+    pub(super) shaped: bool,
+    /// Fields of the spec that somebody else's controller fills in: no backup has them, and they stay.
+    pub(super) filled_in: &'static [&'static str],
+}
+
+/// What `kubectl apply` left on an object, unless it is about another one: Flagger copies the
+/// annotation with all others.
+pub(super) fn applied(live: &Value) -> Option<&str> {
+    let text = live["metadata"]["annotations"][KUBECTL].as_str()?;
+    let applied: Value = serde_json::from_str(text).unwrap_or_default();
+    let named = applied["metadata"]["name"].as_str();
+    let is_own = named.is_none_or(|name| live["metadata"]["name"] == *name);
+    is_own.then_some(text)
+}
+
+/// The backup annotations the live object is to have from now on, if any.
 ///
-/// One that is there stays. One is made if the object is not `ours` and `kubectl` left none.
-pub(super) fn backup(live: &Value, ours: bool) -> Option<(String, String)> {
+/// Those that are there stay. One is made if the object is not `ours` and `kubectl` left none.
+pub(super) fn backup(live: &Value, draft: &Draft, ours: bool) -> Vec<(String, String)> {
     let annotations = &live["metadata"]["annotations"];
-    if let Some(original) = annotations[ORIGINAL].as_str() {
-        return Some((ORIGINAL.to_owned(), original.to_owned()));
-    }
-    if ours || annotations[KUBECTL].is_string() {
-        return None;
-    }
-    let spec = live.get("spec").map_or_else(|| "{}".to_owned(), Value::to_string);
-    Some((ORIGINAL.to_owned(), spec))
+    let spec = || live.get("spec").map_or_else(|| "{}".to_owned(), Value::to_string);
+    let original = match annotations[ORIGINAL].as_str() {
+        Some(original) => Some(original.to_owned()),
+        None => (!ours && applied(live).is_none()).then(spec),
+    };
+    let is_taken = original.is_some() || !ours || annotations[METADATA].is_string();
+    let metadata = is_taken.then(|| (METADATA.to_owned(), metadata_before(live, draft)));
+    original.map(|original| (ORIGINAL.to_owned(), original)).into_iter().chain(metadata).collect()
+}
+
+/// What labels and annotations were before the first write that changes them.
+fn metadata_before(live: &Value, draft: &Draft) -> String {
+    let metadata = &live["metadata"];
+    let known = metadata["annotations"][METADATA].as_str().unwrap_or_default();
+    let known: Value = serde_json::from_str(known).unwrap_or_default();
+    let before = |member: &str, wanted: &BTreeMap<String, String>, cleared: &[String]| {
+        let mut before = known[member].as_object().cloned().unwrap_or_default();
+        let keys = wanted.keys().chain(cleared).filter(|key| *key != ORIGINAL && *key != METADATA);
+        for key in keys {
+            let (found, wanted) = (metadata[member][key].as_str(), wanted.get(key));
+            if !before.contains_key(key) && found != wanted.map(String::as_str) {
+                before.insert(key.clone(), json!(found));
+            }
+        }
+        before
+    };
+    let cleared: Vec<_> = draft.exact.iter().filter_map(|pointer| annotation_at(pointer)).collect();
+    json!({
+        "annotations": before("annotations", &draft.annotations, &cleared),
+        "labels": before("labels", &draft.labels, &[]),
+    })
+    .to_string()
+}
+
+/// The annotation that a pointer is about, if it is about one.
+fn annotation_at(pointer: &str) -> Option<String> {
+    let key = pointer.strip_prefix(ANNOTATIONS)?;
+    Some(key.replace("~1", "/").replace("~0", "~"))
+}
+
+/// Whether an object was somebody's, and how it was is known.
+pub(super) fn is_backed_up(live: &Value) -> bool {
+    live["metadata"]["annotations"][ORIGINAL].is_string() || applied(live).is_some()
 }
 
 /// What gives the object back as it was, if it was somebody's and we know how it was.
-///
-/// `shaped` says that the object still routes to primary and canary; without that and without an
-/// annotation of ours there is nothing to undo.
-pub(super) fn restore(
-    owner: &Owner<'_>,
-    kind: Kind,
-    live: &Value,
-    shaped: bool,
-) -> Result<Option<Change>, RouteError> {
+pub(super) fn restore(owner: &Owner<'_>, back: Back<'_>) -> Result<Option<Change>, RouteError> {
+    let Back { kind, live, shaped, filled_in } = back;
     // What was made for the canary goes with it; what somebody else controls was never ours.
     if controller_of(live).is_some() {
         return Ok(None);
     }
     let name = live["metadata"]["name"].as_str().unwrap_or_default();
-    let Some((spec, kept)) = original(owner, kind, name, live)? else { return Ok(None) };
-    let annotations = ours_on(live, &kept);
-    let difference =
-        merge_patch(&live["spec"], &spec).filter(|_| shaped || !annotations.is_empty());
-    if annotations.is_empty() && difference.is_none() {
+    let Some((mut spec, kept)) = original(owner, kind, name, live)? else { return Ok(None) };
+    for field in filled_in {
+        if let Some(value) = live["spec"].get(field) {
+            spec[*field] = value.clone();
+        }
+    }
+    let mut metadata = metadata_back(live, &kept);
+    let difference = merge_patch(&live["spec"], &spec).filter(|_| shaped || !metadata.is_empty());
+    if metadata.is_empty() && difference.is_none() {
         return Ok(None);
     }
-    let mut patch = json!({ "metadata": {} });
-    if !annotations.is_empty() {
-        patch["metadata"]["annotations"] = Value::Object(annotations);
+    if let Some(version) = live["metadata"]["resourceVersion"].as_str() {
+        metadata.insert("resourceVersion".to_owned(), json!(version));
     }
+    let mut patch = json!({ "metadata": metadata });
     if let Some(difference) = difference {
         patch["spec"] = difference;
     }
-    if let Some(version) = live["metadata"]["resourceVersion"].as_str() {
-        patch["metadata"]["resourceVersion"] = json!(version);
-    }
     Ok(Some(Change::Merge { kind, name: name.to_owned(), patch }))
+}
+
+/// A merge patch that makes labels and annotations what they were, as far as it is known.
+fn metadata_back(live: &Value, kept: &Value) -> Map<String, Value> {
+    let metadata = &live["metadata"];
+    let before = metadata["annotations"][METADATA].as_str().unwrap_or_default();
+    let before: Value = serde_json::from_str(before).unwrap_or_default();
+    let mut back = Map::new();
+    for (member, mut patch) in [("labels", Map::new()), ("annotations", ours_on(live, kept))] {
+        let entries = before[member].as_object().into_iter().flatten();
+        // What was not there may have been applied all the same, if only later.
+        let is_applied = |key: &str| member == "annotations" && kept[key].is_string();
+        let differs = |(key, value): &(&String, &Value)| {
+            let is_known = value.is_string() || value.is_null() && !is_applied(key);
+            is_known && metadata[member][*key] != **value
+        };
+        let entries = entries.filter(differs).map(|(key, value)| (key.clone(), value.clone()));
+        patch.extend(entries);
+        if !patch.is_empty() {
+            back.insert(member.to_owned(), Value::Object(patch));
+        }
+    }
+    back
 }
 
 /// The spec to restore, and the annotations the user had on the object as far as we know.
@@ -104,7 +192,7 @@ fn original(
         let parsed = serde_json::from_str::<Value>(text).ok().filter(Value::is_object);
         parsed.ok_or_else(|| unusable(annotation, "it is not a JSON object"))
     };
-    if let Some(text) = annotations[KUBECTL].as_str() {
+    if let Some(text) = applied(live) {
         let mut applied = parse(KUBECTL, text)?;
         let spec = applied["spec"].take();
         if !spec.is_object() {
@@ -120,8 +208,8 @@ fn original(
 
 /// The annotations the user applied, as far as `kubectl` left word of them.
 pub(super) fn applied_annotations(live: &Value) -> Value {
-    let text = live["metadata"]["annotations"][KUBECTL].as_str().unwrap_or_default();
-    let applied: Value = serde_json::from_str(text).unwrap_or_default();
+    let applied: Value =
+        serde_json::from_str(applied(live).unwrap_or_default()).unwrap_or_default();
     applied["metadata"]["annotations"].clone()
 }
 
@@ -129,7 +217,7 @@ pub(super) fn applied_annotations(live: &Value) -> Value {
 pub(super) fn ours_on(live: &Value, kept: &Value) -> Map<String, Value> {
     let annotations = &live["metadata"]["annotations"];
     let ours = FLUX_OFF.iter().filter(|(key, value)| annotations[*key] == **value);
-    let keys = ours.map(|(key, _)| *key).chain([ORIGINAL]);
+    let keys = ours.map(|(key, _)| *key).chain([ORIGINAL, METADATA]);
     keys.filter(|key| annotations[*key].is_string() && kept[*key].is_null())
         .map(|key| (key.to_owned(), Value::Null))
         .collect()

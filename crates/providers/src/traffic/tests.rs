@@ -219,10 +219,10 @@ impl World {
         for pointer in exact {
             let (parent, key) = pointer.rsplit_once('/').unwrap();
             let key = key.replace("~1", "/");
-            let parent = object.pointer_mut(parent).unwrap().as_object_mut().unwrap();
-            match body.pointer(pointer) {
-                Some(value) => parent.insert(key, value.clone()),
-                None => parent.remove(&key),
+            let parent = object.pointer_mut(parent).and_then(Value::as_object_mut);
+            match (body.pointer(pointer), parent) {
+                (Some(value), parent) => parent.unwrap().insert(key, value.clone()),
+                (None, parent) => parent.and_then(|parent| parent.remove(&key)),
             };
         }
         self.applied.insert((kind.kind, name), body.clone());

@@ -29,6 +29,7 @@ const WORDS: Words = Words {
     name: "/name",
     begins: false,
     absent: 1,
+    conditions: &[],
 };
 const FIELDS: &[&str] = &["/spec/weighted/services"];
 const OWN_MEMBER: &[&str] = &["name", "namespace", "port", "weight", "kind"];

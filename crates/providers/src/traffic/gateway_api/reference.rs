@@ -6,16 +6,20 @@
 //! ```
 //!
 //! Conditions, filters, hosts and gateways stay the user's, who may edit them at any time: nothing
-//! is backed up, since the way back is the same change the other way round. A rule that divides
+//! is backed up, since the way back is the same change the other way round. An annotation says for
+//! which canaries it is divided, so that it is put right when one of them refers to another route, and
+//! is never taken for a route of our own. A rule that divides
 //! traffic between the apex and others is refused: the share of a share would no longer be what it
 //! says.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use tidegate_engine::{Percent, Split};
 
 use super::{Version, WEIGHT_DEFAULT, ready};
 use crate::{
-    object::{Change, FLUX_OFF, Live},
+    object::{Change, FLUX_OFF, Kind, Live},
     traffic::{
         Place, RouteError, Scene,
         draft::{alike, refuse_taken},
@@ -23,6 +27,9 @@ use crate::{
         weights::{Weights, weight},
     },
 };
+
+/// Names the canaries for which backends of a route are divided.
+const DIVIDED_FOR: &str = "tidegate.dev/divided-for";
 
 /// One rule, by what its backends are.
 enum Found<'r> {
@@ -102,14 +109,49 @@ pub(in crate::traffic) fn finalize(
     live: &Live,
 ) -> Vec<Change> {
     let Ok(route) = route(version, scene, live) else { return Vec::new() };
+    undo(version.kind, scene, route).into_iter().collect()
+}
+
+/// Whether backends of a route are divided for somebody.
+pub(in crate::traffic) fn is_divided(route: &Value) -> bool {
+    divided_for(route).next().is_some()
+}
+
+/// The same for a route that this canary referred to once, and no more.
+pub(in crate::traffic) fn undo_former(
+    kind: Kind,
+    scene: &Scene<'_>,
+    route: &Value,
+) -> Option<Change> {
+    let is_ours = divided_for(route).any(|canary| canary == scene.cx.owner.name);
+    let is_taken = refuse_taken(&scene.cx.owner, kind, Some(route)).is_err();
+    if is_ours && !is_taken { undo(kind, scene, route) } else { None }
+}
+
+fn undo(kind: Kind, scene: &Scene<'_>, route: &Value) -> Option<Change> {
     let rules = rewritten(scene, route, |found| match found {
         Found::Sides { primary, .. } => {
             Some(vec![backend(primary, &scene.names.apex, WEIGHT_DEFAULT)])
         }
         Found::Apex(_) | Found::Other | Found::Mixed => None,
     });
-    let annotations = ours_on(route, &applied_annotations(route));
-    change(version, scene, route, rules, annotations).into_iter().collect()
+    let others = divided_for(route).filter(|canary| *canary != scene.cx.owner.name);
+    let others = others.collect::<Vec<_>>().join(",");
+    let mut annotations = Map::new();
+    if others.is_empty() {
+        annotations = ours_on(route, &applied_annotations(route));
+        let mark = route["metadata"]["annotations"].get(DIVIDED_FOR);
+        annotations.extend(mark.map(|_| (DIVIDED_FOR.to_owned(), Value::Null)));
+    } else {
+        // Somebody else's backends are divided still, and Flux must not undo that.
+        annotations.insert(DIVIDED_FOR.to_owned(), json!(others));
+    }
+    change(kind, route, rules, annotations)
+}
+
+fn divided_for(route: &Value) -> impl Iterator<Item = &str> {
+    let names = route["metadata"]["annotations"][DIVIDED_FOR].as_str().unwrap_or_default();
+    names.split(',').filter(|name| !name.is_empty())
 }
 
 fn place(version: Version, scene: &Scene<'_>) -> Place {
@@ -190,10 +232,11 @@ fn divide(
         ]),
         Found::Other | Found::Mixed => None,
     });
-    let annotations = FLUX_OFF.map(|(key, value)| (key.to_owned(), json!(value)));
-    Ok(change(version, scene, route, rules, annotations.into_iter().collect())
-        .into_iter()
-        .collect())
+    let canaries: BTreeSet<_> = divided_for(route).chain([scene.cx.owner.name]).collect();
+    let canaries = canaries.into_iter().collect::<Vec<_>>().join(",");
+    let annotations = FLUX_OFF.map(|(key, value)| (key.to_owned(), json!(value))).into_iter();
+    let annotations = annotations.chain([(DIVIDED_FOR.to_owned(), json!(canaries))]);
+    Ok(change(version.kind, route, rules, annotations.collect()).into_iter().collect())
 }
 
 /// The rules, with other backends where `to` has some.
@@ -223,8 +266,7 @@ fn backend(like: &Value, name: &str, weight: i64) -> Value {
 /// The patch of rules, and of annotations with them. None where the rules are as they should be:
 /// annotations alone are no reason to write somebody's object.
 fn change(
-    version: Version,
-    scene: &Scene<'_>,
+    kind: Kind,
     route: &Value,
     rules: Vec<Value>,
     annotations: Map<String, Value>,
@@ -238,5 +280,5 @@ fn change(
         metadata["annotations"] = Value::Object(annotations);
     }
     let patch = json!({ "metadata": metadata, "spec": { "rules": rules } });
-    Some(Change::Merge { kind: version.kind, name: place(version, scene).name, patch })
+    Some(Change::Merge { kind, name: route["metadata"]["name"].as_str()?.to_owned(), patch })
 }

@@ -128,7 +128,7 @@ fn pods_do_not_start_before_their_nodes_are_there() {
         assert_eq!(mesh.prepare(&world.cx(), &world.live), Ok(vec![]), "{mesh:?}");
         world.reconcile();
         assert_eq!(world.read(), Ok(Split::PRIMARY), "{mesh:?}");
-        world.edit_spec(json!({ "analysis": { "mirror": true } }));
+        world.edit_spec(json!({ "analysis": fixtures::inexpressible() }));
         assert_eq!(mesh.prepare(&world.cx(), &Live::default()), Ok(vec![]), "{mesh:?}: refused");
     }
     let istio = World::plain(Mesh::Istio);
@@ -208,6 +208,19 @@ fn a_gateway_is_told_hosts_with_a_comma_after_each() {
         let plain = reconciled(mesh, json!({ "timeout": "15s" }), json!({}));
         let annotations = &object(&plain, "VirtualService", name)["metadata"]["annotations"];
         assert_eq!(*annotations, Value::Null);
+    }
+}
+
+#[test]
+fn a_service_without_hosts_does_not_stay_exposed() {
+    for (mesh, name) in [(BOTH[0], "shop.web"), (BOTH[1], "shop")] {
+        let service = json!({ "hosts": ["a.example.com"], "timeout": "15s" });
+        let mut world = reconciled(mesh, service, json!({}));
+        world.edit_spec(json!({ "service": { "hosts": null } }));
+        world.reconcile();
+        let annotations = object(&world, "VirtualService", name)["metadata"]["annotations"].clone();
+        assert!(!annotations.to_string().contains("gateway"), "{mesh:?}: {annotations}");
+        assert_eq!(world.drift(), Ok(vec![]), "{mesh:?}");
     }
 }
 
@@ -302,5 +315,32 @@ fn an_empty_list_of_routes_is_an_error_and_not_a_crash() {
         assert_eq!(world.read().unwrap_err().label(), "malformed", "{mesh:?}");
         world.reconcile();
         assert_eq!(world.read(), Ok(Split::PRIMARY), "{mesh:?}");
+    }
+}
+
+#[test]
+fn what_app_mesh_filled_in_stays_when_objects_are_given_back() {
+    // What kubectl applied has neither, and the mesh's webhook lets nobody take them away.
+    let users = json!({ "listeners": [], "routes": [] });
+    let mut world = World::plain(Mesh::AppMeshV1Beta2);
+    let kinds = Mesh::AppMeshV1Beta2.kinds();
+    for (kind, name) in [(kinds[0], "shop-primary"), (kinds[1], "shop")] {
+        let mut spec = users.clone();
+        merge(&mut spec, &json!({ "awsName": format!("{name}_web"), "meshRef": { "name": "m" } }));
+        let applied = json!({ "metadata": { "name": name }, "spec": users }).to_string();
+        let annotations = json!({ "kubectl.kubernetes.io/last-applied-configuration": applied });
+        world.put(
+            kind,
+            json!({ "kind": kind.kind, "spec": spec,
+                "metadata": { "name": name, "annotations": annotations } }),
+        );
+    }
+    world.reconcile();
+    assert_eq!(world.finalize(), Ok(2));
+    for (kind, name) in [(kinds[0], "shop-primary"), (kinds[1], "shop")] {
+        let spec = &world.live.get(kind, name).unwrap()["spec"];
+        assert_eq!(spec["awsName"], format!("{name}_web"));
+        assert_eq!(spec["meshRef"]["name"], "m");
+        assert_eq!(spec["routes"], json!([]), "{name}");
     }
 }

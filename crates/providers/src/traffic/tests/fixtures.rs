@@ -2,9 +2,10 @@
 
 use super::*;
 
-/// Every provider that moves traffic.
+/// Every provider that moves traffic, in every way it has.
 pub(super) fn dividing() -> Vec<Mesh> {
-    Mesh::ALL.into_iter().filter(|mesh| *mesh != Mesh::Kubernetes).collect()
+    let all = Mesh::ALL.into_iter().chain([Mesh::KumaHttp]);
+    all.filter(|mesh| *mesh != Mesh::Kubernetes).collect()
 }
 
 /// Those whose route is made, or taken over, under the name of the apex and from nothing but the
@@ -16,6 +17,12 @@ pub(super) fn making() -> Vec<Mesh> {
 
 /// Those with a route made from one of the user's.
 pub(super) const COPYING: [Mesh; 3] = [Mesh::Nginx, Mesh::Skipper, Mesh::Apisix];
+
+/// A test that no provider with weights alone, or with headers alone, can do.
+pub(super) fn inexpressible() -> Value {
+    let by_query = json!([{ "queryParams": { "q": { "exact": "a" } } }]);
+    json!({ "stepWeight": null, "iterations": 5, "match": by_query })
+}
 
 /// Members of a spec that only some providers need.
 pub(super) fn spec_of(mesh: Mesh) -> Value {
@@ -150,6 +157,7 @@ pub(super) fn members_at(mesh: Mesh) -> &'static str {
         Mesh::Gloo => "/spec/routes/0/routeAction/multi/destinations",
         Mesh::Traefik => "/spec/weighted/services",
         Mesh::Kuma => "/spec/conf/split",
+        Mesh::KumaHttp => "/spec/to/0/rules/0/default/backendRefs",
         Mesh::Apisix => "/spec/http/0/backends",
         Mesh::Knative => "/spec/traffic",
         Mesh::Kubernetes | Mesh::Nginx | Mesh::Skipper => "",
@@ -164,12 +172,13 @@ pub(super) fn rule_at(mesh: Mesh) -> Option<&'static str> {
         Mesh::AppMeshV1Beta1 | Mesh::AppMeshV1Beta2 | Mesh::Contour | Mesh::Gloo => {
             Some("/spec/routes/0")
         }
+        Mesh::KumaHttp => Some("/spec/to/0/rules/0"),
         _ => None,
     }
 }
 
-/// The weights of the two sides in the first rule, primary first.
-pub(super) fn weights(world: &World) -> Vec<i64> {
+/// The weights of the two sides in the first rule, the primary's first; a side that is left out has none.
+pub(super) fn weights(world: &World) -> (i64, i64) {
     let route = world.route();
     let annotation = |key: &str| route["metadata"]["annotations"][key].as_str().unwrap().to_owned();
     let number = |value: &Value| match value {
@@ -180,19 +189,28 @@ pub(super) fn weights(world: &World) -> Vec<i64> {
         Mesh::Nginx => {
             let canary: i64 =
                 annotation("nginx.ingress.kubernetes.io/canary-weight").parse().unwrap();
-            vec![100 - canary, canary]
+            (100 - canary, canary)
         }
         Mesh::Skipper => {
             let text = annotation("zalando.org/backend-weights");
             let weights: Value = serde_json::from_str(&text).unwrap();
-            vec![number(&weights["shop-primary"]), number(&weights["shop-canary"])]
+            (number(&weights["shop-primary"]), number(&weights["shop-canary"]))
         }
         mesh => {
             let members = route.pointer(members_at(mesh)).unwrap().as_array().unwrap();
             let key = if mesh == Mesh::Knative { "percent" } else { "weight" };
-            members.iter().map(|member| number(&member[key])).collect()
+            let sum = |of_canary: bool| {
+                let of = members.iter().filter(|member| is_canary(member) == of_canary);
+                of.map(|member| member.get(key).map_or(0, number)).sum()
+            };
+            (sum(false), sum(true))
         }
     }
+}
+
+/// Whether a member is the canary's; all others count as the primary's.
+fn is_canary(member: &Value) -> bool {
+    member.to_string().contains("canary") || member["latestRevision"] == true
 }
 
 /// Edits the weights of the two sides, as somebody else would.
@@ -202,9 +220,7 @@ pub(super) fn edit_weights(world: &mut World, primary: &Value, canary: &Value) {
     world.edit_route(|route| {
         let members = route.pointer_mut(members_at(mesh)).unwrap().as_array_mut().unwrap();
         for member in members {
-            let is_canary =
-                member.to_string().contains("canary") || member["latestRevision"] == true;
-            member[key] = if is_canary { canary.clone() } else { primary.clone() };
+            member[key] = if is_canary(member) { canary.clone() } else { primary.clone() };
         }
     });
 }

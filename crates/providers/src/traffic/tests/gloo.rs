@@ -123,6 +123,26 @@ fn a_setting_that_is_removed_does_not_cause_a_write_at_every_look() {
 }
 
 #[test]
+fn settings_go_with_the_reference_to_them_and_those_of_the_users_stay() {
+    let mut world = with_settings(json!({ "useHttp2": true, "labels": { "a": "b" } }));
+    world.reconcile();
+    world.edit_spec(json!({ "upstreamRef": null }));
+    world.reconcile();
+    for side in ["primary", "canary"] {
+        let upstream = upstream(&world, side);
+        assert_eq!(upstream["spec"]["useHttp2"], Value::Null, "{side}");
+        assert_eq!(upstream["spec"]["labels"], Value::Null, "{side}");
+        assert_eq!(upstream["metadata"]["annotations"]["tidegate.dev/settings-of"], Value::Null);
+    }
+    assert_eq!(world.drift(), Ok(vec![]));
+    // Who has no reference may set the upstream itself.
+    let mut set = upstream(&world, "primary").clone();
+    set["spec"]["useHttp2"] = json!(true);
+    world.put(upstream_kind(), set);
+    assert_eq!(world.drift(), Ok(vec![]));
+}
+
+#[test]
 fn an_upstream_without_a_namespace_is_not_an_error_but_the_canarys_own() {
     let mut world = World::plain(Mesh::Gloo);
     world.edit_spec(json!({ "upstreamRef": {

@@ -82,6 +82,11 @@ fn a_test_names_who_is_sent_to_the_canary_and_nobody_else_is() {
         ),
         (json!([cookie]), json!({ "canary-by-cookie": "beta" })),
         (
+            json!([{ "headers": { "x-user": { "exact": "a" }, "cookie": { "exact": "beta" } } }]),
+            json!({ "canary-by-header": "x-user",
+            "canary-by-header-value": "a", "canary-by-cookie": "beta" }),
+        ),
+        (
             json!([header, cookie]),
             json!({ "canary-by-header": "x-user",
             "canary-by-header-value": "a", "canary-by-cookie": "beta" }),
@@ -195,8 +200,11 @@ fn several_headers_do_not_collapse_to_any_one_of_them() {
     let ways = json!([{ "headers": { "x-a": { "exact": "1" } } },
         { "headers": { "x-a": { "regex": "2" } } }]);
     assert!(refusal(ways).contains("one header and one cookie"));
-    let both = json!([{ "headers": { "x-a": { "exact": "1" }, "cookie": { "exact": "b" } } }]);
-    assert!(refusal(both).contains("alternatives"));
+    let one_item = json!([{ "headers": { "x-a": { "exact": "1" }, "x-b": { "exact": "b" } } }]);
+    assert!(refusal(one_item).contains("match[0].headers.x-b"));
+    let cookies = json!([{ "headers": { "cookie": { "exact": "a" } } },
+        { "headers": { "Cookie": { "exact": "b" } } }]);
+    assert!(refusal(cookies).contains("one header and one cookie"));
     let cookie = json!([{ "headers": { "Cookie": { "regex": "b.*" } } }]);
     assert!(refusal(cookie).contains("by its name"));
     let prefix = json!([{ "headers": { "x-a": { "prefix": "1" } } }]);
@@ -263,4 +271,51 @@ fn the_copy_goes_with_its_owner_or_is_deleted() {
     assert_eq!(world.finalize(), Ok(1), "nobody else would");
     assert_eq!(world.live.get(INGRESS, "shop-canary"), None);
     assert_eq!(world.finalize(), Ok(0), "what is gone needs nothing");
+}
+
+/// An Ingress of the user's own that has the name of the copy.
+fn users_canary() -> Value {
+    let mut ingress = users_ingress();
+    ingress["apiVersion"] = json!("networking.k8s.io/v1");
+    ingress["metadata"] = json!({ "name": "shop-canary", "labels": { "team": "beta" }, "annotations": {
+        format!("{PREFIX}/canary"): "true",
+        format!("{PREFIX}/canary-weight"): "40",
+        format!("{PREFIX}/canary-by-header"): "x-beta",
+        format!("{PREFIX}/proxy-body-size"): "1m",
+    } });
+    let path = &mut ingress["spec"]["rules"][0]["http"]["paths"][0];
+    path["backend"]["service"]["name"] = json!("shop-beta");
+    ingress
+}
+
+#[test]
+fn an_ingress_of_the_users_with_the_name_of_the_copy_is_backed_up_and_given_back() {
+    let mut world = World::plain(Mesh::Nginx);
+    world.put(INGRESS, users_canary());
+    let before = world.route().clone();
+    assert_eq!(world.read().unwrap_err().label(), "malformed", "its weight is about another");
+    assert_eq!(world.finalize(), Ok(0), "nor is it ours to delete");
+    world.reconcile();
+    assert_eq!(world.read(), Ok(Split::PRIMARY), "never with the weight of something else");
+    world.write(split(30));
+    assert_eq!(canary_annotations(&world), json!({ "canary": "true", "canary-weight": "30" }));
+    assert_eq!(world.drift(), Ok(vec![]));
+    assert_eq!(world.finalize(), Ok(1));
+    let mut after = world.route().clone();
+    after["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
+    assert_eq!(after, before);
+    assert_eq!(world.finalize(), Ok(0));
+}
+
+#[test]
+fn a_copy_of_ours_that_was_led_elsewhere_keeps_its_weight() {
+    let mut world = world(json!({}));
+    world.write(split(30));
+    world.edit_route(|route| {
+        let path = &mut route["spec"]["rules"][0]["http"]["paths"][0];
+        path["backend"]["service"]["name"] = json!("other");
+    });
+    world.reconcile();
+    assert!(ingress::leads_to(world.route(), "shop-canary"));
+    assert_eq!(world.read(), Ok(split(30)));
 }

@@ -106,6 +106,67 @@ fn the_route_is_given_back_with_what_its_owner_changed_meanwhile() {
 }
 
 #[test]
+fn a_route_that_is_referred_to_no_more_is_not_left_divided() {
+    for mesh in [Mesh::GatewayApiV1, Mesh::GatewayApiV1Beta1] {
+        let mut world = world(mesh);
+        let kind = mesh.kinds_for(&world.spec)[0];
+        let before = world.route().clone();
+        world.reconcile();
+        world.write(split(60));
+        let route = world.route().clone();
+        assert_eq!(mesh.leftovers(&world.cx(), kind, &[&route]), [], "in use");
+        let other = RouteCx { owner: Owner { name: "other", ..world.cx().owner }, ..world.cx() };
+        assert_eq!(Mesh::Istio.leftovers(&other, kind, &[&route]), [], "not its own");
+        let gone = Mesh::Istio.leftovers(&world.cx(), kind, &[&route]);
+        assert_eq!(gone.len(), 1, "{mesh:?}: with another provider");
+        for reference in [json!({ "name": "back" }), Value::Null] {
+            let mut world = World { spec: world.spec.clone(), ..self::world(mesh) };
+            world.live.insert(kind, route.clone());
+            world.edit_spec(json!({ "routeRef": reference }));
+            let left = mesh.leftovers(&world.cx(), kind, &[&route]);
+            world.carry_out(left);
+            let after = world.live.get(kind, "front").unwrap();
+            assert_eq!(after["spec"], before["spec"], "{mesh:?}");
+            assert_eq!(after["metadata"]["annotations"], json!({ "note": "mine" }), "{mesh:?}");
+            assert_eq!(mesh.leftovers(&world.cx(), kind, &[after]), [], "{mesh:?}: once");
+        }
+    }
+}
+
+#[test]
+fn a_route_that_was_referred_to_is_not_taken_for_one_of_ours() {
+    // It has the name that a route of ours would have.
+    let mut world = world(Mesh::GatewayApiV1);
+    let mut route = world.route().clone();
+    route["metadata"]["name"] = json!("shop");
+    world.put(HTTP_ROUTE_V1, route);
+    world.edit_spec(json!({ "routeRef": { "name": "shop" } }));
+    world.reconcile();
+    world.write(split(60));
+    world.edit_spec(json!({ "routeRef": null,
+        "service": { "gatewayRefs": [{ "name": "gw" }] } }));
+    assert_eq!(world.drift().unwrap_err().label(), "unasked");
+    let route = world.route().clone();
+    let left = Mesh::GatewayApiV1.leftovers(&world.cx(), HTTP_ROUTE_V1, &[&route]);
+    world.carry_out(left);
+    assert_eq!(world.route()["spec"]["rules"], users()["spec"]["rules"]);
+}
+
+#[test]
+fn a_route_that_another_canary_divides_too_keeps_flux_away() {
+    let mut world = world(Mesh::GatewayApiV1);
+    world.reconcile();
+    let mark = |world: &World| world.route()["metadata"]["annotations"].clone();
+    assert_eq!(mark(&world)["tidegate.dev/divided-for"], "shop");
+    world.edit_route(|route| {
+        route["metadata"]["annotations"]["tidegate.dev/divided-for"] = json!("admin,shop");
+    });
+    assert_eq!(world.finalize(), Ok(1));
+    assert_eq!(mark(&world)["tidegate.dev/divided-for"], "admin");
+    assert_eq!(mark(&world)[FLUX], "disabled");
+}
+
+#[test]
 fn a_rule_its_owner_put_back_or_added_gets_the_share_of_the_others() {
     let mut world = world(Mesh::GatewayApiV1);
     world.reconcile();

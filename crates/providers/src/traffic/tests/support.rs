@@ -4,15 +4,14 @@ use tidegate_api::canary::Provider;
 
 use super::{fixtures::*, *};
 
-/// Something a user may ask for, as members of the analysis.
-fn asked() -> [(&'static str, Value); 4] {
-    let item = json!([{ "headers": { "x-user": { "exact": "a" } } }]);
-    [
-        ("match", json!({ "stepWeight": null, "iterations": 5, "match": item })),
-        ("match", json!({ "match": item })),
-        ("mirror", json!({ "mirror": true })),
-        ("sessionAffinity", json!({ "sessionAffinity": { "cookieName": "ck" } })),
-    ]
+/// Somebody by a header.
+fn somebody() -> Value {
+    json!([{ "headers": { "x-user": { "exact": "a" } } }])
+}
+
+/// A/B testing of somebody.
+fn test() -> Value {
+    json!({ "stepWeight": null, "iterations": 5, "match": somebody() })
 }
 
 #[test]
@@ -72,32 +71,71 @@ fn an_unknown_provider_never_drives_istio() {
 }
 
 #[test]
-fn what_a_provider_cannot_do_is_refused_with_what_it_can() {
-    for mesh in dividing().into_iter().filter(|mesh| !MOVING.contains(mesh)) {
-        let support = mesh.support();
-        for (member, analysis) in asked() {
-            let can = match member {
-                "match" => support.ab.is_some(),
-                "mirror" => support.mirror,
-                _ => support.affinity != Affinity::None,
-            };
-            let world = World::new(mesh, json!({}), analysis);
-            let impossible = mesh.impossible(&world.spec);
-            assert_eq!(impossible.is_empty(), can, "{mesh:?} {member}");
-            let Some(found) = impossible.first() else { continue };
-            assert_eq!(found.field, format!("spec.analysis.{member}"));
-            for word in [mesh.as_str(), "it supports rollouts by weight", "blue/green", "remove"] {
-                assert!(found.why.contains(word), "{found}");
+fn a_test_that_a_provider_cannot_do_is_refused_with_what_it_can() {
+    for mesh in dividing() {
+        let world = World::new(mesh, json!({}), test());
+        let impossible = mesh.impossible(&world.spec);
+        assert_eq!(impossible.is_empty(), mesh.support().ab.is_some(), "{mesh:?}");
+        let Some(found) = impossible.first() else { continue };
+        assert_eq!(found.field, "spec.analysis.match");
+        for word in [mesh.as_str(), "it supports rollouts by weight", "blue/green", "remove"] {
+            assert!(found.why.contains(word), "{found}");
+        }
+        let error = world.check().unwrap_err();
+        assert!(error.to_string().ends_with(&found.to_string()), "{error}");
+        assert_eq!(mesh.ignored(&world.spec), [], "{mesh:?}: refused, not left out");
+    }
+    let tcp = World::new(Mesh::Istio, json!({ "appProtocol": "tcp" }), test());
+    assert_eq!(tcp.mesh.impossible(&tcp.spec).len(), 1);
+    assert_eq!(tcp.check().unwrap_err().label(), "spec");
+}
+
+#[test]
+fn what_else_a_provider_cannot_do_is_left_out_with_a_note() {
+    let sticky = json!({ "cookieName": "ck" });
+    let iterations = |mut analysis: Value| {
+        analysis["stepWeight"] = Value::Null;
+        analysis["iterations"] = json!(5);
+        analysis
+    };
+    for mesh in dividing() {
+        let Support { ab, mirror, affinity, .. } = mesh.support();
+        let steps = json!({ "mirror": true });
+        let cases = [
+            ("match", json!({ "match": somebody() }), ab.is_some()),
+            ("mirror", steps.clone(), mirror),
+            ("mirror", iterations(steps), mirror),
+            ("sessionAffinity", json!({ "sessionAffinity": sticky }), affinity != Affinity::None),
+            ("sessionAffinity", iterations(json!({ "sessionAffinity": sticky })), false),
+        ];
+        for (member, analysis, can) in cases {
+            let mut world = World::new(mesh, json!({}), analysis.clone()).with_cookies();
+            let case = format!("{mesh:?} {analysis}");
+            assert_eq!(world.check(), Ok(()), "{case}");
+            assert_eq!(mesh.impossible(&world.spec), [], "{case}");
+            let notes = mesh.ignored(&world.spec);
+            assert_eq!(notes.is_empty(), can, "{case}: {notes:?}");
+            if let Some(note) = notes.first() {
+                assert_eq!(note.field, format!("spec.analysis.{member}"));
+                assert!(note.why.ends_with(&format!("{member} has no effect")), "{note}");
             }
-            let error = world.check().unwrap_err();
-            assert!(error.to_string().ends_with(&found.to_string()), "{error}");
+            // And the rollout goes as if it had not been asked for.
+            world.reconcile();
+            world.write(split(20));
+            assert_eq!(world.read(), Ok(split(20)), "{case}");
         }
     }
+    let tcp = json!({ "appProtocol": "tcp" });
+    let mut tcp = World::new(Mesh::Istio, tcp, json!({ "match": somebody(), "mirror": true }));
+    assert_eq!(tcp.check(), Ok(()));
+    assert_eq!(tcp.mesh.ignored(&tcp.spec).len(), 2);
+    tcp.write(split(20));
+    assert_eq!(tcp.read(), Ok(split(20)));
 }
 
 #[test]
 fn without_a_b_testing_nobody_is_sent_to_the_canary_for_the_test() {
-    let analysis = asked()[0].1.clone();
+    let analysis = test();
     let without = dividing().into_iter().filter(|mesh| mesh.support().ab.is_none());
     for mesh in without {
         let mut world = World::plain(mesh);
@@ -184,6 +222,7 @@ fn nothing_is_written_but_what_the_operator_has_permission_for() {
         "gateway.networking.k8s.io/httproutes",
         "gateway.solo.io/routetables",
         "gloo.solo.io/upstreams",
+        "kuma.io/meshhttproutes",
         "kuma.io/trafficroutes",
         "networking.istio.io/destinationrules",
         "networking.istio.io/virtualservices",

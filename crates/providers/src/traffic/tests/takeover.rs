@@ -1,6 +1,9 @@
 //! Objects that were there before us.
 
-use super::{fixtures::making, *};
+use super::{
+    fixtures::{COPYING, making},
+    *,
+};
 
 const ORIGINAL: &str = "flagger.kubernetes.io/original-configuration";
 const FLUX: &str = "kustomize.toolkit.fluxcd.io/reconcile";
@@ -283,6 +286,80 @@ fn a_canary_made_again_takes_its_objects_back() {
         world.reconcile();
         assert_eq!(world.route()["metadata"]["ownerReferences"][0]["uid"], "u-1", "{mesh:?}");
         assert_eq!(annotation(&world, ORIGINAL), Value::Null, "{mesh:?}");
+    }
+}
+
+#[test]
+fn labels_and_annotations_that_are_written_over_come_back_too() {
+    for mesh in taking_over().into_iter().filter(|mesh| !mesh.as_str().starts_with("appmesh")) {
+        let annotations = json!({ "note": "mine", FLUX: "enabled" });
+        let mut world = with_users_route(mesh, annotations);
+        let before = world.route().clone();
+        let apex = json!({ "labels": { "app": "b", "team": "b" }, "annotations": { "note": "b" } });
+        world.edit_spec(json!({ "service": { "apex": apex } }));
+        world.reconcile();
+        let labels = &world.route()["metadata"]["labels"];
+        assert_eq!((&labels["app"], &labels["team"]), (&json!("b"), &json!("b")), "{mesh:?}");
+        // One more in the middle of a run, and one that is ours for the second time.
+        let apex = json!({ "labels": { "app": "c" }, "annotations": { "tier": "c" } });
+        world.edit_spec(json!({ "service": { "apex": apex } }));
+        world.write(split(20));
+        assert_eq!(annotation(&world, "tier"), "c", "{mesh:?}");
+        assert_eq!(world.drift(), Ok(vec![]), "{mesh:?}");
+        assert_eq!(world.finalize(), Ok(1), "{mesh:?}");
+        for member in ["labels", "annotations"] {
+            assert_eq!(world.route()["metadata"][member], before["metadata"][member], "{mesh:?}");
+        }
+    }
+}
+
+#[test]
+fn what_kubectl_applied_to_another_object_is_no_backup_of_this_one() {
+    let applied = json!({ "metadata": { "name": "front" }, "spec": { "hosts": ["wrong"] } });
+    let mut world = with_users_route(Mesh::Istio, json!({ KUBECTL: applied.to_string() }));
+    let before = world.route()["spec"].clone();
+    world.reconcile();
+    assert!(annotation(&world, ORIGINAL).is_string());
+    assert_eq!(world.finalize(), Ok(1));
+    assert_eq!(world.route()["spec"], before);
+}
+
+#[test]
+fn a_copy_that_flagger_made_where_nothing_can_own_it_is_deleted_and_not_given_back() {
+    for mesh in COPYING {
+        let mut world = World::plain(mesh);
+        world.can_own = false;
+        world.reconcile();
+        // Flagger copies annotations whole, with what kubectl said of the original.
+        let original = json!({ "metadata": { "name": "shop" }, "spec": {} }).to_string();
+        world.edit_route(|route| route["metadata"]["annotations"][KUBECTL] = json!(original));
+        world.write(split(10));
+        let (kind, name) = mesh.names(&world.cx()).pop().unwrap();
+        assert_eq!(annotation(&world, KUBECTL), Value::Null, "{mesh:?}: nor does the mark stay");
+        assert_eq!(world.finalize(), Ok(1), "{mesh:?}");
+        assert_eq!(world.live.get(kind, &name), None, "{mesh:?}");
+    }
+}
+
+#[test]
+fn an_object_beside_the_route_that_was_never_touched_is_not_given_back() {
+    // As its owner edited it, after it was applied.
+    let applied = json!({ "spec": { "host": "old", "listeners": [] } }).to_string();
+    for (mesh, kind) in
+        [(Mesh::Istio, DESTINATION_RULE), (Mesh::AppMeshV1Beta2, Mesh::AppMeshV1Beta2.kinds()[0])]
+    {
+        let mut world = World::plain(mesh);
+        world.put(
+            kind,
+            json!({ "kind": kind.kind, "spec": { "host": "new" }, "metadata": {
+                "name": "shop-primary", "annotations": { KUBECTL: applied } } }),
+        );
+        assert_eq!(world.finalize(), Ok(0), "{mesh:?}");
+        world.reconcile();
+        assert_eq!(world.finalize(), Ok(1), "{mesh:?}: once it was, it is");
+        let spec = &world.live.get(kind, "shop-primary").unwrap()["spec"];
+        assert_eq!(*spec, json!({ "host": "old", "listeners": [] }), "{mesh:?}");
+        assert_eq!(world.finalize(), Ok(0), "{mesh:?}");
     }
 }
 

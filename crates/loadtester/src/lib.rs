@@ -1,7 +1,17 @@
 //! Load, tests and gates for rollouts.
 
+pub mod auth;
+pub mod client;
+pub mod concord;
 pub mod duration;
 pub mod files;
+pub mod gates;
 pub mod load;
+pub mod metrics;
+pub mod ngrinder;
+pub mod payload;
+pub mod process;
+pub mod runner;
+pub mod task;
 mod tls;
 pub mod words;

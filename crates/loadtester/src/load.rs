@@ -56,7 +56,8 @@ pub struct Running {
 
 struct Thread {
     job: Arc<Job>,
-    ended: oneshot::Receiver<()>,
+    /// None once it has.
+    ended: Option<oneshot::Receiver<()>>,
 }
 
 /// Why load could not be made at all.
@@ -104,7 +105,7 @@ impl Running {
             let named = thread::Builder::new().name(format!("load-{thread}"));
             // Those already started end with `halt`, which is dropped here.
             named.spawn(body).map_err(LoadError::Thread)?;
-            threads.push(Thread { job, ended });
+            threads.push(Thread { job, ended: Some(ended) });
         }
         Ok(Self { plan, start, halt, threads })
     }
@@ -114,11 +115,14 @@ impl Running {
         self.halt.send_replace(true);
     }
 
-    /// Waits for the end.
+    /// Waits for the end. May be given up and called again.
     pub async fn finish(&mut self) -> Report {
         for thread in &mut self.threads {
-            // A thread that panicked has ended too, with what it had counted.
-            let _ended = (&mut thread.ended).await;
+            if let Some(ended) = &mut thread.ended {
+                // A thread that panicked has ended too, with what it had counted.
+                let _ended = ended.await;
+                thread.ended = None;
+            }
         }
         self.report(*self.halt.borrow())
     }

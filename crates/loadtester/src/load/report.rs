@@ -115,7 +115,7 @@ impl Report {
         line(text, format_args!("{} {}", plan.method, plan.address()));
         let took = time(*elapsed);
         line(text, format_args!("{connections}, {protocol}, {took}{length}\n"));
-        row(text, "requests", &grouped(requests), &format!("{:.1}/s answered", self.rate()));
+        row(text, "requests", &grouped(requests), &format!("{} answered", per_second(self.rate())));
         let good = ratio(stats.good() * 100, as_f64(requests).max(1.0));
         row(text, "good", &grouped(stats.good()), &format!("{} %", percent(good)));
         let speed = ratio(stats.bytes, elapsed.as_secs_f64());
@@ -127,7 +127,7 @@ impl Report {
             } else {
                 format!("{} requests were due and not sent in time", grouped(stats.missed))
             };
-            row(text, "rate asked", &format!("{asked:.1}/s"), &note);
+            row(text, "rate asked", &per_second(asked), &note);
         }
     }
 
@@ -301,6 +301,15 @@ fn percent(value: f64) -> String {
         v if v > 99.99 => "99.99".to_owned(),
         v if v > 0.0 && v < 0.01 => "< 0.01".to_owned(),
         v => format!("{v:.2}"),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, rounded")]
+fn per_second(rate: f64) -> String {
+    if rate < 1000.0 {
+        format!("{rate:.1}/s")
+    } else {
+        format!("{}/s", grouped(rate.round() as u64))
     }
 }
 

@@ -22,7 +22,7 @@ mod wrk;
 
 use std::{
     io,
-    num::NonZeroU32,
+    num::{NonZeroU32, NonZeroUsize},
     sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
@@ -69,6 +69,12 @@ pub enum LoadError {
     ServerName(String),
 }
 
+/// A load of a hundred connections is made well by this many, and a hundred loads at once must not be
+/// thousands of threads.
+const THREADS_MAX: u32 = 16;
+/// Requests a second that a thread sends with time to spare; a third of what one can.
+const RATE_OF_A_THREAD: f64 = 10_000.0;
+
 // === impl Running ===
 
 impl Running {
@@ -76,11 +82,7 @@ impl Running {
         let (halt, halted) = watch::channel(false);
         let start = Instant::now();
         let connections = plan.connections.get();
-        let cores = thread::available_parallelism().ok();
-        let cores = cores.and_then(|cores| NonZeroU32::try_from(cores).ok());
-        let cores = cores.unwrap_or(NonZeroU32::MIN);
-        // More threads than cores only get in each other's way.
-        let threads_max = plan.threads.unwrap_or(cores).min(cores).min(plan.connections).get();
+        let threads_max = threads(&plan);
         let mut threads = Vec::new();
         for thread in 0..threads_max {
             let job = Arc::new(job(&plan, start)?);
@@ -149,6 +151,22 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.halt();
     }
+}
+
+/// How many threads load is made with. More than there are cores would only get in each other's way,
+/// and a rate needs no more than it takes to keep it.
+fn threads(plan: &Plan) -> u32 {
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let cores = u32::try_from(cores).unwrap_or(THREADS_MAX).min(THREADS_MAX);
+    let connections = plan.connections.get();
+    let enough = match plan.rate {
+        Some(rate) => {
+            let threads = rate.per_second() * f64::from(connections) / RATE_OF_A_THREAD;
+            (1..=cores).find(|count| f64::from(*count) >= threads).unwrap_or(cores)
+        }
+        None => cores,
+    };
+    plan.threads.map_or(enough, NonZeroU32::get).min(cores).min(connections)
 }
 
 fn job(plan: &Plan, start: Instant) -> Result<Job, LoadError> {

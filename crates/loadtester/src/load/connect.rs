@@ -2,12 +2,15 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use rustls::pki_types::ServerName;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::{
+    net::{TcpStream, lookup_host},
+    sync::Mutex,
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{
@@ -86,7 +89,7 @@ impl Connector {
         }
         let Some(stream) = stream else {
             // The name may stand for something else by now.
-            self.known.lock().unwrap_or_else(PoisonError::into_inner).at = None;
+            self.known.lock().await.at = None;
             return Err(Failure::Connect);
         };
         // Small requests must not wait for more to come; that it fails is no reason to stop.
@@ -106,19 +109,17 @@ impl Connector {
         Ok(Link::Tls(Box::new(Http1::new(stream))))
     }
 
+    /// What the name stands for. Looked up by one at a time: the others wait for what it finds.
     async fn addresses(&self) -> Result<Arc<[SocketAddr]>, Failure> {
-        {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            if known.at.is_some_and(|at| at.elapsed() < LOOKUP_VALID) {
-                return Ok(Arc::clone(&known.addresses));
-            }
+        let mut known = self.known.lock().await;
+        if known.at.is_some_and(|at| at.elapsed() < LOOKUP_VALID) {
+            return Ok(Arc::clone(&known.addresses));
         }
         let found = lookup_host((self.target.host.as_str(), self.target.port)).await;
         let addresses: Arc<[SocketAddr]> = found.map_err(|_| Failure::Lookup)?.collect();
         if addresses.is_empty() {
             return Err(Failure::Lookup);
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Known { at: Some(Instant::now()), addresses: Arc::clone(&addresses) };
         Ok(addresses)
     }

@@ -7,7 +7,7 @@
 //! write --> read until the head is whole --> skip the body: by length, by chunks, or to the end
 //! ```
 
-use std::io;
+use std::{io, mem::MaybeUninit};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Method;
@@ -250,11 +250,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
 impl Head {
     /// `None` if there must be more of it.
     fn parse(bytes: &[u8], bodiless: bool) -> Result<Option<Self>, ()> {
-        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-        let mut response = httparse::Response::new(&mut headers);
-        let httparse::Status::Complete(length) = response.parse(bytes).map_err(drop)? else {
+        if bytes.is_empty() {
             return Ok(None);
-        };
+        }
+        // Three kilobytes that need not be cleared for each answer.
+        let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut response = httparse::Response::new(&mut []);
+        let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+            &mut response,
+            bytes,
+            &mut headers,
+        );
+        let httparse::Status::Complete(length) = parsed.map_err(drop)? else { return Ok(None) };
         let status = response.code.filter(|code| (100..600).contains(code)).ok_or(())?;
         let mut keeps_open = response.version == Some(1);
         let mut framing = None;

@@ -85,6 +85,13 @@ struct Place {
     waiting: Waiting,
 }
 
+/// Gives a task's place back, however the task ends: done, cut off or in a panic.
+struct Leaving<'a> {
+    inner: &'a Inner,
+    key: &'a str,
+    place: Told,
+}
+
 /// Where an outcome is told.
 type Told = watch::Receiver<Option<Outcome>>;
 /// How many wait for one.
@@ -127,6 +134,16 @@ impl Runner {
 
     /// The outcome of a task: of the one that runs already, or of a new one.
     pub async fn ask(&self, task: Task) -> Result<Outcome, Busy> {
+        loop {
+            let outcome = self.join(task.clone()).await?;
+            // Bounded: each round waits for a task to be given up for want of us.
+            if !outcome.abandoned {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    async fn join(&self, task: Task) -> Result<Outcome, Busy> {
         let (kind, key) = (task.kind, task.key.clone());
         let (mut outcome, _waiter) = {
             let mut places = self.inner.places();
@@ -148,8 +165,8 @@ impl Runner {
             }
         };
         let told = outcome.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
-        // The sender goes only when the task was dropped with the process.
-        Ok(told.ok().flatten().unwrap_or_else(|| Outcome::failed("the load tester is stopping")))
+        // The sender goes untold only when the task was cut off, or panicked.
+        Ok(told.ok().flatten().unwrap_or_else(|| Outcome::failed("the task was cut off")))
     }
 
     pub fn running(&self) -> usize {
@@ -218,6 +235,7 @@ impl Inner {
     ) {
         let (canary, shown) = (task.canary.as_str(), task.shown.as_str());
         info!(%canary, "task starting {shown}");
+        let leaving = Leaving { inner: &self, key: &task.key, place: telling.subscribe() };
         let (cancel, cancelled) = watch::channel(false);
         let work = work::run(&task, &self.client, &self.metrics, cancelled);
         let mut work = std::pin::pin!(work);
@@ -231,20 +249,22 @@ impl Inner {
                 cancel.send_replace(true);
                 // Bounded by how programs are ended; see `process`.
                 let outcome = work.await;
-                (Outcome { reason: Some(reason), ..outcome }, label)
+                let abandoned = label == "abandoned";
+                (Outcome { reason: Some(reason), abandoned, ..outcome }, label)
             }
         };
         self.metrics.count_task(task.kind.as_str(), label);
         log(&task, &outcome);
-        {
-            let mut places = self.places();
+        let is_awaited = {
+            // Under the lock: whoever asks finds either the task or its outcome.
+            let _places = self.places();
             telling.send_replace(Some(outcome));
-            if !task.blocking || *waiting.borrow() > 0 || label == "abandoned" {
-                places.remove(&task.key);
-                return;
-            }
+            *waiting.borrow() > 0
+        };
+        if task.blocking && !is_awaited && label != "abandoned" {
+            self.keep_until_collected(waiting.subscribe()).await;
         }
-        self.keep_until_collected(&task.key, &telling, waiting.subscribe()).await;
+        drop(leaving);
     }
 
     /// Why a task has to end before it is done.
@@ -281,13 +301,8 @@ impl Inner {
         }
     }
 
-    /// Keeps a place for as long as somebody may still come for the outcome.
-    async fn keep_until_collected(
-        &self,
-        key: &str,
-        telling: &watch::Sender<Option<Outcome>>,
-        mut waiting: watch::Receiver<usize>,
-    ) {
+    /// Waits for as long as somebody may still come for the outcome.
+    async fn keep_until_collected(&self, mut waiting: watch::Receiver<usize>) {
         let mut stopping = self.stopping.subscribe();
         tokio::select! {
             biased;
@@ -295,10 +310,17 @@ impl Inner {
             _ = waiting.wait_for(|count| *count > 0) => {}
             () = tokio::time::sleep(self.limits.patience) => {}
         }
-        let mut places = self.places();
+    }
+}
+
+// === impl Leaving ===
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let mut places = self.inner.places();
         // Collected meanwhile, and taken by a new task: then it is not ours.
-        if places.get(key).is_some_and(|place| place.outcome.same_channel(&telling.subscribe())) {
-            places.remove(key);
+        if places.get(self.key).is_some_and(|place| place.outcome.same_channel(&self.place)) {
+            places.remove(self.key);
         }
     }
 }

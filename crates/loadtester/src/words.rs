@@ -121,7 +121,9 @@ mod tests {
 
     #[test]
     fn what_needs_a_shell_is_refused_or_kept_and_never_done() {
-        for line in ["a | b", "a & b", "a;b", "a > f", "$(b)", "a `b`", "a \"$b\"", "# a", "a\nb"] {
+        for line in
+            ["a | b", "a $b", "a & b", "a;b", "a > f", "$(b)", "a `b`", "a \"$b\"", "# a", "a\nb"]
+        {
             let refused = split(line, Meta::Refuse);
             assert!(matches!(refused, Err(WordsError::NeedsShell(_))), "{line}: {refused:?}");
             assert!(split(line, Meta::Keep).is_ok(), "{line}");

@@ -153,8 +153,4 @@ impl Link {
             Self::Http2(connection) => connection.exchange(&request.template).await,
         }
     }
-
-    pub(super) fn is_http2(&self) -> bool {
-        matches!(self, Self::Http2(_))
-    }
 }

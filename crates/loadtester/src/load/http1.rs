@@ -31,6 +31,7 @@ pub(super) struct Answer {
     pub(super) bytes: u64,
     /// Whether the connection can be used again.
     pub(super) reusable: bool,
+    pub(super) http2: bool,
 }
 
 /// Why there is no answer.
@@ -171,7 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
         };
         // Bytes that nobody asked for: what follows could not be told from an answer.
         let reusable = head.keeps_open && !ended && !unsent && self.filled == 0;
-        Ok(Answer { status: head.status, bytes, reusable })
+        Ok(Answer { status: head.status, bytes, reusable, http2: false })
     }
 
     fn head(&self, bodiless: bool) -> Result<Option<Head>, Trouble> {
@@ -395,7 +396,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_are_read_to_their_end_however_they_arrive() {
-        let ok = |bytes, reusable| Ok(Answer { status: 200, bytes, reusable });
+        let ok = |bytes, reusable| Ok(Answer { status: 200, bytes, reusable, http2: false });
         let cases = [
             ("a length", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", ok(5, true)),
             ("nothing", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", ok(0, true)),
@@ -423,7 +424,7 @@ mod tests {
             (
                 "no body by its status",
                 "HTTP/1.1 304 No\r\nContent-Length: 9\r\n\r\n",
-                Ok(Answer { status: 304, bytes: 0, reusable: true }),
+                Ok(Answer { status: 304, bytes: 0, reusable: true, http2: false }),
             ),
         ];
         for (reason, answer, want) in cases {
@@ -473,6 +474,6 @@ mod tests {
     async fn a_connection_with_bytes_nobody_asked_for_is_not_used_again() {
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n";
         let got = answered(answer, 1000, false).await;
-        assert_eq!(got, Ok(Answer { status: 200, bytes: 1, reusable: false }));
+        assert_eq!(got, Ok(Answer { status: 200, bytes: 1, reusable: false, http2: false }));
     }
 }

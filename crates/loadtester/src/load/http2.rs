@@ -79,7 +79,7 @@ impl Http2 {
             let frame = frame.map_err(|error| Trouble::Failed(of(&error)))?;
             bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
         }
-        Ok(Answer { status, bytes, reusable: true })
+        Ok(Answer { status, bytes, reusable: true, http2: true })
     }
 }
 

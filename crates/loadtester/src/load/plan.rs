@@ -262,7 +262,9 @@ pub(super) fn add_header(
     if name == header::CONTENT_LENGTH || name == header::TRANSFER_ENCODING {
         return Err(PlanError::Unsupported("the length of the body is set by the body itself"));
     }
-    let value = HeaderValue::from_str(value.trim()).map_err(|_| wrong())?;
+    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| wrong())?;
+    let is_secret = [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION];
+    value.set_sensitive(is_secret.contains(&name));
     headers.append(name, value);
     Ok(())
 }

@@ -97,7 +97,7 @@ impl Worker {
             };
             let answer = self.bounded(&mut link, timer.as_mut(), turn.sent).await;
             now = Instant::now();
-            self.count(&turn, now, answer, link.as_ref().is_some_and(Link::is_http2));
+            self.count(&turn, now, answer);
             left = left.map(|left| left - 1);
             failures = if answer.is_ok() { 0 } else { failures + 1 };
             if failures > 0 {
@@ -107,11 +107,11 @@ impl Worker {
         }
     }
 
-    fn count(&self, turn: &Turn, now: Instant, answer: Result<Answer, Failure>, http2: bool) {
+    fn count(&self, turn: &Turn, now: Instant, answer: Result<Answer, Failure>) {
         let latency = now.saturating_duration_since(turn.due);
         let mut stats = self.job.stats();
         match answer {
-            Ok(Answer { status, bytes, .. }) => {
+            Ok(Answer { status, bytes, http2, .. }) => {
                 stats.count_answer(status, bytes, latency);
                 stats.http2 += u64::from(http2);
                 if self.job.rate.is_some() {

@@ -210,3 +210,38 @@ async fn lt_3_when_we_stop_nothing_is_left() {
     until_idle(&runner).await;
     runner.stop().await;
 }
+
+#[tokio::test]
+async fn bet_36_a_caller_that_comes_while_its_test_is_being_ended_gets_a_new_one() {
+    let runs = Runs::new("late");
+    let runner = runner(Limits { patience: Duration::from_millis(100), ..LIMITS });
+    // The first time it takes its time to end; the second time it is done at once.
+    let file = runs.0.display();
+    let line = format!(
+        "if [ -e {file} ]; then echo second; exit; fi; echo first > {file}; \
+         trap 'echo ending >> {file}; sleep 1; exit' TERM; sleep 9999 & wait"
+    );
+    let ask = || runner.ask(task("test", Kind::Bash, &line));
+    let asked = timeout(Duration::from_secs(20), async {
+        let first = ask();
+        tokio::select! {
+            outcome = first => panic!("it has no end: {outcome:?}"),
+            () = runs.until(1) => {}
+        }
+    });
+    asked.await.unwrap();
+    runs.until(2).await;
+    let outcome = ask().await.unwrap();
+    assert_eq!((outcome.output.as_str(), outcome.reason), ("second\n", None));
+}
+
+#[tokio::test]
+async fn a_task_that_is_cut_off_leaves_no_place_behind() {
+    let runner = runner(LIMITS);
+    runner.begin(task("test", Kind::Cmd, "sleep 9999")).unwrap();
+    tokio::task::yield_now().await;
+    assert_eq!(runner.running(), 1);
+    lock(&runner.inner.tasks).abort_all();
+    until_idle(&runner).await;
+    assert!(runner.inner.places().is_empty());
+}

@@ -13,13 +13,15 @@ use crate::{
 };
 
 /// What came of a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub output: String,
     /// One line of it, for the log.
     pub summary: String,
     /// Why it failed; none if it did not.
     pub reason: Option<String>,
+    /// It was ended because nobody waited for it. Whoever came too late to prevent that starts anew.
+    pub(super) abandoned: bool,
 }
 
 /// How often counts of running load are made public. As often as Prometheus scrapes, or nearly.
@@ -49,7 +51,7 @@ pub(super) async fn run(
                 Ok(ended) => {
                     let reason = (!ended.status.success()).then(|| process::reason(ended.status));
                     let output = ended.output.text();
-                    Outcome { output, summary: String::new(), reason }
+                    Outcome { output, reason, ..Outcome::default() }
                 }
                 Err(error) => Outcome::failed(format!("{program} cannot be started: {error}")),
             }
@@ -89,19 +91,19 @@ async fn load(
         Output::Text => report.text(),
         Output::Json => format!("{}\n", report.json()),
     };
-    Outcome { output: text, summary: report.line(), reason }
+    Outcome { output: text, summary: report.line(), reason, ..Outcome::default() }
 }
 
 // === impl Outcome ===
 
 impl Outcome {
     pub(super) fn failed(reason: impl Into<String>) -> Self {
-        Self { output: String::new(), summary: String::new(), reason: Some(reason.into()) }
+        Self { reason: Some(reason.into()), ..Self::default() }
     }
 
     fn of<E: std::error::Error>(ended: &Result<(), E>) -> Self {
         let reason = ended.as_ref().err().map(ToString::to_string);
-        Self { output: String::new(), summary: String::new(), reason }
+        Self { reason, ..Self::default() }
     }
 
     pub fn is_ok(&self) -> bool {

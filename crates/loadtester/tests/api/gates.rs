@@ -141,6 +141,7 @@ fn an_opening_that_makes_no_sense_is_refused() {
         let answer = tester.post("/gate/open", &with(&metadata));
         assert_eq!(answer.status, 400, "{metadata}");
         assert!(!answer.body.is_empty());
-        assert_eq!(tester.post("/gate/check", &canary()).status, 403);
+        assert_eq!(tester.post("/gate/check", &with(&metadata)).status, 403, "asked as usual");
+        assert_eq!(tester.post("/gate/close", &with(&metadata)).status, 202);
     }
 }

@@ -176,7 +176,10 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::pending, path::Path};
+    use std::{
+        future::pending,
+        path::{Path, PathBuf},
+    };
 
     use super::*;
 
@@ -204,6 +207,34 @@ mod tests {
         panic!("{pid} is still alive");
     }
 
+    /// A file that a program writes its number to.
+    struct PidFile(PathBuf);
+
+    impl PidFile {
+        fn new(name: &str) -> Self {
+            let file = std::env::temp_dir().join(format!("pid-{name}-{}", std::process::id()));
+            let _not_there = std::fs::remove_file(&file);
+            Self(file)
+        }
+
+        /// Waits for the number.
+        async fn read(&self) -> String {
+            loop {
+                let pid = std::fs::read_to_string(&self.0).unwrap_or_default();
+                if pid.ends_with('\n') {
+                    return pid.trim().to_owned();
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    impl Drop for PidFile {
+        fn drop(&mut self) {
+            let _not_there = std::fs::remove_file(&self.0);
+        }
+    }
+
     #[tokio::test]
     async fn both_outputs_are_kept_in_order() {
         let ended = shell("echo one; echo two >&2; echo three; exit 3").await;
@@ -228,24 +259,27 @@ mod tests {
 
     #[tokio::test]
     async fn bet_35_the_children_of_a_program_end_with_it() {
-        let started = Instant::now();
-        let line = "sleep 9999 & echo $!; wait";
-        let cancel = tokio::time::sleep(Duration::from_millis(300));
-        let ended = run("sh", &arguments(line), cancel).await.unwrap();
+        let file = PidFile::new("child");
+        let line = format!("sleep 9999 & echo $! > {}; wait", file.0.display());
+        let cancel = async { drop(file.read().await) };
+        let arguments = arguments(&line);
+        let ended = run("sh", &arguments, cancel);
+        let ended = timeout(Duration::from_secs(30), ended).await.unwrap().unwrap();
         assert!(ended.cancelled);
-        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
-        expect_dead(ended.output.text().trim()).await;
+        expect_dead(&file.read().await).await;
     }
 
     #[tokio::test]
     async fn bet_35_a_program_that_ignores_the_end_is_killed() {
         let started = Instant::now();
-        let line = "trap '' TERM; echo $$; while :; do sleep 1; done";
-        let cancel = tokio::time::sleep(Duration::from_millis(300));
-        let ended = run("sh", &arguments(line), cancel).await.unwrap();
+        let file = PidFile::new("stubborn");
+        let line = "trap '' TERM; echo $$ > {}; while :; do sleep 1; done";
+        let line = line.replace("{}", &file.0.display().to_string());
+        let cancel = async { drop(file.read().await) };
+        let ended = run("sh", &arguments(&line), cancel).await.unwrap();
         assert_eq!(reason(ended.status), "signal: killed");
         assert!(started.elapsed() >= GRACE, "it had time to end by itself");
-        expect_dead(ended.output.text().trim()).await;
+        expect_dead(&file.read().await).await;
     }
 
     #[tokio::test]
@@ -259,18 +293,13 @@ mod tests {
 
     #[tokio::test]
     async fn bet_36_a_dropped_run_takes_its_group_along() {
-        let file = std::env::temp_dir().join(format!("dropped-{}", std::process::id()));
-        let line = format!("sleep 9999 & echo $! > {}; wait", file.display());
+        let file = PidFile::new("dropped");
+        let line = format!("sleep 9999 & echo $! > {}; wait", file.0.display());
         let running = tokio::spawn(async move { run("sh", &arguments(&line), pending()).await });
-        let mut pid = String::new();
-        while !pid.ends_with('\n') {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            pid = std::fs::read_to_string(&file).unwrap_or_default();
-        }
-        assert!(is_alive(pid.trim()));
+        let pid = file.read().await;
+        assert!(is_alive(&pid));
         running.abort();
-        expect_dead(pid.trim()).await;
-        std::fs::remove_file(file).unwrap();
+        expect_dead(&pid).await;
     }
 
     #[tokio::test]

@@ -307,8 +307,10 @@ async fn a_rate_is_kept_and_time_ends_it() {
 async fn what_a_slow_server_left_no_time_for_is_said() {
     let server = Server::start(Manner::StallsFirst).await;
     let report = server.load("http", "-z 500ms -c 1 -q 100").await;
-    assert_eq!((report.stats.requests(), report.stats.missed), (1, 49));
-    assert!(report.text().contains("49 requests were due"), "{}", report.text());
+    let (sent, missed) = (report.stats.requests(), report.stats.missed);
+    assert!(sent <= 1 && sent + missed == 50, "{sent} sent, {missed} missed");
+    let said = format!("{missed} requests were due and not sent");
+    assert!(report.text().contains(&said), "{}", report.text());
 }
 
 #[tokio::test]

@@ -39,11 +39,31 @@ impl Runs {
     fn new(name: &str) -> Self {
         let file = std::env::temp_dir().join(format!("runs-{name}-{}", std::process::id()));
         let _not_there = fs::remove_file(&file);
-        Self(file)
+        let runs = Self(file);
+        runs.hold();
+        runs
     }
 
     fn line(&self, then: &str) -> String {
         format!("echo run >> {}; {then}", self.0.display())
+    }
+
+    /// A line that goes on until [`Runs::release`].
+    fn held_line(&self, then: &str) -> String {
+        let gate = self.gate();
+        self.line(&format!("while [ ! -e {} ]; do sleep 0.05; done; {then}", gate.display()))
+    }
+
+    fn gate(&self) -> PathBuf {
+        self.0.with_extension("gate")
+    }
+
+    fn release(&self) {
+        fs::write(self.gate(), "").unwrap();
+    }
+
+    fn hold(&self) {
+        let _not_there = fs::remove_file(self.gate());
     }
 
     fn count(&self) -> usize {
@@ -62,6 +82,7 @@ impl Runs {
 impl Drop for Runs {
     fn drop(&mut self) {
         let _not_there = fs::remove_file(&self.0);
+        self.hold();
     }
 }
 
@@ -73,19 +94,20 @@ async fn until_idle(runner: &Runner) {
     }
 }
 
-/// "cmd tasks sleep 0.6 and sleep 0.7 submitted three times within 200 ms, then again after they end:
-/// 2 executions, then 4".
+/// "cmd tasks submitted three times, then again after they end: 2 executions, then 4".
 #[tokio::test]
 async fn lt_40_a_command_that_runs_is_not_started_again() {
     let runs = Runs::new("lt-40");
     let runner = runner(LIMITS);
     for round in 1..=2 {
+        runs.hold();
         for _ in 0..3 {
-            for line in [runs.line("sleep 0.6"), runs.line("sleep 0.7")] {
+            for line in [runs.held_line(": 6"), runs.held_line(": 7")] {
                 runner.begin(task("test", Kind::Cmd, &line)).unwrap();
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+        runs.release();
         until_idle(&runner).await;
         assert_eq!(runs.count(), 2 * round);
     }
@@ -131,16 +153,18 @@ async fn bet_36_the_same_test_runs_once_for_all_who_ask() {
 async fn bet_36_a_caller_that_gave_up_finds_its_test_again() {
     let runs = Runs::new("found");
     let runner = runner(LIMITS);
-    let line = runs.line("sleep 0.5; echo done; exit 4");
+    let line = runs.held_line("echo done; exit 4");
     let ask = || runner.ask(task("test", Kind::Bash, &line));
     for _ in 0..3 {
         assert!(timeout(Duration::from_millis(50), ask()).await.is_err(), "not done yet");
     }
+    runs.release();
     // Done while nobody waits, it is told to the next who asks, and only to them.
     until_idle(&runner).await;
     let outcome = ask().await.unwrap();
     assert_eq!(outcome.reason.as_deref(), Some("exit status 4"));
     assert_eq!(runs.count(), 1);
+    runs.hold();
     assert!(timeout(Duration::from_millis(50), ask()).await.is_err(), "a new run");
     runs.until(2).await;
     runner.stop().await;
@@ -163,8 +187,10 @@ async fn bet_36_a_test_that_nobody_waits_for_is_ended() {
 async fn bet_36_an_outcome_that_nobody_comes_for_is_dropped() {
     let patience = Duration::from_millis(300);
     let runner = runner(Limits { patience, ..LIMITS });
-    let quick = task("test", Kind::Bash, "sleep 0.1");
-    assert!(timeout(Duration::from_millis(20), runner.ask(quick)).await.is_err());
+    let runs = Runs::new("dropped");
+    let held = task("test", Kind::Bash, &runs.held_line(""));
+    assert!(timeout(Duration::from_millis(20), runner.ask(held)).await.is_err());
+    runs.release();
     let deadline = Instant::now() + Duration::from_secs(20);
     while !runner.inner.places().is_empty() {
         assert!(Instant::now() < deadline, "it is kept for ever");
@@ -189,10 +215,10 @@ async fn bet_37_the_number_of_tasks_is_bounded() {
 
 #[tokio::test]
 async fn lt_33_a_task_has_its_time() {
-    let runner = runner(Limits { timeout: Duration::from_millis(300), ..LIMITS });
+    let runner = runner(Limits { timeout: Duration::from_secs(2), ..LIMITS });
     let outcome = runner.ask(task("test", Kind::Bash, "echo begun; sleep 9999")).await.unwrap();
     assert_eq!(outcome.output, "begun\n");
-    assert_eq!(outcome.reason.as_deref(), Some("timed out after 300ms"));
+    assert_eq!(outcome.reason.as_deref(), Some("timed out after 2s"));
 }
 
 #[tokio::test]

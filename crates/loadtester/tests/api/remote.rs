@@ -66,9 +66,9 @@ fn lt_51_when_its_time_is_over_a_test_is_stopped() {
         ("GET /perftest/api/961/status ", &[r#"{"status":[{"status_id":"TESTING"}]}"#]),
         ("PUT /perftest/api/961?action=stop ", &["{}"]),
     ]);
-    let tester = Tester::start(&["-timeout=500ms"]);
+    let tester = Tester::start(&["-timeout=2s"]);
     assert_eq!(tester.task(&ngrinder(server.port)).status, 202);
-    tester.until_logged("timed out after 500ms");
+    tester.until_logged("timed out after 2s");
     let asked = server.asked();
     assert!(asked.last().unwrap().starts_with("PUT /perftest/api/961?action=stop "), "{asked:?}");
 }

@@ -134,23 +134,26 @@ fn a_program_that_is_not_there_is_named() {
     assert!(answer.body.contains("no-such-tool cannot be started"), "{}", answer.body);
 }
 
-/// "cmd tasks submitted three times within 200 ms, then again after they end: 2 executions, then 4".
+/// "cmd tasks submitted three times, then again after they end: 2 executions, then 4".
 #[test]
 fn lt_40_commands_run_once_at_a_time() {
     let folder = Folder::new("once");
     let tester = Tester::start(&["-allow-shell"]);
-    let runs = folder.file("runs");
+    let (runs, gate) = (folder.file("runs"), folder.file("gate"));
     let running = || tester.metric("tidegate_loadtester_tasks_running");
     for round in 1..=2 {
         for _ in 0..3 {
-            for seconds in ["0.6", "0.7"] {
-                let cmd = format!("echo run >> {runs}; sleep {seconds}");
+            for seconds in ["0.06", "0.07"] {
+                let cmd =
+                    format!("echo run >> {runs}; while [ ! -e {gate} ]; do sleep {seconds}; done");
                 let answer = tester.task(&json!({ "cmd": cmd }));
                 assert_eq!((answer.status, answer.body.as_str()), (202, ""));
             }
         }
+        folder.write("gate", "");
         until("the end of both", || running().as_deref() == Some("0"));
         assert_eq!(folder.lines("runs"), 2 * round);
+        fs::remove_file(&gate).unwrap();
     }
     tester.until_logged("is already running");
 }
@@ -225,11 +228,11 @@ fn bet_37_too_many_tasks_are_told_to_wait() {
 #[test]
 fn lt_33_bet_35_time_ends_a_test_with_all_it_started() {
     let folder = Folder::new("time");
-    let tester = Tester::start(&["-allow-shell", "-timeout=300ms"]);
+    let tester = Tester::start(&["-allow-shell", "-timeout=2s"]);
     let cmd = format!("sleep 9999 & echo $! > {}; wait", folder.file("pid"));
     let answer = tester.task(&json!({ "type": "bash", "cmd": cmd }));
     assert_eq!(answer.status, 500);
-    assert!(answer.body.ends_with("timed out after 300ms"), "{}", answer.body);
+    assert!(answer.body.ends_with("timed out after 2s"), "{}", answer.body);
     let pid = fs::read_to_string(folder.0.join("pid")).unwrap();
     until("the end of its child", || !is_alive(pid.trim()));
 }

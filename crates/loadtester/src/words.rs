@@ -94,6 +94,8 @@ fn shown(c: char) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn words(line: &str) -> Vec<String> {
@@ -140,5 +142,22 @@ mod tests {
         let words = split(line, Meta::Keep).unwrap();
         assert_eq!(words[3], r#"--overrides={ "spec": { "a": "b c" } }"#);
         assert_eq!(words.len(), 4);
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_split_or_refused(line in any::<String>()) {
+            let _whatever = split(&line, Meta::Keep);
+            let _whatever = split(&line, Meta::Refuse);
+        }
+
+        #[test]
+        fn what_is_quoted_comes_out_whole(words in prop::collection::vec(any::<String>(), 0..6)) {
+            let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
+            let line = quoted.collect::<Vec<_>>().join(" ");
+            for meta in [Meta::Keep, Meta::Refuse] {
+                prop_assert_eq!(split(&line, meta), Ok(words.clone()));
+            }
+        }
     }
 }

@@ -366,6 +366,7 @@ impl Chunks {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use tokio::io::duplex;
 
     use super::*;
@@ -475,5 +476,39 @@ mod tests {
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n";
         let got = answered(answer, 1000, false).await;
         assert_eq!(got, Ok(Answer { status: 200, bytes: 1, reusable: false, http2: false }));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_a_server_says_is_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _whatever = Head::parse(&bytes, false);
+            let mut state = Chunks::START;
+            let _whatever = state.advance(&bytes, &mut 0);
+        }
+
+        #[test]
+        fn headers_of_any_kind_are_no_panic(lines in "([a-zA-Z-]{1,12}: [ -~]{0,20}\\r\\n){0,8}") {
+            let head = format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
+            let _whatever = Head::parse(head.as_bytes(), false);
+        }
+
+        #[test]
+        fn chunks_are_counted_however_they_are_cut(
+            chunks in prop::collection::vec(1_usize..300, 0..6),
+            cut in 1_usize..50,
+        ) {
+            let mut body = Vec::new();
+            for length in &chunks {
+                body.extend(format!("{length:x}\r\n{}\r\n", "x".repeat(*length)).into_bytes());
+            }
+            body.extend(b"0\r\n\r\n");
+            let (mut state, mut bytes, mut used) = (Chunks::START, 0, 0);
+            for piece in body.chunks(cut) {
+                used += state.advance(piece, &mut bytes).unwrap();
+            }
+            prop_assert_eq!(state, Chunks::Done);
+            prop_assert_eq!(bytes, chunks.iter().sum::<usize>() as u64);
+            prop_assert_eq!(used, body.len());
+        }
     }
 }

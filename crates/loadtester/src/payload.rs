@@ -33,12 +33,15 @@ impl Payload {
         }
         let written: Written = serde_json::from_slice(body).ok()?;
         let Written { name, namespace, checksum, metadata } = written;
-        Some(Self {
+        let payload = Self {
             name: name.unwrap_or_default(),
             namespace: namespace.unwrap_or_default(),
             checksum: checksum.unwrap_or_default(),
             metadata: metadata.unwrap_or_default(),
-        })
+        };
+        let Self { name, namespace, checksum, .. } = &payload;
+        let fit = is_name(name, 253) && is_name(namespace, 63) && is_name(checksum, 64);
+        fit.then_some(payload)
     }
 
     /// As logs and keys name it.
@@ -51,6 +54,12 @@ impl Payload {
         let value = self.metadata.get(key).map(String::as_str);
         matches!(value, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
     }
+}
+
+/// Whether a text may be kept, logged and compared as a name. Which letters Kubernetes allows is not
+/// looked at: a canary of no valid name is nobody's.
+pub(crate) fn is_name(text: &str, bytes_max: usize) -> bool {
+    text.len() <= bytes_max && !text.contains(char::is_control)
 }
 
 #[cfg(test)]
@@ -71,5 +80,11 @@ mod tests {
         for body in ["", "null", "[]", "\"x\"", "{", r#"{"metadata":{"cmd":1}}"#, r#"{"name":1}"#] {
             assert_eq!(Payload::parse(body.as_bytes()), None, "{body}");
         }
+        for (key, length) in [("name", 253), ("namespace", 63), ("checksum", 64)] {
+            let body = |length| format!("{{\"{key}\":\"{}\"}}", "a".repeat(length));
+            assert!(Payload::parse(body(length).as_bytes()).is_some(), "{key}");
+            assert!(Payload::parse(body(length + 1).as_bytes()).is_none(), "{key} too long");
+        }
+        assert_eq!(Payload::parse(br#"{"name":"a\nb"}"#), None, "two lines");
     }
 }

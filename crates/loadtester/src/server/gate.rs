@@ -14,7 +14,7 @@ use super::{App, Asked, Shared, check, now, read};
 use crate::{
     duration,
     gates::{Asker, GateError, Key, Kind, Opening},
-    payload::Payload,
+    payload::{Payload, is_name},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,9 @@ enum Answer {
 
 /// A month of steps at one a minute; more is a gate that is open for good.
 const STEPS_MAX: u32 = 43_200;
+
+/// What tells calls apart is a hash, or as long as one.
+const CALL_BYTES_MAX: usize = 128;
 
 pub(super) async fn gate(state: Shared, Path(action): Path<String>, request: Request) -> Response {
     answer(state, Kind::Advance, &action, request).await
@@ -65,6 +68,9 @@ async fn answer(State(app): Shared, kind: Kind, action: &str, request: Request) 
         Err(response) => return response,
     };
     let canary = asked.payload.canary();
+    if !asked.payload.metadata.get("gate").is_none_or(|gate| is_name(gate, 63)) {
+        return (StatusCode::BAD_REQUEST, "gate is no name").into_response();
+    }
     // What only opening needs may say anything elsewhere.
     let opening = match opening(&asked.payload, now()) {
         Ok(opening) => opening,
@@ -114,6 +120,7 @@ fn act(
     match action {
         Action::Check => {
             let call = asked.headers.get("idempotency-key").and_then(|it| it.to_str().ok());
+            let call = call.filter(|call| is_name(call, CALL_BYTES_MAX));
             let says_yes = app.gates.check(&key, Asker { checksum, call }, now())?;
             Ok(if says_yes { Answer::Approved } else { Answer::Forbidden })
         }
@@ -129,7 +136,9 @@ fn opening(payload: &Payload, now: i64) -> Result<Opening, String> {
         None => None,
         Some(text) => {
             let time = duration::parse(text).map_err(|error| error.to_string())?;
-            let seconds = i64::try_from(time.as_secs().max(1)).unwrap_or(i64::MAX);
+            // Time is counted in whole seconds; the one that has begun is on top, so that it is never
+            // less than was asked for.
+            let seconds = i64::try_from(time.as_secs().saturating_add(1)).unwrap_or(i64::MAX);
             Some(now.saturating_add(seconds))
         }
     };
@@ -142,6 +151,9 @@ fn opening(payload: &Payload, now: i64) -> Result<Opening, String> {
         }
     };
     let checksum = of("checksum").cloned();
+    if checksum.as_deref().is_some_and(|checksum| !is_name(checksum, 64)) {
+        return Err("checksum is none".to_owned());
+    }
     Ok(Opening { opened_at: now, until, steps, checksum, answered: None })
 }
 

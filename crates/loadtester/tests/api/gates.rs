@@ -126,7 +126,7 @@ fn bet_39_an_opening_can_be_for_one_revision_or_for_a_time() {
     assert_eq!(tester.post("/gate/open", &with(&json!({ "checksum": "v2" }))).status, 202);
     assert_eq!(tester.post("/gate/check", &of("v2")).status, 200);
     assert_eq!(tester.post("/gate/check", &of("v3")).status, 403);
-    assert_eq!(tester.post("/gate/open", &with(&json!({ "ttl": "1s" }))).status, 202);
+    assert_eq!(tester.post("/gate/open", &with(&json!({ "ttl": "3s" }))).status, 202);
     assert_eq!(tester.post("/gate/check", &of("v3")).status, 200);
     crate::support::until("the gate to close", || {
         tester.post("/gate/check", &of("v3")).status == 403
@@ -136,12 +136,19 @@ fn bet_39_an_opening_can_be_for_one_revision_or_for_a_time() {
 #[test]
 fn an_opening_that_makes_no_sense_is_refused() {
     let tester = Tester::start(&[]);
-    for metadata in [json!({ "steps": "0" }), json!({ "steps": "many" }), json!({ "ttl": "soon" })]
-    {
+    let long = "x".repeat(65);
+    for metadata in [
+        json!({ "steps": "0" }),
+        json!({ "steps": "many" }),
+        json!({ "ttl": "soon" }),
+        json!({ "checksum": long }),
+    ] {
         let answer = tester.post("/gate/open", &with(&metadata));
         assert_eq!(answer.status, 400, "{metadata}");
         assert!(!answer.body.is_empty());
         assert_eq!(tester.post("/gate/check", &with(&metadata)).status, 403, "asked as usual");
         assert_eq!(tester.post("/gate/close", &with(&metadata)).status, 202);
     }
+    let nameless = with(&json!({ "gate": long }));
+    assert_eq!(tester.post("/gate/open", &nameless).status, 400);
 }

@@ -5,6 +5,9 @@
 //!          cancelled: SIGTERM to the group, 5 s later SIGKILL
 //! ```
 //!
+//! Where this is the first process of a container, orphans become its children; those of a group are
+//! waited for with it, or their numbers would be used up one by one.
+//!
 //! No shell is involved unless the program is one. Of the output the last 64 KiB are kept. A future
 //! that is dropped takes the whole group with it.
 
@@ -18,12 +21,12 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpgid};
 use tokio::{
     io::AsyncReadExt,
     net::unix::pipe,
     process::Command,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 /// A program that has ended.
@@ -55,6 +58,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// For output that is still on its way when the program has ended. What holds it open for longer was
 /// left behind.
 const DRAIN: Duration = Duration::from_secs(2);
+
+/// For those who were killed to be gone; they have nothing left to do.
+const BURIAL: Duration = Duration::from_secs(1);
 
 /// Runs `program` to its end, or ends it when `cancel` resolves.
 pub async fn run(
@@ -105,7 +111,8 @@ pub async fn run(
     let _in_time = drained.await;
     // Whoever is left was left behind. While anybody is, the number of the group is still theirs; if
     // nobody is, it is given out again only after every other number there is.
-    drop(group);
+    group.signal(Signal::KILL);
+    group.bury().await;
     Ok(Ended { status, output, cancelled })
 }
 
@@ -142,6 +149,21 @@ impl Group {
     fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
             let _gone = kill_process_group(leader, signal);
+        }
+    }
+
+    /// Waits for members that were orphaned and left to us, for a moment. The leader has been waited
+    /// for already.
+    async fn bury(&self) {
+        let Some(leader) = self.leader else { return };
+        let deadline = Instant::now() + BURIAL;
+        while Instant::now() < deadline {
+            match waitpgid(leader, WaitOptions::NOHANG) {
+                Ok(Some(_buried)) => {}
+                Ok(None) => sleep(Duration::from_millis(5)).await,
+                // None of them is ours, or none is left.
+                Err(_) => return,
+            }
         }
     }
 }
@@ -289,6 +311,18 @@ mod tests {
         assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
         assert_eq!(reason(ended.status), "exit status 0");
         expect_dead(ended.output.text().trim()).await;
+    }
+
+    #[tokio::test]
+    async fn orphans_that_are_left_to_us_are_buried() {
+        // As the first process of a container.
+        rustix::process::set_child_subreaper(Some(Pid::INIT)).unwrap();
+        let ended = shell("(sleep 0.1 & echo $!) | cat; sleep 0.3; sleep 9999 & echo $!").await;
+        let text = ended.output.text();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        for pid in text.lines() {
+            assert!(!Path::new("/proc").join(pid).exists(), "{pid} is a zombie");
+        }
     }
 
     #[tokio::test]

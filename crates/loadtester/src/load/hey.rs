@@ -321,6 +321,8 @@ mod tests {
             ("-bogus http://a", "-bogus is not a flag of hey that is understood"),
             ("-n 1 -c 2 http://a", "-n cannot be less than -c"),
             ("http://a http://b", "`http://b` is one word too many"),
+            ("http://[]", "`http://[]` is no http or https address"),
+            ("http://[a]", "`http://[a]` is no http or https address"),
             ("ftp://a", "`ftp://a` is no http or https address"),
             ("http://joe:secret@a/?t=secret", "`http://***@a/` is no http or https address"),
             ("-H 'bad header: secret' http://a", "`bad header` is no value for -H"),
@@ -341,6 +343,26 @@ mod tests {
         );
         let text = too_many.unwrap_err().to_string();
         assert_eq!(text, "1001 connections are asked for, and 1000 are allowed");
+    }
+
+    #[test]
+    fn a_body_is_read_from_where_it_may_be() {
+        let folder = std::env::temp_dir().join(format!("bodies-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("order.json"), "{}").unwrap();
+        let plan = |file: &str, body_files: BodyFiles| {
+            let words = ["-D", file, "http://a"].map(str::to_owned);
+            parse(&words, &Bounds { connections_max: 100, body_files })
+        };
+        let under = || BodyFiles::Under(folder.clone());
+        assert_eq!(plan("order.json", under()).unwrap().body, "{}");
+        let file = folder.join("order.json").display().to_string();
+        assert_eq!(plan(&file, under()).unwrap().body, "{}");
+        assert_eq!(plan(&file, BodyFiles::Any).unwrap().body, "{}");
+        let outside = plan("/etc/passwd", under()).unwrap_err().to_string();
+        assert_eq!(outside, "-D: the file is not in the folder that -body-dir names");
+        assert!(matches!(plan("none", under()), Err(PlanError::BodyFile(_))));
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! A [`Plan`] is checked: its address has a host, its headers are headers, its numbers have bounds.
 
 use std::{
+    net::Ipv6Addr,
     num::NonZeroU32,
     path::{Path, PathBuf},
     time::Duration,
@@ -189,7 +190,7 @@ impl Target {
             Some("https") => true,
             _ => return Err(wrong()),
         };
-        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
+        let host = uri.host().and_then(bare_host).ok_or_else(wrong)?;
         let port = match uri.port() {
             Some(port) => port.as_str().parse().map_err(|_| wrong())?,
             None if tls => 443,
@@ -201,8 +202,18 @@ impl Target {
         }
         let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        Ok(Self { tls, host, port, authority: authority.to_owned(), path })
+        Ok(Self { tls, host: host.to_owned(), port, authority: authority.to_owned(), path })
+    }
+}
+
+/// A host as it is looked up: without the brackets that an IPv6 address, and nothing else, stands in.
+fn bare_host(host: &str) -> Option<&str> {
+    match host.strip_prefix('[') {
+        Some(rest) => {
+            let inside = rest.strip_suffix(']')?;
+            inside.parse::<Ipv6Addr>().is_ok().then_some(inside)
+        }
+        None => (!host.is_empty() && !host.contains(['[', ']'])).then_some(host),
     }
 }
 

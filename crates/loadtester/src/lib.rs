@@ -1,4 +1,14 @@
-//! Load, tests and gates for rollouts.
+//! Load, tests and gates for rollouts: Flagger's load tester, for callers that are not trusted.
+//!
+//! ```text
+//! server --> auth --> payload --> gates            opened by people, asked by rollouts; a file
+//!                            \--> task --> runner --> load       built in: hey's and wrk's command lines
+//!                                 policy           \-> process    programs, in groups that end whole
+//!                                                  \-> ngrinder, concord   over client
+//! ```
+//!
+//! It knows nothing of Kubernetes and shares no code with the operator: what runs commands for others
+//! shares no trust with what can write Secrets. Start reading at [`task`], which decides what may be run.
 
 pub mod args;
 pub mod auth;

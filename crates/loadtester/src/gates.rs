@@ -1,0 +1,349 @@
+//! Gates that a person opens and a rollout asks for.
+//!
+//! A gate belongs to a canary and is closed unless it was opened; nobody's asking opens or makes one.
+//! It can be opened for good, for a time, for a number of steps, or for one revision only. With a file
+//! to keep them in gates outlive the process: the file is replaced whole, and what an answer says has
+//! been written before it is given.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// All gates that are open.
+#[derive(Debug)]
+pub struct Gates {
+    file: Option<PathBuf>,
+    open: Mutex<BTreeMap<Key, Opening>>,
+}
+
+/// Which gate.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Key {
+    pub namespace: String,
+    /// Of the canary.
+    pub canary: String,
+    pub kind: Kind,
+    /// Where a canary has several, which one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub gate: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Lets a rollout go on.
+    Advance,
+    /// Takes a rollout back.
+    Rollback,
+}
+
+/// How far a gate is open.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opening {
+    /// Seconds since 1970.
+    pub opened_at: i64,
+    /// Closes by itself then. Seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<i64>,
+    /// How often it still says yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u32>,
+    /// The only revision it is open for, by the checksum that hooks send.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
+    /// The last call that a step was used up for. A call that is repeated gets the same answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered: Option<String>,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    pub checksum: &'a str,
+    /// What tells a repeated call from a new one.
+    pub call: Option<&'a str>,
+}
+
+/// Why a gate could not be opened, closed or asked.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    #[error("failed to write gates to `{}`", .path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("{GATES_MAX} gates are open, and there is no room for another")]
+    TooMany,
+}
+
+/// Why gates could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("failed to read gates from `{}`", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("`{}` does not hold gates", .path.display())]
+    Malformed { path: PathBuf, source: serde_json::Error },
+}
+
+/// A gate and its opening, as they are kept and listed.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Entry {
+    #[serde(flatten)]
+    pub key: Key,
+    #[serde(flatten)]
+    pub opening: Opening,
+}
+
+/// An entry is a name of 253 bytes, five shorter ones and a few numbers, 900 bytes in all: ten thousand
+/// are 9 MB, which a disk still takes in a moment.
+const GATES_MAX: usize = 10_000;
+
+// === impl Gates ===
+
+impl Gates {
+    /// Gates that are gone with the process.
+    pub fn in_memory() -> Self {
+        Self { file: None, open: Mutex::default() }
+    }
+
+    /// Gates that are kept in `file`; those it holds are open.
+    pub fn in_file(file: PathBuf) -> Result<Self, ReadError> {
+        let entries: Vec<Entry> = match fs::read(&file) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|source| ReadError::Malformed { path: file.clone(), source })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(source) => return Err(ReadError::Read { path: file, source }),
+        };
+        let open = entries.into_iter().map(|entry| (entry.key, entry.opening)).collect();
+        Ok(Self { file: Some(file), open: Mutex::new(open) })
+    }
+
+    /// Whether the gate says yes. Uses up a step if it has them. Touches the disk.
+    pub fn check(&self, key: &Key, asker: Asker<'_>, now: i64) -> Result<bool, GateError> {
+        let mut open = self.lock();
+        let Some(opening) = open.get(key) else { return Ok(false) };
+        if opening.until.is_some_and(|until| until <= now) {
+            return Ok(false);
+        }
+        if opening.checksum.as_deref().is_some_and(|only| only != asker.checksum) {
+            return Ok(false);
+        }
+        let Some(steps) = opening.steps else { return Ok(true) };
+        if asker.call.is_some() && opening.answered.as_deref() == asker.call {
+            return Ok(true);
+        }
+        let Some(left) = steps.checked_sub(1) else { return Ok(false) };
+        let answered = asker.call.map(str::to_owned);
+        let used = Opening { steps: Some(left), answered, ..opening.clone() };
+        self.replace(&mut open, now, |open| {
+            open.insert(key.clone(), used);
+        })?;
+        Ok(true)
+    }
+
+    /// Opens a gate, or opens it anew. Touches the disk.
+    pub fn open(&self, key: Key, opening: Opening, now: i64) -> Result<(), GateError> {
+        let mut open = self.lock();
+        if !open.contains_key(&key) && open.len() >= GATES_MAX {
+            return Err(GateError::TooMany);
+        }
+        self.replace(&mut open, now, |open| {
+            open.insert(key, opening);
+        })
+    }
+
+    /// Touches the disk.
+    pub fn close(&self, key: &Key, now: i64) -> Result<(), GateError> {
+        let mut open = self.lock();
+        if !open.contains_key(key) {
+            return Ok(());
+        }
+        self.replace(&mut open, now, |open| {
+            open.remove(key);
+        })
+    }
+
+    /// Those that would say yes to somebody.
+    pub fn list(&self, now: i64) -> Vec<Entry> {
+        let open = self.lock();
+        let open = open.iter().filter(|(_, opening)| opening.is_open(now));
+        open.map(|(key, opening)| Entry { key: key.clone(), opening: opening.clone() }).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Opening>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes gates on disk, then in memory: what could not be written did not happen.
+    fn replace(
+        &self,
+        open: &mut BTreeMap<Key, Opening>,
+        now: i64,
+        change: impl FnOnce(&mut BTreeMap<Key, Opening>),
+    ) -> Result<(), GateError> {
+        let mut changed = open.clone();
+        changed.retain(|_, opening| opening.until.is_none_or(|until| until > now));
+        change(&mut changed);
+        if let Some(file) = &self.file {
+            let wrong = |source| GateError::Write { path: file.clone(), source };
+            write(file, &changed).map_err(wrong)?;
+        }
+        *open = changed;
+        Ok(())
+    }
+}
+
+/// Writes beside the file and moves it into place: whenever we die, the file is whole.
+fn write(file: &Path, gates: &BTreeMap<Key, Opening>) -> io::Result<()> {
+    let entries =
+        gates.iter().map(|(key, opening)| Entry { key: key.clone(), opening: opening.clone() });
+    let text = serde_json::to_vec_pretty(&entries.collect::<Vec<_>>())?;
+    let folder = file.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let beside = file.with_extension("new");
+    let mut new = File::create(&beside)?;
+    new.write_all(&text)?;
+    new.sync_all()?;
+    fs::rename(&beside, file)?;
+    File::open(folder)?.sync_all()
+}
+
+// === impl Opening ===
+
+impl Opening {
+    fn is_open(&self, now: i64) -> bool {
+        self.until.is_none_or(|until| until > now) && self.steps != Some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(canary: &str) -> Key {
+        let (namespace, canary) = ("test".to_owned(), canary.to_owned());
+        Key { namespace, canary, kind: Kind::Advance, gate: String::new() }
+    }
+
+    fn asker(checksum: &'static str, call: Option<&'static str>) -> Asker<'static> {
+        Asker { checksum, call }
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("gates-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    const ANYBODY: Asker<'static> = Asker { checksum: "abc", call: None };
+
+    #[test]
+    fn lt_20_a_gate_is_closed_until_it_is_opened_and_after_it_is_closed() {
+        let gates = Gates::in_memory();
+        let app = key("app");
+        assert!(!gates.check(&app, ANYBODY, 0).unwrap());
+        assert!(gates.list(0).is_empty(), "asking makes no gate");
+        gates.open(app.clone(), Opening::default(), 0).unwrap();
+        assert!(gates.check(&app, ANYBODY, 0).unwrap());
+        assert!(gates.check(&app, ANYBODY, 0).unwrap(), "for good");
+        assert!(!gates.check(&key("other"), ANYBODY, 0).unwrap());
+        let rollback = Key { kind: Kind::Rollback, ..app.clone() };
+        assert!(!gates.check(&rollback, ANYBODY, 0).unwrap());
+        let named = Key { gate: "promotion".to_owned(), ..app.clone() };
+        assert!(!gates.check(&named, ANYBODY, 0).unwrap());
+        gates.close(&app, 0).unwrap();
+        assert!(!gates.check(&app, ANYBODY, 0).unwrap());
+    }
+
+    #[test]
+    fn bet_39_an_opening_can_be_bounded() {
+        let gates = Gates::in_memory();
+        let app = key("app");
+        gates.open(app.clone(), Opening { until: Some(10), ..Opening::default() }, 0).unwrap();
+        assert!(gates.check(&app, ANYBODY, 9).unwrap());
+        assert!(!gates.check(&app, ANYBODY, 10).unwrap(), "its time is over");
+        assert!(gates.list(10).is_empty());
+
+        let only = Opening { checksum: Some("abc".to_owned()), ..Opening::default() };
+        gates.open(app.clone(), only, 0).unwrap();
+        assert!(gates.check(&app, asker("abc", None), 0).unwrap());
+        assert!(!gates.check(&app, asker("def", None), 0).unwrap(), "the next rollout asks anew");
+    }
+
+    #[test]
+    fn a_gate_opened_for_two_steps_says_yes_to_two_calls_and_their_repetitions() {
+        let gates = Gates::in_memory();
+        let app = key("app");
+        gates.open(app.clone(), Opening { steps: Some(2), ..Opening::default() }, 0).unwrap();
+        let yes = |call| gates.check(&app, asker("abc", Some(call)), 0).unwrap();
+        assert!(yes("10%") && yes("10%"), "an answer that was lost is given again");
+        assert!(yes("20%") && yes("20%"));
+        assert!(!yes("30%"));
+        assert!(gates.list(0).is_empty());
+        gates.open(app.clone(), Opening { steps: Some(1), ..Opening::default() }, 0).unwrap();
+        assert!(gates.check(&app, ANYBODY, 0).unwrap());
+        assert!(!gates.check(&app, ANYBODY, 0).unwrap(), "calls that cannot be told apart are new");
+    }
+
+    #[test]
+    fn bet_39_gates_outlive_the_process() {
+        let folder = folder("kept");
+        let file = folder.join("gates.json");
+        let gates = Gates::in_file(file.clone()).unwrap();
+        let app = key("app");
+        let opening = Opening {
+            opened_at: 5,
+            until: Some(100),
+            steps: Some(2),
+            checksum: Some("abc".to_owned()),
+            answered: None,
+        };
+        gates.open(app.clone(), opening, 5).unwrap();
+        gates.open(key("gone"), Opening { until: Some(6), ..Opening::default() }, 5).unwrap();
+        assert!(gates.check(&app, asker("abc", Some("10%")), 7).unwrap());
+        drop(gates);
+
+        let gates = Gates::in_file(file.clone()).unwrap();
+        assert_eq!(gates.list(7).len(), 1);
+        assert!(gates.check(&app, asker("abc", Some("10%")), 7).unwrap(), "asked again");
+        assert!(gates.check(&app, asker("abc", Some("20%")), 7).unwrap());
+        assert!(!gates.check(&app, asker("abc", Some("30%")), 7).unwrap(), "two steps, no more");
+        gates.close(&app, 8).unwrap();
+        assert!(Gates::in_file(file).unwrap().list(0).is_empty());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_holds_no_gates_is_not_taken_for_none() {
+        let folder = folder("broken");
+        let file = folder.join("gates.json");
+        fs::write(&file, "[{\"names").unwrap();
+        assert!(matches!(Gates::in_file(file), Err(ReadError::Malformed { .. })));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_written_did_not_happen() {
+        let folder = folder("unwritable");
+        let gates = Gates::in_file(folder.join("no/such/folder/gates.json")).unwrap();
+        let app = key("app");
+        let refused = gates.open(app.clone(), Opening::default(), 0);
+        assert!(matches!(refused, Err(GateError::Write { .. })));
+        assert!(!gates.check(&app, ANYBODY, 0).unwrap());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn the_number_of_gates_is_bounded() {
+        let gates = Gates::in_memory();
+        {
+            let mut open = gates.lock();
+            open.extend((0..GATES_MAX).map(|it| (key(&it.to_string()), Opening::default())));
+        }
+        let refused = gates.open(key("app"), Opening::default(), 0);
+        assert!(matches!(refused, Err(GateError::TooMany)));
+        assert!(gates.open(key("7"), Opening::default(), 0).is_ok(), "one that is open already");
+    }
+}

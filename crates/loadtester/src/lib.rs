@@ -1,0 +1,31 @@
+//! Load, tests and gates for rollouts: Flagger's load tester, for callers that are not trusted.
+//!
+//! ```text
+//! server --> auth --> payload --> gates            opened by people, asked by rollouts; a file
+//!                            \--> task --> runner --> load       built in: hey's and wrk's command lines
+//!                                 policy           \-> process    programs, in groups that end whole
+//!                                                  \-> ngrinder, concord   over client
+//! ```
+//!
+//! It knows nothing of Kubernetes and shares no code with the operator: what runs commands for others
+//! shares no trust with what can write Secrets. Start reading at [`task`], which decides what may be run.
+
+pub mod args;
+pub mod auth;
+pub mod client;
+pub mod concord;
+pub mod duration;
+pub mod files;
+pub mod gates;
+pub mod load;
+pub mod log;
+pub mod metrics;
+pub mod ngrinder;
+pub mod payload;
+pub mod process;
+pub mod run;
+pub mod runner;
+pub mod server;
+pub mod task;
+mod tls;
+pub mod words;

@@ -1,0 +1,185 @@
+//! nGrinder: a performance test is cloned, started, and watched to its end.
+
+use std::{collections::BTreeMap, fmt, future::Future, pin::pin, time::Duration};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
+use serde_json::Value;
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    client::{Call, CallError, Client, Server},
+    duration,
+};
+
+/// A test to be cloned.
+#[derive(Clone)]
+pub struct Test {
+    server: Server,
+    pub clone: u64,
+    authorization: HeaderValue,
+    poll: Duration,
+}
+
+/// Why metadata names no test.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TestError {
+    #[error("server, clone, username and passwd are required metadata")]
+    Missing,
+    #[error("`{0}` in the metadata cannot be used")]
+    Bad(&'static str),
+}
+
+/// Why a test did not end well.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    #[error("failed to start the test: {0}")]
+    Start(CallError),
+    #[error("the server did not start the test")]
+    NotStarted,
+    #[error("the test ended as {0}")]
+    Ended(&'static str),
+    #[error("the test was stopped")]
+    Stopped,
+}
+
+/// As Flagger means it.
+const POLL: Duration = Duration::from_secs(1);
+/// A test runs for minutes: more often than this is a load test of nGrinder.
+const POLL_MIN: Duration = Duration::from_millis(100);
+/// For the last word to a test whose time is over.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+// === impl Test ===
+
+impl Test {
+    pub fn parse(metadata: &BTreeMap<String, String>) -> Result<Self, TestError> {
+        let of =
+            |key: &str| metadata.get(key).filter(|it| !it.is_empty()).ok_or(TestError::Missing);
+        let (server, clone) = (of("server")?, of("clone")?);
+        let (username, password) = (of("username")?, of("passwd")?);
+        let server = Server::parse(server).ok_or(TestError::Bad("server"))?;
+        let clone = clone.parse().map_err(|_| TestError::Bad("clone"))?;
+        let password = BASE64_STANDARD.decode(password.trim()).ok();
+        let password = password.and_then(|it| String::from_utf8(it).ok());
+        let password = password.ok_or(TestError::Bad("passwd"))?;
+        let basic =
+            BASE64_STANDARD.encode(format!("{username}:{}", password.trim_end_matches('\n')));
+        let authorization = HeaderValue::from_str(&format!("Basic {basic}"));
+        let mut authorization = authorization.map_err(|_| TestError::Bad("username"))?;
+        authorization.set_sensitive(true);
+        let poll = match metadata.get("pollInterval").filter(|it| !it.is_empty()) {
+            Some(text) => duration::parse(text).map_err(|_| TestError::Bad("pollInterval"))?,
+            None => POLL,
+        };
+        if poll.is_zero() {
+            return Err(TestError::Bad("pollInterval"));
+        }
+        Ok(Self { server, clone, authorization, poll: poll.max(POLL_MIN) })
+    }
+
+    /// Runs the test to its end; stops it when `cancel` resolves.
+    pub async fn run(
+        &self,
+        client: &Client,
+        cancel: impl Future<Output = ()>,
+    ) -> Result<(), RunError> {
+        let mut cancel = pin!(cancel);
+        let start = format!("perftest/api/{}/clone_and_start", self.clone);
+        let start = self.call(client, Method::POST, &start);
+        let started = tokio::select! {
+            biased;
+            () = cancel.as_mut() => return Err(RunError::Stopped),
+            started = start => started.map_err(RunError::Start)?,
+        };
+        if started["success"] == Value::Bool(false) {
+            return Err(RunError::NotStarted);
+        }
+        let id = started["id"].as_u64().ok_or(RunError::NotStarted)?;
+        tokio::select! {
+            biased;
+            () = cancel.as_mut() => {
+                let stop = format!("perftest/api/{id}?action=stop");
+                // Whether it stops is beyond us now.
+                let _best_effort =
+                    timeout(STOP_TIMEOUT, self.call(client, Method::PUT, &stop)).await;
+                Err(RunError::Stopped)
+            }
+            ended = self.watch(client, id) => ended,
+        }
+    }
+
+    async fn watch(&self, client: &Client, id: u64) -> Result<(), RunError> {
+        loop {
+            sleep(self.poll).await;
+            let path = format!("perftest/api/{id}/status");
+            // As Flagger: a poll that failed is repeated.
+            let Ok(answer) = self.call(client, Method::GET, &path).await else { continue };
+            match answer["status"][0]["status_id"].as_str() {
+                Some("FINISHED") => return Ok(()),
+                Some("STOP_BY_ERROR") => return Err(RunError::Ended("STOP_BY_ERROR")),
+                Some("CANCELED") => return Err(RunError::Ended("CANCELED")),
+                Some("UNKNOWN") => return Err(RunError::Ended("UNKNOWN")),
+                _ => {}
+            }
+        }
+    }
+
+    async fn call(&self, client: &Client, method: Method, path: &str) -> Result<Value, CallError> {
+        let uri: Uri = self.server.beside(path)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, self.authorization.clone());
+        client.call(Call { method, uri, headers, body: Bytes::new() }).await
+    }
+}
+
+impl fmt::Debug for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nGrinder test {} of {}", self.clone, self.server.origin())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let usual = [
+            ("server", "http://ngrinder:8080"),
+            ("clone", "960"),
+            ("username", "admin"),
+            ("passwd", "YWRtaW4="),
+        ];
+        let all = usual.iter().chain(pairs).map(|(key, value)| ((*key).into(), (*value).into()));
+        all.collect()
+    }
+
+    #[test]
+    fn lt_50_metadata_is_checked() {
+        let test = Test::parse(&metadata(&[])).unwrap();
+        assert_eq!((test.clone, test.poll), (960, POLL));
+        assert_eq!(test.authorization, "Basic YWRtaW46YWRtaW4=");
+        let shown = format!("{test:?}");
+        assert_eq!(shown, "nGrinder test 960 of http://ngrinder:8080");
+        for key in ["server", "clone", "username", "passwd"] {
+            let refused = Test::parse(&metadata(&[(key, "")]));
+            assert_eq!(refused.err(), Some(TestError::Missing), "{key}");
+        }
+        for (key, value) in [("server", "x"), ("clone", "x"), ("clone", "-1"), ("passwd", "%")] {
+            assert!(matches!(Test::parse(&metadata(&[(key, value)])), Err(TestError::Bad(_))));
+        }
+    }
+
+    #[test]
+    fn bet_32_a_poll_interval_is_what_it_says() {
+        for (text, want) in [("5s", 5_000), ("10s", 10_000), ("1m", 60_000), ("1ns", 100)] {
+            let test = Test::parse(&metadata(&[("pollInterval", text)])).unwrap();
+            assert_eq!(test.poll, Duration::from_millis(want), "{text}");
+        }
+        for text in ["0s", "-5s", "5", "soon"] {
+            let refused = Test::parse(&metadata(&[("pollInterval", text)]));
+            assert_eq!(refused.err(), Some(TestError::Bad("pollInterval")), "{text}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! From flags to a server, and from a signal to its end.
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+use tracing::{info, warn};
+
+use crate::{
+    args::Serve,
+    auth::{self, Auth},
+    concord,
+    gates::{Gates, ReadError},
+    load::{BodyFiles, Bounds},
+    log::{self, Encoding},
+    metrics::Metrics,
+    runner::{Limits, Runner},
+    server::{self, App},
+    task::Policy,
+};
+
+/// What the flags mean.
+pub struct Settings {
+    pub port: u16,
+    pub log_level: tracing::Level,
+    pub encoding: Encoding,
+    pub gate_file: Option<PathBuf>,
+    pub auth: Auth,
+    pub policy: Policy,
+    pub limits: Limits,
+}
+
+/// Why the load tester does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("-namespace-regexp is no regular expression")]
+    Namespaces(#[source] regex::Error),
+    #[error("failed to read secrets from `{}`", .path.display())]
+    Secret { path: PathBuf, source: io::Error },
+    #[error("`{0}` holds no secret")]
+    NoSecret(PathBuf),
+    #[error(transparent)]
+    Gates(#[from] ReadError),
+    #[error("failed to listen on port {port}")]
+    Listen { port: u16, source: io::Error },
+    #[error("failed to wait for signals")]
+    Signals(#[source] io::Error),
+}
+
+/// For requests under way when we stop. As Flagger.
+const GRACE: Duration = Duration::from_mins(1);
+
+/// Serves until a signal says otherwise.
+pub async fn run(settings: Settings) -> Result<(), RunError> {
+    let Settings { port, gate_file, auth, policy, limits, .. } = settings;
+    let gates = match gate_file {
+        Some(file) => Gates::in_file(file)?,
+        None => Gates::in_memory(),
+    };
+    let listener = listen(port).await.map_err(|source| RunError::Listen { port, source })?;
+    // The one we got, if any would do.
+    let port = listener.local_addr().map_or(port, |address| address.port());
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
+    say_what_is_open(&auth, &policy);
+    let metrics = Arc::new(Metrics::default());
+    let runner = Runner::new(limits, Arc::clone(&metrics));
+    let app = App { auth, policy, gates, runner: runner.clone(), metrics };
+    let routes = server::routes(Arc::new(app));
+    info!(port, version = env!("CARGO_PKG_VERSION"), "Starting load tester");
+    let mut signalled = async move || {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    let stopping = runner.clone();
+    let stop = async move {
+        signalled().await;
+        info!("Shutting down");
+        stopping.stop_background();
+        // As Flagger: whoever signals twice wants it now.
+        tokio::spawn(async move {
+            signalled().await;
+            std::process::exit(1);
+        });
+    };
+    server::serve(listener, routes, stop, GRACE).await;
+    runner.stop().await;
+    Ok(())
+}
+
+/// On all addresses; on those of IPv4 where the machine has no others.
+async fn listen(port: u16) -> io::Result<TcpListener> {
+    match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+            TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).await
+        }
+        bound => bound,
+    }
+}
+
+fn say_what_is_open(auth: &Auth, policy: &Policy) {
+    if !auth.needs_signature() {
+        warn!("Requests are not signed: whoever reaches the port can open gates and start load");
+        if auth.namespaces.is_some() {
+            warn!("Namespaces are believed as they are claimed; see -secret-dir");
+        }
+    }
+    if policy.shell {
+        warn!("Shells are enabled: whoever may send a request can run anything here");
+    }
+}
+
+// === impl Settings ===
+
+impl Settings {
+    pub fn of(args: Serve) -> Result<Self, RunError> {
+        let Serve {
+            port,
+            log_level,
+            zap_encoding,
+            zap_replace_globals: _,
+            gate_file,
+            namespace_regexp,
+            secret_file,
+            secret_dir,
+            enable_tasks,
+            allow_tools,
+            allow_shell,
+            timeout,
+            patience,
+            max_tasks,
+            max_tasks_per_namespace,
+            max_connections,
+            body_dir,
+            concord_key_dir,
+            concord_servers,
+        } = args;
+        let namespaces = match namespace_regexp.as_str() {
+            "" => None,
+            pattern => Some(auth::whole(pattern).map_err(RunError::Namespaces)?),
+        };
+        if let Some(path) = &secret_file {
+            let secrets = auth::read_secrets(path);
+            let secrets =
+                secrets.map_err(|source| RunError::Secret { path: path.clone(), source })?;
+            if secrets.is_empty() {
+                return Err(RunError::NoSecret(path.clone()));
+            }
+        }
+        let concord = concord::Allowed {
+            key_dir: concord_key_dir,
+            servers: concord_servers.iter().map(crate::client::Server::origin).collect(),
+        };
+        let body_files = body_dir.map_or(BodyFiles::Refused, BodyFiles::Under);
+        Ok(Self {
+            port,
+            log_level: log::level(&log_level),
+            encoding: zap_encoding,
+            gate_file,
+            auth: Auth { secret_file, secret_dir, namespaces },
+            policy: Policy {
+                kinds: enable_tasks.into_iter().collect(),
+                tools: allow_tools.into_iter().filter(|tool| !tool.is_empty()).collect(),
+                shell: allow_shell,
+                load: Bounds { connections_max: max_connections, body_files },
+                concord,
+            },
+            limits: Limits {
+                tasks: max_tasks,
+                tasks_per_namespace: max_tasks_per_namespace,
+                timeout,
+                patience,
+            },
+        })
+    }
+}

@@ -1,0 +1,364 @@
+//! Runs tasks: each once at a time, a bounded number of them, for a bounded time.
+//!
+//! ```text
+//! begin: not there --> running --> done, and gone           nobody waits for a background task
+//! ask:   not there --> running --> done, told to all who wait
+//!        running   --> wait for it too
+//!        done and not told --> told, and gone
+//! ```
+//!
+//! Whoever waits may give up; operators do after ten seconds. The task then goes on for a while, and
+//! asking again finds it: a test of five minutes works with a hook of ten seconds. If nobody asks again
+//! it is ended, and an outcome that nobody wants to know is dropped. Looking up a task and taking its
+//! place is one step under one lock.
+
+mod work;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tracing::{error, info, warn};
+
+pub use self::work::Outcome;
+use crate::{
+    client::Client,
+    duration,
+    metrics::Metrics,
+    task::{Kind, Task},
+};
+
+/// Runs tasks. Cheap to clone.
+#[derive(Clone)]
+pub struct Runner {
+    inner: Arc<Inner>,
+}
+
+/// How much may run, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub tasks: usize,
+    pub tasks_per_namespace: usize,
+    /// For one task.
+    pub timeout: Duration,
+    /// How long a task goes on, and an outcome is kept, with nobody waiting.
+    pub patience: Duration,
+}
+
+/// What became of a request to begin a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    Started,
+    /// It is running already.
+    Skipped,
+}
+
+/// There is no room for another task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many tasks are running; try again later")]
+pub struct Busy;
+
+struct Inner {
+    limits: Limits,
+    metrics: Arc<Metrics>,
+    client: Client,
+    places: Mutex<BTreeMap<String, Place>>,
+    tasks: Mutex<JoinSet<()>>,
+    stopping: watch::Sender<Stop>,
+}
+
+/// What has to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stop {
+    Nothing,
+    Background,
+    Everything,
+}
+
+/// A task's place among those that run.
+struct Place {
+    namespace: String,
+    outcome: Told,
+    waiting: Waiting,
+}
+
+/// Gives a task's place back, however the task ends: done, cut off or in a panic.
+struct Leaving<'a> {
+    inner: &'a Inner,
+    key: &'a str,
+    place: Told,
+}
+
+/// Where an outcome is told.
+type Told = watch::Receiver<Option<Outcome>>;
+/// How many wait for one.
+type Waiting = Arc<watch::Sender<usize>>;
+
+/// Someone who waits for an outcome. Counted while it exists.
+struct Waiter(Waiting);
+
+/// For tasks to end when we do: SIGTERM, SIGKILL after 5 s, 2 s for output, and some to spare.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+// === impl Runner ===
+
+impl Runner {
+    pub fn new(limits: Limits, metrics: Arc<Metrics>) -> Self {
+        let (stopping, _) = watch::channel(Stop::Nothing);
+        let inner = Inner {
+            limits,
+            metrics,
+            client: Client::new(),
+            places: Mutex::default(),
+            tasks: Mutex::default(),
+            stopping,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Begins a task that nobody waits for.
+    pub fn begin(&self, task: Task) -> Result<Begun, Busy> {
+        let mut places = self.inner.places();
+        if places.contains_key(&task.key) {
+            let Task { canary, shown, kind, .. } = &task;
+            info!(%canary, "command skipped {shown} is already running");
+            self.inner.metrics.count_task(kind.as_str(), "skipped");
+            return Ok(Begun::Skipped);
+        }
+        self.start(&mut places, task, 0)?;
+        Ok(Begun::Started)
+    }
+
+    /// The outcome of a task: of the one that runs already, or of a new one.
+    pub async fn ask(&self, task: Task) -> Result<Outcome, Busy> {
+        loop {
+            let outcome = self.join(task.clone()).await?;
+            // Bounded: each round waits for a task to be given up for want of us.
+            if !outcome.abandoned {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    async fn join(&self, task: Task) -> Result<Outcome, Busy> {
+        let (kind, key) = (task.kind, task.key.clone());
+        let (mut outcome, _waiter) = {
+            let mut places = self.inner.places();
+            if let Some(place) = places.get(&key) {
+                let found = place.outcome.borrow().clone();
+                if let Some(outcome) = found {
+                    // Whoever keeps it for us need not do so any longer.
+                    place.waiting.send_modify(|count| *count += 1);
+                    places.remove(&key);
+                    self.inner.metrics.count_task(kind.as_str(), "collected");
+                    return Ok(outcome);
+                }
+                self.inner.metrics.count_task(kind.as_str(), "joined");
+                (place.outcome.clone(), Waiter::of(&place.waiting))
+            } else {
+                // Counted before the task starts: it must not look abandoned.
+                let (outcome, waiting) = self.start(&mut places, task, 1)?;
+                (outcome, Waiter(waiting))
+            }
+        };
+        let told = outcome.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
+        // The sender goes untold only when the task was cut off, or panicked.
+        Ok(told.ok().flatten().unwrap_or_else(|| Outcome::failed("the task was cut off")))
+    }
+
+    pub fn running(&self) -> usize {
+        self.inner.places().values().filter(|place| place.outcome.borrow().is_none()).count()
+    }
+
+    /// Ends background tasks and begins no more.
+    pub fn stop_background(&self) {
+        self.inner.stopping.send_replace(Stop::Background);
+    }
+
+    /// Ends everything and waits for it, for a bounded time.
+    pub async fn stop(&self) {
+        self.inner.stopping.send_replace(Stop::Everything);
+        let mut tasks = std::mem::take(&mut *lock(&self.inner.tasks));
+        let all_ended = async { while tasks.join_next().await.is_some() {} };
+        if timeout(END_TIMEOUT, all_ended).await.is_err() {
+            warn!("Tasks did not end in time and were cut off");
+            tasks.shutdown().await;
+        }
+    }
+
+    /// Takes a place and starts a task in it.
+    fn start(
+        &self,
+        places: &mut BTreeMap<String, Place>,
+        task: Task,
+        waiting: usize,
+    ) -> Result<(Told, Waiting), Busy> {
+        let Limits { tasks, tasks_per_namespace, .. } = self.inner.limits;
+        let of_namespace = places.values().filter(|it| it.namespace == task.namespace).count();
+        let is_stopping = *self.inner.stopping.borrow() > Stop::Nothing;
+        if places.len() >= tasks || of_namespace >= tasks_per_namespace || is_stopping {
+            self.inner.metrics.count_task(task.kind.as_str(), "busy");
+            return Err(Busy);
+        }
+        let (telling, outcome) = watch::channel(None);
+        let waiting = Arc::new(watch::Sender::new(waiting));
+        let place = Place {
+            namespace: task.namespace.clone(),
+            outcome: outcome.clone(),
+            waiting: Arc::clone(&waiting),
+        };
+        places.insert(task.key.clone(), place);
+        let inner = Arc::clone(&self.inner);
+        let mut running = lock(&self.inner.tasks);
+        while running.try_join_next().is_some() {}
+        running.spawn(inner.see_through(task, telling, Arc::clone(&waiting)));
+        Ok((outcome, waiting))
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    fn places(&self) -> MutexGuard<'_, BTreeMap<String, Place>> {
+        lock(&self.places)
+    }
+
+    /// From the first line in the log to the last.
+    async fn see_through(
+        self: Arc<Self>,
+        task: Task,
+        telling: watch::Sender<Option<Outcome>>,
+        waiting: Waiting,
+    ) {
+        let (canary, shown) = (task.canary.as_str(), task.shown.as_str());
+        info!(%canary, "task starting {shown}");
+        let leaving = Leaving { inner: &self, key: &task.key, place: telling.subscribe() };
+        let (cancel, cancelled) = watch::channel(false);
+        let work = work::run(&task, &self.client, &self.metrics, cancelled);
+        let mut work = std::pin::pin!(work);
+        let (outcome, label) = tokio::select! {
+            biased;
+            outcome = work.as_mut() => {
+                let label = if outcome.is_ok() { "succeeded" } else { "failed" };
+                (outcome, label)
+            }
+            (reason, label) = self.end_of(&task, waiting.subscribe()) => {
+                cancel.send_replace(true);
+                // Bounded by how programs are ended; see `process`.
+                let outcome = work.await;
+                let abandoned = label == "abandoned";
+                (Outcome { reason: Some(reason), abandoned, ..outcome }, label)
+            }
+        };
+        self.metrics.count_task(task.kind.as_str(), label);
+        log(&task, &outcome);
+        let is_awaited = {
+            // Under the lock: whoever asks finds either the task or its outcome.
+            let _places = self.places();
+            telling.send_replace(Some(outcome));
+            *waiting.borrow() > 0
+        };
+        if task.blocking && !is_awaited && label != "abandoned" {
+            self.keep_until_collected(waiting.subscribe()).await;
+        }
+        drop(leaving);
+    }
+
+    /// Why a task has to end before it is done.
+    async fn end_of(
+        &self,
+        task: &Task,
+        mut waiting: watch::Receiver<usize>,
+    ) -> (String, &'static str) {
+        let limit = self.limits.timeout;
+        let mut stopping = self.stopping.subscribe();
+        let stops_at = if task.blocking { Stop::Everything } else { Stop::Background };
+        let abandoned = async {
+            if !task.blocking {
+                std::future::pending::<()>().await;
+            }
+            loop {
+                // Errors cannot come up: the sender is kept by the task's place.
+                drop(waiting.wait_for(|count| *count == 0).await);
+                let back = waiting.wait_for(|count| *count > 0);
+                if timeout(self.limits.patience, back).await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stop| *stop >= stops_at) => {
+                ("the load tester is stopping".to_owned(), "stopped")
+            }
+            () = tokio::time::sleep(limit) => {
+                (format!("timed out after {}", duration::show(limit)), "timed_out")
+            }
+            () = abandoned => ("nobody waits for it any more".to_owned(), "abandoned"),
+        }
+    }
+
+    /// Waits for as long as somebody may still come for the outcome.
+    async fn keep_until_collected(&self, mut waiting: watch::Receiver<usize>) {
+        let mut stopping = self.stopping.subscribe();
+        tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stop| *stop == Stop::Everything) => {}
+            _ = waiting.wait_for(|count| *count > 0) => {}
+            () = tokio::time::sleep(self.limits.patience) => {}
+        }
+    }
+}
+
+// === impl Leaving ===
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let mut places = self.inner.places();
+        // Collected meanwhile, and taken by a new task: then it is not ours.
+        if places.get(self.key).is_some_and(|place| place.outcome.same_channel(&self.place)) {
+            places.remove(self.key);
+        }
+    }
+}
+
+// === impl Waiter ===
+
+impl Waiter {
+    fn of(waiting: &Waiting) -> Self {
+        waiting.send_modify(|count| *count += 1);
+        Self(Arc::clone(waiting))
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+fn log(task: &Task, outcome: &Outcome) {
+    let Task { canary, shown, kind, .. } = task;
+    match &outcome.reason {
+        None => {
+            // As Flagger: what a test says is always logged, what load says if asked for.
+            let logs_output = task.logs_output || (task.blocking && *kind != Kind::Concord);
+            let output = if logs_output { outcome.output.trim_end() } else { "" };
+            info!(%canary, %output, summary = %outcome.summary, "command finished {shown}");
+        }
+        Some(reason) => {
+            let output = outcome.output.trim_end();
+            error!(%canary, %reason, %output, "command failed {shown}");
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,327 @@
+//! Tasks: what a caller asks to be run, checked against what this load tester may run.
+//!
+//! ```text
+//! metadata --> Task::parse --> Task { work, .. }   or   Refusal { status, text }
+//!              under a Policy
+//! ```
+//!
+//! Nothing is run here. Out of [`Task::parse`] comes either work that is allowed, down to the words of
+//! its command line, or an answer that says why not.
+
+use std::collections::BTreeSet;
+
+use http::StatusCode;
+
+use crate::{
+    concord,
+    load::{Bounds, Plan, PlanError, Tool},
+    ngrinder,
+    payload::Payload,
+    words::{Meta, WordsError, split},
+};
+
+/// Something to be run for a canary.
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub kind: Kind,
+    pub canary: String,
+    pub namespace: String,
+    /// Tasks with the same key are the same task, and run once at a time.
+    pub key: String,
+    pub work: Work,
+    /// The command as the caller wrote it.
+    pub text: String,
+    /// The command as it may be logged.
+    pub shown: String,
+    /// Whether the caller waits for the outcome.
+    pub blocking: bool,
+    pub logs_output: bool,
+    pub returns_output: bool,
+}
+
+/// What there is to do.
+#[derive(Clone, Debug)]
+pub enum Work {
+    Load(Box<Plan>),
+    /// A program and its arguments.
+    Program {
+        program: String,
+        arguments: Vec<String>,
+    },
+    NGrinder(Box<ngrinder::Test>),
+    Concord(Box<concord::Process>),
+}
+
+/// The type of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Cmd,
+    Bash,
+    Bats,
+    Helm,
+    Kubectl,
+    NGrinder,
+    Concord,
+}
+
+/// What may be run.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub kinds: BTreeSet<Kind>,
+    /// Programs that command lines may begin with, besides the built-in load generator.
+    pub tools: BTreeSet<String>,
+    /// Whether command lines may be given to a shell.
+    pub shell: bool,
+    pub load: Bounds,
+    pub concord: concord::Allowed,
+}
+
+/// Why a task is not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub status: StatusCode,
+    pub text: String,
+}
+
+// === impl Task ===
+
+impl Task {
+    /// Reads files that Concord and load need; otherwise looks at nothing but its arguments.
+    pub fn parse(payload: &Payload, policy: &Policy) -> Result<Self, Refusal> {
+        let Payload { namespace, checksum, metadata, .. } = payload;
+        if metadata.is_empty() {
+            return Err(Refusal::bad("metadata not found in payload"));
+        }
+        let kind = match metadata.get("type") {
+            None => Kind::Cmd,
+            Some(name) => Kind::parse(name)
+                .ok_or_else(|| Refusal::bad(format!("unknown task type {}", excerpt(name))))?,
+        };
+        if !policy.kinds.contains(&kind) {
+            return Err(Refusal::forbidden(format!(
+                "tasks of type {kind} are not enabled; see -enable-tasks",
+                kind = kind.as_str()
+            )));
+        }
+        let (work, text) = match kind {
+            Kind::NGrinder => {
+                let test = ngrinder::Test::parse(metadata);
+                let test = test.map_err(|error| Refusal::bad(error.to_string()))?;
+                let clone = test.clone.to_string();
+                (Work::NGrinder(Box::new(test)), clone)
+            }
+            Kind::Concord => {
+                // As Flagger: what is wrong with a Concord task is a failure of the task.
+                let process = concord::Process::parse(metadata, &policy.concord);
+                let process = process.map_err(|error| Refusal::failed(error.to_string()))?;
+                (Work::Concord(Box::new(process)), "concord".to_owned())
+            }
+            Kind::Cmd | Kind::Bash | Kind::Bats | Kind::Helm | Kind::Kubectl => {
+                let line = metadata.get("cmd").filter(|line| !line.trim().is_empty());
+                let line = line.ok_or_else(|| Refusal::bad("cmd not found in metadata"))?;
+                (policy.command(kind, line)?, line.clone())
+            }
+        };
+        let canary = payload.canary();
+        let blocking = !matches!(kind, Kind::Cmd | Kind::NGrinder);
+        let mut key = format!("{canary}\n{}\n{text}", kind.as_str());
+        if blocking {
+            // A verdict on one revision is none on another, and a Concord task is all its metadata.
+            key = format!("{key}\n{checksum}");
+        }
+        if kind == Kind::Concord {
+            key = format!("{key}\n{metadata:?}");
+        }
+        Ok(Self {
+            kind,
+            canary,
+            namespace: namespace.clone(),
+            key,
+            shown: work.shown(),
+            work,
+            text,
+            blocking,
+            logs_output: payload.is_set("logCmdOutput"),
+            returns_output: payload.is_set("returnCmdOutput"),
+        })
+    }
+}
+
+// === impl Policy ===
+
+impl Policy {
+    fn command(&self, kind: Kind, line: &str) -> Result<Work, Refusal> {
+        let fixed = match kind {
+            Kind::Helm => Some("helm"),
+            Kind::Kubectl => Some("kubectl"),
+            Kind::Bats => Some("bats"),
+            Kind::Cmd | Kind::Bash | Kind::NGrinder | Kind::Concord => None,
+        };
+        if let Some(program) = fixed {
+            let arguments =
+                split(line, Meta::Keep).map_err(|error| Refusal::bad(error.to_string()))?;
+            return Ok(Work::Program { program: program.to_owned(), arguments });
+        }
+        let refusal = match self.without_shell(line) {
+            Ok(work) => return Ok(work),
+            Err(refusal) => refusal,
+        };
+        if !self.shell {
+            return Err(refusal);
+        }
+        let shell = if kind == Kind::Bash { "bash" } else { "sh" };
+        let arguments = vec!["-c".to_owned(), line.to_owned()];
+        Ok(Work::Program { program: shell.to_owned(), arguments })
+    }
+
+    /// What a command line written for a shell means without one.
+    fn without_shell(&self, line: &str) -> Result<Work, Refusal> {
+        let words = split(line, Meta::Refuse).map_err(|error| match error {
+            WordsError::Unclosed(_) => Refusal::bad(error.to_string()),
+            WordsError::NeedsShell(_) => {
+                Refusal::forbidden(format!("{error}, and shells are not enabled; see -allow-shell"))
+            }
+        })?;
+        let Some((program, arguments)) = words.split_first() else {
+            return Err(Refusal::bad("cmd not found in metadata"));
+        };
+        let plan = Tool::of(program).map(|tool| Plan::parse(tool, arguments, &self.load));
+        match plan {
+            Some(Ok(plan)) => return Ok(Work::Load(Box::new(plan))),
+            Some(Err(error @ PlanError::TooManyConnections { .. })) => {
+                return Err(Refusal::forbidden(format!("{error}; see -max-connections")));
+            }
+            Some(Err(error)) if !self.tools.contains(program) => {
+                return Err(Refusal::bad(error.to_string()));
+            }
+            Some(Err(_)) | None => {}
+        }
+        if !self.tools.contains(program) {
+            return Err(Refusal::forbidden(format!(
+                "{} is not a program that may be run; see -allow-tools",
+                excerpt(program)
+            )));
+        }
+        Ok(Work::Program { program: program.clone(), arguments: arguments.to_vec() })
+    }
+}
+
+// === impl Work ===
+
+impl Work {
+    /// As it may be logged: without what looks like a secret.
+    fn shown(&self) -> String {
+        match self {
+            Self::Load(plan) => format!("load on {}", plan.address()),
+            Self::NGrinder(test) => format!("{test:?}"),
+            Self::Concord(process) => format!("{process:?}"),
+            Self::Program { program, arguments } => {
+                // A line for a shell is cut at blanks; it is only to be read.
+                let words = arguments.iter().flat_map(|it| it.split_ascii_whitespace());
+                redacted(program, words)
+            }
+        }
+    }
+}
+
+/// A command line in which values are hidden that look like secrets, by their flag or their look.
+fn redacted<'a>(program: &str, words: impl Iterator<Item = &'a str>) -> String {
+    const SECRET: [&str; 7] =
+        ["authorization", "token", "password", "passwd", "secret", "api-key", "cookie"];
+    let mut shown = program.to_owned();
+    let mut hides_next = 0_u8;
+    for word in words {
+        let lower = word.to_ascii_lowercase();
+        let names_secret = SECRET.iter().any(|it| lower.contains(it));
+        let takes_credentials = matches!(word, "-u" | "--user" | "-a");
+        shown.push(' ');
+        match word.split_once(['=', ':']) {
+            _ if hides_next > 0 => shown.push_str("***"),
+            _ if word.contains("://") => shown.push_str(&address(word)),
+            Some((name, value)) if names_secret && !value.is_empty() => {
+                shown.push_str(name);
+                shown.push_str("=***");
+            }
+            _ => shown.push_str(word),
+        }
+        hides_next = match (names_secret, hides_next) {
+            // `Authorization: Bearer x` is three words.
+            (true, _) if lower.ends_with(':') => 2,
+            (true, _) if !word.contains('=') => 1,
+            _ if takes_credentials => 1,
+            (_, left) => left.saturating_sub(1),
+        };
+        if shown.len() > 400 {
+            shown.push_str(" \u{2026}");
+            break;
+        }
+    }
+    shown
+}
+
+/// An address without its query and without the name and password it may begin with.
+fn address(word: &str) -> String {
+    let (place, query) = word.split_once('?').map_or((word, ""), |(place, _)| (place, "?***"));
+    match (place.split_once("://"), place.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, after))) => format!("{scheme}://***@{after}{query}"),
+        _ => format!("{place}{query}"),
+    }
+}
+
+/// As much of a caller's text as an answer repeats.
+fn excerpt(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(60).collect()
+}
+
+// === impl Kind ===
+
+impl Kind {
+    pub const ALL: [Self; 7] = [
+        Self::Cmd,
+        Self::Bash,
+        Self::Bats,
+        Self::Helm,
+        Self::Kubectl,
+        Self::NGrinder,
+        Self::Concord,
+    ];
+
+    /// By the name that metadata has for it.
+    pub fn parse(name: &str) -> Option<Self> {
+        if name == "helmv3" {
+            return Some(Self::Helm);
+        }
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cmd => "cmd",
+            Self::Bash => "bash",
+            Self::Bats => "bats",
+            Self::Helm => "helm",
+            Self::Kubectl => "kubectl",
+            Self::NGrinder => "ngrinder",
+            Self::Concord => "concord",
+        }
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    fn bad(text: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, text: text.into() }
+    }
+
+    fn forbidden(text: impl Into<String>) -> Self {
+        Self { status: StatusCode::FORBIDDEN, text: text.into() }
+    }
+
+    fn failed(text: impl Into<String>) -> Self {
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, text: text.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,9 +13,13 @@ use std::{
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut pages: Vec<_> = ["README.md", "CONTRIBUTING.md"].map(|name| root.join(name)).into();
-    for folder in ["docs/guide", "docs/concepts", "docs/reference"] {
-        let entries = fs::read_dir(root.join(folder)).unwrap();
-        pages.extend(entries.map(|entry| entry.unwrap().path()));
+    let mut folders = vec![root.join("docs")];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let (inner, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+        folders.extend(inner);
+        pages
+            .extend(files.into_iter().filter(|path| path.extension().is_some_and(|it| it == "md")));
     }
     pages
 }

@@ -310,6 +310,7 @@ impl Task {
         let (key, spec, secret) = self.template(reference).await?;
         let query = template::render(&key.to_string(), &spec.query, model)
             .map_err(|error| error.to_string())?;
+        trace!(query, provider = spec.provider.provider_type.as_str(), "Query");
         let about = format!("{}/{}", self.key, metric.name);
         let inquiry = self.inquiry((&key, &spec), secret.as_ref(), &query, metric, &about)?;
         let answer = self.inquire(&inquiry).await;

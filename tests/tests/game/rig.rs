@@ -49,7 +49,7 @@ impl Rig {
         let mut object = self.get();
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
         let updated = self.world.admin.update(GAME_DEPLOYMENTS, "", object);
-        updated.unwrap_or_else(|error| panic!("not updated: {error:?}"));
+        updated.expect("the update is taken");
     }
 
     pub(crate) fn pause(&self, paused: bool) {

@@ -41,6 +41,7 @@ pub(super) struct Done {
 
 /// What must not follow any more.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a yes or no of its own")]
 struct LeftOut {
     pods: BTreeSet<String>,
     new_pods: bool,
@@ -280,8 +281,8 @@ impl Workload {
     fn free_name(&self, seen: &Seen, made: &BTreeSet<String>) -> String {
         let mut number = 0_u32;
         loop {
-            let seed = format!("{}/{}/{number}", self.uid, seen.observed.now.0);
-            let digest = Sha256::digest(seed.as_bytes());
+            let text = format!("{}/{}/{number}", self.uid, seen.observed.now.0);
+            let digest = Sha256::digest(text.as_bytes());
             let letters = digest
                 .iter()
                 .take(ID_LENGTH)

@@ -78,7 +78,7 @@ impl Run {
     }
 
     /// One pass over a run that is not over.
-    async fn measure(&self, object: &Value, reading: Reading, tasks: &[Task]) -> Assessment {
+    async fn measure(&self, reading: Reading, tasks: &[Task]) -> Assessment {
         let Reading { mut run, metrics, arguments } = reading;
         let begun = run::now_in_seconds(self.now());
         let taken = tasks.iter().filter_map(|task| match task {
@@ -115,7 +115,7 @@ impl Run {
                 result.record(measurement);
             }
         }
-        debug!(run = %self.key, version = %object["metadata"]["resourceVersion"], "Measured");
+        debug!(run = %self.key, tasks = tasks.len(), "Measured");
         run.started.get_or_insert(begun);
         run.assess(finished)
     }
@@ -219,30 +219,26 @@ impl Subject for Run {
                 return Ok(Next::OnChange);
             }
             let now = self.now();
-            let (assessment, wake) = match run::measured(&object) {
-                Err(why) => {
-                    if object["status"]["phase"] == HookPhase::Error.as_str() {
-                        return Ok(Next::OnChange);
-                    }
-                    (unreadable(why, now), None)
+            let assessment = match run::measured(&object) {
+                Err(_) if object["status"]["phase"] == HookPhase::Error.as_str() => {
+                    return Ok(Next::OnChange);
                 }
+                Err(why) => unreadable(why, now),
                 Ok(reading) => match reading.run.next(now) {
                     Due::Over => return self.expire(&object).await,
-                    Due::Refuse(invalid) => (reading.run.refused(&invalid, now), None),
+                    Due::Refuse(invalid) => reading.run.refused(&invalid, now),
                     Due::Measure(tasks) => {
-                        let is_first = reading.run.started.is_none();
-                        let wake = reading.run.wake(now);
                         let run = reading.run.clone();
-                        let assessment = self.measure(&object, reading, &tasks).await;
+                        let assessment = self.measure(reading, &tasks).await;
+                        let is_first = run.started.is_none();
                         // Nothing was due and nothing follows from that: nothing is written.
                         if tasks.is_empty() && !is_first && !is_news(&run, &assessment) {
-                            return Ok(wake.map_or(Next::OnChange, Next::At));
+                            return Ok(run.wake(now).map_or(Next::OnChange, Next::At));
                         }
-                        (assessment, wake)
+                        assessment
                     }
                 },
             };
-            let _ = wake;
             match self.write(&object, &assessment).await {
                 Ok(_) => {}
                 Err(error) if error.is_stale() => {

@@ -1,6 +1,6 @@
 //! The task of one game workload.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tidegate_engine::{
@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 
 use super::{
     life::{Next, Subject},
-    observe::{self, Look, Revise},
+    observe::{self, Look, Revise, Seen},
     tell::tell,
 };
 use crate::{
@@ -32,6 +32,8 @@ use crate::{
 
 /// Decisions of one wake-up. A release takes about three a step; more in one moment is a circle.
 const ROUNDS_MAX: usize = 60;
+/// Until everything was listed.
+const LISTING: Duration = Duration::from_secs(1);
 /// Times in a row that somebody else may be faster.
 const CONFLICTS_MAX: u32 = 8;
 
@@ -200,6 +202,60 @@ impl Workload {
     }
 }
 
+/// What one look came to.
+enum After {
+    /// Something was done: look again.
+    Again,
+    /// Somebody else was faster: look again, but not for ever.
+    Stale,
+    Rest(Next),
+}
+
+impl Workload {
+    /// One look, one decision.
+    async fn look_once(&mut self) -> Result<After, WriteError> {
+        match observe::look(self) {
+            Look::Gone => Ok(After::Rest(Next::Gone)),
+            // Rung when lists are complete.
+            Look::Listing => Ok(After::Rest(Next::At(self.now().after(LISTING)))),
+            Look::Unreadable(object, why) => {
+                self.complain(&object, &why).await?;
+                Ok(After::Rest(Next::OnChange))
+            }
+            Look::Adopt(kind, object) => self.adopt(kind, &object).await.map(|()| After::Again),
+            Look::Revise(revise) => self.revise(&revise).await.map(|()| After::Again),
+            Look::Seen(seen) => self.decide_upon(&seen).await,
+        }
+    }
+
+    async fn decide_upon(&mut self, seen: &Seen) -> Result<After, WriteError> {
+        let decision = decide(&seen.observed);
+        debug!(reason = decision.why.reason(), actions = decision.actions.len(), "Decided");
+        self.cx.telemetry.count_decision(decision.why.reason());
+        let done = self.act(seen, &decision).await?;
+        if done.is_stale {
+            return Ok(After::Stale);
+        }
+        if self.refusals != done.refusals {
+            // To be said at once, and then to be tried again later.
+            self.refusals = done.refusals;
+            return Ok(After::Again);
+        }
+        if !self.refusals.is_empty() {
+            return Ok(After::Rest(Next::Later));
+        }
+        if !decision.actions.is_empty() {
+            // Every write of ours may have made something due.
+            return Ok(After::Again);
+        }
+        Ok(match decision.again {
+            Again::Now => After::Again,
+            Again::OnChange => After::Rest(Next::OnChange),
+            Again::At(at) => After::Rest(Next::At(at)),
+        })
+    }
+}
+
 impl Subject for Workload {
     async fn look(&mut self, stop: &watch::Receiver<bool>) -> Result<Next, WriteError> {
         let mut conflicts = 0_u32;
@@ -211,66 +267,22 @@ impl Subject for Workload {
                 self.refresh().await?;
                 self.is_in_doubt = false;
             }
-            let first = match observe::look(self) {
-                Look::Gone => return Ok(Next::Gone),
-                // Rung when lists are complete.
-                Look::Listing => {
-                    return Ok(Next::At(self.now().after(std::time::Duration::from_secs(1))));
-                }
-                Look::Unreadable(object, why) => {
-                    self.complain(&object, &why).await?;
-                    return Ok(Next::OnChange);
-                }
-                Look::Adopt(kind, object) => self.adopt(kind, &object).await,
-                Look::Revise(revise) => self.revise(&revise).await,
-                Look::Seen(seen) => {
-                    let decision = decide(&seen.observed);
-                    debug!(
-                        reason = decision.why.reason(),
-                        actions = decision.actions.len(),
-                        "Decided"
-                    );
-                    self.cx.telemetry.count_decision(decision.why.reason());
-                    let done = self.act(&seen, &decision).await?;
-                    if done.is_stale {
-                        conflicts += 1;
-                        if conflicts > CONFLICTS_MAX {
-                            return Ok(Next::Later);
-                        }
-                        continue;
-                    }
-                    if self.refusals != done.refusals {
-                        // To be said at once, and then to be tried again later.
-                        self.refusals = done.refusals;
-                        continue;
-                    }
-                    if !self.refusals.is_empty() {
-                        return Ok(Next::Later);
-                    }
-                    match decision.again {
-                        Again::Now => continue,
-                        // Every write of ours may have made something due.
-                        Again::OnChange if !decision.actions.is_empty() => continue,
-                        Again::At(_) if !decision.actions.is_empty() => continue,
-                        Again::OnChange => return Ok(Next::OnChange),
-                        Again::At(at) => return Ok(Next::At(at)),
-                    }
-                }
-            };
-            match first {
-                Ok(()) => {}
+            match self.look_once().await {
+                Ok(After::Again) => {}
+                Ok(After::Rest(next)) => return Ok(next),
+                Ok(After::Stale) => conflicts += 1,
                 Err(error) if error.is_stale() => {
                     debug!(%error, "Looking again");
                     self.refresh().await?;
                     conflicts += 1;
-                    if conflicts > CONFLICTS_MAX {
-                        return Ok(Next::Later);
-                    }
                 }
                 Err(error) => {
                     self.is_in_doubt = matches!(error, WriteError::Unavailable { .. });
                     return Err(error);
                 }
+            }
+            if conflicts > CONFLICTS_MAX {
+                return Ok(Next::Later);
             }
         }
         warn!(workload = %self.key, "Too many decisions in a row; pausing");

@@ -239,7 +239,7 @@ impl Common<'_> {
                 .and_then(|canary| canary.hook_blocked_since.as_ref())
                 .map(time::moment),
             pod_hooks: pod_hooks
-                .flat_map(|(kind, states)| states.iter().filter_map(move |it| hook_state(kind, it)))
+                .flat_map(|(kind, states)| states.iter().map(move |it| hook_state(kind, it)))
                 .collect(),
             conditions: self.conditions.iter().filter_map(condition).collect(),
             phase: self.phase.and_then(|word| WorkloadPhase::parse(word)),
@@ -257,13 +257,13 @@ fn pause(condition: &PauseCondition) -> Option<Pause> {
     Some(Pause { reason, since: time::moment(&condition.start_time) })
 }
 
-fn hook_state(kind: HookKind, condition: &PodHookCondition) -> Option<PodHookState> {
-    Some(PodHookState {
+fn hook_state(kind: HookKind, condition: &PodHookCondition) -> PodHookState {
+    PodHookState {
         kind,
         pod: condition.pod_name.clone(),
         since: condition.start_time.as_ref().map(time::moment).unwrap_or_default(),
         phase: condition.phase.map_or(HookPhase::Pending, run::engine_phase),
-    })
+    }
 }
 
 fn condition(condition: &GameCondition) -> Option<Condition> {

@@ -73,25 +73,7 @@ pub fn read(kind: Kind, object: &Value) -> Result<Reading, String> {
             None
         }
     };
-    let canary = parts.canary.take().map(|canary| {
-        let steps = &object["spec"]["updateStrategy"]["canary"]["steps"];
-        Canary {
-            hash: steps_hash(&engine_json(steps)),
-            resume_by: match canary.resume_by {
-                Some(ApiResumeBy::Annotation) => ResumeBy::Annotation,
-                Some(ApiResumeBy::Field) | None => ResumeBy::Field,
-            },
-            steps: canary.steps.iter().enumerate().filter_map(|(index, it)| {
-                let read = step(it);
-                if read.is_none() {
-                    problems.push(format!(
-                        "updateStrategy.canary.steps[{index}] must have one of partition, pause and hook"
-                    ));
-                }
-                read
-            }).collect(),
-        }
-    });
+    let canary = parts.canary.take().map(|asked| canary(object, &asked, &mut problems));
     let plan = Plan {
         kind: parts.kind,
         namespace: object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned(),
@@ -126,6 +108,27 @@ pub fn read(kind: Kind, object: &Value) -> Result<Reading, String> {
         asked,
     };
     Ok(Reading { plan, problems })
+}
+
+/// The steps, and what is wrong with them.
+fn canary(object: &Value, asked: &CanaryStrategy, problems: &mut Vec<String>) -> Canary {
+    let mut steps = Vec::new();
+    for (index, asked) in asked.steps.iter().enumerate() {
+        match step(asked) {
+            Some(step) => steps.push(step),
+            None => problems.push(format!(
+                "updateStrategy.canary.steps[{index}] must have one of partition, pause and hook"
+            )),
+        }
+    }
+    Canary {
+        hash: steps_hash(&engine_json(&object["spec"]["updateStrategy"]["canary"]["steps"])),
+        resume_by: match asked.resume_by {
+            Some(ApiResumeBy::Annotation) => ResumeBy::Annotation,
+            Some(ApiResumeBy::Field) | None => ResumeBy::Field,
+        },
+        steps,
+    }
 }
 
 /// Whether we were the last to set `updateStrategy.paused`, by the managers of the object's fields.

@@ -137,21 +137,20 @@ pub fn identify(pod: &Value) -> Value {
 
 /// Says on the pod that it is about to go, or takes that back.
 pub fn mark(pod: &Value, is_leaving: bool) -> Value {
-    let value = if is_leaving { json!("true") } else { Value::Null };
-    annotate(pod, names::DELETING, value)
+    annotate(pod, names::DELETING, is_leaving.then_some("true"))
 }
 
 /// Forgets a change that waited.
 pub fn drop_grace(pod: &Value) -> Value {
-    annotate(pod, names::UPDATE_GRACE, Value::Null)
+    annotate(pod, names::UPDATE_GRACE, None)
 }
 
 /// No hook is owed any more.
 pub fn clear_post_hook(pod: &Value) -> Value {
-    annotate(pod, names::OWES_POST_HOOK, Value::Null)
+    annotate(pod, names::OWES_POST_HOOK, None)
 }
 
-fn annotate(pod: &Value, name: &str, value: Value) -> Value {
+fn annotate(pod: &Value, name: &str, value: Option<&str>) -> Value {
     based_on(pod, json!({ "metadata": { "annotations": { name: value } } }))
 }
 

@@ -75,8 +75,7 @@ impl Theatre {
         let kubeconfig = PathBuf::from(kubeconfig);
         let client = client_of(&kubeconfig).await?;
         let version = client.apiserver_version().await;
-        let version = version.with_context(|| format!("no cluster at {}", kubeconfig.display()))?;
-        println!("on the cluster of {}, version {}", kubeconfig.display(), version.git_version);
+        version.with_context(|| format!("no cluster answers at {}", kubeconfig.display()))?;
         let made = define(&client).await?;
         let groups = client.list_api_groups().await?.groups;
         let images = std::env::var("E2E_IMAGES").unwrap_or_else(|_| IMAGES.to_owned());

@@ -1,0 +1,467 @@
+//! Crash safety of game workloads: stories cut at every write, in every way.
+//!
+//! A story runs once undisturbed, which tells how many writes it takes, and then once per write and cut.
+//! On the way what must hold at any time is looked at from outside, by counting pods; at the end the
+//! workload must be where the story leads, and at rest.
+//!
+//! `cargo test` takes a sample; `GAME_SWEEP=1` takes every cut, `GAME_SWEEP=3` every third.
+
+use std::{cell::RefCell, collections::BTreeSet};
+
+use serde_json::{Value, json};
+use tidegate_sandbox::{
+    cluster::{Cluster as _, PODS, Resource},
+    faults::Cut,
+};
+use tidegate_tests::{
+    network::Reply,
+    rollout::{OPERATOR, World},
+};
+
+use crate::rig::{GAME_DEPLOYMENTS, HOOK_RUNS, HOOK_TEMPLATES};
+
+/// Of how many cuts one is tried with every `cargo test`.
+const SAMPLE: usize = 23;
+/// The longest wait of a story, with pauses after trouble in it.
+const PATIENCE_S: u64 = 600;
+
+const GAME_STATEFUL_SETS: Resource =
+    Resource { group: "tkex.tencent.com", plural: "gamestatefulsets" };
+const NAME: &str = "arena";
+
+/// What happens in a story.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Image(&'static str),
+    Replicas(i64),
+    Resume,
+    /// Until the release is paused at this step.
+    PausedAt(i64),
+    /// Until some pod has the new revision.
+    Begun,
+    /// Until all pods are of the template and ready.
+    Settled,
+    /// The hook answers otherwise from now on.
+    Age(i64),
+    /// `retry` of the hook before deletion.
+    Retry,
+    /// It is deleted, and so is everything of it.
+    Deleted,
+}
+
+struct Story {
+    name: &'static str,
+    kind: Resource,
+    strategy: Value,
+    /// Further members of the spec.
+    more: Value,
+    acts: Vec<Act>,
+    /// Pods that may be out of service.
+    unavailable: i64,
+    /// Pods are never replaced.
+    keeps_pods: bool,
+}
+
+/// What was seen so far, and what did not hold.
+#[derive(Default)]
+struct Watched {
+    breaches: Vec<String>,
+    uids: BTreeSet<String>,
+    /// All pods were ready once.
+    is_up: bool,
+    /// Pods of the new revision when the pause began.
+    paused_with: Option<i64>,
+}
+
+fn stories() -> Vec<Story> {
+    use Act::{Age, Begun, Deleted, Image, PausedAt, Replicas, Resume, Retry, Settled};
+    let steps = json!({ "steps": [
+        { "partition": 2 }, { "pause": {} }, { "partition": 1 }, { "pause": { "duration": 20 } },
+        { "hook": { "templateName": "check" } },
+    ] });
+    let in_place = json!({
+        "type": "InplaceUpdate", "maxUnavailable": 1,
+        "inPlaceUpdateStrategy": { "gracePeriodSeconds": 10 },
+    });
+    let mut in_steps = in_place.clone();
+    in_steps["canary"] = steps.clone();
+    let rolling = json!({ "type": "RollingUpdate", "maxUnavailable": 1 });
+    let mut rolling_steps = rolling.clone();
+    rolling_steps["canary"] = steps;
+    let surge = json!({ "type": "RollingUpdate", "maxUnavailable": 0, "maxSurge": 1 });
+    let pre_delete = json!({ "preDeleteUpdateStrategy": { "hook": { "templateName": "check" } } });
+    let story = |name, kind, strategy: &Value, acts: &[Act]| Story {
+        name,
+        kind,
+        strategy: strategy.clone(),
+        more: json!({}),
+        acts: acts.to_vec(),
+        unavailable: 1,
+        keeps_pods: strategy["type"] == "InplaceUpdate",
+    };
+    let of_sets = |strategy: &Value| {
+        let mut strategy = strategy.clone();
+        if let Some(members) = strategy.as_object_mut()
+            && let Some(unavailable) = members.remove("maxUnavailable")
+        {
+            members.insert("rollingUpdate".to_owned(), json!({ "maxUnavailable": unavailable }));
+        }
+        strategy
+    };
+    let (one, two) = (GAME_DEPLOYMENTS, GAME_STATEFUL_SETS);
+    let through = [Image("game:2"), PausedAt(1), Resume, Age(20), Settled];
+    let failing = [Image("game:2"), PausedAt(1), Resume, Age(45), PausedAt(4), Resume, Settled];
+    vec![
+        story("rolling", one, &rolling, &[Image("game:2"), Settled]),
+        Story {
+            unavailable: 0,
+            ..story("rolling with surge", one, &surge, &[Image("game:2"), Settled])
+        },
+        story("in place with grace", one, &in_place, &[Image("game:2"), Settled]),
+        story("steps in place", one, &in_steps, &through),
+        story("steps, rolling", one, &rolling_steps, &through),
+        story("a hook that fails", one, &in_steps, &failing),
+        story(
+            "back half-way",
+            one,
+            &in_steps,
+            &[Image("game:2"), PausedAt(1), Image("game:1"), Settled],
+        ),
+        story(
+            "another template half-way",
+            one,
+            &in_place,
+            &[Image("game:2"), Begun, Image("game:3"), Settled],
+        ),
+        Story {
+            keeps_pods: false,
+            ..story("scale", one, &rolling, &[Replicas(5), Settled, Replicas(2), Settled])
+        },
+        Story {
+            more: pre_delete,
+            keeps_pods: false,
+            ..story(
+                "scale in by hook",
+                one,
+                &rolling,
+                &[Age(45), Replicas(2), Age(20), Retry, Settled],
+            )
+        },
+        story("deleted half-way", one, &rolling, &[Image("game:2-slow-start-15s"), Begun, Deleted]),
+        story("a set, rolling", two, &of_sets(&rolling), &[Image("game:2"), Settled]),
+        story("a set in place", two, &of_sets(&in_place), &[Image("game:2"), Settled]),
+        story("a set in steps", two, &of_sets(&in_steps), &through),
+        Story {
+            keeps_pods: false,
+            ..story(
+                "a set scales",
+                two,
+                &of_sets(&rolling),
+                &[Replicas(4), Settled, Replicas(2), Settled],
+            )
+        },
+    ]
+}
+
+// === impl Story ===
+
+impl Story {
+    fn object(&self) -> Value {
+        let mut object = json!({
+            "apiVersion": "tkex.tencent.com/v1alpha1",
+            "kind": if self.kind == GAME_DEPLOYMENTS { "GameDeployment" } else { "GameStatefulSet" },
+            "metadata": { "name": NAME },
+            "spec": {
+                "replicas": 3, "selector": { "matchLabels": { "app": NAME } },
+                "template": {
+                    "metadata": { "labels": { "app": NAME } },
+                    "spec": { "containers": [{ "name": "game", "image": "game:1" }] },
+                },
+                "updateStrategy": self.strategy,
+            },
+        });
+        if self.kind == GAME_STATEFUL_SETS {
+            object["spec"]["serviceName"] = json!(NAME);
+        }
+        for (name, value) in self.more.as_object().into_iter().flatten() {
+            object["spec"][name] = value.clone();
+        }
+        object
+    }
+
+    async fn prepared(&self) -> World {
+        let mut world = World::of_games();
+        world.create(
+            HOOK_TEMPLATES,
+            json!({
+                "apiVersion": "tkex.tencent.com/v1alpha1", "kind": "HookTemplate",
+                "metadata": { "name": "check" },
+                "spec": { "metrics": [{
+                    "name": "age", "successCondition": "asInt(result) < 30",
+                    "provider": { "web": { "url": "http://1.1.1.1:9091", "jsonPath": "{$.age}" } },
+                }] },
+            }),
+        );
+        age(&world, 20);
+        world.create(self.kind, self.object());
+        world.start().await;
+        let watched = RefCell::new(Watched::default());
+        let is_up = world.until_seen(PATIENCE_S, |world| self.is_settled(world)).await;
+        assert!(is_up, "{}: it never comes up: {:#}", self.name, self.get(&world));
+        drop(watched);
+        world.kill();
+        world
+    }
+
+    fn get(&self, world: &World) -> Value {
+        world.get(self.kind, NAME).unwrap_or_default()
+    }
+
+    fn is_settled(&self, world: &World) -> bool {
+        let object = self.get(world);
+        let (spec, status) = (&object["spec"], &object["status"]);
+        let replicas = spec["replicas"].as_i64().unwrap_or(0);
+        let image = &spec["template"]["spec"]["containers"][0]["image"];
+        let pods = pods(world);
+        let is_done = |pod: &Value| is_ready(pod) && runs(pod, image);
+        status["observedGeneration"] == object["metadata"]["generation"]
+            && i64::try_from(pods.len()) == Ok(replicas)
+            && pods.iter().all(is_done)
+            && status["updatedReadyReplicas"] == replicas
+            && status["readyReplicas"] == replicas
+            && spec["updateStrategy"]["paused"] != true
+    }
+
+    /// True once the act has come to its end.
+    async fn perform(&self, world: &World, act: Act, watched: &RefCell<Watched>) -> bool {
+        let patch = |patch: Value| drop(world.patch(self.kind, NAME, &patch));
+        let wait = async |is_so: &dyn Fn(&World) -> bool| {
+            world
+                .until_seen(PATIENCE_S, |world| {
+                    self.watch(world, &mut watched.borrow_mut());
+                    is_so(world)
+                })
+                .await
+        };
+        match act {
+            Act::Image(image) => {
+                let container = json!({ "name": "game", "image": image });
+                patch(json!({ "spec": { "template": { "spec": { "containers": [container] } } } }));
+                true
+            }
+            Act::Replicas(replicas) => {
+                watched.borrow_mut().is_up = false;
+                patch(json!({ "spec": { "replicas": replicas } }));
+                let counted = |world: &World| {
+                    self.get(world)["status"]["observedGeneration"].as_i64()
+                        == self.get(world)["metadata"]["generation"].as_i64()
+                };
+                wait(&counted).await
+            }
+            Act::Resume => {
+                watched.borrow_mut().paused_with = None;
+                patch(json!({ "spec": { "updateStrategy": { "paused": false } } }));
+                true
+            }
+            Act::PausedAt(step) => {
+                let is_there = |world: &World| {
+                    let object = self.get(world);
+                    object["spec"]["updateStrategy"]["paused"] == true
+                        && object["status"]["currentStepIndex"] == step
+                        && !object["status"]["pauseConditions"][0].is_null()
+                };
+                wait(&is_there).await
+            }
+            Act::Begun => {
+                let has_begun = |world: &World| {
+                    self.get(world)["status"]["updatedReplicas"].as_i64() >= Some(1)
+                        && self.get(world)["status"]["updatedReplicas"].as_i64() < Some(3)
+                };
+                wait(&has_begun).await
+            }
+            Act::Settled => wait(&|world| self.is_settled(world)).await,
+            Act::Age(years) => {
+                age(world, years);
+                // Whoever is about to ask asks once more.
+                world.advance_s(15).await;
+                true
+            }
+            Act::Retry => {
+                patch(json!({ "spec": { "preDeleteUpdateStrategy": { "retry": true } } }));
+                true
+            }
+            Act::Deleted => {
+                world.delete(self.kind, NAME);
+                wait(&|world| pods(world).is_empty()).await
+            }
+        }
+    }
+
+    /// What must hold at any time.
+    fn watch(&self, world: &World, watched: &mut Watched) {
+        let object = self.get(world);
+        if object.is_null() {
+            return;
+        }
+        let replicas = object["spec"]["replicas"].as_i64().unwrap_or(0);
+        let pods = pods(world);
+        let ready = i64::try_from(pods.iter().filter(|pod| is_ready(pod)).count()).unwrap_or(0);
+        if watched.is_up && ready < replicas - self.unavailable {
+            watched.breaches.push(format!("{ready} of {replicas} pods are ready"));
+        }
+        watched.is_up |= ready >= replicas;
+        let uids: BTreeSet<String> = pods
+            .iter()
+            .filter_map(|pod| pod["metadata"]["uid"].as_str().map(str::to_owned))
+            .collect();
+        if self.keeps_pods && !watched.uids.is_empty() && watched.uids != uids {
+            watched.breaches.push("a pod was replaced that could be updated in place".to_owned());
+        }
+        watched.uids = uids;
+        let is_paused =
+            object["status"]["pauseConditions"].as_array().is_some_and(|it| !it.is_empty());
+        let updated = object["status"]["updatedReplicas"].as_i64().unwrap_or(0);
+        match watched.paused_with {
+            Some(with) if is_paused && updated > with => {
+                watched.breaches.push(format!("updated from {with} to {updated} while paused"));
+            }
+            _ if !is_paused => watched.paused_with = None,
+            None => watched.paused_with = Some(updated),
+            Some(_) => {}
+        }
+    }
+
+    /// Runs it, and returns how many writes that took and what did not hold.
+    async fn run(&self, fault: Option<(u64, Cut)>) -> (u64, Vec<String>) {
+        let mut world = self.prepared().await;
+        world.restarts = true;
+        let faults = world.sandbox.server().faults.clone();
+        faults.count_only(World::operators());
+        if let Some((at, cut)) = fault {
+            faults.crash_at(at, cut);
+        }
+        world.start().await;
+        let watched = RefCell::new(Watched::default());
+        let mut stuck = Vec::new();
+        for act in &self.acts {
+            if !self.perform(&world, *act, &watched).await {
+                stuck.push(format!("{act:?} never came to an end: {:#}", self.get(&world)));
+                break;
+            }
+        }
+        world.advance_s(90).await;
+        let writes = faults.writes();
+        let mut breaches = watched.into_inner().breaches;
+        breaches.append(&mut stuck);
+        breaches.extend(self.restless(&mut world).await);
+        if fault.is_some_and(|_| faults.injected().total() == 0) {
+            breaches.clear();
+        }
+        (writes, breaches)
+    }
+
+    /// What an operator writes that is started where everything is done.
+    async fn restless(&self, world: &mut World) -> Vec<String> {
+        let log = world.sandbox.server().log.clone();
+        world.sandbox.server().faults.clear();
+        let mark = log.mark();
+        world.start().await;
+        world.advance_s(90).await;
+        let ours = log.writes_since(mark).into_iter().filter(|it| &*it.user == OPERATOR);
+        ours.map(|it| format!("at rest it writes {:?} {} {}", it.verb, it.target(), it.name))
+            .collect()
+    }
+}
+
+fn age(world: &World, years: i64) {
+    let body = json!({ "age": years }).to_string();
+    world.network.hook("1.1.1.1/", Reply::Status(200, body));
+}
+
+/// Those that are not on their way out.
+fn pods(world: &World) -> Vec<Value> {
+    let mut pods = world.admin.list(PODS, Some("default"));
+    pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+    pods
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+}
+
+/// Whether the container that runs is of this image, and the one that should.
+fn runs(pod: &Value, image: &Value) -> bool {
+    pod["spec"]["containers"][0]["image"] == *image
+        && pod["status"]["containerStatuses"][0]["image"]
+            .as_str()
+            .is_some_and(|it| image.as_str().is_some_and(|image| it.ends_with(image)))
+}
+
+fn play(story: &Story, fault: Option<(u64, Cut)>) -> (u64, Vec<String>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without sockets can be made");
+    runtime.block_on(story.run(fault))
+}
+
+#[test]
+fn a_story_cut_at_any_write_ends_as_if_it_had_not_been() {
+    let every = std::env::var("GAME_SWEEP").ok().and_then(|it| it.parse().ok()).unwrap_or(SAMPLE);
+    let only = std::env::var("SWEEP_ONLY").unwrap_or_default();
+    let mut jobs = Vec::new();
+    let mut findings = Vec::new();
+    let stories: Vec<Story> = stories().into_iter().filter(|it| it.name.contains(&only)).collect();
+    for (index, story) in stories.iter().enumerate() {
+        let (writes, breaches) = play(story, None);
+        findings.extend(breaches.into_iter().map(|it| format!("{}: {it}", story.name)));
+        let cuts = (0..writes).flat_map(|at| Cut::ALL.map(|cut| (at, cut))).enumerate();
+        let chosen = cuts.filter(|(number, _)| (number + index).is_multiple_of(every));
+        jobs.extend(chosen.map(|(_, fault)| (index, fault)));
+    }
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let found = std::sync::Mutex::new(findings);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let Some((index, fault)) = jobs.get(at) else { return };
+                    let story = &stories[*index];
+                    let (_, breaches) = play(story, Some(*fault));
+                    let about =
+                        breaches.iter().map(|it| format!("{} cut at {fault:?}: {it}", story.name));
+                    found.lock().unwrap().extend(about);
+                }
+            });
+        }
+    });
+    let found = found.into_inner().unwrap();
+    println!("{} stories, {} runs cut short, {} findings", stories.len(), jobs.len(), found.len());
+    for one in &found {
+        println!("{}", one.lines().next().unwrap_or_default());
+    }
+    assert!(found.is_empty(), "{} findings, the first: {}", found.len(), found[0]);
+}
+
+#[test]
+fn runs_of_hooks_are_not_left_behind() {
+    let story = stories().into_iter().find(|story| story.name == "back half-way").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut world = story.prepared().await;
+        world.start().await;
+        let watched = RefCell::new(Watched::default());
+        for act in &story.acts {
+            assert!(story.perform(&world, *act, &watched).await, "{act:?}");
+        }
+        world.advance_s(60).await;
+        assert_eq!(world.admin.list(HOOK_RUNS, Some("default")).len(), 0);
+    });
+}

@@ -32,7 +32,7 @@ docs: ## Write docs/reference from the code
 kubectl: ## Run kubectl against the sandbox; KUBECTL=path chooses one
 	tests/kubectl/run
 
-e2e: e2e-parts ## Run the suites on a real Kubernetes, Traefik and Prometheus; SUITES=operator chooses
+e2e: ## Run the suites on a real Kubernetes, Traefik and Prometheus; SUITES=operator chooses
 	tests/e2e/run $(SUITES)
 
 e2e-parts: ## Obtain the real programs that e2e runs; builds Kubernetes the first time

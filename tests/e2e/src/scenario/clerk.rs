@@ -101,6 +101,11 @@ impl Clerk {
         notes.forgotten = notes.seen.iter().map(|seen| seen.version).max().unwrap_or(0);
     }
 
+    /// How much was written down so far.
+    pub(super) fn seen(&self) -> usize {
+        lock(&self.notes).seen.len()
+    }
+
     /// Everything that was not forgotten, in order.
     pub(super) fn tell(&self) -> Vec<String> {
         let mut notes = lock(&self.notes);

@@ -32,6 +32,8 @@ const SETTLES_IN: Duration = Duration::from_millis(1200);
 const LATENESS: Duration = Duration::from_secs(3);
 /// A new operator lists what there is before it looks at anything.
 const FIRST_LOOK_MAX: Duration = Duration::from_secs(15);
+/// Nobody waits longer for a moment without writes.
+const QUIET_MAX: Duration = Duration::from_secs(25);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Longer than the longest rollout of the scripts that are played here.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -92,7 +94,8 @@ impl<'s> Place<'s> {
 
     /// Everything that happened, in the words of scripts.
     pub(super) async fn tell(&self) -> Result<Told> {
-        tokio::time::sleep(SETTLES_IN).await;
+        // Garbage is collected when the collector gets round to it.
+        self.quiet(Duration::from_secs(4)).await;
         let writes = self.clerk.tell().iter().map(|line| self.inward(line)).collect();
         let calls = self.network.calls();
         let calls = calls.get(self.forgotten_calls..).unwrap_or_default();
@@ -100,6 +103,19 @@ impl<'s> Place<'s> {
         let calls = calls.iter().filter(|call| !is_query(call) && call.query != PROBE);
         let calls = calls.map(|call| self.inward(&tell_call(call))).collect();
         Ok(Told { writes, calls })
+    }
+
+    /// Waits until nothing was written for a while.
+    async fn quiet(&self, for_so_long: Duration) {
+        let (mut known, mut since) = (0, Instant::now());
+        let deadline = since + QUIET_MAX;
+        while since.elapsed() < for_so_long && Instant::now() < deadline {
+            let seen = self.clerk.seen();
+            if seen != known {
+                (known, since) = (seen, Instant::now());
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     fn api(&self, wanted: Resource) -> Done<Api<DynamicObject>> {
@@ -226,6 +242,10 @@ impl Ground for Place<'_> {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
         self.anchor = (Instant::now(), Duration::ZERO);
+        if is_new {
+            // What a first look sets up takes no time in a script.
+            self.quiet(Duration::from_millis(2500)).await;
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! A good version goes through, a bad one is taken back. Everything is real but the cluster: the
 //! operator, the requests, what is measured of them.
 
+mod game;
 mod manifests;
 mod view;
 
@@ -42,13 +43,18 @@ use crate::{
 #[command(after_help = "Examples:
   tidegate try                     both releases, then the cluster is yours
   tidegate try --only bad --exit   the bad one, then the end
-  tidegate try --speed 4 --exit    the same in half a minute
+  tidegate try --speed 4 --exit    both in half a minute
+  tidegate try --game              a GameDeployment in five steps, with a hook that first fails
 
 Exit code: 0 if both ended as they should, 1 if not, 2 if it could not run.")]
 pub(crate) struct Args {
     /// Show only one of the releases.
     #[arg(long, value_enum)]
     only: Option<Release>,
+
+    /// Show a game workload instead: updated in place, in steps, stopped by a hook.
+    #[arg(long, conflicts_with = "only")]
+    game: bool,
 
     /// How many times faster the operator's clock runs.
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = speed)]
@@ -122,7 +128,9 @@ fn speed(text: &str) -> Result<f64, String> {
 /// True if every release ended as it should.
 pub(crate) fn run(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
-    runtime.block_on(tell(args, printer))
+    runtime.block_on(async {
+        if args.game { game::tell(args, printer).await } else { tell(args, printer).await }
+    })
 }
 
 async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
@@ -171,32 +179,56 @@ fn hints(printer: &Printer) {
 }
 
 async fn keep(story: &Story<'_>, listener: &Listener) -> anyhow::Result<()> {
-    let (printer, stack) = (story.printer, story.stack);
+    let (gateway, prometheus) = (story.stack.plane.address(), story.stack.prometheus);
+    let request = format!("curl -H 'Host: {HOST}' http://{gateway}/");
+    let query = format!(
+        "curl 'http://{prometheus}/api/v1/query?query=http_request_duration_seconds_count'"
+    );
+    let hints = [
+        "kubectl get canary harbour -w",
+        "kubectl describe canary harbour",
+        "kubectl set image deployment/harbour app=harbour:4.0          a release of your own",
+        "kubectl patch canary harbour --type merge -p '{\"spec\":{\"manualStep\":{\"weight\":40}}}'",
+        "                                                              hold the next one at 40 %",
+        "kubectl patch canary harbour --type merge -p '{\"spec\":{\"manualStep\":{\"weight\":40,\"resume\":true}}}'",
+        &request,
+        &query,
+    ];
+    keep_for_kubectl(story.sandbox, story.printer, listener, &hints).await
+}
+
+/// Leaves the cluster to a person until Ctrl-C, with something to begin with.
+async fn keep_for_kubectl(
+    sandbox: &Sandbox,
+    printer: &Printer,
+    listener: &Listener,
+    hints: &[&str],
+) -> anyhow::Result<()> {
     let token = "sandbox-admin-try";
-    story.sandbox.server().add_token(token, User::admin());
+    sandbox.server().add_token(token, User::admin());
     let path = Path::new(".tidegate/kubeconfig");
     let kubeconfig = Kubeconfig::write(path, listener.address, token)?;
     let shown = std::path::absolute(kubeconfig.path()).unwrap_or_else(|_| path.to_owned());
-    let gateway = stack.plane.address();
     printer.line("");
     printer.line("The cluster is yours until Ctrl-C. In another terminal:\n");
     printer.line(&format!("  export KUBECONFIG={}", shown.display()));
-    printer.line("  kubectl get canary harbour -w");
-    printer.line("  kubectl describe canary harbour");
-    printer.line(
-        "  kubectl set image deployment/harbour app=harbour:4.0          a release of your own",
-    );
-    printer.line("  kubectl patch canary harbour --type merge -p '{\"spec\":{\"manualStep\":{\"weight\":40}}}'");
-    printer.line(
-        "                                                                hold the next one at 40 %",
-    );
-    printer.line("  kubectl patch canary harbour --type merge -p '{\"spec\":{\"manualStep\":{\"weight\":40,\"resume\":true}}}'");
-    printer.line(&format!("  curl -H 'Host: {HOST}' http://{gateway}/"));
-    printer.line(&format!(
-        "  curl 'http://{}/api/v1/query?query=http_request_duration_seconds_count'",
-        stack.prometheus
-    ));
+    for hint in hints {
+        printer.line(&format!("  {hint}"));
+    }
     wait_for_stop().await
+}
+
+/// Reason, message and whether something is wrong of the operator's events, oldest first.
+fn events(all: &[Value]) -> Vec<(String, String, bool)> {
+    let mut ours: Vec<&Value> =
+        all.iter().filter(|event| event["source"]["component"] == "tidegate").collect();
+    ours.sort_by_key(|event| {
+        let version = event["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        version.parse::<u64>().unwrap_or_default()
+    });
+    let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    let ours = ours.into_iter();
+    ours.map(|it| (text(it, "reason"), text(it, "message"), it["type"] == "Warning")).collect()
 }
 
 // === impl Story ===
@@ -305,18 +337,7 @@ impl Story<'_> {
 
     /// Reason, message and whether something is wrong, oldest first.
     fn events(&self) -> Vec<(String, String, bool)> {
-        let mut events = self.cluster.list(EVENTS, Some("default"));
-        events.retain(|event| event["source"]["component"] == "tidegate");
-        events.sort_by_key(|event| {
-            let version = event["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-            version.parse::<u64>().unwrap_or_default()
-        });
-        let text =
-            |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
-        let events = events.iter();
-        events
-            .map(|it| (text(it, "reason"), text(it, "message"), it["type"] == "Warning"))
-            .collect()
+        events(&self.cluster.list(EVENTS, Some("default")))
     }
 
     fn sum_up(&self, endings: &[Ending]) {

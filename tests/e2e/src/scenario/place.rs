@@ -241,11 +241,11 @@ impl Ground for Place<'_> {
         while is_new && self.phase().await?.is_empty() && Instant::now() < deadline {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
-        self.anchor = (Instant::now(), Duration::ZERO);
         if is_new {
             // What a first look sets up takes no time in a script.
             self.quiet(Duration::from_millis(2500)).await;
         }
+        self.anchor = (Instant::now(), Duration::ZERO);
         Ok(())
     }
 
@@ -269,6 +269,10 @@ impl Ground for Place<'_> {
     }
 
     async fn settle(&mut self) -> Done {
+        if self.anchor.1.is_zero() {
+            // What was just done took no time either, and the next step is an interval away from it.
+            self.anchor.0 = Instant::now();
+        }
         tokio::time::sleep(SETTLES_IN).await;
         Ok(())
     }

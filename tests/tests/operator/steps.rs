@@ -110,6 +110,25 @@ async fn an_end_whose_answer_was_lost_does_not_start_the_pods_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_promotion_decided_upon_what_is_no_longer_so_is_not_begun() {
+    let world = at_share(GATEWAY_API, measured(by_weight()), 60).await;
+    let faults = &world.sandbox.server().faults;
+    // The operator hears nothing of canaries for a while, as from behind a watch that hangs.
+    let watches = Matcher::any().user(OPERATOR).resource("flagger.app", "canaries");
+    let watches = watches.verbs([Verb::Watch]);
+    let silence = WatchFault::SilenceAfter { events: 0, lasting: Some(Duration::from_mins(10)) };
+    faults.add(watches.clone(), When::Always, Effect::Watch(silence));
+    faults.interrupt_watches(watches, Interruption::Close);
+    world.settle().await;
+    world.patch(CANARIES, "web", &json!({ "spec": { "suspend": true } }));
+    world.advance_s(25).await;
+    let status = world.status("web");
+    assert_eq!(status["phase"], "Progressing", "it is suspended: {:#}", status["lastDecision"]);
+    let primary = world.get(DEPLOYMENTS, "web-primary").unwrap();
+    assert_eq!(primary["spec"]["template"]["spec"]["containers"][0]["image"], "web:1.0");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_promotion_whose_copy_fails_still_takes_its_intervals() {
     let mut analysis = by_weight();
     analysis["stepWeightPromotion"] = json!(30);

@@ -1,5 +1,7 @@
 //! Game workloads on the sandbox, in virtual time.
 
 mod crash;
+mod idle;
 mod rig;
 mod seed;
+mod sets;

@@ -1,0 +1,82 @@
+//! What many workloads cost that nobody touches.
+
+use serde_json::json;
+use tidegate_sandbox::{request::Verb, request_log::Mark};
+use tidegate_tests::rollout::{OPERATOR, World};
+
+use crate::rig::GAME_DEPLOYMENTS;
+
+/// Workloads and pods of each; `GAME_IDLE=1000x10` is what figures are made of.
+fn size() -> (usize, usize) {
+    let text = std::env::var("GAME_IDLE").unwrap_or_else(|_| "30x3".to_owned());
+    let (workloads, pods) = text.split_once('x').expect("workloads x pods");
+    (workloads.parse().expect("a number"), pods.parse().expect("a number"))
+}
+
+fn name(index: usize) -> String {
+    format!("game-{index}")
+}
+
+/// What the operator asked since, but for watches, which every server ends now and then.
+fn requests(world: &World, mark: Mark) -> Vec<String> {
+    let log = world.sandbox.server().log.clone();
+    let since = log.since(mark);
+    let ours =
+        since.into_iter().filter(|entry| &*entry.user == OPERATOR && entry.verb != Verb::Watch);
+    ours.map(|entry| format!("{:?} {} {}", entry.verb, entry.target(), entry.name)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn workloads_that_nobody_touches_cost_no_request_and_an_update_touches_its_own() {
+    let (workloads, pods) = size();
+    let mut world = World::of_games();
+    for index in 0..workloads {
+        let name = name(index);
+        world.create(
+            GAME_DEPLOYMENTS,
+            json!({
+                "apiVersion": "tkex.tencent.com/v1alpha1", "kind": "GameDeployment",
+                "metadata": { "name": name },
+                "spec": {
+                    "replicas": pods, "selector": { "matchLabels": { "app": name } },
+                    "template": {
+                        "metadata": { "labels": { "app": name } },
+                        "spec": { "containers": [{ "name": "game", "image": "game:1" }] },
+                    },
+                    "updateStrategy": { "type": "InplaceUpdate", "maxUnavailable": 1 },
+                },
+            }),
+        );
+    }
+    world.start().await;
+    let ready = |world: &World, index: usize| {
+        let object = world.get(GAME_DEPLOYMENTS, &name(index)).unwrap_or_default();
+        object["status"]["updatedReadyReplicas"] == pods && object["status"]["phase"] == "Healthy"
+    };
+    let is_up = world.until_seen(600, |world| (0..workloads).all(|it| ready(world, it))).await;
+    assert!(is_up, "they never come up");
+    world.advance_s(30).await;
+    let log = world.sandbox.server().log.clone();
+    let mark = log.mark();
+    world.advance_s(600).await;
+    assert_eq!(requests(&world, mark), Vec::<String>::new(), "ten minutes of nothing");
+
+    let mark = log.mark();
+    let container = json!({ "name": "game", "image": "game:2" });
+    let patch = json!({ "spec": { "template": { "spec": { "containers": [container] } } } });
+    world.patch(GAME_DEPLOYMENTS, &name(0), &patch);
+    let is_done = |world: &World| {
+        let object = world.get(GAME_DEPLOYMENTS, &name(0)).unwrap_or_default();
+        ready(world, 0) && object["status"]["observedGeneration"] == 2
+    };
+    assert!(world.until_seen(600, is_done).await, "the update ends");
+    world.advance_s(30).await;
+    let asked = requests(&world, mark);
+    // What is made has no name in the log: one revision, and events.
+    let made = asked.iter().filter(|line| line.starts_with("Create") && !line.contains("events"));
+    assert_eq!(made.collect::<Vec<_>>(), ["Create controllerrevisions.apps "]);
+    let others = asked.iter().filter(|line| !line.starts_with("Create"));
+    let others: Vec<_> = others.filter(|line| !line.contains(&name(0))).collect();
+    assert_eq!(others, Vec::<&String>::new(), "nobody else's");
+    println!("{workloads} workloads of {pods} pods; one update took {} requests", asked.len());
+}

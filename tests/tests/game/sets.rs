@@ -1,0 +1,106 @@
+//! Numbered pods: names, claims, order.
+
+use serde_json::{Value, json};
+use tidegate_sandbox::cluster::{Cluster as _, PODS, Resource};
+use tidegate_tests::rollout::World;
+
+const SETS: Resource = Resource { group: "tkex.tencent.com", plural: "gamestatefulsets" };
+const CLAIMS: Resource = Resource { group: "", plural: "persistentvolumeclaims" };
+
+fn set(policy: &str, strategy: &Value) -> Value {
+    json!({
+        "apiVersion": "tkex.tencent.com/v1alpha1", "kind": "GameStatefulSet",
+        "metadata": { "name": "realm" },
+        "spec": {
+            "replicas": 3, "serviceName": "realm", "podManagementPolicy": policy,
+            "selector": { "matchLabels": { "app": "realm" } },
+            "template": {
+                "metadata": { "labels": { "app": "realm" } },
+                "spec": { "containers": [{ "name": "game", "image": "game:1" }] },
+            },
+            "volumeClaimTemplates": [{
+                "metadata": { "name": "world" },
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": { "requests": { "storage": "1Gi" } },
+                },
+            }],
+            "updateStrategy": strategy,
+        },
+    })
+}
+
+async fn up(policy: &str, strategy: &Value) -> World {
+    let mut world = World::of_games();
+    world.create(SETS, set(policy, strategy));
+    world.start().await;
+    let is_up = world.until_seen(300, |world| status(world)["updatedReadyReplicas"] == 3).await;
+    assert!(is_up, "{:#}", status(&world));
+    world
+}
+
+fn status(world: &World) -> Value {
+    world.get(SETS, "realm").unwrap_or_default()["status"].clone()
+}
+
+fn names(world: &World, resource: Resource) -> Vec<String> {
+    let objects = world.admin.list(resource, Some("default"));
+    objects.iter().filter_map(|it| it["metadata"]["name"].as_str().map(str::to_owned)).collect()
+}
+
+fn image(world: &World, image: &str) {
+    let container = json!({ "name": "game", "image": image });
+    let patch = json!({ "spec": { "template": { "spec": { "containers": [container] } } } });
+    world.patch(SETS, "realm", &patch);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_set_have_numbers_and_claims_that_outlive_them() {
+    let world = up("OrderedReady", &json!({ "type": "RollingUpdate" })).await;
+    assert_eq!(names(&world, PODS), ["realm-0", "realm-1", "realm-2"]);
+    assert_eq!(names(&world, CLAIMS), ["world-realm-0", "world-realm-1", "world-realm-2"]);
+    let pod = world.get(PODS, "realm-1").unwrap();
+    assert_eq!(pod["spec"]["hostname"], "realm-1");
+    assert_eq!(pod["spec"]["subdomain"], "realm");
+    let labels = &pod["metadata"]["labels"];
+    assert_eq!(labels["gamestatefulset.kubernetes.io/pod-name"], "realm-1");
+    assert_eq!(labels["gamestatefulset.kubernetes.io/pod-ordinal"], "1");
+    let claim = &pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"];
+    assert_eq!(claim, "world-realm-1");
+    world.patch(SETS, "realm", &json!({ "spec": { "replicas": 1 } }));
+    let is_down = world.until_seen(120, |world| names(world, PODS) == ["realm-0"]).await;
+    assert!(is_down, "{:?}", names(&world, PODS));
+    assert_eq!(names(&world, CLAIMS).len(), 3, "claims stay");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_is_updated_from_the_highest_number_down_to_its_partition() {
+    let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": { "partition": 1 } });
+    let world = up("OrderedReady", &strategy).await;
+    image(&world, "game:2");
+    let is_there = world.until_seen(300, |world| status(world)["updatedReadyReplicas"] == 2).await;
+    assert!(is_there, "{:#}", status(&world));
+    world.advance_s(60).await;
+    let runs = |name: &str| {
+        let pod = world.get(PODS, name).unwrap_or_default();
+        pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(["realm-0", "realm-1", "realm-2"].map(runs), ["game:1", "game:2", "game:2"]);
+    assert_eq!(status(&world)["currentReplicas"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_updates_on_delete_touches_nothing_itself() {
+    let world = up("Parallel", &json!({ "type": "OnDelete" })).await;
+    let uids = |world: &World| -> Vec<Value> {
+        let pods = world.admin.list(PODS, Some("default"));
+        pods.iter().map(|pod| pod["metadata"]["uid"].clone()).collect()
+    };
+    let before = uids(&world);
+    image(&world, "game:2");
+    world.advance_s(120).await;
+    assert_eq!(uids(&world), before);
+    world.delete(PODS, "realm-2");
+    let is_new = world.until_seen(60, |world| status(world)["updatedReadyReplicas"] == 1).await;
+    assert!(is_new, "{:#}", status(&world));
+}

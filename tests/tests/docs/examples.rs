@@ -9,7 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use tidegate_providers::traffic::Mesh;
-use tidegate_sandbox::{cluster::Cluster, dataplane::GATEWAY_CLASS};
+use tidegate_sandbox::{
+    cluster::{Cluster, Resource},
+    dataplane::GATEWAY_CLASS,
+};
 use tidegate_tests::{
     network::Metric,
     rollout::{CANARIES, DEPLOYMENTS, World, deployment},
@@ -31,12 +34,15 @@ struct Sitting {
 /// How long a canary may take to be set up, and a rollout to end.
 const PATIENCE_S: u64 = 600;
 
+/// It has a world of its own.
+const GAME: &str = "docs/guide/game-workloads.md";
+
 #[tokio::test(start_paused = true)]
 async fn examples_are_accepted_and_acted_upon() {
     let mut examples = 0;
     for page in pages() {
         let blocks: Vec<_> = page.blocks().into_iter().filter(|it| it.language == "yaml").collect();
-        if blocks.is_empty() {
+        if blocks.is_empty() || page.path == GAME {
             continue;
         }
         let mut sitting = Sitting::begin().await;
@@ -59,6 +65,54 @@ async fn examples_are_accepted_and_acted_upon() {
         }
     }
     assert!(examples >= 28, "only {examples} examples were found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_game_workload_is_released_as_its_guide_says() {
+    const KIND: Resource = Resource { group: "tkex.tencent.com", plural: "gamedeployments" };
+    let page = pages().into_iter().find(|page| page.path == GAME).unwrap();
+    let mut sitting = Sitting { world: World::of_games() };
+    sitting.world.start().await;
+    for block in page.blocks().into_iter().filter(|it| it.language == "yaml") {
+        sitting.apply(&page.path, &block.text);
+    }
+    let world = &sitting.world;
+    let get = || world.get(KIND, "arena").unwrap();
+    let counts = |updated: i64, ready: i64| {
+        let status = get()["status"].clone();
+        status["updatedReadyReplicas"] == updated && status["readyReplicas"] == ready
+    };
+    assert!(world.until_seen(60, |_| counts(4, 4)).await, "four pods: {:#}", get());
+    let is_patch =
+        |words: &&Vec<String>| words.starts_with(&["kubectl", "patch"].map(str::to_owned));
+    let patches: Vec<Value> = commands(&page)
+        .iter()
+        .filter(is_patch)
+        .filter_map(|words| serde_json::from_str(words.last()?).ok())
+        .collect();
+    let [release, resume, back] = patches.as_slice() else { panic!("three patches: {patches:?}") };
+    let carry_out = |patch: &Value| {
+        let mut object = get();
+        for operation in patch.as_array().unwrap() {
+            assert_eq!(operation["op"], "replace");
+            let path = operation["path"].as_str().unwrap();
+            *object.pointer_mut(path).unwrap() = operation["value"].clone();
+        }
+        world.admin.update(KIND, "", object).unwrap();
+    };
+    let is_paused_at = |step: i64| {
+        let object = get();
+        object["spec"]["updateStrategy"]["paused"] == true
+            && object["status"]["currentStepIndex"] == step
+    };
+    carry_out(release);
+    assert!(world.until_seen(120, |_| is_paused_at(1)).await, "{:#}", get()["status"]);
+    assert!(counts(1, 4), "one pod of four");
+    carry_out(resume);
+    assert!(world.until_seen(120, |_| is_paused_at(3)).await, "{:#}", get()["status"]);
+    carry_out(back);
+    let is_back = world.until_seen(120, |_| counts(4, 4) && !is_paused_at(3)).await;
+    assert!(is_back, "{:#}", get()["status"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tidegate_operator::install::{Rule, rules};
+use tidegate_operator::install::{Rule, game_rules, rules};
 
 use crate::markdown::{code, table};
 
@@ -11,6 +11,13 @@ const INTRO: &str = "\
 
 What the ClusterRole of `tidegate install` lets the operator do, in every namespace. A test runs whole rollouts on every provider under it and fails
 when a request is denied, and when something is granted that no rollout uses.
+
+";
+
+const GAME: &str = "
+## Game workloads
+
+The ClusterRole `tidegate-game`, for [GameDeployment and GameStatefulSet](../guide/game-workloads.md). Where there are none it can be left out.
 
 ";
 
@@ -26,7 +33,9 @@ pub(crate) fn page() -> String {
     let rows: Vec<_> = rules().iter().map(row).collect();
     let rows = table(["Group", "Resource", "Verbs", "What for"], &rows);
     let mut text = INTRO.to_owned();
-    write!(text, "{rows}{OUTRO}").unwrap();
+    let game: Vec<_> = game_rules().iter().map(row).collect();
+    let game = table(["Group", "Resource", "Verbs", "What for"], &game);
+    write!(text, "{rows}{OUTRO}{GAME}{game}").unwrap();
     text
 }
 
@@ -43,6 +52,18 @@ fn purpose(rule: &Rule) -> &'static str {
         _ => {}
     }
     match rule.resource.as_str() {
+        "gamedeployments" | "gamestatefulsets" => {
+            "what is to be run and released; `paused`, `retry` and what a person asked for"
+        }
+        "gamedeployments/status" | "gamestatefulsets/status" => "where a release stands",
+        "hooktemplates" => "what is measured",
+        "hookruns" => "measurements that are taken",
+        "hookruns/status" => "what came of them",
+        "pods" => "the pods of a workload",
+        "pods/status" => "the condition `InPlaceUpdateReady`",
+        "nodes" => "costs of deletion; nodes that are lost",
+        "controllerrevisions" => "templates as they were",
+        "persistentvolumeclaims" => "claims of numbered pods",
         "canaries" => "what is to be released; the finalizer, and `manualStep` when it is used up",
         "canaries/status" => "where a rollout stands",
         "metrictemplates" | "alertproviders" => "what canaries refer to",

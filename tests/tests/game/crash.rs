@@ -73,93 +73,77 @@ struct Watched {
     paused_with: Option<i64>,
 }
 
-fn stories() -> Vec<Story> {
-    use Act::{Age, Begun, Deleted, Image, PausedAt, Replicas, Resume, Retry, Settled};
-    let steps = json!({ "steps": [
+fn rolling() -> Value {
+    json!({ "type": "RollingUpdate", "maxUnavailable": 1 })
+}
+
+fn in_place() -> Value {
+    json!({
+        "type": "InplaceUpdate", "maxUnavailable": 1,
+        "inPlaceUpdateStrategy": { "gracePeriodSeconds": 10 },
+    })
+}
+
+/// The same in steps, with each kind of step.
+fn in_steps(mut strategy: Value) -> Value {
+    strategy["canary"] = json!({ "steps": [
         { "partition": 2 }, { "pause": {} }, { "partition": 1 }, { "pause": { "duration": 20 } },
         { "hook": { "templateName": "check" } },
     ] });
-    let in_place = json!({
-        "type": "InplaceUpdate", "maxUnavailable": 1,
-        "inPlaceUpdateStrategy": { "gracePeriodSeconds": 10 },
-    });
-    let mut in_steps = in_place.clone();
-    in_steps["canary"] = steps.clone();
-    let rolling = json!({ "type": "RollingUpdate", "maxUnavailable": 1 });
-    let mut rolling_steps = rolling.clone();
-    rolling_steps["canary"] = steps;
-    let surge = json!({ "type": "RollingUpdate", "maxUnavailable": 0, "maxSurge": 1 });
-    let pre_delete = json!({ "preDeleteUpdateStrategy": { "hook": { "templateName": "check" } } });
-    let story = |name, kind, strategy: &Value, acts: &[Act]| Story {
+    strategy
+}
+
+/// A set says elsewhere how many pods may be out of service.
+fn of_sets(mut strategy: Value) -> Value {
+    if let Some(members) = strategy.as_object_mut()
+        && let Some(unavailable) = members.remove("maxUnavailable")
+    {
+        members.insert("rollingUpdate".to_owned(), json!({ "maxUnavailable": unavailable }));
+    }
+    strategy
+}
+
+fn story(name: &'static str, kind: Resource, strategy: Value, acts: &[Act]) -> Story {
+    Story {
         name,
         kind,
-        strategy: strategy.clone(),
+        keeps_pods: strategy["type"] == "InplaceUpdate",
+        strategy,
         more: json!({}),
         acts: acts.to_vec(),
         unavailable: 1,
-        keeps_pods: strategy["type"] == "InplaceUpdate",
-    };
-    let of_sets = |strategy: &Value| {
-        let mut strategy = strategy.clone();
-        if let Some(members) = strategy.as_object_mut()
-            && let Some(unavailable) = members.remove("maxUnavailable")
-        {
-            members.insert("rollingUpdate".to_owned(), json!({ "maxUnavailable": unavailable }));
-        }
-        strategy
-    };
+    }
+}
+
+fn stories() -> Vec<Story> {
+    use Act::{Age, Begun, Deleted, Image, PausedAt, Replicas, Resume, Retry, Settled};
     let (one, two) = (GAME_DEPLOYMENTS, GAME_STATEFUL_SETS);
+    let surge = json!({ "type": "RollingUpdate", "maxUnavailable": 0, "maxSurge": 1 });
+    let update = [Image("game:2"), Settled];
     let through = [Image("game:2"), PausedAt(1), Resume, Age(20), Settled];
     let failing = [Image("game:2"), PausedAt(1), Resume, Age(45), PausedAt(4), Resume, Settled];
+    let back = [Image("game:2"), PausedAt(1), Image("game:1"), Settled];
+    let another = [Image("game:2"), Begun, Image("game:3"), Settled];
+    let scale = [Replicas(5), Settled, Replicas(2), Settled];
+    let hooked = [Age(45), Replicas(2), Age(20), Retry, Settled];
+    let deleted = [Image("game:2-slow-start-15s"), Begun, Deleted];
+    let pre_delete = json!({ "preDeleteUpdateStrategy": { "hook": { "templateName": "check" } } });
     vec![
-        story("rolling", one, &rolling, &[Image("game:2"), Settled]),
-        Story {
-            unavailable: 0,
-            ..story("rolling with surge", one, &surge, &[Image("game:2"), Settled])
-        },
-        story("in place with grace", one, &in_place, &[Image("game:2"), Settled]),
-        story("steps in place", one, &in_steps, &through),
-        story("steps, rolling", one, &rolling_steps, &through),
-        story("a hook that fails", one, &in_steps, &failing),
-        story(
-            "back half-way",
-            one,
-            &in_steps,
-            &[Image("game:2"), PausedAt(1), Image("game:1"), Settled],
-        ),
-        story(
-            "another template half-way",
-            one,
-            &in_place,
-            &[Image("game:2"), Begun, Image("game:3"), Settled],
-        ),
-        Story {
-            keeps_pods: false,
-            ..story("scale", one, &rolling, &[Replicas(5), Settled, Replicas(2), Settled])
-        },
-        Story {
-            more: pre_delete,
-            keeps_pods: false,
-            ..story(
-                "scale in by hook",
-                one,
-                &rolling,
-                &[Age(45), Replicas(2), Age(20), Retry, Settled],
-            )
-        },
-        story("deleted half-way", one, &rolling, &[Image("game:2-slow-start-15s"), Begun, Deleted]),
-        story("a set, rolling", two, &of_sets(&rolling), &[Image("game:2"), Settled]),
-        story("a set in place", two, &of_sets(&in_place), &[Image("game:2"), Settled]),
-        story("a set in steps", two, &of_sets(&in_steps), &through),
-        Story {
-            keeps_pods: false,
-            ..story(
-                "a set scales",
-                two,
-                &of_sets(&rolling),
-                &[Replicas(4), Settled, Replicas(2), Settled],
-            )
-        },
+        story("rolling", one, rolling(), &update),
+        Story { unavailable: 0, ..story("rolling with surge", one, surge, &update) },
+        story("in place with grace", one, in_place(), &update),
+        story("steps in place", one, in_steps(in_place()), &through),
+        story("steps, rolling", one, in_steps(rolling()), &through),
+        story("a hook that fails", one, in_steps(in_place()), &failing),
+        story("back half-way", one, in_steps(in_place()), &back),
+        story("another template half-way", one, in_place(), &another),
+        story("scale", one, rolling(), &scale),
+        Story { more: pre_delete, ..story("scale in by hook", one, rolling(), &hooked) },
+        story("deleted half-way", one, rolling(), &deleted),
+        story("a set, rolling", two, of_sets(rolling()), &update),
+        story("a set in place", two, of_sets(in_place()), &update),
+        story("a set in steps", two, of_sets(in_steps(in_place())), &through),
+        story("a set scales", two, of_sets(rolling()), &scale),
     ]
 }
 

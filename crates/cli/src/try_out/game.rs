@@ -65,13 +65,13 @@ pub(super) async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool>
     let listener = sandbox.listen_as(any, User::admin()).await.context("failed to listen")?;
     let stack = Stack::start(&sandbox, any, Some(args.speed)).await?;
     let age = Arc::new(AtomicI64::new(45));
-    let stats = serve(Arc::clone(&age)).await?;
+    let web = serve(Arc::clone(&age)).await?;
     printer.line(
         &printer.paint(Tone::Strong, "Tidegate: a game workload, updated in place in five steps\n"),
     );
     let cluster = sandbox.local(User::admin());
     let mut story = Story { cluster, printer, began, drawn: 0, told: 0, age };
-    story.first_version(stats).await?;
+    story.first_version(web).await?;
     let is_well = story.release().await?;
     let stays = args.keep || (printer.is_terminal() && !args.exit);
     if stays {

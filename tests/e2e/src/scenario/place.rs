@@ -27,9 +27,9 @@ use super::{
 use crate::Operator;
 
 /// The operator answers what happened well within this; a rollout's next step is ten seconds away.
-const SETTLES_IN: Duration = Duration::from_millis(1200);
+const SETTLES_IN: Duration = Duration::from_millis(800);
 /// Scripts wait for moments at which something is due. Here it takes a little to be done.
-const LATENESS: Duration = Duration::from_secs(3);
+const LATENESS: Duration = Duration::from_secs(4);
 /// A new operator lists what there is before it looks at anything.
 const FIRST_LOOK_MAX: Duration = Duration::from_secs(15);
 /// Nobody waits longer for a moment without writes.
@@ -269,10 +269,6 @@ impl Ground for Place<'_> {
     }
 
     async fn settle(&mut self) -> Done {
-        if self.anchor.1.is_zero() {
-            // What was just done took no time either, and the next step is an interval away from it.
-            self.anchor.0 = Instant::now();
-        }
         tokio::time::sleep(SETTLES_IN).await;
         Ok(())
     }

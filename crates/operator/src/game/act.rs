@@ -107,7 +107,11 @@ impl Workload {
                 }
                 WriteError::Refused { ref what, ref why } => {
                     let message = format!("{what} was refused: {why}");
-                    self.announce(&workload, failed_reason(action), Tone::Warning, &message).await;
+                    // Once is enough: it is tried again and again.
+                    if !self.refusals.iter().any(|known| known.message == message) {
+                        let reason = failed_reason(action);
+                        self.announce(&workload, reason, Tone::Warning, &message).await;
+                    }
                     let kind = refusal_kind(action);
                     if !done.refusals.iter().any(|known| known.kind == kind) {
                         done.refusals.push(Refusal { kind, message });

@@ -137,6 +137,19 @@ fn object_question(
     if provider.fields.is_empty() {
         return Err("there are no fields".to_owned());
     }
+    // The operator asks with its own rights, which whoever made the run may not have: what a Secret
+    // holds must not be told by a measurement.
+    let is_core = group.as_deref().unwrap_or_default().is_empty();
+    if is_core && kind.as_deref().is_some_and(|kind| kind != "Pod") {
+        return Err("of the core kinds a hook may look at Pods only".to_owned());
+    }
+    let sets = provider.function == KubernetesFunction::Patch;
+    let is_mark = |field: &KubernetesField| {
+        ["metadata.annotations.", "metadata.labels."].iter().any(|map| field.path.starts_with(map))
+    };
+    if sets && !provider.fields.iter().all(is_mark) {
+        return Err("a hook may set annotations and labels only".to_owned());
+    }
     Ok(ObjectQuestion {
         group: group.unwrap_or_default(),
         version: version
@@ -148,7 +161,7 @@ fn object_question(
         namespace: needed("PodNamespace")?,
         name: needed("PodName")?,
         fields: provider.fields.iter().map(field).collect::<Result<_, String>>()?,
-        sets: provider.function == KubernetesFunction::Patch,
+        sets,
     })
 }
 

@@ -39,8 +39,8 @@ e2e-parts: ## Obtain the real programs that e2e runs; builds Kubernetes the firs
 	tests/e2e/get
 
 SWEEP ?= essential
-sweep: ## Cut every rollout at every write; SWEEP=all over every road, SWEEP=3 every third cut
-	SWEEP=$(SWEEP) cargo test --release --test sweep -- --nocapture
+sweep: ## Cut every rollout and every game story at every write; SWEEP=all over every road, SWEEP=3 every third cut
+	SWEEP=$(SWEEP) cargo test --release --test sweep --test game -- --nocapture cut_at_any_write
 
 bench: ## Measure engine and sandbox: rollouts a minute; start-up, writes, watches, memory
 	cargo build --release --package tidegate-cli

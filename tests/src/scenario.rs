@@ -64,6 +64,7 @@ pub async fn play<G: Ground>(mut script: Script, ground: G) -> Result<(Script, G
     for step in script.steps_mut() {
         let at = |why: String| format!("{}: `{}`: {why}", step.line, step.text);
         let command = command::parse(&step.text).map_err(at)?;
+        stage.expect(&step.outcome);
         step.outcome = stage.carry_out(command).await.map_err(at)?;
     }
     Ok((script, stage.into_ground()))

@@ -6,6 +6,7 @@
 //! Methods are typed so that a label is a fixed word or the name of an object, never the text of an
 //! error. Series of a canary go with [`Telemetry::forget`]; without it they would stay for ever.
 
+mod game;
 mod process;
 mod series;
 mod text;
@@ -25,13 +26,18 @@ use self::series::{
     OutcomeLabels, OwnSeries, PhaseLabels, ProviderLabels, ProviderNameLabels, RunLabels,
     TargetLabels, WorkloadLabels,
 };
-pub use self::text::Format;
+pub use self::{
+    game::{GameKind, GameSeries, GameWorkload, HookRun, PodWork, Replicas},
+    text::Format,
+};
 
 /// All series, and the way to change them. One for the whole operator; share it in an `Arc`.
 pub struct Telemetry {
     registry: Registry,
     flagger: FlaggerSeries,
     own: OwnSeries,
+    /// Of game workloads.
+    pub game: GameSeries,
     /// Which metrics were reported for a canary, so that they can be forgotten.
     analysed: Mutex<BTreeMap<Target, BTreeSet<String>>>,
     /// Namespaces that have a total, so that it can be set to zero.
@@ -89,8 +95,16 @@ impl Telemetry {
         );
         let flagger = FlaggerSeries::register(&mut registry);
         let own = OwnSeries::register(&mut registry);
+        let game = GameSeries::register(&mut registry, version);
         registry.register_collector(Box::new(process::Process::started(start)));
-        Self { registry, flagger, own, analysed: Mutex::default(), namespaces: Mutex::default() }
+        Self {
+            registry,
+            flagger,
+            own,
+            game,
+            analysed: Mutex::default(),
+            namespaces: Mutex::default(),
+        }
     }
 
     /// The page for Prometheus.

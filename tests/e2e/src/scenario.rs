@@ -18,6 +18,7 @@
 
 mod clerk;
 mod compare;
+mod pace;
 mod place;
 mod server;
 mod theatre;

@@ -196,10 +196,7 @@ impl Stage {
 }
 
 /// A control plane with nodes, on which the kinds of gateways and meshes are known.
-pub(crate) async fn cluster(
-    options: &Options,
-    settings: NodeSettings,
-) -> Result<(ControlPlane, Node)> {
+pub async fn cluster(options: &Options, settings: NodeSettings) -> Result<(ControlPlane, Node)> {
     let plane = ControlPlane::start_with(&Parts::find()?, options).await?;
     let node = Node::start(&plane, settings).await?;
     for part in ["gateway-api", "istio"] {

@@ -11,8 +11,9 @@ use tidegate_e2e::{
     scenario::{self, Theatre},
 };
 
-/// So many at a time: each has an operator, and most of their time they wait for the next step.
-const AT_ONCE: usize = 8;
+/// So many at a time, or `E2E_AT_ONCE`: each has an operator, and most of their time they wait for the next
+/// step.
+const AT_ONCE: usize = 12;
 /// A step of the operator that comes late on a busy machine changes what is seen; by itself it is in time.
 const AT_ONCE_AGAIN: usize = 3;
 
@@ -61,10 +62,11 @@ async fn play_all(theatre: &Theatre) -> Result<()> {
             Some(why) => *left.entry(why).or_default() += 1,
         }
     }
-    let every = std::env::var("E2E_EVERY").ok().and_then(|it| it.parse().ok()).unwrap_or(1);
+    let number = |name| std::env::var(name).ok().and_then(|it| it.parse().ok());
+    let every = number("E2E_EVERY").unwrap_or(1);
     let suited: Vec<_> = suited.into_iter().step_by(every).collect();
     let begun = Instant::now();
-    let differing = play(theatre, 0, AT_ONCE, &suited).await;
+    let differing = play(theatre, 0, number("E2E_AT_ONCE").unwrap_or(AT_ONCE), &suited).await;
     println!("played in {} s", begun.elapsed().as_secs());
     let again: Vec<_> = differing.into_iter().map(|(name, path, _)| (name, path)).collect();
     let differing = play(theatre, 1, AT_ONCE_AGAIN, &again).await;

@@ -51,6 +51,9 @@ pub trait Ground {
     /// Whether the operator may write anything of a canary but its status.
     fn permit(&self, may: bool) -> Done;
 
+    /// What the script says comes of the next command. Where time is real, this is how to know that it has
+    /// come; it must not change what is told.
+    fn expect(&mut self, _outcome: &[String]) {}
     /// Lets everybody do what is to be done at this moment.
     async fn settle(&mut self) -> Done;
     /// Lets time pass; with `until`, no longer than until the canary is in that phase, which it must reach.

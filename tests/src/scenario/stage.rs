@@ -47,6 +47,11 @@ impl<G: Ground> Stage<G> {
         self.ground
     }
 
+    /// What the script says comes of the next command.
+    pub(super) fn expect(&mut self, outcome: &[String]) {
+        self.ground.expect(outcome);
+    }
+
     /// Does what the command says, and tells what happened.
     pub(super) async fn carry_out(&mut self, command: Command) -> Done<Vec<String>> {
         match command {

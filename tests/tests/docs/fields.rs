@@ -1,4 +1,5 @@
-//! `canary-fields.md`: every field of the three `flagger.app` kinds, from their definitions.
+//! `canary-fields.md`: every field of the three `flagger.app` kinds, from their definitions; and
+//! `game-fields.md`: the same of the four `tkex.tencent.com` kinds.
 
 use std::fmt::Write as _;
 
@@ -17,8 +18,16 @@ Every field of Flagger 1.44 is accepted. Which targets, providers and metric ser
 [differences from Flagger](differences-from-flagger.md#not-yet).
 ";
 
-/// The kinds of the page; those of game workloads are documented with them.
+const GAME_INTRO: &str = "\
+# Fields of GameDeployment, GameStatefulSet, HookTemplate and HookRun
+
+All of `tkex.tencent.com/v1alpha1`. A name with `[]` stands for each item of a list, one with `.*` for each value of a map. **Bold**
+fields are required where the object around them is given. `kubectl explain gamedeployment.spec` shows the same in a terminal. How
+they work together is in [the guide](../guide/game-workloads.md).
+";
+
 const KINDS: [&str; 3] = ["Canary", "MetricTemplate", "AlertProvider"];
+const GAME_KINDS: [&str; 4] = ["GameDeployment", "GameStatefulSet", "HookTemplate", "HookRun"];
 
 /// Members of a schema that say what values are accepted, and how they are told.
 const BOUNDS: [(&str, &str); 4] = [
@@ -30,13 +39,31 @@ const BOUNDS: [(&str, &str); 4] = [
 
 pub(crate) fn page() -> String {
     let mut text = INTRO.to_owned();
-    for crd in tidegate_api::crds() {
-        let kind = crd["spec"]["names"]["kind"].as_str().unwrap();
-        if KINDS.contains(&kind) {
-            text.push_str(&chapter(kind, schema_of(&crd)));
+    for (kind, crd) in definitions(&KINDS) {
+        text.push_str(&chapter(kind, schema_of(&crd)));
+    }
+    text
+}
+
+pub(crate) fn game_page() -> String {
+    let mut text = GAME_INTRO.to_owned();
+    for (kind, crd) in definitions(&GAME_KINDS) {
+        let schema = schema_of(&crd);
+        text.push_str(&chapter(kind, schema));
+        let status = fields("status", &schema["properties"]["status"]);
+        if schema["properties"]["status"]["properties"].is_object() {
+            write!(text, "\n### {kind} `status`\n\n{status}").unwrap();
         }
     }
     text
+}
+
+fn definitions(kinds: &'static [&str]) -> impl Iterator<Item = (&'static str, Value)> {
+    kinds.iter().map(|kind| {
+        let mut crds = tidegate_api::crds().into_iter();
+        let found = crds.find(|crd| crd["spec"]["names"]["kind"] == *kind);
+        (*kind, found.unwrap_or_else(|| panic!("no definition of {kind}")))
+    })
 }
 
 /// The fields below a schema as a table, with `path` before their names.

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use tidegate_api::canary::CanaryPhase;
-use tidegate_operator::telemetry::{Analysis, Format, Outcome, Strategy, Target, Telemetry};
+use tidegate_operator::telemetry::{
+    Analysis, Format, GameKind, GameSeries, GameWorkload, HookRun, Outcome, PodWork, Replicas,
+    Strategy, Target, Telemetry,
+};
 
 use crate::markdown::{cell, code, table};
 
@@ -28,6 +31,15 @@ A `decision` is a reason of [the list of events](events.md). An `outcome` is `su
 the kind of error: `timeout`, `connect` and so on.
 ";
 
+const GAME: &str = "
+## Of game workloads
+
+Names and labels are those of the operators that these kinds come from. `gd` is `namespace/name`; `owner` is the workload that a run
+of a hook is for; `grace` is `true` if a hook comes before; times are those of requests to the API server, but for
+`bkbcs_hook_metric_exec_duration_seconds` and `bkbcs_hook_hookrun_exec_duration_seconds`, which are those of the measured service. Series
+go with the workload or the run they are about.
+";
+
 const MORE: &str = "
 The usual `process_*` series are there too.
 
@@ -47,7 +59,8 @@ pub(crate) fn page() -> String {
         let ours = series.iter().filter(|row| row[0].starts_with(&format!("`{prefix}")));
         table(["Name", "Type", "Labels", "Meaning"], &ours.cloned().collect::<Vec<_>>())
     };
-    format!("{INTRO}{FLAGGER}\n{}{OWN}\n{}{MORE}", of("flagger_"), of("tidegate_"))
+    let [flagger, own, game] = ["flagger_", "tidegate_", "bkbcs_"].map(of);
+    format!("{INTRO}{FLAGGER}\n{flagger}{OWN}\n{own}{GAME}\n{game}{MORE}")
 }
 
 /// The page of an operator that has done everything once: only then all labels are there.
@@ -70,7 +83,26 @@ fn rendered() -> String {
     telemetry.count_panic();
     telemetry.set_queue(1);
     telemetry.set_leader(true);
+    play_games(&telemetry.game);
     telemetry.render(Format::Prometheus)
+}
+
+fn play_games(series: &GameSeries) {
+    let moment = Duration::from_millis(20);
+    for kind in [GameKind::Deployment, GameKind::StatefulSet] {
+        let who = GameWorkload { kind, namespace: "shop", name: "lobby" };
+        series.observe_look(who, true, moment);
+        for work in [PodWork::Create, PodWork::UpdateInPlace, PodWork::Delete] {
+            series.observe_pod(who, work, true, true, moment);
+        }
+        series.set_replicas(who, Replicas::default());
+        series.observe_run_made(who, "canary-step", true, moment);
+    }
+    let run = HookRun { namespace: "shop", owner: "lobby", name: "lobby-1", uid: "1" };
+    series.observe_run_look(run, true, moment);
+    series.observe_run(run, true, moment);
+    series.observe_measurement(run, "age", "Successful", moment);
+    series.set_survived(run, "Successful", moment);
 }
 
 /// Name, type, labels and meaning of every series, in the order of the page.

@@ -11,6 +11,7 @@ const UPDATE: &str = "UPDATE_DOCS";
 fn reference_pages_are_what_the_code_says() {
     let pages = [
         ("canary-fields.md", fields::page()),
+        ("game-fields.md", fields::game_page()),
         ("flags.md", flags::page()),
         ("metrics.md", metrics::page()),
         ("events.md", events::page()),

@@ -4,7 +4,7 @@
 //! On the way what must hold at any time is looked at from outside, by counting pods; at the end the
 //! workload must be where the story leads, and at rest.
 //!
-//! `cargo test` takes a sample; `GAME_SWEEP=1` takes every cut, `GAME_SWEEP=3` every third.
+//! `cargo test` takes a sample; `SWEEP=essential` takes every cut, `SWEEP=3` every third.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
@@ -393,7 +393,11 @@ fn play(story: &Story, fault: Option<(u64, Cut)>) -> (u64, Vec<String>) {
 
 #[test]
 fn a_story_cut_at_any_write_ends_as_if_it_had_not_been() {
-    let every = std::env::var("GAME_SWEEP").ok().and_then(|it| it.parse().ok()).unwrap_or(SAMPLE);
+    let every = match std::env::var("SWEEP").as_deref() {
+        Ok("all" | "essential") => 1,
+        Ok(nth) => nth.parse().expect("`essential`, `all` or a number"),
+        Err(_) => SAMPLE,
+    };
     let only = std::env::var("SWEEP_ONLY").unwrap_or_default();
     let mut jobs = Vec::new();
     let mut findings = Vec::new();

@@ -2,6 +2,7 @@
 
 mod crash;
 mod idle;
+mod metrics;
 mod rig;
 mod seed;
 mod sets;

@@ -3,7 +3,7 @@
 //! What follows from a write that failed is left out, as the engine says; everything else goes on. A
 //! conflict is no failure of anybody's: the world is looked at again.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -21,9 +21,12 @@ use tidegate_providers::game::{
 use tracing::debug;
 
 use super::{observe::Seen, workload::Workload};
-use crate::cluster::{
-    cache::Key,
-    write::{Place, WriteError},
+use crate::{
+    cluster::{
+        cache::Key,
+        write::{Place, WriteError},
+    },
+    telemetry::PodWork,
 };
 
 /// Letters and digits that make no words.
@@ -96,7 +99,14 @@ impl Workload {
             if left_out.has(action) {
                 continue;
             }
+            let begun = self.cx.clock.monotonic();
             let outcome = self.carry_out(seen, action, &mut workload, &mut made).await;
+            self.measured(
+                seen,
+                action,
+                outcome.is_ok(),
+                self.cx.clock.monotonic().saturating_sub(begun),
+            );
             let Err(error) = outcome else { continue };
             debug!(%error, "An effect did not happen");
             left_out.add(action);
@@ -126,6 +136,26 @@ impl Workload {
             }
         }
         Ok(done)
+    }
+
+    /// How long a write of a pod or a run took.
+    fn measured(&self, seen: &Seen, action: &Action, is_ok: bool, took: Duration) {
+        let (who, series) = (self.in_telemetry(), &self.cx.telemetry.game);
+        let hooks = &seen.observed.plan.hooks;
+        let (work, hook) = match action {
+            Action::Create(_) => (PodWork::Create, None),
+            Action::Delete(..) | Action::ForceDelete(_) => {
+                (PodWork::Delete, hooks.pre_delete.call.as_ref())
+            }
+            Action::UpdateInPlace(_) => (PodWork::UpdateInPlace, hooks.pre_in_place.call.as_ref()),
+            Action::HotPatch(_) => (PodWork::HotPatch, hooks.pre_in_place.call.as_ref()),
+            Action::StartHook(start) => {
+                series.observe_run_made(who, run::type_of(&start.purpose), is_ok, took);
+                return;
+            }
+            _ => return,
+        };
+        series.observe_pod(who, work, hook.is_some(), is_ok, took);
     }
 
     async fn carry_out(

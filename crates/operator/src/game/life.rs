@@ -22,6 +22,9 @@ pub(super) trait Subject: Send {
         &mut self,
         stop: &watch::Receiver<bool>,
     ) -> impl Future<Output = Result<Next, WriteError>> + Send;
+
+    /// A turn is over.
+    fn looked(&self, is_ok: bool, took: Duration);
 }
 
 /// What to do after a turn.
@@ -97,6 +100,7 @@ pub(super) async fn live(
             }
         };
         cx.telemetry.count_reconcile(word, took);
+        subject.looked(word == "ok", took);
         due = next;
     }
     cx.cluster.cache.leave(&follower);

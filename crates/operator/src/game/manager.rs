@@ -19,7 +19,7 @@ use tracing::info;
 use super::{
     life::{follower, live},
     run::Run,
-    workload::Workload,
+    workload::{Workload, in_telemetry},
 };
 use crate::{
     canary::Context,
@@ -171,7 +171,7 @@ impl Manager {
         let cx = Arc::clone(&self.cx);
         let who = follower(kind.plural, key);
         let task = if kind == HOOK_RUN {
-            let run = Run::new(Arc::clone(&cx), key.clone(), uid.clone());
+            let run = Run::new(Arc::clone(&cx), key.clone(), &object);
             tokio::spawn(live(cx, who, run, Duration::ZERO, stopped))
         } else {
             let workload = Workload::new(Arc::clone(&cx), kind, key.clone(), uid.clone());
@@ -200,6 +200,12 @@ impl Manager {
         let _ = running.stop.send(true);
         // The old one must be over before anything else acts under this name.
         let _ = running.task.await;
+        let (kind, Key { namespace, name }) = id;
+        let series = &self.cx.telemetry.game;
+        match *kind {
+            HOOK_RUN => series.forget_run(namespace, name),
+            kind => series.forget(in_telemetry(kind, namespace, name)),
+        }
     }
 }
 

@@ -13,10 +13,13 @@ use tidegate_engine::{
         hook::{Assessment, Measurement, MetricResult, Next as Due, Task},
     },
 };
-use tidegate_providers::game::{
-    HOOK_RUN,
-    measure::{self, Question, Verdict},
-    run::{self, Reading},
+use tidegate_providers::{
+    game::{
+        HOOK_RUN,
+        measure::{self, Question, Verdict},
+        run::{self, Reading},
+    },
+    object::controller_of,
 };
 use tokio::sync::watch;
 use tracing::debug;
@@ -31,6 +34,7 @@ use crate::{
         cache::Key,
         write::{Place, WriteError},
     },
+    telemetry::HookRun,
 };
 
 /// A Prometheus gets this long.
@@ -49,6 +53,8 @@ pub(super) struct Run {
     cx: Arc<Context>,
     key: Key,
     uid: String,
+    /// Whom it is for.
+    owner: String,
 }
 
 /// Regular expressions whose time grows with the text alone.
@@ -64,8 +70,15 @@ impl Matcher for Regexes {
 // === impl Run ===
 
 impl Run {
-    pub(super) fn new(cx: Arc<Context>, key: Key, uid: String) -> Self {
-        Self { cx, key, uid }
+    pub(super) fn new(cx: Arc<Context>, key: Key, object: &Value) -> Self {
+        let owner = controller_of(object).map_or("", |(_, name)| name).to_owned();
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        Self { cx, key, uid, owner }
+    }
+
+    fn in_telemetry(&self) -> HookRun<'_> {
+        let Key { namespace, name } = &self.key;
+        HookRun { namespace, owner: &self.owner, name, uid: &self.uid }
     }
 
     fn now(&self) -> Moment {
@@ -81,6 +94,8 @@ impl Run {
     async fn measure(&self, reading: Reading, tasks: &[Task]) -> Assessment {
         let Reading { mut run, metrics, arguments } = reading;
         let begun = run::now_in_seconds(self.now());
+        let (series, clock) = (&self.cx.telemetry.game, &self.cx.clock);
+        let start = clock.monotonic();
         let taken = tasks.iter().filter_map(|task| match task {
             Task::Begin(index) | Task::Resume(index) | Task::Stop(index) => {
                 Some((*index, metrics.get(*index)?))
@@ -91,9 +106,15 @@ impl Run {
                 Ok(question) => self.ask(metric, question).await,
                 Err(why) => Verdict::error(why),
             };
+            let (phase, took) = (verdict.phase.as_str(), clock.monotonic().saturating_sub(start));
+            series.observe_measurement(self.in_telemetry(), &metric.name, phase, took);
             (index, verdict)
         }))
         .await;
+        if !verdicts.is_empty() {
+            let is_ok = verdicts.iter().all(|(_, verdict)| verdict.phase != HookPhase::Error);
+            series.observe_run(self.in_telemetry(), is_ok, clock.monotonic().saturating_sub(start));
+        }
         let finished = run::now_in_seconds(self.now());
         for (index, verdict) in verdicts {
             let Some(metric) = run.metrics.get(index) else { continue };
@@ -168,6 +189,8 @@ impl Run {
     async fn write(&self, object: &Value, assessment: &Assessment) -> Result<Value, WriteError> {
         let patch = run::patch(object, assessment);
         let written = self.cx.cluster.merge(self.place("status"), &patch).await?;
+        let age = self.now().since(assessment.started);
+        self.cx.telemetry.game.set_survived(self.in_telemetry(), assessment.phase.as_str(), age);
         for end in &assessment.ended {
             let what = format!("metric '{}'", end.metric);
             self.tell(object, end.phase, &what).await;
@@ -253,6 +276,10 @@ impl Subject for Run {
         }
         // Whatever is due is due at once again: it takes its place behind others.
         Ok(Next::At(self.now()))
+    }
+
+    fn looked(&self, is_ok: bool, took: Duration) {
+        self.cx.telemetry.game.observe_run_look(self.in_telemetry(), is_ok, took);
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tidegate_engine::{
     Again, Moment, Tone,
-    game::{Memory, Refusal, RevisionChoice, WorkloadPhase, decide},
+    game::{Action, Decision, Memory, Refusal, RevisionChoice, WorkloadPhase, decide},
 };
 use tidegate_providers::{
     game::{
@@ -28,6 +28,7 @@ use crate::{
         cache::Key,
         write::{Place, WriteError},
     },
+    telemetry::{GameKind, GameWorkload, Replicas},
 };
 
 /// Decisions of one wake-up. A release takes about three a step; more in one moment is a circle.
@@ -197,9 +198,37 @@ impl Workload {
         Ok(())
     }
 
+    pub(super) fn in_telemetry(&self) -> GameWorkload<'_> {
+        in_telemetry(self.kind, &self.key.namespace, &self.key.name)
+    }
+
+    /// As the status has them, or is about to.
+    fn replicas(&self, seen: &Seen, decision: &Decision) -> Replicas {
+        let written = decision.actions.iter().find_map(|action| match action {
+            Action::Remember(next) => Some(next.counts),
+            _ => None,
+        });
+        let counts = written.unwrap_or(seen.observed.memory.counts);
+        let is_deployment = self.kind == GAME_DEPLOYMENT;
+        Replicas {
+            all: counts.replicas,
+            ready: counts.ready,
+            available_or_current: if is_deployment { counts.available } else { counts.current },
+            updated: counts.updated,
+            updated_ready: counts.updated_ready,
+        }
+    }
+
     fn now(&self) -> Moment {
         Moment(self.cx.clock.now().as_millisecond())
     }
+}
+
+/// By what series know a workload.
+pub(super) fn in_telemetry<'a>(kind: Kind, namespace: &'a str, name: &'a str) -> GameWorkload<'a> {
+    let is_deployment = kind == GAME_DEPLOYMENT;
+    let kind = if is_deployment { GameKind::Deployment } else { GameKind::StatefulSet };
+    GameWorkload { kind, namespace, name }
 }
 
 /// What one look came to.
@@ -232,6 +261,7 @@ impl Workload {
         let decision = decide(&seen.observed);
         debug!(reason = decision.why.reason(), actions = decision.actions.len(), "Decided");
         self.cx.telemetry.count_decision(decision.why.reason());
+        self.cx.telemetry.game.set_replicas(self.in_telemetry(), self.replicas(seen, &decision));
         let done = self.act(seen, &decision).await?;
         if done.is_stale {
             return Ok(After::Stale);
@@ -287,5 +317,9 @@ impl Subject for Workload {
         }
         warn!(workload = %self.key, "Too many decisions in a row; pausing");
         Ok(Next::Later)
+    }
+
+    fn looked(&self, is_ok: bool, took: Duration) {
+        self.cx.telemetry.game.observe_look(self.in_telemetry(), is_ok, took);
     }
 }

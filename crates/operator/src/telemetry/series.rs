@@ -9,7 +9,7 @@ use prometheus_client::{
 };
 
 pub(super) type IntGauge = Gauge<i64, AtomicI64>;
-type FloatGauge = Gauge<f64, AtomicU64>;
+pub(super) type FloatGauge = Gauge<f64, AtomicU64>;
 
 pub(super) struct FlaggerSeries {
     pub(super) total: Family<NamespaceLabels, IntGauge>,

@@ -63,6 +63,17 @@ fn purpose(metadata: &Value) -> Option<Purpose> {
     })
 }
 
+/// The word for what a run is for, as its label has it.
+pub fn type_of(purpose: &Purpose) -> &'static str {
+    match purpose {
+        Purpose::Step { .. } => names::STEP_RUN,
+        Purpose::Pod { kind, .. } => {
+            let word = POD_TYPES.into_iter().find(|(known, _)| known == kind);
+            word.map_or("", |(_, word)| word)
+        }
+    }
+}
+
 /// What a template declares, for the engine.
 pub fn declared(template: &Value) -> Vec<Declared> {
     let arguments = template["spec"]["args"].as_array().into_iter().flatten();
@@ -88,13 +99,12 @@ pub fn new(
     let mut label = |name: &str, value: &str| labels.insert(name.to_owned(), value.into());
     match &start.purpose {
         Purpose::Step { revision, index } => {
-            label(names::RUN_TYPE, names::STEP_RUN);
+            label(names::RUN_TYPE, type_of(&start.purpose));
             label(names::RUN_REVISION, revision.as_str());
             label(names::RUN_STEP, &index.to_string());
         }
-        Purpose::Pod { kind, pod, uid, target } => {
-            let word = POD_TYPES.into_iter().find(|(known, _)| known == kind);
-            label(names::RUN_TYPE, word.map_or("", |(_, word)| word));
+        Purpose::Pod { kind: _, pod, uid, target } => {
+            label(names::RUN_TYPE, type_of(&start.purpose));
             label(names::RUN_INSTANCE, instance);
             if let Some(target) = target {
                 label(names::RUN_REVISION, target.as_str());

@@ -3,11 +3,16 @@
 use anyhow::{Result, bail};
 use tidegate_tests::scenario::{Script, Step, difference};
 
-use super::place::Told;
+/// What happened, or should: writes, and calls.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) writes: Vec<String>,
+    pub(super) calls: Vec<String>,
+}
 
 /// `Err` shows the lines that differ.
 pub(super) fn compare(mut wanted: Script, mut played: Script, told: &Told) -> Result<()> {
-    let mut expected = Told { writes: Vec::new(), calls: Vec::new() };
+    let mut expected = Told::default();
     let mut shown = [String::new(), String::new()];
     for (step, played) in wanted.steps_mut().zip(played.steps_mut()) {
         if is_look(step) {
@@ -15,13 +20,7 @@ pub(super) fn compare(mut wanted: Script, mut played: Script, told: &Told) -> Re
             shown[1].push_str(&text(played));
             continue;
         }
-        for line in step.outcome.iter().map(|line| without_time(line)) {
-            match kind_of(line) {
-                Kind::Write => expected.writes.push(line.to_owned()),
-                Kind::Call => expected.calls.push(line.to_owned()),
-                Kind::Neither => {}
-            }
-        }
+        expected.add(&step.outcome);
     }
     let [wanted, seen] = shown;
     let [(wanted_gone, wanted_writes), (seen_gone, seen_writes)] =
@@ -35,7 +34,7 @@ pub(super) fn compare(mut wanted: Script, mut played: Script, told: &Told) -> Re
     for (what, wanted, seen) in pairs {
         // A rollout goes on while its end is looked at.
         let is_so = if what == "what is gone" {
-            wanted.lines().all(|line| seen.lines().any(|other| other == line))
+            has_all(&seen, &wanted)
         } else {
             seen == wanted || what != "what is shown" && seen.starts_with(&format!("{wanted}\n"))
         };
@@ -46,11 +45,50 @@ pub(super) fn compare(mut wanted: Script, mut played: Script, told: &Told) -> Re
     Ok(())
 }
 
+// === impl Told ===
+
+impl Told {
+    /// Takes in what a script says under a command.
+    pub(super) fn add(&mut self, outcome: &[String]) {
+        for line in outcome.iter().map(|line| without_time(line)) {
+            match kind_of(line) {
+                Kind::Write => self.writes.push(line.to_owned()),
+                Kind::Call => self.calls.push(line.to_owned()),
+                Kind::Neither => {}
+            }
+        }
+    }
+
+    /// Whether as much happened as in the other, and everything is gone that is gone there.
+    pub(super) fn reaches(&self, other: &Self) -> bool {
+        let [(gone, writes), (other_gone, other_writes)] =
+            [self, other].map(|told| apart(&told.writes));
+        let [calls, other_calls] = [self, other].map(|told| once(&told.calls));
+        writes.lines().count() >= other_writes.lines().count()
+            && calls.lines().count() >= other_calls.lines().count()
+            && has_all(&gone, &other_gone)
+    }
+}
+
+/// Whether a line of an outcome is one that is compared and comes at its time.
+pub(super) fn counts(line: &str) -> bool {
+    let line = without_time(line);
+    !matches!(kind_of(line), Kind::Neither) && !is_of_pods(line)
+}
+
+fn has_all(lines: &str, wanted: &str) -> bool {
+    wanted.lines().all(|line| lines.lines().any(|other| other == line))
+}
+
+/// How long pods take is their node's business.
+fn is_of_pods(line: &str) -> bool {
+    line.contains("NotReady: ")
+}
+
 /// What is gone, and everything else in its order: in which order the garbage collector takes things is its
 /// own business.
 fn apart(writes: &[String]) -> (String, String) {
-    // How long pods take is their node's business.
-    let told = writes.iter().map(String::as_str).filter(|line| !line.contains("NotReady: "));
+    let told = writes.iter().map(String::as_str).filter(|line| !is_of_pods(line));
     let (mut gone, others): (Vec<&str>, Vec<&str>) =
         told.partition(|line| line.ends_with(" is gone"));
     gone.sort_unstable();

@@ -22,14 +22,16 @@ use tidegate_tests::{
 use super::{
     Theatre,
     clerk::{Clerk, KINDS, resource},
+    compare::Told,
+    pace::{Pace, is_timed},
     server::Server,
 };
 use crate::Operator;
 
 /// The operator answers what happened well within this; a rollout's next step is ten seconds away.
 const SETTLES_IN: Duration = Duration::from_millis(800);
-/// Scripts wait for moments at which something is due. Here it takes a little to be done.
-const LATENESS: Duration = Duration::from_secs(4);
+/// What comes at once in a script takes up to this: the garbage collector has to hear of new kinds first.
+const COMES_IN: Duration = Duration::from_secs(40);
 /// A new operator lists what there is before it looks at anything.
 const FIRST_LOOK_MAX: Duration = Duration::from_secs(15);
 /// Nobody waits longer for a moment without writes.
@@ -54,18 +56,12 @@ pub(super) struct Place<'s> {
     clerk: Clerk,
     operator: Option<Operator>,
     operators: u32,
-    /// The last moment at which script and cluster agreed on what is due, and the time the script has let
-    /// pass since.
-    anchor: (Instant, Duration),
+    pace: Pace,
+    /// What the script says has happened by the end of the command that is carried out.
+    expected: Told,
     forgotten_calls: usize,
     /// Objects as the script read them last, by plural and name.
     read_last: RefCell<BTreeMap<(&'static str, String), Value>>,
-}
-
-/// What happened: writes, and calls.
-pub(super) struct Told {
-    pub(super) writes: Vec<String>,
-    pub(super) calls: Vec<String>,
 }
 
 // === impl Place ===
@@ -86,7 +82,8 @@ impl<'s> Place<'s> {
             client,
             operator: None,
             operators: 0,
-            anchor: (Instant::now(), Duration::ZERO),
+            pace: Pace::new(Instant::now()),
+            expected: Told::default(),
             forgotten_calls: 0,
             read_last: RefCell::default(),
         })
@@ -96,13 +93,37 @@ impl<'s> Place<'s> {
     pub(super) async fn tell(&self) -> Result<Told> {
         // Garbage is collected when the collector gets round to it.
         self.quiet(Duration::from_secs(4)).await;
+        Ok(self.told())
+    }
+
+    fn told(&self) -> Told {
         let writes = self.clerk.tell().iter().map(|line| self.inward(line)).collect();
         let calls = self.network.calls();
         let calls = calls.get(self.forgotten_calls..).unwrap_or_default();
         let is_query = |call: &Call| call.to.starts_with(PROMETHEUS);
         let calls = calls.iter().filter(|call| !is_query(call) && call.query != PROBE);
         let calls = calls.map(|call| self.inward(&tell_call(call))).collect();
-        Ok(Told { writes, calls })
+        Told { writes, calls }
+    }
+
+    /// Waits until as much happened as the script says, or should have long ago. Whether it is the same is
+    /// seen at the end.
+    async fn reach(&mut self, deadline: Instant) -> bool {
+        let (mut known, mut is_there) = ((usize::MAX, 0), false);
+        while !is_there && Instant::now() < deadline {
+            let seen = (self.clerk.seen(), self.network.calls().len());
+            if seen != known {
+                is_there = self.told().reaches(&self.expected);
+                known = seen;
+            }
+            if !is_there {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        }
+        if is_there {
+            self.pace.reached(Instant::now());
+        }
+        is_there
     }
 
     /// Waits until nothing was written for a while.
@@ -235,17 +256,17 @@ impl Ground for Place<'_> {
         ];
         let started = self.theatre.start_operator(&name, &flags).await;
         self.operator = Some(started.map_err(|error| format!("{error:#}"))?);
-        // Time counts from its first look.
         let deadline = Instant::now() + FIRST_LOOK_MAX;
         let is_new = self.get(CANARIES, "web").await?.is_some() && self.phase().await?.is_empty();
         while is_new && self.phase().await?.is_empty() && Instant::now() < deadline {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
+        // Time counts from its first look.
+        self.pace.restart(Instant::now());
         if is_new {
             // What a first look sets up takes no time in a script.
             self.quiet(Duration::from_millis(2500)).await;
         }
-        self.anchor = (Instant::now(), Duration::ZERO);
         Ok(())
     }
 
@@ -268,24 +289,37 @@ impl Ground for Place<'_> {
         Err("a script cannot change roles of a real cluster".to_owned())
     }
 
+    fn expect(&mut self, outcome: &[String]) {
+        self.pace.expect(outcome);
+        // What is shown was not done.
+        if is_timed(outcome) {
+            self.expected.add(outcome);
+        }
+    }
+
     async fn settle(&mut self) -> Done {
-        tokio::time::sleep(SETTLES_IN).await;
+        let begun = Instant::now();
+        if self.pace.expects() {
+            self.reach(begun + COMES_IN).await;
+        }
+        tokio::time::sleep_until((begun + SETTLES_IN).into()).await;
         Ok(())
     }
 
     async fn wait(&mut self, time: Duration, until: Option<&str>) -> Done {
         let Some(wanted) = until else {
-            let (since, passed) = &mut self.anchor;
-            *passed += time;
-            let end = *since + *passed + LATENESS;
-            tokio::time::sleep_until(end.into()).await;
+            self.pace.pass(time);
+            let is_there = self.pace.expects() && self.reach(self.pace.end() + COMES_IN).await;
+            if !(is_there && self.pace.may_hurry()) {
+                tokio::time::sleep_until(self.pace.end().into()).await;
+            }
             return Ok(());
         };
         let deadline = Instant::now() + PATIENCE;
         loop {
             let phase = self.phase().await?;
             if phase == wanted {
-                self.anchor = (Instant::now(), Duration::ZERO);
+                self.pace.arrive(Instant::now());
                 // What follows from it at once belongs to it.
                 tokio::time::sleep(SETTLES_IN).await;
                 return Ok(());

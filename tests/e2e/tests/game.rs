@@ -1,0 +1,423 @@
+//! Game workloads on a real cluster and on the sandbox: the published example, command by command, what may
+//! be deleted, and what the operator needs to be allowed for all of it.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+use tidegate_e2e::{
+    ControlPlane, Installation, Node, NodeSettings, Options, Process, apply_folder, eventually,
+    inside, program,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+
+const PATIENCE: Duration = Duration::from_mins(2);
+const GAME: &str = "test-gamedeployment";
+const FIRST: &str = "test-gamedeployment-67864c6f65";
+const SECOND: &str = "test-gamedeployment-9d78dd5db";
+const RUN: &str = "test-gamedeployment-9d78dd5db-4-test";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The web server of the example.
+async fn web_server() -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                let _read = stream.read(&mut request).await;
+                let body = r#"{"name":"bryan","male":"yes","age":45}"#;
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+                let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                let _written = stream.write_all(answer.as_bytes()).await;
+            });
+        }
+    });
+    Ok(address)
+}
+
+/// A cluster, a namespace of it, and kubectl.
+#[derive(Clone)]
+struct Seat {
+    cluster: &'static str,
+    kubectl: PathBuf,
+    kubeconfig: PathBuf,
+    namespace: String,
+    /// Where manifests are written.
+    folder: PathBuf,
+    hook: SocketAddr,
+}
+
+impl Seat {
+    async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new(&self.kubectl);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["-n", &self.namespace]);
+        command.env("HOME", &self.folder).args(arguments);
+        let output = tokio::task::spawn_blocking(move || command.output()).await??;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            bail!("{} kubectl {}: {said}{why}", self.cluster, arguments.join(" "));
+        }
+        Ok(said)
+    }
+
+    async fn object(&self, kind: &str, name: &str) -> Result<Value> {
+        Ok(serde_json::from_str(&self.kubectl(&["get", kind, name, "-o", "json"]).await?)?)
+    }
+
+    async fn game(&self) -> Result<Value> {
+        self.object("gamedeployment", GAME).await
+    }
+
+    /// Writes a manifest of the example with the address of our web server, and applies it.
+    async fn apply(&self, name: &str) -> Result<String> {
+        let text = fs::read_to_string(root().join("tests/e2e/manifests/game").join(name))?;
+        let path = self.folder.join(format!("{}-{}-{name}", self.cluster, self.namespace));
+        fs::write(&path, text.replace("1.1.1.1:9091", &self.hook.to_string()))?;
+        self.kubectl(&["apply", "-f", &path.display().to_string()]).await
+    }
+
+    /// Waits for a row of `kubectl get`, without its age.
+    async fn row(&self, when: &str, columns: [u8; 5]) -> Result<()> {
+        let wanted = columns.map(|it| it.to_string()).join(" ");
+        self.until(when, &wanted, async |seat| {
+            let table = seat.kubectl(&["get", "gamedeployment"]).await?;
+            let mut lines = table.lines().map(|it| it.split_whitespace().collect::<Vec<_>>());
+            let header = lines.next().unwrap_or_default().join(" ");
+            ensure!(header == "NAME DESIRED UPDATED UPDATED_READY READY TOTAL AGE", "{header}");
+            let row = lines.next().unwrap_or_default();
+            ensure!(row.first() == Some(&GAME), "{table}");
+            Ok(row.get(1..6).unwrap_or_default().join(" "))
+        })
+        .await
+    }
+
+    /// Waits until something is as wanted, and says what it was instead.
+    async fn until(
+        &self,
+        when: &str,
+        wanted: &str,
+        look: impl AsyncFn(&Self) -> Result<String>,
+    ) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let seen = look(self).await?;
+            if seen == wanted {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let game = self.game().await.unwrap_or_default();
+                bail!("{} {when}: {seen}, not {wanted}\n{game:#}", self.cluster);
+            }
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
+    }
+
+    async fn paused(&self, when: &str, reason: &str, step: u8) -> Result<()> {
+        self.until(when, &format!("true {step} {reason}"), async |seat| {
+            let game = seat.game().await?;
+            let status = &game["status"];
+            let reason = status["pauseConditions"][0]["reason"].as_str().unwrap_or_default();
+            let paused = &game["spec"]["updateStrategy"]["paused"];
+            Ok(format!("{paused} {} {reason}", status["currentStepIndex"]))
+        })
+        .await
+    }
+
+    async fn patch(&self, path: &str, value: &Value) -> Result<()> {
+        let change = json!([{ "op": "replace", "path": path, "value": value }]);
+        let change = format!("-p={change}");
+        let said = self.kubectl(&["patch", "gamedeployment", GAME, "--type=json", &change]).await?;
+        ensure!(said.contains(&format!("{GAME} patched")), "{said}");
+        Ok(())
+    }
+
+    async fn image(&self, image: &str) -> Result<()> {
+        self.patch("/spec/template/spec/containers/0/image", &json!(image)).await
+    }
+
+    async fn resume(&self) -> Result<()> {
+        self.patch("/spec/updateStrategy/paused", &json!(false)).await
+    }
+
+    /// The object as the example prints it: no other member of the strategy, no other value of the status.
+    fn compare(&self, when: &str, game: &Value, index: u8, updated: u8) -> Result<()> {
+        let strategy = json!({
+            "canary": { "steps": [
+                { "partition": 3 }, { "pause": {} }, { "partition": 2 },
+                { "pause": { "duration": 60 } }, { "hook": { "templateName": "test" } },
+            ] },
+            "inPlaceUpdateStrategy": { "gracePeriodSeconds": 30 },
+            "maxUnavailable": 2, "paused": true, "type": "InplaceUpdate",
+        });
+        let seen = &game["spec"]["updateStrategy"];
+        ensure!(*seen == strategy, "{} {when}: {seen:#}", self.cluster);
+        let status = &game["status"];
+        let wanted = json!({
+            "availableReplicas": 4, "collisionCount": 0, "currentStepIndex": index,
+            "labelSelector": format!("app={GAME}"), "readyReplicas": 4, "replicas": 4,
+            "updateRevision": SECOND, "updatedReadyReplicas": updated, "updatedReplicas": updated,
+        });
+        for (name, wanted) in wanted.as_object().into_iter().flatten() {
+            let seen = &status[name];
+            ensure!(seen == wanted, "{} {when}: {name} is {seen}, not {wanted}", self.cluster);
+        }
+        let revision = &status["canary"]["revision"];
+        ensure!(*revision == FIRST, "{} {when}: canary.revision {revision}", self.cluster);
+        ensure!(status["currentStepHash"].is_string(), "{} {when}: no step hash", self.cluster);
+        let pauses = status["pauseConditions"].as_array().map_or(0, Vec::len);
+        ensure!(pauses == 1, "{} {when}: {pauses} reasons to pause", self.cluster);
+        Ok(())
+    }
+
+    /// The generation that was looked at catches up with the pass after the one that pauses.
+    async fn observed(&self, when: &str) -> Result<i64> {
+        self.until(when, "true", async |seat| {
+            let game = seat.game().await?;
+            let seen = &game["status"]["observedGeneration"];
+            Ok((*seen == game["metadata"]["generation"]).to_string())
+        })
+        .await?;
+        let game = self.game().await?;
+        game["metadata"]["generation"].as_i64().context("no generation")
+    }
+
+    /// Up to the hook that fails.
+    async fn begin(&self) -> Result<()> {
+        let said = self.apply("hooktemplate.yaml").await?;
+        ensure!(said.trim() == "hooktemplate.tkex.tencent.com/test created", "{said}");
+        let said = self.apply("gamedeployment.yaml").await?;
+        ensure!(said.trim() == format!("gamedeployment.tkex.tencent.com/{GAME} created"), "{said}");
+        self.row("created", [4, 4, 4, 4, 4]).await?;
+
+        self.image("python:3.5").await?;
+        self.row("step 0", [4, 1, 0, 3, 4]).await?;
+        self.row("step 1", [4, 1, 1, 4, 4]).await?;
+        self.paused("step 1", "PausedByCanaryPauseStep", 1).await?;
+        ensure!(self.observed("step 1").await? == 3, "{}: writes nobody asked for", self.cluster);
+        let game = self.game().await?;
+        self.compare("step 1", &game, 1, 1)?;
+        let is_early = game["status"]["canary"]["currentStepHookRun"].is_null();
+        ensure!(is_early, "{}: a run before its step", self.cluster);
+        let hash = game["status"]["currentStepHash"].clone();
+        let paused_at = game["status"]["pauseConditions"][0]["startTime"].clone();
+
+        self.resume().await?;
+        self.row("step 2", [4, 2, 2, 4, 4]).await?;
+        self.paused("step 3", "PausedByCanaryPauseStep", 3).await?;
+        ensure!(self.observed("step 3").await? == 5, "{}", self.cluster);
+        let game = self.game().await?;
+        self.compare("step 3", &game, 3, 2)?;
+        let status = &game["status"];
+        ensure!(status["currentStepHash"] == hash, "the same steps, another hash");
+        ensure!(status["pauseConditions"][0]["startTime"] != paused_at, "an old time");
+
+        self.paused("step 4", "PausedByStepBasedHook", 4).await?;
+        ensure!(self.observed("step 4").await? == 7, "{}", self.cluster);
+        let game = self.game().await?;
+        self.compare("step 4", &game, 4, 2)?;
+        let run = &game["status"]["canary"]["currentStepHookRun"];
+        ensure!(*run == RUN, "{}: {run}", self.cluster);
+        self.failed_run().await
+    }
+
+    async fn failed_run(&self) -> Result<()> {
+        let table = self.kubectl(&["get", "hookrun"]).await?;
+        let lines: Vec<Vec<_>> = table.lines().map(|it| it.split_whitespace().collect()).collect();
+        ensure!(lines.len() == 2 && lines[0] == ["NAME", "PHASE", "AGE"], "{table}");
+        ensure!(lines[1][..2] == [RUN, "Failed"], "{table}");
+        let run = self.object("hookrun", RUN).await?;
+        let spec = json!({ "metrics": [{
+            "count": 2, "interval": "60s", "name": "webtest",
+            "provider": { "web": { "jsonPath": "{$.age}", "url": format!("http://{}", self.hook) } },
+            "successCondition": "asInt(result) < 30",
+        }] });
+        ensure!(run["spec"] == spec, "{}: {:#}", self.cluster, run["spec"]);
+        let status = &run["status"];
+        let result = &status["metricResults"][0];
+        let measurement = &result["measurements"][0];
+        let seen = json!([
+            status["phase"],
+            result["name"],
+            result["phase"],
+            result["count"],
+            result["failed"],
+            measurement["phase"],
+            measurement["value"],
+            result["measurements"][1],
+        ]);
+        let wanted = json!(["Failed", "webtest", "Failed", 1, 1, "Failed", "45", null]);
+        ensure!(seen == wanted, "{}: {status:#}", self.cluster);
+        let has_times = status["startedAt"].is_string()
+            && measurement["startedAt"].is_string()
+            && measurement["finishedAt"].is_string();
+        ensure!(has_times, "{}: {status:#}", self.cluster);
+        Ok(())
+    }
+
+    /// The ending in which the release goes on.
+    async fn go_on(&self) -> Result<()> {
+        self.begin().await?;
+        let pods = self.pods().await?;
+        self.resume().await?;
+        self.row("going on", [4, 4, 2, 2, 4]).await?;
+        self.row("the end", [4, 4, 4, 4, 4]).await?;
+        self.until("the end", &format!("5 \"{SECOND}\""), async |seat| {
+            let status = seat.game().await?["status"].take();
+            Ok(format!("{} {}", status["currentStepIndex"], status["canary"]["revision"]))
+        })
+        .await?;
+        ensure!(self.pods().await? == pods, "{}: the pods are others", self.cluster);
+        // No pause is on: accepted, and without effect.
+        self.resume().await?;
+        self.row("resumed for nothing", [4, 4, 4, 4, 4]).await
+    }
+
+    /// The ending in which the template goes back.
+    async fn go_back(&self) -> Result<()> {
+        self.begin().await?;
+        self.image("python:latest").await?;
+        self.row("going back", [4, 4, 2, 2, 4]).await?;
+        self.row("back", [4, 4, 4, 4, 4]).await?;
+        self.until("back", "", async |seat| seat.kubectl(&["get", "hookrun", "-o", "name"]).await)
+            .await?;
+        let status = self.game().await?["status"].take();
+        ensure!(status["updateRevision"] == FIRST, "{}: {status:#}", self.cluster);
+        Ok(())
+    }
+
+    /// Names and uids of all pods.
+    async fn pods(&self) -> Result<Vec<String>> {
+        let template = "jsonpath={range .items[*]}{.metadata.name}/{.metadata.uid} {end}";
+        let listed = self.kubectl(&["get", "pods", "-o", template]).await?;
+        let mut pods: Vec<String> = listed.split_whitespace().map(str::to_owned).collect();
+        pods.sort();
+        Ok(pods)
+    }
+}
+
+async fn start_sandbox(folder: &Path) -> Result<(Process, PathBuf)> {
+    let kubeconfig = folder.join("sandbox.kubeconfig");
+    let file = kubeconfig.display().to_string();
+    let arguments = ["sandbox", "--nodes=2", "--listen=127.0.0.1:0", "--kubeconfig", &file];
+    let arguments = arguments.map(str::to_owned);
+    let process = Process::start("sandbox", &program()?, &arguments, folder)?;
+    eventually("the sandbox has started", PATIENCE, async || {
+        Ok(fs::metadata(&kubeconfig).is_ok_and(|it| it.len() > 0).then_some(()))
+    })
+    .await?;
+    Ok((process, kubeconfig))
+}
+
+/// A control plane with nodes whose pods nobody sends requests to.
+async fn cluster(options: &Options) -> Result<(ControlPlane, Node)> {
+    let settings = NodeSettings { applications: false, count: 2, ..NodeSettings::default() };
+    tidegate_e2e::stage::cluster(options, settings).await
+}
+
+#[test]
+fn the_published_example_goes_as_published_on_both_clusters() {
+    inside("the_published_example_goes_as_published_on_both_clusters", async || {
+        let (plane, _node) = cluster(&Options::default()).await?;
+        let installation = Installation::apply(&plane, &["--allow-loopback-hooks"]).await?;
+        let _operator = installation.start(&plane, "operator").await?;
+        let (_sandbox, in_memory) = start_sandbox(plane.folder()).await?;
+        let hook = web_server().await?;
+        let seat = |cluster, kubeconfig: &Path, namespace: &str| -> Result<Seat> {
+            Ok(Seat {
+                cluster,
+                kubectl: plane.parts().kubectl()?,
+                kubeconfig: kubeconfig.to_owned(),
+                namespace: namespace.to_owned(),
+                folder: plane.folder().to_owned(),
+                hook,
+            })
+        };
+        let real = plane.kubeconfig("admin")?;
+        let mut seats = Vec::new();
+        for (cluster, kubeconfig) in [("real", &real), ("sandbox", &in_memory)] {
+            for namespace in ["go-on", "go-back"] {
+                let seat = seat(cluster, kubeconfig, namespace)?;
+                seat.kubectl(&["create", "namespace", namespace]).await?;
+                seats.push(seat);
+            }
+        }
+        let [first, second, third, fourth] = seats.as_slice() else { bail!("four seats") };
+        tokio::try_join!(first.go_on(), second.go_back(), third.go_on(), fourth.go_back())?;
+        println!("4 rollouts, two endings on a real cluster and on the sandbox");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_policy_keeps_workloads_from_being_deleted_by_accident() {
+    inside("a_policy_keeps_workloads_from_being_deleted_by_accident", async || {
+        let (plane, _node) = cluster(&Options::default()).await?;
+        let client = plane.client();
+        apply_folder(&client, &root().join("deploy/crds")).await?;
+        apply_folder(&client, &root().join("deploy/game/delete-protection.yaml")).await?;
+        let seat = Seat {
+            cluster: "real",
+            kubectl: plane.parts().kubectl()?,
+            kubeconfig: plane.kubeconfig("admin")?,
+            namespace: "default".to_owned(),
+            folder: plane.folder().to_owned(),
+            hook: web_server().await?,
+        };
+        seat.apply("gamedeployment.yaml").await?;
+        seat.apply("hooktemplate.yaml").await?;
+        let delete = async |kind: &str, name: &str| {
+            seat.kubectl(&["delete", kind, name, "--dry-run=server"]).await
+        };
+        let allow = async |kind: &str, name: &str, word: &str| {
+            let label = format!("io.tencent.bcs.dev/deletion-allow={word}");
+            seat.kubectl(&["label", "--overwrite", kind, name, &label]).await
+        };
+        // A policy is in force a moment after it was made.
+        eventually("the policy is in force", PATIENCE, async || {
+            Ok(delete("gamedeployment", GAME).await.err())
+        })
+        .await?;
+        let definition = "gamedeployments.tkex.tencent.com";
+        for (kind, name) in
+            [("gamedeployment", GAME), ("hooktemplate", "test"), ("crd", definition)]
+        {
+            let why = delete(kind, name).await.err().map(|it| it.to_string()).unwrap_or_default();
+            ensure!(why.contains("deletion-allow=Always to allow it"), "{kind}: {why}");
+            allow(kind, name, "Cascading").await?;
+            let why = delete(kind, name).await.err().map(|it| it.to_string()).unwrap_or_default();
+            ensure!(why.contains("deletion-allow"), "{kind}: {why}");
+        }
+        let why = delete("gamedeployment", GAME).await.err().map(|it| it.to_string());
+        ensure!(
+            why.clone().unwrap_or_default().contains("at 0 replicas, and there are 4"),
+            "{why:?}"
+        );
+        seat.kubectl(&["scale", "gamedeployment", GAME, "--replicas=0"]).await?;
+        delete("gamedeployment", GAME).await?;
+        for (kind, name) in [("hooktemplate", "test"), ("crd", definition)] {
+            allow(kind, name, "Always").await?;
+            delete(kind, name).await?;
+        }
+        // A namespace goes, whatever is in it.
+        seat.kubectl(&["create", "namespace", "closing"]).await?;
+        let closing = Seat { namespace: "closing".to_owned(), ..seat.clone() };
+        closing.apply("gamedeployment.yaml").await?;
+        seat.kubectl(&["delete", "namespace", "closing", "--timeout=60s"]).await?;
+        Ok(())
+    });
+}

@@ -2,6 +2,7 @@
 //! be deleted, and what the operator needs to be allowed for all of it.
 
 use std::{
+    collections::BTreeSet,
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -12,8 +13,8 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use tidegate_e2e::{
-    ControlPlane, Installation, Node, NodeSettings, Options, Process, apply_folder, eventually,
-    inside, program,
+    Asked, ControlPlane, Installation, Node, NodeSettings, Options, Process, apply_folder,
+    eventually, inside, program,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -418,6 +419,193 @@ fn a_policy_keeps_workloads_from_being_deleted_by_accident() {
         let closing = Seat { namespace: "closing".to_owned(), ..seat.clone() };
         closing.apply("gamedeployment.yaml").await?;
         seat.kubectl(&["delete", "namespace", "closing", "--timeout=60s"]).await?;
+        Ok(())
+    });
+}
+
+/// Waits until something holds of an object, and says what it was instead.
+async fn holds(seat: &Seat, kind: &str, name: &str, is_so: impl Fn(&Value) -> bool) -> Result<()> {
+    let what = format!("{kind} {name}");
+    let mut last = Value::Null;
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        last = seat.object(kind, name).await?;
+        if is_so(&last) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    bail!("{what} never came to it:\n{last:#}");
+}
+
+/// Everything that takes a right, on one workload of each kind.
+struct Life {
+    seat: Seat,
+    client: kube::Client,
+}
+
+impl Life {
+    async fn apply(&self, mut object: Value) -> Result<()> {
+        object["metadata"]["namespace"] = self.seat.namespace.as_str().into();
+        tidegate_e2e::apply(&self.client, &object).await?;
+        Ok(())
+    }
+
+    fn workload(kind: &str, name: &str, more: &Value) -> Value {
+        let container = json!({ "name": "game", "image": "game:1.0" });
+        let mut object = json!({
+            "apiVersion": "tkex.tencent.com/v1alpha1", "kind": kind, "metadata": { "name": name },
+            "spec": {
+                "replicas": 2, "revisionHistoryLimit": 0,
+                "selector": { "matchLabels": { "app": name } },
+                "template": {
+                    "metadata": { "labels": { "app": name } }, "spec": { "containers": [container] },
+                },
+                "updateStrategy": {
+                    "type": "InplaceUpdate", "maxUnavailable": 1, "canary": { "steps": [
+                        { "partition": 1 }, { "pause": {} }, { "hook": { "templateName": "slow" } },
+                    ] },
+                },
+            },
+        });
+        for (member, value) in more.as_object().into_iter().flatten() {
+            object["spec"][member] = value.clone();
+        }
+        object
+    }
+
+    /// A pod that belongs to nobody and is selected.
+    async fn orphan(&self, name: &str, app: &str) -> Result<()> {
+        self.apply(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": name, "labels": { "app": app } },
+            "spec": { "containers": [{ "name": "game", "image": "game:1.0" }] },
+        }))
+        .await
+    }
+
+    /// A hook that looks at a pod, and goes on looking.
+    async fn template(&self, pod: &str) -> Result<()> {
+        let field = json!({ "path": "metadata.annotations.matches", "value": "none" });
+        self.apply(json!({
+            "apiVersion": "tkex.tencent.com/v1alpha1", "kind": "HookTemplate",
+            "metadata": { "name": "slow" },
+            "spec": {
+                "args": [
+                    { "name": "PodName", "value": pod },
+                    { "name": "PodNamespace", "value": self.seat.namespace },
+                ],
+                "metrics": [{
+                    "name": "matches", "interval": "30s", "failureLimit": 50, "successfulLimit": 1,
+                    "provider": { "kubernetes": { "function": "get", "fields": [field] } },
+                }],
+            },
+        }))
+        .await
+    }
+
+    async fn image(&self, kind: &str, name: &str, image: &str) -> Result<()> {
+        let containers = json!([{ "name": "game", "image": image }]);
+        let patch = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
+        self.merge(kind, name, &patch).await
+    }
+
+    async fn merge(&self, kind: &str, name: &str, patch: &Value) -> Result<()> {
+        self.seat.kubectl(&["patch", kind, name, "--type=merge", "-p", &patch.to_string()]).await?;
+        Ok(())
+    }
+
+    /// Up to a hook that runs, and back while it does.
+    async fn release(&self, kind: &str, name: &str) -> Result<()> {
+        let seat = &self.seat;
+        let rests = |object: &Value| {
+            let status = &object["status"];
+            status["updatedReadyReplicas"] == object["spec"]["replicas"]
+                && status["phase"] == "Healthy"
+                && status["observedGeneration"] == object["metadata"]["generation"]
+        };
+        holds(seat, kind, name, rests).await?;
+        self.image(kind, name, "game:2.0").await?;
+        let is_paused = |it: &Value| it["spec"]["updateStrategy"]["paused"] == true;
+        holds(seat, kind, name, is_paused).await?;
+        self.merge(kind, name, &json!({ "spec": { "updateStrategy": { "paused": false } } }))
+            .await?;
+        let runs = |it: &Value| it["status"]["canary"]["currentStepHookRun"].is_string();
+        holds(seat, kind, name, runs).await?;
+        let run = seat.object(kind, name).await?["status"]["canary"]["currentStepHookRun"].take();
+        let run = run.as_str().unwrap_or_default().to_owned();
+        holds(seat, "hookrun", &run, |it| it["status"]["metricResults"][0]["count"] != Value::Null)
+            .await?;
+        self.image(kind, name, "game:1.0").await?;
+        holds(seat, kind, name, rests).await
+    }
+
+    async fn live(&self) -> Result<()> {
+        let seat = &self.seat;
+        self.orphan("lobby-found", "lobby").await?;
+        self.orphan("rooms-0", "rooms").await?;
+        self.template("rooms-0").await?;
+        self.apply(Self::workload("GameDeployment", "lobby", &json!({}))).await?;
+        let claim = json!([{
+            "metadata": { "name": "maps" },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } },
+            },
+        }]);
+        let more = json!({ "serviceName": "rooms", "volumeClaimTemplates": claim });
+        self.apply(Self::workload("GameStatefulSet", "rooms", &more)).await?;
+        tokio::try_join!(
+            self.release("gamedeployment", "lobby"),
+            self.release("gamestatefulset", "rooms")
+        )?;
+        seat.kubectl(&["scale", "gamedeployment", "lobby", "--replicas=1"]).await?;
+        holds(seat, "gamedeployment", "lobby", |it| it["status"]["replicas"] == 1).await?;
+        // A revision whose name somebody else has.
+        self.apply(json!({
+            "apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": { "name": FIRST },
+            "revision": 7, "data": {},
+        }))
+        .await?;
+        seat.apply("gamedeployment.yaml").await?;
+        holds(seat, "gamedeployment", GAME, |it| it["status"]["collisionCount"] == 1).await
+    }
+}
+
+#[test]
+fn the_game_role_is_enough_and_grants_nothing_in_vain() {
+    inside("the_game_role_is_enough_and_grants_nothing_in_vain", async || {
+        let audited = Some(Installation::USER.to_owned());
+        let (plane, _node) = cluster(&Options { audited, ..Options::default() }).await?;
+        let installation = Installation::apply(&plane, &["--allow-loopback-hooks"]).await?;
+        let _operator = installation.start(&plane, "operator").await?;
+        let seat = Seat {
+            cluster: "real",
+            kubectl: plane.parts().kubectl()?,
+            kubeconfig: plane.kubeconfig("admin")?,
+            namespace: "rights".to_owned(),
+            folder: plane.folder().to_owned(),
+            hook: web_server().await?,
+        };
+        seat.kubectl(&["create", "namespace", "rights"]).await?;
+        let life = Life { seat, client: plane.client() };
+        life.live().await?;
+        let asked = plane.asked()?;
+        let denied: BTreeSet<_> =
+            asked.iter().filter(|it| it.code == 403).map(Asked::line).collect();
+        ensure!(denied.is_empty(), "denied: {denied:?}");
+        let used: BTreeSet<_> = asked.iter().map(Asked::line).collect();
+        let role = life.seat.object("clusterrole", "tidegate-game").await?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mut granted = BTreeSet::new();
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            for verb in rule["verbs"].as_array().into_iter().flatten() {
+                let (group, resource) = (text(&rule["apiGroups"][0]), text(&rule["resources"][0]));
+                granted.insert(format!("{group}/{resource} {}", text(verb)));
+            }
+        }
+        let vain: Vec<_> = granted.difference(&used).collect();
+        ensure!(!granted.is_empty() && vain.is_empty(), "granted, and never used: {vain:#?}");
+        println!("{} requests, {} rights granted and used", asked.len(), granted.len());
         Ok(())
     });
 }

@@ -12,9 +12,12 @@ use tidegate_providers::game::{
     measure::{ObjectQuestion, setting},
 };
 
-use crate::cluster::{
-    Cluster,
-    write::{FIELD_MANAGER, Place},
+use crate::{
+    cluster::{
+        Cluster,
+        write::{FIELD_MANAGER, Place},
+    },
+    install,
 };
 
 /// Reads the object, or sets the fields and reads what it is then. `None` if it is not there.
@@ -43,6 +46,11 @@ pub(super) async fn ask(
     if capabilities.scope != Scope::Namespaced {
         return Err(format!("{kind} is not in a namespace"));
     }
+    if *sets && is_ours(group, &resource.plural) {
+        return Err(format!(
+            "{kind} is the operator's own work: a hook may not set anything of it"
+        ));
+    }
     let api: Api<DynamicObject> =
         Api::namespaced_with(cluster.client.clone(), namespace, &resource);
     let outcome = if *sets {
@@ -59,5 +67,31 @@ pub(super) async fn ask(
         }
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(_) => Err(format!("{kind} {namespace}/{name} cannot be read now")),
+    }
+}
+
+/// Whether the operator has rights to a kind for its own work. Whoever may make a run does not have them by
+/// that: an annotation of an Ingress is a configuration of the gateway. For other kinds somebody gave the
+/// operator rights on purpose, and that can only be for hooks.
+fn is_ours(group: &str, plural: &str) -> bool {
+    let rules = install::rules().into_iter().chain(install::game_rules());
+    rules.into_iter().any(|rule| rule.group == group && rule.resource == plural)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_operator_works_with_is_not_for_hooks_to_set() {
+        let cases = [
+            ("networking.k8s.io", "ingresses", true),
+            ("apps", "deployments", true),
+            ("tkex.tencent.com", "gamedeployments", true),
+            ("example.com", "matches", false),
+        ];
+        for (group, plural, ours) in cases {
+            assert_eq!(is_ours(group, plural), ours, "{plural}.{group}");
+        }
     }
 }

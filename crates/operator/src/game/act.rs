@@ -29,6 +29,8 @@ use crate::cluster::{
 /// Letters and digits that make no words.
 const ID_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const ID_LENGTH: usize = 5;
+/// Refusals that are told while the cluster goes on refusing: a pod each, of a workload that is not small.
+const TOLD_MAX: usize = 100;
 
 /// What came of a decision.
 #[derive(Default)]
@@ -108,7 +110,7 @@ impl Workload {
                 WriteError::Refused { ref what, ref why } => {
                     let message = format!("{what} was refused: {why}");
                     // Once is enough: it is tried again and again.
-                    if !self.refusals.iter().any(|known| known.message == message) {
+                    if self.told.len() < TOLD_MAX && self.told.insert(message.clone()) {
                         let reason = failed_reason(action);
                         self.announce(&workload, reason, Tone::Warning, &message).await;
                     }
@@ -124,6 +126,9 @@ impl Workload {
                 }
                 WriteError::NotLeading => return Err(error),
             }
+        }
+        if done.refusals.is_empty() && !done.is_stale {
+            self.told.clear();
         }
         Ok(done)
     }
@@ -274,7 +279,11 @@ impl Workload {
         }
         let template = revision::template(known);
         let body = pods::new(self.kind, &seen.workload, &template, pod, &name);
-        self.cx.cluster.make(self.place(POD, &name), &body).await?;
+        let outcome = self.cx.cluster.make(self.place(POD, &name), &body).await;
+        outcome.map_err(|error| match pod.ordinal {
+            Some(_) => error,
+            None => nameless(error, &name, &self.key.name),
+        })?;
         made.insert(name.clone());
         let text = format!("Pod {name} is made.");
         self.announce(&seen.workload, "SuccessfulCreate", Tone::Normal, &text).await;
@@ -404,6 +413,17 @@ impl Workload {
             ),
         };
         cluster.refresh(self.place(kind, &name)).await
+    }
+}
+
+/// Each attempt makes up another name, and the refusal is still the same one.
+fn nameless(error: WriteError, name: &str, workload: &str) -> WriteError {
+    let any = format!("{workload}-*");
+    match error {
+        WriteError::Refused { what, why } => {
+            WriteError::Refused { what: what.replace(name, &any), why: why.replace(name, &any) }
+        }
+        other => other,
     }
 }
 

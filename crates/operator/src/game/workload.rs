@@ -45,6 +45,8 @@ pub(super) struct Workload {
     pub(super) uid: String,
     /// What the cluster refused when it was last tried.
     pub(super) refusals: Vec<Refusal>,
+    /// Refusals that were told, while there are any.
+    pub(super) told: BTreeSet<String>,
     /// Names of revisions that others had, found out when they were made.
     pub(super) collisions: u32,
     /// A write was not answered, so the cache may be behind what we did ourselves.
@@ -63,6 +65,7 @@ impl Workload {
             key,
             uid,
             refusals: Vec::new(),
+            told: BTreeSet::new(),
             collisions: 0,
             is_in_doubt: false,
             complaint: None,
@@ -222,13 +225,34 @@ impl Workload {
                 self.complain(&object, &why).await?;
                 Ok(After::Rest(Next::OnChange))
             }
-            Look::Adopt(kind, object) => self.adopt(kind, &object).await.map(|()| After::Again),
-            Look::Revise(revise) => self.revise(&revise).await.map(|()| After::Again),
+            Look::Adopt(kind, object) => {
+                let outcome = self.adopt(kind, &object).await;
+                self.unless_refused(outcome).await
+            }
+            Look::Revise(revise) => {
+                let outcome = self.revise(&revise).await;
+                self.unless_refused(outcome).await
+            }
             Look::Seen(seen) => self.decide_upon(&seen).await,
         }
     }
 
+    /// What comes before any decision was refused: somebody should know, and it is tried again.
+    async fn unless_refused(
+        &mut self,
+        outcome: Result<(), WriteError>,
+    ) -> Result<After, WriteError> {
+        let Err(error @ WriteError::Refused { .. }) = outcome else {
+            return outcome.map(|()| After::Again);
+        };
+        if let Some(object) = self.cx.cluster.cache.get(self.kind, &self.key) {
+            self.complain(&object, &error.to_string()).await?;
+        }
+        Ok(After::Rest(Next::Later))
+    }
+
     async fn decide_upon(&mut self, seen: &Seen) -> Result<After, WriteError> {
+        self.complaint = None;
         let decision = decide(&seen.observed);
         debug!(reason = decision.why.reason(), actions = decision.actions.len(), "Decided");
         self.cx.telemetry.count_decision(decision.why.reason());

@@ -1,7 +1,12 @@
 //! Game workloads on the sandbox, in virtual time.
 
+mod admission;
 mod crash;
+mod hooks;
 mod idle;
+mod mistakes;
+mod nodes;
 mod rig;
 mod seed;
 mod sets;
+mod stale;

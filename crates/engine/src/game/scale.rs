@@ -210,8 +210,11 @@ mod tests {
         for replicas in 0..=6 {
             for (updated, old, partition, max_surge) in all_of(8, 8, 8, 4) {
                 for is_paused in [false, true] {
-                    let standing =
-                        Standing { max_surge, is_paused, ..standing(updated, old, replicas, partition) };
+                    let standing = Standing {
+                        max_surge,
+                        is_paused,
+                        ..standing(updated, old, replicas, partition)
+                    };
                     assert_eq!(standing.scaling(), specified(standing), "{standing:?}");
                     cases += 1;
                 }

@@ -220,7 +220,8 @@ pub fn judge_web(metric: &HookMetric, status: u16, body: &[u8], matcher: &dyn Ma
     let Ok(answer) = serde_json::from_slice::<Value>(body) else {
         return Verdict::error("the answer is not JSON");
     };
-    let value = JsonPath::parse(&wrapped(&web.json_path)).and_then(|path| path.read(&engine_json(&answer)));
+    let value =
+        JsonPath::parse(&wrapped(&web.json_path)).and_then(|path| path.read(&engine_json(&answer)));
     match value {
         Ok(value) => verdict(metric, &Measured::Text(value.clone()), value, matcher),
         Err(error) => Verdict::error(error.to_string()),

@@ -259,7 +259,8 @@ fn specified(metric: &Metric, answers: &[HookPhase]) -> Option<HookPhase> {
     let wanted = if metric.count > 0 { metric.count } else { i64::from(metric.interval.is_none()) };
     let failures = metric.failure_limit.unwrap_or(if waits { i64::MAX } else { 0 });
     let errors = metric.consecutive_error_limit.unwrap_or(if waits { i64::MAX } else { 4 });
-    let (mut count, mut good, mut bad, mut unclear, mut good_row, mut error_row) = (0, 0, 0, 0, 0, 0);
+    let (mut count, mut good, mut bad, mut unclear, mut good_row, mut error_row) =
+        (0, 0, 0, 0, 0, 0);
     for answer in answers {
         count += i64::from(*answer != Error);
         good += i64::from(*answer == Successful);
@@ -349,7 +350,9 @@ fn every_small_metric_ends_as_specified_whatever_it_measures() {
 #[test]
 fn a_run_that_is_told_to_end_ends_whenever_that_is_and_however_it_is_ordered() {
     for policy in [Policy::Parallel, Policy::Ordered] {
-        for (first, second) in [(checking(), waiting()), (waiting(), checking()), (waiting(), waiting())] {
+        for (first, second) in
+            [(checking(), waiting()), (waiting(), checking()), (waiting(), waiting())]
+        {
             for (answer, told_at) in
                 (0..16).map(|at| ([Successful, Failed, Error, Inconclusive][at % 4], at / 4))
             {

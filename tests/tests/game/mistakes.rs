@@ -58,7 +58,7 @@
 //! | 50 | a run that is ended passes | `db_50_…` here, in `game::tests::mistakes` and `game::tests::pod_hooks` |
 //! | 51 | documented patches are refused | `db_51_…` here |
 
-use std::{cell::Cell, time::Duration};
+use std::{cell::Cell, fs, path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 use tidegate_operator::telemetry::Format;
@@ -123,6 +123,43 @@ async fn written(stage: &Stage, seconds: u64) -> Vec<String> {
     stage.world.advance_s(seconds).await;
     let ours = log.writes_since(mark).into_iter().filter(|it| &*it.user == OPERATOR);
     ours.map(|it| format!("{:?} {} {}", it.verb, it.target(), it.name)).collect()
+}
+
+/// All Rust files below a folder of the repository, one after the other.
+fn sources(folder: &str) -> String {
+    let mut text = String::new();
+    let mut folders = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                text.push_str(&fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn every_mistake_in_the_table_has_the_test_that_it_names() {
+    let table = include_str!("mistakes.rs");
+    let (engine, here) = (sources("crates/engine/src/game"), sources("tests/tests/game"));
+    for number in 1..=51 {
+        let row = table.lines().find(|line| line.starts_with(&format!("//! | {number} |")));
+        let row = row.unwrap_or_else(|| panic!("{number} is not in the table"));
+        let name = format!("fn db_{number:02}_");
+        let is_shown = engine.contains(&name) || here.contains(&name);
+        assert_eq!(is_shown, !row.contains("not shown"), "{row}");
+        let says_here =
+            row.contains("` here") || row.contains("`hooks`") || row.contains("`nodes`");
+        assert!(!says_here || here.contains(&name) || row.contains("; `hooks`"), "{row}");
+        assert!(
+            !row.contains("`game::") || engine.contains(&name) || row.contains("; `game::"),
+            "{row}"
+        );
+    }
 }
 
 // === Safety of the gate ===
@@ -729,4 +766,51 @@ async fn db_40_the_same_template_in_other_words_and_a_new_operator_make_no_revis
         );
     }
     assert_eq!(stage.status()["updateRevision"], before[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_40_a_revision_that_others_wrote_in_other_words_is_taken_over() {
+    let mut object = arena(&rolling());
+    let resources = json!({ "limits": { "cpu": "1000m", "memory": "1024Mi" } });
+    object["spec"]["template"]["spec"]["containers"][0]["resources"] = resources;
+    let mut stage = Stage::set(object);
+    let metadata = stage.get()["metadata"].clone();
+    let container = json!({
+        "image": "game:1", "name": "game", "resources": { "limits": { "cpu": "1", "memory": "1Gi" } },
+    });
+    let owner = json!({
+        "apiVersion": "tkex.tencent.com/v1alpha1", "kind": "GameDeployment", "name": ARENA,
+        "uid": metadata["uid"], "controller": true, "blockOwnerDeletion": true,
+    });
+    stage.world.create(
+        CONTROLLER_REVISIONS,
+        json!({
+            "apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1,
+            "metadata": {
+                "name": "arena-other", "labels": { "app": ARENA }, "ownerReferences": [owner],
+            },
+            "data": { "spec": { "template": {
+                "$patch": "replace", "spec": { "containers": [container] },
+                "metadata": { "creationTimestamp": null, "labels": { "app": ARENA } },
+            } } },
+        }),
+    );
+    stage.world.start().await;
+    stage.until(120, "up", Stage::is_settled).await;
+    assert_eq!(stage.status()["updateRevision"], "arena-other");
+    assert_eq!(stage.world.admin.list(CONTROLLER_REVISIONS, Some("default")).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_the_labels_is_let_go_and_another_takes_its_place() {
+    let stage = Stage::up(arena(&rolling())).await;
+    let pod = name_of(&stage.pods()[0]);
+    stage.world.patch(PODS, &pod, &json!({ "metadata": { "labels": { "app": "quarantine" } } }));
+    stage.until(60, "four", |stage| stage.pods().len() == 4).await;
+    stage.world.advance_s(60).await;
+    let kept = stage.world.get(PODS, &pod).unwrap();
+    assert!(kept["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty), "{kept:#}");
+    assert_eq!((stage.status()["replicas"].as_i64(), stage.pods().len()), (Some(3), 4));
+    stage.world.patch(PODS, &pod, &json!({ "metadata": { "labels": { "app": ARENA } } }));
+    stage.until(60, "three", Stage::is_settled).await;
 }

@@ -173,6 +173,19 @@ impl Workload {
         self.cx.cluster.merge(self.place(kind, name), &patch).await.map(|_| ())
     }
 
+    /// Lets a pod go that is not selected any more.
+    async fn release(&mut self, pod: &Value) -> Result<(), WriteError> {
+        let metadata = &pod["metadata"];
+        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+        let others: Vec<&Value> = owners.filter(|it| it["uid"] != self.uid.as_str()).collect();
+        let patch = json!({ "metadata": {
+            "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
+            "ownerReferences": others,
+        } });
+        let name = metadata["name"].as_str().unwrap_or_default();
+        self.cx.cluster.merge(self.place(POD, name), &patch).await.map(|_| ())
+    }
+
     /// Reads everything of this workload again, past the cache.
     pub(super) async fn refresh(&mut self) -> Result<(), WriteError> {
         let cluster = self.cx.cluster.clone();
@@ -227,6 +240,10 @@ impl Workload {
             }
             Look::Adopt(kind, object) => {
                 let outcome = self.adopt(kind, &object).await;
+                self.unless_refused(outcome).await
+            }
+            Look::Release(pod) => {
+                let outcome = self.release(&pod).await;
                 self.unless_refused(outcome).await
             }
             Look::Revise(revise) => {

@@ -6,6 +6,7 @@ mod hooks;
 mod idle;
 mod mistakes;
 mod nodes;
+mod refusals;
 mod rig;
 mod seed;
 mod sets;

@@ -75,7 +75,7 @@ async fn tell(object: Value, delays: &Delays) -> Result<Tally, String> {
         stage.world.sandbox.server().faults.add(matcher, When::Always, fault);
     }
     stage.world.start().await;
-    let mut least = None;
+    let mut least: Option<usize> = None;
     let mut wait = async |what: &str, is_up: bool, is_so: &dyn Fn(&Stage) -> bool| {
         let is_reached = stage.world.until_seen(PATIENCE_S, |_| {
             let ready = stage.pods().iter().filter(|pod| is_ready(pod)).count();
@@ -101,6 +101,10 @@ async fn tell(object: Value, delays: &Delays) -> Result<Tally, String> {
     stage.scale(2);
     wait("two", false, &Stage::is_settled).await?;
     stage.world.advance_s(300).await;
+    let is_late = delays[5] > 0 || delays[2] > 0;
+    if is_late && stage.world.sandbox.server().faults.injected().total() == 0 {
+        return Err("pods and runs were not late".to_owned());
+    }
     if least.is_some_and(|least| least < 2) {
         return Err(format!("{least:?} pods were ready"));
     }

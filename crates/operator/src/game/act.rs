@@ -3,12 +3,12 @@
 //! What follows from a write that failed is left out, as the engine says; everything else goes on. A
 //! conflict is no failure of anybody's: the world is looked at again.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use tidegate_engine::{
-    Tone,
+    Moment, Tone,
     game::{
         Action, ConditionKind, Decision, Departure, HookKind, HookStart, NewPod, PodChange, PodRef,
         Purpose, Refusal, Scope,
@@ -31,6 +31,9 @@ const ID_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const ID_LENGTH: usize = 5;
 /// Refusals that are told while the cluster goes on refusing: a pod each, of a workload that is not small.
 const TOLD_MAX: usize = 100;
+/// A refusal that was not met for so long is another one when it is. What is refused is tried again within
+/// a minute, but not while something else comes first.
+const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 
 /// What came of a decision.
 #[derive(Default)]
@@ -109,8 +112,7 @@ impl Workload {
                 }
                 WriteError::Refused { ref what, ref why } => {
                     let message = format!("{what} was refused: {why}");
-                    // Once is enough: it is tried again and again.
-                    if self.told.len() < TOLD_MAX && self.told.insert(message.clone()) {
+                    if self.is_news(&message, seen.observed.now) {
                         let reason = failed_reason(action);
                         self.announce(&workload, reason, Tone::Warning, &message).await;
                     }
@@ -127,10 +129,17 @@ impl Workload {
                 WriteError::NotLeading => return Err(error),
             }
         }
-        if done.refusals.is_empty() && !done.is_stale {
-            self.told.clear();
-        }
         Ok(done)
+    }
+
+    /// Whether a refusal is to be told. Once is enough while it is met again and again.
+    fn is_news(&mut self, message: &str, now: Moment) -> bool {
+        self.told.retain(|_, last| now.since(*last) < FORGOTTEN_AFTER);
+        let is_news = !self.told.contains_key(message) && self.told.len() < TOLD_MAX;
+        if is_news || self.told.contains_key(message) {
+            self.told.insert(message.to_owned(), now);
+        }
+        is_news
     }
 
     async fn carry_out(

@@ -1,6 +1,10 @@
 //! The task of one game workload.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tidegate_engine::{
@@ -45,8 +49,8 @@ pub(super) struct Workload {
     pub(super) uid: String,
     /// What the cluster refused when it was last tried.
     pub(super) refusals: Vec<Refusal>,
-    /// Refusals that were told, while there are any.
-    pub(super) told: BTreeSet<String>,
+    /// Refusals that were told, and when each was met last.
+    pub(super) told: BTreeMap<String, Moment>,
     /// Names of revisions that others had, found out when they were made.
     pub(super) collisions: u32,
     /// A write was not answered, so the cache may be behind what we did ourselves.
@@ -65,7 +69,7 @@ impl Workload {
             key,
             uid,
             refusals: Vec::new(),
-            told: BTreeSet::new(),
+            told: BTreeMap::new(),
             collisions: 0,
             is_in_doubt: false,
             complaint: None,

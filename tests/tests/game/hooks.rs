@@ -102,12 +102,15 @@ async fn db_36_marks_are_set_where_there_were_none_and_whatever_their_text() {
     assert_eq!(note, r#"for O'Hara "x""}],{"op":"remove","path":"/spec"}\"#);
 }
 
+/// Why, what is asked, of what, and what is said to that.
+type Row<'a> = (&'a str, Value, Vec<(&'a str, &'a str)>, &'a str);
+
 #[tokio::test(start_paused = true)]
 async fn a_hook_sees_its_own_namespace_and_of_the_core_kinds_pods_only() {
     let stage = Stage::up(arena(&rolling())).await;
     let pod = name_of(&stage.pods()[0]);
     let path = "metadata.annotations.a";
-    let rows: [(&str, Value, Vec<(&str, &str)>, &str); 4] = [
+    let rows: [Row<'_>; 4] = [
         (
             "another namespace",
             object("get", path, "b"),

@@ -770,7 +770,7 @@ async fn db_40_the_same_template_in_other_words_and_a_new_operator_make_no_revis
 
 #[tokio::test(start_paused = true)]
 async fn db_40_a_revision_that_others_wrote_in_other_words_is_taken_over() {
-    let mut object = arena(&rolling());
+    let mut object = arena(&in_place());
     let resources = json!({ "limits": { "cpu": "1000m", "memory": "1024Mi" } });
     object["spec"]["template"]["spec"]["containers"][0]["resources"] = resources;
     let mut stage = Stage::set(object);
@@ -799,6 +799,9 @@ async fn db_40_a_revision_that_others_wrote_in_other_words_is_taken_over() {
     stage.until(120, "up", Stage::is_settled).await;
     assert_eq!(stage.status()["updateRevision"], "arena-other");
     assert_eq!(stage.world.admin.list(CONTROLLER_REVISIONS, Some("default")).len(), 1);
+    stage.image("game:2");
+    stage.until(120, "updated in place", Stage::is_settled).await;
+    assert_eq!((stage.with_image("game:2"), stage.condition("FailedUpdate")), (3, None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -145,9 +145,7 @@ pub(crate) fn numbered(policy: &str, strategy: &Value) -> Value {
 }
 
 /// A template with one metric, called `name` both.
-#[expect(clippy::needless_pass_by_value, reason = "always made on the spot")]
-pub(crate) fn template(name: &str, metric: Value) -> Value {
-    let mut metric = metric;
+pub(crate) fn template(name: &str, mut metric: Value) -> Value {
     metric["name"] = json!(name);
     json!({
         "apiVersion": "tkex.tencent.com/v1alpha1", "kind": "HookTemplate",
@@ -156,9 +154,7 @@ pub(crate) fn template(name: &str, metric: Value) -> Value {
 }
 
 /// A run of nobody's with one metric, called `name` both, and these arguments.
-#[expect(clippy::needless_pass_by_value, reason = "always made on the spot")]
-pub(crate) fn run(name: &str, metric: Value, arguments: &[(&str, &str)]) -> Value {
-    let mut metric = metric;
+pub(crate) fn run(name: &str, mut metric: Value, arguments: &[(&str, &str)]) -> Value {
     metric["name"] = json!(name);
     let argument = |(name, value): &(&str, &str)| json!({ "name": name, "value": value });
     let arguments: Vec<Value> = arguments.iter().map(argument).collect();
@@ -362,8 +358,8 @@ pub(crate) async fn send_patch(
     patch: &Value,
 ) -> Result<Value, kube::Error> {
     let client = kube::Client::new(world.sandbox.service(), "default");
-    let path = format!("/apis/tkex.tencent.com/v1alpha1/namespaces/default/{place}");
-    let request = http::Request::patch(path)
+    let namespace = "/apis/tkex.tencent.com/v1alpha1/namespaces/default";
+    let request = http::Request::patch(format!("{namespace}/{place}"))
         .header(http::header::CONTENT_TYPE, media)
         .body(patch.to_string().into_bytes())
         .expect("a request");

@@ -174,7 +174,6 @@ fn sweep(object: &Value) {
         }
     });
     let found = found.into_inner().unwrap();
-    println!("{} runs, {} findings", all.len(), found.len());
     assert!(found.is_empty(), "{} of {}: {}", found.len(), all.len(), found.join("\n"));
 }
 

@@ -45,7 +45,8 @@ fn member(name: &str, value: &Json) -> Option<Json> {
     let is_empty = matches!(&value, Json::Object(members) if members.is_empty());
     // Of all amounts this one is written although nobody asked for it.
     let is_unasked = name == "divisor" && value == Json::Int(0);
-    (!is_unasked && !(is_empty && OPTIONAL.contains(&name))).then_some(value)
+    let says_nothing = is_unasked || is_empty && OPTIONAL.contains(&name);
+    (!says_nothing).then_some(value)
 }
 
 /// An amount in billionths; what is none stays as it is.

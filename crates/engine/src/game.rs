@@ -82,6 +82,7 @@ mod deployment;
 mod fact;
 mod in_place;
 mod json;
+mod meaning;
 mod memory;
 mod names;
 mod observed;
@@ -111,6 +112,7 @@ pub use self::{
     in_place::{images, qualify},
     json::Json,
     json_path::{JsonPath, PathError},
+    meaning::meaning,
     memory::{
         Condition, ConditionKind, Counts, Memory, Pause, PauseReason, PodHookState, WorkloadPhase,
     },

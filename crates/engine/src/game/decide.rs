@@ -125,9 +125,11 @@ fn conclude(
     }
     let is_news =
         |fact: &Fact| !seen.memory.conditions.iter().any(|known| known.message == fact.text());
-    // What cannot be run is told when that begins, by whoever found it.
+    // What cannot be run is told when that begins, and what is refused when it is tried, by whoever
+    // found it.
+    let is_told = |fact: &Fact| matches!(fact, Fact::HookBlocked(_) | Fact::WriteRefused(_));
     let troubles = troubles.into_iter().map(|(_, fact)| fact);
-    let troubles = troubles.filter(|fact| !matches!(fact, Fact::HookBlocked(_)) && is_news(fact));
+    let troubles = troubles.filter(|fact| !is_told(fact) && is_news(fact));
     for fact in progress.facts.into_iter().chain(troubles) {
         decision = decision.tell(fact);
     }

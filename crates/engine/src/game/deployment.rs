@@ -21,7 +21,7 @@ pub(super) fn work(view: &View<'_>) -> Work {
     let chosen = choose(view, &leaving);
     let mut begun = Work::new();
     scale(view, &leaving, &mut begun);
-    if begun.actions.is_empty() {
+    if begun.actions.is_empty() || begun.is_refused(view) {
         update(view, &chosen, &leaving, &mut begun);
     }
     let mut work = Work::new();

@@ -8,7 +8,7 @@ use std::{
 use crate::{Again, Moment, Revision};
 
 use super::{
-    Action, Container, Json, Pod, PodChange, PodRef, ReadinessGate, UpdateWay,
+    Action, Container, Json, Pod, PodChange, PodRef, ReadinessGate, UpdateWay, meaning,
     view::{View, sooner},
 };
 
@@ -22,6 +22,11 @@ type Metadata = (BTreeMap<String, Option<String>>, BTreeMap<String, Option<Strin
 /// Whether pods of one template can become pods of another by changing images and metadata. If not,
 /// what differs.
 pub fn qualify(old: &Json, new: &Json) -> Result<(), String> {
+    // Others may have written the same in other words; that is rare, and takes longer to find out.
+    compare_specs(old, new).or_else(|_| compare_specs(&meaning(old), &meaning(new)))
+}
+
+fn compare_specs(old: &Json, new: &Json) -> Result<(), String> {
     match (old.get("spec"), new.get("spec")) {
         (Some(old), Some(new)) => compare(old, new, "spec"),
         (None, None) => Ok(()),

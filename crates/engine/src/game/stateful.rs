@@ -36,9 +36,12 @@ pub(super) fn work(view: &View<'_>, management: Management) -> Work {
     let retried = pod_hooks::retry(view.seen);
     let chosen = set.choose();
     let mut begun = Work::new();
-    if let Turn::Next = set.fill(&mut begun)
-        && let Turn::Next = set.shrink(&mut begun)
-    {
+    let turn = match set.fill(&mut begun) {
+        Turn::Over if begun.is_refused(view) => Turn::Next,
+        Turn::Over => Turn::Over,
+        Turn::Next => set.shrink(&mut begun),
+    };
+    if let Turn::Next = turn {
         set.update(&chosen, &mut begun);
     }
     let mut work = Work::new();

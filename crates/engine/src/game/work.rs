@@ -66,6 +66,14 @@ impl Work {
         }
     }
 
+    /// All there is to do is to make pods, and the cluster does not let us. It is tried again, but those
+    /// that are there must not wait for it: it may be their template that is to be put right.
+    pub(super) fn is_refused(&self, view: &View<'_>) -> bool {
+        let mut refusals = view.seen.refusals.iter();
+        refusals.any(|refusal| refusal.kind == ConditionKind::FailedScale)
+            && self.actions.iter().all(|action| matches!(action, Action::Create(_)))
+    }
+
     /// The pod is changed in this look. Only then is its gate none of our business: one that was
     /// closed for a change that did not come is opened again.
     pub(super) fn changes(&self, pod: &Pod) -> bool {

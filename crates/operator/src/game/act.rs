@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use tidegate_engine::{
-    Tone,
+    Moment, Tone,
     game::{
         Action, ConditionKind, Decision, Departure, HookKind, HookStart, NewPod, PodChange, PodRef,
         Purpose, Refusal, Scope,
@@ -32,6 +32,11 @@ use crate::{
 /// Letters and digits that make no words.
 const ID_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const ID_LENGTH: usize = 5;
+/// Refusals that are told while the cluster goes on refusing: a pod each, of a workload that is not small.
+const TOLD_MAX: usize = 100;
+/// A refusal that was not met for so long is another one when it is. What is refused is tried again within
+/// a minute, but not while something else comes first.
+const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 
 /// What came of a decision.
 #[derive(Default)]
@@ -117,8 +122,7 @@ impl Workload {
                 }
                 WriteError::Refused { ref what, ref why } => {
                     let message = format!("{what} was refused: {why}");
-                    // Once is enough: it is tried again and again.
-                    if !self.refusals.iter().any(|known| known.message == message) {
+                    if self.is_news(&message, seen.observed.now) {
                         let reason = failed_reason(action);
                         self.announce(&workload, reason, Tone::Warning, &message).await;
                     }
@@ -156,6 +160,16 @@ impl Workload {
             _ => return,
         };
         series.observe_pod(who, work, hook.is_some(), is_ok, took);
+    }
+
+    /// Whether a refusal is to be told. Once is enough while it is met again and again.
+    fn is_news(&mut self, message: &str, now: Moment) -> bool {
+        self.told.retain(|_, last| now.since(*last) < FORGOTTEN_AFTER);
+        let is_news = !self.told.contains_key(message) && self.told.len() < TOLD_MAX;
+        if is_news || self.told.contains_key(message) {
+            self.told.insert(message.to_owned(), now);
+        }
+        is_news
     }
 
     async fn carry_out(
@@ -304,7 +318,11 @@ impl Workload {
         }
         let template = revision::template(known);
         let body = pods::new(self.kind, &seen.workload, &template, pod, &name);
-        self.cx.cluster.make(self.place(POD, &name), &body).await?;
+        let outcome = self.cx.cluster.make(self.place(POD, &name), &body).await;
+        outcome.map_err(|error| match pod.ordinal {
+            Some(_) => error,
+            None => nameless(error, &name, &self.key.name),
+        })?;
         made.insert(name.clone());
         let text = format!("Pod {name} is made.");
         self.announce(&seen.workload, "SuccessfulCreate", Tone::Normal, &text).await;
@@ -434,6 +452,17 @@ impl Workload {
             ),
         };
         cluster.refresh(self.place(kind, &name)).await
+    }
+}
+
+/// Each attempt makes up another name, and the refusal is still the same one.
+fn nameless(error: WriteError, name: &str, workload: &str) -> WriteError {
+    let any = format!("{workload}-*");
+    match error {
+        WriteError::Refused { what, why } => {
+            WriteError::Refused { what: what.replace(name, &any), why: why.replace(name, &any) }
+        }
+        other => other,
     }
 }
 

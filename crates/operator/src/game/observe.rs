@@ -8,10 +8,7 @@ use std::{
 use serde_json::Value;
 use tidegate_engine::{
     Moment,
-    game::{
-        CanaryStep, HookKind, Memory, Observed, Plan, RevisionChoice, StoredRevision,
-        choose_revision,
-    },
+    game::{CanaryStep, HookKind, Memory, Observed, Plan, RevisionChoice},
 };
 use tidegate_providers::{
     game::{
@@ -35,6 +32,8 @@ pub(super) enum Look {
     Unreadable(Arc<Value>, String),
     /// Something of nobody's is to be taken in first.
     Adopt(Kind, Arc<Value>),
+    /// A pod that is not selected any more is to be let go first.
+    Release(Arc<Value>),
     /// The revision of the template is to be made or brought to the front first.
     Revise(Box<Revise>),
     Seen(Box<Seen>),
@@ -82,11 +81,10 @@ pub(super) fn look(task: &Workload) -> Look {
     };
     let mut problems = reading.problems;
     problems.extend(rivals(task, &workload));
-    let stored: Vec<StoredRevision> =
-        parts.revisions.values().map(|object| revision::stored(object)).collect();
-    let data = revision::data(&workload["spec"]["template"]);
     let collisions = memory.collisions.max(task.collisions);
-    let choice = choose_revision(&key.name, &data, &stored, collisions);
+    let template = &workload["spec"]["template"];
+    let revisions: Vec<&Value> = parts.revisions.values().map(|object| &**object).collect();
+    let choice = revision::choose(&key.name, template, &revisions, collisions);
     let update = match choice {
         RevisionChoice::Use(name) => name,
         // Nothing is made for a workload that is not acted upon.
@@ -95,7 +93,10 @@ pub(super) fn look(task: &Workload) -> Look {
         {
             name.clone()
         }
-        choice => return Look::Revise(Box::new(Revise { workload, choice, data })),
+        choice => {
+            let data = revision::data(template);
+            return Look::Revise(Box::new(Revise { workload, choice, data }));
+        }
     };
     let observed = Observed {
         now: Moment(task.cx.clock.now().as_millisecond()),
@@ -159,6 +160,15 @@ impl Parts {
             let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
             names.insert(name(&pod));
             if is_owned(&pod, &task.uid) {
+                // Whoever takes the labels off a pod wants to keep it as it is, and another in its place.
+                // The number of a numbered pod cannot be given twice.
+                let is_let_go = task.kind == GAME_DEPLOYMENT
+                    && !is_deleted
+                    && pod["metadata"]["deletionTimestamp"].is_null()
+                    && !is_selected(selector, &pod["metadata"]["labels"]);
+                if is_let_go {
+                    return Err(Look::Release(pod));
+                }
                 if task.is_own_name(&name(&pod)) {
                     pods.insert(uid, pod);
                 }

@@ -48,13 +48,25 @@ const TTL: &str = "tidegate.dev/ttl-seconds-after-finished";
 /// Measurements of one wake-up; a run wakes up for each.
 const ROUNDS_MAX: usize = 8;
 
-/// What a task keeps in memory: nothing but who it is.
+/// What a task keeps in memory. It can be lost, at the price of measuring once more.
 pub(super) struct Run {
     cx: Arc<Context>,
     key: Key,
     uid: String,
     /// Whom it is for.
     owner: String,
+    /// What was measured and is not written down yet, with the results it comes after. A hook may do
+    /// something each time it is asked: that its answer could not be written is no reason to ask again.
+    unwritten: Option<(Vec<MetricResult>, Vec<Taken>)>,
+    /// Why it could not be written down, as it was told.
+    refused: Option<String>,
+}
+
+/// A measurement of a metric.
+#[derive(Clone)]
+struct Taken {
+    metric: String,
+    measurement: Measurement,
 }
 
 /// Regular expressions whose time grows with the text alone.
@@ -73,7 +85,7 @@ impl Run {
     pub(super) fn new(cx: Arc<Context>, key: Key, object: &Value) -> Self {
         let owner = controller_of(object).map_or("", |(_, name)| name).to_owned();
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        Self { cx, key, uid, owner }
+        Self { cx, key, uid, owner, unwritten: None, refused: None }
     }
 
     fn in_telemetry(&self) -> HookRun<'_> {
@@ -90,25 +102,23 @@ impl Run {
         Place { kind: HOOK_RUN, namespace, name, subresource }
     }
 
-    /// One pass over a run that is not over.
-    async fn measure(&self, reading: Reading, tasks: &[Task]) -> Assessment {
-        let Reading { mut run, metrics, arguments } = reading;
-        let begun = run::now_in_seconds(self.now());
+    /// Measures what is due, all at the same time.
+    async fn take(&self, reading: &Reading, tasks: &[Task]) -> Vec<Taken> {
+        let Reading { metrics, arguments, .. } = reading;
+        let started = run::now_in_seconds(self.now());
         let (series, clock) = (&self.cx.telemetry.game, &self.cx.clock);
         let start = clock.monotonic();
         let taken = tasks.iter().filter_map(|task| match task {
-            Task::Begin(index) | Task::Resume(index) | Task::Stop(index) => {
-                Some((*index, metrics.get(*index)?))
-            }
+            Task::Begin(index) | Task::Resume(index) | Task::Stop(index) => metrics.get(*index),
         });
-        let verdicts = join_all(taken.map(async |(index, metric)| {
-            let verdict = match measure::question(metric, &arguments) {
+        let verdicts = join_all(taken.map(async |metric| {
+            let verdict = match measure::question(metric, arguments) {
                 Ok(question) => self.ask(metric, question).await,
                 Err(why) => Verdict::error(why),
             };
             let (phase, took) = (verdict.phase.as_str(), clock.monotonic().saturating_sub(start));
             series.observe_measurement(self.in_telemetry(), &metric.name, phase, took);
-            (index, verdict)
+            (metric.name.clone(), verdict)
         }))
         .await;
         if !verdicts.is_empty() {
@@ -116,29 +126,19 @@ impl Run {
             series.observe_run(self.in_telemetry(), is_ok, clock.monotonic().saturating_sub(start));
         }
         let finished = run::now_in_seconds(self.now());
-        for (index, verdict) in verdicts {
-            let Some(metric) = run.metrics.get(index) else { continue };
-            let name = metric.name.clone();
-            let measurement = Measurement {
+        debug!(run = %self.key, tasks = tasks.len(), "Measured");
+        let measurement = |(metric, verdict): (String, Verdict)| Taken {
+            metric,
+            measurement: Measurement {
                 phase: verdict.phase,
                 message: verdict.message,
-                started: begun,
+                started,
                 finished: Some(finished),
                 resume: None,
                 value: verdict.value,
-            };
-            let known = run.results.iter().position(|result| result.name == name);
-            let at = known.unwrap_or_else(|| {
-                run.results.push(MetricResult::new(&name));
-                run.results.len() - 1
-            });
-            if let Some(result) = run.results.get_mut(at) {
-                result.record(measurement);
-            }
-        }
-        debug!(run = %self.key, tasks = tasks.len(), "Measured");
-        run.started.get_or_insert(begun);
-        run.assess(finished)
+            },
+        };
+        verdicts.into_iter().map(measurement).collect()
     }
 
     async fn ask(
@@ -226,6 +226,52 @@ impl Run {
     }
 }
 
+impl Run {
+    /// What a run that is not over comes to now; nothing if that is written down.
+    async fn assess(&mut self, reading: Reading, tasks: &[Task]) -> Option<Assessment> {
+        let before = reading.run.clone();
+        let known = self.unwritten.take().filter(|(after, _)| *after == before.results);
+        let taken = match known {
+            Some((_, taken)) => taken,
+            None => self.take(&reading, tasks).await,
+        };
+        let now = run::now_in_seconds(self.now());
+        let finished = taken.iter().filter_map(|taken| taken.measurement.finished).max();
+        let started = taken.iter().map(|taken| taken.measurement.started).min();
+        let mut next = reading.run;
+        for Taken { metric, measurement } in &taken {
+            let known = next.results.iter().position(|result| result.name == *metric);
+            let at = known.unwrap_or_else(|| {
+                next.results.push(MetricResult::new(metric));
+                next.results.len() - 1
+            });
+            if let Some(result) = next.results.get_mut(at) {
+                result.record(measurement.clone());
+            }
+        }
+        let is_first = before.started.is_none();
+        next.started.get_or_insert(started.unwrap_or(now));
+        let assessment = next.assess(finished.unwrap_or(now));
+        // Nothing was due and nothing follows from that: nothing is written.
+        if taken.is_empty() && !is_first && !is_news(&before, &assessment) {
+            return None;
+        }
+        if !taken.is_empty() {
+            self.unwritten = Some((before.results, taken));
+        }
+        Some(assessment)
+    }
+
+    /// Somebody should know that nothing comes of what is measured, and hear of it once.
+    async fn complain(&mut self, object: &Value, error: &WriteError) {
+        let why = error.to_string();
+        if matches!(error, WriteError::Refused { .. }) && self.refused.as_ref() != Some(&why) {
+            tell(&self.cx, HOOK_RUN, object, ("FailedUpdate", Tone::Warning), &why).await;
+            self.refused = Some(why);
+        }
+    }
+}
+
 impl Subject for Run {
     async fn look(&mut self, stop: &watch::Receiver<bool>) -> Result<Next, WriteError> {
         for _ in 0..ROUNDS_MAX {
@@ -241,34 +287,38 @@ impl Subject for Run {
             if object["metadata"]["deletionTimestamp"].is_string() {
                 return Ok(Next::OnChange);
             }
+            if run::is_over(&object) {
+                return self.expire(&object).await;
+            }
             let now = self.now();
             let assessment = match run::measured(&object) {
-                Err(_) if object["status"]["phase"] == HookPhase::Error.as_str() => {
-                    return Ok(Next::OnChange);
-                }
                 Err(why) => unreadable(why, now),
                 Ok(reading) => match reading.run.next(now) {
                     Due::Over => return self.expire(&object).await,
                     Due::Refuse(invalid) => reading.run.refused(&invalid, now),
+                    // One that ran before goes on as it began.
+                    Due::Measure(_)
+                        if reading.run.started.is_none()
+                            && let Some(why) = reading.problem() =>
+                    {
+                        unreadable(why, now)
+                    }
                     Due::Measure(tasks) => {
-                        let run = reading.run.clone();
-                        let assessment = self.measure(reading, &tasks).await;
-                        let is_first = run.started.is_none();
-                        // Nothing was due and nothing follows from that: nothing is written.
-                        if tasks.is_empty() && !is_first && !is_news(&run, &assessment) {
-                            return Ok(run.wake(now).map_or(Next::OnChange, Next::At));
+                        let wake = reading.run.wake(now);
+                        match self.assess(reading, &tasks).await {
+                            Some(assessment) => assessment,
+                            None => return Ok(wake.map_or(Next::OnChange, Next::At)),
                         }
-                        assessment
                     }
                 },
             };
             match self.write(&object, &assessment).await {
-                Ok(_) => {}
+                Ok(_) => (self.unwritten, self.refused) = (None, None),
                 Err(error) if error.is_stale() => {
-                    // Measured for nothing, unless the run is as it was: what is recorded is not repeated.
                     self.cx.cluster.refresh(self.place("")).await?;
                 }
                 Err(error) => {
+                    self.complain(&object, &error).await;
                     self.cx.cluster.refresh(self.place("")).await?;
                     return Err(error);
                 }

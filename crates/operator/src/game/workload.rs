@@ -1,6 +1,10 @@
 //! The task of one game workload.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tidegate_engine::{
@@ -46,6 +50,8 @@ pub(super) struct Workload {
     pub(super) uid: String,
     /// What the cluster refused when it was last tried.
     pub(super) refusals: Vec<Refusal>,
+    /// Refusals that were told, and when each was met last.
+    pub(super) told: BTreeMap<String, Moment>,
     /// Names of revisions that others had, found out when they were made.
     pub(super) collisions: u32,
     /// A write was not answered, so the cache may be behind what we did ourselves.
@@ -64,6 +70,7 @@ impl Workload {
             key,
             uid,
             refusals: Vec::new(),
+            told: BTreeMap::new(),
             collisions: 0,
             is_in_doubt: false,
             complaint: None,
@@ -171,6 +178,19 @@ impl Workload {
         self.cx.cluster.merge(self.place(kind, name), &patch).await.map(|_| ())
     }
 
+    /// Lets a pod go that is not selected any more.
+    async fn release(&mut self, pod: &Value) -> Result<(), WriteError> {
+        let metadata = &pod["metadata"];
+        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+        let others: Vec<&Value> = owners.filter(|it| it["uid"] != self.uid.as_str()).collect();
+        let patch = json!({ "metadata": {
+            "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
+            "ownerReferences": others,
+        } });
+        let name = metadata["name"].as_str().unwrap_or_default();
+        self.cx.cluster.merge(self.place(POD, name), &patch).await.map(|_| ())
+    }
+
     /// Reads everything of this workload again, past the cache.
     pub(super) async fn refresh(&mut self) -> Result<(), WriteError> {
         let cluster = self.cx.cluster.clone();
@@ -251,13 +271,38 @@ impl Workload {
                 self.complain(&object, &why).await?;
                 Ok(After::Rest(Next::OnChange))
             }
-            Look::Adopt(kind, object) => self.adopt(kind, &object).await.map(|()| After::Again),
-            Look::Revise(revise) => self.revise(&revise).await.map(|()| After::Again),
+            Look::Adopt(kind, object) => {
+                let outcome = self.adopt(kind, &object).await;
+                self.unless_refused(outcome).await
+            }
+            Look::Release(pod) => {
+                let outcome = self.release(&pod).await;
+                self.unless_refused(outcome).await
+            }
+            Look::Revise(revise) => {
+                let outcome = self.revise(&revise).await;
+                self.unless_refused(outcome).await
+            }
             Look::Seen(seen) => self.decide_upon(&seen).await,
         }
     }
 
+    /// What comes before any decision was refused: somebody should know, and it is tried again.
+    async fn unless_refused(
+        &mut self,
+        outcome: Result<(), WriteError>,
+    ) -> Result<After, WriteError> {
+        let Err(error @ WriteError::Refused { .. }) = outcome else {
+            return outcome.map(|()| After::Again);
+        };
+        if let Some(object) = self.cx.cluster.cache.get(self.kind, &self.key) {
+            self.complain(&object, &error.to_string()).await?;
+        }
+        Ok(After::Rest(Next::Later))
+    }
+
     async fn decide_upon(&mut self, seen: &Seen) -> Result<After, WriteError> {
+        self.complaint = None;
         let decision = decide(&seen.observed);
         debug!(reason = decision.why.reason(), actions = decision.actions.len(), "Decided");
         self.cx.telemetry.count_decision(decision.why.reason());

@@ -6,7 +6,7 @@
 //!                          judged ◄──────────┴──────────────────────────────────┘
 //! ```
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -182,6 +182,33 @@ fn path(text: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
+/// What is wrong with a metric whatever the answer is, so that it need not be asked at all.
+pub fn problem(metric: &HookMetric, arguments: &[Argument]) -> Option<String> {
+    if let Err(why) = question(metric, arguments) {
+        return Some(why);
+    }
+    let provider = &metric.provider;
+    let kinds = if let Some(web) = &provider.web {
+        if let Err(error) = JsonPath::parse(&wrapped(&web.json_path)) {
+            return Some(format!("jsonPath: {error}"));
+        }
+        vec![Kind::Text]
+    } else if provider.prometheus.is_some() {
+        // Which of the two it is, only the answer tells.
+        vec![Kind::Float, Kind::List(Box::new(Kind::Float))]
+    } else {
+        return None;
+    };
+    let mut problems = kinds.iter().map(|kind| conditions(metric, kind).err());
+    let first = problems.next().flatten()?;
+    problems.all(|problem| problem.is_some()).then_some(first)
+}
+
+/// A path without braces is one all the same.
+fn wrapped(path: &str) -> Cow<'_, str> {
+    if path.contains('{') { path.into() } else { format!("{{{path}}}").into() }
+}
+
 // === Answers ===
 
 /// What a web server's answer is worth.
@@ -193,14 +220,8 @@ pub fn judge_web(metric: &HookMetric, status: u16, body: &[u8], matcher: &dyn Ma
     let Ok(answer) = serde_json::from_slice::<Value>(body) else {
         return Verdict::error("the answer is not JSON");
     };
-    let wrapped;
-    let template = if web.json_path.contains('{') {
-        &web.json_path
-    } else {
-        wrapped = format!("{{{}}}", web.json_path);
-        &wrapped
-    };
-    let value = JsonPath::parse(template).and_then(|path| path.read(&engine_json(&answer)));
+    let value =
+        JsonPath::parse(&wrapped(&web.json_path)).and_then(|path| path.read(&engine_json(&answer)));
     match value {
         Ok(value) => verdict(metric, &Measured::Text(value.clone()), value, matcher),
         Err(error) => Verdict::error(error.to_string()),
@@ -299,6 +320,22 @@ pub fn setting(question: &ObjectQuestion) -> Value {
     patch
 }
 
+/// What makes a result of this kind good, and what makes it bad.
+fn conditions(
+    metric: &HookMetric,
+    kind: &Kind,
+) -> Result<(Option<Condition>, Option<Condition>), String> {
+    let compile = |member: &str, condition: &Option<String>| {
+        let condition = condition.as_deref().filter(|condition| !condition.is_empty());
+        let compiled = condition.map(|condition| Condition::compile(condition, kind)).transpose();
+        compiled.map_err(|error| format!("{member}: {error}"))
+    };
+    Ok((
+        compile("successCondition", &metric.success_condition)?,
+        compile("failureCondition", &metric.failure_condition)?,
+    ))
+}
+
 fn verdict(
     metric: &HookMetric,
     measured: &Measured,
@@ -310,18 +347,7 @@ fn verdict(
         Measured::Float(_) => Kind::Float,
         _ => Kind::Text,
     };
-    let compile = |condition: &Option<String>| {
-        let condition = condition.as_deref().filter(|condition| !condition.is_empty());
-        condition.map(|condition| Condition::compile(condition, &kind)).transpose()
-    };
-    let conditions = compile(&metric.success_condition)
-        .map_err(|error| format!("successCondition: {error}"))
-        .and_then(|success| {
-            let failure = compile(&metric.failure_condition)
-                .map_err(|error| format!("failureCondition: {error}"))?;
-            Ok((success, failure))
-        });
-    match conditions {
+    match conditions(metric, &kind) {
         Ok((success, failure)) => {
             let (phase, message) = judge(success.as_ref(), failure.as_ref(), measured, matcher);
             Verdict { phase, value, message }

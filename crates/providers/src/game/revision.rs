@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use tidegate_engine::{
     Revision,
-    game::{KnownRevision, StoredRevision, revision_data},
+    game::{
+        KnownRevision, RevisionChoice, StoredRevision, choose_revision, meaning, revision_data,
+    },
 };
 
 use super::{CONTROLLER_REVISION, engine_json, names, plain_json};
@@ -14,8 +16,34 @@ pub fn data(template: &Value) -> String {
     revision_data(&engine_json(template))
 }
 
+/// Which revision a template is: that with the same data, or else the newest that means the same. Some
+/// were stored by others, in other words, and a workload that is taken over must not be rolled for that.
+pub fn choose(
+    workload: &str,
+    template: &Value,
+    revisions: &[&Value],
+    collisions: u32,
+) -> RevisionChoice {
+    let known: Vec<StoredRevision> = revisions.iter().map(|object| stored(object)).collect();
+    let choice = choose_revision(workload, &data(template), &known, collisions);
+    if !matches!(choice, RevisionChoice::Create { .. }) {
+        return choice;
+    }
+    let wanted = meaning(&engine_json(template));
+    let number = |object: &Value| object["revision"].as_i64().unwrap_or_default();
+    let means_it = |object: &&&Value| meaning(&engine_json(&self::template(object))) == wanted;
+    let same = revisions.iter().filter(means_it).max_by_key(|object| number(object));
+    let Some(same) = same else { return choice };
+    match choice {
+        RevisionChoice::Create { number: next, .. } if number(same) + 1 < next => {
+            RevisionChoice::Renumber(name(same), next)
+        }
+        _ => RevisionChoice::Use(name(same)),
+    }
+}
+
 /// A stored revision by its data, to be compared.
-pub fn stored(object: &Value) -> StoredRevision {
+fn stored(object: &Value) -> StoredRevision {
     StoredRevision {
         name: name(object),
         number: object["revision"].as_i64().unwrap_or_default(),

@@ -22,7 +22,7 @@ use tidegate_engine::{
     },
 };
 
-use super::{HOOK_RUN, names, revision::owner, time};
+use super::{HOOK_RUN, measure, names, revision::owner, time};
 use crate::object::Kind;
 
 /// Labels of runs for pods, by kind of hook.
@@ -164,6 +164,21 @@ pub struct Reading {
     pub metrics: Vec<HookMetric>,
     /// Arguments to fill in.
     pub arguments: Vec<Argument>,
+}
+
+/// Whether nothing will change in a run any more.
+pub fn is_over(object: &Value) -> bool {
+    phase(&object["status"]["phase"]).is_some_and(HookPhase::is_final)
+}
+
+impl Reading {
+    /// What is wrong with a metric whatever it measures; nothing if all can be measured.
+    pub fn problem(&self) -> Option<String> {
+        self.metrics.iter().find_map(|metric| {
+            let problem = measure::problem(metric, &self.arguments)?;
+            Some(format!("metric {}: {problem}", metric.name))
+        })
+    }
 }
 
 /// A run as it is.
@@ -324,7 +339,7 @@ pub(super) fn api_phase(phase: HookPhase) -> ApiPhase {
 pub fn told(phase: HookPhase, what: &str) -> (&'static str, bool, String) {
     let is_bad = matches!(phase, HookPhase::Failed | HookPhase::Error);
     let reason = if is_bad { "Failed" } else { "Complete" };
-    (reason, is_bad, format!("{what} ended {}", phase.as_str()))
+    (reason, is_bad, format!("{what} completed {}", phase.as_str()))
 }
 
 /// The moment a measurement is stamped with.

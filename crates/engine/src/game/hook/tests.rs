@@ -236,12 +236,151 @@ fn the_documented_run_fails_with_its_first_measurement() {
     assert_eq!((result.count, result.failed, result.measurements.len()), (1, 1, 1));
 }
 
+#[test]
+fn db_01_a_failing_hook_does_not_pass() {
+    for failure_limit in [None, Some(0)] {
+        let metric = Metric { failure_limit, ..checking() };
+        assert_eq!(ends(&metric, &[Failed, Failed]), (Failed, 0), "{failure_limit:?}");
+    }
+}
+
+#[test]
+fn db_02_a_hook_that_nobody_answers_does_not_pass() {
+    for metric in [single(), Metric { count: 1, ..single() }, checking()] {
+        let (phase, _, run) = Play::new(run(&[metric]), &[&[Error; 9]]).play();
+        assert_eq!((phase, run.results[0].error, run.results[0].count), (Error, 5, 0));
+    }
+}
+
+/// The published rules for one metric, each in its turn, with the defaults that are ours. Nothing while it
+/// goes on.
+fn specified(metric: &Metric, answers: &[HookPhase]) -> Option<HookPhase> {
+    let waits = metric.successful_limit > 0 || metric.consecutive_successful_limit.is_some();
+    let wanted = if metric.count > 0 { metric.count } else { i64::from(metric.interval.is_none()) };
+    let failures = metric.failure_limit.unwrap_or(if waits { i64::MAX } else { 0 });
+    let errors = metric.consecutive_error_limit.unwrap_or(if waits { i64::MAX } else { 4 });
+    let (mut count, mut good, mut bad, mut unclear, mut good_row, mut error_row) =
+        (0, 0, 0, 0, 0, 0);
+    for answer in answers {
+        count += i64::from(*answer != Error);
+        good += i64::from(*answer == Successful);
+        bad += i64::from(*answer == Failed);
+        unclear += i64::from(*answer == Inconclusive);
+        good_row = if *answer == Successful { good_row + 1 } else { 0 };
+        error_row = if *answer == Error { error_row + 1 } else { 0 };
+        let rules = [
+            (bad > failures, Failed),
+            (metric.successful_limit > 0 && good >= metric.successful_limit, Successful),
+            (unclear > metric.inconclusive_limit, Inconclusive),
+            (error_row > errors, Error),
+            (metric.consecutive_successful_limit.is_some_and(|it| good_row >= it), Successful),
+            (wanted > 0 && count >= wanted, if waits { Inconclusive } else { Successful }),
+        ];
+        if let Some((_, phase)) = rules.into_iter().find(|(applies, _)| *applies) {
+            return Some(phase);
+        }
+    }
+    None
+}
+
+fn played(metric: &Metric, answers: &[HookPhase]) -> Option<HookPhase> {
+    let mut play = Play::new(run(std::slice::from_ref(metric)), &[answers]);
+    while !play.answers[0].is_empty() {
+        play.pass();
+        if let Some(phase) = play.run.phase.filter(|phase| phase.is_final()) {
+            return Some(phase);
+        }
+        let at = play.run.wake(play.now).expect("who waits knows for when");
+        play.now = at.max(Moment(play.now.0 + 1));
+    }
+    None
+}
+
+/// Every combination of limits up to two, that a run may have.
+fn every_metric() -> Vec<Metric> {
+    let none_or = |most: i64| (0..=most + 1).map(move |at| (at > 0).then_some(at - 1));
+    let mut all = Vec::new();
+    for interval in [None, Some(Duration::from_mins(1))] {
+        for count in 0..=if interval.is_some() { 3 } else { 1 } {
+            let most = if count > 0 { count.min(2) } else { 2 };
+            for failure_limit in none_or(most) {
+                for successful_limit in 0..=most {
+                    for inconclusive_limit in 0..=most.min(1) {
+                        for consecutive_error_limit in none_or(1) {
+                            for consecutive_successful_limit in [None, Some(1), Some(2)] {
+                                all.push(Metric {
+                                    interval,
+                                    count,
+                                    failure_limit,
+                                    successful_limit,
+                                    inconclusive_limit,
+                                    consecutive_error_limit,
+                                    consecutive_successful_limit,
+                                    ..checking()
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn every_small_metric_ends_as_specified_whatever_it_measures() {
+    let phases = [Successful, Failed, Error, Inconclusive];
+    let metrics = every_metric();
+    assert!(metrics.len() > 1_000, "only {} metrics", metrics.len());
+    let mut cases = 0;
+    for (index, metric) in metrics.iter().enumerate() {
+        // Each metric meets a quarter of all rows of four, each row a quarter of all metrics.
+        for row in (0..256).filter(|row| (row + index) % 4 == 0) {
+            let answers: Vec<HookPhase> =
+                [1, 4, 16, 64].iter().map(|digit| phases[row / digit % 4]).collect();
+            let about = || format!("{answers:?} of {metric:?}");
+            assert_eq!(played(metric, &answers), specified(metric, &answers), "{}", about());
+            cases += 1;
+        }
+    }
+    assert!(cases > 60_000, "only {cases} cases");
+}
+
+#[test]
+fn a_run_that_is_told_to_end_ends_whenever_that_is_and_however_it_is_ordered() {
+    for policy in [Policy::Parallel, Policy::Ordered] {
+        for (first, second) in
+            [(checking(), waiting()), (waiting(), checking()), (waiting(), waiting())]
+        {
+            for (answer, told_at) in
+                (0..16).map(|at| ([Successful, Failed, Error, Inconclusive][at % 4], at / 4))
+            {
+                let mut both = run(&[named("a", &first), named("b", &second)]);
+                both.policy = policy;
+                let mut play = Play::new(both, &[&[answer; 9], &[answer; 9]]);
+                for _ in 0..told_at {
+                    play.pass();
+                    play.now = Moment(play.now.0 + 61 * SECOND);
+                }
+                play.run.terminate = true;
+                play.pass();
+                let phase = play.run.phase.unwrap();
+                assert!(phase.is_final(), "{policy:?} {answer:?} {told_at}: {:?}", play.run);
+                let ends = play.run.results.iter().filter_map(|result| result.phase);
+                let worst = ends.into_iter().any(|phase| phase != Successful);
+                assert_eq!(phase != Successful, worst, "{policy:?} {answer:?} {told_at}");
+            }
+        }
+    }
+}
+
 fn named(name: &str, metric: &Metric) -> Metric {
     Metric { name: name.to_owned(), ..metric.clone() }
 }
 
 #[test]
-fn db_3_an_ordered_run_ends_although_later_metrics_never_ran() {
+fn db_03_an_ordered_run_ends_although_later_metrics_never_ran() {
     let mut ordered = run(&[named("a", &checking()), named("b", &checking())]);
     ordered.policy = Policy::Ordered;
     let (phase, at, run) = Play::new(ordered, &[&[Failed], &[]]).play();
@@ -249,7 +388,7 @@ fn db_3_an_ordered_run_ends_although_later_metrics_never_ran() {
 }
 
 #[test]
-fn db_3_a_metric_that_still_delays_does_not_hold_a_failed_run() {
+fn db_03_a_metric_that_still_delays_does_not_hold_a_failed_run() {
     let late = Metric { initial_delay: Some(Duration::from_mins(10)), ..checking() };
     let both = run(&[named("a", &checking()), named("b", &late)]);
     let (phase, at, _) = Play::new(both, &[&[Failed], &[]]).play();

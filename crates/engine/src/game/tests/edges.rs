@@ -313,13 +313,40 @@ fn db_14_pods_that_cannot_be_made_are_told_and_the_release_still_stops() {
     world.truth.runs[0].phase = Some(HookPhase::Failed);
     world.rounds(3);
     assert_eq!(world.line(), "1 2/2/4 PausedByStepBasedHook paused", "{:#?}", world.log);
-    let told = world.told.iter().filter(|fact| matches!(fact, Fact::WriteRefused(_))).count();
-    assert_eq!(told, 1);
+    let is_told = |fact: &Fact| matches!(fact, Fact::WriteRefused(_));
+    assert!(!world.told.iter().any(is_told), "whoever tried it tells it");
     world.refuses = |_| false;
     world.rest();
     assert_eq!(world.truth.memory.counts.ready, 5);
     assert!(!has(&world, ConditionKind::FailedScale));
     world.is_sound();
+}
+
+#[test]
+fn pods_that_may_not_be_made_keep_nobody_from_being_put_right() {
+    for plan in [
+        in_place(Vec::new()),
+        set(Management::OrderedReady, UpdateWay::InPlace),
+        set(Management::Parallel, UpdateWay::InPlace),
+    ] {
+        let plan = Plan { max_unavailable: Share::Count(4), ..plan };
+        let mut world = World::running(plan.clone());
+        world.happen(&Event::Push(false));
+        world.rounds(20);
+        let broken = count(&world, "r2");
+        assert!(broken >= 1 && serving(&world) == 4 - broken);
+        world.happen(&Event::Refuse(Refused::Create));
+        world.happen(&Event::Scale(6));
+        world.happen(&Event::Push(true));
+        world.rounds(40);
+        assert_eq!(count(&world, "r2"), 0, "{plan:?}: {:#?}", world.log);
+        assert_eq!(serving(&world), 4, "{plan:?}: {:#?}", world.log);
+        assert!(has(&world, ConditionKind::FailedScale));
+        world.happen(&Event::Refuse(Refused::None));
+        world.rest();
+        assert_eq!((count(&world, "r3"), serving(&world)), (6, 6));
+        world.is_sound();
+    }
 }
 
 #[test]

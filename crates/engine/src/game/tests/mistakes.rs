@@ -18,7 +18,7 @@ fn has(world: &World, kind: ConditionKind) -> bool {
 }
 
 #[test]
-fn db_4_a_pod_that_is_made_in_a_pause_becomes_ready() {
+fn db_04_a_pod_that_is_made_in_a_pause_becomes_ready() {
     let mut world = pushed(in_place(vec![keep(3), wait()]));
     world = world.then(&Event::Kill(3)).then(&Event::Scale(5));
     assert_eq!(world.truth.memory.counts.ready, 5);
@@ -27,7 +27,7 @@ fn db_4_a_pod_that_is_made_in_a_pause_becomes_ready() {
 }
 
 #[test]
-fn db_5_a_pod_in_its_grace_period_does_not_end_a_step() {
+fn db_05_a_pod_in_its_grace_period_does_not_end_a_step() {
     let mut world = World::running(seed_plan());
     world.happen(&Event::Push(true));
     until(&mut world, "0 1/0/3");
@@ -40,7 +40,7 @@ fn db_5_a_pod_in_its_grace_period_does_not_end_a_step() {
 }
 
 #[test]
-fn db_6_a_second_change_within_the_grace_period_loses_no_image() {
+fn db_06_a_second_change_within_the_grace_period_loses_no_image() {
     let mut world = World::running(seed_plan());
     world.happen(&Event::Push(true));
     until(&mut world, "0 1/0/3");
@@ -53,7 +53,7 @@ fn db_6_a_second_change_within_the_grace_period_loses_no_image() {
 }
 
 #[test]
-fn db_7_steps_that_come_with_a_new_template_apply_to_it() {
+fn db_07_steps_that_come_with_a_new_template_apply_to_it() {
     let mut world = World::running(plain());
     world.happen(&Event::Steps(vec![keep(3), wait()]));
     world = world.then(&Event::Push(true));
@@ -63,7 +63,7 @@ fn db_7_steps_that_come_with_a_new_template_apply_to_it() {
 }
 
 #[test]
-fn db_7_steps_that_are_added_in_the_middle_of_an_update_apply_to_it() {
+fn db_07_steps_that_are_added_in_the_middle_of_an_update_apply_to_it() {
     let mut world = World::running(plain());
     world.happen(&Event::Push(true));
     world.rounds(3);
@@ -75,7 +75,7 @@ fn db_7_steps_that_are_added_in_the_middle_of_an_update_apply_to_it() {
 }
 
 #[test]
-fn db_8_a_partition_that_is_exceeded_already_is_reached() {
+fn db_08_a_partition_that_is_exceeded_already_is_reached() {
     let mut world = pushed(stepped(vec![keep(2), wait()]));
     assert_eq!(world.line(), "1 2/2/4 PausedByCanaryPauseStep paused");
     world = world.then(&Event::Steps(vec![keep(3), wait()]));
@@ -84,7 +84,7 @@ fn db_8_a_partition_that_is_exceeded_already_is_reached() {
 }
 
 #[test]
-fn db_8_a_partition_above_the_replicas_is_reached() {
+fn db_08_a_partition_above_the_replicas_is_reached() {
     let mut world = pushed(stepped(vec![keep(3), wait()]));
     world = world.then(&Event::Scale(2)).then(&Event::Paused(false));
     assert_eq!(world.line(), "2 2/2/2");
@@ -92,7 +92,7 @@ fn db_8_a_partition_above_the_replicas_is_reached() {
 }
 
 #[test]
-fn db_9_going_back_to_a_larger_partition_deletes_nobody() {
+fn db_09_going_back_to_a_larger_partition_deletes_nobody() {
     let plan = Plan { max_surge: Share::Count(1), ..stepped(vec![keep(2), wait()]) };
     let mut world = pushed(plan);
     world = world.then(&Event::Steps(vec![keep(3), wait()]));

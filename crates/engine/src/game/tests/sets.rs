@@ -1,6 +1,6 @@
 //! Numbered pods.
 
-use super::{all_hooks, count, in_place, keep, set, until, wait};
+use super::{all_hooks, count, in_place, keep, set, until, wait, wait_for};
 use crate::game::{
     CanaryStep, Fact, Management, NodeState, Plan, Share, UpdateWay, WorkloadKind,
     simulate::{Event, World, canary, rev},
@@ -256,4 +256,40 @@ fn db_17_the_counts_are_written_in_every_look() {
     world.pass();
     assert_eq!(world.truth.memory.counts.replicas, 4);
     assert_eq!(world.truth.memory.counts.ready, 4);
+}
+
+/// One node is lost after so many rounds of a release, with the pod of this number on it.
+fn lose(world: &mut World, number: usize) -> Option<String> {
+    let pod = world.truth.pods.iter_mut().find(|pod| pod.ordinal == Some(number))?;
+    (pod.is_terminating, pod.node) = (true, NodeState::Lost);
+    pod.ready = crate::game::Ready::No;
+    Some(pod.uid.clone())
+}
+
+#[test]
+fn a_lost_node_stops_no_release_of_a_set_whenever_it_is_lost() {
+    let steps = [None, Some(vec![keep(2), wait_for(20), keep(1)])];
+    let mut releases = 0;
+    for management in MANAGEMENTS {
+        for (way, steps) in WAYS.iter().flat_map(|way| steps.iter().map(move |it| (*way, it))) {
+            for (number, rounds) in (0..4).flat_map(|at| (0..7).map(move |rounds| (at, rounds * 2)))
+            {
+                let canary = steps.clone().map(canary);
+                let mut world = World::running(Plan { canary, ..set(management, way) });
+                world.happen(&Event::Push(true));
+                world.rounds(rounds);
+                world.see(&crate::game::check::What::Changed);
+                let lost = lose(&mut world, number);
+                world.rest();
+                let about = format!("{management:?} {way:?} {steps:?} {number} {rounds}");
+                let is_gone = world.truth.pods.iter().all(|pod| Some(&pod.uid) != lost.as_ref());
+                assert!(is_gone, "{about}: {:#?}", world.log);
+                assert_eq!(numbers(&world, "r2"), [0, 1, 2, 3], "{about}: {:#?}", world.log);
+                assert_eq!(world.truth.memory.counts.ready, 4, "{about}");
+                world.is_sound();
+                releases += 1;
+            }
+        }
+    }
+    assert_eq!(releases, 2 * 3 * 2 * 4 * 7);
 }

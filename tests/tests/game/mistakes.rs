@@ -1,0 +1,819 @@
+//! Mistakes of the published operators, each with the test that shows that it is not made here.
+//!
+//! Rules about pods and runs are shown by the engine (`game::…`, in `crates/engine`), where every case can
+//! be played; what is about objects, events, caches and the API server is shown here and in the files
+//! beside. A number may have several tests; all begin with it.
+//!
+//! | number | what happened elsewhere | shown by |
+//! | --- | --- | --- |
+//! | 1 | failing hooks pass | `db_01_…` here and in `game::hook::tests` |
+//! | 2 | unreachable hooks pass | `db_02_…` here and in `game::hook::tests` |
+//! | 3 | runs never end | `db_03_…` here and in `game::hook::tests` |
+//! | 4 | a pause freezes readiness | `db_04_…` here and in `game::tests::mistakes` |
+//! | 5 | a step ends too early | `db_05_…` in `game::tests::mistakes` |
+//! | 6 | an image is lost | `db_06_…` here and in `game::tests::mistakes` |
+//! | 7 | steps are skipped | `db_07_…` here and in `game::tests::mistakes` |
+//! | 8 | a partition is never reached | `db_08_…` in `game::tests::mistakes` |
+//! | 9 | a surge below nothing | `db_09_…` in `game::tests::mistakes` and `game::scale` |
+//! | 10 | stable too early | `db_10_…` in `game::tests::mistakes` |
+//! | 11 | three revisions | `db_11_…` in `game::tests::mistakes` |
+//! | 12 | no pause by hand; a tool resumes | `db_12_…` here and in `game::tests::controls` |
+//! | 13 | a timed pause cannot be skipped | `db_13_…` here and in `game::tests::controls` |
+//! | 14 | failures are silent | `db_14_…` here, in `game::tests::mistakes` and `game::tests::edges` |
+//! | 15 | the process crashes | `db_15_…` here; `game::tests::stories` |
+//! | 16 | errors of sets are swallowed | `db_16_…` here |
+//! | 17 | counts of sets are zeroed | `db_17_…` here and in `game::tests::sets` |
+//! | 18 | the selector of sets changes all the time | `db_18_…` here |
+//! | 19 | pods on top count for a step | `db_19_…` in `game::tests::sets` |
+//! | 20 | a bad release cannot be left | `db_20_…` in `game::tests::sets` |
+//! | 21 | sets are not updated by default | `db_21_…` here |
+//! | 22 | a node that is gone keeps its pods | `db_22_…` in `nodes` and in `game::tests::sets` |
+//! | 23 | percentages round two ways | `db_23_…` in `game::tests::sets` |
+//! | 24 | scaling in cannot be called off | `db_24_…` in `hooks` and in `game::tests::pod_hooks` |
+//! | 25 | the order of deletion is not stable | `db_25_…` in `game::order` |
+//! | 26 | names of gone pods stay listed | `db_26_…` here and in `game::tests::pod_hooks` |
+//! | 27 | a mark stays on live pods | `db_27_…` in `game::tests::pod_hooks`; `hooks` |
+//! | 28 | the hook after an update comes too early | `db_28_…` in `hooks` and `game::tests::pod_hooks` |
+//! | 29 | hooks are passed by deletion and eviction | not shown: needs an admission webhook |
+//! | 30 | flags of the spec are reset | `db_30_…` in `game::tests::pod_hooks`; `hooks` |
+//! | 31 | definitions refuse good manifests | `db_31_…` here; `admission` |
+//! | 32 | roles lack verbs | `db_32_…` here |
+//! | 33 | runs are tied to nodes | `db_33_…` here |
+//! | 34 | large numbers, silent conditions | `db_34_…` here; bodies are read by one client, in full or not at all |
+//! | 35 | Prometheus: fixed address, bare errors | `db_35_…` here |
+//! | 36 | objects: a mismatch passes, text is injected | `db_36_…` in `hooks` |
+//! | 37 | arguments are dropped in silence | `db_37_…` here and in `game::arguments` |
+//! | 38 | measurements are repeated, writes blind | `db_38_…` here and in `hooks` |
+//! | 39 | runs pile up | `db_39_…` in `hooks` and in `game::tests::details` |
+//! | 40 | an upgrade rolls everything | `db_40_…` here and in `game::names` |
+//! | 41 | in place: endless errors, never complete | `db_41_…` here and in `game::tests::mistakes` |
+//! | 42 | labels of metrics | not shown here: it is about the metrics page |
+//! | 43 | failed pods stay | `db_43_…` here and in `game::tests::mistakes` |
+//! | 44 | admission by the leader only | not shown: there is no admission webhook |
+//! | 45 | a second run while the cache lags | `db_45_…` here and in `game::tests::mistakes` |
+//! | 46 | growing puts all new pods on the new revision | `db_46_…` in `game::tests::mistakes` |
+//! | 47 | no phase, message or start of a pause | `db_47_…` here |
+//! | 48 | a failed hook can only pause | `db_48_…` here, in `game::tests::mistakes` and `game::tests::controls` |
+//! | 49 | a canary by attrition | `db_49_…` here and in `game::tests::mistakes` |
+//! | 50 | a run that is ended passes | `db_50_…` here, in `game::tests::mistakes` and `game::tests::pod_hooks` |
+//! | 51 | documented patches are refused | `db_51_…` here |
+
+use std::{cell::Cell, fs, path::PathBuf, time::Duration};
+
+use serde_json::{Value, json};
+use tidegate_operator::telemetry::Format;
+use tidegate_sandbox::{
+    cluster::{CONTROLLER_REVISIONS, Cluster as _, Deletion, PODS},
+    faults::{Effect, Matcher, WatchFault, When},
+    request::Verb,
+};
+use tidegate_tests::{
+    network::{Metric, Reply},
+    rollout::OPERATOR,
+};
+
+use crate::rig::{
+    ARENA, GAME_DEPLOYMENTS, HOOK_RUNS, HOOK_TEMPLATES, Stage, arena, name_of, numbered, run,
+    send_patch, template, web,
+};
+
+const JSON_PATCH: &str = "application/json-patch+json";
+
+fn rolling() -> Value {
+    json!({ "type": "RollingUpdate", "maxUnavailable": 1 })
+}
+
+fn in_place() -> Value {
+    json!({ "type": "InplaceUpdate", "maxUnavailable": 1 })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "always made on the spot")]
+fn in_steps(mut strategy: Value, steps: Value) -> Value {
+    strategy["canary"] = json!({ "steps": steps });
+    strategy
+}
+
+fn hook_step() -> Value {
+    json!({ "hook": { "templateName": "check" } })
+}
+
+fn is_paused_at(step: i64) -> impl Fn(&Stage) -> bool {
+    move |stage| {
+        stage.status()["currentStepIndex"] == step
+            && stage.get()["spec"]["updateStrategy"]["paused"] == true
+            && !stage.status()["pauseConditions"][0].is_null()
+    }
+}
+
+fn pauses(stage: &Stage) -> Vec<String> {
+    let status = stage.status();
+    let reasons = status["pauseConditions"].as_array().into_iter().flatten();
+    reasons.filter_map(|it| it["reason"].as_str().map(str::to_owned)).collect()
+}
+
+/// Whether a run is over, and how.
+fn phase(stage: &Stage, name: &str) -> String {
+    stage.run(name)["status"]["phase"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What the operator writes within so many seconds.
+async fn written(stage: &Stage, seconds: u64) -> Vec<String> {
+    let log = stage.world.sandbox.server().log.clone();
+    let mark = log.mark();
+    stage.world.advance_s(seconds).await;
+    let ours = log.writes_since(mark).into_iter().filter(|it| &*it.user == OPERATOR);
+    ours.map(|it| format!("{:?} {} {}", it.verb, it.target(), it.name)).collect()
+}
+
+/// All Rust files below a folder of the repository, one after the other.
+fn sources(folder: &str) -> String {
+    let mut text = String::new();
+    let mut folders = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                text.push_str(&fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn every_mistake_in_the_table_has_the_test_that_it_names() {
+    let table = include_str!("mistakes.rs");
+    let (engine, here) = (sources("crates/engine/src/game"), sources("tests/tests/game"));
+    for number in 1..=51 {
+        let row = table.lines().find(|line| line.starts_with(&format!("//! | {number} |")));
+        let row = row.unwrap_or_else(|| panic!("{number} is not in the table"));
+        let name = format!("fn db_{number:02}_");
+        let is_shown = engine.contains(&name) || here.contains(&name);
+        assert_eq!(is_shown, !row.contains("not shown"), "{row}");
+        let says_here =
+            row.contains("` here") || row.contains("`hooks`") || row.contains("`nodes`");
+        assert!(!says_here || here.contains(&name) || row.contains("; `hooks`"), "{row}");
+        assert!(
+            !row.contains("`game::") || engine.contains(&name) || row.contains("; `game::"),
+            "{row}"
+        );
+    }
+}
+
+// === Safety of the gate ===
+
+#[tokio::test(start_paused = true)]
+async fn db_01_a_hook_that_fails_ends_its_run_with_the_first_failure() {
+    let stage = Stage::up(arena(&rolling())).await;
+    stage.age(45);
+    for (name, limit) in [("absent", None), ("zero", Some(0))] {
+        let mut metric = web("asInt(result) < 30");
+        (metric["count"], metric["interval"]) = (json!(2), json!("60s"));
+        if let Some(limit) = limit {
+            metric["failureLimit"] = json!(limit);
+        }
+        stage.world.create(HOOK_RUNS, run(name, metric, &[]));
+    }
+    stage.world.advance_s(180).await;
+    for name in ["absent", "zero"] {
+        assert_eq!(phase(&stage, name), "Failed");
+        assert_eq!(stage.run(name)["status"]["metricResults"][0]["count"], 1, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_02_a_hook_that_nobody_answers_is_an_error_and_stops_the_release() {
+    let steps = json!([{ "partition": 2 }, hook_step()]);
+    let stage = Stage::up(arena(&in_steps(rolling(), steps))).await;
+    stage.world.network.hook("1.1.1.1/", Reply::Refuse);
+    stage.image("game:2");
+    stage.until(300, "paused", is_paused_at(1)).await;
+    let run = &stage.runs()[0];
+    assert_eq!(run["status"]["phase"], "Error", "{run:#}");
+    assert_eq!(run["status"]["metricResults"][0]["error"], 5);
+    assert!(run["status"]["metricResults"][0]["count"].is_null(), "errors do not count");
+    assert_eq!(
+        (stage.with_image("game:2"), pauses(&stage)),
+        (1, vec!["PausedByStepBasedHook".to_owned()])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_03_a_run_ends_although_one_of_its_metrics_never_began() {
+    let stage = Stage::up(arena(&rolling())).await;
+    stage.age(45);
+    let mut late = web("true");
+    (late["name"], late["initialDelay"]) = (json!("late"), json!("10m"));
+    for (name, policy) in [("ordered", "Ordered"), ("parallel", "Parallel")] {
+        let mut object = run(name, web("asInt(result) < 30"), &[]);
+        object["spec"]["policy"] = json!(policy);
+        object["spec"]["metrics"].as_array_mut().unwrap().push(late.clone());
+        stage.world.create(HOOK_RUNS, object);
+    }
+    let mut object = run("ended", web("true"), &[]);
+    object["spec"]["metrics"] = json!([late]);
+    stage.world.create(HOOK_RUNS, object);
+    stage.world.advance_s(5).await;
+    stage.world.patch(HOOK_RUNS, "ended", &json!({ "spec": { "terminate": true } }));
+    stage.world.advance_s(5).await;
+    let phases = ["ordered", "parallel", "ended"].map(|name| phase(&stage, name));
+    assert_eq!(phases, ["Failed", "Failed", "Successful"]);
+    assert_eq!(stage.run("ended")["status"]["message"], "Run Terminated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_04_pods_that_are_made_in_a_pause_become_ready() {
+    let steps = json!([{ "partition": 2 }, { "pause": {} }]);
+    let stage = Stage::up(arena(&in_steps(in_place(), steps))).await;
+    stage.image("game:2");
+    stage.until(120, "paused", is_paused_at(1)).await;
+    stage.world.delete(PODS, &name_of(&stage.pods()[0]));
+    stage.scale(5);
+    stage.until(60, "five", |stage| stage.status()["readyReplicas"] == 5).await;
+    assert!(is_paused_at(1)(&stage));
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_06_a_second_change_within_the_grace_period_loses_no_image() {
+    let mut strategy = in_place();
+    strategy["maxUnavailable"] = json!(3);
+    strategy["inPlaceUpdateStrategy"] = json!({ "gracePeriodSeconds": 60 });
+    let mut object = arena(&strategy);
+    let containers =
+        |x: &str, y: &str| json!([{ "name": "x", "image": x }, { "name": "y", "image": y }]);
+    object["spec"]["template"]["spec"]["containers"] = containers("x:1", "y:1");
+    let stage = Stage::up(object).await;
+    let set = |x: &str, y: &str| {
+        let spec = json!({ "containers": containers(x, y) });
+        stage.patch(json!({ "spec": { "template": { "spec": spec } } }));
+    };
+    set("x:2", "y:1");
+    stage.world.advance_s(10).await;
+    set("x:2", "y:2");
+    stage.until(300, "updated", Stage::is_settled).await;
+    for pod in stage.pods() {
+        let images: Vec<_> = pod["spec"]["containers"].as_array().unwrap().iter().collect();
+        assert_eq!((&images[0]["image"], &images[1]["image"]), (&json!("x:2"), &json!("y:2")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_07_steps_that_come_with_the_template_are_taken() {
+    let stage = Stage::up(arena(&rolling())).await;
+    let container = json!({ "name": "game", "image": "game:2" });
+    stage.patch(json!({ "spec": {
+        "template": { "spec": { "containers": [container] } },
+        "updateStrategy": { "canary": { "steps": [{ "partition": 2 }, { "pause": {} }] } },
+    } }));
+    stage.until(120, "paused", is_paused_at(1)).await;
+    stage.world.advance_s(120).await;
+    assert_eq!(stage.with_image("game:2"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_49_old_pods_that_are_all_lost_come_back_old() {
+    for strategy in [
+        in_steps(rolling(), json!([{ "partition": 1 }, { "pause": {} }])),
+        json!({ "type": "RollingUpdate", "maxUnavailable": 1, "partition": 1 }),
+    ] {
+        let mut object = arena(&strategy);
+        object["spec"]["replicas"] = json!(2);
+        let stage = Stage::up(object).await;
+        stage.image("game:2");
+        stage.until(120, "half-way", |stage| stage.status()["updatedReadyReplicas"] == 1).await;
+        stage.world.advance_s(10).await;
+        let is_old = |pod: &&Value| pod["spec"]["containers"][0]["image"] == "game:1";
+        let old = stage.pods().iter().find(is_old).map(name_of).unwrap();
+        stage.world.delete(PODS, &old);
+        stage.world.advance_s(120).await;
+        assert_eq!((stage.with_image("game:1"), stage.with_image("game:2")), (1, 1));
+        assert_ne!(stage.pods().iter().find(is_old).map(name_of), Some(old));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_50_a_run_that_somebody_ends_does_not_let_the_release_on() {
+    let mut slow = web("asInt(result) < 30");
+    (slow["count"], slow["interval"]) = (json!(10), json!("60s"));
+    let steps = json!([{ "partition": 2 }, { "hook": { "templateName": "slow" } }]);
+    let stage = Stage::up(arena(&in_steps(rolling(), steps))).await;
+    stage.world.create(HOOK_TEMPLATES, template("slow", slow));
+    stage.image("game:2");
+    stage.until(120, "a run", |stage| stage.runs().len() == 1).await;
+    stage.world.advance_s(5).await;
+    let name = name_of(&stage.runs()[0]);
+    stage.world.patch(HOOK_RUNS, &name, &json!({ "spec": { "terminate": true } }));
+    stage.until(30, "paused", is_paused_at(1)).await;
+    stage.world.advance_s(60).await;
+    assert_eq!((phase(&stage, &name), stage.with_image("game:2")), ("Successful".to_owned(), 1));
+}
+
+// === Control and visibility ===
+
+#[tokio::test(start_paused = true)]
+async fn db_12_a_pause_by_hand_sticks_and_survives_the_operator() {
+    let mut stage = Stage::up(arena(&rolling())).await;
+    stage.pause(true);
+    stage.world.advance_s(5).await;
+    assert_eq!(pauses(&stage), ["PausedByUser"]);
+    stage.image("game:2");
+    stage.world.start().await;
+    stage.world.advance_s(300).await;
+    assert_eq!((stage.with_image("game:2"), pauses(&stage)), (0, vec!["PausedByUser".to_owned()]));
+    stage.pause(false);
+    stage.until(120, "updated", Stage::is_settled).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_12_a_tool_that_applies_its_manifest_again_does_not_resume_where_that_is_asked_for() {
+    let steps = json!([{ "partition": 2 }, { "pause": {} }]);
+    let mut strategy = in_steps(rolling(), steps);
+    strategy["canary"]["resumeBy"] = json!("Annotation");
+    strategy["paused"] = json!(false);
+    let mut manifest = arena(&strategy);
+    let stage = Stage::up(manifest.clone()).await;
+    manifest["spec"]["template"]["spec"]["containers"][0]["image"] = json!("game:2");
+    let place = format!("gamedeployments/{ARENA}?fieldManager=gitops&force=true");
+    for _ in 0..5 {
+        send_patch(&stage.world, "application/apply-patch+yaml", &place, &manifest).await.unwrap();
+        stage.world.advance_s(60).await;
+    }
+    assert!(is_paused_at(1)(&stage), "{:#}", stage.get());
+    assert_eq!(stage.with_image("game:2"), 1);
+    stage.ask("resume");
+    stage.until(120, "updated", Stage::is_settled).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_13_a_timed_pause_can_be_cut_short() {
+    let steps = json!([{ "partition": 2 }, { "pause": { "duration": 3600 } }]);
+    let stage = Stage::up(arena(&in_steps(rolling(), steps))).await;
+    stage.image("game:2");
+    stage.until(120, "paused", is_paused_at(1)).await;
+    stage.pause(false);
+    stage.until(120, "updated", Stage::is_settled).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_14_a_hook_without_a_template_is_told_and_stops_neither_scaling_nor_replacement() {
+    let steps = json!([{ "partition": 2 }, { "hook": { "templateName": "nobody" } }]);
+    let mut object = arena(&in_steps(rolling(), steps));
+    object["spec"]["preDeleteUpdateStrategy"] = json!({ "hook": { "templateName": "nobody" } });
+    let stage = Stage::up(object).await;
+    stage.image("game:2");
+    stage.world.advance_s(60).await;
+    stage.scale(5);
+    stage.world.delete(PODS, &name_of(&stage.pods()[0]));
+    stage.until(120, "five", |stage| stage.status()["readyReplicas"] == 5).await;
+    let blocked = stage.condition("HookBlocked").expect("a condition");
+    assert!(blocked.contains("there is no hook template nobody"), "{blocked}");
+    stage.world.advance_s(1_200).await;
+    let told = stage.world.events().into_iter().filter(|(_, text)| text.contains("nobody")).count();
+    assert!((1..=4).contains(&told), "once for each pod and step: {:#?}", stage.world.events());
+    stage.world.create(HOOK_TEMPLATES, template("nobody", web("true")));
+    stage.world.advance_s(60).await;
+    assert_eq!(stage.condition("HookBlocked"), None, "{:#}", stage.status());
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_15_a_workload_that_waits_or_is_deleted_with_its_pods_ends_nothing_else() {
+    let mut object = arena(&rolling());
+    object["spec"]["minReadySeconds"] = json!(30);
+    let stage = Stage::up(object.clone()).await;
+    stage.image("game:2");
+    stage.world.advance_s(5).await;
+    let foreground = Deletion { propagation: Some("Foreground".to_owned()), ..Deletion::default() };
+    stage.world.admin.delete(GAME_DEPLOYMENTS, "default", ARENA, &foreground).unwrap();
+    stage.until(120, "gone", |stage| stage.get().is_null() && stage.pods().is_empty()).await;
+    let telemetry = stage.world.telemetry.borrow().clone().unwrap();
+    assert!(!telemetry.render(Format::Prometheus).contains("tidegate_panics_total 1"));
+    stage.world.create(GAME_DEPLOYMENTS, object);
+    stage.until(120, "up again", Stage::is_settled).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_16_what_a_set_may_not_do_is_told_and_tried_again() {
+    let mut stage = Stage::set(numbered("OrderedReady", &rolling_set()));
+    let rule = stage.forbid(&[Verb::Create], "", "pods");
+    stage.world.start().await;
+    stage.world.advance_s(300).await;
+    assert!(stage.condition("FailedScale").is_some(), "{:#}", stage.status());
+    assert_eq!(stage.told("FailedCreate").len(), 1);
+    assert_eq!(stage.status()["replicas"], 0);
+    stage.allow(rule);
+    stage.until(180, "up", Stage::is_settled).await;
+    assert_eq!(stage.condition("FailedScale"), None);
+}
+
+fn rolling_set() -> Value {
+    json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 1 } })
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_17_the_counts_of_a_set_are_never_zero_while_it_has_pods() {
+    let steps = json!([{ "partition": 2 }, hook_step(), { "pause": {} }]);
+    let stage = Stage::up(numbered("Parallel", &in_steps(rolling_set(), steps))).await;
+    stage.age(45);
+    let least = Cell::new(i64::MAX);
+    let look = |stage: &Stage| {
+        let status = stage.status();
+        let number = |name: &str| status[name].as_i64().unwrap_or(0);
+        least.set(least.get().min(number("replicas")).min(number("readyReplicas")));
+    };
+    let wait = async |what: &str, is_so: &dyn Fn(&Stage) -> bool| {
+        let seen = |stage: &Stage| {
+            look(stage);
+            is_so(stage)
+        };
+        stage.until(300, what, seen).await;
+    };
+    stage.image("game:2");
+    wait("paused by the hook", &is_paused_at(1)).await;
+    let steps = json!([{ "partition": 1 }, { "pause": {} }]);
+    stage.patch(json!({ "spec": { "updateStrategy": { "canary": { "steps": steps } } } }));
+    wait("paused", &is_paused_at(1)).await;
+    stage.pause(false);
+    wait("updated", &Stage::is_settled).await;
+    assert!(least.get() >= 2, "it read {}", least.get());
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_18_the_selector_of_a_set_is_whole_and_stays_as_it_is() {
+    let mut object = numbered("Parallel", &rolling_set());
+    let labels = json!({ "app": ARENA, "zone": "a", "env": "live", "tier": "game" });
+    object["spec"]["template"]["metadata"]["labels"] = labels;
+    object["spec"]["selector"] = json!({
+        "matchLabels": { "zone": "a", "app": ARENA, "env": "live" },
+        "matchExpressions": [{ "key": "tier", "operator": "In", "values": ["other", "game"] }],
+    });
+    let stage = Stage::up(object).await;
+    let text = "app=arena,env=live,tier in (game,other),zone=a";
+    assert_eq!(stage.status()["labelSelector"], text);
+    assert_eq!(written(&stage, 1_800).await, Vec::<String>::new());
+    assert_eq!(stage.status()["labelSelector"], text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_37_arguments_that_nobody_declared_are_told() {
+    let hook = json!({ "hook": { "templateName": "check", "args": [
+        { "name": "MyPodIP", "value": "1" }, { "name": "room", "value": "7" },
+    ] } });
+    let stage = Stage::up(arena(&in_steps(rolling(), json!([{ "partition": 2 }, hook])))).await;
+    stage.image("game:2");
+    stage.until(120, "a run", |stage| stage.runs().len() == 1).await;
+    assert!(stage.runs()[0]["spec"]["args"].is_null());
+    let told: Vec<_> =
+        stage.world.events().into_iter().filter(|(_, text)| text.contains("room")).collect();
+    assert!(told.len() == 1 && told[0].1.contains("MyPodIP"), "{:?}", stage.world.events());
+}
+
+/// Watches of this kind bring everything late.
+fn delay(stage: &Stage, resource: &str, seconds: u64) {
+    let fault = WatchFault::SilenceAfter { events: 0, lasting: Some(Duration::from_secs(seconds)) };
+    stage.world.sandbox.server().faults.add(
+        Matcher::any().user(OPERATOR).resource("tkex.tencent.com", resource),
+        When::Always,
+        Effect::Watch(fault),
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_38_what_was_measured_is_not_measured_again_while_the_cache_lags() {
+    let mut stage = Stage::set(arena(&rolling()));
+    delay(&stage, "hookruns", 7);
+    stage.world.start().await;
+    let mut metric = web("asInt(result) < 30");
+    (metric["count"], metric["interval"]) = (json!(3), json!("2s"));
+    stage.world.create(HOOK_RUNS, run("thrice", metric, &[]));
+    stage.until(120, "over", |stage| phase(stage, "thrice") == "Successful").await;
+    stage.world.advance_s(60).await;
+    assert_eq!(stage.asked(), 3);
+    assert!(stage.world.sandbox.server().faults.injected().total() > 0, "nothing was late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_45_a_hook_is_run_once_while_the_cache_lags() {
+    let steps = json!([{ "partition": 2 }, hook_step(), { "pause": {} }]);
+    let mut stage = Stage::up(arena(&in_steps(rolling(), steps))).await;
+    delay(&stage, "hookruns", 20);
+    stage.world.start().await;
+    stage.image("game:2");
+    stage.until(300, "past the hook", is_paused_at(2)).await;
+    stage.world.advance_s(120).await;
+    let names: Vec<_> = stage.runs().iter().map(name_of).collect();
+    assert_eq!((stage.asked(), names.len()), (1, 1), "{names:?}");
+    let made = stage
+        .world
+        .sandbox
+        .server()
+        .log
+        .matching(|it| it.verb == Verb::Create && it.concerns("tkex.tencent.com", "hookruns"));
+    assert_eq!(made.len(), 1);
+    assert!(stage.world.sandbox.server().faults.injected().total() > 0, "nothing was late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_47_a_pause_has_a_start_a_phase_and_a_sentence() {
+    let steps = json!([{ "partition": 2 }, { "pause": {} }]);
+    let stage = Stage::up(arena(&in_steps(rolling(), steps))).await;
+    assert_eq!(stage.status()["phase"], "Healthy");
+    stage.image("game:2");
+    stage.until(120, "paused", is_paused_at(1)).await;
+    stage.world.advance_s(30).await;
+    let status = stage.status();
+    assert_eq!(status["phase"], "Paused");
+    assert_eq!(status["canary"]["pauseStartTime"], status["pauseConditions"][0]["startTime"]);
+    assert!(status["message"].as_str().is_some_and(|text| text.contains("paused")), "{status:#}");
+    assert_eq!(
+        (&status["expectedUpdatedReplicas"], &status["updatedAvailableReplicas"]),
+        (&json!(1), &json!(1))
+    );
+    stage.pause(false);
+    stage.until(120, "updated", Stage::is_settled).await;
+    stage.world.advance_s(5).await;
+    assert!(stage.status()["canary"]["pauseStartTime"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_48_a_failed_hook_takes_the_template_back_where_that_is_wanted() {
+    let hook = json!({ "hook": { "templateName": "check", "onFailure": "rollback" } });
+    let stage = Stage::up(arena(&in_steps(in_place(), json!([{ "partition": 1 }, hook])))).await;
+    stage.age(45);
+    stage.image("game:2");
+    stage
+        .until(300, "back", |stage| {
+            stage.is_settled() && stage.get()["metadata"]["generation"].as_i64() > Some(2)
+        })
+        .await;
+    let image = &stage.get()["spec"]["template"]["spec"]["containers"][0]["image"];
+    assert_eq!((image, stage.with_image("game:1")), (&json!("game:1"), 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_51_the_documented_patches_are_taken_at_any_time() {
+    let mut object = arena(&in_steps(rolling(), json!([{ "partition": 2 }, { "pause": {} }])));
+    object["spec"]["preDeleteUpdateStrategy"] = json!({ "hook": { "templateName": "check" } });
+    let stage = Stage::up(object).await;
+    let place = format!("gamedeployments/{ARENA}");
+    let replace = async |path: &str, value: bool| {
+        let patch = json!([{ "op": "replace", "path": path, "value": value }]);
+        let outcome = send_patch(&stage.world, JSON_PATCH, &place, &patch).await;
+        assert!(outcome.is_ok(), "{path}: {outcome:?}");
+        stage.world.advance_s(10).await;
+    };
+    replace("/spec/updateStrategy/paused", false).await;
+    replace("/spec/preDeleteUpdateStrategy/retry", true).await;
+    stage.image("game:2");
+    stage.until(120, "paused", is_paused_at(1)).await;
+    replace("/spec/updateStrategy/paused", false).await;
+    replace("/spec/preDeleteUpdateStrategy/retry", true).await;
+    stage.until(120, "updated", Stage::is_settled).await;
+    replace("/spec/updateStrategy/paused", false).await;
+    let spec = &stage.get()["spec"];
+    assert_eq!(spec["updateStrategy"]["paused"], false);
+    assert_eq!(spec["preDeleteUpdateStrategy"]["retry"], false, "set back, and not away");
+}
+
+// === Scaling and pods ===
+
+#[tokio::test(start_paused = true)]
+async fn db_21_a_set_without_a_type_is_updated() {
+    let mut object = numbered("OrderedReady", &Value::Null);
+    object["spec"].as_object_mut().unwrap().remove("updateStrategy");
+    let stage = Stage::up(object).await;
+    stage.image("game:2");
+    stage.until(300, "updated", |stage| stage.with_image("game:2") == 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_26_names_of_pods_that_are_gone_are_taken_off_the_list() {
+    let stage = Stage::up(arena(&rolling())).await;
+    let named = name_of(&stage.pods()[1]);
+    stage.patch(json!({ "spec": { "scaleStrategy": { "podsToDelete": [named, "nobody"] } } }));
+    stage.world.advance_s(60).await;
+    assert!(stage.pods().iter().all(|pod| name_of(pod) != named) && stage.pods().len() == 3);
+    assert_eq!(stage.get()["spec"]["scaleStrategy"]["podsToDelete"], json!([]));
+    assert_eq!(written(&stage, 600).await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_41_what_cannot_be_changed_in_place_is_told_with_its_path_and_left_alone() {
+    let stage = Stage::up(arena(&in_place())).await;
+    let uids = |stage: &Stage| -> Vec<Value> {
+        stage.pods().iter().map(|pod| pod["metadata"]["uid"].clone()).collect()
+    };
+    let before = uids(&stage);
+    let env = json!([{ "name": "MODE", "value": "fast" }]);
+    let container = json!({ "name": "game", "image": "game:2", "env": env });
+    stage.patch(json!({ "spec": { "template": { "spec": { "containers": [container] } } } }));
+    stage.world.advance_s(600).await;
+    let failed = stage.condition("FailedUpdate").expect("a condition");
+    assert!(failed.contains("spec.containers[0].env"), "{failed}");
+    assert_eq!((uids(&stage), stage.with_image("game:1")), (before.clone(), 3));
+    let told = stage.world.events().into_iter().filter(|(_, text)| text.contains("env")).count();
+    assert_eq!(told, 1, "{:#?}", stage.world.events());
+    stage.patch(
+        json!({ "metadata": { "annotations": { "tidegate.dev/in-place-if-possible": "true" } } }),
+    );
+    stage.until(300, "replaced", Stage::is_settled).await;
+    assert!(uids(&stage).iter().all(|uid| !before.contains(uid)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_43_a_pod_that_failed_is_replaced_and_told() {
+    let stage = Stage::up(arena(&rolling())).await;
+    let pod = name_of(&stage.pods()[0]);
+    let failed = json!({ "status": { "phase": "Failed", "reason": "Evicted" } });
+    stage.world.admin.patch(PODS, "default", &pod, "status", &failed).unwrap();
+    stage
+        .until(60, "replaced", |stage| {
+            stage.is_settled() && stage.pods().iter().all(|known| name_of(known) != pod)
+        })
+        .await;
+    assert!(
+        stage.world.events().iter().any(|(_, text)| text.contains(&pod) && text.contains("failed"))
+    );
+}
+
+// === Hooks and operations ===
+
+#[tokio::test(start_paused = true)]
+async fn db_31_a_workload_that_says_little_is_taken_and_runs() {
+    let mut object = arena(&Value::Null);
+    for member in ["replicas", "updateStrategy"] {
+        object["spec"].as_object_mut().unwrap().remove(member);
+    }
+    let stage = Stage::up(object).await;
+    assert_eq!((stage.get()["spec"]["replicas"].as_i64(), stage.pods().len()), (Some(1), 1));
+    stage.image("game:2");
+    stage
+        .until(120, "updated", |stage| stage.with_image("game:2") == 1 && stage.is_settled())
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_32_the_role_is_enough_for_a_release_that_is_taken_back_in_its_hook() {
+    let mut slow = web("true");
+    (slow["count"], slow["interval"]) = (json!(100), json!("60s"));
+    let steps = json!([{ "partition": 2 }, { "hook": { "templateName": "slow" } }]);
+    for object in [
+        arena(&in_steps(in_place(), steps.clone())),
+        numbered("Parallel", &in_steps(rolling_set(), steps.clone())),
+    ] {
+        let stage = Stage::up(object).await;
+        stage.world.create(HOOK_TEMPLATES, template("slow", slow.clone()));
+        stage.image("game:2");
+        stage.until(120, "a run", |stage| stage.runs().len() == 1).await;
+        stage.world.advance_s(5).await;
+        stage.image("game:1");
+        stage.until(120, "back", Stage::is_settled).await;
+        stage.scale(1);
+        stage.until(120, "one", Stage::is_settled).await;
+        let refused =
+            stage.world.sandbox.server().log.matching(|it| &*it.user == OPERATOR && it.code == 403);
+        let refused: Vec<String> =
+            refused.iter().map(|it| format!("{:?} {}", it.verb, it.target())).collect();
+        assert_eq!(refused, Vec::<String>::new());
+        assert!(stage.runs().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_33_runs_are_tied_to_no_node() {
+    let stage = Stage::up(arena(&rolling())).await;
+    let arguments = [("HostIP", "203.0.113.9"), ("PodName", "gone"), ("PodIP", "203.0.113.10")];
+    stage.world.create(HOOK_RUNS, run("far", web("asInt(result) < 30"), &arguments));
+    stage.world.advance_s(5).await;
+    assert_eq!(phase(&stage, "far"), "Successful");
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_34_large_numbers_stay_numbers_and_conditions_say_what_is_wrong() {
+    let stage = Stage::up(arena(&rolling())).await;
+    stage.age(12_345_678);
+    stage.world.create(HOOK_RUNS, run("large", web("asInt(result) == 12345678"), &[]));
+    stage.world.create(HOOK_RUNS, run("typo", web("asint(result) < 30"), &[]));
+    stage.world.network.hook("2.2.2.2/", Reply::Status(200, r#"{"age":"many"}"#.to_owned()));
+    let mut text = web("asInt(result) < 30");
+    text["provider"]["web"]["url"] = json!("http://2.2.2.2");
+    stage.world.create(HOOK_RUNS, run("text", text, &[]));
+    stage.world.advance_s(120).await;
+    let phases = ["large", "typo", "text"].map(|name| phase(&stage, name));
+    assert_eq!(phases, ["Successful", "Error", "Error"]);
+    let message = &stage.run("typo")["status"]["message"];
+    assert_eq!(message, "metric typo: successCondition: `asint` is not a function at character 0");
+    let measurement = &stage.run("text")["status"]["metricResults"][0]["measurements"][0];
+    assert_eq!(measurement["message"], "this string is no integer at character 0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_35_prometheus_is_found_by_argument_and_an_empty_answer_has_a_message() {
+    let stage = Stage::up(arena(&rolling())).await;
+    let query = |query: &str| {
+        json!({
+            "successCondition": "result[0] > 0.5",
+            "provider": { "prometheus": { "address": "http://{{ args.host }}:9090", "query": query } },
+        })
+    };
+    stage.world.network.metric("players_online", Metric::Value(0.75));
+    stage.world.network.metric("players_gone", Metric::Nothing);
+    let arguments = [("host", "prometheus")];
+    stage.world.create(HOOK_RUNS, run("some", query("players_online"), &arguments));
+    stage.world.create(HOOK_RUNS, run("none", query("players_gone"), &arguments));
+    stage.world.advance_s(120).await;
+    assert_eq!(
+        (phase(&stage, "some"), phase(&stage, "none")),
+        ("Successful".to_owned(), "Error".to_owned())
+    );
+    let measurement = &stage.run("none")["status"]["metricResults"][0]["measurements"][0];
+    assert_eq!(measurement["message"], "the query has no result: there are no samples");
+    assert_eq!(
+        stage.run("some")["status"]["metricResults"][0]["measurements"][0]["value"],
+        "[0.75]"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_40_the_same_template_in_other_words_and_a_new_operator_make_no_revision() {
+    let mut object = arena(&rolling());
+    let template = &mut object["spec"]["template"];
+    template["metadata"]["labels"] = json!({ "app": ARENA, "tier": "game" });
+    let mut stage = Stage::up(object.clone()).await;
+    let revisions = |stage: &Stage| -> Vec<String> {
+        stage.world.admin.list(CONTROLLER_REVISIONS, Some("default")).iter().map(name_of).collect()
+    };
+    let (before, pods) = (revisions(&stage), stage.pods().iter().map(name_of).collect::<Vec<_>>());
+    assert_eq!(before.len(), 1);
+    let place = format!("gamedeployments/{ARENA}");
+    let texts = [
+        r#"{"spec":{"template":{"spec":{"containers":[{"image":"game:1","resources":{},"name":"game"}]}}}}"#,
+        r#"{"spec":{"template":{"metadata":{"labels":{"tier":"game","app":"arena"}},
+            "spec":{"containers":[{"name":"game","image":"game:1"}]}}}}"#,
+    ];
+    for text in texts {
+        let patch: Value = serde_json::from_str(text).unwrap();
+        send_patch(&stage.world, "application/merge-patch+json", &place, &patch).await.unwrap();
+        stage.world.advance_s(60).await;
+        stage.world.start().await;
+        stage.world.advance_s(60).await;
+        assert_eq!(revisions(&stage), before);
+        assert_eq!(
+            stage.pods().iter().map(name_of).collect::<Vec<_>>(),
+            pods,
+            "nobody is replaced"
+        );
+    }
+    assert_eq!(stage.status()["updateRevision"], before[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn db_40_a_revision_that_others_wrote_in_other_words_is_taken_over() {
+    let mut object = arena(&in_place());
+    let resources = json!({ "limits": { "cpu": "1000m", "memory": "1024Mi" } });
+    object["spec"]["template"]["spec"]["containers"][0]["resources"] = resources;
+    let mut stage = Stage::set(object);
+    let metadata = stage.get()["metadata"].clone();
+    let container = json!({
+        "image": "game:1", "name": "game", "resources": { "limits": { "cpu": "1", "memory": "1Gi" } },
+    });
+    let owner = json!({
+        "apiVersion": "tkex.tencent.com/v1alpha1", "kind": "GameDeployment", "name": ARENA,
+        "uid": metadata["uid"], "controller": true, "blockOwnerDeletion": true,
+    });
+    stage.world.create(
+        CONTROLLER_REVISIONS,
+        json!({
+            "apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1,
+            "metadata": {
+                "name": "arena-other", "labels": { "app": ARENA }, "ownerReferences": [owner],
+            },
+            "data": { "spec": { "template": {
+                "$patch": "replace", "spec": { "containers": [container] },
+                "metadata": { "creationTimestamp": null, "labels": { "app": ARENA } },
+            } } },
+        }),
+    );
+    stage.world.start().await;
+    stage.until(120, "up", Stage::is_settled).await;
+    assert_eq!(stage.status()["updateRevision"], "arena-other");
+    assert_eq!(stage.world.admin.list(CONTROLLER_REVISIONS, Some("default")).len(), 1);
+    stage.image("game:2");
+    stage.until(120, "updated in place", Stage::is_settled).await;
+    assert_eq!((stage.with_image("game:2"), stage.condition("FailedUpdate")), (3, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_the_labels_is_let_go_and_another_takes_its_place() {
+    let stage = Stage::up(arena(&rolling())).await;
+    let pod = name_of(&stage.pods()[0]);
+    stage.world.patch(PODS, &pod, &json!({ "metadata": { "labels": { "app": "quarantine" } } }));
+    stage.until(60, "four", |stage| stage.pods().len() == 4).await;
+    stage.world.advance_s(60).await;
+    let kept = stage.world.get(PODS, &pod).unwrap();
+    assert!(kept["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty), "{kept:#}");
+    assert_eq!((stage.status()["replicas"].as_i64(), stage.pods().len()), (Some(3), 4));
+    stage.world.patch(PODS, &pod, &json!({ "metadata": { "labels": { "app": ARENA } } }));
+    stage.until(60, "three", Stage::is_settled).await;
+}

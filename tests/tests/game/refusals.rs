@@ -1,0 +1,144 @@
+//! Whatever the cluster refuses is told once, tried again at leisure, and made up for when it may be.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tidegate_sandbox::{cluster::Cluster as _, cluster::EVENTS, request::Verb};
+use tidegate_tests::rollout::OPERATOR;
+
+use crate::rig::{GAME_DEPLOYMENTS, Stage, arena, numbered};
+
+const GAME: &str = "tkex.tencent.com";
+/// How long it is refused.
+const MINUTES: u64 = 10;
+/// Writes within that time: a handful, and one or two a minute with everything that hangs on them.
+const WRITES_MAX: usize = 160;
+
+fn steps() -> Value {
+    json!([{ "partition": 1 }, { "hook": { "templateName": "check" } }])
+}
+
+fn deployment(way: &str) -> Value {
+    with_hooks(arena(&json!({
+        "type": way, "maxUnavailable": 1, "canary": { "steps": steps() },
+    })))
+}
+
+fn set(way: &str) -> Value {
+    let mut set = with_hooks(numbered(
+        "Parallel",
+        &json!({
+            "type": way, "rollingUpdate": { "maxUnavailable": 1 }, "canary": { "steps": steps() },
+        }),
+    ));
+    set["spec"]["volumeClaimTemplates"] = json!([{
+        "metadata": { "name": "world" },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } },
+        },
+    }]);
+    set
+}
+
+fn with_hooks(mut object: Value) -> Value {
+    object["spec"]["revisionHistoryLimit"] = json!(0);
+    for member in ["preDelete", "preInplace", "postInplace"] {
+        let hook = json!({ "hook": { "templateName": "check" } });
+        object["spec"][format!("{member}UpdateStrategy")] = hook;
+    }
+    object
+}
+
+/// Events of the operator that tell of a refusal, by what they say and whom they are about.
+fn told(stage: &Stage) -> BTreeMap<(String, String), usize> {
+    let mut counts = BTreeMap::new();
+    for event in stage.world.admin.list(EVENTS, Some("default")) {
+        let message = event["message"].as_str().unwrap_or_default().to_owned();
+        if event["source"]["component"] == "tidegate" && message.contains("refused") {
+            let about = event["involvedObject"]["uid"].as_str().unwrap_or_default().to_owned();
+            *counts.entry((about, message)).or_insert(0) += 1;
+        }
+    }
+    counts
+}
+
+/// Goes through a release and a change of size of which some writes are refused.
+async fn endure(object: Value, verb: Verb, group: &str, resource: &str) -> bool {
+    let about = format!("{} {verb:?} {resource}", object["kind"]);
+    let stage = Stage::up(object).await;
+    let log = stage.world.sandbox.server().log.clone();
+    let rule = stage.forbid(&[verb], group, resource);
+    let mark = log.mark();
+    stage.image("game:2");
+    stage.world.advance_s(MINUTES * 30).await;
+    stage.scale(2);
+    stage.world.advance_s(MINUTES * 30).await;
+    let ours = |it: &tidegate_sandbox::request_log::Entry| {
+        &*it.user == OPERATOR && it.is_write() && !it.concerns("", "events")
+    };
+    let writes = log.matching_since(mark, ours);
+    let refused = writes.iter().filter(|it| it.code == 403).count();
+    assert!(writes.len() <= WRITES_MAX, "{about}: {} writes, {refused} refused", writes.len());
+    let told = told(&stage);
+    let twice: Vec<_> = told.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(twice.is_empty(), "{about}: {twice:#?}");
+    assert_eq!(told.is_empty(), refused == 0, "{about}: {refused} refused, told {told:#?}");
+    stage.allow(rule);
+    // A hook that could not be run in time paused the release, and only people go on after that.
+    let is_paused = |stage: &Stage| stage.get()["spec"]["updateStrategy"]["paused"] == true;
+    for _ in 0..10 {
+        stage.world.advance_s(60).await;
+        if is_paused(&stage) {
+            stage.pause(false);
+        }
+    }
+    stage.until(300, &about, |stage| stage.is_settled() && stage.with_image("game:2") == 2).await;
+    stage.world.advance_s(60).await;
+    for condition in ["FailedScale", "FailedUpdate", "HookBlocked"] {
+        assert_eq!(stage.condition(condition), None, "{about}");
+    }
+    refused > 0
+}
+
+async fn endure_all(kinds: &[Value], rules: &[(Verb, &str, &str)]) {
+    for (verb, group, resource) in rules {
+        let mut refused = false;
+        for object in kinds {
+            refused |= endure(object.clone(), *verb, group, resource).await;
+        }
+        assert!(refused, "{verb:?} {resource}: nothing was refused, so nothing is shown");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_writes_of_pods_are_told_once() {
+    let kinds = ["RollingUpdate", "InplaceUpdate"].map(|way| [deployment(way), set(way)]);
+    let rules = [
+        (Verb::Create, "", "pods"),
+        (Verb::Patch, "", "pods"),
+        (Verb::Delete, "", "pods"),
+        (Verb::Create, "", "persistentvolumeclaims"),
+    ];
+    endure_all(&kinds.concat(), &rules).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_writes_of_runs_and_revisions_are_told_once() {
+    let kinds = [deployment("InplaceUpdate"), set("RollingUpdate")];
+    let rules = [
+        (Verb::Create, GAME, "hookruns"),
+        (Verb::Patch, GAME, "hookruns"),
+        (Verb::Delete, GAME, "hookruns"),
+        (Verb::Create, "apps", "controllerrevisions"),
+        (Verb::Delete, "apps", "controllerrevisions"),
+    ];
+    endure_all(&kinds, &rules).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_writes_of_the_workload_itself_are_told_once() {
+    let mut paused = deployment("InplaceUpdate");
+    paused["spec"]["updateStrategy"]["canary"]["steps"] =
+        json!([{ "partition": 1 }, { "pause": {} }]);
+    endure_all(&[paused], &[(Verb::Patch, GAME, GAME_DEPLOYMENTS.plural)]).await;
+}

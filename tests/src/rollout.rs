@@ -42,6 +42,7 @@ use crate::{
 
 pub const CANARIES: Resource = Resource { group: "flagger.app", plural: "canaries" };
 pub const DEPLOYMENTS: Resource = Resource { group: "apps", plural: "deployments" };
+pub const DAEMON_SETS: Resource = Resource { group: "apps", plural: "daemonsets" };
 pub const SERVICES: Resource = Resource { group: "", plural: "services" };
 pub const HTTP_ROUTES: Resource =
     Resource { group: "gateway.networking.k8s.io", plural: "httproutes" };
@@ -51,6 +52,7 @@ pub const VIRTUAL_SERVICES: Resource =
     Resource { group: "networking.istio.io", plural: "virtualservices" };
 pub const AUTOSCALERS: Resource =
     Resource { group: "autoscaling", plural: "horizontalpodautoscalers" };
+pub const SCALED_OBJECTS: Resource = Resource { group: "keda.sh", plural: "scaledobjects" };
 pub const CONFIG_MAPS: Resource = Resource { group: "", plural: "configmaps" };
 pub const SECRETS: Resource = Resource { group: "", plural: "secrets" };
 
@@ -425,6 +427,31 @@ pub fn deployment(name: &str, image: &str, replicas: u32) -> Value {
                     { "name": "app", "image": image, "ports": [{ "containerPort": 8080 }] }
                 ] },
             },
+        },
+    })
+}
+
+/// A `DaemonSet` of an image.
+pub fn daemon_set(name: &str, image: &str) -> Value {
+    let mut set = deployment(name, image, 1);
+    set["kind"] = json!("DaemonSet");
+    if let Some(spec) = set["spec"].as_object_mut() {
+        spec.remove("replicas");
+    }
+    set
+}
+
+/// A `ScaledObject` of that Deployment.
+pub fn scaled_object(name: &str, min: i64, max: i64) -> Value {
+    json!({
+        "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": { "name": name },
+        "spec": {
+            "scaleTargetRef": { "name": name },
+            "minReplicaCount": min, "maxReplicaCount": max,
+            "triggers": [{ "type": "prometheus", "name": "load", "metadata": {
+                "serverAddress": "http://prometheus:9090", "threshold": "5",
+                "query": format!("sum(rate(http_requests_total{{app=\"{name}\"}}[1m]))"),
+            } }],
         },
     })
 }

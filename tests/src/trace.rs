@@ -32,15 +32,16 @@ use self::watched::Watched;
 use crate::{
     network::Network,
     rollout::{
-        CANARIES, CONFIG_MAPS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, SECRETS, SERVICES,
-        VIRTUAL_SERVICES,
+        CANARIES, CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, SECRETS,
+        SERVICES, VIRTUAL_SERVICES,
     },
 };
 
 /// What is looked at.
-const TABLES: [Resource; 9] = [
+const TABLES: [Resource; 10] = [
     CANARIES,
     DEPLOYMENTS,
+    DAEMON_SETS,
     SERVICES,
     HTTP_ROUTES,
     GRPC_ROUTES,

@@ -131,8 +131,8 @@ pub enum Fact {
         /// What it said.
         why: String,
     },
-    /// The workload runs although nothing is rolled out.
-    IdleTargetRuns(i64),
+    /// The workload runs although nothing is rolled out, with so many replicas if they are counted.
+    IdleTargetRuns(Option<i64>),
     /// Everything is being given back.
     Terminating,
     /// The workload is coming back.
@@ -368,7 +368,13 @@ impl Fact {
             }
             Self::Initialized => format!("{canary} is set up: {primary} serves its traffic."),
             Self::Adopted => format!("Took over {canary} as it was left, without a new rollout."),
-            Self::IdleTargetRuns(replicas) => {
+            Self::IdleTargetRuns(None) => {
+                format!(
+                    "{} runs its pods although nothing is rolled out; have what re-applies it keep the node selector flagger.app/scale-to-zero.",
+                    names.target
+                )
+            }
+            Self::IdleTargetRuns(Some(replicas)) => {
                 format!(
                     "{} runs {replicas} replicas although nothing is rolled out; scale it to 0, or leave replicas out of its manifest.",
                     names.target

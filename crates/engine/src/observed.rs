@@ -39,8 +39,12 @@ pub struct Target {
     pub revision: Revision,
     /// Fingerprints of its configuration; `None` where that is not tracked.
     pub configs: Option<Configs>,
-    /// Replicas asked for.
+    /// Replicas asked for. Of what is not counted, 1 while it runs and 0 while it is parked.
     pub replicas: i64,
+    /// Whether it has a number of replicas: a `DaemonSet` has as many pods as there are nodes.
+    pub is_counted: bool,
+    /// Its scaler is told to keep it at nothing, and will.
+    pub scaler_paused: bool,
     /// Whether its pods can serve.
     pub readiness: Readiness,
     /// What the primary would be given is what it runs.
@@ -228,6 +232,15 @@ pub struct Measurement {
     pub max: Option<f64>,
     /// Whether it was accepted.
     pub passed: bool,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// It has no pods, or will soon have none.
+    pub(crate) fn is_parked(&self) -> bool {
+        self.replicas < 1 || self.scaler_paused
+    }
 }
 
 // === impl Setup ===

@@ -16,6 +16,7 @@ mod ask;
 mod cookies;
 mod derived;
 mod inquire;
+mod lacking;
 mod manager;
 mod observe;
 mod plan;

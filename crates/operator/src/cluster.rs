@@ -17,7 +17,10 @@ use std::{
 use tidegate_providers::{
     object::Kind,
     traffic::{INGRESS, KNATIVE_SERVICE, Mesh},
-    workload::{CONFIG_MAP, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SECRET, SERVICE},
+    workload::{
+        CONFIG_MAP, DAEMON_SET, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT, SECRET,
+        SERVICE,
+    },
 };
 use tokio::sync::Notify;
 
@@ -42,7 +45,7 @@ pub const ALERT_PROVIDER: Kind = Kind {
 };
 pub const EVENT: Kind = Kind { group: "", version: "v1", kind: "Event", plural: "events" };
 
-/// Every kind that is watched from the start. Routing kinds follow when a canary needs them.
+/// Every kind that is watched from the start. Others follow when a canary needs them.
 pub(crate) const WATCHED: [Kind; 8] = [
     CANARY,
     METRIC_TEMPLATE,
@@ -53,6 +56,9 @@ pub(crate) const WATCHED: [Kind; 8] = [
     CONFIG_MAP,
     SECRET,
 ];
+
+/// What else is written, routes aside.
+const OTHERS: [Kind; 3] = [DAEMON_SET, SCALED_OBJECT, EVENT];
 
 /// A handle on the cluster; cheap to clone.
 #[derive(Clone)]
@@ -95,7 +101,7 @@ impl Cluster {
         let routing: BTreeSet<Kind> =
             Mesh::ALL.iter().flat_map(|mesh| mesh.kinds().iter().copied()).collect();
         let routing: Arc<[Kind]> = routing.into_iter().collect();
-        let kinds = WATCHED.into_iter().chain(routing.iter().copied()).chain([EVENT]).collect();
+        let kinds = WATCHED.into_iter().chain(routing.iter().copied()).chain(OTHERS).collect();
         Self {
             mesh: MeshAccess { client: client.clone(), is_same: true, kinds: routing },
             schemas: Arc::default(),

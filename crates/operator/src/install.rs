@@ -21,7 +21,10 @@ use tidegate_providers::{
     },
     object::Kind,
     traffic::Mesh,
-    workload::{CONFIG_MAP, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SECRET, SERVICE},
+    workload::{
+        CONFIG_MAP, DAEMON_SET, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT, SECRET,
+        SERVICE,
+    },
 };
 
 use crate::{
@@ -77,8 +80,10 @@ pub fn rules() -> Vec<Rule> {
         rule(METRIC_TEMPLATE, READ),
         rule(ALERT_PROVIDER, READ),
         rule(DEPLOYMENT, KEEP),
+        rule(DAEMON_SET, KEEP),
         rule(SERVICE, REPLACE),
         rule(HORIZONTAL_POD_AUTOSCALER, KEEP),
+        rule(SCALED_OBJECT, KEEP),
         rule(CONFIG_MAP, REPLACE),
         rule(SECRET, REPLACE),
         rule(EVENT, &["create"]),

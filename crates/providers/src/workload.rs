@@ -1,13 +1,13 @@
 //! What runs in production, derived from what the user wrote.
 //!
-//! The user's Deployment, the *target*, doubles as the canary. Next to it stand objects made for
+//! The user's workload, the *target*, doubles as the canary. Next to it stand objects made for
 //! one Canary, each a function of the target and of what is live:
 //!
 //! ```text
-//! target ─┬─> <target>-primary              what production runs      deployment
+//! target ─┬─> <target>-primary              what production runs      primary
 //!         ├─> <config>-primary              what its pods read        config
 //!         ├─> <scaler>-primary              how many they are         scaler
-//!         ├─> <target>-primary-promoted     what to rebuild it from   deployment::snapshot
+//!         ├─> <target>-primary-promoted     what to rebuild it from   primary::snapshot
 //!         └─> <svc>, <svc>-primary, <svc>-canary                      services
 //! ```
 //!
@@ -15,9 +15,10 @@
 //! see [`WorkloadError`]. Applying a change and deriving it again yields nothing to change.
 
 pub mod config;
-pub mod deployment;
 pub mod hash;
+mod kind;
 mod metadata;
+pub mod primary;
 pub mod scaler;
 pub mod services;
 #[cfg(test)]
@@ -25,7 +26,10 @@ mod testing;
 
 use serde_json::Value;
 
-pub use self::metadata::LabelPrefixes;
+pub use self::{
+    kind::{SCALE_TO_ZERO, WorkloadKind},
+    metadata::LabelPrefixes,
+};
 use crate::object::{Kind, Owner, controller_of};
 
 /// What is the same for every object derived for one canary.
@@ -33,6 +37,8 @@ use crate::object::{Kind, Owner, controller_of};
 pub struct Cx<'a> {
     /// The canary.
     pub owner: Owner<'a>,
+    /// What the target is.
+    pub workload: WorkloadKind,
     /// Name of the target.
     pub target: &'a str,
     /// Keys of labels that may tell the target's pods apart, in order of preference
@@ -145,6 +151,19 @@ pub enum WorkloadError {
         /// Name of the primary.
         name: String,
     },
+    /// The target's pods are replaced only when somebody deletes them.
+    #[error(
+        "{kind} `{name}` has the update strategy {strategy}, with which no pod is replaced by \
+         itself; set spec.updateStrategy.type to RollingUpdate"
+    )]
+    UpdateStrategy {
+        /// Kind of the target.
+        kind: &'static str,
+        /// Name of the target.
+        name: String,
+        /// What it has.
+        strategy: String,
+    },
     /// The primary is gone, and nobody knows what it ran.
     #[error(
         "{kind} `{name}` is gone, and the target is not at the revision it ran, {promoted}; bring \
@@ -197,6 +216,9 @@ pub enum WorkloadError {
 /// `Deployment`.
 pub const DEPLOYMENT: Kind =
     Kind { group: "apps", version: "v1", kind: "Deployment", plural: "deployments" };
+/// `DaemonSet`.
+pub const DAEMON_SET: Kind =
+    Kind { group: "apps", version: "v1", kind: "DaemonSet", plural: "daemonsets" };
 /// `Service` of the core.
 pub const SERVICE: Kind = Kind { group: "", version: "v1", kind: "Service", plural: "services" };
 /// `ConfigMap`.
@@ -211,6 +233,10 @@ pub const HORIZONTAL_POD_AUTOSCALER: Kind = Kind {
     kind: "HorizontalPodAutoscaler",
     plural: "horizontalpodautoscalers",
 };
+
+/// KEDA's `ScaledObject`.
+pub const SCALED_OBJECT: Kind =
+    Kind { group: "keda.sh", version: "v1alpha1", kind: "ScaledObject", plural: "scaledobjects" };
 
 /// Refuses an object that is not the canary's own.
 ///
@@ -262,6 +288,7 @@ impl WorkloadError {
             Self::ScalerMissing { .. } => "ScalerMissing",
             Self::TargetMoved { .. } => "TargetMoved",
             Self::SelectorChanged { .. } => "SelectorChanged",
+            Self::UpdateStrategy { .. } => "UpdateStrategy",
             Self::PromotedUnknown { .. } => "PromotedUnknown",
             Self::SnapshotUnreadable { .. } => "SnapshotUnreadable",
             Self::ScalerBounds { .. } => "ScalerBounds",

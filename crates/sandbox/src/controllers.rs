@@ -69,6 +69,7 @@ pub(crate) mod object;
 pub(crate) mod pods;
 mod replica_set;
 mod revisions;
+mod scaled_object;
 mod service_account;
 mod stateful_set;
 #[cfg(test)]
@@ -81,6 +82,7 @@ pub use disruption::DisruptionController;
 pub use endpoint_slice::EndpointSliceController;
 pub use endpoints::EndpointsController;
 pub use replica_set::ReplicaSetController;
+pub use scaled_object::{SCALED_OBJECTS, ScaledObjectController, keda_crds};
 pub use service_account::ServiceAccountController;
 pub use stateful_set::StatefulSetController;
 
@@ -106,6 +108,7 @@ pub fn all(settings: Settings) -> Vec<Box<dyn Controller>> {
         Box::new(EndpointsController::default()),
         Box::new(EndpointSliceController::default()),
         Box::new(AutoscalerController::new(metrics)),
+        Box::new(ScaledObjectController),
         Box::new(DisruptionController::default()),
         Box::new(ServiceAccountController { root_certificate }),
         Box::new(Scheduler::default()),

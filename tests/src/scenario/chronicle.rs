@@ -38,13 +38,15 @@ struct Entry {
 }
 
 /// What is looked at, by group and plural.
-const TABLES: [(&str, &str); 9] = [
+const TABLES: [(&str, &str); 11] = [
     ("flagger.app", "canaries"),
     ("apps", "deployments"),
+    ("apps", "daemonsets"),
     ("", "services"),
     ("gateway.networking.k8s.io", "httproutes"),
     ("networking.istio.io", "virtualservices"),
     ("autoscaling", "horizontalpodautoscalers"),
+    ("keda.sh", "scaledobjects"),
     ("", "configmaps"),
     ("", "secrets"),
     ("", "events"),

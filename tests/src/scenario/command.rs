@@ -11,11 +11,19 @@ pub(super) enum Command {
         replicas: u32,
         reads: Vec<Config>,
     },
+    GivenDaemonSet {
+        image: String,
+        reads: Vec<Config>,
+    },
     GivenConfig {
         config: Config,
         data: (String, String),
     },
     GivenAutoscaler {
+        min: i64,
+        max: i64,
+    },
+    GivenScaledObject {
         min: i64,
         max: i64,
     },
@@ -36,6 +44,12 @@ pub(super) enum Command {
         min: i64,
         max: i64,
     },
+    SetScaledObject {
+        min: i64,
+        max: i64,
+    },
+    /// As by a tool that applies what it once exported.
+    PauseScaledObject,
     Edit(String),
     Annotate(String, String),
     Scale(String, i64),
@@ -75,7 +89,7 @@ pub(super) struct Config {
 }
 
 /// What can be deleted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Thing {
     Canary,
     Deployment,
@@ -83,6 +97,8 @@ pub(super) enum Thing {
     Route,
     ConfigMap,
     Autoscaler,
+    DaemonSet,
+    ScaledObject,
 }
 
 /// What can be looked at.
@@ -119,6 +135,10 @@ pub(super) fn parse(line: &str) -> Parsed<Command> {
         ["set", "the", "autoscaler", "to", min, "to", max] => {
             Command::SetAutoscaler { min: number(min)?, max: number(max)? }
         }
+        ["set", "the", "scaled", "object", "to", min, "to", max] => {
+            Command::SetScaledObject { min: number(min)?, max: number(max)? }
+        }
+        ["pause", "the", "scaled", "object"] => Command::PauseScaledObject,
         ["set", "the", "route", "to", split] => {
             let (primary, canary) = split.split_once('/').ok_or("a split is like 80/20")?;
             Command::SetRoute { primary: number(primary)?, canary: number(canary)? }
@@ -157,6 +177,12 @@ fn given(rest: &str) -> Parsed<Command> {
                 replicas: number(replicas)?,
                 reads: reading(reads)?,
             }
+        }
+        ["a", "daemon", "set", image, reads @ ..] => {
+            Command::GivenDaemonSet { image: (*image).to_owned(), reads: reading(reads)? }
+        }
+        ["a", "scaled", "object", "of", min, "to", max, "replicas"] => {
+            Command::GivenScaledObject { min: number(min)?, max: number(max)? }
         }
         ["a", "config", "map", name, "with", pair] => {
             Command::GivenConfig { config: Config::map(name), data: pair_of(pair)? }
@@ -199,6 +225,8 @@ fn delete(words: &[&str]) -> Parsed<Command> {
         ["route"] => (Thing::Route, "web"),
         ["config", "map", name] => (Thing::ConfigMap, *name),
         ["autoscaler", name] => (Thing::Autoscaler, *name),
+        ["daemon", "set", name] => (Thing::DaemonSet, *name),
+        ["scaled", "object", name] => (Thing::ScaledObject, *name),
         _ => return Err("that cannot be deleted".to_owned()),
     };
     Ok(Command::Delete(thing, name.to_owned()))

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::routes;
-use crate::rollout::{CANARIES, DEPLOYMENTS, HTTP_ROUTES, VIRTUAL_SERVICES, World};
+use crate::rollout::{CANARIES, DAEMON_SETS, DEPLOYMENTS, HTTP_ROUTES, VIRTUAL_SERVICES, World};
 use tidegate_sandbox::cluster::Cluster as _;
 
 /// The one place for checks of every scenario.
@@ -33,6 +33,11 @@ fn has_primary(world: &World, canary: &Value, phase: &str) -> Result<(), String>
         return Err(format!("in phase {phase} nobody knows what was promoted"));
     }
     let target = canary["spec"]["targetRef"]["name"].as_str().unwrap_or_default();
+    let daemons = world.get(DAEMON_SETS, &format!("{target}-primary")).unwrap_or_default();
+    let nodes = &daemons["spec"]["template"]["spec"]["nodeSelector"];
+    if nodes.get("flagger.app/scale-to-zero").is_some() {
+        return Err(format!("in phase {phase} the primary is kept from every node"));
+    }
     let primary = world.get(DEPLOYMENTS, &format!("{target}-primary"));
     match primary.map(|primary| primary["spec"]["replicas"].as_i64()) {
         Some(Some(0)) => Err(format!("in phase {phase} the primary is scaled to zero")),

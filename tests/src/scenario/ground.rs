@@ -10,6 +10,7 @@ use tidegate_operator::telemetry::Format;
 use tidegate_sandbox::{
     clock::{between, later},
     cluster::{Cluster as _, Deletion, Resource},
+    controllers::keda_crds,
     dataplane::routing_crds,
     faults::{Effect, When},
     kubelet::Behaviour,
@@ -40,7 +41,7 @@ pub trait Ground {
 
     /// What hooks and metrics answer, and what they were asked.
     fn network(&self) -> &Network;
-    /// Makes the kinds of gateways and meshes known.
+    /// Makes the kinds of gateways, meshes and KEDA known.
     async fn know_routes(&self) -> Done;
     async fn start_operator(&mut self) -> Done;
     async fn kill_operator(&mut self) -> Done;
@@ -116,7 +117,7 @@ impl Ground for Sandboxed {
     }
 
     async fn know_routes(&self) -> Done {
-        let loaded = self.world.sandbox.load(routing_crds());
+        let loaded = self.world.sandbox.load([routing_crds(), keda_crds()].concat());
         loaded.map(|_| ()).map_err(|error| format!("{error:?}"))
     }
 

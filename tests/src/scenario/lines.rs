@@ -23,9 +23,11 @@ pub fn write(plural: &str, old: &Value, new: &Value, revisions: &mut Revisions) 
     let changes = match plural {
         "canaries" => canary(old, new, revisions),
         "deployments" => deployment(old, new),
+        "daemonsets" => daemon_set(old, new),
         "services" => changed("selects", &selector(old), &selector(new)),
         "httproutes" | "virtualservices" => changed("route", &route(old), &route(new)),
         "horizontalpodautoscalers" => changed("scales", &scales(old), &scales(new)),
+        "scaledobjects" => scaled_object(old, new),
         _ => changed("has", &data(old), &data(new)),
     };
     let is_created = old.is_null() && plural != "canaries";
@@ -159,6 +161,42 @@ fn cookies(before: &Value, now: &Value) -> Vec<String> {
         };
         changes.push(format!("{name} {what}"));
     }
+    changes
+}
+
+fn daemon_set(old: &Value, new: &Value) -> Vec<String> {
+    let mark = |it: &Value| {
+        it["spec"]["template"]["spec"]["nodeSelector"].get("flagger.app/scale-to-zero").is_some()
+    };
+    let mut changes = match (mark(old), mark(new)) {
+        (false, true) => vec!["kept from every node".to_owned()],
+        (true, false) => vec!["let onto the nodes".to_owned()],
+        _ => Vec::new(),
+    };
+    changes.extend(deployment(old, new));
+    changes
+}
+
+/// Bounds, pause and the query of the first trigger.
+fn scaled_object(old: &Value, new: &Value) -> Vec<String> {
+    let scales = |it: &Value| {
+        let spec = &it["spec"];
+        let target = spec["scaleTargetRef"]["name"].as_str().unwrap_or_default();
+        let text = format!("{target} {} to {}", spec["minReplicaCount"], spec["maxReplicaCount"]);
+        if it.is_null() { String::new() } else { text }
+    };
+    let query = |it: &Value| {
+        it["spec"]["triggers"][0]["metadata"]["query"].as_str().unwrap_or_default().to_owned()
+    };
+    let paused = |it: &Value| {
+        it["metadata"]["annotations"]["autoscaling.keda.sh/paused-replicas"]
+            .as_str()
+            .unwrap_or("none")
+            .to_owned()
+    };
+    let mut changes = changed("scales", &scales(old), &scales(new));
+    changes.extend(changed("by", &query(old), &query(new)));
+    changes.extend(changed("paused at", &paused(old), &paused(new)));
     changes
 }
 

@@ -57,6 +57,16 @@ fn of_spec(spec: &mut Value, words: &[&str]) -> Option<Result<(), String>> {
             });
             Ok(())
         }
+        ["daemon", "set"] => {
+            spec["targetRef"]["kind"] = json!("DaemonSet");
+            Ok(())
+        }
+        ["scaled", "object"] => {
+            spec["autoscalerRef"] = json!({
+                "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web",
+            });
+            Ok(())
+        }
         _ => return None,
     };
     Some(outcome)

@@ -16,8 +16,8 @@ use super::{
 use crate::{
     network::{Metric, Reply},
     rollout::{
-        AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES,
-        VIRTUAL_SERVICES, canary, deployment,
+        AUTOSCALERS, CANARIES, CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, HTTP_ROUTES, SCALED_OBJECTS,
+        SECRETS, SERVICES, VIRTUAL_SERVICES, canary, daemon_set, deployment, scaled_object,
     },
 };
 
@@ -27,6 +27,8 @@ pub(super) struct Stage<G> {
     /// Hooks that have an answer.
     hooks: BTreeSet<String>,
     knows_routes: bool,
+    /// Things that few scripts are about, as soon as one has them.
+    has: BTreeSet<Thing>,
 }
 
 const TEMPLATES: Resource = Resource { group: "flagger.app", plural: "metrictemplates" };
@@ -40,7 +42,7 @@ pub(super) const NAME: &str = "web";
 
 impl<G: Ground> Stage<G> {
     pub(super) fn on(ground: G) -> Self {
-        Self { ground, hooks: BTreeSet::new(), knows_routes: false }
+        Self { ground, hooks: BTreeSet::new(), knows_routes: false, has: BTreeSet::new() }
     }
 
     pub(super) fn into_ground(self) -> G {
@@ -78,7 +80,7 @@ impl<G: Ground> Stage<G> {
 
     /// The usual beginning: two pods of `web:1.0`, unless something else was given.
     async fn initialize(&mut self, settings: &str) -> Done {
-        if self.ground.get(DEPLOYMENTS, NAME).await?.is_none() {
+        if self.ground.get(self.workload(), NAME).await?.is_none() {
             self.create(DEPLOYMENTS, deployment(NAME, "web:1.0", 2)).await?;
         }
         self.make_canary(settings).await?;
@@ -94,6 +96,15 @@ impl<G: Ground> Stage<G> {
             Command::GivenDeployment { image, replicas, reads } => {
                 let object = reading(deployment(NAME, &image, replicas), &reads);
                 self.create(DEPLOYMENTS, object).await
+            }
+            Command::GivenDaemonSet { image, reads } => {
+                self.has.insert(Thing::DaemonSet);
+                self.create(DAEMON_SETS, reading(daemon_set(NAME, &image), &reads)).await
+            }
+            Command::GivenScaledObject { min, max } => {
+                self.know_routes().await?;
+                self.has.insert(Thing::ScaledObject);
+                self.create(SCALED_OBJECTS, scaled_object(NAME, min, max)).await
             }
             Command::GivenConfig { config, data } => {
                 self.create(config.resource(), config.object(&data)).await
@@ -131,9 +142,9 @@ impl<G: Ground> Stage<G> {
     async fn write(&self, command: Command) -> Done {
         match command {
             Command::Release(image) => {
-                let mut object = self.get(DEPLOYMENTS, NAME).await?;
+                let mut object = self.get(self.workload(), NAME).await?;
                 object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
-                self.ground.update(DEPLOYMENTS, object).await
+                self.ground.update(self.workload(), object).await
             }
             Command::SetConfig { config, data } => {
                 let mut object = self.get(config.resource(), &config.name).await?;
@@ -144,13 +155,28 @@ impl<G: Ground> Stage<G> {
                 let spec = json!({ "spec": { "minReplicas": min, "maxReplicas": max } });
                 self.ground.patch(AUTOSCALERS, NAME, "", &spec).await
             }
+            Command::SetScaledObject { min, max } => {
+                let spec = json!({ "spec": { "minReplicaCount": min, "maxReplicaCount": max } });
+                self.ground.patch(SCALED_OBJECTS, NAME, "", &spec).await
+            }
+            Command::PauseScaledObject => {
+                let annotations = json!({ "autoscaling.keda.sh/paused-replicas": "0" });
+                let patch = json!({ "metadata": { "annotations": annotations } });
+                self.ground.patch(SCALED_OBJECTS, NAME, "", &patch).await
+            }
             Command::Annotate(key, value) => {
                 let patch = json!({ "metadata": { "annotations": { key: value } } });
                 self.ground.patch(CANARIES, NAME, "", &patch).await
             }
             Command::Scale(name, replicas) => {
-                let patch = json!({ "spec": { "replicas": replicas } });
-                self.ground.patch(DEPLOYMENTS, &name, "", &patch).await
+                let patch = if self.has.contains(&Thing::DaemonSet) {
+                    let mark = if replicas == 0 { json!("true") } else { Value::Null };
+                    let nodes = json!({ "flagger.app/scale-to-zero": mark });
+                    json!({ "spec": { "template": { "spec": { "nodeSelector": nodes } } } })
+                } else {
+                    json!({ "spec": { "replicas": replicas } })
+                };
+                self.ground.patch(self.workload(), &name, "", &patch).await
             }
             Command::Delete(thing, name) => {
                 let resource = self.resource(thing).await?;
@@ -222,6 +248,11 @@ impl<G: Ground> Stage<G> {
         self.ground.know_routes().await
     }
 
+    /// What `web` is in this script.
+    fn workload(&self) -> Resource {
+        if self.has.contains(&Thing::DaemonSet) { DAEMON_SETS } else { DEPLOYMENTS }
+    }
+
     async fn route(&self) -> Done<Resource> {
         let canary = self.ground.get(CANARIES, NAME).await?.unwrap_or_default();
         let is_istio = canary["spec"]["provider"] == "istio";
@@ -236,6 +267,8 @@ impl<G: Ground> Stage<G> {
             Thing::Route => self.route().await?,
             Thing::ConfigMap => CONFIG_MAPS,
             Thing::Autoscaler => AUTOSCALERS,
+            Thing::DaemonSet => DAEMON_SETS,
+            Thing::ScaledObject => SCALED_OBJECTS,
         })
     }
 
@@ -344,6 +377,15 @@ impl<G: Ground> Stage<G> {
             let image = image.unwrap_or_default();
             lines.push(format!("Deployment {}: {replicas} of {image}", name(&object)));
         }
+        if self.has.contains(&Thing::DaemonSet) {
+            for object in self.ground.list(DAEMON_SETS).await? {
+                let pod = &object["spec"]["template"]["spec"];
+                let is_parked = pod["nodeSelector"].get("flagger.app/scale-to-zero").is_some();
+                let nodes = if is_parked { "no node" } else { "every node" };
+                let image = super::lines::image(pod).unwrap_or_default();
+                lines.push(format!("DaemonSet {}: {image} on {nodes}", name(&object)));
+            }
+        }
         let services = self.ground.list(SERVICES).await?;
         for object in services.iter().filter(|object| name(object) != "kubernetes") {
             let app = object["spec"]["selector"]["app"].as_str().unwrap_or_default();
@@ -355,7 +397,9 @@ impl<G: Ground> Stage<G> {
                 lines.push(format!("{kind} {}: {}", name(&object), routes::text(&object)));
             }
         }
-        for resource in [AUTOSCALERS, CONFIG_MAPS, SECRETS, CANARIES] {
+        let scaled = self.has.contains(&Thing::ScaledObject).then_some(SCALED_OBJECTS);
+        let scalers = [AUTOSCALERS].into_iter().chain(scaled);
+        for resource in scalers.chain([CONFIG_MAPS, SECRETS, CANARIES]) {
             for object in self.ground.list(resource).await? {
                 let kind = object["kind"].as_str().unwrap_or_default();
                 if !name(&object).starts_with("kube-") {

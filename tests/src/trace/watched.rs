@@ -16,16 +16,17 @@ use tidegate_operator::canary::understand;
 use tidegate_providers::{
     traffic::Mesh,
     workload::{
+        WorkloadKind,
         config::{self, ConfigDigest, ConfigKind},
-        deployment::{self, Deadline},
-        hash,
+        primary::{self, Deadline},
     },
 };
-use tidegate_sandbox::cluster::EVENTS;
+use tidegate_sandbox::cluster::{EVENTS, Resource};
 
 use super::{Change, Habits, Objects, is_ours, moment};
 use crate::rollout::{
-    CONFIG_MAPS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, SECRETS, SERVICES, VIRTUAL_SERVICES,
+    CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, SECRETS, SERVICES,
+    VIRTUAL_SERVICES,
 };
 
 const FINALIZER: &str = "finalizer.flagger.app";
@@ -56,6 +57,8 @@ pub(super) struct Watched {
     promotions: BTreeMap<String, Template>,
     target: Option<Template>,
     pods: [Option<Pods>; 2],
+    /// Since when each lacks pods.
+    lacking: [Option<Timestamp>; 2],
     apex: Option<Side>,
     split: Option<Split>,
     pub(super) calls: super::calls::Calls,
@@ -92,6 +95,7 @@ impl Watched {
             promotions: BTreeMap::new(),
             target: None,
             pods: [None; 2],
+            lacking: [None; 2],
             apex: None,
             split: None,
             calls: super::calls::Calls::default(),
@@ -167,8 +171,8 @@ impl Watched {
         let spec = &self.canary.spec;
         let names = spec.service_names();
         let places = [
-            (DEPLOYMENTS, spec.target_ref.name.clone()),
-            (DEPLOYMENTS, spec.primary_name()),
+            (self.table(), spec.target_ref.name.clone()),
+            (self.table(), spec.primary_name()),
             (SERVICES, names.apex.clone()),
             (HTTP_ROUTES, self.route_name()),
             (GRPC_ROUTES, self.route_name()),
@@ -285,7 +289,7 @@ impl Watched {
         let name = &*change.key.1;
         let spec = &self.canary.spec;
         let services = spec.service_names();
-        if change.plural == DEPLOYMENTS.plural {
+        if change.plural == self.table().plural {
             if name == spec.target_ref.name {
                 self.on_workload(Workload::Target, change, at, objects);
             } else if name == spec.primary_name() {
@@ -303,6 +307,19 @@ impl Watched {
             self.on_target(at, objects);
         } else if name == self.route_name() {
             self.on_route(change, at, objects);
+        }
+    }
+
+    /// What target and primary are.
+    fn kind(&self) -> WorkloadKind {
+        let kind = WorkloadKind::of(&self.canary.spec.target_ref.kind);
+        kind.unwrap_or(WorkloadKind::Deployment)
+    }
+
+    fn table(&self) -> Resource {
+        match self.kind() {
+            WorkloadKind::Deployment => DEPLOYMENTS,
+            WorkloadKind::DaemonSet => DAEMON_SETS,
         }
     }
 
@@ -326,9 +343,15 @@ impl Watched {
             self.see(at, What::Pods(workload, Pods::default()));
             return;
         };
-        let replicas = deployment::replicas_of(now);
-        let scaled = change.before.map(deployment::replicas_of) != Some(replicas);
-        let is_ours_scaled = scaled && self.is_ours(now, &["spec", "replicas"]);
+        let kind = self.kind();
+        let replicas = kind.replicas(now);
+        let scaled = change.before.map(|before| kind.replicas(before)) != Some(replicas);
+        let field: &[&str] = match kind {
+            WorkloadKind::Deployment => &["spec", "replicas"],
+            // Owned as a whole, and by nobody once it is empty.
+            WorkloadKind::DaemonSet => &["spec", "template", "spec", "nodeSelector"],
+        };
+        let is_ours_scaled = scaled && self.is_ours(now, field);
         match workload {
             Workload::Target => self.on_target(at, objects),
             Workload::Primary => {
@@ -356,7 +379,7 @@ impl Watched {
     fn on_target(&mut self, at: Timestamp, objects: &Objects) {
         let namespace = self.namespace().to_owned();
         let name = &self.canary.spec.target_ref.name;
-        let Some(target) = objects.get(DEPLOYMENTS, &namespace, name) else { return };
+        let Some(target) = objects.get(self.table(), &namespace, name) else { return };
         let pod_template = &target["spec"]["template"];
         let references = config::references(&pod_template["spec"]);
         let digests: BTreeMap<_, _> = references
@@ -374,14 +397,14 @@ impl Watched {
         let tracked =
             config::track(&references, |kind, name| digests.get(&(kind, name.to_owned())));
         let Ok(tracked) = tracked else { return };
-        let revision = hash::revision(pod_template);
+        let revision = self.kind().revision(target);
         let configs = self.habits.config_tracking.then(|| Configs::new(tracked.clone()));
         let template = Template { revision: Revision::new(&*revision), configs };
         if self.target.as_ref() == Some(&template) {
             return;
         }
         let tracked = if self.habits.config_tracking { tracked } else { config::Tracked::new() };
-        let id = deployment::flagger_id(&revision, &tracked);
+        let id = primary::flagger_id(&revision, &tracked);
         self.promotions.insert(id, template.clone());
         self.target = Some(template.clone());
         self.see(at, What::TargetIs(Box::new(template)));
@@ -400,7 +423,7 @@ impl Watched {
         let spec = &self.canary.spec;
         let names = [spec.target_ref.name.clone(), spec.primary_name()];
         for (workload, name) in [Workload::Target, Workload::Primary].into_iter().zip(names) {
-            if let Some(object) = objects.get(DEPLOYMENTS, self.namespace(), &name) {
+            if let Some(object) = objects.get(self.table(), self.namespace(), &name) {
                 self.on_pods(workload, object, at);
             }
         }
@@ -412,15 +435,25 @@ impl Watched {
             Workload::Target => analysis.canary_ready_threshold(),
             Workload::Primary => analysis.primary_ready_threshold(),
         };
+        let kind = self.kind();
+        let is_lacking = kind.replicas(object) > 0 && kind.lacking(object, threshold).is_some();
+        let Some(lacking) = self.lacking.get_mut(workload as usize) else { return };
+        *lacking = is_lacking.then(|| lacking.unwrap_or(at));
+        let lacking_since = *lacking;
         let status = self.canary.status.as_ref();
         let deadline = Deadline {
+            lacking_since,
             seconds: i64::from(self.canary.spec.progress_deadline_s()),
             from: status.and_then(|it| it.last_transition_time.as_ref()).map(|time| time.0),
             now: at,
         };
-        let readiness = deployment::readiness(object, threshold, deadline);
+        let readiness = kind.readiness(object, threshold, deadline);
+        let ready = match kind {
+            WorkloadKind::Deployment => "readyReplicas",
+            WorkloadKind::DaemonSet => "numberReady",
+        };
         let pods = Pods {
-            serving: object["status"]["readyReplicas"].as_i64().unwrap_or(0) > 0,
+            serving: object["status"][ready].as_i64().unwrap_or(0) > 0,
             ready: readiness == Readiness::Ready,
             stuck: matches!(readiness, Readiness::Stuck(_)),
         };

@@ -104,7 +104,7 @@ fn setting_up() -> Vec<Entry> {
             "Something around the workload is in the way; the rollout holds and tries again",
         ),
         (
-            Fact::IdleTargetRuns(2),
+            Fact::IdleTargetRuns(Some(2)),
             Event,
             "Two full sets of pods run. Remove `replicas` from what re-applies the target",
         ),

@@ -68,6 +68,8 @@ fn purpose(rule: &Rule) -> &'static str {
         "canaries/status" => "where a rollout stands",
         "metrictemplates" | "alertproviders" => "what canaries refer to",
         "deployments" => "the target's scale; the primary",
+        "daemonsets" => "the target's node selector; the primary",
+        "scaledobjects" => "the primary's, with KEDA; the target's while it is parked",
         "services" => "the apex, primary and canary Services",
         "horizontalpodautoscalers" => "the primary's autoscaler; the target's while it is parked",
         "configmaps" => "the primary's copies of what the target reads",

@@ -16,4 +16,5 @@ mod shutdown;
 mod stage;
 mod steps;
 mod takeover;
+mod targets;
 mod telling;

@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 use tidegate_operator::install::{Install, rules};
 use tidegate_sandbox::{
     cluster::{Cluster as _, Resource},
+    controllers::keda_crds,
     faults::{Effect, Matcher, When},
     request::Verb,
     request_log::Entry,
 };
 use tidegate_tests::rollout::{
-    AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, OPERATOR, SECRETS, SERVICES, World,
+    AUTOSCALERS, CANARIES, CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, OPERATOR, SCALED_OBJECTS,
+    SECRETS, SERVICES, World, daemon_set, scaled_object,
 };
 
 use crate::{
@@ -120,13 +122,41 @@ fn furnished(provider: &str, protocol: &str) -> World {
     world
 }
 
+/// The same of a `DaemonSet`.
+fn furnished_daemons() -> World {
+    let world = furnished(KUBERNETES, "http");
+    world.delete(DEPLOYMENTS, "web");
+    world.create(DAEMON_SETS, daemon_set("web", "web:1.0"));
+    let target = json!({ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "web" });
+    edit(&world, json!({ "targetRef": target, "autoscalerRef": null }));
+    let sources = json!([
+        { "configMapRef": { "name": "web" } }, { "secretRef": { "name": "web" } },
+    ]);
+    give(&world, "envFrom", sources);
+    world
+}
+
+/// The same with KEDA.
+fn furnished_keda() -> World {
+    let world = furnished(KUBERNETES, "http");
+    world.sandbox.load(keda_crds()).expect("definitions are accepted");
+    world.delete(AUTOSCALERS, "web");
+    world.create(SCALED_OBJECTS, scaled_object("web", 2, 4));
+    let scaler = json!({ "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web" });
+    edit(&world, json!({ "autoscalerRef": scaler }));
+    world
+}
+
 /// Changes one field of the target's container.
 fn give(world: &World, field: &str, value: Value) {
-    let target = world.get(DEPLOYMENTS, "web").unwrap_or_default();
+    let kinds = [DEPLOYMENTS, DAEMON_SETS];
+    let kind = kinds.into_iter().find(|kind| world.get(*kind, "web").is_some());
+    let kind = kind.expect("there is a target");
+    let target = world.get(kind, "web").unwrap_or_default();
     let mut containers = target["spec"]["template"]["spec"]["containers"].clone();
     containers[0][field] = value;
     let template = json!({ "spec": { "containers": containers } });
-    world.patch(DEPLOYMENTS, "web", &json!({ "spec": { "template": template } }));
+    world.patch(kind, "web", &json!({ "spec": { "template": template } }));
 }
 
 /// Edits everything that is copied for the primary.
@@ -136,7 +166,11 @@ fn edit_everything(world: &World) {
     world.patch(CONFIG_MAPS, "web", &json!({ "data": { "COLOUR": "blue" } }));
     world.delete(SECRETS, "web");
     world.create(SECRETS, secret("kubernetes.io/basic-auth"));
-    world.patch(AUTOSCALERS, "web", &json!({ "spec": { "maxReplicas": 5 } }));
+    for (scalers, field) in [(AUTOSCALERS, "maxReplicas"), (SCALED_OBJECTS, "maxReplicaCount")] {
+        if world.get(scalers, "web").is_some() {
+            world.patch(scalers, "web", &json!({ "spec": { field: 5 } }));
+        }
+    }
 }
 
 /// Somebody's edit of what is ours, which is put right.
@@ -194,10 +228,11 @@ async fn the_role_denies_nothing_and_grants_nothing_in_vain() {
     ];
     let others = PROVIDERS.map(|provider| (provider, "http"));
     let cases = known.into_iter().chain(others);
-    for (provider, protocol) in cases {
-        let mut world = furnished(provider, protocol);
+    let worlds = cases.map(|(provider, protocol)| (provider, furnished(provider, protocol)));
+    let others = [("daemons", furnished_daemons()), ("keda", furnished_keda())];
+    for (case, mut world) in worlds.chain(others) {
         live(&mut world).await;
-        assert!(world.get(SERVICES, "shop-primary").is_none(), "{provider}: the life was whole");
+        assert!(world.get(SERVICES, "shop-primary").is_none(), "{case}: the life was whole");
         let (asked, refused) = asked(&world);
         used.extend(asked);
         denied.extend(refused);

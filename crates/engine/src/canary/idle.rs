@@ -145,7 +145,8 @@ fn rest(seen: &Observed, target: &Target) -> Step {
         return Decision::because(Fact::Idle).act(Action::Prune).again(Again::Now).into();
     }
     if target.replicas > 0 && !memory.is_stranded() {
-        return Decision::because(Fact::IdleTargetRuns(target.replicas)).telling().into();
+        let replicas = target.is_counted.then_some(target.replicas);
+        return Decision::because(Fact::IdleTargetRuns(replicas)).telling().into();
     }
     Decision::because(Fact::Idle).into()
 }

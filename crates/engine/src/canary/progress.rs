@@ -115,7 +115,7 @@ fn must_go_back(seen: &Observed, target: &Target) -> Option<Step> {
     if !plan.skip && memory.failed_checks >= plan.threshold {
         return Some(finish::threshold_reached(seen, target));
     }
-    if target.replicas < 1 {
+    if target.is_parked() {
         return Some(scaled_away(seen, target).into());
     }
     if let Readiness::Stuck(unready) = &target.readiness {

@@ -153,7 +153,7 @@ fn protect(seen: &Observed, target: Option<&Target>) -> Option<Step> {
             .telling();
         return Some(decision.again(Again::Now).into());
     }
-    let target = target.filter(|target| target.replicas < 1)?;
+    let target = target.filter(|target| target.is_parked())?;
     let decision = Decision::because(Fact::ScaledUpAgain)
         .act_if(seen.plan.scaled, Action::ResumeScaler)
         .act(Action::ScaleTarget(target.replicas_to_run.max(1)))

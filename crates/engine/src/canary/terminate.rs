@@ -54,9 +54,12 @@ pub(super) fn decide(seen: &Observed) -> Step {
 
 /// The target as it was before the canary, or what is still missing.
 fn bring_back(seen: &Observed, target: &Target) -> Option<Step> {
-    if target.replicas < 1 {
-        let replicas =
-            if seen.primary.exists { seen.primary.replicas } else { target.replicas_to_run };
+    if target.is_parked() {
+        let replicas = match target.replicas {
+            ..1 if seen.primary.exists => seen.primary.replicas,
+            ..1 => target.replicas_to_run,
+            running => running,
+        };
         let decision = Decision::because(Fact::AwaitingTarget("scaling up".to_owned()))
             .act_if(seen.plan.scaled, Action::ResumeScaler)
             .act(Action::ScaleTarget(replicas.max(1)));

@@ -106,6 +106,8 @@ fn at_rest() -> Scene {
             readiness: waiting(false),
             same_as_primary: true,
             edited_since: false,
+            is_counted: true,
+            scaler_paused: false,
             replicas_to_run: 2,
         }),
         primary: Primary {

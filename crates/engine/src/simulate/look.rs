@@ -101,6 +101,8 @@ impl World {
             revision: template.revision,
             configs: template.configs,
             replicas: self.target.replicas,
+            is_counted: true,
+            scaler_paused: self.is_scaler_paused,
             readiness: self.target.readiness(now, deadline),
             same_as_primary: is_same,
             edited_since: false,

@@ -14,10 +14,9 @@ use tidegate_providers::{
     object::Change,
     traffic::Cookies,
     workload::{
-        DEPLOYMENT, SECRET, WorkloadError,
+        SECRET, WorkloadError,
         config::{self, ConfigKind, Tracked},
-        deployment::{self, Promotion, Snapshot},
-        hash,
+        primary::{self, Promotion, Snapshot},
     },
 };
 
@@ -107,8 +106,8 @@ impl Task {
             Action::Shift(split) => self.shift(seen, *split, progress).await,
             Action::ScaleTarget(replicas) => self.scale(seen, *replicas).await,
             Action::Park => self.scale(seen, 0).await,
-            // A Deployment without replicas stops its HorizontalPodAutoscaler by itself.
-            Action::ResumeScaler | Action::PauseScaler => Ok(()),
+            Action::ResumeScaler => self.write(seen.pause_scaler(self, false).as_slice()).await,
+            Action::PauseScaler => self.write(seen.pause_scaler(self, true).as_slice()).await,
             Action::Promote(revision) => self.promote(seen, revision, &progress.memory).await,
             Action::RefreshPrimaryScaler => {
                 let changes = seen.refreshed_scaler(self).map_err(refused)?;
@@ -190,18 +189,18 @@ impl Task {
 
     async fn scale(&self, seen: &Seen, replicas: i64) -> Result<(), WriteError> {
         let Some(target) = &seen.target else { return Ok(()) };
-        let change = deployment::scale(target, replicas);
+        let change = seen.workload.scale(target, replicas);
         self.write(change.as_slice()).await
     }
 
     /// The target as the server has it now: what is copied must be what was decided upon.
     async fn target_now(&self, seen: &Seen) -> Result<Value, WriteError> {
         let name = &seen.canary.spec.target_ref.name;
-        let place = self.place(DEPLOYMENT, name);
-        let target = self.cx.cluster.read(place).await?;
-        let target =
-            target.ok_or_else(|| WriteError::Missing { what: format!("Deployment `{name}`") })?;
-        self.cx.cluster.cache.learn(DEPLOYMENT, target.clone());
+        let kind = seen.workload.kind();
+        let target = self.cx.cluster.read(self.place(kind, name)).await?;
+        let what = || format!("{} `{name}`", kind.kind);
+        let target = target.ok_or_else(|| WriteError::Missing { what: what() })?;
+        self.cx.cluster.cache.learn(kind, target.clone());
         Ok(target)
     }
 
@@ -214,13 +213,13 @@ impl Task {
         let cx = seen.cx(self);
         if is_first {
             let promotion = Promotion {
-                revision: &hash::revision(&target["spec"]["template"]),
+                revision: &seen.workload.revision(&target),
                 tracked: &seen.tracked,
                 has_scaler: seen.observed.plan.scaled,
             };
-            let replicas = deployment::replicas_of(&target);
+            let replicas = seen.workload.replicas(&target);
             self.keep_snapshot(seen, &target, &promotion, replicas).await?;
-            let change = deployment::create_primary(&cx, &target, &seen.tracked);
+            let change = primary::create_primary(&cx, &target, &seen.tracked);
             return self.write(&[change.map_err(refused)?]).await;
         }
         let name = Snapshot::name(&seen.canary.spec.target_ref.name);
@@ -230,7 +229,7 @@ impl Task {
             None => None,
         };
         let promoted = seen.observed.memory.promoted.as_ref().map_or("", Revision::as_str);
-        let change = deployment::recreate(&cx, &target, &seen.tracked, promoted, snapshot.as_ref());
+        let change = primary::recreate(&cx, &target, &seen.tracked, promoted, snapshot.as_ref());
         self.write(&[change.map_err(refused)?]).await
     }
 
@@ -246,7 +245,7 @@ impl Task {
     ) -> Result<(), WriteError> {
         let target = self.target_now(seen).await?;
         let moved = || WriteError::Conflict { what: "the target".to_owned() };
-        if hash::revision(&target["spec"]["template"]) != revision.as_str() {
+        if seen.workload.revision(&target) != revision.as_str() {
             return Err(moved());
         }
         let none = Tracked::new();
@@ -256,19 +255,16 @@ impl Task {
         }
         self.copy_configs(seen, tracked, memory).await?;
         let name = seen.canary.spec.primary_name();
-        let primary = self.cx.cluster.read(self.place(DEPLOYMENT, &name)).await?;
-        let primary = primary.ok_or_else(|| WriteError::Missing { what: name.clone() })?;
+        let live = self.cx.cluster.read(self.place(seen.workload.kind(), &name)).await?;
+        let live = live.ok_or_else(|| WriteError::Missing { what: name.clone() })?;
         let cx = seen.cx(self);
         let promotion = Promotion {
             revision: revision.as_str(),
             tracked,
             has_scaler: seen.observed.plan.scaled,
         };
-        let change = deployment::promote(&cx, &target, &primary, &promotion).map_err(refused)?;
-        let replicas = match deployment::replicas_of(&target) {
-            asked if asked > 0 && !promotion.has_scaler => asked,
-            _ => deployment::replicas_of(&primary),
-        };
+        let change = primary::promote(&cx, &target, &live, &promotion).map_err(refused)?;
+        let replicas = primary::promoted_replicas(&cx, &target, &live, promotion.has_scaler);
         self.keep_snapshot(seen, &target, &promotion, replicas).await?;
         self.write(change.as_slice()).await
     }

@@ -10,9 +10,9 @@ use serde_json::Value;
 use tidegate_api::canary::Canary;
 use tidegate_engine::Revision;
 use tidegate_providers::workload::{
-    Cx, WorkloadError,
+    Cx, WorkloadError, WorkloadKind,
     config::{self, ConfigRef, Tracked},
-    deployment, hash,
+    primary,
 };
 use tracing::trace;
 
@@ -48,11 +48,11 @@ impl Derived {
     }
 
     /// The target's fingerprint and what its pods mount.
-    pub(super) fn of_target(&mut self, target: &Value) -> Arc<OfTarget> {
+    pub(super) fn of_target(&mut self, workload: WorkloadKind, target: &Value) -> Arc<OfTarget> {
         let made = self.target.get(version(target), || {
             trace!("Fingerprinting the target");
+            let revision = Revision::new(workload.revision(target));
             let template = &target["spec"]["template"];
-            let revision = Revision::new(hash::revision(template));
             let references = config::references(&template["spec"]);
             Ok::<_, std::convert::Infallible>(Arc::new(OfTarget { revision, references }))
         });
@@ -68,18 +68,16 @@ impl Derived {
         cx: &Cx<'_>,
         target: &Value,
         tracked: &Tracked,
-        primary: Option<&Value>,
+        live: Option<&Value>,
     ) -> Result<bool, WorkloadError> {
         let of_target = (version(target), tracked.clone());
         let template = self.template.get(of_target.clone(), || {
             trace!("Deriving the primary's template");
-            deployment::primary_template(cx, target, tracked).map(Arc::new)
+            primary::primary_template(cx, target, tracked).map(Arc::new)
         })?;
-        let Some(primary) = primary else { return Ok(false) };
+        let Some(live) = live else { return Ok(false) };
         let (target, tracked) = of_target;
-        self.same.get((target, tracked, version(primary)), || {
-            Ok(deployment::runs_same(primary, &template))
-        })
+        self.same.get((target, tracked, version(live)), || Ok(primary::runs_same(live, &template)))
     }
 }
 
@@ -157,11 +155,17 @@ mod tests {
     fn every_input_that_changes_is_seen() {
         let owner = Owner { name: "web", namespace: "default", uid: "u", can_own: true };
         let (labels, included) = (vec!["app".to_owned()], LabelPrefixes::parse(""));
-        let cx = Cx { owner, target: "web", selector_labels: &labels, included: &included };
+        let cx = Cx {
+            owner,
+            workload: WorkloadKind::Deployment,
+            target: "web",
+            selector_labels: &labels,
+            included: &included,
+        };
         let mut derived = Derived::default();
         let none = Tracked::new();
         let target = workload("web", 1, "web:1");
-        let first = derived.of_target(&target).revision.clone();
+        let first = derived.of_target(WorkloadKind::Deployment, &target).revision.clone();
         let mut primary = workload("web-primary", 1, "web:1");
         primary["spec"]["template"]["metadata"]["labels"]["app"] = json!("web-primary");
         let mut same = |target: &Value, tracked: &Tracked, primary: Option<&Value>| {
@@ -176,7 +180,14 @@ mod tests {
         other["metadata"]["generation"] = json!(2);
         other["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:0");
         assert_eq!(same(&target, &none, Some(&other)), Some(false), "the primary changed");
-        assert_ne!(derived.of_target(&next).revision, first);
-        assert_eq!(derived.of_target(&workload("other", 2, "web:1")).revision.as_str().len(), 19);
+        assert_ne!(derived.of_target(WorkloadKind::Deployment, &next).revision, first);
+        assert_eq!(
+            derived
+                .of_target(WorkloadKind::Deployment, &workload("other", 2, "web:1"))
+                .revision
+                .as_str()
+                .len(),
+            19
+        );
     }
 }

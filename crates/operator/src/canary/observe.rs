@@ -9,8 +9,9 @@ use std::{
     sync::Arc,
 };
 
+use jiff::Timestamp;
 use serde_json::Value;
-use tidegate_api::canary::{Canary, CanaryPhase, CanaryStatus, Provider};
+use tidegate_api::canary::{AutoscalerRef, Canary, CanaryPhase, CanaryStatus, Provider};
 use tidegate_engine::{
     Answers, Configs, Life, Memory, Missing, Names, Observed, Obstacle, Phase, Piece, Primary,
     Readiness, Revision, Setup, Side, Split, State, Target, Traffic, Unready, apex_side,
@@ -20,11 +21,11 @@ use tidegate_providers::{
     object::{Change, Kind, Live, Owner},
     traffic::{self, Cookies, IngressOptions, Mesh, RouteCx, RouteFields},
     workload::{
-        Cx, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SERVICE, WorkloadError,
+        Cx, SERVICE, WorkloadError, WorkloadKind,
         config::{self, ConfigDigest, ConfigRef, Tracked},
-        deployment::{self, Deadline, SelectorLabel, Snapshot},
+        primary::{self, Deadline, SelectorLabel, Snapshot},
         require_owned,
-        scaler::{self, hpa},
+        scaler::{self, Scaler},
         services::{self, Role, Services},
     },
 };
@@ -67,6 +68,8 @@ pub(super) struct Seen {
     /// Whether the canary can be the owner of its routes.
     owns_routes: bool,
     pub(super) live: Live,
+    /// What target and primary are.
+    pub(super) workload: WorkloadKind,
     pub(super) target: Option<Arc<Value>>,
     pub(super) primary: Option<Arc<Value>>,
     pub(super) tracked: Tracked,
@@ -103,7 +106,9 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
     });
     // What was never listed because that failed is not served, as far as anybody knows.
     let mesh = mesh.served(|kind| !matches!(cache.state(kind), TableState::Failed(_)));
-    if !roads::are_known(&task.cx, mesh, &canary.spec) {
+    let are_known = roads::are_workloads_known(&task.cx, &canary.spec)
+        & roads::are_known(&task.cx, mesh, &canary.spec);
+    if !are_known {
         return Look::Listing;
     }
     problems.extend(plan::problems(&canary, mesh, task.cx.options.cross_namespace));
@@ -151,16 +156,17 @@ fn follows(seen: &Seen) -> BTreeSet<(Kind, Key)> {
     let key = |name: &str| Key::new(namespace, name);
     let names = spec.service_names();
     let mut follows: BTreeSet<(Kind, Key)> = [
-        (DEPLOYMENT, key(&spec.target_ref.name)),
-        (DEPLOYMENT, key(&spec.primary_name())),
+        (seen.workload.kind(), key(&spec.target_ref.name)),
+        (seen.workload.kind(), key(&spec.primary_name())),
         (SERVICE, key(&names.apex)),
         (SERVICE, key(&names.primary)),
         (SERVICE, key(&names.canary)),
     ]
     .into();
     if let Some(scaler) = &spec.autoscaler_ref {
-        follows.insert((HORIZONTAL_POD_AUTOSCALER, key(&scaler.name)));
-        follows.insert((HORIZONTAL_POD_AUTOSCALER, key(&scaler::primary_name(scaler))));
+        let kind = Scaler::of(scaler).kind();
+        follows.insert((kind, key(&scaler.name)));
+        follows.insert((kind, key(&scaler::primary_name(scaler))));
     }
     if let Some(target) = &seen.target {
         for reference in config::references(&target["spec"]["template"]["spec"]) {
@@ -201,9 +207,17 @@ fn gather(
         memory.pause = Some(tidegate_engine::Pause { weight: memory.weight, since });
     }
     let get = |kind: Kind, name: &str| cache.get(kind, &Key::of_kind(kind, &namespace, name));
-    let target = get(DEPLOYMENT, &spec.target_ref.name);
-    let primary = get(DEPLOYMENT, &spec.primary_name());
+    // What has no pods is refused elsewhere, and nothing is done about it.
+    let workload = WorkloadKind::of(&spec.target_ref.kind).unwrap_or(WorkloadKind::Deployment);
+    let target = get(workload.kind(), &spec.target_ref.name);
+    let primary = get(workload.kind(), &spec.primary_name());
     let cookies = status::cookies(&status);
+    task.lacking.note(
+        &canary.spec,
+        workload,
+        [target.as_deref(), primary.as_deref()],
+        task.cx.clock.now(),
+    );
     let mut seen = Seen {
         names: names(spec, &task.key),
         gauge: crate::telemetry::Target::new(namespace.clone(), spec.target_ref.name.clone()),
@@ -231,6 +245,7 @@ fn gather(
         status,
         mesh,
         cookies,
+        workload,
         target,
         primary,
         tracked: Tracked::new(),
@@ -310,6 +325,7 @@ impl Seen {
         let options = &task.cx.options;
         Cx {
             owner: self.owner(),
+            workload: self.workload,
             target: &self.canary.spec.target_ref.name,
             selector_labels: &options.selector_labels,
             included: &options.included,
@@ -366,6 +382,10 @@ impl Seen {
     fn look_at_workloads(&mut self, task: &Task, derived: &mut Derived) {
         let Some(target) = self.target.clone() else {
             self.look_at_primary(task, None);
+            if let TableState::Failed(why) = task.cx.cluster.cache.state(self.workload.kind()) {
+                // Nobody looked: it may well be there.
+                self.observed.target = Err(Missing::Unusable(why));
+            }
             return;
         };
         match self.look_at_target(task, &target, derived) {
@@ -392,7 +412,8 @@ impl Seen {
     ) -> Result<(Target, Tracked), WorkloadError> {
         let cx = self.cx(task);
         let analysis = &self.canary.spec.analysis;
-        let of_target = derived.of_target(target);
+        self.workload.require_rolling(target)?;
+        let of_target = derived.of_target(self.workload, target);
         let tracked = Self::track(task, &of_target.references)?;
         let same_as_primary = derived.is_same(&cx, target, &tracked, self.primary.as_deref())?;
         let threshold = analysis.canary_ready_threshold();
@@ -400,13 +421,19 @@ impl Seen {
         let ours = [crate::cluster::write::FIELD_MANAGER, "flagger"];
         let edited_since = since.is_some_and(|since| {
             let fields = &target["metadata"]["managedFields"];
-            deployment::template_writers_after(fields, &ours, since)
+            primary::template_writers_after(fields, &ours, since)
         });
         let observed = Target {
             revision: of_target.revision.clone(),
             configs: task.cx.options.config_tracking.then(|| Configs::new(tracked.clone())),
-            replicas: deployment::replicas_of(target),
-            readiness: deployment::readiness(target, threshold, self.deadline(task)),
+            replicas: self.workload.replicas(target),
+            is_counted: self.workload.is_counted(),
+            scaler_paused: self.is_scaler_paused(task),
+            readiness: self.workload.readiness(
+                target,
+                threshold,
+                self.deadline(task, task.lacking.target),
+            ),
             same_as_primary,
             edited_since,
             replicas_to_run: self.replicas_to_run(task, target),
@@ -431,10 +458,11 @@ impl Seen {
     }
 
     /// Of a workload, from where the rollout came to where it stands.
-    fn deadline(&self, task: &Task) -> Deadline {
+    fn deadline(&self, task: &Task, lacking_since: Option<Timestamp>) -> Deadline {
         Deadline {
             seconds: i64::from(self.canary.spec.progress_deadline_s()),
             from: self.status.last_transition_time.as_ref().map(|time| time.0),
+            lacking_since,
             now: task.cx.clock.now(),
         }
     }
@@ -442,11 +470,24 @@ impl Seen {
     fn replicas_to_run(&self, task: &Task, target: &Value) -> i64 {
         let spec = &self.canary.spec;
         let minimum = spec.autoscaler_ref.as_ref().map(|scaler| {
-            let key = Key::new(&task.key.namespace, &scaler.name);
-            let scaler = task.cx.cluster.cache.get(HORIZONTAL_POD_AUTOSCALER, &key);
-            scaler.map_or(1, |scaler| hpa::min_replicas(&scaler))
+            let object = Self::scaler_object(task, scaler, &scaler.name);
+            object.map_or(1, |object| Scaler::of(scaler).min_replicas(&object))
         });
-        deployment::scale_from_zero(target, self.primary.as_deref(), minimum)
+        self.workload.scale_from_zero(target, self.primary.as_deref(), minimum)
+    }
+
+    fn is_scaler_paused(&self, task: &Task) -> bool {
+        self.canary.spec.autoscaler_ref.as_ref().is_some_and(|scaler| {
+            let object = Self::scaler_object(task, scaler, &scaler.name);
+            object.is_some_and(|object| Scaler::of(scaler).is_paused(&object))
+        })
+    }
+
+    /// What lets the target's scaler act again, or keeps it from acting.
+    pub(super) fn pause_scaler(&self, task: &Task, is_paused: bool) -> Option<Change> {
+        let scaler = self.canary.spec.autoscaler_ref.as_ref()?;
+        let object = Self::scaler_object(task, scaler, &scaler.name)?;
+        Scaler::of(scaler).pause(&object, is_paused)
     }
 
     fn look_at_primary(&mut self, task: &Task, target: Option<&Target>) {
@@ -462,17 +503,21 @@ impl Seen {
         let applied = memory.applied.as_ref().map_or("", Revision::as_str);
         let id = primary["spec"]["template"]["metadata"]["annotations"]["flagger-id"].as_str();
         let id = id.unwrap_or_default();
-        let is_given = id == deployment::flagger_id(applied, configs);
+        let is_given = id == primary::flagger_id(applied, configs);
         // An identifier of another controller says nothing; what runs does.
         let is_foreign = id.get(14..15).is_none_or(|version| version != "8");
         let is_same = target.is_some_and(|target| target.same_as_primary);
         self.observed.primary = Primary {
             exists: true,
-            readiness: deployment::readiness(&primary, threshold, self.deadline(task)),
+            readiness: self.workload.readiness(
+                &primary,
+                threshold,
+                self.deadline(task, task.lacking.primary),
+            ),
             is_updated: is_given || (is_foreign && is_same),
-            replicas: deployment::replicas_of(&primary),
+            replicas: self.workload.replicas(&primary),
         };
-        let owned = require_owned(&self.owner(), DEPLOYMENT, &primary);
+        let owned = require_owned(&self.owner(), self.workload.kind(), &primary);
         self.observed.setup.primary = match owned {
             Ok(()) => State::Fits,
             Err(error) => State::Blocked(Obstacle(error.to_string())),
@@ -502,7 +547,7 @@ impl Seen {
         let cx = self.cx(task);
         let selector = SelectorLabel::of(&cx, target)?;
         let names = self.canary.spec.service_names();
-        deployment::check_names(&cx, &selector, &names.apex)?;
+        primary::check_names(&cx, &selector, &names.apex)?;
         let services = Services::new(self.owner(), &service, names, selector, target);
         let side = match apex_side(&self.observed.plan, &self.observed.memory) {
             // A switched apex is where it is: moving it is a shift of traffic.
@@ -531,7 +576,7 @@ impl Seen {
             self.observed.setup.apex_given_back = state;
             self.apex_back = changes;
         }
-        let scaler = self.scaler(task).map_err(|error| error.to_string());
+        let scaler = self.scaler(task);
         found.push((Piece::PrimaryScaler, scaler));
         for (piece, sync) in found {
             let (state, changes) = state_of(sync);
@@ -563,35 +608,40 @@ impl Seen {
     }
 
     /// The primary's scaler is made when it is missing; it is kept up to date by promotions alone.
-    fn scaler(&self, task: &Task) -> Result<Vec<Change>, WorkloadError> {
+    fn scaler(&self, task: &Task) -> Result<Vec<Change>, String> {
         let Some(scaler) = &self.canary.spec.autoscaler_ref else { return Ok(Vec::new()) };
-        let primary = Self::scaler_object(task, &scaler::primary_name(scaler));
-        if let Some(primary) = primary {
-            require_owned(&self.owner(), HORIZONTAL_POD_AUTOSCALER, &primary)?;
-            return Ok(Vec::new());
+        let kind = Scaler::of(scaler).kind();
+        if let TableState::Failed(why) = task.cx.cluster.cache.state(kind) {
+            return Err(why);
         }
-        self.refreshed_scaler(task)
+        let changes = match Self::scaler_object(task, scaler, &scaler::primary_name(scaler)) {
+            Some(primary) => require_owned(&self.owner(), kind, &primary).map(|()| Vec::new()),
+            None => self.refreshed_scaler(task),
+        };
+        changes.map_err(|error| error.to_string())
     }
 
     /// What brings the primary's scaler to the target's settings.
     pub(super) fn refreshed_scaler(&self, task: &Task) -> Result<Vec<Change>, WorkloadError> {
         let Some(scaler) = &self.canary.spec.autoscaler_ref else { return Ok(Vec::new()) };
-        let primary = Self::scaler_object(task, &scaler::primary_name(scaler));
-        let Some(target) = Self::scaler_object(task, &scaler.name) else {
+        let kind = Scaler::of(scaler);
+        let primary = Self::scaler_object(task, scaler, &scaler::primary_name(scaler));
+        let Some(target) = Self::scaler_object(task, scaler, &scaler.name) else {
             if primary.is_some() {
                 // Deleted since: the primary keeps the settings it has. A promotion that waits for
                 // new ones would leave traffic divided for as long as they do not come.
                 return Ok(Vec::new());
             }
-            let (kind, name) = (HORIZONTAL_POD_AUTOSCALER.kind, scaler.name.clone());
+            let (kind, name) = (kind.kind().kind, scaler.name.clone());
             return Err(WorkloadError::ScalerMissing { kind, name });
         };
-        let change = hpa::sync(&self.cx(task), scaler, &target, primary.as_deref())?;
+        let change = kind.sync(&self.cx(task), scaler, &target, primary.as_deref())?;
         Ok(change.into_iter().collect())
     }
 
-    fn scaler_object(task: &Task, name: &str) -> Option<Arc<Value>> {
-        task.cx.cluster.cache.get(HORIZONTAL_POD_AUTOSCALER, &Key::new(&task.key.namespace, name))
+    fn scaler_object(task: &Task, scaler: &AutoscalerRef, name: &str) -> Option<Arc<Value>> {
+        let key = Key::new(&task.key.namespace, name);
+        task.cx.cluster.cache.get(Scaler::of(scaler).kind(), &key)
     }
 
     /// Whether the next decision may be a step, which wants the one before it to be in effect.

@@ -1,8 +1,7 @@
 //! The user's spec, as the engine's plan; and everything in it that cannot be done.
 
 use tidegate_api::canary::{
-    AutoscalerKind, Canary, CanaryPhase, CanarySpec, CrossNamespace, Provider, Strategy as Asked,
-    TargetKind,
+    Canary, CanaryPhase, CanarySpec, CrossNamespace, Provider, Strategy as Asked, TargetKind,
     analysis::{Webhook, WebhookType},
 };
 use tidegate_engine::{
@@ -134,22 +133,14 @@ pub(super) fn problems(
     let found = canary.problems(usual, cross_namespace);
     let mut problems: Vec<String> = found.iter().map(ToString::to_string).collect();
     match &spec.target_ref.kind {
-        TargetKind::Deployment => {}
+        TargetKind::Deployment | TargetKind::DaemonSet => {}
         kind => problems.push(format!(
-            "spec.targetRef.kind: {} is not supported yet; use a Deployment",
+            "spec.targetRef.kind: {} is not supported yet; use a Deployment or a DaemonSet",
             kind.as_str()
         )),
     }
     if spec.service.is_none() {
         problems.push("spec.service: needed to reach the workload; set at least its port".into());
-    }
-    if let Some(scaler) = &spec.autoscaler_ref
-        && scaler.kind != AutoscalerKind::HorizontalPodAutoscaler
-    {
-        problems.push(format!(
-            "spec.autoscalerRef.kind: {} is not supported yet; use a HorizontalPodAutoscaler",
-            scaler.kind.as_str()
-        ));
     }
     let asked = spec.analysis.strategy();
     let divisible = mesh != Mesh::Kubernetes;

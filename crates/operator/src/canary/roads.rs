@@ -14,9 +14,10 @@ use tidegate_providers::{
     object::Kind,
     traffic::{Mesh, RouteFields},
     workload::{
-        SERVICE,
+        SERVICE, WorkloadKind,
         config::{self, ConfigKind},
-        deployment::SelectorLabel,
+        primary::SelectorLabel,
+        scaler::Scaler,
         services::{Role, Services, Side},
     },
 };
@@ -43,6 +44,17 @@ pub(super) fn are_known(cx: &Arc<Context>, mesh: Mesh, spec: &CanarySpec) -> boo
     others.all(|kind| {
         manager::watch_too(cx, *kind);
         is_listed(kind)
+    })
+}
+
+/// Whether the kinds of such a canary's target and scaler were listed, or turned out not to be served.
+/// Those that every canary has are watched from the start; others are asked for here.
+pub(super) fn are_workloads_known(cx: &Arc<Context>, spec: &CanarySpec) -> bool {
+    let target = WorkloadKind::of(&spec.target_ref.kind).map(WorkloadKind::kind);
+    let scaler = spec.autoscaler_ref.as_ref().map(|scaler| Scaler::of(scaler).kind());
+    target.into_iter().chain(scaler).fold(true, |are_known, kind| {
+        manager::watch_too(cx, kind);
+        are_known && cx.cluster.cache.state(kind) != TableState::Pending
     })
 }
 

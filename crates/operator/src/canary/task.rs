@@ -14,6 +14,7 @@ use tracing::{Instrument, debug, error, info_span, warn};
 use super::{
     Context, ask,
     derived::Derived,
+    lacking::Lacking,
     observe::{self, Look, Seen},
     refusals::Refusals,
     roads, status, tell,
@@ -47,6 +48,8 @@ pub(super) struct Task {
     /// How often that was in this wake-up.
     pub(super) refused: u32,
     pub(super) derived: Derived,
+    /// Since when pods are missing, where the cluster does not say.
+    pub(super) lacking: Lacking,
     /// Status as we meant to write it, for clusters whose definitions drop our additions.
     pub(super) shadow: Option<CanaryStatus>,
     pub(super) events: tell::Queue,
@@ -83,6 +86,7 @@ impl Task {
             refusals: Refusals::default(),
             refused: 0,
             derived: Derived::default(),
+            lacking: Lacking::default(),
             shadow: None,
             events,
             based_on: None,

@@ -17,9 +17,8 @@ use tidegate_providers::{
     game::{self, GAME_DEPLOYMENT, GAME_STATEFUL_SET, NODE, POD},
     object::Kind,
     workload::{
-        CONFIG_MAP, DEPLOYMENT, SECRET,
+        CONFIG_MAP, DAEMON_SET, DEPLOYMENT, SECRET, WorkloadKind,
         config::{ConfigDigest, ConfigKind},
-        deployment,
     },
 };
 use tokio::sync::Notify;
@@ -384,7 +383,10 @@ impl Row {
             return Self::Digest(Arc::new(ConfigDigest::of(ConfigKind::Secret, &object)));
         }
         if kind == DEPLOYMENT {
-            return Self::Object(Arc::new(deployment::trim(object)));
+            return Self::Object(Arc::new(WorkloadKind::Deployment.trim(object)));
+        }
+        if kind == DAEMON_SET {
+            return Self::Object(Arc::new(WorkloadKind::DaemonSet.trim(object)));
         }
         if kind == POD {
             return Self::Object(Arc::new(game::pod::trim(object)));

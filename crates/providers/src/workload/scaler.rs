@@ -1,16 +1,88 @@
 //! The primary's scaler: a copy of the target's that scales the primary.
 //!
 //! It is made whenever it is missing and follows the target's only on promotion: bounds and metrics
-//! are part of what is rolled out. Each kind of scaler has a file; so far there is [`hpa`].
+//! are part of what is rolled out. Each kind of scaler has a file.
 
-pub mod hpa;
+mod hpa;
+mod keda;
 
 use serde_json::Value;
-use tidegate_api::canary::AutoscalerRef;
+use tidegate_api::canary::{AutoscalerKind, AutoscalerRef};
+
+use super::{Cx, HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT, WorkloadError};
+use crate::object::{Change, Kind};
+
+/// What scales a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scaler {
+    /// Kubernetes' own.
+    HorizontalPodAutoscaler,
+    /// KEDA's.
+    ScaledObject,
+}
 
 /// Name of the primary's scaler.
 pub fn primary_name(autoscaler: &AutoscalerRef) -> String {
     format!("{}-primary", autoscaler.name)
+}
+
+// === impl Scaler ===
+
+impl Scaler {
+    /// What the canary refers to.
+    pub const fn of(autoscaler: &AutoscalerRef) -> Self {
+        match autoscaler.kind {
+            AutoscalerKind::HorizontalPodAutoscaler => Self::HorizontalPodAutoscaler,
+            AutoscalerKind::ScaledObject => Self::ScaledObject,
+        }
+    }
+
+    /// The kind of object.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::HorizontalPodAutoscaler => HORIZONTAL_POD_AUTOSCALER,
+            Self::ScaledObject => SCALED_OBJECT,
+        }
+    }
+
+    /// The fewest replicas a rollout starts with under such a scaler.
+    pub fn min_replicas(self, scaler: &Value) -> i64 {
+        match self {
+            Self::HorizontalPodAutoscaler => hpa::min_replicas(scaler),
+            Self::ScaledObject => keda::min_replicas(scaler),
+        }
+    }
+
+    /// Whether it is told to keep the target at nothing.
+    pub fn is_paused(self, scaler: &Value) -> bool {
+        match self {
+            Self::HorizontalPodAutoscaler => false,
+            Self::ScaledObject => keda::is_paused(scaler),
+        }
+    }
+
+    /// Keeps the target's scaler from acting, or lets it act again; `None` where it is so already.
+    pub fn pause(self, scaler: &Value, is_wanted: bool) -> Option<Change> {
+        match self {
+            // A Deployment without replicas stops its autoscaler by itself.
+            Self::HorizontalPodAutoscaler => None,
+            Self::ScaledObject => keda::pause(scaler, is_wanted),
+        }
+    }
+
+    /// Makes the primary's scaler, or brings it up to date with the target's; `None` where it is.
+    pub fn sync(
+        self,
+        cx: &Cx<'_>,
+        autoscaler: &AutoscalerRef,
+        target: &Value,
+        live: Option<&Value>,
+    ) -> Result<Option<Change>, WorkloadError> {
+        match self {
+            Self::HorizontalPodAutoscaler => hpa::sync(cx, autoscaler, target, live),
+            Self::ScaledObject => keda::sync(cx, autoscaler, target, live),
+        }
+    }
 }
 
 /// Replica bounds of the primary's scaler: those the canary sets, else the target's.

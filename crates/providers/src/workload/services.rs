@@ -25,9 +25,10 @@ use tidegate_api::canary::{Service, ServiceNames, service::CustomMetadata};
 use self::ports::{key, name, name_by_number, with_node_ports};
 use super::{
     SERVICE, WorkloadError,
-    deployment::SelectorLabel,
     metadata::{is_owner, merge_map, owners, with_version},
-    name_of, uid_of,
+    name_of,
+    primary::SelectorLabel,
+    uid_of,
 };
 use crate::object::{Change, FLUX_OFF, Owner, controller_of, exactly};
 

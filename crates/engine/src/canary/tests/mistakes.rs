@@ -43,6 +43,14 @@ fn item_5_a_canary_without_pods_does_not_pass() {
             { blue(progressing(0)).iterated(2).replicas(0).planning(|plan| plan.scaled = true) },
             "resume scaler · scale 2",
         ),
+        (
+            "its scaler paused, and about to act",
+            {
+                let scene = blue(progressing(0)).iterated(2).planning(|plan| plan.scaled = true);
+                scene.with(|seen| seen.target.as_mut().unwrap().scaler_paused = true)
+            },
+            "resume scaler · scale 2",
+        ),
         ("not yet up again", blue(progressing(0)).iterated(2).canary(waiting(false)), ""),
         ("skipping does not either", started().skipping().replicas(0), "scale 2"),
     ]);

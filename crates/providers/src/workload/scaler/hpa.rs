@@ -20,7 +20,7 @@ use crate::{
 const EXACT: &[&str] = &["/spec", "/metadata/ownerReferences"];
 
 /// The fewest replicas the autoscaler allows.
-pub fn min_replicas(autoscaler: &Value) -> i64 {
+pub(super) fn min_replicas(autoscaler: &Value) -> i64 {
     autoscaler["spec"]["minReplicas"].as_i64().unwrap_or(1)
 }
 
@@ -28,7 +28,7 @@ pub fn min_replicas(autoscaler: &Value) -> i64 {
 ///
 /// Where it exists and is not the canary's, it is left alone. Labels and annotations of one that
 /// exists are not compared: no difference in them is worth a write.
-pub fn sync(
+pub(super) fn sync(
     cx: &Cx<'_>,
     autoscaler: &AutoscalerRef,
     target: &Value,
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::{
         object::Owner,
-        workload::{LabelPrefixes, testing::applied},
+        workload::{LabelPrefixes, WorkloadKind, testing::applied},
     };
 
     fn synced(
@@ -116,6 +116,7 @@ mod tests {
     ) -> Result<Option<Change>, WorkloadError> {
         let cx = Cx {
             owner: Owner { name: "shop", namespace: "test", uid: "u-shop", can_own: true },
+            workload: WorkloadKind::Deployment,
             target: "shop",
             selector_labels: &[],
             included: &LabelPrefixes::default(),

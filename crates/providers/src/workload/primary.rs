@@ -1,4 +1,4 @@
-//! The primary Deployment: what the user's Deployment looks like in production.
+//! The primary: what the user's workload looks like in production.
 //!
 //! The copy differs from the target in one label that tells the pods apart, in the configuration it
 //! reads and in an identifier of the promotion. Everything is a function of the target, so that a
@@ -13,19 +13,19 @@ mod readiness;
 mod snapshot;
 mod trim;
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 use serde_json::{Map, Value, json};
 
 pub use self::{
-    readiness::{Deadline, readiness},
+    readiness::Deadline,
     snapshot::{Snapshot, recreate},
-    trim::{template_writers_after, trim},
+    trim::template_writers_after,
 };
 use super::{
-    Cx, DEPLOYMENT, WorkloadError,
+    Cx, WorkloadError, WorkloadKind,
     config::{Tracked, rewrite},
-    hash::{hex, is_same, revision, sha256},
+    hash::{hex, is_same, sha256},
     metadata::{copied, included, is_contained, is_owner, owners, with_version},
     name_of, require_owned,
 };
@@ -53,13 +53,11 @@ pub struct Promotion<'a> {
 
 /// Annotation of the primary's pods that changes with every promotion.
 const FLAGGER_ID: &str = "flagger-id";
-/// Subtrees of the primary that are ours alone: a field that somebody added to the template would
-/// run in production without having been analysed. A strategy merged with another is not valid.
-const EXACT: &[&str] = &["/spec/template", "/spec/strategy", "/metadata/ownerReferences"];
 /// Longest name of a Service, and longest value of a label.
 const LABEL_LENGTH_MAX: usize = 63;
-/// Longest name of an object, less the dash and ten characters of its `ReplicaSet`s' names.
-const DEPLOYMENT_LENGTH_MAX: usize = 253 - 11;
+/// Longest name of an object, less the dash and ten characters of the names of its `ReplicaSet`s or
+/// `ControllerRevision`s.
+const WORKLOAD_LENGTH_MAX: usize = 253 - 11;
 
 /// The primary's pod template, but for its `flagger-id`.
 pub fn primary_template(
@@ -68,7 +66,7 @@ pub fn primary_template(
     tracked: &Tracked,
 ) -> Result<Value, WorkloadError> {
     let selector = SelectorLabel::of(cx, target)?;
-    let template = &target["spec"]["template"];
+    let template = cx.workload.template(target);
     let mut labels = copied(&template["metadata"]["labels"]);
     labels.insert(selector.key.clone(), json!(selector.primary_value()));
     let mut annotations = copied(&template["metadata"]["annotations"]);
@@ -80,7 +78,10 @@ pub fn primary_template(
     metadata.insert("annotations".to_owned(), Value::Object(annotations));
     let mut spec = template["spec"].clone();
     rewrite(&mut spec, tracked);
-    affinity::rewrite(&mut spec, cx, &selector);
+    // As Flagger: daemons are on all nodes, with their like or without.
+    if cx.workload == WorkloadKind::Deployment {
+        affinity::rewrite(&mut spec, cx, &selector);
+    }
     Ok(json!({ "metadata": metadata, "spec": spec }))
 }
 
@@ -107,7 +108,7 @@ pub fn create_primary(
     target: &Value,
     tracked: &Tracked,
 ) -> Result<Change, WorkloadError> {
-    let replicas = replicas_of(target).max(1);
+    let replicas = cx.workload.replicas(target).max(1);
     let labels = included(&target["metadata"]["labels"], cx.included);
     let annotations = copied(&target["metadata"]["annotations"]);
     let object = primary_object(cx, target, tracked, labels, &annotations)?;
@@ -124,20 +125,12 @@ pub fn promote(
     live: &Value,
     promotion: &Promotion<'_>,
 ) -> Result<Option<Change>, WorkloadError> {
-    require_owned(&cx.owner, DEPLOYMENT, live)?;
+    require_owned(&cx.owner, cx.workload.kind(), live)?;
     require_revision(cx, target, promotion)?;
     let (labels, annotations) = promoted_metadata(cx, target);
     let mut body = primary_object(cx, target, promotion.tracked, labels, &annotations)?;
-    require_selected(live, &body)?;
-    let target_replicas = replicas_of(target);
-    // Applied in either case: a field we applied once and then leave out would be removed, and a
-    // Deployment without replicas has one.
-    let replicas = if promotion.has_scaler || target_replicas == 0 {
-        replicas_of(live)
-    } else {
-        target_replicas
-    };
-    body["spec"]["replicas"] = json!(replicas);
+    require_selected(cx, live, &body)?;
+    set_replicas(cx, &mut body, promoted_replicas(cx, target, live, promotion.has_scaler));
     // A selector cannot be changed; Flagger's may have other labels than ours would.
     body["spec"]["selector"] = live["spec"]["selector"].clone();
     if is_promoted(cx, live, &body) {
@@ -145,41 +138,19 @@ pub fn promote(
     }
     body["metadata"]["ownerReferences"] = owners(&cx.owner, Some(live));
     body["metadata"] = with_version(body["metadata"].take(), Some(live));
-    Ok(Some(Change::Apply { body, exact: exactly(EXACT) }))
+    Ok(Some(Change::Apply { body, exact: exact(cx.workload) }))
+}
+
+/// How many replicas a primary has after a promotion. One that is at 0, whoever did that, is what
+/// serves, and one that a scaler looks after has what the scaler says.
+pub fn promoted_replicas(cx: &Cx<'_>, target: &Value, live: &Value, has_scaler: bool) -> i64 {
+    let asked = cx.workload.replicas(target);
+    if has_scaler || asked == 0 { cx.workload.replicas(live) } else { asked }
 }
 
 /// Whether the primary runs what this template says, whenever it was promoted.
 pub fn runs_same(live: &Value, template: &Value) -> bool {
     is_same(&without_id(&live["spec"]["template"]), &without_id(template))
-}
-
-/// How many replicas a parked target starts again with.
-///
-/// `scaler_min` is the fewest its scaler allows, `None` where it has no scaler.
-pub fn scale_from_zero(target: &Value, primary: Option<&Value>, scaler_min: Option<i64>) -> i64 {
-    let wanted = replicas_of(target);
-    if wanted > 0 {
-        return wanted;
-    }
-    let start = scaler_min.unwrap_or_else(|| primary.map_or(1, replicas_of));
-    start.max(1)
-}
-
-/// Gives a Deployment a number of replicas; `None` where it has it already.
-pub fn scale(deployment: &Value, replicas: i64) -> Option<Change> {
-    if replicas_of(deployment) == replicas {
-        return None;
-    }
-    let patch = json!({
-        "metadata": with_version(json!({}), Some(deployment)),
-        "spec": { "replicas": replicas },
-    });
-    Some(Change::Merge { kind: DEPLOYMENT, name: name_of(deployment).to_owned(), patch })
-}
-
-/// How many replicas a Deployment asks for.
-pub fn replicas_of(deployment: &Value) -> i64 {
-    deployment["spec"]["replicas"].as_i64().unwrap_or(1)
 }
 
 /// Refuses names from which no objects can be named; the API server would, at every tick anew.
@@ -188,7 +159,7 @@ pub fn check_names(cx: &Cx<'_>, selector: &SelectorLabel, apex: &str) -> Result<
         ("Service", format!("{apex}-primary"), LABEL_LENGTH_MAX),
         ("Service", format!("{apex}-canary"), LABEL_LENGTH_MAX),
         ("the label of the primary's pods", selector.primary_value(), LABEL_LENGTH_MAX),
-        (DEPLOYMENT.kind, cx.primary_name(), DEPLOYMENT_LENGTH_MAX),
+        (cx.workload.kind().kind, cx.primary_name(), WORKLOAD_LENGTH_MAX),
     ];
     for (what, name, most) in names {
         let length = name.len();
@@ -210,26 +181,27 @@ fn primary_object(
     let selector = SelectorLabel::of(cx, target)?;
     let primary_value = selector.primary_value();
     labels.insert(selector.key.clone(), json!(primary_value));
-    let id = flagger_id(&revision(&target["spec"]["template"]), tracked);
+    let id = flagger_id(&cx.workload.revision(target), tracked);
     let mut match_labels = Map::new();
     match_labels.insert(selector.key, json!(primary_value));
 
     let mut spec = Map::new();
-    for field in ["progressDeadlineSeconds", "revisionHistoryLimit"] {
+    for field in cx.workload.copied() {
         if let Some(value) = target["spec"].get(field) {
-            spec.insert(field.to_owned(), value.clone());
+            spec.insert((*field).to_owned(), value.clone());
         }
     }
     // The API server leaves out a 0, and what is left out here would stay as it was.
     let min_ready = target["spec"]["minReadySeconds"].as_i64().unwrap_or(0);
     spec.insert("minReadySeconds".to_owned(), json!(min_ready));
-    let strategy = target["spec"]["strategy"].as_object().cloned().unwrap_or_default();
-    spec.insert("strategy".to_owned(), Value::Object(strategy));
+    let field = cx.workload.strategy();
+    let strategy = target["spec"][field].as_object().cloned().unwrap_or_default();
+    spec.insert(field.to_owned(), Value::Object(strategy));
     spec.insert("selector".to_owned(), json!({ "matchLabels": match_labels }));
     spec.insert("template".to_owned(), with_id(primary_template(cx, target, tracked)?, &id));
     Ok(json!({
-        "apiVersion": DEPLOYMENT.api_version(),
-        "kind": DEPLOYMENT.kind,
+        "apiVersion": cx.workload.kind().api_version(),
+        "kind": cx.workload.kind().kind,
         "metadata": {
             "name": cx.primary_name(),
             "namespace": cx.owner.namespace,
@@ -248,9 +220,27 @@ fn promoted_metadata(cx: &Cx<'_>, target: &Value) -> (Map<String, Value>, Map<St
 
 /// The change that makes an object that is not there.
 fn make(cx: &Cx<'_>, mut object: Value, replicas: i64) -> Change {
-    object["spec"]["replicas"] = json!(replicas);
+    set_replicas(cx, &mut object, replicas);
     object["metadata"]["ownerReferences"] = owners(&cx.owner, None);
-    Change::Apply { body: object, exact: exactly(EXACT) }
+    Change::Apply { body: object, exact: exact(cx.workload) }
+}
+
+/// Applied every time: a field we applied once and then leave out would be removed, and a Deployment
+/// without replicas has one.
+fn set_replicas(cx: &Cx<'_>, object: &mut Value, replicas: i64) {
+    if cx.workload.is_counted() {
+        object["spec"]["replicas"] = json!(replicas);
+    }
+}
+
+/// Subtrees of the primary that are ours alone: a field that somebody added to the template would
+/// run in production without having been analysed. A strategy merged with another is not valid.
+fn exact(workload: WorkloadKind) -> Vec<Cow<'static, str>> {
+    let strategy = match workload {
+        WorkloadKind::Deployment => "/spec/strategy",
+        WorkloadKind::DaemonSet => "/spec/updateStrategy",
+    };
+    exactly(&["/spec/template", strategy, "/metadata/ownerReferences"])
 }
 
 fn require_revision(
@@ -258,12 +248,12 @@ fn require_revision(
     target: &Value,
     promotion: &Promotion<'_>,
 ) -> Result<(), WorkloadError> {
-    let found = revision(&target["spec"]["template"]);
+    let found = cx.workload.revision(target);
     if found == promotion.revision {
         return Ok(());
     }
     Err(WorkloadError::TargetMoved {
-        kind: DEPLOYMENT.kind,
+        kind: cx.workload.kind().kind,
         name: cx.target.to_owned(),
         analysed: promotion.revision.to_owned(),
         found,
@@ -271,13 +261,13 @@ fn require_revision(
 }
 
 /// Refuses a template whose pods the live primary would not select.
-fn require_selected(live: &Value, body: &Value) -> Result<(), WorkloadError> {
+fn require_selected(cx: &Cx<'_>, live: &Value, body: &Value) -> Result<(), WorkloadError> {
     let match_labels = live["spec"]["selector"]["matchLabels"].as_object();
     let labels = &body["spec"]["template"]["metadata"]["labels"];
     if match_labels.is_none_or(|match_labels| is_contained(match_labels, labels)) {
         return Ok(());
     }
-    let (kind, name) = (DEPLOYMENT.kind, name_of(live).to_owned());
+    let (kind, name) = (cx.workload.kind().kind, name_of(live).to_owned());
     Err(WorkloadError::SelectorChanged { kind, name })
 }
 
@@ -325,7 +315,7 @@ impl SelectorLabel {
             Some(Self { key: key.clone(), value: value.to_owned() })
         });
         found.ok_or_else(|| WorkloadError::NoSelectorLabel {
-            kind: DEPLOYMENT.kind,
+            kind: cx.workload.kind().kind,
             name: cx.target.to_owned(),
             labels: cx.selector_labels.join(", "),
         })

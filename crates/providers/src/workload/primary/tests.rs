@@ -17,7 +17,13 @@ const OWNER: Owner<'static> =
 fn with_cx<T>(prefixes: &str, run: impl FnOnce(&Cx<'_>) -> T) -> T {
     let keys = ["app", "name", "app.kubernetes.io/name"].map(str::to_owned);
     let included = LabelPrefixes::parse(prefixes);
-    run(&Cx { owner: OWNER, target: "shop", selector_labels: &keys, included: &included })
+    run(&Cx {
+        owner: OWNER,
+        workload: WorkloadKind::Deployment,
+        target: "shop",
+        selector_labels: &keys,
+        included: &included,
+    })
 }
 
 fn target() -> Value {
@@ -78,7 +84,7 @@ fn newer_target() -> Value {
 }
 
 fn promoted(prefixes: &str, target: &Value, live: &Value, has_scaler: bool) -> Option<Change> {
-    let revision = revision(&target["spec"]["template"]);
+    let revision = WorkloadKind::Deployment.revision(&target);
     let promotion = Promotion { revision: &revision, tracked: &tracked(), has_scaler };
     with_cx(prefixes, |cx| promote(cx, target, live, &promotion)).unwrap()
 }
@@ -111,7 +117,7 @@ fn the_selector_label_is_the_first_known_one() {
 #[test]
 fn the_primary_is_a_copy_that_is_told_apart_by_one_label() {
     let change = with_cx("team.io/", |cx| create_primary(cx, &target(), &tracked())).unwrap();
-    let id = flagger_id(&revision(&target()["spec"]["template"]), &tracked());
+    let id = flagger_id(&WorkloadKind::Deployment.revision(&target()), &tracked());
     let want = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {
@@ -214,7 +220,7 @@ fn promoting_twice_restarts_nothing() {
 
 #[test]
 fn an_unanalysed_revision_is_not_promoted() {
-    let analysed = revision(&target()["spec"]["template"]);
+    let analysed = WorkloadKind::Deployment.revision(&target());
     let promotion = Promotion { revision: &analysed, tracked: &tracked(), has_scaler: false };
     let refused = with_cx("", |cx| promote(cx, &newer_target(), &primary(), &promotion));
     assert_eq!(refused.unwrap_err().label(), "TargetMoved");
@@ -237,7 +243,7 @@ fn a_users_deployment_of_the_name_is_not_overwritten() {
             "OfAnotherCanary",
         ),
     ];
-    let revision = revision(&target()["spec"]["template"]);
+    let revision = WorkloadKind::Deployment.revision(&target());
     let promotion = Promotion { revision: &revision, tracked: &tracked(), has_scaler: false };
     for (reason, owners, want) in cases {
         let mut live = primary();
@@ -261,7 +267,7 @@ fn a_canary_made_again_takes_its_primary_back() {
 fn a_primary_that_would_lose_its_pods_is_not_promoted() {
     let mut live = primary();
     live["spec"]["selector"] = json!({ "matchLabels": { "app": "old-primary" } });
-    let revision = revision(&target()["spec"]["template"]);
+    let revision = WorkloadKind::Deployment.revision(&target());
     let promotion = Promotion { revision: &revision, tracked: &tracked(), has_scaler: false };
     let refused = with_cx("", |cx| promote(cx, &target(), &live, &promotion));
     assert_eq!(refused.unwrap_err().label(), "SelectorChanged");
@@ -295,18 +301,22 @@ fn a_parked_target_starts_with_as_many_as_the_primary_or_its_scaler_has() {
     ];
     for (reason, target, primary, scaler_min, want) in cases {
         let primary = primary.map(replicas);
-        let found = scale_from_zero(&replicas(target), primary.as_ref(), scaler_min);
+        let found = WorkloadKind::Deployment.scale_from_zero(
+            &replicas(target),
+            primary.as_ref(),
+            scaler_min,
+        );
         assert_eq!(found, want, "{reason}");
     }
 }
 
 #[test]
 fn scaling_writes_replicas_and_nothing_else() {
-    let change = scale(&target(), 0).unwrap();
+    let change = WorkloadKind::Deployment.scale(&target(), 0).unwrap();
     let after = applied(Some(&target()), &change).unwrap();
     assert_eq!(after["spec"]["replicas"], 0);
     assert_eq!(after["spec"]["template"], target()["spec"]["template"]);
-    assert_eq!(scale(&after, 0), None);
+    assert_eq!(WorkloadKind::Deployment.scale(&after, 0), None);
 }
 
 #[test]
@@ -332,7 +342,7 @@ fn names_that_are_too_long_are_refused_once_and_clearly() {
 
 #[test]
 fn a_deleted_primary_is_not_made_of_an_unpromoted_template() {
-    let promoted_revision = revision(&target()["spec"]["template"]);
+    let promoted_revision = WorkloadKind::Deployment.revision(&target());
     let promotion =
         Promotion { revision: &promoted_revision, tracked: &tracked(), has_scaler: false };
     let snapshot = with_cx("", |cx| Snapshot::of(cx, &target(), &promotion, 6)).unwrap();
@@ -350,7 +360,7 @@ fn a_deleted_primary_is_not_made_of_an_unpromoted_template() {
     assert_eq!(made(&target(), &promoted_revision, Some(&snapshot)), one("shop:1", 6), "as it was");
     assert_eq!(made(&target(), &promoted_revision, None), one("shop:1", 3), "not failed");
     assert_eq!(made(&failed, "", Some(&snapshot)), one("shop:1", 6), "the status was lost");
-    let newer = revision(&failed["spec"]["template"]);
+    let newer = WorkloadKind::Deployment.revision(&failed);
     assert_eq!(made(&failed, &newer, Some(&snapshot)), one("shop:2", 3), "promoted since");
     assert_eq!(made(&target(), "", None), one("shop:1", 3), "never promoted");
     assert_eq!(made(&failed, &promoted_revision, None).unwrap_err().label(), "PromotedUnknown");
@@ -358,7 +368,7 @@ fn a_deleted_primary_is_not_made_of_an_unpromoted_template() {
 
 #[test]
 fn a_snapshot_is_saved_once_and_read_back() {
-    let revision = revision(&target()["spec"]["template"]);
+    let revision = WorkloadKind::Deployment.revision(&target());
     let promotion = Promotion { revision: &revision, tracked: &tracked(), has_scaler: false };
     with_cx("", |cx| {
         let snapshot = Snapshot::of(cx, &target(), &promotion, 0).unwrap();
@@ -386,7 +396,7 @@ fn a_snapshot_is_saved_once_and_read_back() {
 #[test]
 fn a_primary_made_again_is_what_promotion_had_made() {
     let target = newer_target();
-    let revision = revision(&target["spec"]["template"]);
+    let revision = WorkloadKind::Deployment.revision(&target);
     let promotion = Promotion { revision: &revision, tracked: &tracked(), has_scaler: true };
     let snapshot = with_cx("*", |cx| Snapshot::of(cx, &target, &promotion, 4)).unwrap();
     let made = with_cx("*", |cx| recreate(cx, &target, &tracked(), &revision, Some(&snapshot)));
@@ -397,15 +407,18 @@ fn a_primary_made_again_is_what_promotion_had_made() {
 #[test]
 fn a_trimmed_deployment_says_all_the_whole_one_does() {
     let whole = newer_target();
-    let small = trim(whole.clone());
+    let small = WorkloadKind::Deployment.trim(whole.clone());
     with_cx("*", |cx| {
         assert_eq!(create_primary(cx, &small, &tracked()), create_primary(cx, &whole, &tracked()));
     });
     assert_eq!(
-        promoted("*", &small, &trim(primary()), false),
+        promoted("*", &small, &WorkloadKind::Deployment.trim(primary()), false),
         promoted("*", &whole, &primary(), false)
     );
-    assert_eq!(scale(&small, 0), scale(&whole, 0));
+    assert_eq!(
+        WorkloadKind::Deployment.scale(&small, 0),
+        WorkloadKind::Deployment.scale(&whole, 0)
+    );
 }
 
 proptest! {
@@ -446,15 +459,20 @@ proptest! {
         with_cx("*", |cx| {
             let _ = create_primary(cx, &target, &tracked());
             let promotion = Promotion {
-                revision: &revision(&target["spec"]["template"]),
+                revision: &WorkloadKind::Deployment.revision(&target),
                 tracked: &tracked(),
                 has_scaler: false,
             };
             let _ = promote(cx, &target, &primary(), &promotion);
             let _ = promote(cx, &target, &target, &promotion);
         });
-        let _ = (scale(&target, 0), trim(target.clone()), runs_same(&target, &target));
-        let deadline = Deadline { seconds: 1, from: None, now: jiff::Timestamp::UNIX_EPOCH };
-        let _ = readiness(&target, 100, deadline);
+        let _ = (WorkloadKind::Deployment.scale(&target, 0), WorkloadKind::Deployment.trim(target.clone()), runs_same(&target, &target));
+        let deadline = Deadline {
+            seconds: 1,
+            from: None,
+            lacking_since: None,
+            now: jiff::Timestamp::UNIX_EPOCH,
+        };
+        let _ = WorkloadKind::Deployment.readiness(&target, 100, deadline);
     }
 }

@@ -63,12 +63,16 @@ fn append_primary(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{object::Owner, workload::LabelPrefixes};
+    use crate::{
+        object::Owner,
+        workload::{LabelPrefixes, WorkloadKind},
+    };
 
     fn rewritten(pod_spec: Value) -> Value {
         let keys = ["app".to_owned(), "name".to_owned()];
         let cx = Cx {
             owner: Owner { name: "shop", namespace: "test", uid: "1", can_own: true },
+            workload: WorkloadKind::Deployment,
             target: "shop",
             selector_labels: &keys,
             included: &LabelPrefixes::default(),

@@ -11,9 +11,8 @@ use crate::{
     base64,
     object::{Change, Owner, exactly},
     workload::{
-        Cx, DEPLOYMENT, SECRET, WorkloadError,
+        Cx, SECRET, WorkloadError,
         config::Tracked,
-        hash::revision,
         metadata::{is_owner, owners, with_version},
         name_of, require_owned,
     },
@@ -48,14 +47,15 @@ pub fn recreate(
     promoted: &str,
     snapshot: Option<&Snapshot>,
 ) -> Result<Change, WorkloadError> {
-    let is_at_promoted = promoted == revision(&target["spec"]["template"]);
-    match snapshot {
+    let is_at_promoted = promoted == cx.workload.revision(target);
+    // One of another kind is of a target the canary had before.
+    match snapshot.filter(|snapshot| snapshot.primary["kind"] == cx.workload.kind().kind) {
         Some(snapshot) if snapshot.revision == promoted || !is_at_promoted => {
             Ok(make(cx, snapshot.primary.clone(), snapshot.replicas))
         }
         _ if is_at_promoted || promoted.is_empty() => create_primary(cx, target, tracked),
         _ => Err(WorkloadError::PromotedUnknown {
-            kind: DEPLOYMENT.kind,
+            kind: cx.workload.kind().kind,
             name: cx.primary_name(),
             promoted: promoted.to_owned(),
         }),
@@ -132,8 +132,9 @@ impl Snapshot {
         let mut content: Value = serde_json::from_slice(&bytes).ok()?;
         let primary = content["primary"].take();
         // What a change is built on has to be there.
-        let needed = ["/metadata/name", "/spec/template/spec", "/spec/selector", "/spec/strategy"];
-        let is_whole = needed.iter().all(|pointer| primary.pointer(pointer).is_some());
+        let needed = ["/metadata/name", "/spec/template/spec", "/spec/selector"];
+        let is_whole = needed.iter().all(|pointer| primary.pointer(pointer).is_some())
+            && ["strategy", "updateStrategy"].iter().any(|it| primary["spec"].get(it).is_some());
         is_whole.then_some(Self {
             revision: content["revision"].as_str()?.to_owned(),
             replicas: content["replicas"].as_i64()?.max(1),

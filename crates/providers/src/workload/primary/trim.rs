@@ -1,9 +1,9 @@
-//! What is worth keeping of a Deployment in a cache, and who wrote its template.
+//! What is worth keeping of a workload in a cache, and who wrote its template.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::workload::metadata::LAST_APPLIED;
+use crate::workload::{WorkloadKind, metadata::LAST_APPLIED};
 
 /// Members of `metadata` that are read here or by whoever writes changes.
 const METADATA: [&str; 9] = [
@@ -17,7 +17,7 @@ const METADATA: [&str; 9] = [
     "resourceVersion",
     "uid",
 ];
-const SPEC: [&str; 7] = [
+const SPEC: [&str; 8] = [
     "minReadySeconds",
     "progressDeadlineSeconds",
     "replicas",
@@ -25,46 +25,57 @@ const SPEC: [&str; 7] = [
     "selector",
     "strategy",
     "template",
+    "updateStrategy",
 ];
-const STATUS: [&str; 5] =
-    ["availableReplicas", "observedGeneration", "readyReplicas", "replicas", "updatedReplicas"];
+const STATUS: [&str; 8] = [
+    "availableReplicas",
+    "desiredNumberScheduled",
+    "numberAvailable",
+    "observedGeneration",
+    "readyReplicas",
+    "replicas",
+    "updatedNumberScheduled",
+    "updatedReplicas",
+];
 const CONDITION: [&str; 4] = ["lastUpdateTime", "reason", "status", "type"];
 
-/// The Deployment without what no function of this module reads.
-///
-/// The last-applied annotation repeats the whole manifest and managed fields name every field once
-/// more: together they are most of what the API server sends.
-pub fn trim(mut deployment: Value) -> Value {
-    let mut metadata = picked(deployment.get_mut("metadata"), &METADATA);
-    if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
-        annotations.remove(LAST_APPLIED);
+impl WorkloadKind {
+    /// The workload without what no function of this module reads.
+    ///
+    /// The last-applied annotation repeats the whole manifest and managed fields name every field once
+    /// more: together they are most of what the API server sends.
+    pub fn trim(self, mut workload: Value) -> Value {
+        let mut metadata = picked(workload.get_mut("metadata"), &METADATA);
+        if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+            annotations.remove(LAST_APPLIED);
+        }
+        let writers = template_writers(&workload["metadata"]["managedFields"]);
+        if !writers.is_empty() {
+            let entries = writers.into_iter().map(|(manager, time)| {
+                let fields = json!({ "f:spec": { "f:template": {} } });
+                json!({ "manager": manager, "time": time, "fieldsV1": fields })
+            });
+            metadata.insert("managedFields".to_owned(), entries.collect());
+        }
+        let spec = picked(workload.get_mut("spec"), &SPEC);
+        let mut status = picked(workload.get_mut("status"), &STATUS);
+        if let Some(Value::Array(conditions)) =
+            workload.get_mut("status").and_then(|status| status.get_mut("conditions"))
+        {
+            let told = conditions.iter_mut().filter(|condition| {
+                matches!(condition["type"].as_str(), Some("Available" | "Progressing"))
+            });
+            let told = told.map(|condition| Value::Object(picked(Some(condition), &CONDITION)));
+            status.insert("conditions".to_owned(), told.collect());
+        }
+        json!({
+            "apiVersion": self.kind().api_version(),
+            "kind": self.kind().kind,
+            "metadata": metadata,
+            "spec": spec,
+            "status": status,
+        })
     }
-    let writers = template_writers(&deployment["metadata"]["managedFields"]);
-    if !writers.is_empty() {
-        let entries = writers.into_iter().map(|(manager, time)| {
-            let fields = json!({ "f:spec": { "f:template": {} } });
-            json!({ "manager": manager, "time": time, "fieldsV1": fields })
-        });
-        metadata.insert("managedFields".to_owned(), entries.collect());
-    }
-    let spec = picked(deployment.get_mut("spec"), &SPEC);
-    let mut status = picked(deployment.get_mut("status"), &STATUS);
-    if let Some(Value::Array(conditions)) =
-        deployment.get_mut("status").and_then(|status| status.get_mut("conditions"))
-    {
-        let told = conditions.iter_mut().filter(|condition| {
-            matches!(condition["type"].as_str(), Some("Available" | "Progressing"))
-        });
-        let told = told.map(|condition| Value::Object(picked(Some(condition), &CONDITION)));
-        status.insert("conditions".to_owned(), told.collect());
-    }
-    json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata,
-        "spec": spec,
-        "status": status,
-    })
 }
 
 /// Whether somebody other than `ours` wrote to the pod template after `time`.
@@ -158,12 +169,16 @@ mod tests {
             "spec": { "replicas": 2, "template": { "spec": { "x": [1] } } },
             "status": { "replicas": 2, "conditions": [{ "type": "Available", "status": "True" }] },
         });
-        assert_eq!(trim(full), want);
-        assert_eq!(trim(want.clone()), want, "trimming twice is trimming once");
-        let nothing = trim(Value::Null);
+        assert_eq!(WorkloadKind::Deployment.trim(full), want);
+        assert_eq!(
+            WorkloadKind::Deployment.trim(want.clone()),
+            want,
+            "trimming twice is trimming once"
+        );
+        let nothing = WorkloadKind::Deployment.trim(Value::Null);
         for odd in [json!([1]), json!("text"), json!({ "spec": 7, "status": { "conditions": 1 } })]
         {
-            assert_eq!(trim(odd), nothing);
+            assert_eq!(WorkloadKind::Deployment.trim(odd), nothing);
         }
     }
 }

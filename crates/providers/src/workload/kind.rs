@@ -1,0 +1,236 @@
+//! The kinds of workload that a canary can have pods of, and how they differ.
+//!
+//! | | `Deployment` | `DaemonSet` |
+//! |---|---|---|
+//! | how many pods | `spec.replicas` | one for each node it fits |
+//! | parked | 0 replicas | a node selector that no node has |
+//! | how it updates | `spec.strategy` | `spec.updateStrategy` |
+//! | since when too few are available | says so itself | does not say |
+//!
+//! A `DaemonSet` has no number to count with. Where one is needed it is 1 while the set runs, and 0
+//! while it is parked. Being parked is no part of its template: neither of its revision nor of what
+//! the primary is given.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+use tidegate_api::canary::TargetKind;
+
+use super::{DAEMON_SET, DEPLOYMENT, WorkloadError, hash, metadata::with_version, name_of};
+use crate::object::{Change, Kind};
+
+/// What a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkloadKind {
+    /// As many pods as it asks for.
+    Deployment,
+    /// A pod on each node.
+    DaemonSet,
+}
+
+/// The node selector of a parked `DaemonSet`; Flagger's.
+pub const SCALE_TO_ZERO: &str = "flagger.app/scale-to-zero";
+
+// === impl WorkloadKind ===
+
+impl WorkloadKind {
+    /// What such a target is; `None` for what has no pods of its own, and for what is not known.
+    pub fn of(target: &TargetKind) -> Option<Self> {
+        match target {
+            TargetKind::Deployment => Some(Self::Deployment),
+            TargetKind::DaemonSet => Some(Self::DaemonSet),
+            TargetKind::Service | TargetKind::Other(_) => None,
+        }
+    }
+
+    /// The kind of object.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Deployment => DEPLOYMENT,
+            Self::DaemonSet => DAEMON_SET,
+        }
+    }
+
+    /// Whether it has a number of replicas that somebody asked for.
+    pub const fn is_counted(self) -> bool {
+        match self {
+            Self::Deployment => true,
+            Self::DaemonSet => false,
+        }
+    }
+
+    /// The member of its spec that says how pods are replaced.
+    pub(super) const fn strategy(self) -> &'static str {
+        match self {
+            Self::Deployment => "strategy",
+            Self::DaemonSet => "updateStrategy",
+        }
+    }
+
+    /// Members of its spec that the primary has as they are, besides strategy and template.
+    pub(super) const fn copied(self) -> &'static [&'static str] {
+        match self {
+            Self::Deployment => &["progressDeadlineSeconds", "revisionHistoryLimit"],
+            Self::DaemonSet => &["revisionHistoryLimit"],
+        }
+    }
+
+    /// The pod template as the user wrote it: without what parks it.
+    pub fn template(self, workload: &Value) -> Cow<'_, Value> {
+        let template = &workload["spec"]["template"];
+        match self {
+            Self::DaemonSet if is_parked(workload) => {
+                let mut template = template.clone();
+                if let Some(spec) = template["spec"].as_object_mut()
+                    && let Some(Value::Object(nodes)) = spec.get_mut("nodeSelector")
+                {
+                    nodes.remove(SCALE_TO_ZERO);
+                    if nodes.is_empty() {
+                        spec.remove("nodeSelector");
+                    }
+                }
+                Cow::Owned(template)
+            }
+            Self::Deployment | Self::DaemonSet => Cow::Borrowed(template),
+        }
+    }
+
+    /// The name of its revision.
+    pub fn revision(self, workload: &Value) -> String {
+        hash::revision(&self.template(workload))
+    }
+
+    /// How many replicas it asks for; see the top of this file.
+    pub fn replicas(self, workload: &Value) -> i64 {
+        match self {
+            Self::Deployment => workload["spec"]["replicas"].as_i64().unwrap_or(1),
+            Self::DaemonSet => i64::from(!is_parked(workload)),
+        }
+    }
+
+    /// Gives it a number of replicas; `None` where it has it already.
+    pub fn scale(self, workload: &Value, replicas: i64) -> Option<Change> {
+        let spec = match self {
+            Self::Deployment if self.replicas(workload) == replicas => return None,
+            Self::Deployment => json!({ "replicas": replicas }),
+            Self::DaemonSet => {
+                let is_wanted = replicas > 0;
+                if is_wanted != is_parked(workload) {
+                    return None;
+                }
+                let mark = if is_wanted { Value::Null } else { json!("true") };
+                json!({ "template": { "spec": { "nodeSelector": { SCALE_TO_ZERO: mark } } } })
+            }
+        };
+        let metadata = with_version(json!({}), Some(workload));
+        let patch = json!({ "metadata": metadata, "spec": spec });
+        Some(Change::Merge { kind: self.kind(), name: name_of(workload).to_owned(), patch })
+    }
+
+    /// How many replicas a parked target starts again with.
+    ///
+    /// `scaler_min` is the fewest its scaler allows, `None` where it has no scaler.
+    pub fn scale_from_zero(
+        self,
+        target: &Value,
+        primary: Option<&Value>,
+        scaler_min: Option<i64>,
+    ) -> i64 {
+        let wanted = self.replicas(target);
+        if wanted > 0 || self == Self::DaemonSet {
+            return wanted.max(1);
+        }
+        let of_primary = || primary.map_or(1, |primary| self.replicas(primary));
+        scaler_min.unwrap_or_else(of_primary).max(1)
+    }
+
+    /// Refuses a target that does not replace its pods by itself: nothing would ever be rolled out.
+    pub fn require_rolling(self, target: &Value) -> Result<(), WorkloadError> {
+        let strategy = target["spec"]["updateStrategy"]["type"].as_str().unwrap_or_default();
+        if self == Self::Deployment || matches!(strategy, "" | "RollingUpdate") {
+            return Ok(());
+        }
+        Err(WorkloadError::UpdateStrategy {
+            kind: self.kind().kind,
+            name: name_of(target).to_owned(),
+            strategy: strategy.to_owned(),
+        })
+    }
+}
+
+/// Whether a `DaemonSet` is kept from every node.
+fn is_parked(set: &Value) -> bool {
+    set["spec"]["template"]["spec"]["nodeSelector"].get(SCALE_TO_ZERO).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::testing::applied;
+
+    const DAEMONS: WorkloadKind = WorkloadKind::DaemonSet;
+
+    fn set(node_selector: Option<Value>) -> Value {
+        let mut spec = json!({ "containers": [{ "name": "app", "image": "agent:1" }] });
+        if let Some(node_selector) = node_selector {
+            spec["nodeSelector"] = node_selector;
+        }
+        json!({
+            "metadata": { "name": "agent", "resourceVersion": "7", "uid": "u" },
+            "spec": { "template": { "spec": spec } },
+        })
+    }
+
+    #[test]
+    fn a_parked_daemon_set_is_the_same_revision() {
+        let cases =
+            [("without a selector", None), ("with one of its own", Some(json!({ "disk": "ssd" })))];
+        for (reason, selector) in cases {
+            let running = set(selector);
+            let parked = applied(Some(&running), &DAEMONS.scale(&running, 0).unwrap()).unwrap();
+            assert_eq!((DAEMONS.replicas(&running), DAEMONS.replicas(&parked)), (1, 0), "{reason}");
+            assert_eq!(DAEMONS.revision(&running), DAEMONS.revision(&parked), "{reason}");
+            assert_eq!(DAEMONS.scale(&parked, 0), None, "{reason}: parked already");
+            assert_eq!(DAEMONS.scale(&running, 5), None, "{reason}: runs already");
+            let again = applied(Some(&parked), &DAEMONS.scale(&parked, 1).unwrap()).unwrap();
+            assert_eq!(*DAEMONS.template(&parked), *DAEMONS.template(&running), "{reason}");
+            assert!(hash::is_same(&again["spec"], &running["spec"]), "{reason}");
+            assert_eq!(DAEMONS.replicas(&again), 1, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_selector_of_the_users_own_is_part_of_the_revision() {
+        let (one, other) = (set(Some(json!({ "disk": "ssd" }))), set(None));
+        assert_ne!(DAEMONS.revision(&one), DAEMONS.revision(&other));
+    }
+
+    #[test]
+    fn the_mark_means_nothing_on_a_deployment() {
+        let deployment = set(Some(json!({ SCALE_TO_ZERO: "true" })));
+        let template = WorkloadKind::Deployment.template(&deployment);
+        assert_eq!(*template, deployment["spec"]["template"]);
+        assert_eq!(WorkloadKind::Deployment.replicas(&deployment), 1);
+    }
+
+    #[test]
+    fn a_daemon_set_that_waits_for_its_pods_to_be_deleted_is_refused() {
+        let cases = [
+            ("by default", Value::Null, true),
+            ("rolling", json!({ "type": "RollingUpdate" }), true),
+            ("by hand", json!({ "type": "OnDelete" }), false),
+        ];
+        for (reason, strategy, want) in cases {
+            let mut set = set(None);
+            set["spec"]["updateStrategy"] = strategy;
+            assert_eq!(DAEMONS.require_rolling(&set).is_ok(), want, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_parked_daemon_set_starts_whatever_others_have() {
+        let parked = set(Some(json!({ SCALE_TO_ZERO: "true" })));
+        assert_eq!(DAEMONS.scale_from_zero(&parked, None, Some(7)), 1);
+        assert_eq!(DAEMONS.scale_from_zero(&parked, Some(&parked), None), 1);
+    }
+}

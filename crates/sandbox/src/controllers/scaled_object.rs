@@ -1,0 +1,170 @@
+//! Scales workloads for KEDA's `ScaledObjects`, if the cluster knows them ([`keda_crds`]).
+//!
+//! Nothing is measured: every trigger counts as active and as asking for no more than there is. So a
+//! workload has at least `minReplicaCount` replicas, at least one, and at most `maxReplicaCount`; one
+//! that somebody took to nothing is brought back at the next poll. While the annotation
+//! `autoscaling.keda.sh/paused-replicas` is there, it has exactly so many; while
+//! `autoscaling.keda.sh/paused` is `"true"`, it is left alone.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{Cluster, DEPLOYMENTS, Resource, STATEFUL_SETS},
+    controllers::{
+        Change, Controller, Key, Next,
+        object::{int, is_deleting, settle, text},
+    },
+    failure::Outcome,
+    load,
+};
+
+pub const SCALED_OBJECTS: Resource = Resource { group: "keda.sh", plural: "scaledobjects" };
+
+const KEDA: &str = include_str!("../../data/crds/keda.yaml");
+/// The label by which KEDA finds what belongs to an object.
+const NAME_LABEL: &str = "scaledobject.keda.sh/name";
+/// What KEDA takes where nothing is said.
+const POLLING_INTERVAL_S: i64 = 30;
+const MAX_REPLICAS: i64 = 100;
+
+#[derive(Debug, Default)]
+pub struct ScaledObjectController;
+
+/// The `CustomResourceDefinition` of KEDA's `ScaledObject`, ready to be loaded.
+pub fn keda_crds() -> Vec<Value> {
+    load::parse(KEDA).expect("our own definitions are YAML")
+}
+
+// === impl ScaledObjectController ===
+
+impl Controller for ScaledObjectController {
+    fn name(&self) -> &'static str {
+        "scaledobject"
+    }
+
+    fn watches(&self) -> &'static [(&'static str, &'static str)] {
+        &[("keda.sh", "scaledobjects")]
+    }
+
+    fn keys(&self, _: &dyn Cluster, change: &Change<'_>) -> Vec<Key> {
+        vec![Key { namespace: change.namespace.to_owned(), name: change.name.to_owned() }]
+    }
+
+    fn reconcile(&mut self, cluster: &dyn Cluster, key: &Key) -> Next {
+        let Some(object) = cluster.get(SCALED_OBJECTS, &key.namespace, &key.name) else {
+            return Next::Idle;
+        };
+        if is_deleting(&object) {
+            return Next::Idle;
+        }
+        let poll = int(&object, "/spec/pollingInterval").unwrap_or(POLLING_INTERVAL_S).max(1);
+        let poll = Duration::from_secs(poll.unsigned_abs());
+        settle(sync(cluster, key, &object).map(|()| Next::After(poll)))
+    }
+}
+
+fn sync(cluster: &dyn Cluster, key: &Key, object: &Value) -> Outcome<()> {
+    if object["metadata"]["labels"][NAME_LABEL] != key.name.as_str() {
+        let patch = json!({ "metadata": { "labels": { NAME_LABEL: key.name } } });
+        cluster.patch(SCALED_OBJECTS, &key.namespace, &key.name, "", &patch)?;
+    }
+    let resource = match text(object, "/spec/scaleTargetRef/kind") {
+        "" | "Deployment" => DEPLOYMENTS,
+        "StatefulSet" => STATEFUL_SETS,
+        _ => return Ok(()),
+    };
+    let name = text(object, "/spec/scaleTargetRef/name");
+    let Some(target) = cluster.get(resource, &key.namespace, name) else { return Ok(()) };
+    let now = int(&target, "/spec/replicas").unwrap_or(1);
+    let wanted = wanted(object, now);
+    if wanted != now {
+        let patch = json!({ "spec": { "replicas": wanted } });
+        cluster.patch(resource, &key.namespace, name, "scale", &patch)?;
+    }
+    Ok(())
+}
+
+/// How many replicas the target should have.
+fn wanted(object: &Value, now: i64) -> i64 {
+    let annotations = &object["metadata"]["annotations"];
+    let paused = annotations["autoscaling.keda.sh/paused-replicas"].as_str();
+    if let Some(replicas) = paused.and_then(|replicas| replicas.parse().ok()) {
+        return replicas;
+    }
+    if annotations["autoscaling.keda.sh/paused"] == "true" {
+        return now;
+    }
+    let min = int(object, "/spec/minReplicaCount").unwrap_or(0).max(1);
+    let max = int(object, "/spec/maxReplicaCount").unwrap_or(MAX_REPLICAS).max(min);
+    now.clamp(min, max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Sandbox, Settings, server::User};
+
+    fn scaled() -> (Sandbox, impl Fn(&Sandbox) -> i64) {
+        let sandbox = Sandbox::new(Settings::for_tests());
+        sandbox.load(keda_crds()).unwrap();
+        let admin = sandbox.local(User::admin());
+        let labels = json!({ "app": "web" });
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" },
+            "spec": { "replicas": 1, "selector": { "matchLabels": labels }, "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "app", "image": "web:1" }] },
+            } },
+        });
+        admin.create(DEPLOYMENTS, "default", deployment).unwrap();
+        let object = json!({
+            "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": { "name": "web" },
+            "spec": {
+                "scaleTargetRef": { "name": "web" }, "minReplicaCount": 2, "maxReplicaCount": 4,
+                "triggers": [{ "type": "cron", "metadata": { "start": "0 8 * * *" } }],
+            },
+        });
+        admin.create(SCALED_OBJECTS, "default", object).unwrap();
+        sandbox.settle();
+        let replicas = |sandbox: &Sandbox| {
+            let admin = sandbox.local(User::admin());
+            int(&admin.get(DEPLOYMENTS, "default", "web").unwrap(), "/spec/replicas").unwrap()
+        };
+        (sandbox, replicas)
+    }
+
+    #[test]
+    fn a_workload_is_kept_within_its_bounds() {
+        let (sandbox, replicas) = scaled();
+        let admin = sandbox.local(User::admin());
+        assert_eq!(replicas(&sandbox), 2, "the minimum");
+        for (asked, want) in [(3, 3), (9, 4), (0, 2)] {
+            let patch = json!({ "spec": { "replicas": asked } });
+            admin.patch(DEPLOYMENTS, "default", "web", "", &patch).unwrap();
+            sandbox.advance(Duration::from_secs(31));
+            assert_eq!(replicas(&sandbox), want, "{asked} were asked for");
+        }
+        let object = admin.get(SCALED_OBJECTS, "default", "web").unwrap();
+        assert_eq!(object["metadata"]["labels"][NAME_LABEL], "web");
+    }
+
+    #[test]
+    fn a_pause_holds_a_workload_where_it_says() {
+        let (sandbox, replicas) = scaled();
+        let admin = sandbox.local(User::admin());
+        let pause = |value: Value| {
+            let annotations = json!({ "autoscaling.keda.sh/paused-replicas": value });
+            let patch = json!({ "metadata": { "annotations": annotations } });
+            admin.patch(SCALED_OBJECTS, "default", "web", "", &patch).unwrap();
+            sandbox.settle();
+        };
+        pause(json!("0"));
+        assert_eq!(replicas(&sandbox), 0, "at once");
+        sandbox.advance(Duration::from_secs(120));
+        assert_eq!(replicas(&sandbox), 0, "and for as long as it is there");
+        pause(Value::Null);
+        assert_eq!(replicas(&sandbox), 2, "and not longer");
+    }
+}

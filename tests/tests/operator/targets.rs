@@ -1,0 +1,287 @@
+//! Targets that are no Deployment, and scalers that are no `HorizontalPodAutoscaler`: what others got
+//! wrong about them. The numbers are those of the list in the documentation of differences.
+
+use serde_json::{Value, json};
+use tidegate_sandbox::{
+    cluster::{Cluster as _, NODES},
+    controllers::keda_crds,
+    faults::{Effect, Matcher, When},
+    request::Verb,
+};
+use tidegate_tests::rollout::{
+    CANARIES, DAEMON_SETS, DEPLOYMENTS, OPERATOR, SCALED_OBJECTS, World, canary, daemon_set,
+    deployment, scaled_object,
+};
+
+use crate::stage::{
+    blue_green, condition, kill_pods, mark, object, reach, reasons, told, writes_since,
+};
+
+const SCALE_TO_ZERO: &str = "flagger.app/scale-to-zero";
+const PAUSED: &str = "autoscaling.keda.sh/paused-replicas";
+
+/// A canary of the `DaemonSet` `web`.
+fn of_daemons() -> Value {
+    let mut canary = canary("web", "kubernetes", blue_green());
+    canary["spec"]["targetRef"]["kind"] = json!("DaemonSet");
+    canary
+}
+
+/// The `DaemonSet` `web` and its canary on three nodes, and nobody who looks after them yet.
+fn with_daemons(set: Value, canary: Value) -> World {
+    let world = World::new();
+    let node = world.admin.list(NODES, None).remove(0);
+    for name in ["second", "third"] {
+        let mut other = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name } });
+        for field in ["spec", "status"] {
+            other[field] = node[field].clone();
+        }
+        other["metadata"]["labels"] = node["metadata"]["labels"].clone();
+        other["metadata"]["labels"]["kubernetes.io/hostname"] = json!(name);
+        world.admin.create(NODES, "", other).expect("the node is accepted");
+    }
+    world.create(DAEMON_SETS, set);
+    world.create(CANARIES, canary);
+    world
+}
+
+async fn initialized_daemons() -> World {
+    let mut world = with_daemons(daemon_set("web", "web:1.0"), of_daemons());
+    world.start().await;
+    reach(&world, "Initialized").await;
+    world
+}
+
+/// A Deployment that KEDA scales, and its canary.
+async fn initialized_keda() -> World {
+    let mut world = World::new();
+    world.sandbox.load(keda_crds()).expect("definitions are accepted");
+    world.create(DEPLOYMENTS, deployment("web", "web:1.0", 2));
+    world.create(SCALED_OBJECTS, scaled_object("web", 2, 4));
+    let mut canary = canary("web", "kubernetes", blue_green());
+    canary["spec"]["autoscalerRef"] =
+        json!({ "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web" });
+    world.create(CANARIES, canary);
+    world.start().await;
+    reach(&world, "Initialized").await;
+    world
+}
+
+fn release(world: &World, image: &str) {
+    let ports = json!([{ "containerPort": 8080 }]);
+    let containers = json!([{ "name": "app", "image": image, "ports": ports }]);
+    let template = json!({ "spec": { "containers": containers } });
+    world.patch(DAEMON_SETS, "web", &json!({ "spec": { "template": template } }));
+}
+
+fn is_parked(world: &World, name: &str) -> bool {
+    let set = object(world, DAEMON_SETS, name);
+    set["spec"]["template"]["spec"]["nodeSelector"].get(SCALE_TO_ZERO).is_some()
+}
+
+fn available(world: &World, name: &str) -> i64 {
+    object(world, DAEMON_SETS, name)["status"]["numberAvailable"].as_i64().unwrap_or(0)
+}
+
+fn is_paused(world: &World, name: &str) -> bool {
+    object(world, SCALED_OBJECTS, name)["metadata"]["annotations"][PAUSED] == "0"
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_set_is_copied_to_every_node_and_kept_from_them() {
+    let world = initialized_daemons().await;
+    assert!(is_parked(&world, "web") && !is_parked(&world, "web-primary"));
+    assert_eq!((available(&world, "web"), available(&world, "web-primary")), (0, 3));
+    let primary = object(&world, DAEMON_SETS, "web-primary");
+    assert_eq!(primary["spec"]["selector"]["matchLabels"], json!({ "app": "web-primary" }));
+    assert_eq!(primary["metadata"]["ownerReferences"][0]["kind"], "Canary");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selector_of_the_users_own_is_kept() {
+    let mut set = daemon_set("web", "web:1.0");
+    set["spec"]["template"]["spec"]["nodeSelector"] = json!({ "kubernetes.io/os": "linux" });
+    let mut canary = of_daemons();
+    canary["spec"]["revertOnDeletion"] = json!(true);
+    let mut world = with_daemons(set, canary);
+    world.start().await;
+    reach(&world, "Initialized").await;
+    let nodes = |name: &str| {
+        object(&world, DAEMON_SETS, name)["spec"]["template"]["spec"]["nodeSelector"].clone()
+    };
+    let own = json!({ "kubernetes.io/os": "linux" });
+    assert_eq!(nodes("web-primary"), own);
+    assert_eq!(nodes("web"), json!({ "kubernetes.io/os": "linux", SCALE_TO_ZERO: "true" }));
+    world.delete(CANARIES, "web");
+    assert!(world.until(120, |world| world.get(CANARIES, "web").is_none()).await);
+    assert_eq!(nodes("web"), own, "as the user had it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_6_a_primary_made_again_is_not_kept_from_the_nodes() {
+    let world = initialized_daemons().await;
+    assert!(is_parked(&world, "web"));
+    world.delete(DAEMON_SETS, "web-primary");
+    assert!(world.until(60, |world| available(world, "web-primary") == 3).await);
+    assert!(!is_parked(&world, "web-primary"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_5_daemons_that_fit_no_node_do_not_pass() {
+    let world = initialized_daemons().await;
+    let template = json!({ "spec": { "nodeSelector": { "disk": "none-has-this" } } });
+    world.patch(DAEMON_SETS, "web", &json!({ "spec": { "template": template } }));
+    reach(&world, "Progressing").await;
+    world.advance_s(300).await;
+    assert_eq!(world.phase("web"), "Progressing");
+    let (_, reason, message) = condition(&world, "web", "Reconciling");
+    assert_eq!(reason, "CanaryNotReady", "{message}");
+    assert!(message.contains("0 pods are asked for"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_29_a_pod_that_is_missing_for_a_moment_after_a_long_rest_fails_nothing() {
+    let world = initialized_daemons().await;
+    world.advance_s(3600).await;
+    release(&world, "web:2.0");
+    reach(&world, "Progressing").await;
+    world.advance_s(5).await;
+    for app in ["web", "web-primary"] {
+        kill_pods(&world, app);
+    }
+    reach(&world, "Succeeded").await;
+    assert_eq!(told(&world, "Failed"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_34_daemons_at_rest_cost_no_write() {
+    let world = initialized_daemons().await;
+    world.advance_s(60).await;
+    let mark = mark(&world);
+    world.advance_s(3600).await;
+    assert_eq!(writes_since(&world, mark), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_set_that_is_updated_by_hand_is_refused() {
+    let mut set = daemon_set("web", "web:1.0");
+    set["spec"]["updateStrategy"] = json!({ "type": "OnDelete" });
+    let mut world = with_daemons(set, of_daemons());
+    world.start().await;
+    world.advance_s(30).await;
+    let (status, _, message) = condition(&world, "web", "Stalled");
+    assert_eq!(status, "True");
+    assert!(message.contains("OnDelete") && message.contains("RollingUpdate"), "{message}");
+    assert!(!is_parked(&world, "web") && world.get(DAEMON_SETS, "web-primary").is_none());
+    let strategy = json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } });
+    world.patch(DAEMON_SETS, "web", &strategy);
+    reach(&world, "Initialized").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn daemons_that_cannot_be_looked_at_are_not_taken_for_gone() {
+    let mut canary = of_daemons();
+    canary["spec"]["revertOnDeletion"] = json!(true);
+    let mut world = with_daemons(daemon_set("web", "web:1.0"), canary);
+    let lists = Matcher::any().user(OPERATOR).resource("apps", "daemonsets").verbs([Verb::List]);
+    let forbidden = Effect::FailBefore { code: 403, reason: "Forbidden" };
+    world.sandbox.server().faults.add(lists, When::Always, forbidden);
+    world.start().await;
+    world.advance_s(30).await;
+    let (_, _, message) = condition(&world, "web", "Stalled");
+    assert!(message.contains("not allowed to watch DaemonSet"), "{message}");
+    world.sandbox.server().faults.clear();
+    let there = world.until(600, |world| world.phase("web") == "Initialized").await;
+    assert!(there, "{:#}", world.status("web"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn daemons_flagger_left_are_taken_over_without_a_rollout() {
+    let mut target = daemon_set("web", "web:1.0");
+    target["spec"]["template"]["spec"]["nodeSelector"] = json!({ SCALE_TO_ZERO: "true" });
+    let mut world = with_daemons(target, of_daemons());
+    let mut primary = daemon_set("web-primary", "web:1.0");
+    // Its fingerprints and identifiers say nothing to us.
+    let id = json!({ "flagger-id": "2f1c9a3e-7f0b-4c57-9d7e-0a4be1f0d6c1" });
+    primary["spec"]["template"]["metadata"]["annotations"] = id;
+    primary["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "flagger.app/v1beta1", "kind": "Canary", "name": "web",
+        "uid": object(&world, CANARIES, "web")["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    world.create(DAEMON_SETS, primary);
+    let status = json!({ "status": {
+        "phase": "Succeeded", "lastAppliedSpec": "5c6d7f8b9d", "lastPromotedSpec": "5c6d7f8b9d",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    } });
+    let patched = world.admin.patch(CANARIES, "default", "web", "status", &status);
+    patched.expect("the status is accepted");
+    world.advance_s(30).await;
+    let before = object(&world, DAEMON_SETS, "web-primary")["metadata"]["generation"].clone();
+    world.start().await;
+    world.advance_s(120).await;
+    assert_eq!(world.phase("web"), "Succeeded");
+    assert!(is_parked(&world, "web"));
+    let after = object(&world, DAEMON_SETS, "web-primary")["metadata"]["generation"].clone();
+    assert_eq!(before, after, "no pod was restarted");
+    assert_eq!(told(&world, "NewRevision"), 0, "{:?}", reasons(&world));
+    release(&world, "web:2.0");
+    reach(&world, "Progressing").await;
+    reach(&world, "Succeeded").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_7_a_scaled_object_made_again_is_not_paused() {
+    let world = initialized_keda().await;
+    assert!(is_paused(&world, "web"));
+    world.delete(SCALED_OBJECTS, "web-primary");
+    assert!(world.until(60, |world| world.get(SCALED_OBJECTS, "web-primary").is_some()).await);
+    world.advance_s(120).await;
+    assert!(!is_paused(&world, "web-primary"));
+    let primary = object(&world, DEPLOYMENTS, "web-primary");
+    assert_eq!(primary["spec"]["replicas"], 2, "KEDA did not take it down");
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_19_a_users_scaled_object_of_the_name_is_left_alone() {
+    let mut world = World::new();
+    world.sandbox.load(keda_crds()).expect("definitions are accepted");
+    world.create(DEPLOYMENTS, deployment("web", "web:1.0", 2));
+    world.create(SCALED_OBJECTS, scaled_object("web", 2, 4));
+    let users = world.create(SCALED_OBJECTS, scaled_object("web-primary", 7, 9));
+    let mut canary = canary("web", "kubernetes", blue_green());
+    canary["spec"]["autoscalerRef"] =
+        json!({ "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web" });
+    world.create(CANARIES, canary);
+    world.start().await;
+    world.advance_s(60).await;
+    let (_, _, message) = condition(&world, "web", "Stalled");
+    assert!(message.contains("ScaledObject `web-primary` exists"), "{message}");
+    assert_eq!(object(&world, SCALED_OBJECTS, "web-primary")["spec"], users["spec"]);
+    assert!(!is_paused(&world, "web"), "the target still serves");
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_25_fields_nobody_here_knows_are_copied_and_a_pause_is_written_once() {
+    let world = initialized_keda().await;
+    let spec =
+        json!({ "spec": { "fallback": { "failureThreshold": 3, "replicas": 6, "new": {} } } });
+    world.patch(SCALED_OBJECTS, "web", &spec);
+    world.advance_s(60).await;
+    let at_rest = mark(&world);
+    world.advance_s(600).await;
+    assert_eq!(writes_since(&world, at_rest), Vec::<String>::new(), "it is paused already");
+    let containers = json!([{ "name": "app", "image": "web:2.0" }]);
+    let template = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
+    world.patch(DEPLOYMENTS, "web", &template);
+    reach(&world, "Progressing").await;
+    assert!(!is_paused(&world, "web"));
+    reach(&world, "Succeeded").await;
+    let copy = object(&world, SCALED_OBJECTS, "web-primary");
+    assert_eq!(copy["spec"]["fallback"], object(&world, SCALED_OBJECTS, "web")["spec"]["fallback"]);
+    let label = &copy["metadata"]["labels"]["scaledobject.keda.sh/name"];
+    assert_eq!(label, "web-primary", "KEDA's own");
+    world.advance_s(60).await;
+    assert!(is_paused(&world, "web"));
+    assert_eq!(object(&world, DEPLOYMENTS, "web")["spec"]["replicas"], 0);
+}

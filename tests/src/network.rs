@@ -90,6 +90,8 @@ pub struct Call {
     /// Host and path.
     pub to: String,
     pub body: Value,
+    /// The body as it was sent.
+    pub sent: Vec<u8>,
     /// The query, of a call to the metrics server.
     pub query: String,
     pub headers: HeaderMap,
@@ -163,6 +165,7 @@ impl Network {
         let query = uri.query().unwrap_or_default();
         let query = query.strip_prefix("query=").unwrap_or_default();
         let query = percent(query);
+        let sent = body.to_vec();
         let body = serde_json::from_slice(body).unwrap_or_default();
         let mut state = self.state();
         let reach = state.gauge.as_ref().map(|gauge| gauge());
@@ -171,7 +174,7 @@ impl Network {
         }
         let stamp = reach.map_or(0, |reach| reach.revision);
         let reply = state.answer(host, &to, &query);
-        let call = Call { to, body, query, headers, reply: reply.clone(), stamp };
+        let call = Call { to, body, sent, query, headers, reply: reply.clone(), stamp };
         if reach.is_some() {
             state.news.push(call.clone());
         }

@@ -4,6 +4,7 @@
 //! operator, the requests, what is measured of them.
 
 mod game;
+mod loaded;
 mod manifests;
 mod view;
 
@@ -40,11 +41,14 @@ use crate::{
 /// Version 2 is released and goes through step by step; version 3 answers one request in five
 /// with an error and is taken back. On a terminal the cluster then stays until Ctrl-C, for kubectl.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(after_help = "Examples:
   tidegate try                     both releases, then the cluster is yours
   tidegate try --only bad --exit   the bad one, then the end
   tidegate try --speed 4 --exit    both in half a minute
   tidegate try --game              a GameDeployment in five steps, with a hook that first fails
+  tidegate try --loadtester        a release without users: the load tester makes the traffic, you
+                                   open the gate before the promotion
 
 Exit code: 0 if both ended as they should, 1 if not, 2 if it could not run.")]
 pub(crate) struct Args {
@@ -55,6 +59,14 @@ pub(crate) struct Args {
     /// Show a game workload instead: updated in place, in steps, stopped by a hook.
     #[arg(long, conflicts_with = "only")]
     game: bool,
+
+    /// Show a release without users instead: a load tester makes the traffic, and keeps a gate.
+    #[arg(long, conflicts_with_all = ["only", "game"])]
+    loadtester: bool,
+
+    /// Open the gate without asking anybody. In a pipe that is the default.
+    #[arg(long, requires = "loadtester")]
+    yes: bool,
 
     /// How many times faster the operator's clock runs.
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = speed)]
@@ -129,7 +141,11 @@ fn speed(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
     runtime.block_on(async {
-        if args.game { game::tell(args, printer).await } else { tell(args, printer).await }
+        match (args.game, args.loadtester) {
+            (true, _) => game::tell(args, printer).await,
+            (false, true) => loaded::tell(args, printer).await,
+            (false, false) => tell(args, printer).await,
+        }
     })
 }
 

@@ -205,6 +205,39 @@ fn try_tells_a_story_that_ends_well() {
 }
 
 #[test]
+fn try_with_a_load_tester_makes_its_traffic_and_opens_the_gate() {
+    let output = run(&["try", "--loadtester", "--yes", "--speed", "4", "--exit"]);
+    let talk = text(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    let told = [
+        "the load tester listens on http://127.0.0.1:",
+        "hey -z 15s",
+        "WeightAdvanced",
+        "WaitingForPromotionApproval",
+        "curl -d '{\"name\":\"harbour\",\"namespace\":\"default\"}' http://127.0.0.1:",
+        "so it was opened just now",
+        "PromotionApproved",
+        "\u{2713} Succeeded",
+        "harbour-primary runs harbour:2.0",
+        "requests, all of them by the load tester",
+    ];
+    let mut rest = &*talk;
+    for line in told {
+        let at = rest.find(line);
+        let at = at.unwrap_or_else(|| panic!("`{line}` is missing, or not in order, in:\n{talk}"));
+        rest = &rest[at..];
+    }
+    assert!(!talk.contains("CheckFailed"), "{talk}");
+}
+
+#[test]
+fn try_takes_its_flags_together_only_where_they_mean_something() {
+    for wrong in [&["try", "--yes"][..], &["try", "--loadtester", "--game"]] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
 fn the_operator_says_what_it_needs() {
     // Flagger's spelling of flags, and no cluster anywhere.
     let output = run(&["operator", "-kubeconfig", "missing.yaml", "-mesh-provider=istio"]);

@@ -262,8 +262,8 @@ fn complete(seen: &Observed, mut decision: Decision) -> Decision {
     decision
 }
 
-/// What of the plan cannot be carried out as written: told once a rollout, where it starts, or for a
-/// hold, which may be asked for at any time, where it begins.
+/// What of the plan cannot be carried out as written, or may not be meant as it is: told once a
+/// rollout, where it starts, or for a hold, which may be asked for at any time, where it begins.
 fn noted(seen: &Observed, decision: &Decision) -> Vec<Fact> {
     let starts = matches!(decision.why, Fact::NewRevision | Fact::Restarted);
     let holds = |action: &Action| match action {
@@ -278,6 +278,8 @@ fn noted(seen: &Observed, decision: &Decision) -> Vec<Fact> {
         | Note::MirrorIgnored
         | Note::ManualStepIgnored
         | Note::Other(_) => starts,
+        // Worth knowing before the first rollout depends on it.
+        Note::Doubtful(_) => starts || decision.why == Fact::Initialized,
     };
     seen.plan.notes.iter().filter(is_due).map(|note| Fact::Noted(note.clone())).collect()
 }

@@ -24,6 +24,13 @@ pub enum Fact {
     BackendsUnavailable(String),
     /// Part of the plan cannot be carried out as written.
     Noted(Note),
+    /// A chat message could not be delivered, and is given up.
+    AlertLost {
+        /// The receiver.
+        to: String,
+        /// What was in the way.
+        why: String,
+    },
     /// The primary is not ready yet.
     PrimaryNotReady(String),
     /// The primary does not become ready.
@@ -63,6 +70,10 @@ pub enum Fact {
     },
     /// A check failed; the sentence says which and how.
     CheckFailed(String),
+    /// There was nothing to measure, which is a failed check.
+    NoData(String),
+    /// There was nothing to measure, and the user would rather wait than count it.
+    AwaitingData(String),
     /// Waiting for the next interval.
     AwaitingInterval,
     /// The canary has a larger share.
@@ -220,7 +231,9 @@ impl Fact {
             Self::Placed(_) => "ObjectWritten",
             Self::BackendsAvailable => "MetricsAvailable",
             Self::BackendsUnavailable(_) => "MetricsUnavailable",
+            Self::Noted(Note::Doubtful(_)) => "MetricDoubtful",
             Self::Noted(_) => "NotSupported",
+            Self::AlertLost { .. } => "AlertNotDelivered",
             Self::PrimaryNotReady(_) => "PrimaryNotReady",
             Self::PrimaryStuck(_) => "PrimaryStuck",
             Self::Initialized => "Initialized",
@@ -238,6 +251,8 @@ impl Fact {
             Self::AnalysisStarted => "AnalysisStarted",
             Self::PreRolloutFailed { .. } => "PreRolloutFailed",
             Self::CheckFailed(_) => "CheckFailed",
+            Self::NoData(_) => "NotEnoughData",
+            Self::AwaitingData(_) => "WaitingForData",
             Self::AwaitingInterval => "WaitingForInterval",
             Self::Advanced(_) => "WeightAdvanced",
             Self::Mirroring => "Mirroring",
@@ -311,6 +326,7 @@ impl Fact {
             | Self::Obstructed(_)
             | Self::BackendsUnavailable(_)
             | Self::Noted(_)
+            | Self::AlertLost { .. }
             | Self::PrimaryNotReady(_)
             | Self::PrimaryStuck(_)
             | Self::AwaitingApproval(_)
@@ -321,6 +337,8 @@ impl Fact {
             | Self::CanaryDown(_)
             | Self::PreRolloutFailed { .. }
             | Self::CheckFailed(_)
+            | Self::NoData(_)
+            | Self::AwaitingData(_)
             | Self::Drifted { .. }
             | Self::ResumeVoid
             | Self::ResumeStays(_)
@@ -360,6 +378,9 @@ impl Fact {
                 format!("Checks of {canary} would fail, a metric backend does not answer: {why}")
             }
             Self::Noted(note) => note.text(),
+            Self::AlertLost { to, why } => {
+                format!("A message about {canary} did not reach {to}: {why}")
+            }
             Self::PrimaryNotReady(why) => format!("{primary} is not ready: {why}"),
             Self::PrimaryStuck(why) => {
                 format!(
@@ -448,6 +469,12 @@ impl Fact {
             }
             Self::AnalysisStarted => format!("The analysis of {target} begins."),
             Self::CheckFailed(why) => format!("{canary} is held: {why}"),
+            Self::NoData(why) => {
+                format!("{canary} cannot be judged, which counts as a failed check: {why}")
+            }
+            Self::AwaitingData(why) => {
+                format!("{canary} cannot be judged and stays where it is until it can: {why}")
+            }
             Self::AwaitingInterval => format!("{canary} waits for the next check."),
             Self::Advanced(weight) => {
                 format!("{weight}% of the traffic of {canary} goes to the canary.")
@@ -541,7 +568,7 @@ impl Note {
                     "manualStep.weight {weight} is beyond the maximum weight; holding at {max} instead."
                 )
             }
-            Self::Other(text) => text.clone(),
+            Self::Doubtful(text) | Self::Other(text) => text.clone(),
         }
     }
 }

@@ -44,7 +44,7 @@ pub use self::{
     memory::{Memory, Pause, Phase},
     observed::{
         Answers, Checks, Cookies, Gate, Life, Measurement, Missing, Observed, Obstacle, Piece,
-        Primary, Refusal, Setup, State, Target, Tempo,
+        Primary, Refusal, Setup, State, Target, Tempo, Verdict,
     },
     pace::{Clocks, Pace},
     percent::{Percent, Split},

@@ -215,8 +215,23 @@ pub struct Refusal {
 pub struct Checks {
     /// What was measured, in the order of the plan.
     pub measured: Vec<Measurement>,
-    /// Why it failed; `None` if everything passed.
-    pub failure: Option<String>,
+    /// What it came to.
+    pub verdict: Verdict,
+}
+
+/// What an analysis came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything was asked, and is within its limits.
+    #[default]
+    Passed,
+    /// Something is out of its limits, says no, or cannot be asked.
+    Failed(String),
+    /// Nothing is wrong with what was measured, but not everything could be: there was nothing to
+    /// measure. Counts as failed.
+    NoData(String),
+    /// The same, where the user would rather wait.
+    Held(String),
 }
 
 /// One value against its limits.

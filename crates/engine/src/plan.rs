@@ -136,6 +136,8 @@ pub enum Note {
         /// Where it holds instead.
         max: Percent,
     },
+    /// A metric that may not measure what its author means, in a sentence.
+    Doubtful(String),
     /// Anything a translation has to say, in a sentence.
     Other(String),
 }

@@ -140,6 +140,9 @@ pub struct Args {
         num_args = 0..=1, require_equals = true, default_value = "false",
         default_missing_value = "true", value_parser = go::boolean)]
     pub no_cross_namespace_refs: bool,
+    /// File with a secret; calls of hooks are signed with its first line, as the load tester checks it.
+    #[arg(long, value_name = "FILE", help_heading = SAFETY)]
+    pub hook_secret_file: Option<PathBuf>,
     /// Let hooks, metrics and alerts reach this machine's own addresses.
     #[arg(long, value_name = "BOOL", help_heading = SAFETY,
         num_args = 0..=1, require_equals = true, default_value = "false",

@@ -12,12 +12,14 @@
 //! only, and a panic is caught here.
 
 mod act;
+mod alert;
 mod ask;
 mod cookies;
 mod derived;
 mod inquire;
 mod lacking;
 mod manager;
+mod measure;
 mod observe;
 mod plan;
 mod refusals;
@@ -27,6 +29,7 @@ mod task;
 mod tell;
 
 use std::{
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -76,6 +79,8 @@ pub struct Options {
     pub cross_namespace: CrossNamespace,
     /// Told every event of canaries that have no event hook of their own.
     pub event_webhook: Option<String>,
+    /// A file with the secret that calls of hooks are signed with.
+    pub hook_secret_file: Option<PathBuf>,
     pub cluster_name: String,
     /// What annotations of the NGINX ingress controller begin with.
     pub ingress_annotations_prefix: String,
@@ -142,6 +147,7 @@ impl Default for Options {
             config_tracking: true,
             cross_namespace: CrossNamespace::Allowed,
             event_webhook: None,
+            hook_secret_file: None,
             cluster_name: String::new(),
             ingress_annotations_prefix: "nginx.ingress.kubernetes.io".to_owned(),
             ingress_class: String::new(),

@@ -236,6 +236,7 @@ fn options(settings: &Settings, metrics_server: String) -> Options {
         } else {
             CrossNamespace::Allowed
         },
+        hook_secret_file: settings.hook_secret_file.clone(),
         event_webhook: settings.event_webhook.as_ref().map(|url| url.uri().to_string()),
         cluster_name: settings.cluster_name.clone(),
         ingress_annotations_prefix: settings.ingress_annotations_prefix.clone(),

@@ -24,7 +24,7 @@ use tidegate_api::canary::status::CanaryPhase;
 use self::series::{
     DecisionLabels, FlaggerSeries, HookLabels, IntGauge, MetricLabels, NamespaceLabels,
     OutcomeLabels, OwnSeries, PhaseLabels, ProviderLabels, ProviderNameLabels, RunLabels,
-    TargetLabels, WorkloadLabels,
+    TargetLabels, VerdictLabels, WorkloadLabels,
 };
 pub use self::{
     game::{GameKind, GameSeries, GameWorkload, HookRun, PodWork, Replicas},
@@ -65,6 +65,18 @@ pub enum Strategy {
 pub enum Analysis {
     Completed,
     Skipped,
+}
+
+/// What a check of a rollout came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    Passed,
+    /// A value out of its limits, or a question that could not be asked.
+    Failed,
+    /// Nothing was measured, which counts as a failed check.
+    NoData,
+    /// Nothing was measured, which counts for nothing.
+    Held,
 }
 
 /// How a call to the outside went. An error brings its own fixed word.
@@ -171,6 +183,11 @@ impl Telemetry {
         self.flagger.analysis.remove(&target.metric_labels(metric));
     }
 
+    /// A check was made, and came to this.
+    pub fn count_check(&self, target: &Target, verdict: Verdict) {
+        self.own.checks.get_or_create(&target.verdict_labels(verdict)).inc();
+    }
+
     /// A run ended with the new revision in place.
     pub fn count_success(&self, target: &Target, strategy: Strategy, analysis: Analysis) {
         self.flagger.successes.get_or_create(&target.run_labels(strategy, analysis)).inc();
@@ -202,6 +219,9 @@ impl Telemetry {
         for phase in CanaryPhase::ALL {
             self.own.phase.remove(&target.phase_labels(*phase));
         }
+        for verdict in Verdict::ALL {
+            self.own.checks.remove(&target.verdict_labels(verdict));
+        }
     }
 
     /// A reconcile ended; `outcome` is `ok` or the fixed word of its error.
@@ -229,10 +249,15 @@ impl Telemetry {
         self.own.query_duration.get_or_create(&of_provider).observe(duration.as_secs_f64());
     }
 
-    /// An alert was sent; `provider` is the type of its receiver.
+    /// An alert was delivered or given up; `provider` is the type of its receiver.
     pub fn count_alert(&self, provider: &'static str, outcome: Outcome) {
         let labels = ProviderLabels { provider, outcome: outcome.as_str() };
         self.own.alerts.get_or_create(&labels).inc();
+    }
+
+    /// An alert that was not delivered is tried again.
+    pub fn count_alert_retry(&self, provider: &'static str) {
+        self.own.alert_retries.get_or_create(&ProviderNameLabels { provider }).inc();
     }
 
     /// A reconcile panicked and was caught.
@@ -292,6 +317,11 @@ impl Target {
         RunLabels { name, namespace, deployment_strategy, analysis_status }
     }
 
+    fn verdict_labels(&self, verdict: Verdict) -> VerdictLabels {
+        let TargetLabels { name, namespace } = self.labels();
+        VerdictLabels { name, namespace, verdict: verdict.as_str() }
+    }
+
     fn phase_labels(&self, phase: CanaryPhase) -> PhaseLabels {
         let TargetLabels { name, namespace } = self.labels();
         PhaseLabels { name, namespace, phase: phase.as_str() }
@@ -319,6 +349,21 @@ impl Analysis {
         match self {
             Self::Completed => "completed",
             Self::Skipped => "skipped",
+        }
+    }
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    const ALL: [Self; 4] = [Self::Passed, Self::Failed, Self::NoData, Self::Held];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::NoData => "no_data",
+            Self::Held => "held",
         }
     }
 }

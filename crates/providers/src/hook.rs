@@ -5,6 +5,7 @@
 //! [`excerpt`] is ever shown, since it goes into events that everybody may read.
 
 pub mod retry;
+pub mod sign;
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -84,7 +85,7 @@ const EXCERPT_MAX: usize = 120;
 /// Bytes of an answer that are looked at: enough for the excerpt even if most are blanks.
 const EXCERPT_READ: usize = 2048;
 /// Where the identity of a call is sent.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The phase a hook of this type is told while the canary is in `current`.
 ///

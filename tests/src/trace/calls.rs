@@ -38,7 +38,10 @@ impl Watched {
         if let Some(text) = message_of(&call.body, &self.sender())
             && !self.is_shared
         {
-            self.see(at, What::Messaged(format!("{}: {text}", call.to)));
+            // What did not arrive may be sent again.
+            if is_taken(&call.reply) {
+                self.see(at, What::Messaged(format!("{}: {text}", call.to)));
+            }
             return;
         }
         let name = self.canary.metadata.name.as_deref().unwrap_or_default();
@@ -155,6 +158,16 @@ impl Watched {
         let metrics = &self.canary.spec.analysis.metrics;
         let is_alone = metrics.len() == metrics.iter().filter(|it| is_builtin(it)).count();
         metrics.iter().find(|metric| is_alone && metric.name == name)
+    }
+}
+
+/// Whether a chat service took a message. Slack says no with a 200.
+fn is_taken(reply: &Reply) -> bool {
+    match reply {
+        Reply::Status(200..300, text) => !text.contains("\"ok\": false"),
+        Reply::Body(status, _) => (200..300).contains(status),
+        Reply::Held(_, inner) => is_taken(inner),
+        Reply::Status(..) | Reply::Hang | Reply::Refuse | Reply::Later(..) | Reply::Panic => false,
     }
 }
 

@@ -109,6 +109,18 @@ fn setting_up() -> Vec<Entry> {
             "Two full sets of pods run. Remove `replicas` from what re-applies the target",
         ),
         (Fact::Noted(Note::MirrorIgnored), Event, "A part of the spec has no effect here"),
+        (
+            Fact::Noted(Note::Doubtful(
+                "Metric errors has no limit, which counts as a threshold of 0.".into(),
+            )),
+            Event,
+            "A metric may not say what you mean. Nothing is changed about it",
+        ),
+        (
+            Fact::AlertLost { to: "slack".into(), why: "slack answered 404".into() },
+            Event,
+            "Nobody was told in the chat. Look at the AlertProvider and its Secret",
+        ),
     ]
 }
 
@@ -116,6 +128,7 @@ fn rollout() -> Vec<Entry> {
     use Told::{Event, Status};
     let percent = Percent::clamped;
     let check = "success rate 94.20% < 99%";
+    let silence = "no values found for istio metric request-success-rate, probably web.shop is not receiving traffic";
     vec![
         (Fact::NewRevision, Event, "A rollout starts"),
         (Fact::Restarted, Event, "Traffic went back to the primary, counting starts anew"),
@@ -132,6 +145,16 @@ fn rollout() -> Vec<Entry> {
             Fact::CheckFailed(check.into()),
             Event,
             "One more failed check; at `analysis.threshold` the rollout goes back",
+        ),
+        (
+            Fact::NoData(silence.into()),
+            Event,
+            "Nothing to measure, mostly no traffic: one more failed check",
+        ),
+        (
+            Fact::AwaitingData(silence.into()),
+            Event,
+            "The same for metrics with `onNoData: hold`: nothing is counted, and nothing moves until there is data",
         ),
         (Fact::Mirroring, Event, "Copies of requests go to the canary; answers are dropped"),
         (Fact::Advanced(percent(20)), Event, "Checks passed, more traffic"),

@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a broken page is a failed test")]
 
+mod acceptance;
+mod boards;
 mod commands;
 mod events;
 mod examples;

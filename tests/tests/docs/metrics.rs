@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tidegate_api::canary::CanaryPhase;
 use tidegate_operator::telemetry::{
     Analysis, Format, GameKind, GameSeries, GameWorkload, HookRun, Outcome, PodWork, Replicas,
-    Strategy, Target, Telemetry,
+    Strategy, Target, Telemetry, Verdict,
 };
 
 use crate::markdown::{cell, code, table};
@@ -28,7 +28,8 @@ const OWN: &str = "
 ## Tidegate's
 
 A `decision` is a reason of [the list of events](events.md). An `outcome` is `success`, `refused` (an answer came and it was no), or
-the kind of error: `timeout`, `connect` and so on.
+the kind of error: `timeout`, `connect` and so on. A `verdict` is `passed`, `failed`, `no_data` (nothing to measure, a failed check) or
+`held` (the same with `onNoData: hold`, which is not counted).
 ";
 
 const GAME: &str = "
@@ -51,6 +52,9 @@ Rollouts that failed in the last day, and canaries that wait for a person:
 sum by (namespace, name) (increase(flagger_canary_failures_total[1d]))
 tidegate_canary_phase{phase=~\"Waiting|WaitingPromotion\"} == 1
 ```
+
+Boards for Grafana and alert rules for Prometheus are in `deploy/grafana` and `deploy/prometheus`; see
+[watch rollouts](../guide/watch.md).
 ";
 
 pub(crate) fn page() -> String {
@@ -80,6 +84,8 @@ fn rendered() -> String {
     telemetry.count_hook("rollout", Outcome::Success);
     telemetry.count_query("prometheus", Outcome::Success, moment);
     telemetry.count_alert("slack", Outcome::Success);
+    telemetry.count_alert_retry("slack");
+    telemetry.count_check(&target, Verdict::Passed);
     telemetry.count_panic();
     telemetry.set_queue(1);
     telemetry.set_leader(true);

@@ -15,7 +15,7 @@ use crate::stage::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_no_number_is_a_failed_check() {
+async fn bet_25_an_answer_that_is_no_number_is_a_failed_check() {
     let vector = |value: &str| {
         format!(r#"{{"status":"success","data":{{"resultType":"vector","result":[{value}]}}}}"#)
     };
@@ -175,7 +175,7 @@ async fn a_template_of_a_megabyte_is_rolled_out_or_refused_but_not_choked_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_one_canary_stops_no_other() {
+async fn bet_25_a_panic_in_one_canary_stops_no_other() {
     let mut world = with_canary(canary_of("web", GATEWAY_API, hooked(by_weight(), "pre-rollout")));
     neighbour(&world);
     world.start().await;

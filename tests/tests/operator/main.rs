@@ -1,6 +1,7 @@
 //! The operator on the embedded cluster, in virtual time: what it costs, what it survives, what it
 //! says, and what must never happen.
 
+mod alerts;
 mod conditions;
 mod cost;
 mod hostile;
@@ -13,8 +14,11 @@ mod roads;
 mod robustness;
 mod secrets;
 mod shutdown;
+mod signing;
 mod stage;
 mod steps;
 mod takeover;
 mod targets;
 mod telling;
+mod vectors;
+mod verdicts;

@@ -2,20 +2,20 @@
 
 use serde_json::json;
 use tidegate_operator::telemetry::Format;
-use tidegate_tests::rollout::{CANARIES, World};
+use tidegate_tests::rollout::{CANARIES, DEPLOYMENTS, World, deployment};
 
 use crate::stage::{
     GATEWAY_API, at_share, blue_green, break_metrics, by_weight, canary_of, initialized,
     initialized_with, measured, reach, release,
 };
 
-fn page(world: &World) -> String {
+pub(crate) fn page(world: &World) -> String {
     let telemetry = world.telemetry.borrow();
     telemetry.as_ref().expect("an operator was started").render(Format::Prometheus)
 }
 
 /// The value of the series that begins like this and has all of these labels.
-fn value(world: &World, name: &str, labels: &[&str]) -> Option<f64> {
+pub(crate) fn value(world: &World, name: &str, labels: &[&str]) -> Option<f64> {
     let page = page(world);
     let is_it = |line: &&str| {
         line.split(['{', ' ']).next() == Some(name) && labels.iter().all(|it| line.contains(it))
@@ -88,7 +88,7 @@ async fn a_rollout_nobody_checked_is_counted_as_such() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_canary_leaves_no_series_behind() {
+async fn bet_46_a_deleted_canary_leaves_no_series_behind() {
     let world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
     assert!(page(&world).contains("\"web\""));
     world.delete(CANARIES, "web");
@@ -97,4 +97,16 @@ async fn a_deleted_canary_leaves_no_series_behind() {
     let left: Vec<_> = page.lines().filter(|line| line.contains("\"web")).collect();
     assert_eq!(left, Vec::<&str>::new());
     assert_eq!(value(&world, "flagger_canary_total", &["namespace=\"default\""]), Some(0.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn bet_46_a_canary_with_another_target_leaves_no_series_of_the_old_one() {
+    let world = initialized(GATEWAY_API, measured(by_weight())).await;
+    world.create(DEPLOYMENTS, deployment("shop", "shop:1.0", 2));
+    world.patch(CANARIES, "web", &json!({ "spec": { "targetRef": { "name": "shop" } } }));
+    world.advance_s(30).await;
+    let page = page(&world);
+    assert!(page.contains("name=\"shop\""), "{page}");
+    let left: Vec<_> = page.lines().filter(|line| line.contains("\"web")).collect();
+    assert_eq!(left, Vec::<&str>::new());
 }

@@ -17,19 +17,19 @@ pub(crate) const ALERT_PROVIDERS: Resource =
     Resource { group: "flagger.app", plural: "alertproviders" };
 
 #[expect(clippy::needless_pass_by_value, reason = "always made on the spot")]
-fn provider(name: &str, spec: Value) -> Value {
+pub(crate) fn provider(name: &str, spec: Value) -> Value {
     json!({ "apiVersion": "flagger.app/v1beta1", "kind": "AlertProvider",
             "metadata": { "name": name }, "spec": spec })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "always made on the spot")]
-fn secret(name: &str, data: Value) -> Value {
+pub(crate) fn secret(name: &str, data: Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name },
             "stringData": data })
 }
 
 /// `web` that reports to Slack, by a Secret, from this severity on.
-async fn reporting(severity: &str, analysis: Value) -> World {
+pub(crate) async fn reporting(severity: &str, analysis: Value) -> World {
     let mut analysis = analysis;
     analysis["alerts"] = json!([
         { "name": "ops", "severity": severity, "providerRef": { "name": "chat" } },
@@ -46,7 +46,7 @@ async fn reporting(severity: &str, analysis: Value) -> World {
     world
 }
 
-fn texts(calls: &[Call]) -> Vec<String> {
+pub(crate) fn texts(calls: &[Call]) -> Vec<String> {
     let text = |call: &Call| call.body["attachments"][0]["text"].as_str().map(str::to_owned);
     calls.iter().filter_map(text).collect()
 }
@@ -149,7 +149,7 @@ async fn the_operators_own_notifier_serves_canaries_without_alerts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closed_gate_is_told_once_and_a_muted_one_not_at_all() {
+async fn bet_43_a_closed_gate_is_told_once_and_a_muted_one_not_at_all() {
     for kind in ["confirm-rollout", "confirm-traffic-increase", "confirm-promotion"] {
         for muted in [false, true] {
             let world = reporting("warn", hooked(by_weight(), kind)).await;

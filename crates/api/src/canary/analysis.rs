@@ -161,6 +161,19 @@ pub struct AnalysisMetric {
     /// Values for `{{ variables.<key> }}` in the query of the template.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub template_variables: BTreeMap<String, String>,
+    /// What to do when the query works and finds nothing to measure. Default `fail`: a failed check.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_no_data: Option<OnNoData>,
+}
+
+text_enum! {
+    /// What a metric without data means.
+    closed OnNoData {
+        /// A failed check.
+        Fail = "fail",
+        /// No check at all: the rollout stays where it is until there is data.
+        Hold = "hold",
+    }
 }
 
 /// Limits of a measurement; a value on the limit is accepted.

@@ -2,7 +2,7 @@
 
 use crate::{
     Action, Again, Decision, Fact, GateKind, Memory, Missing, Observed, Percent, Phase, Question,
-    Readiness, Split, Step, Strategy, Target, Traffic,
+    Readiness, Split, Step, Strategy, Target, Traffic, Verdict,
 };
 
 use super::{
@@ -288,8 +288,14 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
         let Some(checks) = &answers.checks else {
             return Step::Ask(Question::Checks);
         };
-        if let Some(why) = &checks.failure {
-            return failed(seen, Fact::CheckFailed(why.clone()));
+        match &checks.verdict {
+            Verdict::Passed => {}
+            Verdict::Failed(why) => return failed(seen, Fact::CheckFailed(why.clone())),
+            Verdict::NoData(why) => return failed(seen, Fact::NoData(why.clone())),
+            Verdict::Held(why) => {
+                let held = Decision::because(Fact::AwaitingData(why.clone())).telling();
+                return held.beat().again(later(seen)).into();
+            }
         }
     }
     go_on(seen, target, split, base)

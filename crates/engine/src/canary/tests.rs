@@ -23,7 +23,7 @@ use super::*;
 use crate::{
     Answers, Checks, Cookie, CookieChange, Cookies, Gate, Hooks, Life, ManualStep, Missing, Moment,
     Primary, Question, Readiness, Refusal, Revision, Setup, Split, Steps, Stickiness, Strategy,
-    Tempo, Unready,
+    Tempo, Unready, Verdict,
 };
 
 /// The time of every scene; an interval is a minute, the deadline five.
@@ -251,9 +251,13 @@ impl Scene {
     }
 
     fn checked(self, passed: bool) -> Self {
-        let failure = (!passed).then(|| "too slow".to_owned());
+        let failed = || Verdict::Failed("too slow".to_owned());
+        self.judged(if passed { Verdict::Passed } else { failed() })
+    }
+
+    fn judged(self, verdict: Verdict) -> Self {
         self.answering(|answers| {
-            answers.checks = Some(Checks { measured: Vec::new(), failure });
+            answers.checks = Some(Checks { measured: Vec::new(), verdict });
         })
     }
 

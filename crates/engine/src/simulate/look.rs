@@ -2,7 +2,7 @@
 
 use crate::{
     Again, Answers, Checks, Clocks, Configs, Decision, Gate, GateKind, Missing, Moment, Obstacle,
-    Primary, Question, Refusal, Side, State, Step, Target, Traffic, apex_side,
+    Primary, Question, Refusal, Side, State, Step, Target, Traffic, Verdict, apex_side,
     check::{Breach, What},
     decide,
 };
@@ -142,8 +142,11 @@ impl World {
                 let health = self.healths.get(self.target.template).copied();
                 let fails = self.metrics_fail || health == Some(Health::FailsChecks);
                 self.emit(What::Checked(!fails));
-                let failure = fails.then(|| "success rate below 99".to_owned());
-                self.seen.answers.checks = Some(Checks { measured: Vec::new(), failure });
+                let verdict = match fails {
+                    true => Verdict::Failed("success rate below 99".to_owned()),
+                    false => Verdict::Passed,
+                };
+                self.seen.answers.checks = Some(Checks { measured: Vec::new(), verdict });
             }
             Question::Gate(kind) => self.ask_gate(kind),
         }

@@ -8,7 +8,7 @@ use crate::support::{Folder, Tester, task, until};
 
 /// "`/healthz`: 200 `OK`".
 #[test]
-fn health_and_metrics_are_served() {
+fn v8_4_health_and_metrics_are_served() {
     let tester = Tester::start(&[]);
     let answer = tester.get("/healthz");
     assert_eq!((answer.status, answer.body.as_str()), (200, "OK"));

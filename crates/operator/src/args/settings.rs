@@ -2,6 +2,8 @@
 
 use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
+use tidegate_providers::hook::sign;
+
 use super::{Args, Secret};
 use crate::{
     http::{Policy, Proxy, SafeUrl, UrlError},
@@ -32,6 +34,8 @@ pub struct Settings {
     /// Who hears of every event.
     pub event_webhook: Option<SafeUrl>,
     pub cluster_name: String,
+    /// What calls of hooks are signed with. It was there, and not empty, at the start.
+    pub hook_secret_file: Option<PathBuf>,
     pub no_cross_namespace_refs: bool,
     pub http: Policy,
     pub log: LogSettings,
@@ -72,6 +76,8 @@ pub enum SettingsError {
     Url { flag: &'static str, source: UrlError },
     #[error("--{flag}: must be more than zero")]
     NotPositive { flag: &'static str },
+    #[error("--{flag}: `{}` holds no secret, or cannot be read", path.display())]
+    NoSecret { flag: &'static str, path: PathBuf },
 }
 
 /// The texts from which the notifier is made, the environment applied.
@@ -148,6 +154,11 @@ impl Settings {
             notifier: alerts.notifier(&mut warnings),
             event_webhook: event_webhook.transpose()?,
             cluster_name: args.cluster_name,
+            hook_secret_file: args
+                .hook_secret_file
+                .filter(|path| !path.as_os_str().is_empty())
+                .map(holds_secret)
+                .transpose()?,
             no_cross_namespace_refs: args.no_cross_namespace_refs,
             http: Policy {
                 allow_loopback: args.allow_loopback_hooks,
@@ -206,6 +217,15 @@ impl Alerts {
 
 fn url_of(flag: &'static str, text: &Secret) -> Result<SafeUrl, SettingsError> {
     SafeUrl::parse(text.expose()).map_err(|source| SettingsError::Url { flag, source })
+}
+
+/// A file that does not hold a secret now will hardly hold one later: better told at the start.
+fn holds_secret(path: PathBuf) -> Result<PathBuf, SettingsError> {
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    match sign::first_secret(&text) {
+        Some(_) => Ok(path),
+        None => Err(SettingsError::NoSecret { flag: "hook-secret-file", path }),
+    }
 }
 
 /// The administrator's own, so it may be anywhere.

@@ -11,10 +11,7 @@ use tidegate_providers::metrics::{
 };
 use tracing::{debug, warn};
 
-use super::{
-    ask::{QueryFailure, outgoing},
-    task::Task,
-};
+use super::{ask::outgoing, measure::QueryFailure, task::Task};
 use crate::{http::HttpError, telemetry};
 
 impl Task {

@@ -17,10 +17,13 @@ use super::{
     Context,
     task::{Task, jitter},
 };
-use crate::cluster::{
-    CANARY, WATCHED,
-    cache::Key,
-    watch::{Listener, Silent, feed},
+use crate::{
+    cluster::{
+        CANARY, WATCHED,
+        cache::Key,
+        watch::{Listener, Silent, feed},
+    },
+    telemetry::Target,
 };
 
 /// Keeps the tasks. Dropping it stops everything at once; [`Manager::drain`] does so in order.
@@ -37,7 +40,7 @@ struct Running {
     uid: String,
     /// What a change must touch to wake the task.
     mark: Value,
-    target: crate::telemetry::Target,
+    target: Target,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
@@ -139,7 +142,9 @@ impl Manager {
         if let Some(running) = self.tasks.get_mut(key) {
             if running.mark != mark {
                 running.mark = mark;
+                let former = std::mem::replace(&mut running.target, target(key, &canary));
                 self.cx.cluster.cache.ring(key);
+                self.forget(&former);
             }
             return;
         }
@@ -154,9 +159,7 @@ impl Manager {
             if self.started { Duration::ZERO } else { jitter(&uid, self.cx.options.spread) };
         let task = Task::new(Arc::clone(&self.cx), key.clone(), uid.clone());
         let task = tokio::spawn(task.run(delay, stopped));
-        let name = canary["spec"]["targetRef"]["name"].as_str().unwrap_or_default();
-        let target = crate::telemetry::Target::new(key.namespace.to_string(), name);
-        let mark = mark(canary);
+        let (mark, target) = (mark(canary), target(key, canary));
         self.tasks.insert(key.clone(), Running { uid, mark, target, stop, task });
     }
 
@@ -165,8 +168,15 @@ impl Manager {
         let _ = running.stop.send(true);
         // The old one must be over before anything else acts under this name.
         let _ = running.task.await;
-        self.cx.telemetry.forget(&running.target);
+        self.forget(&running.target);
         self.wake_all(&key.namespace);
+    }
+
+    /// Series go with the last canary of their target.
+    fn forget(&self, target: &Target) {
+        if !self.tasks.values().any(|running| running.target == *target) {
+            self.cx.telemetry.forget(target);
+        }
     }
 
     /// Canaries of the same target look again: one of them must stand back.
@@ -194,6 +204,12 @@ impl Drop for Manager {
         self.watches.abort_all();
         self.cx.end_beside();
     }
+}
+
+/// Whose series a canary has.
+fn target(key: &Key, canary: &Value) -> Target {
+    let name = canary["spec"]["targetRef"]["name"].as_str().unwrap_or_default();
+    Target::new(key.namespace.to_string(), name)
 }
 
 /// What of a canary wakes its task: not its status, which is our own writing.

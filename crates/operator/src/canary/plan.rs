@@ -7,7 +7,10 @@ use tidegate_api::canary::{
 use tidegate_engine::{
     Hooks, ManualStep, Note, Percent, Plan, Steps, Stickiness, Strategy, Traffic,
 };
-use tidegate_providers::traffic::{Affinity, Mesh};
+use tidegate_providers::{
+    metrics::limits,
+    traffic::{Affinity, Mesh},
+};
 
 /// Checks of a rollout that was meant to go by weight where weights are impossible; as Flagger.
 const ITERATIONS_INSTEAD: u32 = 10;
@@ -31,6 +34,7 @@ pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
     let ignored = mesh.ignored(spec).into_iter().filter(|it| it.field == "spec.analysis.match");
     notes
         .extend(ignored.filter(|_| mesh != Mesh::Kubernetes).map(|it| Note::Other(it.to_string())));
+    notes.extend(doubts(spec));
     let max = Percent::clamped(analysis.max_weight());
     let traffic = if capabilities.switched { Traffic::Divisible } else { Traffic::Whole };
     let manual = spec.manual_step.as_ref().map(|step| ManualStep {
@@ -69,6 +73,19 @@ pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         scaled: spec.autoscaler_ref.is_some(),
         notes,
     }
+}
+
+/// What the authors of metrics should know about them. Where nothing is analysed nobody is bothered.
+fn doubts(spec: &CanarySpec) -> Vec<Note> {
+    if spec.skips_analysis() {
+        return Vec::new();
+    }
+    let metrics = spec.analysis.metrics.iter();
+    let doubts = metrics.flat_map(|metric| {
+        let name = &metric.name;
+        limits::warnings(metric).into_iter().map(move |doubt| format!("Metric {name} {doubt}."))
+    });
+    doubts.map(Note::Doubtful).collect()
 }
 
 fn strategy(spec: &CanarySpec, mesh: Mesh, notes: &mut Vec<Note>) -> (Strategy, u32) {

@@ -5,14 +5,14 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures::FutureExt;
 use tidegate_api::canary::CanaryStatus;
 use tidegate_engine::{
-    Action, Again, Answers, Clocks, Decision, Fact, Memory, Moment, Pace, Phase, Step, Tempo, Told,
-    decide,
+    Action, Again, Answers, Clocks, Decision, Fact, Memory, Moment, Pace, Phase, Question, Step,
+    Tempo, Told, Verdict, decide,
 };
 use tokio::sync::watch;
 use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::{
-    Context, ask,
+    Context, alert, ask,
     derived::Derived,
     lacking::Lacking,
     observe::{self, Look, Seen},
@@ -53,6 +53,7 @@ pub(super) struct Task {
     /// Status as we meant to write it, for clusters whose definitions drop our additions.
     pub(super) shadow: Option<CanaryStatus>,
     pub(super) events: tell::Queue,
+    pub(super) outbox: alert::Outbox,
     /// The canary as the decision that is carried out knows it.
     pub(super) based_on: Option<Arc<serde_json::Value>>,
     /// A write was not answered, so the cache may be behind what we did ourselves.
@@ -77,6 +78,7 @@ enum Next {
 impl Task {
     pub(super) fn new(cx: Arc<Context>, key: Key, uid: String) -> Self {
         let events = tell::Queue::start(&cx, &key);
+        let outbox = alert::Outbox::start(&cx, &key);
         Self {
             cx,
             key,
@@ -89,6 +91,7 @@ impl Task {
             lacking: Lacking::default(),
             shadow: None,
             events,
+            outbox,
             based_on: None,
             is_in_doubt: false,
             troubles: 0,
@@ -184,6 +187,7 @@ impl Task {
                 }
                 Look::Seen(seen) => *seen,
             };
+            self.tell_lost_alerts(&seen).await;
             match decide(&seen.observed) {
                 Step::Ask(question) => {
                     let answer = ask::answer(self, &seen, question);
@@ -194,6 +198,9 @@ impl Task {
                     }
                     if let Some(checks) = &answers.checks {
                         self.checks = Some(checks.clone());
+                    }
+                    if question == Question::Checks {
+                        self.count_check(&seen);
                     }
                 }
                 Step::Do(decision) => {
@@ -301,6 +308,17 @@ impl Task {
     fn steady(&self) -> Moment {
         let passed = self.cx.clock.monotonic().as_millis();
         Moment(i64::try_from(passed).unwrap_or(i64::MAX))
+    }
+
+    fn count_check(&self, seen: &Seen) {
+        let Some(checks) = &self.checks else { return };
+        let verdict = match checks.verdict {
+            Verdict::Passed => telemetry::Verdict::Passed,
+            Verdict::Failed(_) => telemetry::Verdict::Failed,
+            Verdict::NoData(_) => telemetry::Verdict::NoData,
+            Verdict::Held(_) => telemetry::Verdict::Held,
+        };
+        self.cx.telemetry.count_check(&seen.gauge, verdict);
     }
 
     /// The phase gauge and others that follow the phase.

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_certificate_must_be_trusted_and_for_the_host_unless_told_otherwise() {
+    async fn v8_4_a_certificate_must_be_trusted_and_for_the_host_unless_told_otherwise() {
         let port = serve_tls();
         let policy =
             Policy { allow_loopback: true, environment_proxies: false, ..Policy::default() };

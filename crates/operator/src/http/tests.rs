@@ -206,7 +206,7 @@ async fn a_request_arrives_as_it_was_meant() {
 }
 
 #[tokio::test]
-async fn one_timeout_covers_everything() {
+async fn bet_29_one_timeout_covers_everything() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
     let cases = [
         ("no answer", Script::Hang("")),
@@ -499,7 +499,7 @@ async fn a_stuck_namespace_does_not_hold_up_others() {
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again() {
+async fn bet_28_a_connection_is_used_again() {
     let kept = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = SafeUrl::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();

@@ -89,7 +89,7 @@ async fn health_tells_of_a_loop_that_has_stalled_and_not_of_one_that_ended() {
 }
 
 #[tokio::test]
-async fn readiness_waits_for_everything_that_was_announced() {
+async fn bet_47_readiness_waits_for_everything_that_was_announced() {
     let served = served().await;
     let canaries = served.health.expect_ready("cache of canaries");
     let ready = fetch(&served, "/readyz").await;

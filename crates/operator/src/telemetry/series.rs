@@ -30,6 +30,8 @@ pub(super) struct OwnSeries {
     pub(super) queries: Family<ProviderLabels, Counter>,
     pub(super) query_duration: Family<ProviderNameLabels, Histogram>,
     pub(super) alerts: Family<ProviderLabels, Counter>,
+    pub(super) alert_retries: Family<ProviderNameLabels, Counter>,
+    pub(super) checks: Family<VerdictLabels, Counter>,
     pub(super) panics: Counter,
     pub(super) queue: IntGauge,
     pub(super) leader: IntGauge,
@@ -72,6 +74,13 @@ pub(super) struct PhaseLabels {
     pub(super) name: String,
     pub(super) namespace: String,
     pub(super) phase: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct VerdictLabels {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) verdict: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -155,6 +164,8 @@ impl OwnSeries {
             queries: Family::default(),
             query_duration: Family::new_with_constructor(durations),
             alerts: Family::default(),
+            alert_retries: Family::default(),
+            checks: Family::default(),
             panics: Counter::default(),
             queue: IntGauge::default(),
             leader: IntGauge::default(),
@@ -165,6 +176,8 @@ impl OwnSeries {
             "1 for the phase that a rollout is in",
             own.phase.clone(),
         );
+        let help = "Checks of a rollout: passed, failed, no_data or held";
+        registry.register("canary_checks", help, own.checks.clone());
         registry.register("reconciles", "Reconciles by outcome", own.reconciles.clone());
         let name = "reconcile_duration_seconds";
         registry.register(name, "Time that a reconcile took", own.reconcile_duration.clone());
@@ -175,7 +188,10 @@ impl OwnSeries {
         let name = "metric_query_duration_seconds";
         let help = "Time that metrics providers took to answer";
         registry.register(name, help, own.query_duration.clone());
-        registry.register("alerts", "Alerts sent, by receiver and outcome", own.alerts.clone());
+        let help = "Alerts delivered or given up, by receiver and outcome";
+        registry.register("alerts", help, own.alerts.clone());
+        let help = "Attempts to deliver an alert after the first";
+        registry.register("alert_retries", help, own.alert_retries.clone());
         registry.register("panics", "Reconciles that panicked and were caught", own.panics.clone());
         registry.register("queue_depth", "Objects that wait for their turn", own.queue.clone());
         registry.register("leader", "1 if this process leads", own.leader.clone());

@@ -10,8 +10,8 @@ use tidegate_api::{
         IngressKind, IngressRef, ManualStep, Provider, RouteKind, RouteRef, ScalerReplicas,
         Service, TargetKind, TargetRef, UpstreamKind, UpstreamRef,
         analysis::{
-            Alert, AlertSeverity, AnalysisMatch, AnalysisMetric, HeaderMatch, ObjectRef, SameSite,
-            SessionAffinity, ThresholdRange, Webhook, WebhookType,
+            Alert, AlertSeverity, AnalysisMatch, AnalysisMetric, HeaderMatch, ObjectRef, OnNoData,
+            SameSite, SessionAffinity, ThresholdRange, Webhook, WebhookType,
         },
         service::{
             BackendRef, CorsPolicy, CustomMetadata, GatewayRef, HeaderOperations, Headers,
@@ -376,6 +376,7 @@ strategy! { analysis_metric: AnalysisMetric {
     query: maybe(text()),
     template_ref: maybe(object_ref()),
     template_variables: texts(),
+    on_no_data: maybe(one_of(OnNoData::ALL)),
 } }
 
 strategy! { threshold_range: ThresholdRange {

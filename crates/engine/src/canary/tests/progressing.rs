@@ -151,6 +151,35 @@ fn a_failed_check_counts_and_too_many_end_it() {
 }
 
 #[test]
+fn no_data_is_a_failed_check_that_is_told_apart() {
+    let no_data = || Verdict::NoData("no values found".to_owned());
+    table([("it counts", progressing(20).failing(1).judged(no_data()), "remember failed=2")]);
+    assert_eq!(progressing(20).judged(no_data()).why(), "NotEnoughData");
+    assert_eq!(progressing(20).judged(no_data()).tells(), ["NotEnoughData"]);
+    assert_eq!(progressing(20).failing(2).judged(no_data()).decision().again, Again::Now);
+}
+
+#[test]
+fn a_hold_for_want_of_data_counts_and_moves_nothing() {
+    let held = || Verdict::Held("no values found".to_owned());
+    let promotion = |scene: Scene| scene.phase(Phase::WaitingPromotion);
+    table([
+        ("on the way", progressing(20).failing(1).judged(held()), ""),
+        ("at the goal", progressing(50).judged(held()), ""),
+        ("while promotion waits", promotion(progressing(50)).judged(held()), ""),
+        (
+            "too many that failed before are too many",
+            progressing(20).failing(3).judged(held()),
+            "shift 0 · park · remember phase=Failed failed=0 weight=0 prepared=false",
+        ),
+    ]);
+    let decision = progressing(20).judged(held()).decision();
+    assert_eq!(decision.why.reason(), "WaitingForData");
+    assert!(decision.beat && decision.tells(&decision.why), "told, and an interval until the next");
+    assert_eq!(decision.again, Again::At(NOW.after(Duration::from_mins(1))));
+}
+
+#[test]
 fn the_deadline_ends_a_rollout_in_every_phase_of_analysis() {
     let failed = "shift 0 · park · remember phase=Failed weight=0 prepared=false";
     table([

@@ -99,7 +99,7 @@ fn v8_2_bet_16_any_other_value_must_not_be_more() {
 }
 
 #[test]
-fn a_check_keeps_the_value_in_full() {
+fn bet_50_a_check_keeps_the_value_in_full() {
     let check = judge(&metric("min 99 max 100"), SuccessRate, Sample::new(98.694).unwrap());
     assert_eq!(check.name, "errors");
     assert!((check.value - 98.694).abs() < f64::EPSILON);

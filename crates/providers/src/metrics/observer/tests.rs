@@ -54,7 +54,7 @@ const TABLE: [(&str, &str, &str, &str, &str); 13] = [
 ];
 
 #[test]
-fn every_provider_has_a_success_rate_and_a_duration() {
+fn bet_10_every_provider_has_a_success_rate_and_a_duration() {
     let percentile = model_of("podinfo", "apex", &json!({ "percentile": "99" }));
     for (mesh, counter, labels, good, times) in TABLE {
         let observer = Observer::select(mesh, None, &deployment());

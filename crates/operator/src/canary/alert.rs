@@ -1,0 +1,460 @@
+//! Alerts: chat messages, and what becomes of those that do not arrive.
+//!
+//! ```text
+//! alert -> destinations -> first attempt -+-> delivered
+//!                                         +-> may pass: outbox -> tried again, in order, with a bound
+//!                                         +-> never will, or the bound: lost -> event, log, metric
+//! ```
+//!
+//! The first attempt is made before the status that makes the message true is written, so that a crash
+//! repeats a message instead of losing it. What waits for another attempt is kept in memory only.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use http::HeaderValue;
+use tidegate_api::{
+    AlertProvider,
+    alert_provider::AlertProviderType,
+    canary::{Canary, analysis::WebhookType},
+};
+use tidegate_engine::{Alert, Fact, GateKind, Memory, Notice, Severity};
+use tidegate_providers::{
+    hook::{
+        CallIdentity, IDEMPOTENCY_KEY,
+        retry::{self, Failure},
+    },
+    notify::{self, Destination, NotifyError},
+};
+use tokio::sync::Notify;
+use tracing::{debug, warn};
+
+use super::{Context, ask, observe::Seen, task::Task};
+use crate::{
+    cluster::{ALERT_PROVIDER, cache::Key},
+    http::Proxy,
+    telemetry::Outcome,
+};
+
+/// Messages of one canary that wait for another attempt. They go on when the canary is deleted.
+pub(super) struct Outbox(Arc<Waiting>);
+
+struct Waiting {
+    cx: Arc<Context>,
+    key: Key,
+    letters: Mutex<VecDeque<Waited>>,
+    lost: Mutex<Vec<Fact>>,
+    /// No more will come.
+    is_closed: AtomicBool,
+    bell: Notify,
+}
+
+/// A letter that failed at least once, or follows one that did.
+struct Waited {
+    letter: Letter,
+    attempts: u32,
+    /// By the steady clock.
+    due: Duration,
+}
+
+/// A message and where it goes.
+#[derive(Clone)]
+struct Letter {
+    destination: Destination,
+    route: Route,
+    notice: notify::Notice,
+    /// The same for every attempt, so that receivers of ours can tell a repetition.
+    identity: String,
+}
+
+/// Whose address a message goes to.
+#[derive(Clone)]
+enum Route {
+    /// From a flag: trusted, through this proxy.
+    Administrators(Option<Proxy>),
+    /// From an `AlertProvider`: checked.
+    Users,
+}
+
+/// Why an attempt failed.
+struct Undelivered {
+    why: String,
+    outcome: Outcome,
+    /// When the next attempt may go better; `None` if none will.
+    wait: Option<Duration>,
+}
+
+/// Chat services get this long, as Flagger gives them.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// 1, 2, 4, 8, 16 and twice 30 seconds between them: a service that is away for a minute and a half
+/// misses nothing.
+const ATTEMPTS_MAX: u32 = 8;
+/// A rollout has about five messages; what waits in greater number is a service that is gone.
+const WAITING_MAX: usize = 32;
+
+impl Task {
+    /// Sends a chat message wherever this canary reports to.
+    pub(super) async fn alert(&mut self, seen: &Seen, alert: &Alert, memory: &Memory) {
+        if !self.told.is_new_alert(memory, &alert.about) {
+            return;
+        }
+        let severity = match alert.severity {
+            Severity::Info => notify::Severity::Info,
+            Severity::Warn => notify::Severity::Warn,
+            Severity::Error => notify::Severity::Error,
+        };
+        let shows_plan = matches!(alert.about, Notice::Initialized | Notice::NewRevision);
+        let plan = shows_plan.then_some(&seen.canary.spec);
+        let cluster = &self.cx.options.cluster_name;
+        let notice = notify::Notice {
+            severity,
+            canary: self.key.name.to_string(),
+            namespace: self.key.namespace.to_string(),
+            text: alert_text(&alert.about, &seen.canary),
+            fields: notify::fields(cluster, &self.key.namespace, plan),
+        };
+        let identity = self.identity_of(&notice, memory);
+        let (destinations, mut lost) = self.destinations(seen, severity).await;
+        for (destination, route) in destinations {
+            let notice = notice.clone();
+            let letter = Letter { destination, route, notice, identity: identity.clone() };
+            lost.extend(self.outbox.send(letter).await);
+        }
+        for fact in lost {
+            self.announce(seen, &fact, memory).await;
+        }
+    }
+
+    /// Tells of messages that were given up since this was last asked.
+    pub(super) async fn tell_lost_alerts(&mut self, seen: &Seen) {
+        for fact in self.outbox.0.take_lost() {
+            self.announce(seen, &fact, &seen.observed.memory).await;
+        }
+    }
+
+    fn identity_of(&self, notice: &notify::Notice, memory: &Memory) -> String {
+        let Memory { phase, weight, iterations, applied, .. } = memory;
+        let step = format!("{phase} {weight} {iterations} {}", notice.text);
+        let revision = applied.as_ref().map(tidegate_engine::Revision::as_str);
+        CallIdentity {
+            uid: &self.uid,
+            revision: revision.unwrap_or_default(),
+            hook: "alert",
+            hook_type: WebhookType::Event,
+            step: &step,
+        }
+        .key()
+    }
+
+    /// Where a message of this severity goes, and what cannot be sent anywhere. Alerts that lead to
+    /// the same place are one: nobody wants to read a fact twice.
+    async fn destinations(
+        &self,
+        seen: &Seen,
+        severity: notify::Severity,
+    ) -> (Vec<(Destination, Route)>, Vec<Fact>) {
+        let alerts = &seen.canary.spec.analysis.alerts;
+        if alerts.is_empty() {
+            let global = self.cx.options.notifier.clone().into_iter();
+            let global = global.map(|(to, proxy)| (to, Route::Administrators(proxy)));
+            return (global.collect(), Vec::new());
+        }
+        let (mut destinations, mut lost) = (Vec::new(), Vec::new());
+        for alert in alerts.iter().filter(|it| notify::should_send(it.severity(), severity)) {
+            let namespace = alert.provider_ref.namespace.as_deref().filter(|it| !it.is_empty());
+            let key = Key::new(namespace.unwrap_or(&self.key.namespace), &alert.provider_ref.name);
+            match self.destination(&key).await {
+                Ok(Some(destination)) if destinations.iter().any(|(it, _)| *it == destination) => {}
+                Ok(Some(destination)) => destinations.push((destination, Route::Users)),
+                Ok(None) => {}
+                Err(why) => {
+                    warn!(alert = alert.name, provider = %key, why, "Alert not sent");
+                    self.cx.telemetry.count_alert("none", Outcome::Error("not_configured"));
+                    let to = format!("alert {}", alert.name);
+                    lost.push(Fact::AlertLost { to, why });
+                }
+            }
+        }
+        (destinations, lost)
+    }
+
+    async fn destination(&self, key: &Key) -> Result<Option<Destination>, String> {
+        let provider = self.cx.cluster.cache.get(ALERT_PROVIDER, key);
+        let provider = provider.ok_or_else(|| format!("AlertProvider {key} does not exist"))?;
+        let provider: AlertProvider = serde_json::from_value((*provider).clone())
+            .map_err(|_| format!("AlertProvider {key} cannot be read"))?;
+        let secret = match &provider.spec.secret_ref {
+            Some(reference) => Some(self.secret(&key.namespace, &reference.name).await?),
+            None => None,
+        };
+        Destination::of(&provider.spec, secret.as_ref()).map_err(|error| error.to_string())
+    }
+}
+
+// === impl Outbox ===
+
+impl Outbox {
+    /// Starts the sender; it ends when the outbox is dropped and empty.
+    pub(super) fn start(cx: &Arc<Context>, key: &Key) -> Self {
+        let waiting = Arc::new(Waiting {
+            cx: Arc::clone(cx),
+            key: key.clone(),
+            letters: Mutex::default(),
+            lost: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+            bell: Notify::new(),
+        });
+        cx.spawn_beside(Arc::clone(&waiting).work());
+        Self(waiting)
+    }
+
+    /// The first attempt. What may go better later waits for it, behind what already waits for the
+    /// same place; what will not is returned.
+    async fn send(&self, letter: Letter) -> Option<Fact> {
+        let Waiting { cx, key, .. } = &*self.0;
+        if self.0.letters().iter().any(|it| it.letter.destination == letter.destination) {
+            return self.0.keep(Waited { letter, attempts: 0, due: cx.clock.monotonic() });
+        }
+        match letter.attempt(cx, key, 0).await {
+            Ok(()) => None,
+            Err(Undelivered { why, outcome, wait: None }) => Some(letter.lost(cx, why, outcome)),
+            Err(Undelivered { why, wait: Some(wait), .. }) => {
+                debug!(service = letter.service(), why, "Alert not delivered yet");
+                self.0.keep(Waited { letter, attempts: 1, due: cx.clock.monotonic() + wait })
+            }
+        }
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.0.is_closed.store(true, Ordering::Release);
+        self.0.bell.notify_one();
+    }
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    async fn work(self: Arc<Self>) {
+        loop {
+            let rung = self.bell.notified();
+            let due = self.due();
+            match due {
+                None if self.is_closed.load(Ordering::Acquire) => return,
+                None => rung.await,
+                Some(due) => {
+                    let wait = due.saturating_sub(self.cx.clock.monotonic());
+                    if !wait.is_zero() {
+                        // A new letter may be due earlier.
+                        tokio::select! {
+                            biased;
+                            () = rung => continue,
+                            () = self.cx.clock.sleep(wait) => {}
+                        }
+                    }
+                    self.try_again(due).await;
+                }
+            }
+        }
+    }
+
+    /// When the next letter is due.
+    fn due(&self) -> Option<Duration> {
+        let letters = self.letters();
+        heads(&letters).map(|(_, waited)| waited.due).min()
+    }
+
+    /// Sends the letter that is due. It stays where it is meanwhile, so that others keep behind it.
+    async fn try_again(&self, due: Duration) {
+        let next = {
+            let letters = self.letters();
+            let mut heads = heads(&letters);
+            let next = heads.find(|(_, waited)| waited.due == due);
+            next.map(|(_, waited)| (waited.letter.clone(), waited.attempts))
+        };
+        let Some((letter, attempts)) = next else { return };
+        if attempts > 0 {
+            self.cx.telemetry.count_alert_retry(letter.service());
+        }
+        let outcome = letter.attempt(&self.cx, &self.key, attempts).await;
+        let mut letters = self.letters();
+        let is_it = |it: &Waited| {
+            it.letter.identity == letter.identity && it.letter.destination == letter.destination
+        };
+        // Gone if others needed the room.
+        let Some(place) = letters.iter().position(is_it) else { return };
+        match outcome {
+            Err(Undelivered { wait: Some(wait), .. }) if attempts + 1 < ATTEMPTS_MAX => {
+                if let Some(waited) = letters.get_mut(place) {
+                    waited.attempts = attempts + 1;
+                    waited.due = self.cx.clock.monotonic() + wait;
+                }
+            }
+            Ok(()) => {
+                letters.remove(place);
+            }
+            Err(Undelivered { why, outcome, .. }) => {
+                letters.remove(place);
+                drop(letters);
+                let fact = letter.lost(&self.cx, why, outcome);
+                self.lost.lock().unwrap_or_else(PoisonError::into_inner).push(fact);
+                self.cx.cluster.cache.ring(&self.key);
+            }
+        }
+    }
+
+    /// The oldest makes room, and is lost.
+    fn keep(&self, waited: Waited) -> Option<Fact> {
+        let mut letters = self.letters();
+        let full = letters.len() >= WAITING_MAX;
+        let oldest = if full { letters.pop_front() } else { None };
+        letters.push_back(waited);
+        drop(letters);
+        self.bell.notify_one();
+        let why = "too many messages wait for it".to_owned();
+        oldest.map(|oldest| oldest.letter.lost(&self.cx, why, Outcome::Error("full")))
+    }
+
+    fn letters(&self) -> MutexGuard<'_, VecDeque<Waited>> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_lost(&self) -> Vec<Fact> {
+        std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The first letter for each place: those behind it wait for it.
+fn heads(letters: &VecDeque<Waited>) -> impl Iterator<Item = (usize, &Waited)> {
+    letters.iter().enumerate().filter(|(place, waited)| {
+        let mut before = letters.iter().take(*place);
+        !before.any(|it| it.letter.destination == waited.letter.destination)
+    })
+}
+
+// === impl Letter ===
+
+impl Letter {
+    fn service(&self) -> &'static str {
+        self.destination.service.as_str()
+    }
+
+    /// Counts, logs and names a message that nobody will get.
+    fn lost(&self, cx: &Context, why: String, outcome: Outcome) -> Fact {
+        let service = self.service();
+        cx.telemetry.count_alert(service, outcome);
+        warn!(service, why, canary = self.notice.sender(), "Alert not delivered");
+        Fact::AlertLost { to: service.to_owned(), why }
+    }
+
+    async fn attempt(&self, cx: &Context, key: &Key, attempts: u32) -> Result<(), Undelivered> {
+        let Self { destination, route, notice, identity } = self;
+        let now = cx.clock.now();
+        let mut request = destination.request(notice, now).map_err(Undelivered::of)?;
+        if destination.service == AlertProviderType::Webhook
+            && let Ok(identity) = HeaderValue::from_str(identity)
+        {
+            request.headers.insert(IDEMPOTENCY_KEY, identity);
+        }
+        let mut outgoing = ask::outgoing(request, key).map_err(Undelivered::of)?;
+        outgoing.timeout = TIMEOUT;
+        match route {
+            Route::Administrators(proxy) => {
+                outgoing.trusted = true;
+                outgoing.proxy.clone_from(proxy);
+            }
+            Route::Users => {
+                let proxy = destination.proxy.as_deref().map(Proxy::parse).transpose();
+                outgoing.proxy = proxy.map_err(Undelivered::of)?;
+            }
+        }
+        let answer = cx.http.send(outgoing).await.map_err(|error| {
+            let is_passing = error.is_connection();
+            let failure = if is_passing { Failure::Unreachable } else { Failure::Hopeless };
+            let (why, outcome) = (error.to_string(), Outcome::Error(error.label()));
+            Undelivered { why, outcome, wait: retry::wait(attempts, failure, cx.clock.now()) }
+        })?;
+        let status = answer.status.as_u16();
+        destination.delivered(status, &answer.body).map_err(|error: NotifyError| {
+            let header = answer.headers.get(http::header::RETRY_AFTER);
+            let retry_after = header.and_then(|value| value.to_str().ok());
+            // Slack says no with 200.
+            let failure = match error {
+                NotifyError::Refused { .. } => Failure::Answered { status, retry_after },
+                _ => Failure::Unreachable,
+            };
+            let wait = retry::wait(attempts, failure, cx.clock.now());
+            let wait = wait.filter(|_| error.may_pass());
+            Undelivered { why: error.to_string(), outcome: Outcome::Refused, wait }
+        })?;
+        cx.telemetry.count_alert(self.service(), Outcome::Success);
+        Ok(())
+    }
+}
+
+// === impl Undelivered ===
+
+impl Undelivered {
+    /// What no other attempt will change.
+    #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+    fn of(error: impl ToString) -> Self {
+        let outcome = Outcome::Error("not_configured");
+        Self { why: error.to_string(), outcome, wait: None }
+    }
+}
+
+/// The sentence of a chat message: what happened, why, and what a person can do where one must.
+fn alert_text(about: &Notice, canary: &Canary) -> String {
+    let kind = canary.spec.target_ref.kind.as_str();
+    match about {
+        Notice::Initialized => format!("The primary of this {kind} is set up and serves."),
+        Notice::NewRevision => "A new revision is on its way.".to_owned(),
+        Notice::Awaiting(gate) => {
+            let what = match gate {
+                GateKind::ConfirmTrafficIncrease => "More traffic for the canary",
+                GateKind::ConfirmPromotion => "Promotion",
+                _ => "A new revision",
+            };
+            format!("{what} needs approval: it waits until every {} hook says yes.", gate.as_str())
+        }
+        Notice::Held(weight) => format!(
+            "Held at {weight}% by hand. To go on, set spec.manualStep.resume or remove spec.manualStep."
+        ),
+        Notice::RolledBackByHook => {
+            "A rollback hook calls this revision back; traffic returns to the primary.".to_owned()
+        }
+        Notice::ThresholdReached(count) => {
+            let checks = if *count == 1 { "check" } else { "checks" };
+            format!(
+                "{count} {checks} failed, no more are allowed: traffic returns to the primary. Release another revision to try again."
+            )
+        }
+        Notice::DeadlineExceeded(why) => {
+            format!("No progress within the deadline, traffic returns to the primary: {why}")
+        }
+        Notice::PromotionFailed(why) => format!(
+            "The primary does not become ready with the new revision, so whoever can serve keeps the traffic. Release a fix or go back to the revision before: {why}"
+        ),
+        Notice::Promoted => "Promoted: the primary runs the new revision.".to_owned(),
+        Notice::PromotedUnchecked => {
+            "Promoted without analysis, as the spec asks: the primary runs the new revision."
+                .to_owned()
+        }
+        Notice::PrimaryStuck(why) => format!(
+            "The primary does not become ready; until it does, the {kind} serves as before: {why}"
+        ),
+        Notice::RollbackHeld(why) => format!(
+            "This revision should go back, but the primary cannot serve; traffic stays where it is until it can: {why}"
+        ),
+        Notice::RevertGivenUp(why) => format!(
+            "The canary is gone without everything being as before; look at the {kind} and its Service: {why}"
+        ),
+    }
+}

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tidegate_e2e::{
     Asked, Installation, eventually, inside,
     stage::{
-        AUTOSCALER, CANARY, CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, SERVICE, Stage, canary, deployment,
-        metric,
+        AUTOSCALER, CANARY, CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, Kind, SERVICE, Stage, canary,
+        deployment, metric,
     },
 };
 use tidegate_providers::workload::hash;
@@ -378,6 +378,7 @@ struct Life<'s> {
     name: &'static str,
     provider: &'static str,
     protocol: &'static str,
+    target: Kind,
 }
 
 impl Life<'_> {
@@ -393,7 +394,7 @@ impl Life<'_> {
     }
 
     async fn furnish(&self) -> Result<()> {
-        let Self { stage, name, provider, protocol } = self;
+        let Self { stage, name, provider, protocol, target: (_, kind) } = self;
         stage.namespace(name).await?;
         for object in [
             json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "web" },
@@ -411,6 +412,10 @@ impl Life<'_> {
             stage.apply(name, object).await?;
         }
         let mut target = deployment("web", "shop:1.0.0");
+        target["kind"] = json!(kind);
+        if !self.scales() {
+            target["spec"].as_object_mut().map(|spec| spec.remove("replicas"));
+        }
         target["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
             json!([{ "configMapRef": { "name": "web" } }, { "secretRef": { "name": "web" } }]);
         stage.apply(name, target).await?;
@@ -423,8 +428,11 @@ impl Life<'_> {
             // Traefik serves calls over clear text, and refuses protocols it has no name for.
             object["spec"]["service"]["appProtocol"] = json!("kubernetes.io/h2c");
         }
-        object["spec"]["autoscalerRef"] =
-            json!({ "apiVersion": AUTOSCALER.0, "kind": AUTOSCALER.1, "name": "web" });
+        object["spec"]["targetRef"]["kind"] = json!(kind);
+        if self.scales() {
+            object["spec"]["autoscalerRef"] =
+                json!({ "apiVersion": AUTOSCALER.0, "kind": AUTOSCALER.1, "name": "web" });
+        }
         if self.has_ingress() {
             object["spec"]["ingressRef"] =
                 json!({ "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "front" });
@@ -453,9 +461,10 @@ impl Life<'_> {
         stage.patch(AUTOSCALER, name, "web", &json!({ "spec": { "maxReplicas": 5 } })).await?;
         self.image("shop:2.0.0").await?;
         eventually(&format!("{name}: promoted"), PATIENCE, async || {
-            let primary = stage.runs(name, "web-primary").await?.0;
+            let primary = stage.get(self.target, name, "web-primary").await?.unwrap_or_default();
+            let primary = &primary["spec"]["template"]["spec"]["containers"][0]["image"];
             let phase = stage.status(name).await?["phase"].take();
-            Ok((primary == "shop:2.0.0" && phase == "Succeeded").then_some(()))
+            Ok((*primary == "shop:2.0.0" && phase == "Succeeded").then_some(()))
         })
         .await
     }
@@ -466,10 +475,14 @@ impl Life<'_> {
         for count in 0..TOUCHES {
             let touch = json!({ "metadata": { "annotations": { "touched": count.to_string() } } });
             stage.patch(CANARY, name, "web", &touch).await?;
-            stage.patch(DEPLOYMENT, name, "web", &touch).await?;
+            stage.patch(self.target, name, "web", &touch).await?;
             tokio::time::sleep(Duration::from_millis(15)).await;
         }
         std::future::pending().await
+    }
+
+    fn scales(&self) -> bool {
+        self.target == DEPLOYMENT
     }
 
     fn has_ingress(&self) -> bool {
@@ -508,11 +521,11 @@ impl Life<'_> {
             Ok((new.is_some() && old.is_none()).then_some(()))
         })
         .await?;
-        let mut target = stage.get(DEPLOYMENT, name, "web").await?.context("no target")?;
+        let mut target = stage.get(self.target, name, "web").await?.context("no target")?;
         let mut containers = target["spec"]["template"]["spec"]["containers"].take();
         containers[0]["envFrom"] = json!([]);
         let template = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
-        stage.patch(DEPLOYMENT, name, "web", &template).await?;
+        stage.patch(self.target, name, "web", &template).await?;
         eventually(&format!("{name}: copies nobody reads are gone"), PATIENCE, async || {
             let map = stage.get(CONFIG_MAP, name, "web-primary").await?;
             let secret = stage.get(("v1", "Secret"), name, "web-primary").await?;
@@ -525,11 +538,11 @@ impl Life<'_> {
 
     async fn image(&self, image: &str) -> Result<()> {
         let Self { stage, name, .. } = self;
-        let mut target = stage.get(DEPLOYMENT, name, "web").await?.context("no target")?;
+        let mut target = stage.get(self.target, name, "web").await?.context("no target")?;
         let mut containers = target["spec"]["template"]["spec"]["containers"].take();
         containers[0]["image"] = json!(image);
         let template = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
-        stage.patch(DEPLOYMENT, name, "web", &template).await?;
+        stage.patch(self.target, name, "web", &template).await?;
         Ok(())
     }
 }
@@ -559,9 +572,17 @@ fn the_shipped_role_is_enough_and_grants_nothing_in_vain() {
     inside("the_shipped_role_is_enough_and_grants_nothing_in_vain", async || {
         let stage = Stage::start().await?;
         let _operator = stage.installation.start(&stage.plane, "operator").await?;
-        let life = |name, provider, protocol| Life { stage: &stage, name, provider, protocol };
+        let life = |name, provider, protocol| Life {
+            stage: &stage,
+            name,
+            provider,
+            protocol,
+            target: DEPLOYMENT,
+        };
+        let daemons = ("apps/v1", "DaemonSet");
         let lives = [
             life("plain", "kubernetes", "http"),
+            Life { target: daemons, ..life("daemons", "kubernetes", "http") },
             life("gateway", GATEWAY_API, "http"),
             life("gateway-grpc", GATEWAY_API, "grpc"),
             life("gateway-beta", "gatewayapi:v1beta1", "http"),

@@ -14,7 +14,7 @@ use std::{
 
 use serde_json::Value;
 use tidegate_providers::{
-    game::{self, GAME_DEPLOYMENT, GAME_STATEFUL_SET, NODE, POD},
+    game::{self, CONTROLLER_REVISION, GAME_DEPLOYMENT, GAME_STATEFUL_SET, NODE, POD},
     object::Kind,
     workload::{
         CONFIG_MAP, DAEMON_SET, DEPLOYMENT, SECRET, WorkloadKind,
@@ -24,6 +24,9 @@ use tidegate_providers::{
 use tokio::sync::Notify;
 
 use super::write::FIELD_MANAGER;
+
+/// Kinds of which a workload has a few among many.
+const INDEXED: [Kind; 2] = [POD, CONTROLLER_REVISION];
 
 /// Namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +52,9 @@ struct Inner {
 struct Table {
     state: TableState,
     rows: BTreeMap<Key, Row>,
+    /// Names of rows by namespace and the identity of their controller, which is empty for those that have
+    /// none. Only for kinds that are asked for by it.
+    controlled: BTreeMap<(Arc<str>, String), BTreeSet<Key>>,
     /// Rows of a list that is under way.
     incoming: Option<BTreeMap<Key, Row>>,
     /// What we wrote since that list began: it may not have them yet.
@@ -137,6 +143,19 @@ impl Cache {
         })
     }
 
+    /// Objects of an indexed kind in a namespace that have this controller, and those that have none.
+    pub fn list_controlled(&self, kind: Kind, namespace: &str, uid: &str) -> Vec<Arc<Value>> {
+        let inner = self.inner();
+        let Some(table) = inner.tables.get(&kind) else { return Vec::new() };
+        let keys = [uid, ""].map(|uid| (Arc::from(namespace), uid.to_owned()));
+        let keys = keys.iter().filter_map(|key| table.controlled.get(key)).flatten();
+        keys.filter_map(|key| match table.rows.get(key)? {
+            Row::Object(object) => Some(Arc::clone(object)),
+            Row::Digest(_) => None,
+        })
+        .collect()
+    }
+
     /// Fingerprints of all `ConfigMap`s or Secrets in a namespace, sorted by name.
     pub fn digests_in(&self, kind: ConfigKind, namespace: &str) -> Vec<Arc<ConfigDigest>> {
         self.rows_in(kind.kind(), namespace, |row| match row {
@@ -209,7 +228,7 @@ impl Cache {
             if table.incoming.is_some() {
                 table.fresh.insert(key.clone());
             }
-            table.rows.insert(key, row);
+            table.put(kind, key, row);
         }
     }
 
@@ -217,14 +236,14 @@ impl Cache {
     pub fn bury(&self, kind: Kind, key: &Key, uid: &str) {
         let mut inner = self.inner();
         let table = inner.tables.entry(kind).or_default();
-        if table.rows.remove(key).is_some() {
+        if table.remove(key) {
             table.buried.insert(key.clone(), uid.to_owned());
         }
     }
 
     /// An object that was deleted, or turned out not to exist.
     pub fn unlearn(&self, kind: Kind, key: &Key) {
-        self.inner().tables.entry(kind).or_default().rows.remove(key);
+        self.inner().tables.entry(kind).or_default().remove(key);
     }
 
     /// An object that a watch reported. True if that was news.
@@ -236,7 +255,7 @@ impl Cache {
         if is_older(&row, table.rows.get(&key)) || table.is_buried(&key, &row) {
             return false;
         }
-        table.rows.insert(key.clone(), row);
+        table.put(kind, key.clone(), row);
         inner.wake(kind, &key);
         true
     }
@@ -254,7 +273,7 @@ impl Cache {
                 return;
             }
         }
-        table.rows.remove(&key);
+        table.remove(&key);
         inner.wake(kind, &key);
     }
 
@@ -288,7 +307,9 @@ impl Cache {
             .collect();
         // What the list does not have any more will not be reported as deleted.
         table.buried.retain(|key, _| incoming.contains_key(key));
-        table.rows.retain(|key, _| !gone.contains(key));
+        for key in &gone {
+            table.remove(key);
+        }
         let mut changed = gone;
         for (key, row) in incoming {
             let known = table.rows.get(&key);
@@ -298,7 +319,7 @@ impl Cache {
             if known.map(Row::version) != Some(row.version()) {
                 changed.insert(key.clone());
             }
-            table.rows.insert(key, row);
+            table.put(kind, key, row);
         }
         if is_first {
             inner.wake_all(kind);
@@ -366,6 +387,28 @@ impl Inner {
 // === impl Table ===
 
 impl Table {
+    fn put(&mut self, kind: Kind, key: Key, row: Row) {
+        self.remove(&key);
+        if INDEXED.contains(&kind) {
+            let controller = (Arc::clone(&key.namespace), row.controller().to_owned());
+            self.controlled.entry(controller).or_default().insert(key.clone());
+        }
+        self.rows.insert(key, row);
+    }
+
+    /// Whether there was one.
+    fn remove(&mut self, key: &Key) -> bool {
+        let Some(row) = self.rows.remove(key) else { return false };
+        let controller = (Arc::clone(&key.namespace), row.controller().to_owned());
+        if let Some(keys) = self.controlled.get_mut(&controller) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.controlled.remove(&controller);
+            }
+        }
+        true
+    }
+
     fn is_buried(&self, key: &Key, row: &Row) -> bool {
         self.buried.get(key).is_some_and(|uid| uid == row.uid())
     }
@@ -412,6 +455,14 @@ impl Row {
         }
     }
 
+    /// The identity of what controls it.
+    fn controller(&self) -> &str {
+        let Self::Object(object) = self else { return "" };
+        let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        let controller = owners.into_iter().find(|owner| owner["controller"] == true);
+        controller.and_then(|owner| owner["uid"].as_str()).unwrap_or_default()
+    }
+
     fn version(&self) -> &str {
         match self {
             Self::Object(object) => {
@@ -428,5 +479,50 @@ fn is_older(row: &Row, known: Option<&Row>) -> bool {
     match known.map(|known| (number(row), number(known))) {
         Some((Some(new), Some(known))) => new < known,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(name: &str, version: u32, controller: Option<&str>) -> Value {
+        let owners: Vec<Value> =
+            controller.map(|uid| json!({ "uid": uid, "controller": true })).into_iter().collect();
+        json!({ "metadata": {
+            "namespace": "default", "name": name, "uid": format!("uid-{name}"),
+            "resourceVersion": version.to_string(), "ownerReferences": owners,
+        } })
+    }
+
+    fn controlled(cache: &Cache, uid: &str) -> Vec<String> {
+        let found = cache.list_controlled(POD, "default", uid);
+        let mut names: Vec<String> = found.iter().map(|it| Key::of(it).name.to_string()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_is_controlled_is_found_however_it_came_and_went() {
+        let cache = Cache::default();
+        cache.list_begins(POD);
+        for object in [pod("a", 1, Some("x")), pod("b", 1, Some("y")), pod("c", 1, None)] {
+            cache.list_has(POD, object);
+        }
+        cache.list_ends(POD);
+        assert_eq!(controlled(&cache, "x"), ["a", "c"], "its own, and nobody's");
+        cache.observe(POD, pod("c", 2, Some("x")));
+        assert_eq!(controlled(&cache, "x"), ["a", "c"], "taken in");
+        assert_eq!(controlled(&cache, "y"), ["b"]);
+        cache.learn(POD, pod("a", 3, Some("y")));
+        assert_eq!(controlled(&cache, "y"), ["a", "b"], "handed over");
+        cache.bury(POD, &Key::new("default", "a"), "uid-a");
+        cache.observe_deleted(POD, &pod("b", 4, Some("y")));
+        assert_eq!(controlled(&cache, "y"), Vec::<String>::new());
+        cache.list_begins(POD);
+        cache.list_ends(POD);
+        assert_eq!(controlled(&cache, "x"), Vec::<String>::new(), "what a list does not have");
     }
 }

@@ -341,7 +341,8 @@ impl Workload {
                 .filter_map(|byte| ID_LETTERS.get(usize::from(*byte) % ID_LETTERS.len()));
             let id: String = letters.map(|letter| char::from(*letter)).collect();
             let name = format!("{}-{id}", self.key.name);
-            if !seen.names.contains(&name) && !made.contains(&name) {
+            let key = Key::new(&self.key.namespace, &name);
+            if self.cx.cluster.cache.get(POD, &key).is_none() && !made.contains(&name) {
                 return name;
             }
             number += 1;

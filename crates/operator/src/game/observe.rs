@@ -54,8 +54,6 @@ pub(super) struct Seen {
     pub(super) runs: BTreeMap<String, Arc<Value>>,
     pub(super) revisions: BTreeMap<String, Arc<Value>>,
     pub(super) templates: BTreeMap<String, Arc<Value>>,
-    /// Names of all pods of the namespace, whoever has them.
-    pub(super) names: BTreeSet<String>,
 }
 
 /// Looks.
@@ -117,8 +115,8 @@ pub(super) fn look(task: &Workload) -> Look {
         plan: reading.plan,
         memory,
     };
-    let Parts { runs, revisions, templates, names, .. } = parts;
-    Look::Seen(Box::new(Seen { workload, observed, runs, revisions, templates, names }))
+    let Parts { runs, revisions, templates, .. } = parts;
+    Look::Seen(Box::new(Seen { workload, observed, runs, revisions, templates }))
 }
 
 /// What belongs to a workload.
@@ -128,7 +126,6 @@ struct Parts {
     taken: BTreeSet<String>,
     revisions: BTreeMap<String, Arc<Value>>,
     templates: BTreeMap<String, Arc<Value>>,
-    names: BTreeSet<String>,
 }
 
 // === impl Parts ===
@@ -154,11 +151,9 @@ impl Parts {
                 && metadata["deletionTimestamp"].is_null()
                 && is_selected(selector, &metadata["labels"])
         };
-        let mut names = BTreeSet::new();
         let mut pods = BTreeMap::new();
-        for pod in cache.list_in(POD, namespace) {
+        for pod in cache.list_controlled(POD, namespace, &task.uid) {
             let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            names.insert(name(&pod));
             if is_owned(&pod, &task.uid) {
                 // Whoever takes the labels off a pod wants to keep it as it is, and another in its place.
                 // The number of a numbered pod cannot be given twice.
@@ -177,7 +172,7 @@ impl Parts {
             }
         }
         let mut revisions = BTreeMap::new();
-        for object in cache.list_in(CONTROLLER_REVISION, namespace) {
+        for object in cache.list_controlled(CONTROLLER_REVISION, namespace, &task.uid) {
             if is_owned(&object, &task.uid) {
                 revisions.insert(name(&object), object);
             } else if is_orphan(&object) {
@@ -198,7 +193,7 @@ impl Parts {
                 templates.insert(template, object);
             }
         }
-        let parts = Self { pods, runs, taken, revisions, templates, names };
+        let parts = Self { pods, runs, taken, revisions, templates };
         parts.follow(task, plan);
         Ok(parts)
     }

@@ -13,3 +13,4 @@ mod rig;
 mod seed;
 mod sets;
 mod stale;
+mod storms;

@@ -7,7 +7,9 @@ use tidegate_sandbox::{
 };
 use tidegate_tests::network::Reply;
 
-use crate::rig::{ARENA, HOOK_RUNS, HOOK_TEMPLATES, Stage, arena, name_of, run, template, web};
+use crate::rig::{
+    ARENA, HOOK_RUNS, HOOK_TEMPLATES, Stage, arena, name_of, numbered, run, template, web,
+};
 
 const DRAINED: &str = "example.com/drained";
 
@@ -30,6 +32,16 @@ fn waits_with(stage: &Stage, list: &str, phase: &str) -> bool {
     let status = stage.status();
     let entries = status[list].as_array().cloned().unwrap_or_default();
     entries.len() == 1 && entries[0]["phase"] == phase && entries[0]["startTime"].is_string()
+}
+
+/// What runs for this pod are found by.
+fn labels_for(stage: &Stage, pod: &str, kind: &str) -> Value {
+    let pod = stage.world.get(PODS, pod).unwrap_or_default();
+    let id = name_of(&pod).rsplit('-').next().map(str::to_owned);
+    json!({
+        "hookrun-type": kind, "instance-id": id,
+        "workload-revision": pod["metadata"]["labels"]["controller-revision-hash"],
+    })
 }
 
 // === The provider `kubernetes` ===
@@ -102,6 +114,30 @@ async fn db_36_marks_are_set_where_there_were_none_and_whatever_their_text() {
     assert_eq!(note, r#"for O'Hara "x""}],{"op":"remove","path":"/spec"}\"#);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_hook_cannot_look_at_is_an_error_that_says_why() {
+    let stage = Stage::up(arena(&rolling())).await;
+    let rows = [
+        ("example.com", "v1", "Unicorn", "does not know Unicorn of example.com/v1"),
+        ("rbac.authorization.k8s.io", "v1", "ClusterRole", "ClusterRole is not in a namespace"),
+        ("rbac.authorization.k8s.io", "v1", "Role", "role does not let it at Role default/probe"),
+    ];
+    for (group, version, kind, says) in rows {
+        let arguments = [
+            ("PodName", "probe"),
+            ("PodNamespace", "default"),
+            ("Group", group),
+            ("Version", version),
+            ("Kind", kind),
+        ];
+        let status = measured(&stage, object("get", "metadata.name", "probe"), &arguments).await;
+        let result = &status["metricResults"][0];
+        assert_eq!((&status["phase"], &result["error"]), (&json!("Error"), &json!(5)), "{kind}");
+        let message = result["measurements"][0]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(says), "{kind}: {message}");
+    }
+}
+
 /// Why, what is asked, of what, and what is said to that.
 type Row<'a> = (&'a str, Value, Vec<(&'a str, &'a str)>, &'a str);
 
@@ -170,7 +206,7 @@ async fn a_pod_goes_when_it_says_that_it_is_drained() {
     assert!(waits_with(&stage, "preDeleteHookCondition", "Running"), "{:#}", stage.status());
     let [run] = &stage.runs()[..] else { panic!("one run") };
     assert!(name_of(run).starts_with("predelete-arena-"), "{}", name_of(run));
-    assert_eq!(run["metadata"]["labels"]["hookrun-type"], "pre-delete-step");
+    assert_eq!(run["metadata"]["labels"], labels_for(&stage, &marked[0], "pre-delete-step"));
     assert!(run["status"]["metricResults"][0]["failed"].as_i64() > Some(5), "it waits: {run:#}");
     let given = run["spec"]["args"].as_array().unwrap();
     let names: Vec<_> = given.iter().filter_map(|it| it["name"].as_str()).collect();
@@ -237,6 +273,23 @@ async fn db_24_a_deletion_that_waits_is_called_off_and_a_new_operator_chooses_no
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_numbered_pod_is_asked_by_its_number() {
+    let mut object = numbered("OrderedReady", &json!({ "type": "RollingUpdate" }));
+    object["spec"]["preDeleteUpdateStrategy"] = json!({ "hook": { "templateName": "drained" } });
+    let stage = Stage::up(object).await;
+    stage.scale(2);
+    stage.world.advance_s(20).await;
+    assert_eq!(stage.marked(), ["arena-2"]);
+    let [run] = &stage.runs()[..] else { panic!("one run") };
+    let revision = stage.status()["updateRevision"].as_str().unwrap().to_owned();
+    assert_eq!(name_of(run), format!("predelete-{revision}-2-drained"));
+    assert_eq!(run["metadata"]["labels"], labels_for(&stage, "arena-2", "pre-delete-step"));
+    stage.annotate("arena-2", DRAINED, "yes");
+    stage.until(60, "two", Stage::is_settled).await;
+    assert!(stage.runs().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_hook_of_a_pod_that_vanishes_goes_with_it() {
     let stage = Stage::up(hooked(&rolling(), "preDeleteUpdateStrategy", "drained")).await;
     stage.scale(2);
@@ -266,6 +319,8 @@ async fn an_update_in_place_waits_for_the_hook_before_it_and_takes_its_mark_back
     assert!(waits_with(&stage, "preInplaceHookCondition", "Running"), "{:#}", stage.status());
     let [run] = &stage.runs()[..] else { panic!("one pod at a time") };
     assert!(name_of(run).starts_with("preinplace-arena-"));
+    let labels = labels_for(&stage, &stage.marked()[0], "pre-inplace-step");
+    assert_eq!(run["metadata"]["labels"], labels, "what the pod is, not what it is to become");
     let given = run["spec"]["args"].as_array().unwrap();
     assert!(given.contains(&json!({ "name": "ModifiedContainer[0]", "value": "game" })), "{run:#}");
     for updated in 1..=3 {
@@ -314,6 +369,9 @@ async fn db_28_the_hook_after_an_update_waits_for_the_pod_and_can_be_run_again()
     stage.world.advance_s(10).await;
     assert_eq!(stage.runs().len(), 3);
     assert!(stage.runs().iter().all(|run| run["status"]["phase"] == "Failed"));
+    let updated = &stage.status()["updateRevision"];
+    let is_new = |run: &Value| run["metadata"]["labels"]["workload-revision"] == *updated;
+    assert!(stage.runs().iter().all(is_new));
     let entries = stage.status()["postInplaceHookCondition"].as_array().map(Vec::len);
     assert_eq!(entries, Some(3), "{:#}", stage.status());
     assert_eq!(stage.asked(), 3);

@@ -1,4 +1,21 @@
 //! Game workloads on the sandbox, in virtual time.
+//!
+//! | what must be shown | where |
+//! | --- | --- |
+//! | the published example, row by row | `seed`; `game::tests::seed` in the engine |
+//! | mistakes of others are not made | `mistakes`, which has the list |
+//! | how many pods are made and deleted, for all small numbers | `game::scale` in the engine |
+//! | no more pods out of service than may be | `game::check` and `game::tests::stories` in the engine; `crash`, `stale` |
+//! | death between any two writes | `crash`; `game::tests::sweep` in the engine |
+//! | caches that are behind | `stale` |
+//! | verdicts of hooks, for all small limits | `game::hook::tests` in the engine |
+//! | conditions and paths | `game::condition`, `game::json_path` in the engine; phases in the providers |
+//! | sets, in order and in parallel, by each way, with a lost node | `nodes`, `sets`; `game::tests::sets` in the engine |
+//! | what is accepted and what is refused | `admission` |
+//! | names of revisions | `game::names` in the engine; `db_40_…` in `mistakes` |
+//! | hooks of pods, and what they ask of the cluster | `hooks` |
+//! | what the cluster refuses | `refusals` |
+//! | all of it at once | `storms`; `game::tests::stories` in the engine |
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what is not there is a failed test")]
 
@@ -14,3 +31,4 @@ mod rig;
 mod seed;
 mod sets;
 mod stale;
+mod storms;

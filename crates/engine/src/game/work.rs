@@ -71,6 +71,7 @@ impl Work {
     pub(super) fn is_refused(&self, view: &View<'_>) -> bool {
         let mut refusals = view.seen.refusals.iter();
         refusals.any(|refusal| refusal.kind == ConditionKind::FailedScale)
+            && !self.actions.is_empty()
             && self.actions.iter().all(|action| matches!(action, Action::Create(_)))
     }
 

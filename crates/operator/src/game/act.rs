@@ -410,12 +410,11 @@ impl Workload {
         let Some(template) = seen.templates.get(&start.template) else {
             return Err(WriteError::Missing { what: format!("HookTemplate {}", start.template) });
         };
-        let instance = match &start.purpose {
+        let pod = match &start.purpose {
             Purpose::Pod { uid, .. } => seen.observed.pods.iter().find(|pod| pod.uid == *uid),
             Purpose::Step { .. } => None,
         };
-        let instance = instance.map_or("", |pod| pod.id.as_str());
-        let body = run::new(self.kind, &seen.workload, template, start, instance);
+        let body = run::new(self.kind, &seen.workload, template, start, pod);
         self.cx.cluster.make(place, &body).await.map(|_| ())
     }
 

@@ -16,7 +16,7 @@ use tidegate_api::{
 use tidegate_engine::{
     Moment, Revision,
     game::{
-        HookKind, HookPhase, HookRun, HookStart, Purpose,
+        HookKind, HookPhase, HookRun, HookStart, Pod, Purpose,
         arguments::{Argument, Declared},
         hook::{Assessment, Measurement, Metric, MetricResult, Policy, Run},
     },
@@ -86,13 +86,13 @@ pub fn declared(template: &Value) -> Vec<Declared> {
     declared.collect()
 }
 
-/// A run to make: a copy of what its template says now.
+/// A run to make: a copy of what its template says now. `pod` is the one it is for, if it is for one.
 pub fn new(
     kind: Kind,
     workload: &Value,
     template: &Value,
     start: &HookStart,
-    instance: &str,
+    pod: Option<&Pod>,
 ) -> Value {
     let mut labels = Map::new();
     let mut annotations = Map::new();
@@ -103,14 +103,17 @@ pub fn new(
             label(names::RUN_REVISION, revision.as_str());
             label(names::RUN_STEP, &index.to_string());
         }
-        Purpose::Pod { kind: _, pod, uid, target } => {
+        Purpose::Pod { kind: _, pod: name, uid, target } => {
             label(names::RUN_TYPE, type_of(&start.purpose));
-            label(names::RUN_INSTANCE, instance);
+            label(names::RUN_INSTANCE, pod.map_or("", |pod| pod.id.as_str()));
+            // What the pod is, not what it is to become: people look for runs by it.
+            if let Some(revision) = pod.and_then(|pod| pod.revision.as_ref()) {
+                label(names::RUN_REVISION, revision.as_str());
+            }
             if let Some(target) = target {
-                label(names::RUN_REVISION, target.as_str());
                 annotations.insert(names::RUN_TARGET.to_owned(), target.as_str().into());
             }
-            annotations.insert(names::RUN_POD.to_owned(), pod.as_str().into());
+            annotations.insert(names::RUN_POD.to_owned(), name.as_str().into());
             annotations.insert(names::RUN_POD_UID.to_owned(), uid.as_str().into());
         }
     }

@@ -350,6 +350,28 @@ fn pods_that_may_not_be_made_keep_nobody_from_being_put_right() {
 }
 
 #[test]
+fn a_refused_deletion_does_not_let_a_set_out_of_order() {
+    let plan = Plan {
+        max_unavailable: Share::Count(3),
+        ..set(Management::OrderedReady, UpdateWay::InPlace)
+    };
+    let mut world = World::running(plan);
+    world.happen(&Event::Push(false));
+    world.rounds(20);
+    let refusal = crate::game::Refusal {
+        kind: ConditionKind::FailedScale,
+        message: "Pod game-9 was refused".to_owned(),
+    };
+    for _ in 0..5 {
+        assert_eq!(count(&world, "r2"), 1, "the next waits for the broken one: {:#?}", world.log);
+        world.truth.refusals.push(refusal.clone());
+        world.round();
+    }
+    assert!(has(&world, ConditionKind::FailedScale));
+    world.is_sound();
+}
+
+#[test]
 fn a_release_that_cannot_be_written_down_keeps_nobody_from_looking_after_pods() {
     let plans = [in_place(vec![keep(2), wait()]), set(Management::Parallel, UpdateWay::InPlace)];
     for plan in plans {

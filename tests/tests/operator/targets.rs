@@ -421,3 +421,34 @@ async fn what_a_service_cannot_be_is_refused() {
         assert!(world.get(SERVICES, "web-primary").is_none(), "{reason}: nothing is made");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_service_flagger_left_is_taken_over_without_a_rollout_and_owned_again() {
+    let mut world = World::new();
+    world.sandbox.load(routing_crds()).expect("definitions are accepted");
+    world.create(SERVICES, service("web"));
+    let mut canary = canary_of("web", GATEWAY_API, by_weight());
+    canary["spec"]["targetRef"] = json!({ "apiVersion": "v1", "kind": "Service", "name": "web" });
+    world.create(CANARIES, canary);
+    // As after a promotion of Flagger: the primary's copy has the owners of the target, none.
+    world.create(SERVICES, service("web-primary"));
+    let status = json!({ "status": {
+        "phase": "Succeeded", "lastAppliedSpec": "5c6d7f8b9d", "lastPromotedSpec": "5c6d7f8b9d",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    } });
+    let patched = world.admin.patch(CANARIES, "default", "web", "status", &status);
+    patched.expect("the status is accepted");
+    world.advance_s(30).await;
+    world.start().await;
+    world.advance_s(120).await;
+    assert_eq!(world.phase("web"), "Succeeded");
+    assert_eq!(told(&world, "NewRevision"), 0, "{:?}", reasons(&world));
+    let primary = object(&world, SERVICES, "web-primary");
+    assert_eq!(primary["metadata"]["ownerReferences"][0]["kind"], "Canary");
+    lead(&world, "2");
+    reach(&world, "Progressing").await;
+    reach(&world, "Succeeded").await;
+    world.delete(CANARIES, "web");
+    world.advance_s(30).await;
+    assert!(world.get(SERVICES, "web-primary").is_none(), "it goes with the canary");
+}

@@ -532,6 +532,7 @@ impl Seen {
         let owned = require_owned(&self.owner(), self.workload.kind(), &primary);
         self.observed.setup.primary = match owned {
             Ok(()) => State::Fits,
+            Err(_) if self.left_by_flagger(task).is_some() => State::Fits,
             Err(error) => State::Blocked(Obstacle(error.to_string())),
         };
     }
@@ -614,12 +615,21 @@ impl Seen {
         let live = Self::service(task, &format!("{}-canary", cx.target));
         let change = clone::sync_canary(&cx, target, self.distribution(), live.as_deref());
         let (state, changes) = state_of(change.map(|change| change.into_iter().collect()));
-        let (prepared, others) = state_of(self.prepared(task));
+        let back = self.left_by_flagger(task).map(|change| Ok(vec![change]));
+        let (prepared, others) = state_of(back.unwrap_or_else(|| self.prepared(task)));
         self.observed.setup.canary_service = state;
         self.observed.setup.primary_service = prepared;
         self.changes.insert(Piece::CanaryService, changes);
         self.changes.insert(Piece::PrimaryService, others);
         Ok(())
+    }
+
+    /// What makes a primary's copy the canary's own again that lost its owner to Flagger.
+    fn left_by_flagger(&self, task: &Task) -> Option<Change> {
+        let is_set_up = !matches!(self.observed.memory.phase, Phase::New | Phase::Initializing);
+        let (target, primary) = (self.target.as_ref()?, self.primary.as_ref()?);
+        let can_be = is_set_up && self.workload == WorkloadKind::Service;
+        can_be.then(|| clone::adopt(&self.cx(task), target, primary)).flatten()
     }
 
     /// The hint to the network that the canary has for Services made for it.

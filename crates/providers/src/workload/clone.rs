@@ -98,6 +98,23 @@ pub fn promote(
     sync(cx, &name, (labels, annotations), &spec(target, distribution), Some(live))
 }
 
+/// Makes a primary's copy that Flagger left the canary's own again; `None` where it is not one.
+///
+/// Each promotion of Flagger gives the copy the owners of the target and takes the canary's away, so
+/// that it would be left behind. Nothing else says whose it is: ask only once the canary is set up.
+pub fn adopt(cx: &Cx<'_>, target: &Value, live: &Value) -> Option<Change> {
+    let owners_of = |service: &Value| {
+        let references = service["metadata"]["ownerReferences"].as_array();
+        references.cloned().unwrap_or_default()
+    };
+    if cx.owner.owns(live) || owners_of(live) != owners_of(target) {
+        return None;
+    }
+    let metadata = json!({ "ownerReferences": owners(&cx.owner, None) });
+    let patch = json!({ "metadata": with_version(metadata, Some(live)) });
+    Some(Change::Merge { kind: SERVICE, name: cx.primary_name(), patch })
+}
+
 /// Refuses a name from which no copies can be named.
 pub fn check_names(cx: &Cx<'_>) -> Result<(), WorkloadError> {
     let name = cx.primary_name();
@@ -251,6 +268,19 @@ mod tests {
         assert_eq!(promoted["spec"]["trafficDistribution"], "PreferClose", "the canary's");
         assert_eq!(promoted["metadata"]["ownerReferences"][0]["kind"], "Canary", "kept");
         assert_eq!(give(&newer(), &promoted).unwrap(), None, "once");
+    }
+
+    #[test]
+    fn a_copy_that_flagger_left_without_its_owner_is_taken_back() {
+        let adopted = |live: &Value| with_cx(|cx| adopt(cx, &target(), live));
+        let mut left = primary();
+        left["metadata"]["ownerReferences"] = target()["metadata"]["ownerReferences"].clone();
+        let after = applied(Some(&left), &adopted(&left).unwrap()).unwrap();
+        assert_eq!(after["metadata"]["ownerReferences"][0]["kind"], "Canary");
+        assert_eq!(after["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
+        assert_eq!(adopted(&after), None, "once");
+        left["metadata"]["ownerReferences"] = json!([]);
+        assert_eq!(adopted(&left), None, "somebody else's");
     }
 
     #[test]

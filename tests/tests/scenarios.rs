@@ -205,6 +205,15 @@ scenarios! {
         slow_primary,
         stuck_on_kubernetes,
     ],
+    service: [
+        bad_release,
+        copies_come_back,
+        deleted,
+        good_release,
+        primary_comes_back,
+        setup,
+        without_a_gateway,
+    ],
     setup: [
         autoscaler,
         edited_route,

@@ -3,7 +3,7 @@
 //! A fact has a fixed reason (a word for machines), a tone (is something wrong?) and a sentence
 //! for people. Sentences are made when somebody wants to read them, not when the decision is taken.
 
-use crate::{Note, Percent, Phase, Piece};
+use crate::{Form, Note, Percent, Phase, Piece};
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,6 +189,8 @@ pub struct Names {
     pub target: String,
     /// `name.namespace` of the primary.
     pub primary: String,
+    /// How the target's pods are counted: of what has none, none are started and stopped.
+    pub form: Form,
 }
 
 // === impl GateKind ===
@@ -449,8 +451,11 @@ impl Fact {
     }
 
     fn text_of_progress(&self, names: &Names) -> Option<String> {
-        let Names { canary, target, primary } = names;
+        let Names { canary, target, primary, form } = names;
         Some(match self {
+            Self::NewRevision if *form == Form::Elsewhere => {
+                format!("{target} has a new revision.")
+            }
             Self::NewRevision => format!("{target} has a new revision; its pods are started."),
             Self::Restarted => {
                 format!("{target} changed in mid-rollout; the analysis starts from the beginning.")
@@ -506,9 +511,13 @@ impl Fact {
     }
 
     fn text_of_end(&self, names: &Names) -> String {
-        let Names { canary, target, primary } = names;
+        let Names { canary, target, primary, form } = names;
         match self {
+            Self::Promoted if *form == Form::Elsewhere => format!("{target} is promoted."),
             Self::Promoted => format!("{target} is promoted, and its own pods are stopped."),
+            Self::PromotedUnchecked if *form == Form::Elsewhere => {
+                format!("{target} is promoted without analysis.")
+            }
             Self::PromotedUnchecked => {
                 format!("{target} is promoted without analysis, and its own pods are stopped.")
             }
@@ -517,6 +526,9 @@ impl Fact {
             }
             Self::DeadlineExceeded(why) => {
                 format!("{canary} goes back, as nothing moved within its deadline: {why}")
+            }
+            Self::Failed if *form == Form::Elsewhere => {
+                format!("This revision of {target} failed.")
             }
             Self::Failed => format!("This revision of {target} failed; its pods are stopped."),
             Self::RollbackHeld(why) => {

@@ -43,8 +43,8 @@ pub use self::{
     fact::{Fact, GateKind, Names, Tone},
     memory::{Memory, Pause, Phase},
     observed::{
-        Answers, Checks, Cookies, Gate, Life, Measurement, Missing, Observed, Obstacle, Piece,
-        Primary, Refusal, Setup, State, Target, Tempo, Verdict,
+        Answers, Checks, Cookies, Form, Gate, Life, Measurement, Missing, Observed, Obstacle,
+        Piece, Primary, Refusal, Setup, State, Target, Tempo, Verdict,
     },
     pace::{Clocks, Pace},
     percent::{Percent, Split},

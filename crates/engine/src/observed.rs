@@ -41,8 +41,8 @@ pub struct Target {
     pub configs: Option<Configs>,
     /// Replicas asked for. Of what is not counted, 1 while it runs and 0 while it is parked.
     pub replicas: i64,
-    /// Whether it has a number of replicas: a `DaemonSet` has as many pods as there are nodes.
-    pub is_counted: bool,
+    /// How its pods are counted.
+    pub form: Form,
     /// Its scaler is told to keep it at nothing, and will.
     pub scaler_paused: bool,
     /// Whether its pods can serve.
@@ -54,6 +54,17 @@ pub struct Target {
     pub edited_since: bool,
     /// Replicas to start a rollout with.
     pub replicas_to_run: i64,
+}
+
+/// How the pods of a workload are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// There are as many as are asked for.
+    Replicas,
+    /// There is one on each node, or they are kept from all nodes.
+    PerNode,
+    /// They are somebody else's: the workload only leads to them.
+    Elsewhere,
 }
 
 /// Why there is no workload to look at.

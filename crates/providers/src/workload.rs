@@ -14,6 +14,7 @@
 //! An object that carries one of these names and does not belong to the canary is never touched:
 //! see [`WorkloadError`]. Applying a change and deriving it again yields nothing to change.
 
+pub mod clone;
 pub mod config;
 pub mod hash;
 mod kind;

@@ -50,6 +50,8 @@ pub(super) enum Command {
     },
     /// As by a tool that applies what it once exported.
     PauseScaledObject,
+    /// Makes the Service `web` select other pods.
+    Point(String),
     Edit(String),
     Annotate(String, String),
     Scale(String, i64),
@@ -138,6 +140,7 @@ pub(super) fn parse(line: &str) -> Parsed<Command> {
         ["set", "the", "scaled", "object", "to", min, "to", max] => {
             Command::SetScaledObject { min: number(min)?, max: number(max)? }
         }
+        ["point", "the", "service", "at", app] => Command::Point((*app).to_owned()),
         ["pause", "the", "scaled", "object"] => Command::PauseScaledObject,
         ["set", "the", "route", "to", split] => {
             let (primary, canary) = split.split_once('/').ok_or("a split is like 80/20")?;

@@ -61,6 +61,10 @@ fn of_spec(spec: &mut Value, words: &[&str]) -> Option<Result<(), String>> {
             spec["targetRef"]["kind"] = json!("DaemonSet");
             Ok(())
         }
+        ["service", "target"] => {
+            spec["targetRef"] = json!({ "apiVersion": "v1", "kind": "Service", "name": "web" });
+            Ok(())
+        }
         ["scaled", "object"] => {
             spec["autoscalerRef"] = json!({
                 "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web",

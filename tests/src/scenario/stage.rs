@@ -80,7 +80,8 @@ impl<G: Ground> Stage<G> {
 
     /// The usual beginning: two pods of `web:1.0`, unless something else was given.
     async fn initialize(&mut self, settings: &str) -> Done {
-        if self.ground.get(self.workload(), NAME).await?.is_none() {
+        let has_pods = !settings.contains("service target");
+        if has_pods && self.ground.get(self.workload(), NAME).await?.is_none() {
             self.create(DEPLOYMENTS, deployment(NAME, "web:1.0", 2)).await?;
         }
         self.make_canary(settings).await?;
@@ -158,6 +159,10 @@ impl<G: Ground> Stage<G> {
             Command::SetScaledObject { min, max } => {
                 let spec = json!({ "spec": { "minReplicaCount": min, "maxReplicaCount": max } });
                 self.ground.patch(SCALED_OBJECTS, NAME, "", &spec).await
+            }
+            Command::Point(app) => {
+                let patch = json!({ "spec": { "selector": { "app": app } } });
+                self.ground.patch(SERVICES, NAME, "", &patch).await
             }
             Command::PauseScaledObject => {
                 let annotations = json!({ "autoscaling.keda.sh/paused-replicas": "0" });

@@ -312,7 +312,7 @@ impl Watched {
 
     /// What target and primary are.
     fn kind(&self) -> WorkloadKind {
-        let kind = WorkloadKind::of(&self.canary.spec.target_ref.kind);
+        let kind = WorkloadKind::of(&self.canary.spec.target_ref);
         kind.unwrap_or(WorkloadKind::Deployment)
     }
 
@@ -320,6 +320,7 @@ impl Watched {
         match self.kind() {
             WorkloadKind::Deployment => DEPLOYMENTS,
             WorkloadKind::DaemonSet => DAEMON_SETS,
+            WorkloadKind::Service => SERVICES,
         }
     }
 
@@ -350,17 +351,22 @@ impl Watched {
             WorkloadKind::Deployment => &["spec", "replicas"],
             // Owned as a whole, and by nobody once it is empty.
             WorkloadKind::DaemonSet => &["spec", "template", "spec", "nodeSelector"],
+            WorkloadKind::Service => &["spec", "selector"],
         };
         let is_ours_scaled = scaled && self.is_ours(now, field);
         match workload {
             Workload::Target => self.on_target(at, objects),
             Workload::Primary => {
-                let template = |object: &Value| object["spec"]["template"].clone();
+                let template = |object: &Value| kind.template(object).into_owned();
+                let made: &[&str] = match kind {
+                    WorkloadKind::Service => &["spec", "selector"],
+                    WorkloadKind::Deployment | WorkloadKind::DaemonSet => &["spec", "template"],
+                };
                 let is_new = change.before.map(template) != Some(template(now));
                 if self.is_beginning {
                     let runs = self.promotion(now);
                     self.see(at, What::PrimaryIs(Box::new(runs)));
-                } else if is_new && is_ours(now, &["spec", "template"]) {
+                } else if is_new && is_ours(now, made) {
                     let given = self.promotion(now);
                     let count = is_ours_scaled.then_some(replicas);
                     self.see(at, What::Templated(Box::new(given), count));
@@ -412,6 +418,11 @@ impl Watched {
 
     /// What the primary was given, by the identifier it carries.
     fn promotion(&self, primary: &Value) -> Template {
+        if self.kind() == WorkloadKind::Service {
+            let revision = Revision::new(self.kind().revision(primary));
+            let configs = self.habits.config_tracking.then(|| Configs::new(BTreeMap::new()));
+            return Template { revision, configs };
+        }
         let annotations = &primary["spec"]["template"]["metadata"]["annotations"];
         let id = annotations["flagger-id"].as_str().unwrap_or_default();
         let known = self.promotions.get(id).cloned();
@@ -449,11 +460,12 @@ impl Watched {
         };
         let readiness = kind.readiness(object, threshold, deadline);
         let ready = match kind {
-            WorkloadKind::Deployment => "readyReplicas",
+            WorkloadKind::Deployment | WorkloadKind::Service => "readyReplicas",
             WorkloadKind::DaemonSet => "numberReady",
         };
         let pods = Pods {
-            serving: object["status"][ready].as_i64().unwrap_or(0) > 0,
+            serving: kind == WorkloadKind::Service
+                || object["status"][ready].as_i64().unwrap_or(0) > 0,
             ready: readiness == Readiness::Ready,
             stuck: matches!(readiness, Readiness::Stuck(_)),
         };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, fs};
 
-use tidegate_engine::{Fact, GateKind, Names, Note, Percent, Phase, Piece, Tone};
+use tidegate_engine::{Fact, Form, GateKind, Names, Note, Percent, Phase, Piece, Tone};
 
 use crate::markdown::{cell, code, repository, table};
 
@@ -46,6 +46,7 @@ fn row((fact, told, meaning): &Entry) -> [String; 4] {
         canary: "web.shop".to_owned(),
         target: "web.shop".to_owned(),
         primary: "web-primary.shop".to_owned(),
+        form: Form::Replicas,
     };
     let kind = match (told, fact.tone()) {
         (Told::Status, _) => "*status only*",

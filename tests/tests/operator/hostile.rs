@@ -103,7 +103,7 @@ async fn a_canary_that_cannot_be_used_gets_one_condition_and_disturbs_nobody() {
         ("a target that is not there", with("/spec/targetRef/name", json!("nobody")), "target"),
         ("a name too long", with("/spec/service/name", json!(long)), "63"),
         ("a provider of later", with("/spec/provider", json!("knative")), "knative"),
-        ("a Service", with("/spec/targetRef/kind", json!("Service")), "Service"),
+        ("a Service that is not there", with("/spec/targetRef/kind", json!("Service")), "target"),
         ("no gateway", with("/spec/service/gatewayRefs", json!(null)), "gatewayRefs"),
     ];
     for (what, canary, word) in cases {

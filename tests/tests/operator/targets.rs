@@ -5,16 +5,18 @@ use serde_json::{Value, json};
 use tidegate_sandbox::{
     cluster::{Cluster as _, NODES},
     controllers::keda_crds,
+    dataplane::routing_crds,
     faults::{Effect, Matcher, When},
     request::Verb,
 };
 use tidegate_tests::rollout::{
-    CANARIES, DAEMON_SETS, DEPLOYMENTS, OPERATOR, SCALED_OBJECTS, World, canary, daemon_set,
-    deployment, scaled_object,
+    CANARIES, DAEMON_SETS, DEPLOYMENTS, OPERATOR, SCALED_OBJECTS, SERVICES, World, canary,
+    daemon_set, deployment, scaled_object,
 };
 
 use crate::stage::{
-    blue_green, condition, kill_pods, mark, object, reach, reasons, told, writes_since,
+    GATEWAY_API, blue_green, by_weight, canary_of, condition, kill_pods, mark, object, reach,
+    reasons, text, told, writes_since,
 };
 
 const SCALE_TO_ZERO: &str = "flagger.app/scale-to-zero";
@@ -284,4 +286,169 @@ async fn item_25_fields_nobody_here_knows_are_copied_and_a_pause_is_written_once
     world.advance_s(60).await;
     assert!(is_paused(&world, "web"));
     assert_eq!(object(&world, DEPLOYMENTS, "web")["spec"]["replicas"], 0);
+}
+
+/// A Service of the user's, `web`, and its canary with Gateway API.
+async fn initialized_service(edit: impl FnOnce(&mut Value)) -> World {
+    let mut world = World::new();
+    world.sandbox.load(routing_crds()).expect("definitions are accepted");
+    world.create(SERVICES, service("web"));
+    let mut canary = canary_of("web", GATEWAY_API, by_weight());
+    canary["spec"]["targetRef"] = json!({ "apiVersion": "v1", "kind": "Service", "name": "web" });
+    edit(&mut canary);
+    world.create(CANARIES, canary);
+    world.start().await;
+    reach(&world, "Initialized").await;
+    world
+}
+
+fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": name },
+        "spec": { "type": "NodePort", "selector": { "app": "web", "version": "1" }, "ports": [
+            { "name": "http", "port": 80, "targetPort": 8080 },
+        ] },
+    })
+}
+
+/// The user leads the Service to other pods.
+fn lead(world: &World, version: &str) {
+    let selector = json!({ "app": "web", "version": version });
+    world.patch(SERVICES, "web", &json!({ "spec": { "selector": selector } }));
+}
+
+fn leads_to(world: &World, name: &str) -> String {
+    text(&object(world, SERVICES, name)["spec"]["selector"]["version"])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_released_and_itself_never_written() {
+    let world = initialized_service(|_| {}).await;
+    let version =
+        |name: &str| object(&world, SERVICES, name)["metadata"]["resourceVersion"].clone();
+    let users = object(&world, SERVICES, "web");
+    for name in ["web-primary", "web-canary"] {
+        let copy = object(&world, SERVICES, name);
+        assert_ne!(copy["spec"]["clusterIP"], users["spec"]["clusterIP"], "{name}");
+        assert_ne!(copy["spec"]["ports"][0]["nodePort"], users["spec"]["ports"][0]["nodePort"]);
+    }
+    lead(&world, "2");
+    let written = version("web");
+    reach(&world, "Progressing").await;
+    assert_eq!((leads_to(&world, "web-canary"), leads_to(&world, "web-primary")), two("2", "1"));
+    let address = object(&world, SERVICES, "web-primary")["spec"]["clusterIP"].clone();
+    reach(&world, "Succeeded").await;
+    assert_eq!(leads_to(&world, "web-primary"), "2");
+    let primary = object(&world, SERVICES, "web-primary");
+    assert_eq!(primary["spec"]["clusterIP"], address, "it keeps its address");
+    assert_eq!(primary["metadata"]["ownerReferences"][0]["kind"], "Canary", "and its owner");
+    assert_eq!(version("web"), written, "the user's is not written");
+    assert_eq!(told(&world, "IdleTargetRuns"), 0);
+}
+
+fn two(one: &str, other: &str) -> (String, String) {
+    (one.to_owned(), other.to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_34_a_service_at_rest_costs_no_write() {
+    let world = initialized_service(|_| {}).await;
+    world.advance_s(60).await;
+    let mark = mark(&world);
+    world.advance_s(3600).await;
+    assert_eq!(writes_since(&world, mark), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_19_a_users_service_of_a_copys_name_is_left_alone() {
+    for name in ["web-primary", "web-canary"] {
+        let mut world = World::new();
+        world.sandbox.load(routing_crds()).expect("definitions are accepted");
+        world.create(SERVICES, service("web"));
+        let users = world.create(SERVICES, service(name));
+        let mut canary = canary_of("web", GATEWAY_API, by_weight());
+        canary["spec"]["targetRef"] =
+            json!({ "apiVersion": "v1", "kind": "Service", "name": "web" });
+        world.create(CANARIES, canary);
+        world.start().await;
+        world.advance_s(60).await;
+        let (_, _, message) = condition(&world, "web", "Stalled");
+        assert!(message.contains(&format!("Service `{name}` exists")), "{message}");
+        assert_eq!(object(&world, SERVICES, name)["spec"], users["spec"], "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hint_of_the_canary_is_on_both_copies_for_good() {
+    let world = initialized_service(|canary| {
+        canary["spec"]["service"]["trafficDistribution"] = json!("PreferClose");
+    })
+    .await;
+    lead(&world, "2");
+    reach(&world, "Progressing").await;
+    reach(&world, "Succeeded").await;
+    for name in ["web-primary", "web-canary"] {
+        let copy = object(&world, SERVICES, name);
+        assert_eq!(copy["spec"]["trafficDistribution"], "PreferClose", "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_service_cannot_be_is_refused() {
+    let scaler = json!({ "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+                         "name": "web" });
+    let cases = [
+        ("without weights", "/provider", json!("kubernetes"), "spec.provider"),
+        ("under another name", "/service/name", json!("shop"), "spec.service.name"),
+        ("scaled", "/autoscalerRef", scaler, "spec.autoscalerRef"),
+        ("of Knative", "/targetRef/apiVersion", json!("serving.knative.dev/v1"), "Knative"),
+    ];
+    for (reason, path, value, word) in cases {
+        let mut world = World::new();
+        world.sandbox.load(routing_crds()).expect("definitions are accepted");
+        world.create(SERVICES, service("web"));
+        let mut canary = canary_of("web", GATEWAY_API, by_weight());
+        canary["spec"]["targetRef"] =
+            json!({ "apiVersion": "v1", "kind": "Service", "name": "web" });
+        let (parent, name) = path.rsplit_once('/').expect("a path has a last part");
+        canary["spec"].pointer_mut(parent).expect("its parent is there")[name] = value;
+        world.create(CANARIES, canary);
+        world.start().await;
+        world.advance_s(30).await;
+        let (stalled, _, message) = condition(&world, "web", "Stalled");
+        assert_eq!(stalled, "True", "{reason}");
+        assert!(message.contains(word), "{reason}: {message}");
+        assert!(world.get(SERVICES, "web-primary").is_none(), "{reason}: nothing is made");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_flagger_left_is_taken_over_without_a_rollout_and_owned_again() {
+    let mut world = World::new();
+    world.sandbox.load(routing_crds()).expect("definitions are accepted");
+    world.create(SERVICES, service("web"));
+    let mut canary = canary_of("web", GATEWAY_API, by_weight());
+    canary["spec"]["targetRef"] = json!({ "apiVersion": "v1", "kind": "Service", "name": "web" });
+    world.create(CANARIES, canary);
+    // As after a promotion of Flagger: the primary's copy has the owners of the target, none.
+    world.create(SERVICES, service("web-primary"));
+    let status = json!({ "status": {
+        "phase": "Succeeded", "lastAppliedSpec": "5c6d7f8b9d", "lastPromotedSpec": "5c6d7f8b9d",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    } });
+    let patched = world.admin.patch(CANARIES, "default", "web", "status", &status);
+    patched.expect("the status is accepted");
+    world.advance_s(30).await;
+    world.start().await;
+    world.advance_s(120).await;
+    assert_eq!(world.phase("web"), "Succeeded");
+    assert_eq!(told(&world, "NewRevision"), 0, "{:?}", reasons(&world));
+    let primary = object(&world, SERVICES, "web-primary");
+    assert_eq!(primary["metadata"]["ownerReferences"][0]["kind"], "Canary");
+    lead(&world, "2");
+    reach(&world, "Progressing").await;
+    reach(&world, "Succeeded").await;
+    world.delete(CANARIES, "web");
+    world.advance_s(30).await;
+    assert!(world.get(SERVICES, "web-primary").is_none(), "it goes with the canary");
 }

@@ -1,8 +1,8 @@
 //! Nothing is being rolled out: is there something to start, and may it start?
 
 use crate::{
-    Action, Again, Decision, Fact, GateKind, Memory, Missing, Notice, Observed, Percent, Phase,
-    Question, Readiness, Severity, Split, State, Step, Target, Traffic,
+    Action, Again, Decision, Fact, Form, GateKind, Memory, Missing, Notice, Observed, Percent,
+    Phase, Question, Readiness, Severity, Split, State, Step, Target, Traffic,
 };
 
 use super::{
@@ -144,8 +144,9 @@ fn rest(seen: &Observed, target: &Target) -> Step {
         // A primary that is ready has no pod of an earlier revision that could still read them.
         return Decision::because(Fact::Idle).act(Action::Prune).again(Again::Now).into();
     }
-    if target.replicas > 0 && !memory.is_stranded() {
-        let replicas = target.is_counted.then_some(target.replicas);
+    let runs = target.replicas > 0 && target.form != Form::Elsewhere;
+    if runs && !memory.is_stranded() {
+        let replicas = (target.form == Form::Replicas).then_some(target.replicas);
         return Decision::because(Fact::IdleTargetRuns(replicas)).telling().into();
     }
     Decision::because(Fact::Idle).into()

@@ -21,9 +21,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    Answers, Checks, Cookie, CookieChange, Cookies, Gate, Hooks, Life, ManualStep, Missing, Moment,
-    Primary, Question, Readiness, Refusal, Revision, Setup, Split, Steps, Stickiness, Strategy,
-    Tempo, Unready, Verdict,
+    Answers, Checks, Cookie, CookieChange, Cookies, Form, Gate, Hooks, Life, ManualStep, Missing,
+    Moment, Primary, Question, Readiness, Refusal, Revision, Setup, Split, Steps, Stickiness,
+    Strategy, Tempo, Unready, Verdict,
 };
 
 /// The time of every scene; an interval is a minute, the deadline five.
@@ -106,7 +106,7 @@ fn at_rest() -> Scene {
             readiness: waiting(false),
             same_as_primary: true,
             edited_since: false,
-            is_counted: true,
+            form: Form::Replicas,
             scaler_paused: false,
             replicas_to_run: 2,
         }),

@@ -1,8 +1,8 @@
 //! The controller looks, asks and decides.
 
 use crate::{
-    Again, Answers, Checks, Clocks, Configs, Decision, Gate, GateKind, Missing, Moment, Obstacle,
-    Primary, Question, Refusal, Side, State, Step, Target, Traffic, Verdict, apex_side,
+    Again, Answers, Checks, Clocks, Configs, Decision, Form, Gate, GateKind, Missing, Moment,
+    Obstacle, Primary, Question, Refusal, Side, State, Step, Target, Traffic, Verdict, apex_side,
     check::{Breach, What},
     decide,
 };
@@ -101,7 +101,7 @@ impl World {
             revision: template.revision,
             configs: template.configs,
             replicas: self.target.replicas,
-            is_counted: true,
+            form: Form::Replicas,
             scaler_paused: self.is_scaler_paused,
             readiness: self.target.readiness(now, deadline),
             same_as_primary: is_same,

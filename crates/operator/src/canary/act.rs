@@ -14,7 +14,7 @@ use tidegate_providers::{
     object::Change,
     traffic::Cookies,
     workload::{
-        SECRET, WorkloadError,
+        SECRET, WorkloadError, WorkloadKind, clone,
         config::{self, ConfigKind, Tracked},
         primary::{self, Promotion, Snapshot},
     },
@@ -207,6 +207,11 @@ impl Task {
     async fn make_primary(&mut self, seen: &Seen, memory: &Memory) -> Result<(), WriteError> {
         let is_first = matches!(seen.observed.memory.phase, Phase::New | Phase::Initializing);
         let target = self.target_now(seen).await?;
+        if seen.workload == WorkloadKind::Service {
+            // Only ever of a target that is at what was promoted: see what was observed.
+            let change = clone::create_primary(&seen.cx(self), &target, seen.distribution());
+            return self.write(change.map_err(refused)?.as_slice()).await;
+        }
         if is_first {
             self.copy_configs(seen, &seen.tracked, memory).await?;
         }
@@ -258,6 +263,11 @@ impl Task {
         let live = self.cx.cluster.read(self.place(seen.workload.kind(), &name)).await?;
         let live = live.ok_or_else(|| WriteError::Missing { what: name.clone() })?;
         let cx = seen.cx(self);
+        if seen.workload == WorkloadKind::Service {
+            let way = seen.distribution();
+            let change = clone::promote(&cx, &target, &live, way, revision.as_str());
+            return self.write(change.map_err(refused)?.as_slice()).await;
+        }
         let promotion = Promotion {
             revision: revision.as_str(),
             tracked,

@@ -70,6 +70,10 @@ impl Derived {
         tracked: &Tracked,
         live: Option<&Value>,
     ) -> Result<bool, WorkloadError> {
+        if cx.workload == WorkloadKind::Service {
+            let revision = |service: &Value| cx.workload.revision(service);
+            return Ok(live.is_some_and(|live| revision(live) == revision(target)));
+        }
         let of_target = (version(target), tracked.clone());
         let template = self.template.get(of_target.clone(), || {
             trace!("Deriving the primary's template");

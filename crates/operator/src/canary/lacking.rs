@@ -8,6 +8,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 use tidegate_api::canary::CanarySpec;
+use tidegate_engine::Form;
 use tidegate_providers::workload::WorkloadKind;
 
 /// When each of the two was first seen to lack something, and has been since.
@@ -32,7 +33,7 @@ impl Lacking {
         let is_lacking = |object: Option<&Value>, threshold: i64| {
             // One that is parked lacks nothing.
             object.is_some_and(|object| {
-                !workload.is_counted()
+                workload.form() == Form::PerNode
                     && workload.replicas(object) > 0
                     && workload.lacking(object, threshold).is_some()
             })

@@ -13,15 +13,15 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tidegate_api::canary::{AutoscalerRef, Canary, CanaryPhase, CanaryStatus, Provider};
 use tidegate_engine::{
-    Answers, Configs, Life, Memory, Missing, Names, Observed, Obstacle, Phase, Piece, Primary,
-    Readiness, Revision, Setup, Side, Split, State, Target, Traffic, Unready, apex_side,
+    Answers, Configs, Life, Memory, Missing, Names, Observed, Obstacle, Phase, Piece, Plan,
+    Primary, Readiness, Revision, Setup, Side, Split, State, Target, Traffic, Unready, apex_side,
 };
 use tidegate_providers::{
     hook,
     object::{Change, Kind, Live, Owner},
     traffic::{self, Cookies, IngressOptions, Mesh, RouteCx, RouteFields},
     workload::{
-        Cx, SERVICE, WorkloadError, WorkloadKind,
+        Cx, SERVICE, WorkloadError, WorkloadKind, clone,
         config::{self, ConfigDigest, ConfigRef, Tracked},
         primary::{self, Deadline, SelectorLabel, Snapshot},
         require_owned,
@@ -194,21 +194,10 @@ fn gather(
     let namespace = task.key.namespace.to_string();
     let cache = Arc::clone(&task.cx.cluster.cache);
     let plan = plan::plan(spec, mesh);
-    let mut memory = status::memory(&status);
-    // Written by a version without the marker, or the marker was dropped: what it stands for remains.
-    let is_held = memory.phase == Phase::Waiting && memory.pause.is_none();
-    if is_held
-        && plan.manual.is_some()
-        && status.canary_weight > 0
-        && !memory.rescue
-        && memory.weight < tidegate_engine::Percent::ALL
-    {
-        let since = memory.since.unwrap_or_default();
-        memory.pause = Some(tidegate_engine::Pause { weight: memory.weight, since });
-    }
+    let memory = recall(&status, &plan);
     let get = |kind: Kind, name: &str| cache.get(kind, &Key::of_kind(kind, &namespace, name));
-    // What has no pods is refused elsewhere, and nothing is done about it.
-    let workload = WorkloadKind::of(&spec.target_ref.kind).unwrap_or(WorkloadKind::Deployment);
+    // What is none of these is refused elsewhere, and nothing is done about it.
+    let workload = WorkloadKind::of(&spec.target_ref).unwrap_or(WorkloadKind::Deployment);
     let target = get(workload.kind(), &spec.target_ref.name);
     let primary = get(workload.kind(), &spec.primary_name());
     let cookies = status::cookies(&status);
@@ -219,7 +208,7 @@ fn gather(
         task.cx.clock.now(),
     );
     let mut seen = Seen {
-        names: names(spec, &task.key),
+        names: names(spec, workload, &task.key),
         gauge: crate::telemetry::Target::new(namespace.clone(), spec.target_ref.name.clone()),
         observed: Observed {
             now: status::moment(task.cx.clock.now()),
@@ -271,13 +260,31 @@ fn gather(
     seen
 }
 
-fn names(spec: &tidegate_api::canary::CanarySpec, key: &Key) -> Names {
+/// What the status says was remembered.
+fn recall(status: &CanaryStatus, plan: &Plan) -> Memory {
+    let mut memory = status::memory(status);
+    // Written by a version without the marker, or the marker was dropped: what it stands for remains.
+    let is_held = memory.phase == Phase::Waiting && memory.pause.is_none();
+    if is_held
+        && plan.manual.is_some()
+        && status.canary_weight > 0
+        && !memory.rescue
+        && memory.weight < tidegate_engine::Percent::ALL
+    {
+        let since = memory.since.unwrap_or_default();
+        memory.pause = Some(tidegate_engine::Pause { weight: memory.weight, since });
+    }
+    memory
+}
+
+fn names(spec: &tidegate_api::canary::CanarySpec, workload: WorkloadKind, key: &Key) -> Names {
     let Key { namespace, name } = key;
     let target = &spec.target_ref.name;
     Names {
         canary: format!("{name}.{namespace}"),
         target: format!("{target}.{namespace}"),
         primary: format!("{target}-primary.{namespace}"),
+        form: workload.form(),
     }
 }
 
@@ -427,7 +434,7 @@ impl Seen {
             revision: of_target.revision.clone(),
             configs: task.cx.options.config_tracking.then(|| Configs::new(tracked.clone())),
             replicas: self.workload.replicas(target),
-            is_counted: self.workload.is_counted(),
+            form: self.workload.form(),
             scaler_paused: self.is_scaler_paused(task),
             readiness: self.workload.readiness(
                 target,
@@ -503,7 +510,12 @@ impl Seen {
         let applied = memory.applied.as_ref().map_or("", Revision::as_str);
         let id = primary["spec"]["template"]["metadata"]["annotations"]["flagger-id"].as_str();
         let id = id.unwrap_or_default();
-        let is_given = id == primary::flagger_id(applied, configs);
+        let is_given = match self.workload {
+            WorkloadKind::Service => self.workload.revision(&primary) == applied,
+            WorkloadKind::Deployment | WorkloadKind::DaemonSet => {
+                id == primary::flagger_id(applied, configs)
+            }
+        };
         // An identifier of another controller says nothing; what runs does.
         let is_foreign = id.get(14..15).is_none_or(|version| version != "8");
         let is_same = target.is_some_and(|target| target.same_as_primary);
@@ -520,6 +532,7 @@ impl Seen {
         let owned = require_owned(&self.owner(), self.workload.kind(), &primary);
         self.observed.setup.primary = match owned {
             Ok(()) => State::Fits,
+            Err(_) if self.left_by_flagger(task).is_some() => State::Fits,
             Err(error) => State::Blocked(Obstacle(error.to_string())),
         };
     }
@@ -544,6 +557,9 @@ impl Seen {
 
     fn look_at_setup(&mut self, task: &Task, target: &Value) -> Result<(), WorkloadError> {
         let Some(service) = self.canary.spec.service.clone() else { return Ok(()) };
+        if self.workload == WorkloadKind::Service {
+            return self.look_at_copies(task, target);
+        }
         let cx = self.cx(task);
         let selector = SelectorLabel::of(&cx, target)?;
         let names = self.canary.spec.service_names();
@@ -590,6 +606,36 @@ impl Seen {
             }
         }
         Ok(())
+    }
+
+    /// Of a Service the target itself is what clients use, and only its copy follows it.
+    fn look_at_copies(&mut self, task: &Task, target: &Value) -> Result<(), WorkloadError> {
+        let cx = self.cx(task);
+        clone::check_names(&cx)?;
+        let live = Self::service(task, &format!("{}-canary", cx.target));
+        let change = clone::sync_canary(&cx, target, self.distribution(), live.as_deref());
+        let (state, changes) = state_of(change.map(|change| change.into_iter().collect()));
+        let back = self.left_by_flagger(task).map(|change| Ok(vec![change]));
+        let (prepared, others) = state_of(back.unwrap_or_else(|| self.prepared(task)));
+        self.observed.setup.canary_service = state;
+        self.observed.setup.primary_service = prepared;
+        self.changes.insert(Piece::CanaryService, changes);
+        self.changes.insert(Piece::PrimaryService, others);
+        Ok(())
+    }
+
+    /// What makes a primary's copy the canary's own again that lost its owner to Flagger.
+    fn left_by_flagger(&self, task: &Task) -> Option<Change> {
+        let is_set_up = !matches!(self.observed.memory.phase, Phase::New | Phase::Initializing);
+        let (target, primary) = (self.target.as_ref()?, self.primary.as_ref()?);
+        let can_be = is_set_up && self.workload == WorkloadKind::Service;
+        can_be.then(|| clone::adopt(&self.cx(task), target, primary)).flatten()
+    }
+
+    /// The hint to the network that the canary has for Services made for it.
+    pub(super) fn distribution(&self) -> Option<&'static str> {
+        let service = self.canary.spec.service.as_ref()?;
+        Some(service.traffic_distribution?.as_str())
     }
 
     /// What pods of the primary need beside their Service, if that can be written.

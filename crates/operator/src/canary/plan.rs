@@ -151,8 +151,12 @@ pub(super) fn problems(
     let mut problems: Vec<String> = found.iter().map(ToString::to_string).collect();
     match &spec.target_ref.kind {
         TargetKind::Deployment | TargetKind::DaemonSet => {}
-        kind => problems.push(format!(
-            "spec.targetRef.kind: {} is not supported yet; use a Deployment or a DaemonSet",
+        TargetKind::Service if spec.target_ref.is_knative() => {
+            problems.push("spec.targetRef: a Service of Knative is not supported yet".into());
+        }
+        TargetKind::Service => problems.extend(problems_of_service(spec, mesh)),
+        kind @ TargetKind::Other(_) => problems.push(format!(
+            "spec.targetRef.kind: {} cannot be released; use a Deployment, a DaemonSet or a Service",
             kind.as_str()
         )),
     }
@@ -171,6 +175,23 @@ pub(super) fn problems(
         problems.push("spec.analysis.stepWeight: must be greater than 0".into());
     }
     problems
+}
+
+/// What cannot be done with a Service as target: it is the apex, and nobody here knows its pods.
+fn problems_of_service(spec: &CanarySpec, mesh: Mesh) -> Vec<String> {
+    let mut problems = Vec::new();
+    if spec.apex_name() != spec.target_ref.name {
+        problems.push("spec.service.name: a Service as target is what clients use; leave it out");
+    }
+    if spec.autoscaler_ref.is_some() {
+        problems.push("spec.autoscalerRef: not possible for a Service, which has no replicas");
+    }
+    if mesh == Mesh::Kubernetes {
+        problems.push(
+            "spec.provider: a Service as target needs one that divides traffic between its copies",
+        );
+    }
+    problems.into_iter().map(str::to_owned).collect()
 }
 
 /// Whether a rollout runs. What the provider cannot do is not begun; but a rollout that is edited into it, or

@@ -50,7 +50,7 @@ pub(super) fn are_known(cx: &Arc<Context>, mesh: Mesh, spec: &CanarySpec) -> boo
 /// Whether the kinds of such a canary's target and scaler were listed, or turned out not to be served.
 /// Those that every canary has are watched from the start; others are asked for here.
 pub(super) fn are_workloads_known(cx: &Arc<Context>, spec: &CanarySpec) -> bool {
-    let target = WorkloadKind::of(&spec.target_ref.kind).map(WorkloadKind::kind);
+    let target = WorkloadKind::of(&spec.target_ref).map(WorkloadKind::kind);
     let scaler = spec.autoscaler_ref.as_ref().map(|scaler| Scaler::of(scaler).kind());
     target.into_iter().chain(scaler).fold(true, |are_known, kind| {
         manager::watch_too(cx, kind);

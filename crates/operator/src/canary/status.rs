@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::{CanaryPhase, CanaryStatus};
 use tidegate_engine::{
-    Checks, Configs, Decision, Fact, Memory, Moment, Names, Pause, Percent, Phase, Revision, Tone,
+    Checks, Configs, Decision, Fact, Form, Memory, Moment, Names, Pause, Percent, Phase, Revision,
+    Tone,
 };
 use tidegate_providers::traffic::Cookies;
 
@@ -373,6 +374,9 @@ fn promoted(memory: &Memory, page: &Page<'_>) -> Condition {
             "False",
             format!("The primary is not ready with the last revision; the {kind} has the traffic."),
         ),
+        Phase::Failed if page.names.form == Form::Elsewhere => {
+            ("False", "The last revision was taken back.".to_owned())
+        }
         Phase::Failed => {
             ("False", format!("The last revision was taken back; the {kind} is scaled to zero."))
         }

@@ -1,11 +1,12 @@
-//! The kinds of workload that a canary can have pods of, and how they differ.
+//! The kinds of target that a canary can have, and how they differ.
 //!
-//! | | `Deployment` | `DaemonSet` |
-//! |---|---|---|
-//! | how many pods | `spec.replicas` | one for each node it fits |
-//! | parked | 0 replicas | a node selector that no node has |
-//! | how it updates | `spec.strategy` | `spec.updateStrategy` |
-//! | since when too few are available | says so itself | does not say |
+//! | | `Deployment` | `DaemonSet` | `Service` |
+//! |---|---|---|---|
+//! | how many pods | `spec.replicas` | one for each node it fits | others' |
+//! | parked | 0 replicas | a node selector that no node has | never |
+//! | how it updates | `spec.strategy` | `spec.updateStrategy` | at once |
+//! | since when too few are available | says so itself | does not say | always ready |
+//! | primary | [`super::primary`] | the same | [`super::clone`] |
 //!
 //! A `DaemonSet` has no number to count with. Where one is needed it is 1 while the set runs, and 0
 //! while it is parked. Being parked is no part of its template: neither of its revision nor of what
@@ -14,9 +15,12 @@
 use std::borrow::Cow;
 
 use serde_json::{Value, json};
-use tidegate_api::canary::TargetKind;
+use tidegate_api::canary::{TargetKind, TargetRef};
+use tidegate_engine::Form;
 
-use super::{DAEMON_SET, DEPLOYMENT, WorkloadError, hash, metadata::with_version, name_of};
+use super::{
+    DAEMON_SET, DEPLOYMENT, SERVICE, WorkloadError, clone, hash, metadata::with_version, name_of,
+};
 use crate::object::{Change, Kind};
 
 /// What a target is.
@@ -26,6 +30,8 @@ pub enum WorkloadKind {
     Deployment,
     /// A pod on each node.
     DaemonSet,
+    /// A Service of the core, in front of pods that somebody else looks after.
+    Service,
 }
 
 /// The node selector of a parked `DaemonSet`; Flagger's.
@@ -34,12 +40,14 @@ pub const SCALE_TO_ZERO: &str = "flagger.app/scale-to-zero";
 // === impl WorkloadKind ===
 
 impl WorkloadKind {
-    /// What such a target is; `None` for what has no pods of its own, and for what is not known.
-    pub fn of(target: &TargetKind) -> Option<Self> {
-        match target {
+    /// What such a target is; `None` for a Service of Knative, and for what is not known.
+    pub fn of(target: &TargetRef) -> Option<Self> {
+        match target.kind {
             TargetKind::Deployment => Some(Self::Deployment),
             TargetKind::DaemonSet => Some(Self::DaemonSet),
-            TargetKind::Service | TargetKind::Other(_) => None,
+            TargetKind::Service if target.is_knative() => None,
+            TargetKind::Service => Some(Self::Service),
+            TargetKind::Other(_) => None,
         }
     }
 
@@ -48,21 +56,23 @@ impl WorkloadKind {
         match self {
             Self::Deployment => DEPLOYMENT,
             Self::DaemonSet => DAEMON_SET,
+            Self::Service => SERVICE,
         }
     }
 
-    /// Whether it has a number of replicas that somebody asked for.
-    pub const fn is_counted(self) -> bool {
+    /// How its pods are counted.
+    pub const fn form(self) -> Form {
         match self {
-            Self::Deployment => true,
-            Self::DaemonSet => false,
+            Self::Deployment => Form::Replicas,
+            Self::DaemonSet => Form::PerNode,
+            Self::Service => Form::Elsewhere,
         }
     }
 
     /// The member of its spec that says how pods are replaced.
     pub(super) const fn strategy(self) -> &'static str {
         match self {
-            Self::Deployment => "strategy",
+            Self::Deployment | Self::Service => "strategy",
             Self::DaemonSet => "updateStrategy",
         }
     }
@@ -72,10 +82,12 @@ impl WorkloadKind {
         match self {
             Self::Deployment => &["progressDeadlineSeconds", "revisionHistoryLimit"],
             Self::DaemonSet => &["revisionHistoryLimit"],
+            Self::Service => &[],
         }
     }
 
-    /// The pod template as the user wrote it: without what parks it.
+    /// What makes its revision. The pod template as the user wrote it, without what parks it; of a
+    /// Service what a copy has of it.
     pub fn template(self, workload: &Value) -> Cow<'_, Value> {
         let template = &workload["spec"]["template"];
         match self {
@@ -92,6 +104,7 @@ impl WorkloadKind {
                 Cow::Owned(template)
             }
             Self::Deployment | Self::DaemonSet => Cow::Borrowed(template),
+            Self::Service => clone::spec_of(workload),
         }
     }
 
@@ -105,12 +118,14 @@ impl WorkloadKind {
         match self {
             Self::Deployment => workload["spec"]["replicas"].as_i64().unwrap_or(1),
             Self::DaemonSet => i64::from(!is_parked(workload)),
+            Self::Service => 1,
         }
     }
 
     /// Gives it a number of replicas; `None` where it has it already.
     pub fn scale(self, workload: &Value, replicas: i64) -> Option<Change> {
         let spec = match self {
+            Self::Service => return None,
             Self::Deployment if self.replicas(workload) == replicas => return None,
             Self::Deployment => json!({ "replicas": replicas }),
             Self::DaemonSet => {
@@ -137,7 +152,7 @@ impl WorkloadKind {
         scaler_min: Option<i64>,
     ) -> i64 {
         let wanted = self.replicas(target);
-        if wanted > 0 || self == Self::DaemonSet {
+        if wanted > 0 || self != Self::Deployment {
             return wanted.max(1);
         }
         let of_primary = || primary.map_or(1, |primary| self.replicas(primary));
@@ -147,7 +162,7 @@ impl WorkloadKind {
     /// Refuses a target that does not replace its pods by itself: nothing would ever be rolled out.
     pub fn require_rolling(self, target: &Value) -> Result<(), WorkloadError> {
         let strategy = target["spec"]["updateStrategy"]["type"].as_str().unwrap_or_default();
-        if self == Self::Deployment || matches!(strategy, "" | "RollingUpdate") {
+        if self != Self::DaemonSet || matches!(strategy, "" | "RollingUpdate") {
             return Ok(());
         }
         Err(WorkloadError::UpdateStrategy {

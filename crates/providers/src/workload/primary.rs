@@ -16,6 +16,7 @@ mod trim;
 use std::{borrow::Cow, fmt::Write as _};
 
 use serde_json::{Map, Value, json};
+use tidegate_engine::Form;
 
 pub use self::{
     readiness::Deadline,
@@ -126,7 +127,7 @@ pub fn promote(
     promotion: &Promotion<'_>,
 ) -> Result<Option<Change>, WorkloadError> {
     require_owned(&cx.owner, cx.workload.kind(), live)?;
-    require_revision(cx, target, promotion)?;
+    require_revision(cx, target, promotion.revision)?;
     let (labels, annotations) = promoted_metadata(cx, target);
     let mut body = primary_object(cx, target, promotion.tracked, labels, &annotations)?;
     require_selected(cx, live, &body)?;
@@ -228,7 +229,7 @@ fn make(cx: &Cx<'_>, mut object: Value, replicas: i64) -> Change {
 /// Applied every time: a field we applied once and then leave out would be removed, and a Deployment
 /// without replicas has one.
 fn set_replicas(cx: &Cx<'_>, object: &mut Value, replicas: i64) {
-    if cx.workload.is_counted() {
+    if cx.workload.form() == Form::Replicas {
         object["spec"]["replicas"] = json!(replicas);
     }
 }
@@ -237,25 +238,26 @@ fn set_replicas(cx: &Cx<'_>, object: &mut Value, replicas: i64) {
 /// run in production without having been analysed. A strategy merged with another is not valid.
 fn exact(workload: WorkloadKind) -> Vec<Cow<'static, str>> {
     let strategy = match workload {
-        WorkloadKind::Deployment => "/spec/strategy",
         WorkloadKind::DaemonSet => "/spec/updateStrategy",
+        WorkloadKind::Deployment | WorkloadKind::Service => "/spec/strategy",
     };
     exactly(&["/spec/template", strategy, "/metadata/ownerReferences"])
 }
 
-fn require_revision(
+/// Refuses a target at any other revision.
+pub(super) fn require_revision(
     cx: &Cx<'_>,
     target: &Value,
-    promotion: &Promotion<'_>,
+    analysed: &str,
 ) -> Result<(), WorkloadError> {
     let found = cx.workload.revision(target);
-    if found == promotion.revision {
+    if found == analysed {
         return Ok(());
     }
     Err(WorkloadError::TargetMoved {
         kind: cx.workload.kind().kind,
         name: cx.target.to_owned(),
-        analysed: promotion.revision.to_owned(),
+        analysed: analysed.to_owned(),
         found,
     })
 }

@@ -162,7 +162,7 @@ mod tests {
         };
         pause(json!("0"));
         assert_eq!(replicas(&sandbox), 0, "at once");
-        sandbox.advance(Duration::from_secs(120));
+        sandbox.advance(Duration::from_mins(2));
         assert_eq!(replicas(&sandbox), 0, "and for as long as it is there");
         pause(Value::Null);
         assert_eq!(replicas(&sandbox), 2, "and not longer");

@@ -22,7 +22,7 @@ pub struct Deadline {
 }
 
 impl WorkloadKind {
-    /// Judges a workload by its status.
+    /// Judges a workload by its status. A Service has none that would say anything.
     ///
     /// Ready means: its controller has seen the latest spec, every pod is of the current revision,
     /// there is at least one, and `threshold` percent of them are available. A scaler that adds
@@ -31,6 +31,9 @@ impl WorkloadKind {
     /// Waiting ends when a Deployment exceeds its own progress deadline, or when too few pods have
     /// been available for longer than `deadline`.
     pub fn readiness(self, workload: &Value, threshold: i64, deadline: Deadline) -> Readiness {
+        if self == Self::Service {
+            return Readiness::Ready;
+        }
         let count = |field: &str| workload["status"][field].as_i64().unwrap_or(0);
         let serving = count(self.available()) > 0;
         let unready = |why: String| Unready { why, serving };
@@ -49,6 +52,7 @@ impl WorkloadKind {
         let since = match self {
             Self::Deployment => progressing.and_then(|_| unavailable_since(workload)),
             Self::DaemonSet => deadline.lacking_since,
+            Self::Service => None,
         };
         if since.is_some_and(|since| deadline.is_past(since)) {
             let seconds = deadline.seconds;
@@ -66,6 +70,7 @@ impl WorkloadKind {
             Self::DaemonSet => {
                 (count("desiredNumberScheduled"), count("updatedNumberScheduled"), "pods")
             }
+            Self::Service => return None,
         };
         if updated < wanted {
             return Some(format!("{updated} of {wanted} {pods} are updated"));
@@ -92,7 +97,7 @@ impl WorkloadKind {
     /// The member of its status that counts the pods that can serve.
     const fn available(self) -> &'static str {
         match self {
-            Self::Deployment => "availableReplicas",
+            Self::Deployment | Self::Service => "availableReplicas",
             Self::DaemonSet => "numberAvailable",
         }
     }

@@ -72,7 +72,7 @@ impl Snapshot {
         promotion: &Promotion<'_>,
         replicas: i64,
     ) -> Result<Self, WorkloadError> {
-        require_revision(cx, target, promotion)?;
+        require_revision(cx, target, promotion.revision)?;
         let (labels, annotations) = promoted_metadata(cx, target);
         Ok(Self {
             revision: promotion.revision.to_owned(),

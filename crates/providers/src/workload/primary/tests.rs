@@ -84,7 +84,7 @@ fn newer_target() -> Value {
 }
 
 fn promoted(prefixes: &str, target: &Value, live: &Value, has_scaler: bool) -> Option<Change> {
-    let revision = WorkloadKind::Deployment.revision(&target);
+    let revision = WorkloadKind::Deployment.revision(target);
     let promotion = Promotion { revision: &revision, tracked: &tracked(), has_scaler };
     with_cx(prefixes, |cx| promote(cx, target, live, &promotion)).unwrap()
 }

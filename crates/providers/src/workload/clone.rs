@@ -1,0 +1,302 @@
+//! A Service as target: two copies of it, and no pods that anybody here looks after.
+//!
+//! ```text
+//! <target>            the user's, and the apex; never written
+//! ├─> <target>-canary   what it says now
+//! └─> <target>-primary  what it said when it was last promoted
+//! ```
+//!
+//! What an address belongs to is no part of a copy, and no part of a revision: every Service has its
+//! own. The canary owns both copies for as long as they are there; finalizers of the target are the
+//! target's.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Cx, SERVICE, WorkloadError,
+    hash::is_same,
+    metadata::{copied, included, is_contained, is_owner, owners, with_version},
+    primary::require_revision,
+    require_owned,
+};
+use crate::object::{Change, exactly};
+
+/// What belongs to one Service alone.
+const OWN: [&str; 9] = [
+    "allocateLoadBalancerNodePorts",
+    "clusterIP",
+    "clusterIPs",
+    "externalIPs",
+    "healthCheckNodePort",
+    "loadBalancerClass",
+    "loadBalancerIP",
+    "loadBalancerSourceRanges",
+    DISTRIBUTION,
+];
+/// A hint to the network, which the canary may set for the copies.
+const DISTRIBUTION: &str = "trafficDistribution";
+/// The selector is one value: keys of others must not stay in it.
+const EXACT: &[&str] = &["/spec/selector"];
+/// Longest name of a Service.
+const NAME_LENGTH_MAX: usize = 63;
+
+/// What a copy has of a Service's spec.
+pub(super) fn spec_of(service: &Value) -> Cow<'_, Value> {
+    let mut spec = service["spec"].as_object().cloned().unwrap_or_default();
+    // Without an address is no address, but a wish.
+    let headless = spec.get("clusterIP").filter(|address| *address == "None").cloned();
+    spec.retain(|field, _| !OWN.contains(&field.as_str()));
+    spec.extend(headless.map(|address| ("clusterIP".to_owned(), address)));
+    let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten() {
+        if let Some(port) = port.as_object_mut() {
+            port.remove("nodePort");
+        }
+    }
+    Cow::Owned(Value::Object(spec))
+}
+
+/// Makes the canary's copy, or brings it to what the target says; `None` where it says that.
+pub fn sync_canary(
+    cx: &Cx<'_>,
+    target: &Value,
+    distribution: Option<&str>,
+    live: Option<&Value>,
+) -> Result<Option<Change>, WorkloadError> {
+    let labels = copied(&target["metadata"]["labels"]);
+    let annotations = copied(&target["metadata"]["annotations"]);
+    let name = format!("{}-canary", cx.target);
+    sync(cx, &name, (labels, annotations), &spec(target, distribution), live)
+}
+
+/// Makes the primary's copy of the target as it is.
+pub fn create_primary(
+    cx: &Cx<'_>,
+    target: &Value,
+    distribution: Option<&str>,
+) -> Result<Option<Change>, WorkloadError> {
+    let labels = copied(&target["metadata"]["labels"]);
+    let annotations = copied(&target["metadata"]["annotations"]);
+    let name = cx.primary_name();
+    sync(cx, &name, (labels, annotations), &spec(target, distribution), None)
+}
+
+/// Brings the primary's copy to the revision that was analysed; `None` where it is there already.
+pub fn promote(
+    cx: &Cx<'_>,
+    target: &Value,
+    live: &Value,
+    distribution: Option<&str>,
+    revision: &str,
+) -> Result<Option<Change>, WorkloadError> {
+    require_revision(cx, target, revision)?;
+    let labels = included(&target["metadata"]["labels"], cx.included);
+    let annotations = included(&target["metadata"]["annotations"], cx.included);
+    let name = cx.primary_name();
+    sync(cx, &name, (labels, annotations), &spec(target, distribution), Some(live))
+}
+
+/// Makes a primary's copy that Flagger left the canary's own again; `None` where it is not one.
+///
+/// Each promotion of Flagger gives the copy the owners of the target and takes the canary's away, so
+/// that it would be left behind. Nothing else says whose it is: ask only once the canary is set up.
+pub fn adopt(cx: &Cx<'_>, target: &Value, live: &Value) -> Option<Change> {
+    let owners_of = |service: &Value| {
+        let references = service["metadata"]["ownerReferences"].as_array();
+        references.cloned().unwrap_or_default()
+    };
+    if cx.owner.owns(live) || owners_of(live) != owners_of(target) {
+        return None;
+    }
+    let metadata = json!({ "ownerReferences": owners(&cx.owner, None) });
+    let patch = json!({ "metadata": with_version(metadata, Some(live)) });
+    Some(Change::Merge { kind: SERVICE, name: cx.primary_name(), patch })
+}
+
+/// Refuses a name from which no copies can be named.
+pub fn check_names(cx: &Cx<'_>) -> Result<(), WorkloadError> {
+    let name = cx.primary_name();
+    let (length, most) = (name.len(), NAME_LENGTH_MAX);
+    if length > most {
+        return Err(WorkloadError::NameTooLong { what: SERVICE.kind, name, length, most });
+    }
+    Ok(())
+}
+
+/// The spec of a copy.
+fn spec(target: &Value, distribution: Option<&str>) -> Value {
+    let mut spec = spec_of(target).into_owned();
+    let distribution = distribution.or_else(|| target["spec"][DISTRIBUTION].as_str());
+    if let Some(distribution) = distribution {
+        spec[DISTRIBUTION] = json!(distribution);
+    }
+    spec
+}
+
+fn sync(
+    cx: &Cx<'_>,
+    name: &str,
+    (labels, annotations): (Map<String, Value>, Map<String, Value>),
+    spec: &Value,
+    live: Option<&Value>,
+) -> Result<Option<Change>, WorkloadError> {
+    if let Some(live) = live {
+        require_owned(&cx.owner, SERVICE, live)?;
+        let mut live_spec = spec_of(live).into_owned();
+        if let Some(distribution) = live["spec"].get(DISTRIBUTION) {
+            live_spec[DISTRIBUTION] = distribution.clone();
+        }
+        let is_in_place = is_same(&live_spec, spec)
+            && is_contained(&labels, &live["metadata"]["labels"])
+            && is_contained(&annotations, &live["metadata"]["annotations"])
+            && is_owner(&cx.owner, live);
+        if is_in_place {
+            return Ok(None);
+        }
+    }
+    let metadata = json!({
+        "name": name,
+        "namespace": cx.owner.namespace,
+        "labels": labels,
+        "annotations": annotations,
+        "ownerReferences": owners(&cx.owner, live),
+    });
+    let body = json!({
+        "apiVersion": SERVICE.api_version(),
+        "kind": SERVICE.kind,
+        "metadata": with_version(metadata, live),
+        "spec": spec,
+    });
+    let exact = if body["spec"]["selector"].is_object() { EXACT } else { &[] };
+    Ok(Some(Change::Apply { body, exact: exactly(exact) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        object::Owner,
+        workload::{LabelPrefixes, WorkloadKind, testing::applied},
+    };
+
+    fn with_cx<T>(run: impl FnOnce(&Cx<'_>) -> T) -> T {
+        run(&Cx {
+            owner: Owner { name: "shop", namespace: "test", uid: "u-shop", can_own: true },
+            workload: WorkloadKind::Service,
+            target: "shop",
+            selector_labels: &[],
+            included: &LabelPrefixes::parse("team"),
+        })
+    }
+
+    fn target() -> Value {
+        json!({
+            "metadata": {
+                "name": "shop", "uid": "u-1", "resourceVersion": "3",
+                "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
+                "ownerReferences": [{ "kind": "App", "name": "shop", "uid": "a", "controller": true }],
+                "labels": { "team": "a", "app": "shop" },
+                "annotations": { "kubectl.kubernetes.io/last-applied-configuration": "{}" },
+            },
+            "spec": {
+                "type": "NodePort", "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"],
+                "ports": [{ "port": 80, "targetPort": 8080, "protocol": "TCP", "nodePort": 30080 }],
+                "selector": { "app": "shop", "version": "1" },
+            },
+        })
+    }
+
+    fn primary() -> Value {
+        let change = with_cx(|cx| create_primary(cx, &target(), None)).unwrap().unwrap();
+        applied(None, &change).unwrap()
+    }
+
+    fn newer() -> Value {
+        let mut target = target();
+        target["spec"]["selector"]["version"] = json!("2");
+        target
+    }
+
+    #[test]
+    fn a_copy_has_no_address_and_no_owner_of_the_targets() {
+        let copy = primary();
+        let want = json!({
+            "type": "NodePort", "selector": { "app": "shop", "version": "1" },
+            "ports": [{ "port": 80, "targetPort": 8080, "protocol": "TCP" }],
+        });
+        assert_eq!(copy["spec"], want);
+        assert_eq!(copy["metadata"]["name"], "shop-primary");
+        assert_eq!(copy["metadata"].get("finalizers"), None);
+        assert_eq!(copy["metadata"]["annotations"], json!({}));
+        assert_eq!(copy["metadata"]["ownerReferences"][0]["kind"], "Canary");
+    }
+
+    #[test]
+    fn a_copy_is_the_same_revision_whatever_address_it_got() {
+        let mut copy = primary();
+        copy["spec"]["clusterIP"] = json!("10.0.0.9");
+        copy["spec"]["ports"][0]["nodePort"] = json!(30099);
+        let revision = |service: &Value| WorkloadKind::Service.revision(service);
+        assert_eq!(revision(&copy), revision(&target()));
+        assert_ne!(revision(&copy), revision(&newer()));
+        let mut headless = target();
+        headless["spec"]["clusterIP"] = json!("None");
+        assert_ne!(revision(&headless), revision(&target()), "that is asked for");
+    }
+
+    #[test]
+    fn the_canarys_copy_follows_and_the_primarys_is_promoted() {
+        let follow = |target: &Value, live: Option<&Value>| {
+            with_cx(|cx| sync_canary(cx, target, None, live)).unwrap()
+        };
+        let canary = applied(None, &follow(&target(), None).unwrap()).unwrap();
+        assert_eq!(canary["metadata"]["name"], "shop-canary");
+        assert_eq!(follow(&target(), Some(&canary)), None, "written on difference alone");
+        let after = applied(Some(&canary), &follow(&newer(), Some(&canary)).unwrap()).unwrap();
+        assert_eq!(after["spec"]["selector"]["version"], "2");
+
+        let revision = WorkloadKind::Service.revision(&newer());
+        let give = |target: &Value, live: &Value| {
+            with_cx(|cx| promote(cx, target, live, Some("PreferClose"), &revision))
+        };
+        assert_eq!(give(&target(), &primary()).unwrap_err().label(), "TargetMoved");
+        let promoted = applied(Some(&primary()), &give(&newer(), &primary()).unwrap().unwrap());
+        let promoted = promoted.unwrap();
+        assert_eq!(promoted["spec"]["selector"]["version"], "2");
+        assert_eq!(promoted["spec"]["trafficDistribution"], "PreferClose", "the canary's");
+        assert_eq!(promoted["metadata"]["ownerReferences"][0]["kind"], "Canary", "kept");
+        assert_eq!(give(&newer(), &promoted).unwrap(), None, "once");
+    }
+
+    #[test]
+    fn a_copy_that_flagger_left_without_its_owner_is_taken_back() {
+        let adopted = |live: &Value| with_cx(|cx| adopt(cx, &target(), live));
+        let mut left = primary();
+        left["metadata"]["ownerReferences"] = target()["metadata"]["ownerReferences"].clone();
+        let after = applied(Some(&left), &adopted(&left).unwrap()).unwrap();
+        assert_eq!(after["metadata"]["ownerReferences"][0]["kind"], "Canary");
+        assert_eq!(after["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
+        assert_eq!(adopted(&after), None, "once");
+        left["metadata"]["ownerReferences"] = json!([]);
+        assert_eq!(adopted(&left), None, "somebody else's");
+    }
+
+    #[test]
+    fn a_users_service_of_the_name_is_left_alone() {
+        let mut users = primary();
+        users["metadata"]["ownerReferences"] = json!([]);
+        let refused = with_cx(|cx| sync_canary(cx, &newer(), None, Some(&users))).unwrap_err();
+        assert_eq!(refused.label(), "NotOurs");
+    }
+
+    #[test]
+    fn no_object_is_too_strange() {
+        for odd in [Value::Null, json!([]), json!({ "spec": 1 }), json!({ "spec": { "ports": 2 } })]
+        {
+            let _ = with_cx(|cx| sync_canary(cx, &odd, None, Some(&odd)));
+            let _ = with_cx(|cx| create_primary(cx, &odd, Some("x")));
+        }
+    }
+}

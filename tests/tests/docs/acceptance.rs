@@ -51,7 +51,7 @@
 //! | BET-28 | leaks | `bet_28_a_connection_is_used_again` |
 //! | BET-29 | timeouts | `bet_29_one_timeout_covers_everything`, `bet_29_bet_31_servers_that_hang_are_waited_for_side_by_side_and_not_for_ever` |
 //! | BET-30 | sizes | `bet_30_an_answer_that_was_cut_is_no_answer` |
-//! | BET-31 | one after another | `bet_29_bet_31_servers_that_hang_are_waited_for_side_by_side_and_not_for_ever`, `a_service_that_is_away_delays_neither_the_rollout_nor_others` |
+//! | BET-31 | one after another | `bet_29_bet_31_servers_that_hang_are_waited_for_side_by_side_and_not_for_ever`, `bet_31_services_that_hang_hold_a_rollout_for_a_second`, `a_service_that_is_away_delays_neither_the_rollout_nor_others` |
 //! | BET-32 | nGrinder's interval | `bet_32_a_poll_interval_is_what_it_says` |
 //! | BET-33 | unknown types | `bet_33_a_task_that_is_none_is_a_bad_request` |
 //! | BET-34 | Concord's times | `bet_34_a_process_has_the_time_it_was_given` |
@@ -92,7 +92,7 @@ fn functions(folder: &Path, found: &mut BTreeSet<String>) {
             functions(&path, found);
         } else if path.extension().is_some_and(|it| it == "rs") {
             let text = fs::read_to_string(&path).unwrap();
-            let names = text.split("\n").filter_map(|line| {
+            let names = text.lines().filter_map(|line| {
                 let line = line.trim_start();
                 let line = line.strip_prefix("async ").unwrap_or(line);
                 Some(line.strip_prefix("fn ")?.split('(').next()?.to_owned())

@@ -258,8 +258,8 @@ fn install_gives_the_operator_a_secret_for_hooks() {
     assert!(output.status.success(), "{output:?}");
     let with = text(&output.stdout);
     for part in [
-        "- --port=9090",
-        "- --hook-secret-file=/etc/tidegate/hooks/secret",
+        "--port=9090",
+        "--hook-secret-file=/etc/tidegate/hooks/secret",
         "secretName: shared",
         "mountPath: /etc/tidegate/hooks",
         "fsGroup: 65532",

@@ -107,7 +107,7 @@ async fn released(secret: Option<&SecretFile>, tester: SocketAddr) -> (bool, Str
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let reached = tokio::time::timeout(Duration::from_secs(60), reached).await;
+        let reached = tokio::time::timeout(Duration::from_mins(1), reached).await;
         assert!(reached.is_ok(), "never {phases:?}: {:#}", status());
     };
     phase_in(&["Initialized"]).await;

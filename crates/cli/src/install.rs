@@ -1,6 +1,6 @@
 //! `tidegate install`: everything a cluster needs, as manifests.
 
-use tidegate_operator::install::Install;
+use tidegate_operator::install::{Install, with_hook_secret};
 
 use crate::printer::Printer;
 
@@ -17,6 +17,9 @@ pub(crate) struct Args {
     /// Where the operator lives. Canaries may be anywhere.
     #[arg(long, short, value_name = "NAME", default_value = "tidegate-system")]
     namespace: String,
+    /// Sign calls of hooks with the key `secret` of this Secret in the operator's namespace.
+    #[arg(long, value_name = "NAME")]
+    hook_secret: Option<String>,
     /// Leave the custom resource definitions out.
     #[arg(long)]
     without_crds: bool,
@@ -36,9 +39,13 @@ Examples:
       | kubectl apply --server-side -f -";
 
 pub(crate) fn run(args: Args, printer: &Printer) -> anyhow::Result<()> {
-    let Args { image, namespace, without_crds, flags } = args;
+    let Args { image, namespace, hook_secret, without_crds, flags } = args;
     let mut objects = if without_crds { Vec::new() } else { tidegate_api::crds() };
-    objects.extend(Install { namespace, image, arguments: flags }.manifests());
+    let manifests = Install { namespace, image, arguments: flags }.manifests();
+    objects.extend(match hook_secret {
+        Some(secret) => with_hook_secret(manifests, &secret),
+        None => manifests,
+    });
     printer.data(&tidegate_api::to_yaml(&objects))?;
     Ok(())
 }

@@ -250,6 +250,25 @@ fn the_operator_says_what_it_needs() {
 }
 
 #[test]
+fn install_gives_the_operator_a_secret_for_hooks() {
+    let plain = ["install", "--image", "tidegate:1", "--without-crds"];
+    let without = text(&run(&plain).stdout);
+    assert!(!without.contains("hook-secret"), "{without}");
+    let output = run(&[&plain[..], &["--hook-secret", "shared", "--", "--port=9090"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let with = text(&output.stdout);
+    for part in [
+        "--port=9090",
+        "--hook-secret-file=/etc/tidegate/hooks/secret",
+        "secretName: shared",
+        "mountPath: /etc/tidegate/hooks",
+        "fsGroup: 65532",
+    ] {
+        assert!(with.contains(part), "{part} is missing from:\n{with}");
+    }
+}
+
+#[test]
 fn help_teaches() {
     let help = text(&run(&["sandbox", "--help"]).stdout);
     for word in ["--load", "--rbac", "crash-loop", "Examples:"] {

@@ -63,6 +63,9 @@ const KEEP: &[&str] = &["create", "get", "list", "patch", "watch"];
 /// For what must also be made anew, as a Service that turns headless, or is deleted when the canary has
 /// no more use for it: copies of configuration, Services and routes of a former name.
 const REPLACE: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
+/// Where the secret for hooks is in the pod.
+const HOOK_SECRET: &str = "hook-secret";
+const HOOK_SECRET_DIR: &str = "/etc/tidegate/hooks";
 /// The user and group of the pod; they own nothing.
 const NOBODY: u32 = 65_532;
 
@@ -135,6 +138,25 @@ pub fn own_rules() -> Vec<Value> {
             "resourceNames": [LEASE_NAME], "verbs": ["get", "update"],
         }),
     ]
+}
+
+/// The same with a Secret of the operator's namespace: calls of hooks are signed with its key `secret`.
+#[must_use]
+pub fn with_hook_secret(mut manifests: Vec<Value>, secret: &str) -> Vec<Value> {
+    for deployment in manifests.iter_mut().filter(|it| it["kind"] == "Deployment") {
+        let pod = &mut deployment["spec"]["template"]["spec"];
+        // Readable for the group of the pod, and for nobody else.
+        let source = json!({ "secretName": secret, "defaultMode": 0o440 });
+        pod["securityContext"]["fsGroup"] = json!(NOBODY);
+        pod["volumes"] = json!([{ "name": HOOK_SECRET, "secret": source }]);
+        let container = &mut pod["containers"][0];
+        container["volumeMounts"] =
+            json!([{ "name": HOOK_SECRET, "mountPath": HOOK_SECRET_DIR, "readOnly": true }]);
+        if let Some(arguments) = container["args"].as_array_mut() {
+            arguments.push(json!(format!("--hook-secret-file={HOOK_SECRET_DIR}/secret")));
+        }
+    }
+    manifests
 }
 
 // === impl Install ===

@@ -21,7 +21,7 @@
 //! | 8.4 notifiers | bodies, addresses, severities | `v8_4_three_services_take_attachments`, `v8_4_teams_takes_a_card_with_facts`, `v8_4_google_chat_takes_a_card_with_sections`, `v8_4_discord_is_reached_where_it_takes_such_messages`, `v8_4_bet_12_an_alert_reports_its_severity_and_worse` |
 //! | 8.4 load tester | health, tasks, gates, nGrinder, Concord | `v8_4_health_and_metrics_are_served`, `lt_32_a_test_that_passes`, `lt_32_a_test_that_fails`, `lt_40_commands_run_once_at_a_time`, `lt_20_gates_open_and_close`, `lt_10_a_gate_without_a_payload_is_a_bad_request`, `lt_30_a_task_has_metadata_and_is_cmd_unless_it_says_otherwise`, `lt_51_a_test_is_cloned_and_watched`, `lt_60_bet_3_a_process_that_may_not_be_started_is_refused` |
 //! | 8.4 hooks | retries, certificates | `v8_4_a_hook_that_fails_once_passes_with_a_retry`, `v8_4_a_certificate_must_be_trusted_and_for_the_host_unless_told_otherwise` |
-//! | BET-1 | no open shell | `bet_1_unsigned_requests_are_turned_away`, `bet_1_nothing_but_load_is_run_unless_it_is_enabled`, `bet_1_tasks_are_taken_at_one_place_only`, `bet_1_a_body_has_a_limit`, `bet_1_the_load_tester_takes_what_the_operator_signs`, `bet_1_the_load_tester_refuses_what_was_altered` |
+//! | BET-1 | no open shell | `bet_1_unsigned_requests_are_turned_away`, `bet_1_nothing_but_load_is_run_unless_it_is_enabled`, `bet_1_tasks_are_taken_at_one_place_only`, `bet_1_a_body_has_a_limit`, `bet_1_the_load_tester_takes_what_the_operator_signs`, `bet_1_the_load_tester_refuses_what_was_altered`, `bet_1_over_http_only_who_has_the_secret_is_let_in` |
 //! | BET-2 | the operator's token | `bet_2_the_operators_token_stays_in_the_cluster` |
 //! | BET-3 | files by Concord | `bet_3_keys_and_servers_are_confined` |
 //! | BET-4 | namespaces of callers | `bet_4_the_pattern_is_for_the_whole_name`, `bet_4_a_namespace_is_claimed_with_its_own_secret` |
@@ -51,7 +51,7 @@
 //! | BET-28 | leaks | `bet_28_a_connection_is_used_again` |
 //! | BET-29 | timeouts | `bet_29_one_timeout_covers_everything`, `bet_29_bet_31_servers_that_hang_are_waited_for_side_by_side_and_not_for_ever` |
 //! | BET-30 | sizes | `bet_30_an_answer_that_was_cut_is_no_answer` |
-//! | BET-31 | one after another | `bet_29_bet_31_servers_that_hang_are_waited_for_side_by_side_and_not_for_ever`, `a_service_that_is_away_delays_neither_the_rollout_nor_others` |
+//! | BET-31 | one after another | `bet_29_bet_31_servers_that_hang_are_waited_for_side_by_side_and_not_for_ever`, `bet_31_services_that_hang_hold_a_rollout_for_a_second`, `a_service_that_is_away_delays_neither_the_rollout_nor_others` |
 //! | BET-32 | nGrinder's interval | `bet_32_a_poll_interval_is_what_it_says` |
 //! | BET-33 | unknown types | `bet_33_a_task_that_is_none_is_a_bad_request` |
 //! | BET-34 | Concord's times | `bet_34_a_process_has_the_time_it_was_given` |
@@ -92,7 +92,7 @@ fn functions(folder: &Path, found: &mut BTreeSet<String>) {
             functions(&path, found);
         } else if path.extension().is_some_and(|it| it == "rs") {
             let text = fs::read_to_string(&path).unwrap();
-            let names = text.split("\n").filter_map(|line| {
+            let names = text.lines().filter_map(|line| {
                 let line = line.trim_start();
                 let line = line.strip_prefix("async ").unwrap_or(line);
                 Some(line.strip_prefix("fn ")?.split('(').next()?.to_owned())

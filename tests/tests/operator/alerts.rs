@@ -226,3 +226,32 @@ async fn bet_17_bet_18_doubtful_metrics_are_told_once_a_rollout() {
     world.advance_s(60).await;
     assert_eq!(doubts(&world).len(), 6, "nothing left to doubt");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_lost_the_lead_says_nothing_more() {
+    let world = reporting("info", by_weight()).await;
+    world.network.hook("chat/hook", Reply::Refuse);
+    release(&world, "web:2.0");
+    world.advance_s(3).await;
+    let before = world.network.calls_to("chat").len();
+    assert!(before > 1, "it was tried");
+    world.leads.store(false, std::sync::atomic::Ordering::Relaxed);
+    world.advance_s(120).await;
+    assert_eq!(world.network.calls_to("chat").len(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bet_31_services_that_hang_hold_a_rollout_for_a_second() {
+    let mut analysis = by_weight();
+    let names = ["a", "b", "c", "d"];
+    let alert = |name: &&str| json!({ "name": name, "providerRef": { "name": name } });
+    analysis["alerts"] = names.iter().map(alert).collect();
+    let mut world = with_canary(canary_of("web", GATEWAY_API, analysis));
+    for name in names {
+        let spec = json!({ "type": "webhook", "address": format!("http://{name}/alerts") });
+        world.create(ALERT_PROVIDERS, provider(name, spec));
+        world.network.hook(&format!("{name}/alerts"), Reply::Hang);
+    }
+    world.start().await;
+    assert!(world.until(3, |world| world.phase("web") == "Initialized").await);
+}

@@ -15,6 +15,7 @@ mod robustness;
 mod secrets;
 mod shutdown;
 mod signing;
+mod signing_http;
 mod stage;
 mod steps;
 mod takeover;

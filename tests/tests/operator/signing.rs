@@ -15,10 +15,10 @@ use crate::stage::{
 };
 
 /// A file that is gone with the test.
-struct SecretFile(PathBuf);
+pub(crate) struct SecretFile(pub(crate) PathBuf);
 
 impl SecretFile {
-    fn new(name: &str, text: &str) -> Self {
+    pub(crate) fn new(name: &str, text: &str) -> Self {
         let path = std::env::temp_dir().join(format!("hook-{name}-{}", std::process::id()));
         fs::write(&path, text).expect("a file for the secret");
         Self(path)

@@ -33,15 +33,16 @@ async fn bet_7_a_template_without_an_interval_looks_back_a_minute() {
     let template = json!({ "apiVersion": "flagger.app/v1beta1", "kind": "MetricTemplate",
         "metadata": { "name": "errors" },
         "spec": { "provider": { "type": "prometheus", "address": "http://prometheus" },
-                  "query": "errors[{{ interval }}]" } });
+                  "query": "errors_of_{{ target }}[{{ interval }}]" } });
     world.create(METRIC_TEMPLATES, template);
     let metric = json!({ "name": "errors", "templateRef": { "name": "errors" }, "threshold": 200 });
     edit_analysis(&world, json!({ "metrics": [metric] }));
+    world.network.metric("errors", Metric::Value(1.0));
     release(&world, "web:2.0");
     reach(&world, "Succeeded").await;
     let asked = world.network.calls_to("prometheus").into_iter().map(|call| call.query);
     let asked: Vec<_> = asked.filter(|query| query != PROBE).collect();
-    assert!(!asked.is_empty() && asked.iter().all(|it| it == "errors[1m]"), "{asked:?}");
+    assert!(!asked.is_empty() && asked.iter().all(|it| it == "errors_of_web[1m]"), "{asked:?}");
 }
 
 #[tokio::test(start_paused = true)]

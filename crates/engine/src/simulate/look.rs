@@ -142,10 +142,8 @@ impl World {
                 let health = self.healths.get(self.target.template).copied();
                 let fails = self.metrics_fail || health == Some(Health::FailsChecks);
                 self.emit(What::Checked(!fails));
-                let verdict = match fails {
-                    true => Verdict::Failed("success rate below 99".to_owned()),
-                    false => Verdict::Passed,
-                };
+                let failed = || Verdict::Failed("success rate below 99".to_owned());
+                let verdict = if fails { failed() } else { Verdict::Passed };
                 self.seen.answers.checks = Some(Checks { measured: Vec::new(), verdict });
             }
             Question::Gate(kind) => self.ask_gate(kind),

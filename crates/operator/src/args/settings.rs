@@ -154,11 +154,7 @@ impl Settings {
             notifier: alerts.notifier(&mut warnings),
             event_webhook: event_webhook.transpose()?,
             cluster_name: args.cluster_name,
-            hook_secret_file: args
-                .hook_secret_file
-                .filter(|path| !path.as_os_str().is_empty())
-                .map(holds_secret)
-                .transpose()?,
+            hook_secret_file: args.hook_secret_file.map(holds_secret).transpose()?,
             no_cross_namespace_refs: args.no_cross_namespace_refs,
             http: Policy {
                 allow_loopback: args.allow_loopback_hooks,

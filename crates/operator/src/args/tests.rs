@@ -295,3 +295,17 @@ fn help_and_version_are_there_with_one_dash_too() {
     }
     assert!(!help.contains("zap-replace-globals"));
 }
+
+#[test]
+fn a_secret_for_hooks_is_there_at_the_start() {
+    let path = std::env::temp_dir().join(format!("hook-secret-{}", std::process::id()));
+    let flag = format!("-hook-secret-file={}", path.display());
+    let missing = SettingsError::NoSecret { flag: "hook-secret-file", path: path.clone() };
+    assert_eq!(settings_with(&[&flag], &[]).unwrap_err(), missing, "no file");
+    std::fs::write(&path, " \n").unwrap();
+    assert_eq!(settings_with(&[&flag], &[]).unwrap_err(), missing, "nothing in it");
+    std::fs::write(&path, "secret\n").unwrap();
+    assert_eq!(settings(&[&flag]).hook_secret_file, Some(path.clone()));
+    assert_eq!(settings(&[]).hook_secret_file, None);
+    std::fs::remove_file(path).unwrap();
+}

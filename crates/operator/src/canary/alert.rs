@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The first attempt is made before the status that makes the message true is written, so that a crash
-//! repeats a message instead of losing it. What waits for another attempt is kept in memory only.
+//! repeats a message instead of losing it. But a rollout that goes back does not wait for a chat that
+//! hangs: after a second the attempt goes on beside it. What is under way is kept in memory only.
 
 use std::{
     collections::VecDeque,
@@ -18,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::join_all;
 use http::HeaderValue;
 use tidegate_api::{
     AlertProvider,
@@ -32,7 +34,7 @@ use tidegate_providers::{
     },
     notify::{self, Destination, NotifyError},
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tracing::{debug, warn};
 
 use super::{Context, ask, observe::Seen, task::Task};
@@ -90,6 +92,8 @@ struct Undelivered {
     wait: Option<Duration>,
 }
 
+/// How long a rollout waits for a first attempt. A chat that is well takes a fifth of it.
+const FIRST_MAX: Duration = Duration::from_secs(1);
 /// Chat services get this long, as Flagger gives them.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// 1, 2, 4, 8, 16 and twice 30 seconds between them: a service that is away for a minute and a half
@@ -121,11 +125,17 @@ impl Task {
         };
         let identity = self.identity_of(&notice, memory);
         let (destinations, mut lost) = self.destinations(seen, severity).await;
-        for (destination, route) in destinations {
+        let letters = destinations.into_iter().map(|(destination, route)| {
             let notice = notice.clone();
-            let letter = Letter { destination, route, notice, identity: identity.clone() };
-            lost.extend(self.outbox.send(letter).await);
+            Letter { destination, route, notice, identity: identity.clone() }
+        });
+        let firsts: Vec<_> = letters.filter_map(|letter| self.outbox.send(letter)).collect();
+        tokio::select! {
+            biased;
+            _ = join_all(firsts) => {}
+            () = self.cx.clock.sleep(FIRST_MAX) => {}
         }
+        lost.extend(self.outbox.0.take_lost());
         for fact in lost {
             self.announce(seen, &fact, memory).await;
         }
@@ -214,21 +224,26 @@ impl Outbox {
         Self(waiting)
     }
 
-    /// The first attempt. What may go better later waits for it, behind what already waits for the
-    /// same place; what will not is returned.
-    async fn send(&self, letter: Letter) -> Option<Fact> {
+    /// Makes the first attempt, beside whoever waits for its end; or none, if something waits for the same
+    /// place already.
+    fn send(&self, letter: Letter) -> Option<oneshot::Receiver<()>> {
         let Waiting { cx, key, .. } = &*self.0;
+        let now = cx.clock.monotonic();
         if self.0.letters().iter().any(|it| it.letter.destination == letter.destination) {
-            return self.0.keep(Waited { letter, attempts: 0, due: cx.clock.monotonic() });
+            self.0.keep(Waited { letter, attempts: 0, due: now });
+            return None;
         }
-        match letter.attempt(cx, key, 0).await {
-            Ok(()) => None,
-            Err(Undelivered { why, outcome, wait: None }) => Some(letter.lost(cx, why, outcome)),
-            Err(Undelivered { why, wait: Some(wait), .. }) => {
-                debug!(service = letter.service(), why, "Alert not delivered yet");
-                self.0.keep(Waited { letter, attempts: 1, due: cx.clock.monotonic() + wait })
-            }
-        }
+        // It has its place, so that others keep behind it, and is not due before this attempt is over.
+        let due = now + 2 * TIMEOUT;
+        self.0.keep(Waited { letter: letter.clone(), attempts: 0, due });
+        let (done, first) = oneshot::channel();
+        let (waiting, key) = (Arc::clone(&self.0), key.clone());
+        cx.spawn_beside(async move {
+            let outcome = letter.attempt(&waiting.cx, &key, 0).await;
+            waiting.settle(&letter, 0, outcome);
+            let _ = done.send(());
+        });
+        Some(first)
     }
 }
 
@@ -259,7 +274,12 @@ impl Waiting {
                             () = self.cx.clock.sleep(wait) => {}
                         }
                     }
-                    self.try_again(due).await;
+                    if self.cx.cluster.leads() {
+                        self.try_again(due).await;
+                    } else {
+                        // Somebody else speaks for this canary now.
+                        self.letters().clear();
+                    }
                 }
             }
         }
@@ -284,6 +304,11 @@ impl Waiting {
             self.cx.telemetry.count_alert_retry(letter.service());
         }
         let outcome = letter.attempt(&self.cx, &self.key, attempts).await;
+        self.settle(&letter, attempts, outcome);
+    }
+
+    /// What becomes of a letter after an attempt, with so many before it.
+    fn settle(&self, letter: &Letter, attempts: u32, outcome: Result<(), Undelivered>) {
         let mut letters = self.letters();
         let is_it = |it: &Waited| {
             it.letter.identity == letter.identity && it.letter.destination == letter.destination
@@ -291,35 +316,49 @@ impl Waiting {
         // Gone if others needed the room.
         let Some(place) = letters.iter().position(is_it) else { return };
         match outcome {
-            Err(Undelivered { wait: Some(wait), .. }) if attempts + 1 < ATTEMPTS_MAX => {
+            Err(Undelivered { why, wait: Some(wait), .. }) if attempts + 1 < ATTEMPTS_MAX => {
+                debug!(service = letter.service(), why, "Alert not delivered yet");
                 if let Some(waited) = letters.get_mut(place) {
                     waited.attempts = attempts + 1;
                     waited.due = self.cx.clock.monotonic() + wait;
                 }
+                drop(letters);
             }
             Ok(()) => {
                 letters.remove(place);
+                drop(letters);
             }
             Err(Undelivered { why, outcome, .. }) => {
                 letters.remove(place);
                 drop(letters);
-                let fact = letter.lost(&self.cx, why, outcome);
-                self.lost.lock().unwrap_or_else(PoisonError::into_inner).push(fact);
-                self.cx.cluster.cache.ring(&self.key);
+                self.lose(letter, why, outcome);
             }
         }
+        self.bell.notify_one();
     }
 
     /// The oldest makes room, and is lost.
-    fn keep(&self, waited: Waited) -> Option<Fact> {
+    fn keep(&self, waited: Waited) {
         let mut letters = self.letters();
         let full = letters.len() >= WAITING_MAX;
         let oldest = if full { letters.pop_front() } else { None };
         letters.push_back(waited);
         drop(letters);
         self.bell.notify_one();
-        let why = "too many messages wait for it".to_owned();
-        oldest.map(|oldest| oldest.letter.lost(&self.cx, why, Outcome::Error("full")))
+        if let Some(oldest) = oldest {
+            let why = "too many messages wait for it".to_owned();
+            self.lose(&oldest.letter, why, Outcome::Error("full"));
+        }
+    }
+
+    /// Counts, logs and tells of a message that nobody will get.
+    fn lose(&self, letter: &Letter, why: String, outcome: Outcome) {
+        let service = letter.service();
+        self.cx.telemetry.count_alert(service, outcome);
+        warn!(service, why, canary = letter.notice.sender(), "Alert not delivered");
+        let fact = Fact::AlertLost { to: service.to_owned(), why };
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).push(fact);
+        self.cx.cluster.cache.ring(&self.key);
     }
 
     fn letters(&self) -> MutexGuard<'_, VecDeque<Waited>> {
@@ -344,14 +383,6 @@ fn heads(letters: &VecDeque<Waited>) -> impl Iterator<Item = (usize, &Waited)> {
 impl Letter {
     fn service(&self) -> &'static str {
         self.destination.service.as_str()
-    }
-
-    /// Counts, logs and names a message that nobody will get.
-    fn lost(&self, cx: &Context, why: String, outcome: Outcome) -> Fact {
-        let service = self.service();
-        cx.telemetry.count_alert(service, outcome);
-        warn!(service, why, canary = self.notice.sender(), "Alert not delivered");
-        Fact::AlertLost { to: service.to_owned(), why }
     }
 
     async fn attempt(&self, cx: &Context, key: &Key, attempts: u32) -> Result<(), Undelivered> {

@@ -375,7 +375,10 @@ struct Server {
 /// Answers of one check: the same question is asked once, whoever asks it, and all of them judge the
 /// same number.
 #[derive(Default)]
-struct Shared(Mutex<BTreeMap<String, Arc<OnceCell<Result<Sample, QueryFailure>>>>>);
+struct Shared(Mutex<BTreeMap<String, Arc<Pending>>>);
+
+/// An answer that is there, or on its way.
+type Pending = OnceCell<Result<Sample, QueryFailure>>;
 
 /// Why a metric has no value, in words.
 enum Lack {

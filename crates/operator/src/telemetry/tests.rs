@@ -95,6 +95,9 @@ fn a_canary_that_is_gone_leaves_no_series() {
         telemetry.set_metric(target, "errors", 0.1);
         telemetry.count_success(target, Strategy::BlueGreen, Analysis::Completed);
         telemetry.count_failure(target, Strategy::Canary, Analysis::Completed);
+        for verdict in [Verdict::Passed, Verdict::Failed, Verdict::NoData, Verdict::Held] {
+            telemetry.count_check(target, verdict);
+        }
     }
     telemetry.forget(&gone);
     assert!(!samples(&telemetry).iter().any(|line| line.contains(r#"namespace="test""#)));

@@ -512,7 +512,7 @@ impl Scenario {
         world.create(if self.daemons { DAEMON_SETS } else { DEPLOYMENTS }, target);
         if self.keda {
             let loaded = world.sandbox.load(keda_crds());
-            loaded.unwrap_or_else(|error| panic!("definitions are refused: {error:?}"));
+            assert!(loaded.is_ok(), "definitions are refused: {loaded:?}");
             world.create(SCALED_OBJECTS, scaled_object("web", 2, 4));
         }
         if self.scaled {

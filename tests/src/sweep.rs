@@ -27,8 +27,8 @@ pub use self::{
     scenario::{Scenario, Step, essential, others, sample, scenarios},
 };
 use crate::rollout::{
-    AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SECRETS, SERVICES,
-    VIRTUAL_SERVICES, World,
+    AUTOSCALERS, CANARIES, CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, HTTP_ROUTES, SCALED_OBJECTS,
+    SECRETS, SERVICES, VIRTUAL_SERVICES, World,
 };
 
 /// How often a long sweep says how far it is.
@@ -223,6 +223,8 @@ fn snapshot(world: &World) -> Vec<Value> {
     let kinds = [
         CANARIES,
         DEPLOYMENTS,
+        DAEMON_SETS,
+        SCALED_OBJECTS,
         SERVICES,
         HTTP_ROUTES,
         VIRTUAL_SERVICES,
@@ -255,7 +257,7 @@ fn snapshot(world: &World) -> Vec<Value> {
 
 /// Takes away what differs between two runs that did the same.
 fn strip(value: &mut Value) {
-    const VOLATILE: [&str; 15] = [
+    const VOLATILE: [&str; 16] = [
         "uid",
         "resourceVersion",
         "generation",
@@ -272,6 +274,7 @@ fn strip(value: &mut Value) {
         "nodePort",
         // How many templates came before: a revision that is replaced early may never be promoted.
         "deployment.kubernetes.io/revision",
+        "deprecated.daemonset.template.generation",
     ];
     match value {
         Value::Object(map) => {

@@ -9,14 +9,16 @@ use serde_json::{Value, json};
 use tidegate_sandbox::{
     Sandbox, Settings,
     clock::Clock,
+    cluster::Resource,
+    controllers::keda_crds,
     kubelet::{Behaviour, KubeletSettings},
 };
 
 use crate::{
     network::{Metric, Reply},
     rollout::{
-        AUTOSCALERS, CANARIES, CONFIG_MAPS, DEPLOYMENTS, HTTP_ROUTES, SERVICES, World, canary,
-        deployment,
+        AUTOSCALERS, CANARIES, CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, HTTP_ROUTES, SCALED_OBJECTS,
+        SERVICES, World, canary, daemon_set, deployment, scaled_object,
     },
 };
 
@@ -40,6 +42,10 @@ pub struct Scenario {
     pub target: Value,
     /// Whether the target has an autoscaler.
     pub scaled: bool,
+    /// Whether the target is a `DaemonSet`.
+    pub daemons: bool,
+    /// Whether the target has a `ScaledObject` of KEDA.
+    pub keda: bool,
     /// Whether it begins with the canary set up.
     pub is_set_up: bool,
     /// Whether the user has a Service for the target already.
@@ -94,8 +100,26 @@ pub fn scenarios() -> Vec<Scenario> {
         all.extend(blue_green_only().into_iter().map(|it| it.scaled(scaled)));
     }
     all.extend(referred());
+    let plain = |it: &Scenario| !it.has_route && !it.scaled;
+    let of_pods = |name: &str| WITH_OTHER_PODS.iter().any(|it| name.ends_with(it));
+    let roads = rollouts(GATEWAY_API).into_iter().chain(deletions(GATEWAY_API));
+    let some: Vec<_> = roads.filter(|it| plain(it) && of_pods(&it.name)).collect();
+    all.extend(some.iter().cloned().map(Scenario::of_daemons));
+    all.extend(some.into_iter().map(Scenario::of_keda));
     all
 }
+
+/// What is lived through by other workloads and scalers as well: everything that makes, parks, starts,
+/// promotes or gives back.
+const WITH_OTHER_PODS: [&str; 7] = [
+    ": init",
+    ": promote",
+    ": fail half-way, then mend",
+    ": new revision half-way",
+    ": new configuration",
+    ": delete in Progressing",
+    ": delete in Failed",
+];
 
 /// What every change is swept with in full: each kind of rollout and each way it ends, with and
 /// without an autoscaler, and deletion in each phase. The rest is the same over other roads.
@@ -369,6 +393,8 @@ impl Scenario {
             canary,
             target: json!({}),
             scaled: false,
+            daemons: false,
+            keda: false,
             is_set_up: true,
             has_service: false,
             has_route: false,
@@ -392,6 +418,23 @@ impl Scenario {
                 "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web",
             });
         }
+        self
+    }
+
+    fn of_daemons(mut self) -> Self {
+        self.daemons = true;
+        self.name += ", daemons";
+        self.canary["spec"]["targetRef"]["kind"] = json!("DaemonSet");
+        self.prepared = Arc::default();
+        self
+    }
+
+    fn of_keda(mut self) -> Self {
+        self.keda = true;
+        self.name += ", keda";
+        self.canary["spec"]["autoscalerRef"] =
+            json!({ "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web" });
+        self.prepared = Arc::default();
         self
     }
 
@@ -458,11 +501,20 @@ impl Scenario {
     fn world(&self) -> World {
         let world = furnished(World::with(settings(Settings::for_tests())));
         world.create(CONFIG_MAPS, settings_of("green"));
-        let mut target = deployment("web", "web:1.0", 2);
+        let mut target = if self.daemons {
+            daemon_set("web", "web:1.0")
+        } else {
+            deployment("web", "web:1.0", 2)
+        };
         target["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
             json!([{ "configMapRef": { "name": "web" } }]);
         merge(&mut target, self.target.clone());
-        world.create(DEPLOYMENTS, target);
+        world.create(if self.daemons { DAEMON_SETS } else { DEPLOYMENTS }, target);
+        if self.keda {
+            let loaded = world.sandbox.load(keda_crds());
+            assert!(loaded.is_ok(), "definitions are refused: {loaded:?}");
+            world.create(SCALED_OBJECTS, scaled_object("web", 2, 4));
+        }
         if self.scaled {
             world.create(AUTOSCALERS, autoscaler());
         }
@@ -611,11 +663,13 @@ impl Step {
 
 /// A strategic merge would need the container's name only; a merge patch needs all of the list.
 fn patch_container(world: &World, patch: Value) {
-    let target = world.get(DEPLOYMENTS, "web").unwrap_or_default();
+    let is_there = |kind: &Resource| world.get(*kind, "web").is_some();
+    let kind = [DEPLOYMENTS, DAEMON_SETS].into_iter().find(is_there).unwrap_or(DEPLOYMENTS);
+    let target = world.get(kind, "web").unwrap_or_default();
     let mut containers = target["spec"]["template"]["spec"]["containers"].clone();
     merge(&mut containers[0], patch);
     let spec = json!({ "template": { "spec": { "containers": containers } } });
-    world.patch(DEPLOYMENTS, "web", &json!({ "spec": spec }));
+    world.patch(kind, "web", &json!({ "spec": spec }));
 }
 
 async fn reached(world: &World, field: &str, least: i64) -> bool {

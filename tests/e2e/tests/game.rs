@@ -365,8 +365,8 @@ fn the_published_example_goes_as_published_on_both_clusters() {
 }
 
 #[test]
-fn a_policy_keeps_workloads_from_being_deleted_by_accident() {
-    inside("a_policy_keeps_workloads_from_being_deleted_by_accident", async || {
+fn db_44_a_policy_keeps_workloads_from_being_deleted_by_accident() {
+    inside("db_44_a_policy_keeps_workloads_from_being_deleted_by_accident", async || {
         let (plane, _node) = cluster(&Options::default()).await?;
         let client = plane.client();
         apply_folder(&client, &root().join("deploy/crds")).await?;

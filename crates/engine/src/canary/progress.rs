@@ -115,11 +115,15 @@ fn must_go_back(seen: &Observed, target: &Target) -> Option<Step> {
     if !plan.skip && memory.failed_checks >= plan.threshold {
         return Some(finish::threshold_reached(seen, target));
     }
-    if target.is_parked() {
+    if target.replicas < 1 {
         return Some(scaled_away(seen, target).into());
     }
     if let Readiness::Stuck(unready) = &target.readiness {
         return Some(finish::overdue(seen, Some(target), &unready.why));
+    }
+    // After that: its scaler is also paused when going back for being stuck was cut short.
+    if target.is_parked() {
+        return Some(scaled_away(seen, target).into());
     }
     let is_time = seen.tempo.due || seen.tempo.retry;
     let asks = is_time && (target.readiness.is_ready() || canary_has_share(seen));

@@ -342,7 +342,9 @@ impl Workload {
             let id: String = letters.map(|letter| char::from(*letter)).collect();
             let name = format!("{}-{id}", self.key.name);
             let key = Key::new(&self.key.namespace, &name);
-            if self.cx.cluster.cache.get(POD, &key).is_none() && !made.contains(&name) {
+            let is_known = self.cx.cluster.cache.get(POD, &key).is_some();
+            let was_seen = seen.observed.pods.iter().any(|pod| pod.name == name);
+            if !is_known && !was_seen && !made.contains(&name) {
                 return name;
             }
             number += 1;

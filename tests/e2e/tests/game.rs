@@ -462,7 +462,7 @@ impl Life {
                     "metadata": { "labels": { "app": name } }, "spec": { "containers": [container] },
                 },
                 "updateStrategy": {
-                    "type": "InplaceUpdate", "maxUnavailable": 1, "canary": { "steps": [
+                    "type": "InplaceUpdate", "canary": { "steps": [
                         { "partition": 1 }, { "pause": {} }, { "hook": { "templateName": "slow" } },
                     ] },
                 },
@@ -554,6 +554,11 @@ impl Life {
         }]);
         let more = json!({ "serviceName": "rooms", "volumeClaimTemplates": claim });
         self.apply(Self::workload("GameStatefulSet", "rooms", &more)).await?;
+        for pod in ["lobby-found", "rooms-0"] {
+            holds(seat, "pod", pod, |it| it["metadata"]["ownerReferences"][0].is_object()).await?;
+            // It has no revision, so it cannot be updated in place: another takes its place.
+            seat.kubectl(&["delete", "pod", pod, "--wait=false"]).await?;
+        }
         tokio::try_join!(
             self.release("gamedeployment", "lobby"),
             self.release("gamestatefulset", "rooms")

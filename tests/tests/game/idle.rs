@@ -1,10 +1,18 @@
 //! What many workloads cost that nobody touches.
 
 use serde_json::json;
-use tidegate_sandbox::{request::Verb, request_log::Mark};
+use tidegate_sandbox::{
+    cluster::{Cluster as _, NODES},
+    kubelet::node_object,
+    request::Verb,
+    request_log::Mark,
+};
 use tidegate_tests::rollout::{OPERATOR, World};
 
 use crate::rig::GAME_DEPLOYMENTS;
+
+/// A node takes 110; a few of them are not ours.
+const PODS_PER_NODE: usize = 100;
 
 /// Workloads and pods of each; `GAME_IDLE=1000x10` is what figures are made of.
 fn size() -> (usize, usize) {
@@ -15,6 +23,18 @@ fn size() -> (usize, usize) {
 
 fn name(index: usize) -> String {
     format!("game-{index}")
+}
+
+/// As many as so many pods take, beside the one that is there.
+fn add_nodes(world: &World, pods: usize) {
+    let nodes = u8::try_from(pods / PODS_PER_NODE).expect("no more than there are numbers for");
+    for index in 1..=nodes {
+        let name = format!("sandbox-{index}");
+        let node = node_object(&name, index, world.sandbox.server().clock.now());
+        let status = json!({ "status": node["status"] });
+        world.admin.create(NODES, "", node).expect("a node is taken");
+        world.admin.patch(NODES, "", &name, "status", &status).expect("and its status");
+    }
 }
 
 /// What the operator asked since, but for watches, which every server ends now and then.
@@ -30,6 +50,7 @@ fn requests(world: &World, mark: Mark) -> Vec<String> {
 async fn workloads_that_nobody_touches_cost_no_request_and_an_update_touches_its_own() {
     let (workloads, pods) = size();
     let mut world = World::of_games();
+    add_nodes(&world, workloads * pods);
     for index in 0..workloads {
         let name = name(index);
         world.create(
@@ -61,7 +82,7 @@ async fn workloads_that_nobody_touches_cost_no_request_and_an_update_touches_its
         }
         up == workloads
     };
-    let is_up = world.until_seen(600, all_up).await;
+    let is_up = world.until_seen(3600, all_up).await;
     assert!(is_up, "they never come up");
     world.advance_s(30).await;
     let log = world.sandbox.server().log.clone();

@@ -19,7 +19,7 @@ use super::{
     Action, CanaryStep, Fact, HookRun, HookStart, Memory, Observed, Pause, PauseReason, Purpose,
     ResumeBy, StepHook,
     arguments::{self, Merged},
-    run_names, verbs,
+    doubts, run_names, verbs,
     view::{View, sooner},
 };
 
@@ -269,6 +269,9 @@ fn reset(view: &View<'_>, progress: &mut Progress) {
     };
     progress.why = Some(fact.clone());
     progress.facts.push(fact);
+    if !is_back {
+        progress.facts.extend(doubts::of(view.seen).into_iter().map(Fact::StepDoubtful));
+    }
     if all > 0 && (is_back || next.step != memory.step) {
         progress.facts.push(Fact::StepSet(step));
     }
@@ -289,6 +292,7 @@ fn first_seen(view: &View<'_>, progress: &mut Progress) {
     next.stable = Some(if is_release { view.base.clone() } else { update.clone() });
     let step = if is_release { 0 } else { all };
     next.step = (all > 0).then_some(step);
+    progress.facts.extend(doubts::of(view.seen).into_iter().map(Fact::StepDoubtful));
     if all > 0 {
         progress.facts.push(Fact::StepSet(step));
     }

@@ -79,7 +79,6 @@ pub mod json_path;
 mod decide;
 mod decision;
 mod deployment;
-mod doubts;
 mod fact;
 mod in_place;
 mod json;

@@ -168,30 +168,6 @@ fn v_04_a_hook_has_a_template() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn v_03_v_04_steps_that_may_not_be_meant_so_are_told_where_a_release_begins() {
-    let doubtful = json!([
-        { "partition": 9 }, { "partition": 1 }, { "partition": 2 },
-        { "hook": { "templateName": "missing" } },
-    ]);
-    let stage = Stage::up(with(arena(&rolling()), &steps(&doubtful))).await;
-    stage.image("game:2");
-    stage.world.advance_s(5).await;
-    let told = stage.told("StepDoubtful");
-    for wanted in [
-        "Step 0 keeps 9 pods as they are",
-        "Step 2 keeps 2 pods as they are, step 1 only 1",
-        "Step 3 cannot be taken as it is: there is no hook template missing",
-    ] {
-        assert!(told.iter().any(|text| text.contains(wanted)), "{wanted}: {told:?}");
-    }
-
-    let plain = Stage::up(with(arena(&rolling()), &steps(&json!([{ "partition": 1 }])))).await;
-    plain.image("game:2");
-    plain.world.advance_s(5).await;
-    assert_eq!(plain.told("StepDoubtful"), Vec::<String>::new());
-}
-
 #[test]
 fn v_05_a_workload_may_miss_or_have_at_least_one_pod() {
     let pace = |unavailable: Value, surge: Value| {
@@ -424,22 +400,6 @@ async fn v_11_a_broken_template_pauses_a_release_and_updates_nobody_further() {
     stage.world.advance_s(300).await;
     assert_eq!((stage.with_image("game:2"), stage.asked()), (1, 0));
     assert_eq!(stage.runs()[0]["status"]["phase"], "Error");
-}
-
-#[tokio::test(start_paused = true)]
-async fn v_11_a_metric_that_never_ends_is_told_as_its_run_begins() {
-    let stage = Stage::up(arena(&rolling())).await;
-    stage.age(20);
-    let mut endless = web("asInt(result) < 30");
-    endless["interval"] = json!("60s");
-    let mut enough = endless.clone();
-    enough["successfulLimit"] = json!(1);
-    stage.world.create(HOOK_RUNS, run("endless", endless, &[]));
-    stage.world.create(HOOK_RUNS, run("enough", enough, &[]));
-    stage.world.advance_s(200).await;
-    let told = stage.told("MetricDoubtful");
-    assert_eq!(told.len(), 1, "once, and of the one only: {told:?}");
-    assert!(told[0].contains("goes on until it fails"), "{told:?}");
 }
 
 #[test]

@@ -19,8 +19,6 @@ pub enum Fact {
     WentBack(Revision),
     /// The steps changed: they are taken from the first.
     StepsChanged,
-    /// A step may not be meant as it is written.
-    StepDoubtful(String),
     /// This step is taken now.
     StepSet(usize),
     /// A pause begins.
@@ -145,7 +143,6 @@ impl Fact {
             Self::NewRevision(_) => "NewRevision",
             Self::WentBack(_) => "RevisionReverted",
             Self::StepsChanged => "StepsChanged",
-            Self::StepDoubtful(_) => "StepDoubtful",
             Self::StepSet(_) => "SetStepIndex",
             Self::Paused(_) => "Paused",
             Self::AwaitingPerson(_) => "WaitingForResume",
@@ -186,7 +183,6 @@ impl Fact {
     pub const fn tone(&self) -> Tone {
         match self {
             Self::Refused(_)
-            | Self::StepDoubtful(_)
             | Self::ResumeIgnored
             | Self::HookFailed { .. }
             | Self::HookBlocked(_)
@@ -257,7 +253,6 @@ impl Fact {
                 "updateStrategy.paused was cleared, but this release resumes by annotation only."
                     .to_owned()
             }
-            Self::StepDoubtful(why) => why.clone(),
             Self::AwaitingHook(run) => format!("Hook run {run} is under way."),
             Self::HookFailed { run, phase: None, .. } => format!("Hook run {run} took too long."),
             Self::HookFailed { run, is_terminated: true, .. } => {

@@ -349,18 +349,6 @@ impl MetricResult {
 // === impl Run ===
 
 impl Run {
-    /// Metrics that go on until they fail or somebody ends them: they have an interval, and nothing that is
-    /// enough.
-    pub fn endless(&self) -> impl Iterator<Item = &str> {
-        let is_endless = |metric: &&Metric| {
-            metric.interval.is_some()
-                && metric.count == 0
-                && metric.successful_limit == 0
-                && metric.consecutive_successful_limit.is_none()
-        };
-        self.metrics.iter().filter(is_endless).map(|metric| metric.name.as_str())
-    }
-
     /// Whether it can be made at all.
     pub fn validate(&self) -> Result<(), Invalid> {
         if self.metrics.is_empty() {

@@ -19,7 +19,7 @@ use super::{
     Action, CanaryStep, Fact, HookRun, HookStart, Memory, Observed, Pause, PauseReason, Purpose,
     ResumeBy, StepHook,
     arguments::{self, Merged},
-    doubts, run_names, verbs,
+    run_names, verbs,
     view::{View, sooner},
 };
 
@@ -269,9 +269,6 @@ fn reset(view: &View<'_>, progress: &mut Progress) {
     };
     progress.why = Some(fact.clone());
     progress.facts.push(fact);
-    if !is_back {
-        progress.facts.extend(doubts::of(view.seen).into_iter().map(Fact::StepDoubtful));
-    }
     if all > 0 && (is_back || next.step != memory.step) {
         progress.facts.push(Fact::StepSet(step));
     }
@@ -292,7 +289,6 @@ fn first_seen(view: &View<'_>, progress: &mut Progress) {
     next.stable = Some(if is_release { view.base.clone() } else { update.clone() });
     let step = if is_release { 0 } else { all };
     next.step = (all > 0).then_some(step);
-    progress.facts.extend(doubts::of(view.seen).into_iter().map(Fact::StepDoubtful));
     if all > 0 {
         progress.facts.push(Fact::StepSet(step));
     }

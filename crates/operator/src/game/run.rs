@@ -191,9 +191,6 @@ impl Run {
         let written = self.cx.cluster.merge(self.place("status"), &patch).await?;
         let age = self.now().since(assessment.started);
         self.cx.telemetry.game.set_survived(self.in_telemetry(), assessment.phase.as_str(), age);
-        if object["status"]["startedAt"].is_null() && assessment.completed.is_none() {
-            self.doubt(object).await;
-        }
         for end in &assessment.ended {
             let what = format!("metric '{}'", end.metric);
             self.tell(object, end.phase, &what).await;
@@ -202,17 +199,6 @@ impl Run {
             self.tell(object, assessment.phase, "hook").await;
         }
         Ok(written)
-    }
-
-    /// Tells of metrics that go on for ever, as a run begins.
-    async fn doubt(&self, object: &Value) {
-        let Ok(reading) = run::measured(object) else { return };
-        for metric in reading.run.endless() {
-            let text = format!(
-                "Metric '{metric}' has an interval, and neither count nor successfulLimit: it goes on until it fails or the run is ended."
-            );
-            tell(&self.cx, HOOK_RUN, object, ("MetricDoubtful", Tone::Warning), &text).await;
-        }
     }
 
     async fn tell(&self, object: &Value, phase: HookPhase, what: &str) {

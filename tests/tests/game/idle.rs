@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use tidegate_sandbox::{
+    clock::between,
     cluster::{Cluster as _, NODES},
     kubelet::node_object,
     request::Verb,
@@ -82,8 +83,11 @@ async fn workloads_that_nobody_touches_cost_no_request_and_an_update_touches_its
         }
         up == workloads
     };
-    let is_up = world.until_seen(3600, all_up).await;
-    assert!(is_up, "they never come up");
+    let begun = world.sandbox.server().clock.now();
+    let is_up = world.until_seen(4 * 3600, all_up).await;
+    let late = world.get(GAME_DEPLOYMENTS, &name(up)).unwrap_or_default()["status"].take();
+    assert!(is_up, "{up} came up, the next is {late:#}");
+    let took = between(begun, world.sandbox.server().clock.now());
     world.advance_s(30).await;
     let log = world.sandbox.server().log.clone();
     let mark = log.mark();
@@ -107,5 +111,9 @@ async fn workloads_that_nobody_touches_cost_no_request_and_an_update_touches_its
     let others = asked.iter().filter(|line| !line.starts_with("Create"));
     let others: Vec<_> = others.filter(|line| !line.contains(&name(0))).collect();
     assert_eq!(others, Vec::<&String>::new(), "nobody else's");
-    println!("{workloads} workloads of {pods} pods; one update took {} requests", asked.len());
+    println!(
+        "{workloads} workloads of {pods} pods, up in {} s; one update took {} requests",
+        took.as_secs(),
+        asked.len()
+    );
 }

@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use futures::future::BoxFuture;
@@ -34,6 +35,8 @@ struct State {
     next: BTreeMap<String, VecDeque<Reply>>,
     /// By a part of the query.
     metrics: Vec<(String, Metric)>,
+    /// For everything that is not set up.
+    otherwise: Option<Reply>,
     calls: Vec<Call>,
     /// Calls that nobody placed in a history yet.
     news: Vec<Call>,
@@ -99,6 +102,23 @@ pub struct Call {
     pub reply: Reply,
     /// The last write of the cluster before.
     pub stamp: u64,
+    pub way: Way,
+}
+
+/// How a request is to be sent, as far as that decides whom it reaches and believes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
+pub struct Way {
+    /// The address is not checked.
+    pub trusted: bool,
+    /// The certificate of the server is.
+    pub verify_tls: bool,
+    /// By authorities of its own.
+    pub own_authorities: bool,
+    /// Shows a certificate of its own.
+    pub certificate: bool,
+    /// Through a proxy of its own.
+    pub proxy: bool,
 }
 
 // === impl Network ===
@@ -116,6 +136,11 @@ impl Network {
     /// The hook answers this once, before anything else.
     pub fn hook_once(&self, to: &str, reply: Reply) {
         self.state().next.entry(to.to_owned()).or_default().push_back(reply);
+    }
+
+    /// Everything that nothing else was said about answers this from now on.
+    pub fn otherwise(&self, reply: Reply) {
+        self.state().otherwise = Some(reply);
     }
 
     /// Queries that contain `part` have this answer; what was set last wins.
@@ -161,6 +186,17 @@ impl Network {
         headers: HeaderMap,
         body: &[u8],
     ) -> Option<Reply> {
+        self.reply_by(Way::default(), host, uri, headers, body)
+    }
+
+    fn reply_by(
+        &self,
+        way: Way,
+        host: &str,
+        uri: &http::Uri,
+        headers: HeaderMap,
+        body: &[u8],
+    ) -> Option<Reply> {
         let to = format!("{host}{}", uri.path());
         let query = uri.query().unwrap_or_default();
         let query = query.strip_prefix("query=").unwrap_or_default();
@@ -174,7 +210,7 @@ impl Network {
         }
         let stamp = reach.map_or(0, |reach| reach.revision);
         let reply = state.answer(host, &to, &query);
-        let call = Call { to, body, sent, query, headers, reply: reply.clone(), stamp };
+        let call = Call { to, body, sent, query, headers, reply: reply.clone(), stamp, way };
         if reach.is_some() {
             state.news.push(call.clone());
         }
@@ -187,7 +223,14 @@ impl Transport for Network {
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>> {
         let host = request.url.host().to_owned();
         let headers = request.headers.clone();
-        let reply = self.reply(&host, request.url.uri(), headers, &request.body);
+        let way = Way {
+            trusted: request.trusted,
+            verify_tls: request.verify_tls,
+            own_authorities: request.authorities.is_some(),
+            certificate: request.certificate.is_some(),
+            proxy: request.proxy.is_some(),
+        };
+        let reply = self.reply_by(way, &host, request.url.uri(), headers, &request.body);
         let clock = self.state().clock.clone();
         Box::pin(async move {
             let Some(mut reply) = reply else { return std::future::pending().await };
@@ -204,10 +247,11 @@ impl Transport for Network {
                 Reply::Body(status, bytes) => (status, bytes),
                 Reply::Later(status, _) => (status, Vec::new()),
                 Reply::Hang => {
+                    let after = request.timeout.min(request.patience.unwrap_or(Duration::MAX));
                     if let Some(clock) = clock {
-                        clock.sleep(request.timeout).await;
+                        clock.sleep(after).await;
                     }
-                    return Err(HttpError::Timeout { host, after: request.timeout });
+                    return Err(HttpError::Timeout { host, after });
                 }
                 Reply::Refuse | Reply::Held(..) => return Err(HttpError::Connect { host }),
                 Reply::Panic => panic!("a test asked for a panic"),
@@ -265,7 +309,7 @@ impl State {
         if let Some(reply) = self.next.get_mut(to).and_then(VecDeque::pop_front) {
             return reply;
         }
-        self.hooks.get(to).cloned().unwrap_or(Reply::Refuse)
+        self.hooks.get(to).or(self.otherwise.as_ref()).cloned().unwrap_or(Reply::Refuse)
     }
 
     fn measure(&self, query: &str) -> Reply {

@@ -37,6 +37,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     network::{Metric, Network, Reach},
+    tape::Tape,
     trace::{Habits, Observer},
 };
 
@@ -92,6 +93,10 @@ pub struct World {
     pub options: Options,
     /// A second cluster, which has the routing objects. Its time stands still.
     pub mesh: Option<Sandbox>,
+    /// How the operator reaches the API server without its own login, if it does.
+    pub stranger: Option<kube::Client>,
+    /// What the operator asks is written down here.
+    pub tape: Option<Tape>,
     /// What the operator that was started last counts.
     pub telemetry: RefCell<Option<Arc<Telemetry>>>,
     /// Whether that operator believes that it leads.
@@ -135,7 +140,11 @@ impl World {
 
     /// One in which game workloads are known, and looked after.
     pub fn of_games() -> Self {
-        let mut world = Self::new();
+        Self::of_games_with(Settings::for_tests())
+    }
+
+    pub fn of_games_with(settings: Settings) -> Self {
+        let mut world = Self::with(settings);
         let mut kinds = tidegate_api::crds();
         kinds.retain(|crd| crd["spec"]["group"] == "tkex.tencent.com");
         let loaded = world.sandbox.load(kinds);
@@ -172,6 +181,8 @@ impl World {
             network,
             options,
             mesh: None,
+            stranger: None,
+            tape: None,
             telemetry: RefCell::default(),
             leads: Arc::new(AtomicBool::new(true)),
             restarts: false,
@@ -229,13 +240,21 @@ impl World {
 
     fn context(&self, leads: Arc<AtomicBool>) -> (Arc<Context>, Arc<Telemetry>) {
         let user = User::new(OPERATOR, &["system:serviceaccounts", "system:authenticated"]);
-        let client = kube::Client::new(self.sandbox.service_as(user.clone()), "default");
+        let service = self.sandbox.service_as(user.clone());
+        let client = match &self.tape {
+            Some(tape) => kube::Client::new(tape.over(service), "default"),
+            None => kube::Client::new(service, "default"),
+        };
         let clock: Arc<dyn Clock> = Arc::new(Time(self.sandbox.server().clock.clone()));
         let seat = Seat::new(client, None, Arc::new(move || leads.load(Ordering::Relaxed)));
         let seat = match &self.mesh {
             Some(mesh) => {
                 seat.with_mesh(kube::Client::new(mesh.service_as(user), "default"), false)
             }
+            None => seat,
+        };
+        let seat = match &self.stranger {
+            Some(client) => seat.with_stranger(client.clone()),
             None => seat,
         };
         let telemetry = Telemetry::new("test", &self.options.mesh_provider, clock.now());

@@ -27,9 +27,10 @@ pub use self::{
     scenario::{Scenario, Step, essential, others, sample, scenarios},
 };
 use crate::rollout::{
-    AUTOSCALERS, CANARIES, CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, HTTP_ROUTES, SCALED_OBJECTS,
-    SECRETS, SERVICES, VIRTUAL_SERVICES, World,
+    AUTOSCALERS, CANARIES, CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, SCALED_OBJECTS, SECRETS,
+    SERVICES, World,
 };
+use crate::trace::routing_tables;
 
 /// How often a long sweep says how far it is.
 const TOLD_EVERY: Duration = Duration::from_secs(20);
@@ -226,15 +227,16 @@ fn snapshot(world: &World) -> Vec<Value> {
         DAEMON_SETS,
         SCALED_OBJECTS,
         SERVICES,
-        HTTP_ROUTES,
-        VIRTUAL_SERVICES,
         AUTOSCALERS,
         CONFIG_MAPS,
         SECRETS,
     ];
+    let ours = kinds.into_iter().map(|kind| (kind, Some("default")));
+    // Some routes are in no namespace.
+    let routes = routing_tables().into_iter().map(|kind| (kind, None));
     let mut objects = Vec::new();
-    for kind in kinds {
-        for mut object in world.admin.list(kind, Some("default")) {
+    for (kind, namespace) in ours.chain(routes) {
+        for mut object in world.admin.list(kind, namespace) {
             if kind == AUTOSCALERS {
                 // What the autoscaler measured when is no business of ours.
                 object["status"].take();

@@ -17,39 +17,61 @@ mod calls;
 mod route;
 mod watched;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, LazyLock},
+};
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tidegate_engine::{Moment, check::What};
+use tidegate_api::canary::Canary;
+use tidegate_engine::{Moment, Split, check::What};
+use tidegate_operator::canary::understand;
+use tidegate_providers::{object::Kind, traffic::Mesh};
 use tidegate_sandbox::{
     Sandbox,
-    cluster::{EVENTS, Resource},
+    cluster::{Cluster, EVENTS, Resource},
     store::{Event, EventKind, TableKey},
 };
 
 use self::watched::Watched;
 use crate::{
     network::Network,
-    rollout::{
-        CANARIES, CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, SECRETS,
-        SERVICES, VIRTUAL_SERVICES,
-    },
+    rollout::{CANARIES, CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, SECRETS, SERVICES},
 };
 
-/// What is looked at.
-const TABLES: [Resource; 10] = [
-    CANARIES,
-    DEPLOYMENTS,
-    DAEMON_SETS,
-    SERVICES,
-    HTTP_ROUTES,
-    GRPC_ROUTES,
-    VIRTUAL_SERVICES,
-    CONFIG_MAPS,
-    SECRETS,
-    EVENTS,
-];
+/// What is looked at: everything a canary is made of, with the routes of every provider.
+static TABLES: LazyLock<BTreeSet<Resource>> = LazyLock::new(|| {
+    let workloads = [CANARIES, DEPLOYMENTS, DAEMON_SETS, SERVICES, CONFIG_MAPS, SECRETS, EVENTS];
+    workloads.into_iter().chain(routing_tables()).collect()
+});
+
+/// Where the routing objects of all providers are stored.
+pub fn routing_tables() -> BTreeSet<Resource> {
+    let all = Mesh::ALL.into_iter().chain([Mesh::KumaHttp]);
+    all.flat_map(|mesh| mesh.kinds().iter().map(table_of)).collect()
+}
+
+/// Where objects of a kind are stored.
+pub fn table_of(kind: &Kind) -> Resource {
+    Resource { group: kind.group, plural: kind.plural }
+}
+
+/// How the live traffic of a canary is divided, by what is stored; `None` if nothing says so.
+pub fn live_split(cluster: &impl Cluster, canary: &Value, mesh_provider: &str) -> Option<Split> {
+    let canary: Canary = serde_json::from_value(canary.clone()).ok()?;
+    let (mesh, ..) = understand(&canary, mesh_provider)?;
+    let mut objects = Objects::default();
+    for table in routing_tables().into_iter().chain([SERVICES]) {
+        for object in cluster.list(table, None) {
+            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+            let key = (Arc::from(text("namespace")), Arc::from(text("name")));
+            objects.put(table, &key, Some(object));
+        }
+    }
+    let namespace = canary.metadata.namespace.clone().unwrap_or_default();
+    route::split(&canary, mesh, &objects, &namespace)
+}
 
 /// Watches all canaries of a cluster.
 #[derive(Default)]
@@ -68,7 +90,7 @@ type Key = (Arc<str>, Arc<str>);
 
 /// The objects as they were after the last event that was looked at.
 #[derive(Default)]
-struct Objects(BTreeMap<(&'static str, Key), Value>);
+struct Objects(BTreeMap<(Resource, Key), Value>);
 
 /// What does not change while a canary is watched.
 #[derive(Clone, Debug)]
@@ -79,7 +101,7 @@ pub struct Habits {
 
 /// One change of one object.
 struct Change<'a> {
-    plural: &'static str,
+    table: Resource,
     key: &'a Key,
     before: Option<&'a Value>,
     now: Option<&'a Value>,
@@ -92,11 +114,11 @@ impl Observer {
     pub fn look(&mut self, sandbox: &Sandbox, network: &Network, habits: &Habits) {
         let at = sandbox.server().clock.now();
         let mut calls = network.take_news().into_iter().peekable();
-        for (plural, event) in self.news(sandbox) {
+        for (table, event) in self.news(sandbox) {
             while let Some(call) = calls.next_if(|call| call.stamp < event.revision) {
                 self.canaries.values_mut().for_each(|it| it.on_call(&call, at));
             }
-            self.take(plural, &event, at, habits);
+            self.take(table, &event, at, habits);
         }
         for call in calls {
             self.canaries.values_mut().for_each(|it| it.on_call(&call, at));
@@ -139,33 +161,35 @@ impl Observer {
     }
 
     /// Events of all tables, oldest first.
-    fn news(&mut self, sandbox: &Sandbox) -> Vec<(&'static str, Arc<Event>)> {
+    fn news(&mut self, sandbox: &Sandbox) -> Vec<(Resource, Arc<Event>)> {
         let store = &sandbox.server().store;
         let revision = store.revision();
         let mut news = Vec::new();
-        for Resource { group, plural } in TABLES {
-            let table = TableKey::new(group, plural);
+        for resource in TABLES.iter().copied() {
+            let table = TableKey::new(resource.group, resource.plural);
             // What is compacted away is lost to everybody; the next change shows where things stand.
             let found = store.events_since(&table, self.seen_to, usize::MAX);
             let events = found.map(|(events, _)| events).unwrap_or_default();
-            news.extend(events.into_iter().map(|event| (plural, event)));
+            news.extend(events.into_iter().map(|event| (resource, event)));
         }
         news.sort_by_key(|(_, event)| event.revision);
         self.seen_to = revision;
         news
     }
 
-    fn take(&mut self, plural: &'static str, event: &Event, at: Timestamp, habits: &Habits) {
+    fn take(&mut self, table: Resource, event: &Event, at: Timestamp, habits: &Habits) {
         let key = (Arc::clone(&event.object.key.namespace), Arc::clone(&event.object.key.name));
         let now = (event.kind != EventKind::Deleted).then(|| event.object.value());
-        let before = self.objects.put(plural, &key, now.clone());
-        let change = Change { plural, key: &key, before: before.as_ref(), now: now.as_ref() };
-        if plural == CANARIES.plural {
+        let before = self.objects.put(table, &key, now.clone());
+        let change = Change { table, key: &key, before: before.as_ref(), now: now.as_ref() };
+        if table == CANARIES {
             self.take_canary(&change, at, habits);
             return;
         }
         for ((namespace, _), watched) in &mut self.canaries {
-            if *namespace == key.0 && !(watched.stands_back() && plural != EVENTS.plural) {
+            // What is in no namespace may be anybody's.
+            let is_near = *namespace == key.0 || key.0.is_empty();
+            if is_near && !(watched.stands_back() && table != EVENTS) {
                 watched.on_change(&change, at, &self.objects);
             }
         }
@@ -223,14 +247,20 @@ impl Observer {
 impl Objects {
     fn get(&self, kind: Resource, namespace: &str, name: &str) -> Option<&Value> {
         let key = (Arc::from(namespace), Arc::from(name));
-        self.0.get(&(kind.plural, key))
+        self.0.get(&(kind, key))
     }
 
-    fn put(&mut self, plural: &'static str, key: &Key, object: Option<Value>) -> Option<Value> {
-        if plural == EVENTS.plural {
+    /// Whether there is one of a kind.
+    fn has(&self, kind: Resource) -> bool {
+        let first = (kind, (Arc::from(""), Arc::from("")));
+        self.0.range(first..).next().is_some_and(|((found, _), _)| *found == kind)
+    }
+
+    fn put(&mut self, table: Resource, key: &Key, object: Option<Value>) -> Option<Value> {
+        if table == EVENTS {
             return None;
         }
-        let place = (plural, key.clone());
+        let place = (table, key.clone());
         match object {
             Some(object) => self.0.insert(place, object),
             None => self.0.remove(&place),

@@ -56,7 +56,8 @@ pub struct MetricProvider {
 text_enum! {
     /// The kinds of metrics service.
     open MetricProviderType (
-        /// Anything else. Not allowed by the schema; as in Flagger it is taken for Prometheus.
+        /// Anything else. Not allowed by the schema, and refused: Flagger takes it for Prometheus, which
+        /// does not understand its query.
         Other
     ) {
         /// Prometheus, or anything with its HTTP API.

@@ -1,6 +1,6 @@
 //! `tidegate install`: everything a cluster needs, as manifests.
 
-use tidegate_operator::install::{Install, with_hook_secret};
+use tidegate_operator::install::{Install, NAMESPACE, with_alert_secret, with_hook_secret};
 
 use crate::printer::Printer;
 
@@ -15,15 +15,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IMAGE")]
     image: String,
     /// Where the operator lives. Canaries may be anywhere.
-    #[arg(long, short, value_name = "NAME", default_value = "tidegate-system")]
+    #[arg(long, short, value_name = "NAME", default_value = NAMESPACE)]
     namespace: String,
     /// Sign calls of hooks with the key `secret` of this Secret in the operator's namespace.
     #[arg(long, value_name = "NAME")]
     hook_secret: Option<String>,
+    /// Take addresses and tokens of chats from this Secret in the operator's namespace: keys `SLACK_URL`,
+    /// `SLACK_TOKEN`, `SLACK_PROXY_URL`, `MSTEAMS_URL`, `MSTEAMS_PROXY_URL`, `EVENT_WEBHOOK_URL`.
+    #[arg(long, value_name = "NAME")]
+    alert_secret: Option<String>,
     /// Leave the custom resource definitions out.
     #[arg(long)]
     without_crds: bool,
-    /// Flags of `tidegate operator`, after `--`.
+    /// Flags of `tidegate operator`, after `--`. New installations confine references to a canary's own
+    /// namespace; `--no-cross-namespace-refs=false` allows others, as Flagger does.
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
 }
@@ -39,13 +44,16 @@ Examples:
       | kubectl apply --server-side -f -";
 
 pub(crate) fn run(args: Args, printer: &Printer) -> anyhow::Result<()> {
-    let Args { image, namespace, hook_secret, without_crds, flags } = args;
+    let Args { image, namespace, hook_secret, alert_secret, without_crds, flags } = args;
     let mut objects = if without_crds { Vec::new() } else { tidegate_api::crds() };
-    let manifests = Install { namespace, image, arguments: flags }.manifests();
-    objects.extend(match hook_secret {
-        Some(secret) => with_hook_secret(manifests, &secret),
-        None => manifests,
-    });
+    let mut manifests = Install { namespace, image, arguments: flags }.manifests();
+    if let Some(secret) = hook_secret {
+        manifests = with_hook_secret(manifests, &secret);
+    }
+    if let Some(secret) = alert_secret {
+        manifests = with_alert_secret(manifests, &secret);
+    }
+    objects.extend(manifests);
     printer.data(&tidegate_api::to_yaml(&objects))?;
     Ok(())
 }

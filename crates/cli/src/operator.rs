@@ -3,15 +3,13 @@
 use anyhow::Context;
 use tidegate_operator::args;
 
-use crate::{error::hinted, sandbox::wait_for_stop};
+use crate::{error::hinted, sandbox::Stop};
 
 pub(crate) fn run(args: args::Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
-    let stop = async {
-        // Without signals there is nothing to wait for but the end.
-        if wait_for_stop().await.is_err() {
-            std::future::pending::<()>().await;
-        }
+    let stop = {
+        let _inside = runtime.enter();
+        Stop::listen()?.wait()
     };
     runtime.block_on(tidegate_operator::run(args, stop)).map_err(|error| match error {
         tidegate_operator::RunError::NotInCluster(_) => hinted(

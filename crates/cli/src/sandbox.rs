@@ -80,6 +80,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> anyhow::Result<()> {
 
 async fn serve(args: &Args, printer: &Printer) -> anyhow::Result<()> {
     let began = Instant::now();
+    let stop = Stop::listen()?;
     check_address(args)?;
     let mut settings = Settings::default().nodes(args.nodes).seed(args.seed);
     if !args.no_crds {
@@ -100,7 +101,7 @@ async fn serve(args: &Args, printer: &Printer) -> anyhow::Result<()> {
     let took = began.elapsed().as_millis();
     let place = Place { listener: &listener, kubeconfig: kubeconfig.path(), stack: &stack };
     greet(printer, &place, args, loaded, took);
-    wait_for_stop().await?;
+    stop.wait().await;
     printer.line("\nStopping.");
     stack.stop().await;
     drop(sandbox);
@@ -213,19 +214,43 @@ fn greet(printer: &Printer, place: &Place<'_>, args: &Args, loaded: usize, took_
     printer.line("\nCtrl-C stops it.");
 }
 
-/// Until Ctrl-C or a polite `kill`.
-pub(crate) async fn wait_for_stop() -> anyhow::Result<()> {
+/// Ctrl-C or a polite `kill`, heard from the moment this is made: what was begun by then is put away.
+pub(crate) struct Stop {
     #[cfg(unix)]
-    {
+    signals: [tokio::signal::unix::Signal; 2],
+}
+
+// === impl Stop ===
+
+impl Stop {
+    #[cfg(unix)]
+    pub(crate) fn listen() -> anyhow::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate =
-            signal(SignalKind::terminate()).context("failed to wait for signals")?;
+        let listen = |kind| signal(kind).context("failed to wait for signals");
+        let signals = [listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?];
+        Ok(Self { signals })
+    }
+
+    #[cfg(not(unix))]
+    #[expect(clippy::unnecessary_wraps, reason = "as it is where signals can fail")]
+    pub(crate) fn listen() -> anyhow::Result<Self> {
+        Ok(Self {})
+    }
+
+    #[cfg(unix)]
+    pub(crate) async fn wait(self) {
+        let [mut interrupt, mut terminate] = self.signals;
         tokio::select! {
-            biased;
-            stopped = tokio::signal::ctrl_c() => stopped.context("failed to wait for Ctrl-C"),
-            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => (),
+            _ = terminate.recv() => (),
         }
     }
+
     #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await.context("failed to wait for Ctrl-C")
+    pub(crate) async fn wait(self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            // Without signals there is nothing to wait for but the end.
+            std::future::pending::<()>().await;
+        }
+    }
 }

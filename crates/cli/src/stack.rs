@@ -1,21 +1,17 @@
 //! A sandbox with everything that makes it move: operator, traffic, metrics.
 //!
 //! All of it lives in this process and on loopback. Hooks and metrics may therefore be reached on
-//! loopback, which the operator on a real cluster refuses unless told.
+//! loopback, which the operator on a real cluster refuses unless told. Its nodes are made up, so that their
+//! addresses, which may be those of somebody's containers here, are open.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use futures::future::BoxFuture;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tidegate_operator::{
     canary::{Context, Manager, Options},
-    clock::Clock,
+    clock::{Clock, FastClock},
     cluster::Cluster,
     game,
     http::{Client, Policy, Resolve, SystemResolver},
@@ -44,13 +40,6 @@ pub(crate) struct Stack {
     metrics: Listener,
 }
 
-/// A clock that runs so many times faster than the machine's.
-struct FastClock {
-    start: Instant,
-    epoch: Timestamp,
-    speed: f64,
-}
-
 /// Names of the cluster first, then the machine's.
 struct ClusterNames(Resolver);
 
@@ -75,11 +64,7 @@ impl Stack {
         let address = metrics.address;
         plane.attach("default", "prometheus", address);
         let speed_or_one = speed.unwrap_or(1.0);
-        let clock: Arc<dyn Clock> = Arc::new(FastClock {
-            start: Instant::now(),
-            epoch: Timestamp::now(),
-            speed: speed_or_one,
-        });
+        let clock: Arc<dyn Clock> = Arc::new(FastClock::new(speed_or_one));
         let operator = speed.map(|_| spawn_operator(sandbox, &plane, address, Arc::clone(&clock)));
         Ok(Self { plane, prometheus: address, operator, clock, metrics })
     }
@@ -122,23 +107,6 @@ fn spawn_operator(
         let mut game = game::Manager::new(cx);
         tokio::join!(canaries.run(), game.run());
     })
-}
-
-// === impl FastClock ===
-
-impl Clock for FastClock {
-    fn now(&self) -> Timestamp {
-        let passed = SignedDuration::try_from(self.monotonic()).unwrap_or_default();
-        self.epoch.checked_add(passed).unwrap_or(self.epoch)
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.start.elapsed().mul_f64(self.speed)
-    }
-
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep(duration.div_f64(self.speed)))
-    }
 }
 
 // === impl ClusterNames ===

@@ -9,6 +9,7 @@ mod manifests;
 mod view;
 
 use std::{
+    cell::Cell,
     net::SocketAddr,
     path::Path,
     time::{Duration, Instant},
@@ -31,7 +32,7 @@ use self::{
 use crate::{
     kubeconfig::Kubeconfig,
     printer::{Printer, Tone},
-    sandbox::{load_crds, wait_for_stop},
+    sandbox::{Stop, load_crds},
     stack::Stack,
 };
 
@@ -104,6 +105,7 @@ struct Story<'a> {
     printer: &'a Printer,
     load: Load,
     began: Instant,
+    late: Cell<Duration>,
 }
 
 /// How an act ended.
@@ -131,6 +133,9 @@ const REQUESTS_PER_SECOND: f64 = 60.0;
 /// At the usual speed a release takes about a minute.
 const PATIENCE: Duration = Duration::from_mins(5);
 const FRAME: Duration = Duration::from_millis(250);
+/// A program that sleeps and wakes this much later has no processor to run on: worth telling who wonders why a
+/// release ended otherwise.
+const STARVED: Duration = Duration::from_millis(750);
 
 fn speed(text: &str) -> Result<f64, String> {
     let speed: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
@@ -162,7 +167,15 @@ async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
     printer.line(&format!("  cluster, operator, gateway and metrics are up ({took} ms)"));
     let load = Traffic::new(HOST, REQUESTS_PER_SECOND).start(stack.plane.address());
     let cluster = sandbox.local(User::admin());
-    let story = Story { sandbox: &sandbox, stack: &stack, cluster, printer, load, began };
+    let story = Story {
+        sandbox: &sandbox,
+        stack: &stack,
+        cluster,
+        printer,
+        load,
+        began,
+        late: Cell::default(),
+    };
     story.first_version().await?;
     let acts: &[Act] = match args.only {
         None => &[GOOD, BAD],
@@ -220,6 +233,7 @@ async fn keep_for_kubectl(
     listener: &Listener,
     hints: &[&str],
 ) -> anyhow::Result<()> {
+    let stop = Stop::listen()?;
     let token = "sandbox-admin-try";
     sandbox.server().add_token(token, User::admin());
     let path = Path::new(".tidegate/kubeconfig");
@@ -231,7 +245,8 @@ async fn keep_for_kubectl(
     for hint in hints {
         printer.line(&format!("  {hint}"));
     }
-    wait_for_stop().await
+    stop.wait().await;
+    Ok(())
 }
 
 /// Reason, message and whether something is wrong of the operator's events, oldest first.
@@ -258,7 +273,7 @@ impl Story<'_> {
         let deadline = Instant::now() + PATIENCE;
         while self.status()["phase"] != "Initialized" {
             anyhow::ensure!(Instant::now() < deadline, "initialisation is stuck: {}", self.why());
-            tokio::time::sleep(FRAME).await;
+            self.sleep().await;
         }
         let at = self.began.elapsed().as_secs_f64();
         self.printer.line(&format!(
@@ -289,7 +304,7 @@ impl Story<'_> {
                 break phase;
             }
             anyhow::ensure!(Instant::now() < deadline, "the release is stuck: {}", self.why());
-            tokio::time::sleep(FRAME).await;
+            self.sleep().await;
         };
         tokio::time::sleep(FRAME * 2).await;
         view.show(&self.frame(act, began));
@@ -305,6 +320,13 @@ impl Story<'_> {
             took: began.elapsed(),
             why: why.map(|(_, message, _)| message.clone()).unwrap_or_default(),
         })
+    }
+
+    /// Until the next frame, which may be late.
+    async fn sleep(&self) {
+        let before = Instant::now();
+        tokio::time::sleep(FRAME).await;
+        self.late.set(self.late.get().max(before.elapsed().saturating_sub(FRAME)));
     }
 
     fn frame(&self, act: &Act, began: Instant) -> Frame {
@@ -381,6 +403,12 @@ impl Story<'_> {
             count(false),
             answers.failed,
         ));
+        if self.late.get() > STARVED {
+            let late = self.late.get().as_secs_f64();
+            printer.line(&format!(
+                "  This machine is busy: at worst this program waited {late:.1} s for its turn. What is measured here\n  is measured by its clock, so try again when it is quieter if something looks odd."
+            ));
+        }
     }
 
     fn create(&self, resource: Resource, object: Value) -> anyhow::Result<()> {

@@ -170,7 +170,7 @@ fn a_sandbox_serves_loads_and_stops_cleanly() {
 
     let id = running.child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_mins(1);
     let status = loop {
         if let Some(status) = running.child.try_wait().unwrap() {
             break status;
@@ -178,12 +178,30 @@ fn a_sandbox_serves_loads_and_stops_cleanly() {
         assert!(Instant::now() < deadline, "it did not stop");
         std::thread::sleep(Duration::from_millis(10));
     };
-    assert!(status.success());
+    assert!(status.success(), "{status}");
     assert!(!running.kubeconfig.exists(), "the kubeconfig outlived the sandbox");
     assert!(!scratch.0.join(".tidegate").exists(), "an empty folder was left behind");
 }
 
+fn assert_told_in_order(talk: &str, lines: &[&str]) {
+    let mut rest = talk;
+    for line in lines {
+        let at = rest.find(line);
+        assert!(at.is_some(), "`{line}` is missing, or not in order, in:\n{talk}");
+        rest = &rest[at.unwrap_or_default()..];
+    }
+}
+
+/// Side by side: each takes its time, and hardly any of the machine.
 #[test]
+fn the_stories_of_try_end_well() {
+    std::thread::scope(|scope| {
+        scope.spawn(try_tells_a_story_that_ends_well);
+        scope.spawn(try_with_a_load_tester_makes_its_traffic_and_opens_the_gate);
+        scope.spawn(try_with_a_game_stops_at_its_hook_and_ends_with_the_same_pods);
+    });
+}
+
 fn try_tells_a_story_that_ends_well() {
     // In a pipe it ends by itself, and tells line by line.
     let output = run(&["try", "--speed", "4"]);
@@ -204,7 +222,6 @@ fn try_tells_a_story_that_ends_well() {
     assert!(!talk.contains('\u{1b}'), "no drawing in a pipe: {talk}");
 }
 
-#[test]
 fn try_with_a_load_tester_makes_its_traffic_and_opens_the_gate() {
     let output = run(&["try", "--loadtester", "--yes", "--speed", "4", "--exit"]);
     let talk = text(&output.stderr);
@@ -221,13 +238,32 @@ fn try_with_a_load_tester_makes_its_traffic_and_opens_the_gate() {
         "harbour-primary runs harbour:2.0",
         "requests, all of them by the load tester",
     ];
-    let mut rest = &*talk;
-    for line in told {
-        let at = rest.find(line);
-        let at = at.unwrap_or_else(|| panic!("`{line}` is missing, or not in order, in:\n{talk}"));
-        rest = &rest[at..];
-    }
+    assert_told_in_order(&talk, &told);
     assert!(!talk.contains("CheckFailed"), "{talk}");
+}
+
+fn try_with_a_game_stops_at_its_hook_and_ends_with_the_same_pods() {
+    let output = run(&["try", "--game", "--speed", "4", "--exit"]);
+    let talk = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{talk}");
+    let told = [
+        "applied a HookTemplate and a GameDeployment of arena:1.0, four pods",
+        "four pods are ready",
+        "SuccessfulUpdatePodInPlace",
+        "Set Step Index to 1",
+        "a person looks, and lifts the pause: paused := false",
+        "Set Step Index to 4",
+        "HookFailed",
+        "the hook said no; its cause is mended, and it is run again: tidegate.dev/ask=retry-hook",
+        "Done as asked: retry-hook.",
+        "Set Step Index to 5",
+        "What happened",
+        "\u{2713} all four pods run arena:2.0",
+        "\u{2713} they are the same pods as before",
+        "\u{2713} the hook stopped the release until it passed",
+    ];
+    assert_told_in_order(&talk, &told);
+    assert!(!talk.contains('\u{1b}'), "no drawing in a pipe: {talk}");
 }
 
 #[test]
@@ -266,6 +302,29 @@ fn install_gives_the_operator_a_secret_for_hooks() {
     ] {
         assert!(with.contains(part), "{part} is missing from:\n{with}");
     }
+}
+
+#[test]
+fn bet_45_install_takes_all_of_alerting_from_a_secret() {
+    let plain = ["install", "--image", "tidegate:1", "--without-crds"];
+    let without = text(&run(&plain).stdout);
+    assert!(!without.contains("SLACK"), "{without}");
+    let secret = ["--alert-secret", "chats", "--hook-secret", "shared"];
+    let output = run(&[&plain[..], &secret].concat());
+    assert!(output.status.success(), "{output:?}");
+    let with = text(&output.stdout);
+    for key in [
+        "SLACK_URL",
+        "SLACK_TOKEN",
+        "SLACK_PROXY_URL",
+        "MSTEAMS_URL",
+        "MSTEAMS_PROXY_URL",
+        "EVENT_WEBHOOK_URL",
+    ] {
+        assert_eq!(with.matches(&format!("key: {key}\n")).count(), 1, "{key} in:\n{with}");
+    }
+    assert_eq!(with.matches("name: chats\n").count(), 6, "{with}");
+    assert!(with.contains("secretName: shared"), "both secrets:\n{with}");
 }
 
 #[test]

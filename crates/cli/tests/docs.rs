@@ -56,9 +56,15 @@ fn commands_and_flags_that_pages_name_exist() {
     let mut helps: BTreeMap<String, String> = BTreeMap::new();
     for page in pages() {
         for call in calls(&fs::read_to_string(&page).unwrap()) {
-            let command = call.first().unwrap();
-            let help = helps.entry(command.clone()).or_insert_with(|| help(command));
+            let mut command = call.first().unwrap().as_str();
+            helps.entry(command.to_owned()).or_insert_with(|| help(command));
             for flag in call.iter().filter(|word| word.starts_with("--")) {
+                if flag == "--" {
+                    // What follows is for the operator.
+                    command = "operator";
+                    continue;
+                }
+                let help = helps.entry(command.to_owned()).or_insert_with(|| help(command));
                 let flag = flag.split('=').next().unwrap_or_default();
                 let known = help.split(|it: char| it.is_whitespace() || "[],=".contains(it));
                 let page = page.display();

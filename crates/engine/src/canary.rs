@@ -33,7 +33,7 @@ mod tests;
 
 use crate::{
     Action, Again, Decision, Fact, GateKind, Memory, Note, Observed, Obstacle, Pause, Percent,
-    Phase, Piece, Plan, State, Step, Target, Traffic,
+    Phase, Piece, Plan, State, Step, Strategy, Target, Traffic,
 };
 
 /// Which pods a Service selects.
@@ -63,6 +63,35 @@ pub fn decide(seen: &Observed) -> Step {
 pub fn apex_side(plan: &Plan, memory: &Memory) -> Side {
     let is_left_behind = memory.is_stranded() || (memory.rescue && memory.weight > Percent::ZERO);
     if plan.traffic == Traffic::Whole && is_left_behind { Side::Canary } else { Side::Primary }
+}
+
+/// The share with which a route begins that takes over from another one: the one that was approved last, if the
+/// canary can serve it and is still what was analysed.
+pub fn inherited_share(seen: &Observed) -> Percent {
+    let Observed { plan, memory, .. } = seen;
+    let serves = |target: &Target| {
+        target.replicas > 0 && target.readiness.is_serving() && !is_changed(memory, target)
+    };
+    let is_rejected = memory.failed_checks >= plan.threshold.max(1);
+    let may_serve = seen.target.as_ref().is_ok_and(serves) && !is_rejected;
+    if plan.traffic == Traffic::Whole || !may_serve {
+        return Percent::ZERO;
+    }
+    if memory.weight > Percent::ZERO {
+        return memory.weight;
+    }
+    // Elsewhere nothing is shared yet, or no more.
+    let is_dividing =
+        matches!(memory.phase, Phase::Progressing | Phase::WaitingPromotion | Phase::Promoting);
+    match plan.strategy {
+        // One that counted its checks was no rollout by weight until now.
+        Strategy::Weighted if memory.phase == Phase::WaitingPromotion && memory.iterations == 0 => {
+            plan.max
+        }
+        Strategy::AbTesting if is_dividing && memory.iterations > 0 => Percent::ALL,
+        Strategy::BlueGreen if is_dividing && memory.iterations > plan.iterations => Percent::ALL,
+        Strategy::Weighted | Strategy::AbTesting | Strategy::BlueGreen => Percent::ZERO,
+    }
 }
 
 fn choose(seen: &Observed) -> Step {
@@ -107,6 +136,9 @@ fn idle_until_gone() -> Step {
 /// Everything after initialisation.
 fn settled(seen: &Observed) -> Step {
     if let Some(step) = adopt(seen) {
+        return step;
+    }
+    if let Some(step) = leave_route(seen) {
         return step;
     }
     if let Some(step) = restore(seen) {
@@ -191,6 +223,17 @@ fn adopt(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
+/// Takes the canary's share out of a route that is not its own any more: at once, as nobody else would.
+fn leave_route(seen: &Observed) -> Option<Step> {
+    let leaves = seen.setup.former_route == State::Differs && primary_takes(seen);
+    leaves.then(route_left)
+}
+
+fn route_left() -> Step {
+    let decision = Decision::because(Fact::RouteLeft).act(Action::LeaveRoute).telling();
+    decision.again(Again::Now).into()
+}
+
 /// Puts objects back that were deleted or edited.
 fn restore(seen: &Observed) -> Option<Step> {
     let is_safe = |piece: &Piece| match piece {
@@ -199,29 +242,38 @@ fn restore(seen: &Observed) -> Option<Step> {
             Side::Primary => seen.primary.readiness.is_serving(),
             Side::Canary => seen.target.as_ref().is_ok_and(|it| it.readiness.is_serving()),
         },
-        Piece::CanaryService
-        | Piece::PrimaryService
-        | Piece::Primary
-        | Piece::PrimaryScaler
-        | Piece::Route => true,
+        // Never to a primary that is gone and that nobody knows: what is put in its place might be the
+        // canary. Nor beside a route that has a share still, or by a spec that means nothing.
+        Piece::Route => {
+            let is_known = seen.primary.exists || !matches!(seen.setup.primary, State::Blocked(_));
+            is_known && seen.setup.former_route == State::Fits && seen.setup.flaw.is_none()
+        }
+        Piece::CanaryService | Piece::PrimaryService | Piece::Primary | Piece::PrimaryScaler => {
+            true
+        }
     };
     let differs = |piece: &Piece| *seen.setup.of(*piece) == State::Differs;
     let piece = Piece::ALL.into_iter().find(|piece| differs(piece) && is_safe(piece))?;
-    Some(put(piece))
+    let decision = put(piece);
+    // Nobody was led to the canary meanwhile: its share is watched for a whole interval.
+    let begins = piece == Piece::Route && seen.setup.takes_over;
+    Some(if begins { decision.beat() } else { decision }.into())
 }
 
-fn put(piece: Piece) -> Step {
+fn put(piece: Piece) -> Decision {
     let decision = Decision::because(Fact::Placed(piece)).act(Action::Ensure(piece));
-    decision.again(Again::Now).into()
+    decision.again(Again::Now)
 }
 
 /// What keeps the rollout from going on, if anything.
 fn obstacle(seen: &Observed) -> Option<&Obstacle> {
-    let blocked = Piece::ALL.into_iter().find_map(|piece| match seen.setup.of(piece) {
+    let setup = &seen.setup;
+    let states = Piece::ALL.into_iter().map(|piece| setup.of(piece)).chain([&setup.former_route]);
+    let mut blocked = states.filter_map(|state| match state {
         State::Blocked(obstacle) => Some(obstacle),
         State::Fits | State::Differs => None,
     });
-    blocked.or_else(|| seen.routes.as_ref().err())
+    setup.flaw.as_ref().or_else(|| blocked.next()).or_else(|| seen.routes.as_ref().err())
 }
 
 /// Holds, tells why, and tries again after an interval.
@@ -273,13 +325,13 @@ fn noted(seen: &Observed, decision: &Decision) -> Vec<Fact> {
     let holds = decision.actions.iter().any(holds);
     let is_due = |note: &&Note| match note {
         Note::ManualStepBeyondMax { .. } => holds,
+        Note::ManualStepIgnored | Note::Other(_) => starts,
+        // Worth knowing before the first rollout depends on it.
         Note::MatchIgnored
         | Note::WeightsIgnored { .. }
-        | Note::MirrorIgnored
-        | Note::ManualStepIgnored
-        | Note::Other(_) => starts,
-        // Worth knowing before the first rollout depends on it.
-        Note::Doubtful(_) => starts || decision.why == Fact::Initialized,
+        | Note::Ignored(_)
+        | Note::Doubtful(_)
+        | Note::Unverified(_) => starts || decision.why == Fact::Initialized,
     };
     seen.plan.notes.iter().filter(is_due).map(|note| Fact::Noted(note.clone())).collect()
 }
@@ -300,6 +352,8 @@ fn told_by_answers(seen: &Observed, facts: &mut Vec<Fact>) {
         Some(Err(why)) => facts.push(Fact::BackendsUnavailable(why.clone())),
         None => {}
     }
+    let checks = answers.checks.iter();
+    facts.extend(checks.flat_map(|it| &it.ambiguous).cloned().map(Fact::Ambiguous));
     let gates = [
         (GateKind::ConfirmRollout, &answers.confirm_rollout),
         (GateKind::PreRollout, &answers.pre_rollout),
@@ -328,6 +382,9 @@ fn primary_takes(seen: &Observed) -> bool {
 
 /// Whether going back gives the primary traffic it does not have. Unknown routes do.
 fn canary_has_share(seen: &Observed) -> bool {
+    if seen.setup.former_route != State::Fits {
+        return true;
+    }
     match seen.plan.traffic {
         Traffic::Divisible => {
             seen.routes.as_ref().map_or(true, |split| split.canary > Percent::ZERO)

@@ -57,6 +57,8 @@ pub enum Action {
     Ensure(Piece),
     /// Divide live traffic like this.
     Shift(Split),
+    /// Lead everybody to the primary in the route that had the canary's share before.
+    LeaveRoute,
     /// Give clients other cookies. Fresh ones are written down before anything else is done: a cookie
     /// that only a route has is lost with it. What is retired is written down with the memory.
     Cookies(CookieChange),

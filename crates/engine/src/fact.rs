@@ -24,6 +24,15 @@ pub enum Fact {
     BackendsUnavailable(String),
     /// Part of the plan cannot be carried out as written.
     Noted(Note),
+    /// A Service of that name, which existed before, was pointed at other pods.
+    ServiceTakenOver(String),
+    /// A Service was deleted and made again: it cannot be edited into a headless one, or back.
+    ServiceRecreated {
+        /// Its name.
+        service: String,
+        /// Whether it has no address of its own from now on.
+        headless: bool,
+    },
     /// A chat message could not be delivered, and is given up.
     AlertLost {
         /// The receiver.
@@ -70,6 +79,8 @@ pub enum Fact {
     },
     /// A check failed; the sentence says which and how.
     CheckFailed(String),
+    /// The query of this metric has several results, and which one counts is chance.
+    Ambiguous(String),
     /// There was nothing to measure, which is a failed check.
     NoData(String),
     /// There was nothing to measure, and the user would rather wait than count it.
@@ -92,6 +103,8 @@ pub enum Fact {
         /// Copies ended with it.
         was_mirrored: bool,
     },
+    /// A route that the canary had before gives it nothing any more.
+    RouteLeft,
     /// The routing object said something else than we wrote.
     Drifted {
         /// What it said.
@@ -234,7 +247,10 @@ impl Fact {
             Self::BackendsAvailable => "MetricsAvailable",
             Self::BackendsUnavailable(_) => "MetricsUnavailable",
             Self::Noted(Note::Doubtful(_)) => "MetricDoubtful",
+            Self::Noted(Note::Unverified(_)) => "CertificateNotVerified",
             Self::Noted(_) => "NotSupported",
+            Self::ServiceTakenOver(_) => "ServiceTakenOver",
+            Self::ServiceRecreated { .. } => "ServiceRecreated",
             Self::AlertLost { .. } => "AlertNotDelivered",
             Self::PrimaryNotReady(_) => "PrimaryNotReady",
             Self::PrimaryStuck(_) => "PrimaryStuck",
@@ -253,6 +269,7 @@ impl Fact {
             Self::AnalysisStarted => "AnalysisStarted",
             Self::PreRolloutFailed { .. } => "PreRolloutFailed",
             Self::CheckFailed(_) => "CheckFailed",
+            Self::Ambiguous(_) => "MetricAmbiguous",
             Self::NoData(_) => "NotEnoughData",
             Self::AwaitingData(_) => "WaitingForData",
             Self::AwaitingInterval => "WaitingForInterval",
@@ -260,6 +277,7 @@ impl Fact {
             Self::Mirroring => "Mirroring",
             Self::Iterated { .. } => "IterationPassed",
             Self::RoutedToCanary { .. } => "RoutedToCanary",
+            Self::RouteLeft => "RouteLeft",
             Self::Drifted { .. } => "RouteCorrected",
             Self::Copying => "PromotionStarted",
             Self::PrimaryAdvanced(_) => "PrimaryWeightAdvanced",
@@ -288,6 +306,11 @@ impl Fact {
         }
     }
 
+    /// What is so at every check of a rollout, and is worth saying once.
+    pub(crate) const fn is_lasting(&self) -> bool {
+        matches!(self, Self::Ambiguous(_))
+    }
+
     /// What goes away by itself: pods that are on their way.
     pub const fn is_passing(&self) -> bool {
         matches!(self, Self::PrimaryNotReady(_) | Self::CanaryNotReady(_))
@@ -300,6 +323,7 @@ impl Fact {
             | Self::Suspended
             | Self::Placed(_)
             | Self::BackendsAvailable
+            | Self::ServiceTakenOver(_)
             | Self::Initialized
             | Self::Adopted
             | Self::GatePassed(..)
@@ -312,6 +336,7 @@ impl Fact {
             | Self::Mirroring
             | Self::Iterated { .. }
             | Self::RoutedToCanary { .. }
+            | Self::RouteLeft
             | Self::Copying
             | Self::PrimaryAdvanced(_)
             | Self::RoutedToPrimary
@@ -328,6 +353,7 @@ impl Fact {
             | Self::Obstructed(_)
             | Self::BackendsUnavailable(_)
             | Self::Noted(_)
+            | Self::ServiceRecreated { .. }
             | Self::AlertLost { .. }
             | Self::PrimaryNotReady(_)
             | Self::PrimaryStuck(_)
@@ -339,6 +365,7 @@ impl Fact {
             | Self::CanaryDown(_)
             | Self::PreRolloutFailed { .. }
             | Self::CheckFailed(_)
+            | Self::Ambiguous(_)
             | Self::NoData(_)
             | Self::AwaitingData(_)
             | Self::Drifted { .. }
@@ -380,6 +407,15 @@ impl Fact {
                 format!("Checks of {canary} would fail, a metric backend does not answer: {why}")
             }
             Self::Noted(note) => note.text(),
+            Self::ServiceTakenOver(service) => format!(
+                "Service {service} existed before; it leads to other pods from now on, and its other ports stay."
+            ),
+            Self::ServiceRecreated { service, headless: true } => format!(
+                "Service {service} was deleted and made again without an address of its own (headless)."
+            ),
+            Self::ServiceRecreated { service, headless: false } => {
+                format!("Service {service} was deleted and made again with an address of its own.")
+            }
             Self::AlertLost { to, why } => {
                 format!("A message about {canary} did not reach {to}: {why}")
             }
@@ -474,6 +510,12 @@ impl Fact {
             }
             Self::AnalysisStarted => format!("The analysis of {target} begins."),
             Self::CheckFailed(why) => format!("{canary} is held: {why}"),
+            Self::Ambiguous(metric) => {
+                format!(
+                    "The query of metric {metric} has several results, and only one of them counts. \
+                     Sum or average them in the query."
+                )
+            }
             Self::NoData(why) => {
                 format!("{canary} cannot be judged, which counts as a failed check: {why}")
             }
@@ -497,6 +539,11 @@ impl Fact {
             }
             Self::RoutedToCanary { was_mirrored: true } => {
                 "Copies end; all live traffic goes to the canary.".to_owned()
+            }
+            Self::RouteLeft => {
+                format!(
+                    "{canary} has another route now; the one before leads everybody to the primary."
+                )
             }
             Self::Drifted { seen, now } => {
                 format!("The route of {canary} gave the canary {seen}%; it is back at {now}%.")
@@ -564,14 +611,12 @@ impl Note {
     fn text(&self) -> String {
         match self {
             Self::MatchIgnored => {
-                "Plain Services cannot tell requests apart; match is ignored.".to_owned()
+                "Plain Services cannot tell requests apart; they support blue/green, and match is ignored."
+                    .to_owned()
             }
             Self::WeightsIgnored { iterations } => format!(
-                "Plain Services cannot divide traffic; running as blue/green with iterations: {iterations}."
+                "Plain Services cannot divide traffic; they support blue/green, and it runs as that with iterations: {iterations}."
             ),
-            Self::MirrorIgnored => {
-                "This provider cannot mirror requests; mirror is ignored.".to_owned()
-            }
             Self::ManualStepIgnored => {
                 "manualStep has no effect: only a rollout by weight can be held.".to_owned()
             }
@@ -580,7 +625,10 @@ impl Note {
                     "manualStep.weight {weight} is beyond the maximum weight; holding at {max} instead."
                 )
             }
-            Self::Doubtful(text) | Self::Other(text) => text.clone(),
+            Self::Ignored(text)
+            | Self::Doubtful(text)
+            | Self::Unverified(text)
+            | Self::Other(text) => text.clone(),
         }
     }
 }

@@ -76,9 +76,11 @@ pub mod condition;
 pub mod hook;
 pub mod json_path;
 
+mod claim;
 mod decide;
 mod decision;
 mod deployment;
+mod doubts;
 mod fact;
 mod in_place;
 mod json;
@@ -105,7 +107,8 @@ mod simulate;
 mod tests;
 
 pub use self::{
-    decide::decide,
+    claim::Claim,
+    decide::{decide, refused},
     decision::{Action, Decision, Departure, HookStart, NewPod, PodChange, PodRef, Scope},
     fact::Fact,
     hook::HookPhase,
@@ -119,13 +122,15 @@ pub use self::{
     names::{
         RevisionChoice, StoredRevision, choose_revision, revision_data, revision_name, steps_hash,
     },
-    observed::{HookRun, KnownRevision, Observed, Purpose, Refusal},
+    observed::{HookRun, KnownRevision, KnownTemplate, Observed, Purpose, Refusal},
     order::{CostOrder, by_use, sort_for_deletion},
     plan::{
-        Asked, Canary, CanaryStep, HookCall, HookKind, Management, Paused, Plan, PodHook, PodHooks,
-        ResumeBy, StepHook, UpdateWay, Verb, WorkloadKind,
+        Asked, Canary, CanaryStep, HookCall, HookKind, Indexes, Management, Paused, Plan, PodHook,
+        PodHooks, ResumeBy, StepHook, UpdateWay, Verb, WorkloadKind,
     },
-    pod::{Container, Grace, InPlaceState, NodeState, Pod, PodPhase, ReadinessGate, Ready},
+    pod::{
+        Container, Grace, InPlaceState, Metadata, NodeState, Pod, PodPhase, ReadinessGate, Ready,
+    },
     scale::{Scaling, Standing},
     share::{Budget, Share},
 };

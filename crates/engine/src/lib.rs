@@ -35,7 +35,7 @@ mod time;
 mod told;
 
 pub use self::{
-    canary::{Side, apex_side, decide},
+    canary::{Side, apex_side, decide, inherited_share},
     decision::{
         Action, Again, Alert, Cookie, CookieChange, Decision, Notice, Outcome, Question, Severity,
         Step,

@@ -33,6 +33,8 @@ pub struct Memory {
     pub untold: Option<Phase>,
     /// Since when something keeps the rollout from going on.
     pub trouble_since: Option<Moment>,
+    /// Since when checks that wait for data have had none.
+    pub no_data_since: Option<Moment>,
 }
 
 /// A hold asked for by a person.
@@ -148,6 +150,7 @@ impl Memory {
         next.prepared = false;
         next.untold = None;
         next.trouble_since = None;
+        next.no_data_since = None;
         next.since = Some(now);
         next
     }

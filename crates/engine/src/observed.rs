@@ -104,6 +104,14 @@ pub struct Setup {
     pub apex_service: State,
     /// The routing objects, whatever their weights. Blocked also while a split of ours is refused.
     pub route: State,
+    /// The route that had the canary's share before the spec named another one. It fits if there is none, or if
+    /// nobody is led to the canary by it any more.
+    pub former_route: State,
+    /// The route that is put in place next takes over from that one.
+    pub takes_over: bool,
+    /// What is wrong with the spec since the rollout began: it is not a reason to do nothing, as it would be
+    /// before, but it is in the way.
+    pub flaw: Option<Obstacle>,
     /// Why the last attempt to divide traffic was refused, if none succeeded since: it may be tried
     /// again, but nothing says that the trouble is over.
     pub shift_refused: Option<Obstacle>,
@@ -228,6 +236,8 @@ pub struct Checks {
     pub measured: Vec<Measurement>,
     /// What it came to.
     pub verdict: Verdict,
+    /// Metrics whose query has several results, of which one was taken.
+    pub ambiguous: Vec<String>,
 }
 
 /// What an analysis came to.

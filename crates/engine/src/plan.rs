@@ -125,8 +125,8 @@ pub enum Note {
         /// Checks before promotion.
         iterations: u32,
     },
-    /// This provider cannot send copies of requests.
-    MirrorIgnored,
+    /// Something else that the provider cannot do, and what it can, in a sentence.
+    Ignored(String),
     /// Holding at a weight needs a rollout by weight.
     ManualStepIgnored,
     /// The weight to hold at is beyond where promotion starts.
@@ -138,6 +138,8 @@ pub enum Note {
     },
     /// A metric that may not measure what its author means, in a sentence.
     Doubtful(String),
+    /// A certificate that nobody looks at because the user says so, in a sentence.
+    Unverified(String),
     /// Anything a translation has to say, in a sentence.
     Other(String),
 }

@@ -64,9 +64,11 @@ impl Told {
                 && *applied == memory.applied
         });
         if !is_here {
+            let is_same_rollout =
+                self.place.as_ref().is_some_and(|(.., applied)| *applied == memory.applied);
             self.place =
                 Some((memory.phase, memory.weight, memory.iterations, memory.applied.clone()));
-            self.facts.clear();
+            self.facts.retain(|fact| is_same_rollout && fact.is_lasting());
             self.notices.clear();
         }
     }
@@ -95,6 +97,17 @@ mod tests {
         assert!(!told.is_news(&memory, &failed("98% < 99%")), "and the first is not forgotten");
         memory.weight = Percent::clamped(10);
         assert!(told.is_news(&memory, &failed("98% < 99%")), "it moved");
+    }
+
+    #[test]
+    fn what_is_so_at_every_check_is_told_once_a_rollout() {
+        let (mut told, mut memory) = (Told::default(), Memory::default());
+        let ambiguous = Fact::Ambiguous("errors".to_owned());
+        assert!(told.is_news(&memory, &ambiguous));
+        memory.weight = Percent::clamped(10);
+        assert!(!told.is_news(&memory, &ambiguous), "it moved, and the metric is what it was");
+        memory.applied = Some(Revision::new("v1-b"));
+        assert!(told.is_news(&memory, &ambiguous), "another rollout");
     }
 
     #[test]

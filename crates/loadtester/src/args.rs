@@ -69,6 +69,10 @@ pub struct Serve {
     /// File that keeps gates when the process ends; without one they are forgotten.
     #[arg(long, value_name = "FILE", help_heading = SERVER)]
     pub gate_file: Option<PathBuf>,
+    /// `ConfigMap` that keeps gates, as NAMESPACE/NAME or a name in the pod's own namespace: several
+    /// replicas may share it.
+    #[arg(long, value_name = "NAME", conflicts_with = "gate_file", help_heading = SERVER)]
+    pub gate_configmap: Option<String>,
 
     /// Namespaces whose canaries are served; a regular expression for the whole name.
     #[arg(long, value_name = "REGEXP", default_value = "", help_heading = ACCESS)]
@@ -119,6 +123,13 @@ pub struct Serve {
     #[arg(long, value_name = "URLS", value_delimiter = ',', value_parser = server,
         help_heading = TASKS)]
     pub concord_servers: Vec<Server>,
+    /// Folder that passwords for nGrinder are in, for tasks that name one by `passwdPath`.
+    #[arg(long, value_name = "FOLDER", help_heading = TASKS)]
+    pub ngrinder_password_dir: Option<PathBuf>,
+    /// nGrinder servers that those passwords may be sent to.
+    #[arg(long, value_name = "URLS", value_delimiter = ',', value_parser = server,
+        help_heading = TASKS)]
+    pub ngrinder_servers: Vec<Server>,
 }
 
 const SERVER: &str = "Server";

@@ -1,9 +1,11 @@
 //! Gates that a person opens and a rollout asks for.
 //!
 //! A gate belongs to a canary and is closed unless it was opened; nobody's asking opens or makes one.
-//! It can be opened for good, for a time, for a number of steps, or for one revision only. With a file
-//! to keep them in gates outlive the process: the file is replaced whole, and what an answer says has
-//! been written before it is given.
+//! It can be opened for good, for a time, for a number of steps, or for one revision only. Gates outlive
+//! the process if they are kept: in a file, which is replaced whole, or in a [`config_map`], which several
+//! processes may share. What an answer says has been written before it is given.
+
+pub mod config_map;
 
 use std::{
     collections::BTreeMap,
@@ -15,11 +17,21 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use self::config_map::{ConfigMapStore, StoreError};
+
 /// All gates that are open.
 #[derive(Debug)]
 pub struct Gates {
-    file: Option<PathBuf>,
+    kept: Kept,
     open: Mutex<BTreeMap<Key, Opening>>,
+}
+
+/// Where gates are when the process is not.
+#[derive(Debug)]
+enum Kept {
+    Nowhere,
+    File(PathBuf),
+    ConfigMap(Box<ConfigMapStore>),
 }
 
 /// Which gate.
@@ -75,8 +87,10 @@ pub struct Asker<'a> {
 pub enum GateError {
     #[error("failed to write gates to `{}`", .path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("{GATES_MAX} gates are open, and there is no room for another")]
-    TooMany,
+    #[error("failed to keep gates in the ConfigMap")]
+    ConfigMap(#[from] StoreError),
+    #[error("{0} gates are open, and there is no room for another")]
+    TooMany(usize),
 }
 
 /// Why gates could not be read.
@@ -100,13 +114,19 @@ pub struct Entry {
 /// An entry is a name of 253 bytes, five shorter ones and a few numbers, 900 bytes in all: ten thousand
 /// are 9 MB, which a disk still takes in a moment.
 const GATES_MAX: usize = 10_000;
+/// A ConfigMap takes 1 MiB.
+const GATES_MAX_IN_CONFIG_MAP: usize = 1000;
+/// Nobody repeats a call for longer than this.
+const REPEATED_WITHIN_S: i64 = 3600;
+/// How often a change is tried that somebody else was ahead of.
+const ATTEMPTS_MAX: u32 = 8;
 
 // === impl Gates ===
 
 impl Gates {
     /// Gates that are gone with the process.
     pub fn in_memory() -> Self {
-        Self { file: None, open: Mutex::default() }
+        Self { kept: Kept::Nowhere, open: Mutex::default() }
     }
 
     /// Gates that are kept in `file`; those it holds are open.
@@ -117,90 +137,133 @@ impl Gates {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(source) => return Err(ReadError::Read { path: file, source }),
         };
-        let open = entries.into_iter().map(|entry| (entry.key, entry.opening)).collect();
-        Ok(Self { file: Some(file), open: Mutex::new(open) })
+        let open = Mutex::new(of_entries(entries));
+        Ok(Self { kept: Kept::File(file), open })
     }
 
-    /// Whether the gate says yes. Uses up a step if it has them. Touches the disk.
+    /// Gates that are kept in a `ConfigMap`, and opened and asked for by others as well. It is first looked
+    /// at when somebody asks: a server that is away for a moment is no reason not to start.
+    pub fn in_config_map(store: ConfigMapStore) -> Self {
+        Self { kept: Kept::ConfigMap(Box::new(store)), open: Mutex::default() }
+    }
+
+    /// Whether the gate says yes. Uses up a step if it has them. Blocks.
     pub fn check(&self, key: &Key, asker: Asker<'_>, now: i64) -> Result<bool, GateError> {
-        let mut open = self.lock();
-        let Some(opening) = open.get(key) else { return Ok(false) };
-        if opening.until.is_some_and(|until| until <= now) {
-            return Ok(false);
-        }
-        if opening.checksum.as_deref().is_some_and(|only| only != asker.checksum) {
-            return Ok(false);
-        }
-        let Some(steps) = opening.steps else { return Ok(true) };
-        if asker.call.is_some() && opening.answered.as_deref() == asker.call {
-            return Ok(true);
-        }
-        let Some(left) = steps.checked_sub(1) else { return Ok(false) };
-        let answered = asker.call.map(str::to_owned);
-        let used = Opening { steps: Some(left), answered, ..opening.clone() };
-        self.replace(&mut open, now, |open| {
-            open.insert(key.clone(), used);
-        })?;
-        Ok(true)
-    }
-
-    /// Opens a gate, or opens it anew. Touches the disk.
-    pub fn open(&self, key: Key, opening: Opening, now: i64) -> Result<(), GateError> {
-        let mut open = self.lock();
-        if !open.contains_key(&key) && open.len() >= GATES_MAX {
-            return Err(GateError::TooMany);
-        }
-        self.replace(&mut open, now, |open| {
-            open.insert(key, opening);
+        self.act(now, |open| {
+            let Some(opening) = open.get(key) else { return Ok((false, None)) };
+            if opening.until.is_some_and(|until| until <= now) {
+                return Ok((false, None));
+            }
+            if opening.checksum.as_deref().is_some_and(|only| only != asker.checksum) {
+                return Ok((false, None));
+            }
+            let Some(steps) = opening.steps else { return Ok((true, None)) };
+            if asker.call.is_some() && opening.answered.as_deref() == asker.call {
+                return Ok((true, None));
+            }
+            let Some(left) = steps.checked_sub(1) else { return Ok((false, None)) };
+            let answered = asker.call.map(str::to_owned);
+            let used = Opening { steps: Some(left), answered, ..opening.clone() };
+            // One that is used up is closed; what is left to remember is the call it said yes to last.
+            let used = match (left, asker.call) {
+                (0, None) => None,
+                (0, Some(_)) => {
+                    let over = now.saturating_add(REPEATED_WITHIN_S);
+                    Some(Opening {
+                        until: Some(used.until.map_or(over, |it| it.min(over))),
+                        ..used
+                    })
+                }
+                (1.., _) => Some(used),
+            };
+            Ok((true, Some((key.clone(), used))))
         })
     }
 
-    /// Touches the disk.
+    /// Opens a gate, or opens it anew. Blocks.
+    pub fn open(&self, key: &Key, opening: &Opening, now: i64) -> Result<(), GateError> {
+        let most = match &self.kept {
+            Kept::ConfigMap(_) => GATES_MAX_IN_CONFIG_MAP,
+            Kept::Nowhere | Kept::File(_) => GATES_MAX,
+        };
+        self.act(now, |open| {
+            let is_kept = |opening: &&Opening| opening.until.is_none_or(|until| until > now);
+            if !open.contains_key(key) && open.values().filter(is_kept).count() >= most {
+                return Err(GateError::TooMany(most));
+            }
+            Ok(((), Some((key.clone(), Some(opening.clone())))))
+        })
+    }
+
+    /// Blocks.
     pub fn close(&self, key: &Key, now: i64) -> Result<(), GateError> {
-        let mut open = self.lock();
-        if !open.contains_key(key) {
-            return Ok(());
-        }
-        self.replace(&mut open, now, |open| {
-            open.remove(key);
-        })
+        self.act(now, |open| Ok(((), open.contains_key(key).then(|| (key.clone(), None)))))
     }
 
-    /// Those that would say yes to somebody.
-    pub fn list(&self, now: i64) -> Vec<Entry> {
-        let open = self.lock();
-        let open = open.iter().filter(|(_, opening)| opening.is_open(now));
-        open.map(|(key, opening)| Entry { key: key.clone(), opening: opening.clone() }).collect()
+    /// Those that would say yes to somebody. Blocks.
+    pub fn list(&self, now: i64) -> Result<Vec<Entry>, GateError> {
+        self.act(now, |open| {
+            let open = open.iter().filter(|(_, opening)| opening.is_open(now));
+            Ok((open.map(|(key, opening)| Entry::of(key, opening)).collect(), None))
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Opening>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes gates on disk, then in memory: what could not be written did not happen.
-    fn replace(
+    /// Looks at gates as they are, and changes one if `decide` says so: what could not be written did not
+    /// happen. Where others change them too it may have to decide again.
+    fn act<T>(
         &self,
-        open: &mut BTreeMap<Key, Opening>,
         now: i64,
-        change: impl FnOnce(&mut BTreeMap<Key, Opening>),
-    ) -> Result<(), GateError> {
-        let mut changed = open.clone();
-        changed.retain(|_, opening| opening.until.is_none_or(|until| until > now));
-        change(&mut changed);
-        if let Some(file) = &self.file {
-            let wrong = |source| GateError::Write { path: file.clone(), source };
-            write(file, &changed).map_err(wrong)?;
+        decide: impl Fn(&BTreeMap<Key, Opening>) -> Result<(T, Option<Change>), GateError>,
+    ) -> Result<T, GateError> {
+        let mut open = self.lock();
+        for _ in 0..ATTEMPTS_MAX {
+            let mut read = None;
+            if let Kept::ConfigMap(store) = &self.kept {
+                (*open, read) = store.load()?.into_parts();
+            }
+            let (answer, change) = decide(&open)?;
+            let Some((key, opening)) = change else { return Ok(answer) };
+            let mut changed = open.clone();
+            changed.retain(|_, opening| opening.until.is_none_or(|until| until > now));
+            match opening {
+                Some(opening) => changed.insert(key, opening),
+                None => changed.remove(&key),
+            };
+            let is_kept = match &self.kept {
+                Kept::Nowhere => true,
+                Kept::File(file) => {
+                    let wrong = |source| GateError::Write { path: file.clone(), source };
+                    write(file, &changed).map(|()| true).map_err(wrong)?
+                }
+                Kept::ConfigMap(store) => store.save(read, &changed)?,
+            };
+            if is_kept {
+                *open = changed;
+                return Ok(answer);
+            }
         }
-        *open = changed;
-        Ok(())
+        Err(StoreError::Contended.into())
     }
+}
+
+/// A gate, and how far it is open now.
+type Change = (Key, Option<Opening>);
+
+fn entries(gates: &BTreeMap<Key, Opening>) -> Vec<Entry> {
+    gates.iter().map(|(key, opening)| Entry::of(key, opening)).collect()
+}
+
+fn of_entries(entries: Vec<Entry>) -> BTreeMap<Key, Opening> {
+    entries.into_iter().map(|entry| (entry.key, entry.opening)).collect()
 }
 
 /// Writes beside the file and moves it into place: whenever we die, the file is whole.
 fn write(file: &Path, gates: &BTreeMap<Key, Opening>) -> io::Result<()> {
-    let entries =
-        gates.iter().map(|(key, opening)| Entry { key: key.clone(), opening: opening.clone() });
-    let text = serde_json::to_vec_pretty(&entries.collect::<Vec<_>>())?;
+    let text = serde_json::to_vec_pretty(&entries(gates))?;
     let folder = file.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let beside = file.with_extension("new");
     let mut new = File::create(&beside)?;
@@ -208,6 +271,14 @@ fn write(file: &Path, gates: &BTreeMap<Key, Opening>) -> io::Result<()> {
     new.sync_all()?;
     fs::rename(&beside, file)?;
     File::open(folder)?.sync_all()
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn of(key: &Key, opening: &Opening) -> Self {
+        Self { key: key.clone(), opening: opening.clone() }
+    }
 }
 
 // === impl Opening ===
@@ -244,8 +315,8 @@ mod tests {
         let gates = Gates::in_memory();
         let app = key("app");
         assert!(!gates.check(&app, ANYBODY, 0).unwrap());
-        assert!(gates.list(0).is_empty(), "asking makes no gate");
-        gates.open(app.clone(), Opening::default(), 0).unwrap();
+        assert!(gates.list(0).unwrap().is_empty(), "asking makes no gate");
+        gates.open(&app, &Opening::default(), 0).unwrap();
         assert!(gates.check(&app, ANYBODY, 0).unwrap());
         assert!(gates.check(&app, ANYBODY, 0).unwrap(), "for good");
         assert!(!gates.check(&key("other"), ANYBODY, 0).unwrap());
@@ -261,28 +332,51 @@ mod tests {
     fn bet_39_an_opening_can_be_bounded() {
         let gates = Gates::in_memory();
         let app = key("app");
-        gates.open(app.clone(), Opening { until: Some(10), ..Opening::default() }, 0).unwrap();
+        gates.open(&app, &Opening { until: Some(10), ..Opening::default() }, 0).unwrap();
         assert!(gates.check(&app, ANYBODY, 9).unwrap());
         assert!(!gates.check(&app, ANYBODY, 10).unwrap(), "its time is over");
-        assert!(gates.list(10).is_empty());
+        assert!(gates.list(10).unwrap().is_empty());
 
         let only = Opening { checksum: Some("abc".to_owned()), ..Opening::default() };
-        gates.open(app.clone(), only, 0).unwrap();
+        gates.open(&app, &only, 0).unwrap();
         assert!(gates.check(&app, asker("abc", None), 0).unwrap());
         assert!(!gates.check(&app, asker("def", None), 0).unwrap(), "the next rollout asks anew");
+    }
+
+    #[test]
+    fn a_gate_that_is_used_up_is_not_kept() {
+        let gates = Gates::in_memory();
+        let (one, other) = (key("one"), key("other"));
+        for key in [&one, &other] {
+            gates.open(key, &Opening { steps: Some(1), ..Opening::default() }, 0).unwrap();
+        }
+        assert!(gates.check(&one, ANYBODY, 1).unwrap());
+        assert!(!gates.lock().contains_key(&one), "nothing to remember of it");
+        let call = asker("abc", Some("20%"));
+        assert!(gates.check(&other, call, 1).unwrap());
+        assert!(gates.check(&other, call, 2).unwrap(), "the same call again");
+        assert_eq!(gates.list(2).unwrap().len(), 0);
+        let later = 2 + REPEATED_WITHIN_S;
+        assert!(!gates.check(&other, call, later).unwrap());
+        gates.open(&one, &Opening::default(), later).unwrap();
+        assert_eq!(
+            gates.lock().keys().collect::<Vec<_>>(),
+            [&one],
+            "forgotten with the next change"
+        );
     }
 
     #[test]
     fn a_gate_opened_for_two_steps_says_yes_to_two_calls_and_their_repetitions() {
         let gates = Gates::in_memory();
         let app = key("app");
-        gates.open(app.clone(), Opening { steps: Some(2), ..Opening::default() }, 0).unwrap();
+        gates.open(&app, &Opening { steps: Some(2), ..Opening::default() }, 0).unwrap();
         let yes = |call| gates.check(&app, asker("abc", Some(call)), 0).unwrap();
         assert!(yes("10%") && yes("10%"), "an answer that was lost is given again");
         assert!(yes("20%") && yes("20%"));
         assert!(!yes("30%"));
-        assert!(gates.list(0).is_empty());
-        gates.open(app.clone(), Opening { steps: Some(1), ..Opening::default() }, 0).unwrap();
+        assert!(gates.list(0).unwrap().is_empty());
+        gates.open(&app, &Opening { steps: Some(1), ..Opening::default() }, 0).unwrap();
         assert!(gates.check(&app, ANYBODY, 0).unwrap());
         assert!(!gates.check(&app, ANYBODY, 0).unwrap(), "calls that cannot be told apart are new");
     }
@@ -300,18 +394,18 @@ mod tests {
             checksum: Some("abc".to_owned()),
             answered: None,
         };
-        gates.open(app.clone(), opening, 5).unwrap();
-        gates.open(key("gone"), Opening { until: Some(6), ..Opening::default() }, 5).unwrap();
+        gates.open(&app, &opening, 5).unwrap();
+        gates.open(&key("gone"), &Opening { until: Some(6), ..Opening::default() }, 5).unwrap();
         assert!(gates.check(&app, asker("abc", Some("10%")), 7).unwrap());
         drop(gates);
 
         let gates = Gates::in_file(file.clone()).unwrap();
-        assert_eq!(gates.list(7).len(), 1);
+        assert_eq!(gates.list(7).unwrap().len(), 1);
         assert!(gates.check(&app, asker("abc", Some("10%")), 7).unwrap(), "asked again");
         assert!(gates.check(&app, asker("abc", Some("20%")), 7).unwrap());
         assert!(!gates.check(&app, asker("abc", Some("30%")), 7).unwrap(), "two steps, no more");
         gates.close(&app, 8).unwrap();
-        assert!(Gates::in_file(file).unwrap().list(0).is_empty());
+        assert!(Gates::in_file(file).unwrap().list(0).unwrap().is_empty());
         fs::remove_dir_all(folder).unwrap();
     }
 
@@ -329,7 +423,7 @@ mod tests {
         let folder = folder("unwritable");
         let gates = Gates::in_file(folder.join("no/such/folder/gates.json")).unwrap();
         let app = key("app");
-        let refused = gates.open(app.clone(), Opening::default(), 0);
+        let refused = gates.open(&app, &Opening::default(), 0);
         assert!(matches!(refused, Err(GateError::Write { .. })));
         assert!(!gates.check(&app, ANYBODY, 0).unwrap());
         fs::remove_dir_all(folder).unwrap();
@@ -342,8 +436,8 @@ mod tests {
             let mut open = gates.lock();
             open.extend((0..GATES_MAX).map(|it| (key(&it.to_string()), Opening::default())));
         }
-        let refused = gates.open(key("app"), Opening::default(), 0);
-        assert!(matches!(refused, Err(GateError::TooMany)));
-        assert!(gates.open(key("7"), Opening::default(), 0).is_ok(), "one that is open already");
+        let refused = gates.open(&key("app"), &Opening::default(), 0);
+        assert!(matches!(refused, Err(GateError::TooMany(_))));
+        assert!(gates.open(&key("7"), &Opening::default(), 0).is_ok(), "one that is open already");
     }
 }

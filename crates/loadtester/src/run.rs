@@ -18,10 +18,11 @@ use crate::{
     args::Serve,
     auth::{self, Auth},
     concord,
-    gates::{Gates, ReadError},
+    gates::{Gates, ReadError, config_map::ConfigMapStore},
     load::{BodyFiles, Bounds},
     log::{self, Encoding},
     metrics::Metrics,
+    ngrinder,
     runner::{Limits, Runner},
     server::{self, App},
     task::Policy,
@@ -33,6 +34,8 @@ pub struct Settings {
     pub log_level: tracing::Level,
     pub encoding: Encoding,
     pub gate_file: Option<PathBuf>,
+    /// Instead of a file.
+    pub gate_configmap: Option<String>,
     pub auth: Auth,
     pub policy: Policy,
     pub limits: Limits,
@@ -49,6 +52,8 @@ pub enum RunError {
     NoSecret(PathBuf),
     #[error(transparent)]
     Gates(#[from] ReadError),
+    #[error("failed to find the API server that keeps gates")]
+    Cluster(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("failed to listen on port {port}")]
     Listen { port: u16, source: io::Error },
     #[error("failed to wait for signals")]
@@ -60,16 +65,18 @@ const GRACE: Duration = Duration::from_mins(1);
 
 /// Serves until a signal says otherwise.
 pub async fn run(settings: Settings) -> Result<(), RunError> {
-    let Settings { port, gate_file, auth, policy, limits, .. } = settings;
-    let gates = match gate_file {
-        Some(file) => Gates::in_file(file)?,
-        None => Gates::in_memory(),
+    let Settings { port, gate_file, gate_configmap, auth, policy, limits, .. } = settings;
+    let gates = match (gate_configmap, gate_file) {
+        (Some(place), _) => Gates::in_config_map(store(&place).await?),
+        (None, Some(file)) => Gates::in_file(file)?,
+        (None, None) => Gates::in_memory(),
     };
+    // Before anybody can know that we are there, and ask us to go.
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
     let listener = listen(port).await.map_err(|source| RunError::Listen { port, source })?;
     // The one we got, if any would do.
     let port = listener.local_addr().map_or(port, |address| address.port());
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
     say_what_is_open(&auth, &policy);
     let metrics = Arc::new(Metrics::default());
     let runner = Runner::new(limits, Arc::clone(&metrics));
@@ -96,6 +103,13 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
     server::serve(listener, routes, stop, GRACE).await;
     runner.stop().await;
     Ok(())
+}
+
+/// Gates in a `ConfigMap`, as the account of the pod or of the kubeconfig.
+async fn store(place: &str) -> Result<ConfigMapStore, RunError> {
+    let client = kube::Client::try_default().await;
+    let client = client.map_err(|error| RunError::Cluster(Box::new(error)))?;
+    Ok(ConfigMapStore::new(client, place))
 }
 
 /// On all addresses; on those of IPv4 where the machine has no others.
@@ -130,6 +144,7 @@ impl Settings {
             zap_encoding,
             zap_replace_globals: _,
             gate_file,
+            gate_configmap,
             namespace_regexp,
             secret_file,
             secret_dir,
@@ -144,6 +159,8 @@ impl Settings {
             body_dir,
             concord_key_dir,
             concord_servers,
+            ngrinder_password_dir,
+            ngrinder_servers,
         } = args;
         let namespaces = match namespace_regexp.as_str() {
             "" => None,
@@ -161,12 +178,17 @@ impl Settings {
             key_dir: concord_key_dir,
             servers: concord_servers.iter().map(crate::client::Server::origin).collect(),
         };
+        let ngrinder = ngrinder::Allowed {
+            password_dir: ngrinder_password_dir,
+            servers: ngrinder_servers.iter().map(crate::client::Server::origin).collect(),
+        };
         let body_files = body_dir.map_or(BodyFiles::Refused, BodyFiles::Under);
         Ok(Self {
             port,
             log_level: log::level(&log_level),
             encoding: zap_encoding,
             gate_file,
+            gate_configmap,
             auth: Auth { secret_file, secret_dir, namespaces },
             policy: Policy {
                 kinds: enable_tasks.into_iter().collect(),
@@ -174,6 +196,7 @@ impl Settings {
                 shell: allow_shell,
                 load: Bounds { connections_max: max_connections, body_files },
                 concord,
+                ngrinder,
             },
             limits: Limits {
                 tasks: max_tasks,

@@ -74,6 +74,7 @@ pub struct Policy {
     pub shell: bool,
     pub load: Bounds,
     pub concord: concord::Allowed,
+    pub ngrinder: ngrinder::Allowed,
 }
 
 /// Why a task is not run.
@@ -105,7 +106,7 @@ impl Task {
         }
         let (work, text) = match kind {
             Kind::NGrinder => {
-                let test = ngrinder::Test::parse(metadata);
+                let test = ngrinder::Test::parse(metadata, &policy.ngrinder);
                 let test = test.map_err(|error| Refusal::bad(error.to_string()))?;
                 let clone = test.clone.to_string();
                 (Work::NGrinder(Box::new(test)), clone)

@@ -88,6 +88,13 @@ fn the_deployment_starts_the_program_as_it_is() {
     let folder = args.gate_file.unwrap().parent().unwrap().display().to_string();
     let mounts = container["volumeMounts"].as_array().unwrap();
     assert!(mounts.iter().any(|it| it["mountPath"] == *folder), "gates are kept");
+    let folder = args.secret_file.unwrap().parent().unwrap().display().to_string();
+    let mount = mounts.iter().find(|it| it["mountPath"] == *folder).unwrap();
+    let volumes = pod["volumes"].as_array().unwrap();
+    let volume = volumes.iter().find(|it| it["name"] == mount["name"]).unwrap();
+    let secret = volume["secret"]["secretName"].as_str().unwrap();
+    let created = format!("kubectl create secret generic {secret} ");
+    assert!(guide().contains(&created), "the guide says how it is made: {created}");
 }
 
 /// The *restricted* Pod Security Standard, and no rights.
@@ -106,9 +113,14 @@ fn the_pod_is_confined() {
     assert!(!manifests.iter().any(|it| it["kind"].as_str().unwrap().contains("Role")));
     let policy = &object(&manifests, "NetworkPolicy")["spec"];
     assert_eq!(policy["policyTypes"], serde_json::json!(["Ingress", "Egress"]));
-    let from = &policy["ingress"][0]["from"];
-    assert_eq!(from.as_array().unwrap().len(), 1, "one caller, the operator");
-    assert_ne!(from[0]["podSelector"], Value::Null);
+    let rules = policy["ingress"].as_array().unwrap();
+    assert_eq!(rules.len(), 2, "two callers, the operator and whoever scrapes");
+    for rule in rules {
+        let from = &rule["from"];
+        assert_eq!(from.as_array().unwrap().len(), 1);
+        assert_ne!(from[0]["podSelector"], Value::Null);
+        assert_ne!(from[0]["namespaceSelector"]["matchLabels"], Value::Null);
+    }
 }
 
 #[test]

@@ -87,6 +87,9 @@ pub struct Args {
     #[arg(long, value_name = "URL", default_value = "http://prometheus:9090",
         hide_default_value = false, help_heading = ROLLOUTS)]
     pub metrics_server: Secret,
+    /// How long a query of a metric may take, with everything it does.
+    #[arg(long, value_name = "DURATION", default_value = "10s", help_heading = ROLLOUTS)]
+    pub query_timeout: GoDuration,
     /// Labels that may select a target's pods; the first that is there counts.
     #[arg(long, value_name = "LABELS", default_value = "app,name,app.kubernetes.io/name",
         help_heading = ROLLOUTS)]
@@ -114,7 +117,7 @@ pub struct Args {
     #[arg(long, value_name = "TOKEN", help_heading = ALERTS)]
     pub slack_token: Option<Secret>,
     /// Proxy on the way to Slack [env: SLACK_PROXY_URL].
-    #[arg(long, value_name = "URL", help_heading = ALERTS)]
+    #[arg(long, alias = "slack-proxy", value_name = "URL", help_heading = ALERTS)]
     pub slack_proxy_url: Option<Secret>,
     /// Channel that alerts go to.
     #[arg(long, value_name = "NAME", default_value = "", help_heading = ALERTS)]
@@ -126,7 +129,7 @@ pub struct Args {
     #[arg(long, value_name = "URL", help_heading = ALERTS)]
     pub msteams_url: Option<Secret>,
     /// Proxy on the way to Teams [env: MSTEAMS_PROXY_URL].
-    #[arg(long, value_name = "URL", help_heading = ALERTS)]
+    #[arg(long, alias = "msteams-proxy", value_name = "URL", help_heading = ALERTS)]
     pub msteams_proxy_url: Option<Secret>,
     /// Receiver of all events [env: EVENT_WEBHOOK_URL].
     #[arg(long, value_name = "URL", help_heading = ALERTS)]
@@ -148,12 +151,20 @@ pub struct Args {
         num_args = 0..=1, require_equals = true, default_value = "false",
         default_missing_value = "true", value_parser = go::boolean)]
     pub allow_loopback_hooks: bool,
-    /// Address ranges that hooks, metrics and alerts may reach whatever else is refused.
+    /// Address ranges that hooks, metrics and alerts may reach whatever else is refused: servers on the nodes'
+    /// own network, for instance.
     #[arg(long, value_name = "RANGES", value_delimiter = ',', help_heading = SAFETY)]
     pub allow_addresses: Vec<Network>,
-    /// Address ranges that they may not reach; the nodes', for instance.
+    /// Address ranges that they may not reach, besides this machine's own addresses, link-local ones, metadata
+    /// servers and the nodes of the cluster.
     #[arg(long, value_name = "RANGES", value_delimiter = ',', help_heading = SAFETY)]
     pub deny_addresses: Vec<Network>,
+    /// Leave it to the proxy of the environment to look up names in hooks, metrics and alerts: where the
+    /// operator cannot. Addresses behind names are then not checked.
+    #[arg(long, value_name = "BOOL", help_heading = SAFETY,
+        num_args = 0..=1, require_equals = true, default_value = "false",
+        default_missing_value = "true", value_parser = go::boolean)]
+    pub proxy_resolves_names: bool,
     /// Requests to hooks, metrics and alerts that may be under way at a time.
     #[arg(long, value_name = "N", default_value_t = 64, help_heading = SAFETY)]
     pub requests_in_flight: u16,
@@ -194,8 +205,8 @@ Examples:
     tidegate operator --kubeconfig ~/.kube/config --namespace test \\
       --log-level info --log-format text
 
-  Keep canaries from making the operator talk to the nodes:
-    tidegate operator --deny-addresses 10.0.0.0/16,192.168.5.1
+  Let hooks reach a server on the network of its node, and keep them from the control plane:
+    tidegate operator --allow-addresses 10.0.3.7 --deny-addresses 192.168.5.0/24
 
 Environment:
   SLACK_URL, SLACK_TOKEN, SLACK_PROXY_URL, MSTEAMS_URL, MSTEAMS_PROXY_URL and EVENT_WEBHOOK_URL

@@ -13,9 +13,12 @@
 
 mod act;
 mod alert;
+mod amazon;
 mod ask;
 mod cookies;
 mod derived;
+mod former;
+mod identities;
 mod inquire;
 mod lacking;
 mod manager;
@@ -50,8 +53,12 @@ use crate::{
     telemetry::Telemetry,
 };
 
-pub use self::manager::Manager;
-pub(crate) use self::{ask::outgoing, tell::event_number};
+pub(crate) use self::{
+    ask::{outgoing, sign_call},
+    measure::{decode, read_secret},
+    tell::event_number,
+};
+pub use self::{manager::Manager, measure::probe_server};
 
 /// What is the same for all canaries.
 pub struct Context {
@@ -64,6 +71,9 @@ pub struct Context {
     pub(crate) turns: Semaphore,
     /// What runs beside the tasks: watches on demand, queues. Ends with the manager.
     beside: Mutex<JoinSet<()>>,
+    /// What puts away things of ours that nobody needs any more. The manager waits for it.
+    tidying: Mutex<JoinSet<()>>,
+    pub(crate) identities: identities::Identities,
 }
 
 /// The administrator's settings.
@@ -73,6 +83,8 @@ pub struct Options {
     pub mesh_provider: String,
     /// Prometheus of canaries that name none.
     pub metrics_server: String,
+    /// One deadline for everything a query does.
+    pub query_timeout: Duration,
     pub selector_labels: Vec<String>,
     pub included: LabelPrefixes,
     pub config_tracking: bool,
@@ -117,7 +129,17 @@ impl Context {
         telemetry: Arc<Telemetry>,
     ) -> Arc<Self> {
         let turns = Semaphore::new(options.turns.max(1));
-        Arc::new(Self { cluster, options, clock, http, telemetry, turns, beside: Mutex::default() })
+        Arc::new(Self {
+            cluster,
+            options,
+            clock,
+            http,
+            telemetry,
+            turns,
+            beside: Mutex::default(),
+            tidying: Mutex::default(),
+            identities: identities::Identities::default(),
+        })
     }
 }
 
@@ -127,6 +149,20 @@ impl Context {
         let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         while beside.try_join_next().is_some() {}
         beside.spawn(task);
+    }
+
+    /// Runs something that is over in a moment, and that the end of the operator waits for.
+    pub(crate) fn spawn_tidying(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tidying = self.tidying.lock().unwrap_or_else(PoisonError::into_inner);
+        while tidying.try_join_next().is_some() {}
+        tidying.spawn(task);
+    }
+
+    /// Waits for all of it.
+    async fn tidied(&self) {
+        let mut tidying =
+            std::mem::take(&mut *self.tidying.lock().unwrap_or_else(PoisonError::into_inner));
+        while tidying.join_next().await.is_some() {}
     }
 
     fn end_beside(&self) {
@@ -142,6 +178,7 @@ impl Default for Options {
         Self {
             mesh_provider: "istio".to_owned(),
             metrics_server: "http://prometheus:9090".to_owned(),
+            query_timeout: Duration::from_secs(10),
             selector_labels: labels.map(str::to_owned).to_vec(),
             included: LabelPrefixes::parse(""),
             config_tracking: true,

@@ -4,6 +4,7 @@
 //! writes an object need not know.
 
 pub mod cache;
+pub mod nodes;
 pub mod schema;
 pub mod throttle;
 pub(crate) mod watch;
@@ -26,6 +27,7 @@ use tokio::sync::Notify;
 
 use self::{
     cache::{Cache, TableState},
+    nodes::NodeAddresses,
     schema::Schemas,
 };
 
@@ -44,8 +46,16 @@ pub const ALERT_PROVIDER: Kind = Kind {
     plural: "alertproviders",
 };
 pub const EVENT: Kind = Kind { group: "", version: "v1", kind: "Event", plural: "events" };
+/// The addresses behind a Service, in parts.
+pub const ENDPOINT_SLICE: Kind = Kind {
+    group: "discovery.k8s.io",
+    version: "v1",
+    kind: "EndpointSlice",
+    plural: "endpointslices",
+};
 
-/// Every kind that is watched from the start. Others follow when a canary needs them.
+/// Every kind that canaries need from the start. Nodes are watched too, see [`nodes`]; others follow when a
+/// canary needs them.
 pub(crate) const WATCHED: [Kind; 8] = [
     CANARY,
     METRIC_TEMPLATE,
@@ -64,7 +74,11 @@ const OTHERS: [Kind; 3] = [DAEMON_SET, SCALED_OBJECT, EVENT];
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) client: kube::Client,
+    /// Reaches the same API server as nobody: for requests that bring credentials of their own.
+    pub(crate) stranger: Option<kube::Client>,
     pub cache: Arc<Cache>,
+    /// What no Canary may make the operator talk to.
+    pub nodes: NodeAddresses,
     /// The one namespace that is looked after, or all.
     pub(crate) namespace: Option<String>,
     /// Asked before every write.
@@ -106,7 +120,9 @@ impl Cluster {
             mesh: MeshAccess { client: client.clone(), is_same: true, kinds: routing },
             schemas: Arc::default(),
             client,
+            stranger: None,
             cache: Arc::new(Cache::default()),
+            nodes: NodeAddresses::default(),
             namespace,
             leads,
             synced: Arc::new(Notify::new()),
@@ -119,6 +135,20 @@ impl Cluster {
     #[must_use]
     pub fn with_mesh(mut self, client: kube::Client, is_same: bool) -> Self {
         self.mesh = MeshAccess { client, is_same, ..self.mesh };
+        self
+    }
+
+    /// With a client that reaches the API server without a login.
+    #[must_use]
+    pub fn with_stranger(mut self, client: kube::Client) -> Self {
+        self.stranger = Some(client);
+        self
+    }
+
+    /// The addresses of nodes are put where others find them too.
+    #[must_use]
+    pub fn with_nodes(mut self, nodes: NodeAddresses) -> Self {
+        self.nodes = nodes;
         self
     }
 
@@ -150,8 +180,20 @@ impl Cluster {
         !WATCHED.contains(&kind) && claimed.insert(kind)
     }
 
-    /// Whether everything that is watched from the start was listed once.
+    /// Whether everything that is watched from the start was listed once. Nodes may be out of reach.
     pub fn is_synced(&self) -> bool {
         WATCHED.iter().all(|kind| self.cache.state(*kind) == TableState::Synced)
+            && self.nodes.is_settled()
+    }
+
+    /// Waits for something that lists decide: it is looked at whenever one is complete, or failed.
+    pub(crate) async fn wait_until(&self, is_so: fn(&Self) -> bool) {
+        loop {
+            let rung = self.synced.notified();
+            if is_so(self) {
+                return;
+            }
+            rung.await;
+        }
     }
 }

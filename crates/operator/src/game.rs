@@ -7,8 +7,8 @@
 //! HookRun ─────────────────────────┴─► run: measure ──► engine::game::hook ──► status
 //! ```
 //!
-//! Nothing is kept in memory that cannot be lost: what the engine needs stands in the objects. Pods and
-//! nodes are watched only where there are game workloads.
+//! Nothing is kept in memory that cannot be lost: what the engine needs stands in the objects. Pods are watched
+//! only where there are game workloads.
 
 mod act;
 mod kubernetes;

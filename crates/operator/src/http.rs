@@ -31,7 +31,9 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode, header};
 use jiff::Timestamp;
+use tidegate_providers::metrics::inquiry::ClientCertificate;
 
+pub(crate) use self::client::TURN_WAIT_MAX;
 pub use self::{
     client::Client,
     connect::{Resolve, SystemResolver},
@@ -58,14 +60,20 @@ pub struct Outgoing {
     pub body: Bytes,
     /// For everything from the first name lookup to the last byte of the body, redirects included.
     pub timeout: Duration,
+    /// When nobody waits for the answer any more, from now; the wait for a turn counts too.
+    pub patience: Option<Duration>,
     /// What lies beyond this many bytes of the body is not read.
     pub max_bytes: usize,
     /// Off only where a spec says so: the server's certificate is then taken as it comes.
     pub verify_tls: bool,
     /// Authorities to trust instead of the machine's, as PEM.
     pub authorities: Option<Vec<u8>>,
+    /// What to show as one's own certificate.
+    pub certificate: Option<ClientCertificate>,
     /// Instead of any that the environment names.
     pub proxy: Option<Proxy>,
+    /// Past any proxy that the environment names: to the node we run on.
+    pub direct: bool,
     pub redirects: Redirects,
     /// The address is the administrator's own, from a flag: it is not checked.
     pub trusted: bool,
@@ -109,10 +117,13 @@ impl Outgoing {
             headers: HeaderMap::new(),
             body: Bytes::new(),
             timeout: TIMEOUT_DEFAULT,
+            patience: None,
             max_bytes: BODY_BYTES_DEFAULT,
             verify_tls: true,
             authorities: None,
+            certificate: None,
             proxy: None,
+            direct: false,
             redirects: Redirects::SameHost,
             trusted: false,
             namespace: namespace.into(),

@@ -1,8 +1,8 @@
 //! What the operator needs on a cluster: its account, its permissions, its Deployment.
 //!
 //! Permissions are those that are used, and a test that runs rollouts under them holds both ways:
-//! nothing is denied, nothing is granted in vain. The pod is what the *restricted* Pod Security
-//! Standard asks for.
+//! nothing is denied, nothing is granted in vain, but for what an admission plugin asks for. The pod
+//! is what the *restricted* Pod Security Standard asks for.
 //!
 //! | object                            | for                                                     |
 //! |-----------------------------------|---------------------------------------------------------|
@@ -20,7 +20,7 @@ use tidegate_providers::{
         POD, VOLUME_CLAIM,
     },
     object::Kind,
-    traffic::Mesh,
+    traffic::{KNATIVE_SERVICE, Mesh},
     workload::{
         CONFIG_MAP, DAEMON_SET, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT, SECRET,
         SERVICE,
@@ -28,7 +28,7 @@ use tidegate_providers::{
 };
 
 use crate::{
-    cluster::{ALERT_PROVIDER, CANARY, EVENT, METRIC_TEMPLATE},
+    cluster::{ALERT_PROVIDER, CANARY, ENDPOINT_SLICE, EVENT, METRIC_TEMPLATE},
     lease::LEASE_NAME,
 };
 
@@ -50,6 +50,8 @@ pub struct Rule {
     pub verbs: &'static [&'static str],
 }
 
+/// Where it lives unless told otherwise. The load tester's `NetworkPolicy` lets pods of this namespace in.
+pub const NAMESPACE: &str = "tidegate-system";
 /// What everything of ours is called.
 pub const NAME: &str = "tidegate";
 /// What is for game workloads.
@@ -69,6 +71,16 @@ const HOOK_SECRET_DIR: &str = "/etc/tidegate/hooks";
 /// The user and group of the pod; they own nothing.
 const NOBODY: u32 = 65_532;
 
+/// What an operator takes from its environment about alerts.
+pub const ALERT_KEYS: [&str; 6] = [
+    "SLACK_URL",
+    "SLACK_TOKEN",
+    "SLACK_PROXY_URL",
+    "MSTEAMS_URL",
+    "MSTEAMS_PROXY_URL",
+    "EVENT_WEBHOOK_URL",
+];
+
 /// What the operator may do in every namespace.
 pub fn rules() -> Vec<Rule> {
     let rule =
@@ -80,6 +92,7 @@ pub fn rules() -> Vec<Rule> {
             resource: format!("{}/status", CANARY.plural),
             verbs: &["patch"],
         },
+        finalizers(CANARY),
         rule(METRIC_TEMPLATE, READ),
         rule(ALERT_PROVIDER, READ),
         rule(DEPLOYMENT, KEEP),
@@ -90,11 +103,13 @@ pub fn rules() -> Vec<Rule> {
         rule(CONFIG_MAP, REPLACE),
         rule(SECRET, REPLACE),
         rule(EVENT, &["create"]),
+        rule(ENDPOINT_SLICE, &["list"]),
+        rule(NODE, READ),
     ];
-    // A Service of Knative would be the target, and that is refused so far.
-    let meshes = Mesh::ALL.iter().filter(|mesh| **mesh != Mesh::Knative);
-    for kind in meshes.flat_map(|mesh| mesh.kinds()) {
-        let rule = rule(*kind, REPLACE);
+    for kind in Mesh::ALL.iter().flat_map(|mesh| mesh.kinds()) {
+        // A Service of Knative is the target itself: never made, never deleted.
+        let verbs = if *kind == KNATIVE_SERVICE { READ_AND_CHANGE } else { REPLACE };
+        let rule = rule(*kind, verbs);
         // Two versions of a kind are one resource.
         if !rules.contains(&rule) {
             rules.push(rule);
@@ -116,17 +131,24 @@ pub fn game_rules() -> Vec<Rule> {
     vec![
         rule(GAME_DEPLOYMENT, READ_AND_CHANGE),
         status(GAME_DEPLOYMENT),
+        finalizers(GAME_DEPLOYMENT),
         rule(GAME_STATEFUL_SET, READ_AND_CHANGE),
         status(GAME_STATEFUL_SET),
+        finalizers(GAME_STATEFUL_SET),
         rule(HOOK_TEMPLATE, READ),
         rule(HOOK_RUN, REPLACE),
         status(HOOK_RUN),
         rule(POD, REPLACE),
         status(POD),
-        rule(NODE, READ),
         rule(CONTROLLER_REVISION, REPLACE),
         rule(VOLUME_CLAIM, &["create"]),
     ]
+}
+
+/// For the owners of what is made. No request uses it: the admission plugin `OwnerReferencesPermissionEnforcement`,
+/// which some clusters turn on, asks for it where a reference has `blockOwnerDeletion`.
+fn finalizers(kind: Kind) -> Rule {
+    Rule { group: kind.group, resource: format!("{}/finalizers", kind.plural), verbs: &["update"] }
 }
 
 /// What it may do in its own namespace: hold the lease. `create` cannot be limited to a name.
@@ -155,6 +177,21 @@ pub fn with_hook_secret(mut manifests: Vec<Value>, secret: &str) -> Vec<Value> {
         if let Some(arguments) = container["args"].as_array_mut() {
             arguments.push(json!(format!("--hook-secret-file={HOOK_SECRET_DIR}/secret")));
         }
+    }
+    manifests
+}
+
+/// The same with a Secret of the operator's namespace that says where alerts of all canaries go, and with which
+/// token: any of [`ALERT_KEYS`]. None of it is then readable in the Deployment.
+#[must_use]
+pub fn with_alert_secret(mut manifests: Vec<Value>, secret: &str) -> Vec<Value> {
+    for object in manifests.iter_mut().filter(|object| object["kind"] == "Deployment") {
+        let from = |key: &str| {
+            let source = json!({ "name": secret, "key": key, "optional": true });
+            json!({ "name": key, "valueFrom": { "secretKeyRef": source } })
+        };
+        let container = &mut object["spec"]["template"]["spec"]["containers"][0];
+        container["env"] = ALERT_KEYS.map(from).into_iter().collect();
     }
     manifests
 }
@@ -218,6 +255,9 @@ impl Install {
             "--enable-leader-election".to_owned(),
             format!("--leader-election-namespace={}", self.namespace),
             "--log-level=info".to_owned(),
+            // Flagger's default is off. A canary must not use the templates, chats and Secrets of others;
+            // who needs that says `--no-cross-namespace-refs=false`, and the last word counts.
+            "--no-cross-namespace-refs".to_owned(),
         ];
         arguments.extend(self.arguments.iter().cloned());
         let probe = |path: &str| json!({ "httpGet": { "path": path, "port": "http" } });

@@ -9,7 +9,7 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use kube::{
     Client, Config,
     client::ClientBuilder,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
 use tidegate_api::canary::CrossNamespace;
 use tidegate_providers::{notify::Destination, workload::LabelPrefixes};
@@ -18,10 +18,11 @@ use tracing::{info, warn};
 
 use crate::{
     args::{Args, ClusterAccess, Notifier, Settings, SettingsError},
-    canary::{Context, Manager, Options},
+    canary::{Context, Manager, Options, probe_server},
     clock::{Clock, SystemClock},
     cluster::{
         Cluster,
+        nodes::NodeAddresses,
         throttle::{Rate, Throttle},
     },
     game, http,
@@ -86,7 +87,10 @@ pub async fn run(args: Args, stop: impl Future<Output = ()>) -> Result<(), RunEr
     let pages = serve::routes(Arc::clone(&telemetry), Arc::clone(&health));
     let pages = tokio::spawn(serve::serve(listener, pages, told(ended.clone())));
 
-    let reach = Reach { client, config, mesh };
+    let mut nobody = config.clone();
+    nobody.auth_info = AuthInfo::default();
+    let stranger = limited(nobody, &settings.cluster, &clock)?;
+    let reach = Reach { client, stranger, config, mesh, nodes: NodeAddresses::default() };
     let outcome = lead(&settings, metrics_server, reach, clock, telemetry, health, stop).await;
     let _ = ending.send(true);
     let _ = pages.await;
@@ -100,10 +104,14 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 struct Reach {
     /// Of the canaries and their workloads, within the limit on requests.
     client: Client,
+    /// The same server, asked by nobody in particular.
+    stranger: Client,
     /// The same, for whom the limit must not hold up.
     config: Config,
     /// Of the routing objects, where that was told, and whether it is the same cluster.
     mesh: Option<(Client, bool)>,
+    /// Shared by who watches nodes and who must not talk to them.
+    nodes: NodeAddresses,
 }
 
 // === impl Reach ===
@@ -111,6 +119,7 @@ struct Reach {
 impl Reach {
     fn cluster(&self, settings: &Settings, leads: Arc<dyn Fn() -> bool + Send + Sync>) -> Cluster {
         let cluster = Cluster::new(self.client.clone(), settings.namespace.clone(), leads);
+        let cluster = cluster.with_stranger(self.stranger.clone()).with_nodes(self.nodes.clone());
         match &self.mesh {
             Some((client, is_same)) => cluster.with_mesh(client.clone(), *is_same),
             None => cluster,
@@ -129,7 +138,17 @@ async fn lead(
 ) -> Result<(), RunError> {
     let ready = health.expect_ready("the cache of the cluster");
     let options = options(settings, metrics_server);
-    let transport = Arc::new(http::Client::new(settings.http.clone()));
+    let transport = http::Client::new(settings.http.clone()).with_nodes(reach.nodes.clone());
+    let transport = Arc::new(transport);
+    // As Flagger: said once, and nothing waits for it.
+    let (asking, address) = (Arc::clone(&transport), options.metrics_server.clone());
+    let timeout = options.query_timeout;
+    tokio::spawn(async move {
+        match probe_server(&*asking, &address, timeout).await {
+            Ok(()) => info!("The metrics server answers"),
+            Err(error) => warn!(error, "The metrics server does not answer"),
+        }
+    });
     let Some(namespace) = &settings.election_namespace else {
         telemetry.set_leader(true);
         let cluster = reach.cluster(settings, Arc::new(|| true));
@@ -228,6 +247,7 @@ fn options(settings: &Settings, metrics_server: String) -> Options {
     Options {
         mesh_provider: settings.mesh_provider.clone(),
         metrics_server,
+        query_timeout: settings.query_timeout,
         selector_labels: settings.selector_labels.clone(),
         included: LabelPrefixes::parse(&settings.include_label_prefix.join(",")),
         config_tracking: settings.config_tracking,

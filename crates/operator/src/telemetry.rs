@@ -42,6 +42,8 @@ pub struct Telemetry {
     analysed: Mutex<BTreeMap<Target, BTreeSet<String>>>,
     /// Namespaces that have a total, so that it can be set to zero.
     namespaces: Mutex<BTreeSet<String>>,
+    /// Those whose total is zero, until somebody has seen it.
+    emptied: Mutex<BTreeSet<String>>,
 }
 
 /// A canary's target. Flagger's series know no other name of a canary.
@@ -116,17 +118,31 @@ impl Telemetry {
             game,
             analysed: Mutex::default(),
             namespaces: Mutex::default(),
+            emptied: Mutex::default(),
         }
     }
 
-    /// The page for Prometheus.
+    /// The page for Prometheus. That a namespace has no canary any more is on one page; then it is
+    /// not mentioned.
     pub fn render(&self, format: Format) -> String {
-        text::render(&self.registry, format)
+        let page = text::render(&self.registry, format);
+        let emptied = std::mem::take(&mut *lock(&self.emptied));
+        for namespace in emptied {
+            self.flagger.total.remove(&NamespaceLabels { namespace });
+        }
+        page
     }
 
     /// How many canaries a namespace has.
     pub fn set_total(&self, namespace: &str, canaries: usize) {
-        lock(&self.namespaces).insert(namespace.to_owned());
+        if canaries > 0 {
+            lock(&self.namespaces).insert(namespace.to_owned());
+            lock(&self.emptied).remove(namespace);
+        } else if lock(&self.namespaces).remove(namespace) {
+            lock(&self.emptied).insert(namespace.to_owned());
+        } else {
+            return;
+        }
         let labels = NamespaceLabels { namespace: namespace.to_owned() };
         self.flagger.total.get_or_create(&labels).set(count(canaries));
     }
@@ -181,6 +197,26 @@ impl Telemetry {
             metrics.remove(metric);
         }
         self.flagger.analysis.remove(&target.metric_labels(metric));
+    }
+
+    /// The metrics a canary has by now: what others of it were last is of no use any more.
+    pub fn keep_metrics(&self, target: &Target, is_asked: impl Fn(&str) -> bool) {
+        let mut analysed = lock(&self.analysed);
+        let Some(metrics) = analysed.get_mut(target) else { return };
+        for metric in metrics.extract_if(.., |metric| !is_asked(metric)) {
+            self.flagger.analysis.remove(&target.metric_labels(&metric));
+        }
+    }
+
+    /// A canary is there. What will be counted of it begins at zero: of a series that begins at one
+    /// nobody can tell that it grew.
+    pub fn expect(&self, target: &Target, strategy: Strategy) {
+        let labels = target.run_labels(strategy, Analysis::Completed);
+        drop(self.flagger.successes.get_or_create(&labels));
+        drop(self.flagger.failures.get_or_create(&labels));
+        for verdict in Verdict::ALL {
+            drop(self.own.checks.get_or_create(&target.verdict_labels(verdict)));
+        }
     }
 
     /// A check was made, and came to this.
@@ -253,6 +289,9 @@ impl Telemetry {
     pub fn count_alert(&self, provider: &'static str, outcome: Outcome) {
         let labels = ProviderLabels { provider, outcome: outcome.as_str() };
         self.own.alerts.get_or_create(&labels).inc();
+        if outcome != Outcome::Success {
+            self.own.alerts_lost.get_or_create(&ProviderNameLabels { provider }).inc();
+        }
     }
 
     /// An alert that was not delivered is tried again.

@@ -114,6 +114,8 @@ pub mod names {
     pub const ASK: &str = "tidegate.dev/ask";
     /// Annotation of a workload: pods that cannot be updated in place are replaced.
     pub const FALL_BACK: &str = "tidegate.dev/in-place-if-possible";
+    /// Label of a Secret: hooks may send what it holds.
+    pub const FOR_HOOKS: &str = "tidegate.dev/for-hooks";
     /// Label of a run: what it is for.
     pub const RUN_TYPE: &str = "hookrun-type";
     /// Label of a run: the revision.

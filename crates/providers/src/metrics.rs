@@ -45,7 +45,8 @@ pub use self::{
     ambient::Ambient,
     inquiry::{Inquiry, ProviderError, Question, Reply, Step},
     limits::{Check, Measure, Warning},
-    observer::Observer,
+    observer::{Dialect, Observer},
+    support::Fingerprint,
 };
 
 /// A measurement. May be infinite, is never NaN: the only way in is [`Sample::new`].

@@ -71,6 +71,9 @@ pub struct Live(BTreeMap<(&'static str, String), Arc<Value>>);
 /// Kinds that belong to the whole cluster and to no namespace, by group and kind.
 const CLUSTER_WIDE: [(&str, &str); 2] = [("kuma.io", "TrafficRoute"), ("", "Node")];
 
+/// The name under which the operator applies objects: by it the server knows which fields are ours.
+pub const FIELD_MANAGER: &str = "tidegate";
+
 /// The annotations that keep Flux from undoing what a controller writes.
 pub const FLUX_OFF: [(&str, &str); 2] = [
     ("kustomize.toolkit.fluxcd.io/reconcile", "disabled"),

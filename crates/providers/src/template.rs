@@ -16,6 +16,7 @@ use std::fmt;
 use gotmpl::{MissingKey, Template, TemplateError, Value};
 
 use self::budget::{Budget, OUTPUT_MAX};
+pub(crate) use self::model::is_interval;
 pub use self::model::{Model, ModelError};
 use crate::hook::excerpt;
 

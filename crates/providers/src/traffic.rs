@@ -63,7 +63,7 @@ pub use self::{
     gateway_api::{GRPC_ROUTE_V1, HTTP_ROUTE_V1, HTTP_ROUTE_V1BETA1, RouteFields},
     ingress::INGRESS,
     istio::{DESTINATION_RULE, VIRTUAL_SERVICE},
-    knative::KNATIVE_SERVICE,
+    knative::{KNATIVE_SERVICE, primary_revision as knative_primary},
     page::page,
     provider::select,
     smi::{SmiTarget, SmiVersion},
@@ -80,8 +80,13 @@ pub struct RouteCx<'a> {
     pub spec: &'a CanarySpec,
     /// The session cookies its status remembers.
     pub cookies: &'a Cookies,
+    /// The revision of Knative that was the primary when the canary's status was last written.
+    pub primary: Option<&'a str>,
     /// Whether `status.iterations` is above 0: all that tells where traffic goes without a mesh.
     pub iterating: bool,
+    /// How a route begins that divides nothing yet: all to the primary, unless it takes over from another
+    /// one in the middle of a run.
+    pub inherited: Split,
     /// What the cluster's definition of the route knows.
     pub fields: RouteFields,
     /// Annotations of the canary; some providers take settings from them.
@@ -173,8 +178,6 @@ pub struct Capabilities {
 pub enum Affinity {
     /// None.
     None,
-    /// Those who met the canary.
-    Canary,
     /// Those who met the canary, and those who met the primary.
     Both,
 }
@@ -261,6 +264,12 @@ impl Mesh {
         }
     }
 
+    /// The object that says where traffic goes. `None` where there is none, or where it is the target
+    /// itself.
+    pub fn route(self, cx: &RouteCx<'_>) -> Option<(Kind, String)> {
+        if self == Self::Knative { None } else { self.names(cx).pop() }
+    }
+
     /// Objects of other namespaces that are looked at: kind, namespace and name. They go into
     /// [`Live::insert_from`].
     pub fn elsewhere(self, cx: &RouteCx<'_>) -> Vec<(Kind, String, String)> {
@@ -269,20 +278,24 @@ impl Mesh {
 
     /// Whether this provider can do what the spec asks for, or else what it cannot.
     ///
-    /// What can be known from the capabilities alone is in [`impossible`](Self::impossible) too.
+    /// What can be known from the capabilities alone is in [`impossible`](Self::impossible) too. Of that
+    /// only conditions and routes of no use are refused here: the rest can be left out of a rollout that
+    /// is under way.
     pub fn check(self, cx: &RouteCx<'_>) -> Result<(), RouteError> {
-        match self.road(cx.spec) {
-            Road::None | Road::Apex => Ok(()),
-            Road::Route(version) => gateway_api::check(version, &self.scene(cx)?),
-            Road::Reference(_) => gateway_api::reference::check(&self.scene(cx)?),
-            Road::Istio => istio::check(&self.scene(cx)?),
-            Road::By(router) => {
-                let scene = self.scene(cx)?;
-                match self.impossible(cx.spec).into_iter().next() {
-                    Some(Impossible { field, why }) => Err(scene.refuse(field, why)),
-                    None => router.check(&scene),
-                }
-            }
+        let road = self.road(cx.spec);
+        if matches!(road, Road::None | Road::Apex) {
+            return Ok(());
+        }
+        let scene = self.scene(cx)?;
+        let impossible = self.misreferred(cx.spec).or_else(|| self.untestable(cx.spec));
+        if let Some(Impossible { field, why }) = impossible {
+            return Err(scene.refuse(field, why));
+        }
+        match road {
+            Road::None | Road::Apex | Road::Reference(_) => Ok(()),
+            Road::Route(version) => gateway_api::check(version, &scene),
+            Road::Istio => istio::check(&scene),
+            Road::By(router) => router.check(&scene),
         }
     }
 
@@ -298,7 +311,7 @@ impl Mesh {
     /// What brings the objects into the shape the spec asks for, with traffic as it is.
     ///
     /// Weights, the mirror and cookies of a live route are kept, whatever else changes. A route
-    /// that is not ours yet is taken over with all traffic to the primary, and its spec is backed
+    /// that is not ours yet is taken over with what is [`inherited`](RouteCx::inherited), and its spec is backed
     /// up in the same write; one of Gateway API only if it was handed over ([`HANDED_OVER`]).
     pub fn reconcile(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         self.check(cx)?;
@@ -317,17 +330,18 @@ impl Mesh {
     ///
     /// Where nothing is ever moved, nothing tells but the canary's own counter; as Flagger, the
     /// canary counts as having all traffic while iterations run.
+    ///
+    /// A spec that cannot be written any more is no reason not to know where traffic goes.
     pub fn read(self, cx: &RouteCx<'_>, live: &Live) -> Result<Split, RouteError> {
+        let scene = self.lenient_scene(cx);
         match self.road(cx.spec) {
             Road::None if cx.iterating => Ok(Split::CANARY),
             Road::None => Ok(Split::PRIMARY),
-            Road::Apex => plain::read(&self.scene(cx)?, live),
-            Road::Route(version) => gateway_api::read(version, &self.scene(cx)?, live),
-            Road::Reference(version) => {
-                gateway_api::reference::read(version, &self.scene(cx)?, live)
-            }
-            Road::Istio => istio::read(&self.scene(cx)?, live),
-            Road::By(router) => router::read(&*router, &self.scene(cx)?, live),
+            Road::Apex => plain::read(&scene, live),
+            Road::Route(version) => gateway_api::read(version, &scene, live),
+            Road::Reference(version) => gateway_api::reference::read(version, &scene, live),
+            Road::Istio => istio::read(&scene, live),
+            Road::By(router) => router::read(&*router, &scene, live),
         }
     }
 
@@ -337,8 +351,39 @@ impl Mesh {
     /// them in status before: a cookie that is only in a route is lost with it.
     ///
     /// All traffic to the primary can always be asked for: where the spec has become one that cannot
-    /// be written, the live rules are kept and only weights and mirrors change.
+    /// be written, the live rules are kept and only weights and mirrors change. Where no route leads to the
+    /// canary, because it is not there or is somebody's own, nothing has to.
     pub fn write(
+        self,
+        cx: &RouteCx<'_>,
+        live: &Live,
+        split: Split,
+    ) -> Result<Vec<Change>, RouteError> {
+        match self.divide(cx, live, split) {
+            Err(_) if split == Split::PRIMARY && !self.may_lead_to_canary(cx, live) => {
+                Ok(Vec::new())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Whether this is what the canary's traffic is divided by, and not a route of that name to which it only
+    /// referred before.
+    pub fn is_route(self, cx: &RouteCx<'_>, kind: Kind, object: &Value) -> bool {
+        let is_it = |(of, name): (Kind, String)| {
+            (of.group, of.kind) == (kind.group, kind.kind) && object["metadata"]["name"] == *name
+        };
+        self.route(cx).is_some_and(is_it) && !self.is_in_the_way(cx.spec, object)
+    }
+
+    /// A route of the name we would give ours is of no use while it is somebody's, with backends divided.
+    fn is_in_the_way(self, spec: &CanarySpec, object: &Value) -> bool {
+        !self.refers(spec) && gateway_api::reference::is_divided(object)
+    }
+
+    /// The same for who does not know whether another route has a share: one that is not there is an error
+    /// then, whatever the split.
+    pub fn divide(
         self,
         cx: &RouteCx<'_>,
         live: &Live,
@@ -391,7 +436,8 @@ impl Mesh {
         match self.road(cx.spec) {
             Road::None | Road::Apex => return Ok(Vec::new()),
             Road::Reference(version) => {
-                return Ok(gateway_api::reference::finalize(version, &self.scene(cx)?, live));
+                let scene = self.lenient_scene(cx);
+                return Ok(gateway_api::reference::finalize(version, &scene, live));
             }
             Road::By(router) => return router.finalize(&self.lenient_scene(cx), live),
             Road::Route(_) | Road::Istio => {}
@@ -433,10 +479,9 @@ impl Mesh {
                     && object["metadata"]["name"] == **name
             })
         };
-        // A route of the name we would give ours is of no use while it is somebody's, with backends divided.
-        let is_in_the_way =
-            |object: &Value| !self.refers(cx.spec) && gateway_api::reference::is_divided(object);
-        let unused = existing.iter().filter(|object| !is_used(object) || is_in_the_way(object));
+        let unused = existing
+            .iter()
+            .filter(|object| !is_used(object) || self.is_in_the_way(cx.spec, object));
         let scene = self.lenient_scene(cx);
         let undone = unused.filter_map(|object| match () {
             () if cx.owner.owns(object) => delete(kind, object),
@@ -457,6 +502,10 @@ impl Mesh {
         split: Split,
         refusal: RouteError,
     ) -> Result<Vec<Change>, RouteError> {
+        if let (Road::Reference(version), Split::PRIMARY) = (self.road(cx.spec), split) {
+            // Only backends are ours there, and names are all it takes to lead them back.
+            return gateway_api::reference::write(version, &self.lenient_scene(cx), live, split);
+        }
         if let (Some(router), Split::PRIMARY) = (self.router(), split) {
             return router::retreat(&*router, &self.lenient_scene(cx), live, refusal);
         }

@@ -65,6 +65,12 @@ pub enum WorkloadError {
         /// The labels that were looked for.
         labels: String,
     },
+    /// A Service of Knative without a revision.
+    #[error("Service `{name}` of Knative has no revision yet")]
+    NoRevision {
+        /// Name of the target.
+        name: String,
+    },
     /// An object of the name we need is somebody else's.
     #[error(
         "{kind} `{name}` exists and is not controlled by canary `{canary}`, so it is left as it \
@@ -282,6 +288,7 @@ impl WorkloadError {
     pub fn label(&self) -> &'static str {
         match self {
             Self::NoSelectorLabel { .. } => "NoSelectorLabel",
+            Self::NoRevision { .. } => "NoRevision",
             Self::NotOurs { .. } => "NotOurs",
             Self::OfAnotherCanary { .. } => "OfAnotherCanary",
             Self::NameTooLong { .. } => "NameTooLong",

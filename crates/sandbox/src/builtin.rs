@@ -44,7 +44,9 @@ mod workload_rules;
 
 pub use autoscaler_v1::{hpa_v1_to_v2, hpa_v2_to_v1};
 pub use event::{event_from_core, event_to_core};
-pub use metadata::{keep_system_metadata, validate_metadata, validate_metadata_update};
+pub use metadata::{
+    finalizer_warnings, keep_system_metadata, validate_metadata, validate_metadata_update,
+};
 pub use pod::{deletion_grace_s, priority as pod_priority, qos_class};
 pub use service::{
     NODE_PORTS, NodePortSlot, cluster_ip_taken, keep_addresses, service_cluster_ip,
@@ -176,7 +178,12 @@ impl Strategy {
         if !matches!(self.kind, "Event" | "Lease" | "PodDisruptionBudget") {
             errors.extend(metadata::bare_finalizers(meta));
         }
-        errors.extend((self.rules.validate)(object));
+        let own = (self.rules.validate)(object);
+        if self.kind == "Event" && !own.is_empty() {
+            // The generic rules come after its own.
+            return own;
+        }
+        errors.extend(own);
         errors
     }
 

@@ -64,6 +64,7 @@ mod endpoints;
 pub(crate) mod events;
 pub(crate) mod hash;
 mod intstr;
+mod knative;
 pub(crate) mod node_fit;
 pub(crate) mod object;
 pub(crate) mod pods;
@@ -74,6 +75,7 @@ mod service_account;
 mod stateful_set;
 #[cfg(test)]
 pub(crate) mod testing;
+mod volume_claim;
 
 pub use autoscaler::{AutoscalerController, MetricsKnob};
 pub use daemon_set::DaemonSetController;
@@ -81,10 +83,12 @@ pub use deployment::DeploymentController;
 pub use disruption::DisruptionController;
 pub use endpoint_slice::EndpointSliceController;
 pub use endpoints::EndpointsController;
+pub use knative::{KNATIVE_REVISIONS, KNATIVE_SERVICES, KnativeController, knative_crds};
 pub use replica_set::ReplicaSetController;
 pub use scaled_object::{SCALED_OBJECTS, ScaledObjectController, keda_crds};
 pub use service_account::ServiceAccountController;
 pub use stateful_set::StatefulSetController;
+pub use volume_claim::VolumeClaimController;
 
 use crate::kubelet::{Kubelet, KubeletSettings, Scheduler};
 
@@ -104,11 +108,13 @@ pub fn all(settings: Settings) -> Vec<Box<dyn Controller>> {
         Box::new(DeploymentController::default()),
         Box::new(ReplicaSetController::default()),
         Box::new(StatefulSetController::default()),
+        Box::new(VolumeClaimController),
         Box::new(DaemonSetController::default()),
         Box::new(EndpointsController::default()),
         Box::new(EndpointSliceController::default()),
         Box::new(AutoscalerController::new(metrics)),
         Box::new(ScaledObjectController),
+        Box::new(KnativeController),
         Box::new(DisruptionController::default()),
         Box::new(ServiceAccountController { root_certificate }),
         Box::new(Scheduler::default()),

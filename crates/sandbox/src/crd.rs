@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     failure::{Failure, FieldError, Outcome},
-    schema::Schema,
+    schema::{self, Schema},
     table::PrinterColumn,
 };
 
@@ -99,6 +99,14 @@ pub fn defaults(crd: &mut Value) {
     };
     fill("singular", kind.to_lowercase());
     fill("listKind", format!("{kind}List"));
+}
+
+/// Formats in the schemas of a definition that no value is checked against.
+pub fn unknown_formats(crd: &Value) -> Vec<String> {
+    let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
+    let schemas = versions.into_iter().flatten();
+    let schemas = schemas.filter_map(|version| version.pointer("/schema/openAPIV3Schema"));
+    schemas.flat_map(schema::unknown_formats).collect()
 }
 
 /// Users do not write the status: a new definition starts with an empty one, a changed one keeps

@@ -1,7 +1,8 @@
 //! Traffic through the cluster: what the routing objects in the store promise, really carried out.
 //!
-//! [`route`] reads `HTTPRoute`, `VirtualService` and Service objects into a table and chooses where
-//! one request goes. [`app`] is what answers it: a sample application whose version, error rate and
+//! [`route`] reads `HTTPRoute`, `VirtualService`, `Ingress` (with the canaries of the NGINX ingress
+//! controller), `IngressRoute`, `TraefikService` and Service objects into a table and chooses where one
+//! request goes. [`app`] is what answers it: a sample application whose version, error rate and
 //! latency are set by its image tag or environment. Two modes share both:
 //!
 //! ```text

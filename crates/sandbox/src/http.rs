@@ -22,7 +22,7 @@ use self::{
     route::{Route, route},
 };
 use crate::{
-    failure::{Failure, Outcome},
+    failure::{Failure, Outcome, qualified},
     faults::Course,
     registry::ResourceDef,
     request::{RequestInfo, Verb},
@@ -228,7 +228,12 @@ impl ApiService {
         let document = self.documents.find(&self.server, found, incoming.parts);
         let Some(document) = document else {
             self.log(info, 404, 0);
-            return Err(Refusal::NoSuchPage);
+            return Err(match found {
+                Route::Discovery { group, version: Some(_) } if self.is_builtin(group) => {
+                    Failure::no_such_path().into()
+                }
+                _ => Refusal::NoSuchPage,
+            });
         };
         let response = match incoming.parts.method {
             Method::GET => document.into_response(&incoming.parts.headers, incoming.pretty),
@@ -250,16 +255,25 @@ impl ApiService {
         })
     }
 
-    /// Groups and versions that are not built in have no router to word the refusal.
+    /// Groups that are not built in have no router to word the refusal, and a router knows nothing of
+    /// deprecations.
     fn refusal(&self, failure: Failure, info: &RequestInfo) -> Refusal {
-        let registry = self.server.registry();
-        let resources = registry.version(&info.group, &info.version).map(|found| &found.resources);
-        let is_builtin = resources.into_iter().flatten().any(|def| !def.is_custom());
-        if failure.is_no_such_path() && !is_builtin {
+        if failure.is_no_such_path() && !self.is_builtin(&info.group) {
             return Refusal::NoSuchPage;
+        }
+        if failure.shows_empty_details && matches!(failure.code, 404..=406 | 415) {
+            return Refusal::Answer(failure);
         }
         let deprecated = self.server.resolve(info).ok().and_then(|def| deprecation(&def));
         Refusal::Answer(failure.warning_of(deprecated.as_slice()))
+    }
+
+    /// Whether a group has a kind that no definition made.
+    fn is_builtin(&self, group: &str) -> bool {
+        let registry = self.server.registry();
+        let versions = registry.group(group).map(|found| found.versions.as_slice());
+        let resources = versions.into_iter().flatten().flat_map(|version| &version.resources);
+        resources.into_iter().any(|def| !def.is_custom())
     }
 
     fn log(&self, info: &RequestInfo, code: u16, bytes: u64) -> request_log::Number {
@@ -330,13 +344,20 @@ fn format_of(
     let def = def.map_err(Failure::clone)?;
     let is_served = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE]
         .contains(&parts.method);
+    if !is_served && def.is_custom() {
+        let message = format!(
+            " is not supported on resources of kind {:?}",
+            qualified(&def.group, &def.plural)
+        );
+        let failure = Failure::new(405, "MethodNotAllowed", message);
+        return Err(failure.about(&def.group, &def.plural, ""));
+    }
     if !is_served {
         return Err(Failure::method_not_allowed());
     }
     let format = Format::of(&parts.headers, query, def.is_custom()).map_err(|failure| {
         // Of built-in kinds the router refuses it before anything is read.
-        let is_routed = matches!(parts.method, Method::GET | Method::DELETE) && !def.is_custom();
-        let is_unheard_of = is_routed && Format::is_unheard_of(&parts.headers);
+        let is_unheard_of = !def.is_custom() && Format::is_unheard_of(&parts.headers);
         if is_unheard_of { failure.without_details() } else { failure }
     })?;
     if info.verb == Verb::Watch && format == Format::Yaml {

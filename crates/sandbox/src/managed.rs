@@ -72,12 +72,13 @@ pub struct Write<'a> {
     /// Fields this write cannot change, whatever it says: `status` for an object that has it as a
     /// subresource, and for that subresource everything else. Everything below of them included.
     pub reset: &'a FieldSet,
+    /// What objects of the kind have even when nothing is in them: nobody owns that.
+    pub empty: Option<&'a Value>,
 }
 
 /// Updates `metadata.managedFields` of `new`, which a create, update or patch is about to store.
 ///
-/// `live` is what is stored now. On creation it is `None`, or a value without `uid`: kinds whose
-/// objects always have some empty parts (`spec: {}`) pass those, so that nobody comes to own them.
+/// `live` is what is stored now, `None` on creation.
 pub fn on_update<S: Shape>(live: Option<&Value>, new: &mut Value, shape: &S, write: &Write<'_>) {
     let Some(Value::Object(metadata)) = new.get_mut("metadata") else { return };
     let sent = metadata.remove("managedFields");
@@ -87,7 +88,11 @@ pub fn on_update<S: Shape>(live: Option<&Value>, new: &mut Value, shape: &S, wri
     if exists && managed.is_empty() {
         return;
     }
-    track(&mut managed, live, new, shape, write);
+    // Where items cannot be told apart nothing can be said about owners, and nothing is.
+    if check::has_nameless_item(new, shape) {
+        return;
+    }
+    track(&mut managed, live.or(write.empty), new, shape, write);
     managed.forget_ancient();
     set_managed(new, managed.encode());
 }

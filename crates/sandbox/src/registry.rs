@@ -3,7 +3,11 @@
 //! A [`Registry`] is an immutable snapshot; a changed CRD makes a new one. Requests keep the snapshot
 //! they started with, so no lock is held while they work.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
 use crate::{
     crd::{Crd, CrdVersion, Scope},
@@ -153,11 +157,14 @@ pub fn group_version(group: &str, version: &str) -> String {
 impl Registry {
     /// The built-in resources alone.
     pub fn builtin() -> Self {
-        let mut registry = Self::default();
-        for def in builtin::resources() {
-            registry.add(def);
-        }
-        registry
+        static BUILTIN: LazyLock<Registry> = LazyLock::new(|| {
+            let mut registry = Registry::default();
+            for def in builtin::resources() {
+                registry.add(def);
+            }
+            registry
+        });
+        BUILTIN.clone()
     }
 
     /// The built-in resources and those of `crds`. A CRD cannot shadow a built-in resource.

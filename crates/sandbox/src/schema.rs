@@ -39,6 +39,7 @@ mod tests;
 pub use view::SchemaShape;
 
 pub(crate) use field_path::FieldPath;
+pub(crate) use formats::unknown_formats;
 
 /// Where Kubernetes places the schema of a definition whose versions all share it.
 const DEFAULT_ROOT: &str = "spec.validation.openAPIV3Schema";
@@ -183,6 +184,11 @@ impl Schema {
     /// Drops nulls that are neither allowed nor defaulted, then fills in defaults.
     pub fn default(&self, object: &mut Value) {
         defaults::drop_nulls(self, object);
+        defaults::fill(self, object);
+    }
+
+    /// Fills in defaults, and leaves nulls where they are.
+    pub fn fill(&self, object: &mut Value) {
         defaults::fill(self, object);
     }
 

@@ -82,8 +82,20 @@ pub struct Server {
     addresses: Mutex<Addresses>,
     tokens: Mutex<BTreeMap<String, User>>,
     interrupts: Arc<watch::Sender<u64>>,
-    /// CRDs as they were parsed, by uid and generation: compiling their rules takes a while.
-    crds: Mutex<BTreeMap<(String, i64), Arc<Crd>>>,
+    definitions: Mutex<Definitions>,
+}
+
+/// CRDs as they were read, by uid and revision: each is large, and all count when one changes.
+type Definitions = BTreeMap<(Arc<str>, u64), Arc<Definition>>;
+
+/// A stored CRD, as far as the registry and other CRDs are concerned.
+pub(crate) struct Definition {
+    generation: i64,
+    is_established: bool,
+    /// The CRD with nothing but its name, its group and the names it was given.
+    pub(crate) claims: Value,
+    /// Nothing if it does not parse.
+    crd: Option<Arc<Crd>>,
 }
 
 /// What a client asks.
@@ -158,14 +170,15 @@ impl Server {
     pub fn fork(&self, clock: Clock, settings: ServerSettings) -> Self {
         // Names and uids must not come again.
         let random = self.random.branch(settings.seed);
-        let forked = Self::over(self.store.fork(), random, clock, settings);
+        let store = self.store.fork(settings.history_max);
+        let forked = Self::over(store, random, clock, settings);
         let authorizer = self.authorizer.read().unwrap_or_else(PoisonError::into_inner);
         Self {
             registry: RwLock::new(self.registry()),
             authorizer: RwLock::new(Arc::clone(&authorizer)),
             addresses: Mutex::new(lock(&self.addresses).clone()),
             tokens: Mutex::new(lock(&self.tokens).clone()),
-            crds: Mutex::new(lock(&self.crds).clone()),
+            definitions: Mutex::new(lock(&self.definitions).clone()),
             ..forked
         }
     }
@@ -184,7 +197,7 @@ impl Server {
             clock,
             faults,
             interrupts,
-            crds: Mutex::default(),
+            definitions: Mutex::default(),
             log: RequestLog::new(),
             random,
             registry: RwLock::new(Arc::new(Registry::builtin())),
@@ -292,29 +305,47 @@ impl Server {
 
     fn reload_registry(&self) {
         let (_, stored) = self.store.list(&crd_table(), None);
-        let mut known = self.crds.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut kept = BTreeMap::new();
         let mut crds = Vec::new();
-        for object in stored {
-            let object = object.value();
-            let meta = &object["metadata"];
-            let generation = meta["generation"].as_i64().unwrap_or_default();
-            let key = (meta["uid"].as_str().unwrap_or_default().to_owned(), generation);
-            let parsed = known.get(&key).cloned();
-            let Some(crd) = parsed.or_else(|| Some(Arc::new(crd::parse(&object).ok()?))) else {
-                continue;
-            };
-            kept.insert(key, Arc::clone(&crd));
-            if is_established(&object) {
-                crds.push((crd, generation > 1));
+        let mut kept = BTreeMap::new();
+        for stored in stored {
+            let definition = self.definition(&stored);
+            if let Some(crd) = definition.crd.as_ref().filter(|_| definition.is_established) {
+                crds.push((Arc::clone(crd), definition.generation > 1));
             }
+            kept.insert((Arc::clone(&stored.uid), stored.revision), definition);
         }
-        *known = kept;
-        drop(known);
+        *lock(&self.definitions) = kept;
         let registry = Arc::new(Registry::with_crds(&crds));
         *self.registry.write().unwrap_or_else(PoisonError::into_inner) = registry;
         // Watches of a kind that is no longer served look up and end.
         self.interrupts.send_modify(|count| *count += 1);
+    }
+
+    /// What a stored CRD says, read once.
+    pub(crate) fn definition(&self, stored: &Stored) -> Arc<Definition> {
+        let mut known = lock(&self.definitions);
+        let key = (Arc::clone(&stored.uid), stored.revision);
+        if let Some(definition) = known.get(&key) {
+            return Arc::clone(definition);
+        }
+        let object = stored.value();
+        let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+        // A new status leaves the rules as they are, and compiling them takes a while.
+        let revisions = (Arc::clone(&stored.uid), 0)..=(Arc::clone(&stored.uid), u64::MAX);
+        let mut compiled = known.range(revisions).map(|(_, definition)| definition);
+        let crd = match compiled.find(|before| before.generation == generation) {
+            Some(before) => before.crd.clone(),
+            None => crd::parse(&object).ok().map(Arc::new),
+        };
+        let claims = json!({
+            "metadata": { "name": object["metadata"]["name"] },
+            "spec": { "group": object["spec"]["group"] },
+            "status": { "acceptedNames": object["status"]["acceptedNames"] },
+        });
+        let is_established = is_established(&object);
+        let definition = Arc::new(Definition { generation, is_established, claims, crd });
+        known.insert(key, Arc::clone(&definition));
+        definition
     }
 
     /// Whether objects of `def` can still be asked for.

@@ -31,6 +31,15 @@ pub trait Shape: Clone {
     fn is_atomic_object(&self) -> bool;
     /// The default of list-map key `key` of this list's items: a missing key counts as this value.
     fn key_default(&self, key: &str) -> Option<Value>;
+    /// True when `name` is a field of this type, and false when it is a key of a map or unknown to the
+    /// type. Who applies something inside of a field does not own the field; a key is owned as well.
+    fn declares(&self, _name: &str) -> bool {
+        true
+    }
+    /// True when values of this type cannot say null: where nothing is left, nothing is written.
+    fn drops_nulls(&self) -> bool {
+        true
+    }
     /// Strategic merge: `patchStrategy` contains `merge`, and its key (`None` for sets of scalars).
     fn patch_merge(&self) -> Option<Option<String>>;
     /// Strategic merge: `patchStrategy` contains `retainKeys`.

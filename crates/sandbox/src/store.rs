@@ -98,13 +98,15 @@ impl Store {
         }
     }
 
-    /// A store of its own that begins where this one stands. Objects and the past are shared.
+    /// A store of its own that begins where this one stands, and remembers as much as is said.
+    /// Objects and the past are shared.
     #[must_use]
-    pub fn fork(&self) -> Self {
+    pub fn fork(&self, history_max: usize) -> Self {
         let state = self.read();
+        let history_max = history_max.max(1);
         let copy = |table: &Table| Table {
             objects: table.objects.clone(),
-            log: table.log.clone(),
+            log: table.log.clone().with_max(history_max),
             changed: watch::Sender::new(*table.changed.borrow()),
         };
         let tables = state.tables.iter().map(|(key, table)| (key.clone(), copy(table)));
@@ -119,7 +121,7 @@ impl Store {
             writer: Mutex::new(()),
             activity: watch::Sender::new(forked.revision),
             state: RwLock::new(forked),
-            history_max: self.history_max,
+            history_max,
         }
     }
 

@@ -114,11 +114,29 @@ pub fn to_table(
             metadata.insert((*key).to_owned(), value.clone());
         }
     }
+    // Kinds without a layout of their own have no rows rather than an empty list of them.
+    let rows = if rows.is_empty() && layout.is_generic() { Value::Null } else { rows.into() };
     let definitions =
         headers.then(|| layout.columns().iter().map(Column::to_json).collect::<Value>());
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
         "columnDefinitions": definitions, "rows": rows,
+    })
+}
+
+/// An object reduced to its metadata.
+pub fn partial(object: &Value) -> Value {
+    let mut metadata = object["metadata"].clone();
+    // A field of DaemonSets that became an annotation: it is made for whole objects only.
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
+        && annotations.remove("deprecated.daemonset.template.generation").is_some()
+        && annotations.is_empty()
+        && let Some(members) = metadata.as_object_mut()
+    {
+        members.remove("annotations");
+    }
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
     })
 }
 
@@ -150,10 +168,7 @@ impl IncludeObject {
     fn of(self, object: &Value) -> Value {
         match self {
             Self::None => Value::Null,
-            Self::Metadata => json!({
-                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-                "metadata": object["metadata"],
-            }),
+            Self::Metadata => partial(object),
             Self::Object => object.clone(),
         }
     }
@@ -186,6 +201,10 @@ impl Layout {
             Self::BuiltIn(printer) => (printer.cells)(object, now),
             Self::Custom(columns) => columns.cells(object, now),
         }
+    }
+
+    fn is_generic(&self) -> bool {
+        matches!(self, Self::BuiltIn(printer) if std::ptr::eq(*printer, &raw const GENERIC))
     }
 
     fn row(&self, object: &Value, include: IncludeObject, now: Timestamp) -> Value {

@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a broken rig is a failed test")]
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{Request, header};
@@ -321,10 +323,12 @@ fn a_count_that_nobody_owned_is_nobodys_after_it_was_scaled() {
     assert_eq!((applied.code, &applied.body["spec"]["replicas"]), (200, &json!(5)));
 }
 
-#[test]
-fn a_custom_resource_that_scales_counts_from_zero() {
-    let sandbox = cluster();
-    let crd = json!({
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+
+/// A kind that can be scaled, with this schema.
+fn definition(schema: &Value) -> Value {
+    json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": "widgets.example.com" },
         "spec": {
@@ -332,23 +336,49 @@ fn a_custom_resource_that_scales_counts_from_zero() {
             "versions": [{
                 "name": "v1", "served": true, "storage": true,
                 "subresources": { "scale": { "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas" } },
-                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+                "schema": { "openAPIV3Schema": schema },
             }],
         },
-    });
-    post(&sandbox, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd);
+    })
+}
+
+fn widget(spec: &Value) -> Value {
+    json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w" }, "spec": spec })
+}
+
+/// A schema with a declared field and a part where anything goes.
+fn with_free_part() -> Value {
+    let free = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let size = json!({ "type": "integer" });
+    json!({
+        "type": "object",
+        "properties": { "spec": { "type": "object", "properties": { "size": size, "free": free } } },
+    })
+}
+
+fn fields(reply: &Reply, manager: &str) -> Value {
+    let entries = reply.body["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let found = entries.into_iter().find(|entry| entry["manager"] == manager);
+    found.unwrap_or_default()["fieldsV1"].clone()
+}
+
+#[test]
+fn a_custom_resource_that_scales_counts_from_zero() {
+    let sandbox = cluster();
+    let free = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    post(&sandbox, DEFINITIONS, &definition(&free));
     let with = |replicas: Value| {
         let widget = json!({
             "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w" },
             "spec": { "replicas": replicas },
         });
-        let reply =
-            post(&sandbox, "/apis/example.com/v1/namespaces/default/widgets?dryRun=All", &widget);
+        let reply = post(&sandbox, &format!("{WIDGETS}?dryRun=All"), &widget);
         (reply.code, reply.body["details"]["causes"][0]["field"].clone())
     };
     assert_eq!(with(json!(2)), (201, Value::Null));
     assert_eq!(with(json!(-1)), (422, json!(".spec.replicas")));
     assert_eq!(with(json!("2")), (422, json!(".spec.replicas")));
+    assert_eq!(with(json!(2_147_483_648_i64)), (422, json!(".spec.replicas")));
 }
 
 #[test]
@@ -362,4 +392,231 @@ fn a_scale_is_noted_without_a_time() {
     let entries = stored["metadata"]["managedFields"].as_array().unwrap();
     let noted = entries.iter().find(|entry| entry["manager"] == "hpa").unwrap();
     assert_eq!((&noted["subresource"], noted.get("time")), (&json!("scale"), None));
+}
+
+#[test]
+fn keys_of_a_free_part_are_owned_with_what_is_in_them() {
+    let sandbox = cluster();
+    post(&sandbox, DEFINITIONS, &definition(&with_free_part()));
+    let one = format!("{WIDGETS}/w");
+    let config = widget(&json!({ "size": 3, "free": { "x": { "n": 1 } } }));
+    let applied = patch(&sandbox, &format!("{one}?fieldManager=ann"), APPLY, &config);
+    let want = json!({ "f:spec": { "f:size": {}, "f:free": { "f:x": { ".": {}, "f:n": {} } } } });
+    assert_eq!(fields(&applied, "ann"), want);
+
+    // Whoever changes what is in a key does not own the key: it goes with its owner.
+    let change = json!({ "spec": { "free": { "x": { "n": 2 }, "y": 1 } } });
+    patch(&sandbox, &format!("{one}?fieldManager=bob"), MERGE, &change);
+    let less = widget(&json!({ "size": 3 }));
+    let applied = patch(&sandbox, &format!("{one}?fieldManager=ann"), APPLY, &less);
+    assert_eq!((applied.code, &applied.body["spec"]["free"]), (200, &json!({ "y": 1 })));
+}
+
+#[test]
+fn an_apply_that_leaves_null_where_none_may_be_is_refused() {
+    let sandbox = cluster();
+    post(&sandbox, DEFINITIONS, &definition(&with_free_part()));
+    let one = format!("{WIDGETS}/w");
+    let config = widget(&json!({ "size": 3, "free": { "x": { "n": 1 } } }));
+    patch(&sandbox, &format!("{one}?fieldManager=ann"), APPLY, &config);
+    let change = json!({ "spec": { "free": { "x": { "n": 2 } } } });
+    patch(&sandbox, &format!("{one}?fieldManager=bob"), MERGE, &change);
+    let less = widget(&json!({ "size": 3 }));
+    let applied = patch(&sandbox, &format!("{one}?fieldManager=ann"), APPLY, &less);
+    let field = &applied.body["details"]["causes"][0]["field"];
+    assert_eq!((applied.code, field), (422, &json!("spec.free")));
+}
+
+#[test]
+fn nobody_owned_the_empty_parts_before_the_first_apply() {
+    let sandbox = cluster();
+    let all = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "l" } });
+    post(&sandbox, all, &lease);
+    let applied = patch(&sandbox, &format!("{all}/l?fieldManager=a"), APPLY, &lease);
+    assert_eq!(applied.code, 200);
+    assert!(applied.body["metadata"]["managedFields"].is_null(), "{}", applied.body);
+}
+
+#[test]
+fn where_items_have_no_name_nobody_owns_anything() {
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "a" },
+        "secrets": [{ "namespace": "x" }],
+    });
+    let made = post(&cluster(), "/api/v1/namespaces/default/serviceaccounts", &account);
+    assert_eq!(made.code, 201);
+    assert!(made.body["metadata"]["managedFields"].is_null(), "{}", made.body);
+}
+
+#[test]
+fn kubectl_notes_what_it_applied_as_it_was_sent() {
+    let sandbox = cluster();
+    let annotation = "kubectl.kubernetes.io/last-applied-configuration";
+    let mut before = map("m");
+    before["metadata"]["annotations"][annotation] = map("m").to_string().into();
+    post(&sandbox, MAPS, &before);
+    let path = format!("{MAPS}/m?fieldManager=kubectl&force=true");
+    let applied = patch(&sandbox, &path, APPLY, &map("m"));
+    let noted = applied.body["metadata"]["annotations"][annotation].as_str().unwrap().to_owned();
+    assert_eq!(serde_json::from_str::<Value>(&noted).unwrap(), map("m"));
+}
+
+#[test]
+fn what_follows_from_a_generated_name_is_nobodys() {
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "generateName": "g-" } });
+    let made = post(&cluster(), "/api/v1/namespaces", &namespace);
+    assert!(made.body["metadata"]["labels"]["kubernetes.io/metadata.name"].is_string());
+    assert!(fields(&made, "unknown")["f:metadata"]["f:labels"].is_null(), "{}", made.body);
+}
+
+#[test]
+fn a_bound_pod_has_a_condition_that_nobody_owns() {
+    let sandbox = Sandbox::new(Settings { nodes: 0, ..Settings::for_tests() });
+    post(&sandbox, PODS, &pod("p"));
+    let binding = json!({ "metadata": { "name": "p" }, "target": { "kind": "Node", "name": "n" } });
+    assert_eq!(post(&sandbox, &format!("{PODS}/p/binding"), &binding).code, 201);
+    let stored = get(&sandbox, &format!("{PODS}/p")).body;
+    assert_eq!(stored["status"]["conditions"][0]["lastProbeTime"], Value::Null);
+    assert!(stored["status"]["conditions"][0].get("lastProbeTime").is_some(), "{stored}");
+    assert_eq!(stored["metadata"]["managedFields"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn paths_into_built_in_groups_are_refused_by_their_router() {
+    let sandbox = cluster();
+    for path in ["/api/v2/pods", "/apis/apps/v7", "/apis/apps/v1beta1/deployments"] {
+        let reply = get(&sandbox, path);
+        assert_eq!((reply.code, &reply.body["reason"]), (404, &json!("NotFound")), "{path}");
+    }
+    let reply = get(&sandbox, "/apis/example.com/v1/things");
+    assert_eq!((reply.code, reply.body), (404, Value::Null));
+}
+
+#[test]
+fn a_changed_service_keeps_what_fits_its_type() {
+    let sandbox = cluster();
+    let ports = json!([{ "name": "a", "port": 80 }, { "name": "b", "port": 81 }]);
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "s" },
+        "spec": { "type": "NodePort", "ports": ports },
+    });
+    let port = post(&sandbox, SERVICES, &service).body["spec"]["ports"][0]["nodePort"].clone();
+    let one = format!("{SERVICES}/s");
+    let twice = json!([{ "name": "a", "port": 80, "nodePort": port }, { "name": "b", "port": 81, "nodePort": port }]);
+    let cases = [
+        ("the allocator comes first", json!({ "ports": twice }), 500, Value::Null),
+        (
+            "an address has a family",
+            json!({ "ipFamilies": ["IPv6"] }),
+            422,
+            json!("spec.clusterIPs[0]"),
+        ),
+    ];
+    for (reason, spec, code, field) in cases {
+        let reply = patch(&sandbox, &one, MERGE, &json!({ "spec": spec }));
+        let found = &reply.body["details"]["causes"][0]["field"];
+        assert_eq!((reply.code, found), (code, &field), "{reason}");
+    }
+    let elsewhere = json!({ "spec": { "type": "ExternalName", "externalName": "a.example.com" } });
+    let reply = patch(&sandbox, &one, MERGE, &elsewhere);
+    assert_eq!(reply.code, 200, "{}", reply.body);
+    assert!(reply.body["spec"].get("internalTrafficPolicy").is_none(), "{}", reply.body);
+}
+
+#[test]
+fn what_is_null_and_written_all_the_same() {
+    let sandbox = cluster();
+    let mut bytes = map("m");
+    bytes["binaryData"] = json!({ "b": null });
+    assert_eq!(post(&sandbox, MAPS, &bytes).body["binaryData"], json!({ "b": "" }));
+    let ingress = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": { "name": "i" },
+        "spec": { "defaultBackend": { "resource": { "kind": "Bucket", "name": "b" } } },
+    });
+    let made = post(&sandbox, "/apis/networking.k8s.io/v1/namespaces/default/ingresses", &ingress);
+    let backend = json!({ "apiGroup": null, "kind": "Bucket", "name": "b" });
+    assert_eq!(made.body["spec"]["defaultBackend"]["resource"], backend, "{}", made.body);
+}
+
+#[test]
+fn what_may_not_be_meant_is_warned_of() {
+    let sandbox = cluster();
+    let mut hasty = pod("p");
+    hasty["spec"]["terminationGracePeriodSeconds"] = json!(-1);
+    let made = post(&sandbox, PODS, &hasty);
+    assert_eq!(
+        (made.warnings, &made.body["spec"]["terminationGracePeriodSeconds"]),
+        (0, &json!(1))
+    );
+
+    let mut spread = pod("q");
+    let anyhow =
+        json!({ "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway" });
+    spread["spec"]["topologySpreadConstraints"] = json!([anyhow]);
+    spread["spec"]["imagePullSecrets"] = json!([{}]);
+    assert_eq!(post(&sandbox, PODS, &spread).warnings, 2);
+
+    let mut schema = with_free_part();
+    schema["properties"]["spec"]["properties"]["name"] =
+        json!({ "type": "string", "format": "nonsense" });
+    schema["properties"]["status"] =
+        json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let mut definition = definition(&schema);
+    definition["spec"]["versions"][0]["subresources"]["status"] = json!({});
+    assert_eq!(post(&sandbox, DEFINITIONS, &definition).warnings, 1);
+    let mut held = widget(&json!({ "size": 1 }));
+    held["metadata"]["finalizers"] = json!(["bare"]);
+    let made = post(&sandbox, WIDGETS, &held);
+    assert_eq!((made.code, made.warnings), (201, 1));
+    let seen = json!({ "status": { "seen": true } });
+    let told = patch(&sandbox, &format!("{WIDGETS}/w/status"), MERGE, &seen);
+    assert_eq!((told.code, told.warnings), (200, 0), "the status has no finalizers");
+}
+
+#[test]
+fn a_definition_is_marked_without_grace_and_refused_by_what_changed() {
+    let sandbox = cluster();
+    post(&sandbox, DEFINITIONS, &definition(&with_free_part()));
+    let one = format!("{DEFINITIONS}/widgets.example.com");
+    let reply = patch(&sandbox, &one, MERGE, &json!({ "spec": { "group": "other.example.com" } }));
+    let causes = reply.body["details"]["causes"].as_array().unwrap();
+    assert_eq!((causes.len(), &causes[0]["field"]), (1, &json!("spec.group")));
+    let marked = send(&sandbox, "DELETE", &format!("{one}?dryRun=All"), "", "").body;
+    assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
+    assert!(marked["metadata"].get("deletionGracePeriodSeconds").is_none(), "{marked}");
+    assert_eq!(marked["metadata"]["generation"], 1);
+}
+
+#[test]
+fn a_list_from_the_cache_has_no_pages() {
+    let sandbox = cluster();
+    for name in ["a", "b", "c"] {
+        post(&sandbox, MAPS, &map(name));
+    }
+    let first = get(&sandbox, &format!("{MAPS}?limit=1")).body;
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let rest = get(&sandbox, &format!("{MAPS}?limit=1&continue={token}&resourceVersion=0")).body;
+    let is_last = rest["metadata"].get("continue").is_none();
+    assert_eq!((rest["items"].as_array().map(Vec::len), is_last), (Some(2), true), "{rest}");
+}
+
+#[test]
+fn a_watch_has_a_bookmark_before_its_end() {
+    let sandbox = cluster();
+    let list = get(&sandbox, MAPS).body;
+    let from = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let query = "watch=true&timeoutSeconds=5&allowWatchBookmarks=true&labelSelector=nobody";
+    let path = format!("{MAPS}?{query}&resourceVersion={from}");
+    let request = Request::builder().uri(path).body(Full::new(Bytes::new())).unwrap();
+    let response = sandbox.service().call(request).now_or_never().unwrap().unwrap();
+    let mut body = response.into_body();
+    let mut frame = || body.frame().now_or_never();
+    sandbox.advance(Duration::from_secs(2));
+    assert!(frame().is_none(), "it is early");
+    sandbox.advance(Duration::from_secs(1));
+    let bytes = frame().unwrap().unwrap().unwrap().into_data().unwrap();
+    let event: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(event["type"], "BOOKMARK");
 }

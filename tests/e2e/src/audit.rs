@@ -1,6 +1,6 @@
 //! What one user asked of the API server, as the server itself wrote it down.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -51,6 +51,11 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Asked>> {
     // A watch is told of twice: when it begins, and when it ends.
     let begun = |entry: &Value| entry["stage"] == "ResponseComplete" || entry["verb"] == "watch";
     Ok(entries.filter(begun).map(|entry| Asked::of(&entry)).collect())
+}
+
+/// What was asked for without the right to it.
+pub fn denied(asked: &[Asked]) -> BTreeSet<String> {
+    asked.iter().filter(|it| it.code == 403).map(Asked::line).collect()
 }
 
 // === impl Asked ===

@@ -11,6 +11,7 @@
 //! given another `run` each time, which is the prefix of all namespaces.
 
 pub mod accepted;
+pub mod contest;
 pub mod corpus;
 pub mod difference;
 pub mod normal;
@@ -50,7 +51,8 @@ pub async fn compare(pair: &Pair, stories: &[Story]) -> Report {
         .buffered(AT_ONCE)
         .collect::<Vec<_>>();
     let mut report = Report::default();
-    for differences in told.await {
+    for (differences, unanswered) in told.await {
+        report.unanswered.extend(unanswered);
         for difference in differences {
             report.note(difference);
         }
@@ -61,7 +63,8 @@ pub async fn compare(pair: &Pair, stories: &[Story]) -> Report {
     report
 }
 
-async fn tell_both(pair: &Pair, number: usize, story: &Story) -> Vec<Difference> {
+/// Where the servers differ, and what the real one left unanswered.
+async fn tell_both(pair: &Pair, number: usize, story: &Story) -> (Vec<Difference>, Vec<String>) {
     let namespace = format!("{}-{number}", pair.run);
     let (real, ours) = futures::join!(
         run::tell(&pair.real, story, &namespace),
@@ -70,8 +73,11 @@ async fn tell_both(pair: &Pair, number: usize, story: &Story) -> Vec<Difference>
     let now = Timestamp::now();
     let (mut normal_real, mut normal_ours) = (Normaliser::new(now), Normaliser::new(now));
     let mut pairs = Pairs::default();
-    let mut differences = Vec::new();
+    let (mut differences, mut unanswered) = (Vec::new(), Vec::new());
     for (step, ((request, real), ours)) in story.requests.iter().zip(&real).zip(&ours).enumerate() {
+        if real.code == 0 {
+            unanswered.push(format!("{} #{step} ({})", story.name, request.note));
+        }
         let (a, b) = (normal_real.normal(real), normal_ours.normal(ours));
         let found = if real.code == ours.code {
             places(&a, &b, &mut pairs)
@@ -89,5 +95,5 @@ async fn tell_both(pair: &Pair, number: usize, story: &Story) -> Vec<Difference>
             said: [real.summary(), ours.summary()],
         }));
     }
-    differences
+    (differences, unanswered)
 }

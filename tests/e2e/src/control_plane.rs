@@ -56,7 +56,7 @@ const P256_KEY_INFO: &[u8] = &[
 ];
 
 const ADMIN: &str = "admin";
-const CONTROLLER_MANAGER: &str = "controller-manager";
+const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 
 /// A running control plane. Dropping it ends it.
 pub struct ControlPlane {
@@ -286,6 +286,8 @@ fn start_api_server(
         "--service-account-signing-key-file=accounts.key",
         "--token-auth-file=tokens.csv",
         "--authorization-mode=RBAC",
+        // Off by default, and on in clusters that are strict about who may own what.
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         // A loopback address cannot be an endpoint of the Service `kubernetes`.
         "--endpoint-reconciler-type=none",
         "--allow-privileged=true",

@@ -1,4 +1,4 @@
-//! Tidegate's surroundings, for real: a Kubernetes control plane, a node, Traefik and Prometheus.
+//! Tidegate's surroundings, for real: a Kubernetes control plane, a node, Traefik, and servers of metrics.
 //!
 //! `tests/e2e/get` obtains the programs; this crate starts and stops them. A suite is a
 //! function that [`inside`] runs in a network of its own, where pod addresses exist and all ports are free:
@@ -7,6 +7,7 @@
 //! inside ── ControlPlane: etcd, kube-apiserver, kube-controller-manager
 //!              ├── Node: schedules pods and runs the sample application in them
 //!              ├── Traefik: carries out routes         ◄── Prometheus scrapes it
+//!              ├── Graphite, InfluxDb: take samples that a test makes up
 //!              ├── Operator: the shipped program, as it is installed
 //!              └── client(), kubeconfig(..), service_account_kubeconfig(..)
 //! ```
@@ -16,6 +17,8 @@
 mod audit;
 pub mod conformance;
 mod control_plane;
+mod graphite;
+mod influxdb;
 mod namespace;
 mod node;
 mod objects;
@@ -33,8 +36,10 @@ pub mod transcript;
 mod web;
 
 pub use self::{
-    audit::Asked,
+    audit::{Asked, denied},
     control_plane::{ControlPlane, Options},
+    graphite::Graphite,
+    influxdb::InfluxDb,
     namespace::inside,
     node::{Node, NodeSettings},
     objects::{api_of, apply, apply_folder, apply_yaml, eventually},

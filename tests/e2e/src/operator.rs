@@ -130,5 +130,5 @@ pub fn program() -> Result<PathBuf> {
         return Ok(path.into());
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/tidegate");
-    path.canonicalize().context("the program is not built: cargo build --release")
+    path.canonicalize().context("the program is not built: cargo build --release --bin tidegate")
 }

@@ -43,9 +43,7 @@ pub fn unsuited(theatre: &Theatre, text: &str) -> Option<&'static str> {
         ("is not there", "a server that runs cannot refuse connections"),
         ("cannot be asked", "a server that runs cannot refuse connections"),
         ("set the autoscaler", "autoscalers act in their own time"),
-        ("daemon set", "daemons were not tried there yet"),
         ("scaled object", "there is no KEDA"),
-        ("service target", "Services as targets were not tried there yet"),
     ];
     if length_s(text) > LENGTH_MAX_S {
         return Some("they are long");

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 /// Labels whose value is a hash of a template.
 const HASHES: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 /// What differs between any two clusters, wherever it stands.
-const VOLATILE: [&str; 22] = [
+const VOLATILE: [&str; 21] = [
     "clusterIP",
     "clusterIPs",
     "containerID",
@@ -33,7 +33,6 @@ const VOLATILE: [&str; 22] = [
     "startedAt",
     "uid",
     "deletionTimestamp",
-    "observedGeneration",
 ];
 
 /// The objects of a cluster as lines that can be compared, with how many there are of each.
@@ -43,6 +42,12 @@ pub fn canonical(objects: &[Value]) -> BTreeMap<String, usize> {
     let mut lines = BTreeMap::new();
     for object in objects {
         let mut object = object.clone();
+        // How often an object was changed depends on who came first; that its controller has seen the last of
+        // it does not.
+        let generation = object["metadata"]["generation"].clone();
+        if let Some(seen) = object.pointer_mut("/status/observedGeneration") {
+            *seen = json!(*seen == generation);
+        }
         simplify(&mut object, &images, &names);
         reduce(&mut object);
         *lines.entry(object.to_string()).or_default() += 1;

@@ -7,17 +7,17 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use kube::{
     Client,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
     core::TypeMeta,
 };
 use serde_json::{Value, json};
 
 use crate::{
     ControlPlane, Installation, Node, NodeSettings, Options, Parts, Prometheus, Traefik, api_of,
-    apply, apply_folder, eventually,
+    apply, apply_folder, denied, eventually,
 };
 
 /// A rollout of a few steps of ten seconds, with an operator that is killed now and then.
@@ -36,6 +36,7 @@ pub const DEPLOYMENT: Kind = ("apps/v1", "Deployment");
 pub const HTTP_ROUTE: Kind = ("gateway.networking.k8s.io/v1", "HTTPRoute");
 pub const SERVICE: Kind = ("v1", "Service");
 pub const CONFIG_MAP: Kind = ("v1", "ConfigMap");
+pub const EVENT: Kind = ("v1", "Event");
 pub const AUTOSCALER: Kind = ("autoscaling/v2", "HorizontalPodAutoscaler");
 
 /// The whole of it. Dropping it ends it.
@@ -175,6 +176,19 @@ impl Stage {
             Ok(self.get(CANARY, namespace, "web").await?.is_none().then_some(()))
         })
         .await
+    }
+
+    /// Fails if the operator asked for anything that its account may not do.
+    pub fn nothing_was_denied(&self) -> Result<()> {
+        let denied = denied(&self.plane.asked()?);
+        ensure!(denied.is_empty(), "denied: {denied:?}");
+        Ok(())
+    }
+
+    /// What was told in a namespace, with `reason` and `message`.
+    pub async fn events(&self, namespace: &str) -> Result<Vec<Value>> {
+        let events = self.api(EVENT, namespace).await?.list(&ListParams::default()).await?;
+        events.items.into_iter().map(|event| Ok(serde_json::to_value(event)?)).collect()
     }
 
     /// Image and replicas of a Deployment.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use http::{Request, header::HOST};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http::{Method, Request, header::HOST};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An HTTP client; clones share connections.
 #[derive(Debug, Clone)]
-pub struct Web(Client<HttpConnector, Empty<Bytes>>);
+pub struct Web(Client<HttpConnector, Full<Bytes>>);
 
 /// What came back.
 #[derive(Debug, Clone)]
@@ -46,11 +46,30 @@ impl Web {
     }
 
     pub async fn get_with(&self, url: &str, headers: &[(&str, &str)]) -> Result<Answer> {
-        let mut request = Request::get(url);
+        self.send(Method::GET, url, headers, Bytes::new()).await
+    }
+
+    pub async fn post(
+        &self,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Result<Answer> {
+        self.send(Method::POST, url, headers, body.into()).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Answer> {
+        let mut request = Request::builder().method(method).uri(url);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Empty::new())?;
+        let request = request.body(Full::new(body))?;
         let exchange = async {
             let response = self.0.request(request).await?;
             let status = response.status().as_u16();

@@ -79,6 +79,7 @@ fn kubectl_shows_the_same_on_the_sandbox_and_on_a_real_cluster() {
         let ours = check(&plane, "sandbox", &kubeconfig, &[("LOGS", "")])?;
         let compared = transcript::compare(&real, &ours);
         println!("{} commands compared, {} say the same", real.len(), compared.same);
+        ensure!(compared.idle.is_empty(), "accepted but not met: {:#?}", compared.idle);
         let different = compared.different.join("\n");
         ensure!(compared.different.is_empty(), "{}:\n{different}", compared.different.len());
         Ok(())

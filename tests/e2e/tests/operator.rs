@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tidegate_e2e::{
-    Asked, Installation, eventually, inside,
+    Asked, Installation, apply_folder, eventually, inside,
     stage::{
         AUTOSCALER, CANARY, CONFIG_MAP, DEPLOYMENT, HTTP_ROUTE, Kind, SERVICE, Stage, canary,
         deployment, metric,
@@ -223,10 +223,12 @@ async fn deletion(stage: &Stage) -> Result<()> {
     .await
 }
 
-/// A canary that Flagger has promoted before: nothing may happen to it.
+/// A canary that Flagger has promoted before: no rollout starts, what is missing is made, and the next release
+/// is rolled out.
 async fn take_over(stage: &Stage) -> Result<()> {
     let name = "take-over";
     stage.furnish(name, "shop:1.0.0").await?;
+    stage.apply(name, metric(stage, GOOD)).await?;
     let mut target = stage.get(DEPLOYMENT, name, "web").await?.context("no target")?;
     let revision = hash::revision(&target["spec"]["template"]);
     let mut primary = deployment("web-primary", "shop:1.0.0");
@@ -256,7 +258,16 @@ async fn take_over(stage: &Stage) -> Result<()> {
     ensure!(target["spec"]["replicas"] == 0, "{:#}", target["spec"]);
     let (image, replicas) = stage.runs(name, "web-primary").await?;
     ensure!((image.as_str(), replicas) == ("shop:1.0.0", 2), "{image} x {replicas}");
-    Ok(())
+    eventually("take-over: what Flagger had lost is made again", PATIENCE, async || {
+        let service = stage.get(SERVICE, name, "web-primary").await?;
+        let route = stage.get(HTTP_ROUTE, name, "web").await?.unwrap_or_default();
+        Ok((service.is_some() && weight_of(&route, "web-primary") == 100).then_some(()))
+    })
+    .await?;
+    stage.release(name, "shop:2.0.0").await?;
+    stage.until(name, "it gets a share", |status| status["canaryWeight"] == 40).await?;
+    stage.reach(name, "Succeeded").await?;
+    ended(stage, name, "shop:2.0.0", Some(0)).await
 }
 
 /// All of them at the same time.
@@ -274,10 +285,6 @@ async fn all(stage: &Stage) -> Result<()> {
         take_over(stage),
     )?;
     Ok(())
-}
-
-fn denied(asked: &[Asked]) -> BTreeSet<String> {
-    asked.iter().filter(|it| it.code == 403).map(Asked::line).collect()
 }
 
 #[test]
@@ -307,9 +314,7 @@ fn rollouts_end_as_they_should_whenever_the_operator_is_killed() {
         outcome.with_context(|| format!("E2E_SEED={seed}, killed {kills} times"))?;
         println!("10 rollouts, {kills} kills, seed {seed}");
         ensure!(kills >= 5, "killed {kills} times only");
-        let asked = stage.plane.asked()?;
-        ensure!(denied(&asked).is_empty(), "denied: {:?}", denied(&asked));
-        Ok(())
+        stage.nothing_was_denied()
     });
 }
 
@@ -333,6 +338,7 @@ fn another_replica_goes_on_when_the_leader_stands_still() {
         // It wakes up in the belief that it leads, and must find out before it writes.
         let mark = stage.plane.asked()?.len();
         one.process().signal("CONT")?;
+        println!("1 times frozen and woken");
         stage.release(name, "shop:3.0.0").await?;
         stage.reach(name, "Progressing").await?;
         stage.reach(name, "Succeeded").await?;
@@ -342,9 +348,8 @@ fn another_replica_goes_on_when_the_leader_stands_still() {
         let late: Vec<_> = late.collect();
         ensure!(late.is_empty(), "the former leader wrote: {late:?}");
         ensure!(leader(&stage, "").await? == next, "and did not take the lease back");
-        ensure!(denied(&asked).is_empty(), "denied: {:?}", denied(&asked));
         drop((one, two));
-        Ok(())
+        stage.nothing_was_denied()
     });
 }
 
@@ -379,6 +384,8 @@ struct Life<'s> {
     provider: &'static str,
     protocol: &'static str,
     target: Kind,
+    /// What scales it, where something does.
+    scaler: Option<Kind>,
 }
 
 impl Life<'_> {
@@ -394,26 +401,22 @@ impl Life<'_> {
     }
 
     async fn furnish(&self) -> Result<()> {
-        let Self { stage, name, provider, protocol, target: (_, kind) } = self;
+        let Self { stage, name, provider, protocol, target: (_, kind), scaler } = self;
         stage.namespace(name).await?;
         for object in [
             json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "web" },
                     "data": { "colour": "green" } }),
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "web" },
                     "stringData": { "password": "one" } }),
-            json!({
-                "apiVersion": AUTOSCALER.0, "kind": AUTOSCALER.1, "metadata": { "name": "web" },
-                "spec": {
-                    "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-                    "minReplicas": 2, "maxReplicas": 4,
-                },
-            }),
         ] {
             stage.apply(name, object).await?;
         }
+        if let Some(scaler) = scaler {
+            stage.apply(name, scaling(*scaler)).await?;
+        }
         let mut target = deployment("web", "shop:1.0.0");
         target["kind"] = json!(kind);
-        if !self.scales() {
+        if self.target != DEPLOYMENT {
             target["spec"].as_object_mut().map(|spec| spec.remove("replicas"));
         }
         target["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
@@ -429,9 +432,9 @@ impl Life<'_> {
             object["spec"]["service"]["appProtocol"] = json!("kubernetes.io/h2c");
         }
         object["spec"]["targetRef"]["kind"] = json!(kind);
-        if self.scales() {
+        if let Some((version, kind)) = scaler {
             object["spec"]["autoscalerRef"] =
-                json!({ "apiVersion": AUTOSCALER.0, "kind": AUTOSCALER.1, "name": "web" });
+                json!({ "apiVersion": version, "kind": kind, "name": "web" });
         }
         if self.has_ingress() {
             object["spec"]["ingressRef"] =
@@ -458,7 +461,10 @@ impl Life<'_> {
             "type": "kubernetes.io/basic-auth", "stringData": { "username": "web", "password": "two" },
         });
         stage.apply(name, other).await?;
-        stage.patch(AUTOSCALER, name, "web", &json!({ "spec": { "maxReplicas": 5 } })).await?;
+        if let Some(scaler) = self.scaler {
+            let most = if scaler == AUTOSCALER { "maxReplicas" } else { "maxReplicaCount" };
+            stage.patch(scaler, name, "web", &json!({ "spec": { most: 5 } })).await?;
+        }
         self.image("shop:2.0.0").await?;
         eventually(&format!("{name}: promoted"), PATIENCE, async || {
             let primary = stage.get(self.target, name, "web-primary").await?.unwrap_or_default();
@@ -479,10 +485,6 @@ impl Life<'_> {
             tokio::time::sleep(Duration::from_millis(15)).await;
         }
         std::future::pending().await
-    }
-
-    fn scales(&self) -> bool {
-        self.target == DEPLOYMENT
     }
 
     fn has_ingress(&self) -> bool {
@@ -547,17 +549,49 @@ impl Life<'_> {
     }
 }
 
-/// What the shipped role says, for kinds this cluster has: `group/resource verb`.
+/// From two to four of `web`.
+fn scaling(kind: Kind) -> Value {
+    let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+    let spec = if kind == AUTOSCALER {
+        json!({ "scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 4 })
+    } else {
+        json!({
+            "scaleTargetRef": target, "minReplicaCount": 2, "maxReplicaCount": 4,
+            "triggers": [{ "type": "cpu", "metricType": "Utilization", "metadata": { "value": "99" } }],
+        })
+    };
+    json!({
+        "apiVersion": kind.0, "kind": kind.1, "metadata": { "name": "web" }, "spec": spec,
+    })
+}
+
+/// Rights that nobody can use here, as their kinds are not to be had; those of Knative need its controllers. On the
+/// sandbox they are used: `tests/tests/operator/permissions.rs`.
+const ELSEWHERE: [&str; 7] = [
+    "apisix.apache.org",
+    "appmesh.k8s.aws",
+    "gateway.solo.io",
+    "gloo.solo.io",
+    "kuma.io",
+    "serving.knative.dev",
+    "split.smi-spec.io",
+];
+
+/// What the shipped roles say: `group/resource verb`.
 async fn granted(stage: &Stage) -> Result<BTreeSet<String>> {
-    let role = ("rbac.authorization.k8s.io/v1", "ClusterRole");
-    let role = stage.get(role, "", "tidegate").await?.context("no role")?;
-    let served = kube::discovery::Discovery::new(stage.client.clone()).run().await?;
-    let is_served = |group: &str| served.groups().any(|it| it.name() == group || group.is_empty());
+    const GROUP: &str = "rbac.authorization.k8s.io/v1";
+    let cluster = stage.get((GROUP, "ClusterRole"), "", "tidegate").await?.context("no role")?;
+    let own = stage.get((GROUP, "Role"), Installation::NAMESPACE, "tidegate").await?;
+    let own = own.context("no role in its own namespace")?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let rules = [&cluster, &own].map(|role| role["rules"].as_array().cloned().unwrap_or_default());
     let mut lines = BTreeSet::new();
-    for rule in role["rules"].as_array().into_iter().flatten() {
+    for rule in rules.iter().flatten() {
         let (group, resource) = (text(&rule["apiGroups"][0]), text(&rule["resources"][0]));
-        if !is_served(&group) {
+        // Addresses are looked up with APISIX alone; owners are asked about by an admission plugin of the server's, and
+        // by no request.
+        let is_elsewhere = ELSEWHERE.contains(&group.as_str()) || resource == "endpointslices";
+        if is_elsewhere || resource.ends_with("/finalizers") {
             continue;
         }
         for verb in rule["verbs"].as_array().into_iter().flatten() {
@@ -571,6 +605,10 @@ async fn granted(stage: &Stage) -> Result<BTreeSet<String>> {
 fn the_shipped_role_is_enough_and_grants_nothing_in_vain() {
     inside("the_shipped_role_is_enough_and_grants_nothing_in_vain", async || {
         let stage = Stage::start().await?;
+        for name in ["contour", "keda"] {
+            let definitions = stage.plane.parts().folder("providers")?.join(name);
+            apply_folder(&stage.client, &definitions).await?;
+        }
         let _operator = stage.installation.start(&stage.plane, "operator").await?;
         let life = |name, provider, protocol| Life {
             stage: &stage,
@@ -578,22 +616,26 @@ fn the_shipped_role_is_enough_and_grants_nothing_in_vain() {
             provider,
             protocol,
             target: DEPLOYMENT,
+            scaler: Some(AUTOSCALER),
         };
         let daemons = ("apps/v1", "DaemonSet");
+        let keda = ("keda.sh/v1alpha1", "ScaledObject");
         let lives = [
             life("plain", "kubernetes", "http"),
-            Life { target: daemons, ..life("daemons", "kubernetes", "http") },
+            Life { target: daemons, scaler: None, ..life("daemons", "kubernetes", "http") },
+            Life { scaler: Some(keda), ..life("keda", "kubernetes", "http") },
             life("gateway", GATEWAY_API, "http"),
             life("gateway-grpc", GATEWAY_API, "grpc"),
             life("gateway-beta", "gatewayapi:v1beta1", "http"),
             life("istio", "istio", "http"),
+            life("contour", "contour", "http"),
             life("nginx", "nginx", "http"),
             life("skipper", "skipper", "http"),
             life("traefik", "traefik", "http"),
         ];
         futures::future::try_join_all(lives.iter().map(Life::live)).await?;
+        stage.nothing_was_denied()?;
         let asked = stage.plane.asked()?;
-        ensure!(denied(&asked).is_empty(), "denied: {:?}", denied(&asked));
         let used: BTreeSet<_> = asked.iter().map(Asked::line).collect();
         let granted = granted(&stage).await?;
         let vain: Vec<_> = granted.difference(&used).collect();

@@ -30,8 +30,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const LEAST: usize = 2000;
 /// Both sides run the same version, or will in a moment: who answered says nothing about the share.
 const BLENDED: i64 = -1;
-/// How long Traefik may take to do what a route says.
-const LAG: Duration = Duration::from_millis(700);
+/// How long Traefik may take to do what a route says; half a second is usual, on a busy machine it is longer.
+const LAG: Duration = Duration::from_secs(2);
 
 /// Success of the canary's answers, as Traefik counts them.
 const QUERY: &str = r#"
@@ -242,7 +242,7 @@ fn no_request_is_lost_and_every_share_is_seen_in_the_split() {
         stage.release(NAMESPACE, "shop:3.0.0-errors-50").await?;
         let failed = stage.reach(NAMESPACE, "Failed").await?;
         ensure!(failed["canaryWeight"] == 0, "{failed:#}");
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        tokio::time::sleep(LAG + Duration::from_secs(3)).await;
         let (hits, lost) = load.end().await;
         let (promotion, rollback) = hits.split_at(promoted);
 
@@ -264,6 +264,6 @@ fn no_request_is_lost_and_every_share_is_seen_in_the_split() {
         ensure!(hits.iter().find(is_bad).is_none(), "only the bad version fails: {statuses:?}");
         let good = hits.iter().rev().take(200).filter(|hit| hit.version == "2.0.0").count();
         ensure!(good == 200, "everybody is back on the good version: {good} of 200");
-        Ok(())
+        stage.nothing_was_denied()
     });
 }

@@ -2,13 +2,23 @@
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "all of this file is tests")]
 
-use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use anyhow::{Result, ensure};
 use futures::StreamExt as _;
+use k8s_openapi::{
+    api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 use tidegate_e2e::{
-    inside,
+    NodeSettings, Options, inside,
     scenario::{self, Theatre},
+    stage::cluster,
 };
 
 /// So many at a time, or `E2E_AT_ONCE`: each has an operator, and most of their time they wait for the next
@@ -17,17 +27,25 @@ const AT_ONCE: usize = 12;
 /// A step of the operator that comes late on a busy machine changes what is seen; by itself it is in time.
 const AT_ONCE_AGAIN: usize = 3;
 
-/// All scripts by name, or those whose names contain `E2E_SCRIPT`; with `E2E_EVERY=5` every fifth of them.
+/// Played on a cluster that was there before: one that goes through a release, and one that leaves a Service taken
+/// over.
+const LENT: [&str; 2] = ["blue_green/kubernetes", "setup/existing_service"];
+
+/// All scripts by name, or those whose names contain `E2E_SCRIPT`; with `E2E_EVERY=5` every fifth of them, from
+/// the first on or that of `E2E_FROM`.
 fn scripts() -> Result<BTreeMap<String, PathBuf>> {
+    scripts_of(&std::env::var("E2E_SCRIPT").unwrap_or_default())
+}
+
+fn scripts_of(wanted: &str) -> Result<BTreeMap<String, PathBuf>> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
-    let wanted = std::env::var("E2E_SCRIPT").unwrap_or_default();
     let mut found = BTreeMap::new();
     for folder in std::fs::read_dir(root)?.flatten().filter(|it| it.path().is_dir()) {
         for script in std::fs::read_dir(folder.path())?.flatten() {
             let path = script.path();
             let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             let name = format!("{}/{stem}", folder.file_name().to_string_lossy());
-            if name.contains(&wanted) {
+            if name.contains(wanted) {
                 found.insert(name, path);
             }
         }
@@ -64,7 +82,8 @@ async fn play_all(theatre: &Theatre) -> Result<()> {
     }
     let number = |name| std::env::var(name).ok().and_then(|it| it.parse().ok());
     let every = number("E2E_EVERY").unwrap_or(1);
-    let suited: Vec<_> = suited.into_iter().step_by(every).collect();
+    let from = number("E2E_FROM").unwrap_or(0);
+    let suited: Vec<_> = suited.into_iter().skip(from).step_by(every).collect();
     let begun = Instant::now();
     let differing = play(theatre, 0, number("E2E_AT_ONCE").unwrap_or(AT_ONCE), &suited).await;
     println!("played in {} s", begun.elapsed().as_secs());
@@ -76,6 +95,8 @@ async fn play_all(theatre: &Theatre) -> Result<()> {
     println!("{} scripts, {} of them played twice", suited.len(), again.len());
     ensure!(!suited.is_empty(), "nothing could be played");
     ensure!(differing.is_empty(), "{} scripts differ", differing.len());
+    let denied = theatre.denied()?;
+    ensure!(denied.is_empty(), "denied: {denied:?}");
     Ok(())
 }
 
@@ -88,12 +109,43 @@ fn scripts_are_true_of_a_real_cluster() {
     inside("scripts_are_true_of_a_real_cluster", async || play_all(&Theatre::open().await?).await);
 }
 
+/// A cluster that others use has nothing of ours in it afterwards, whether scripts ended well or were cut off with
+/// canaries in it that wait to be reverted.
+#[test]
+fn a_cluster_that_is_there_is_left_as_it_was() {
+    inside("a_cluster_that_is_there_is_left_as_it_was", async || {
+        let settings = NodeSettings { applications: false, count: 1, ..NodeSettings::default() };
+        let (plane, _node) = cluster(&Options::default(), settings).await?;
+        let before = inhabitants(&plane.client()).await?;
+        let theatre = Theatre::borrow(&plane.kubeconfig("admin")?).await?;
+        let mut lent: Vec<_> = scripts_of("")?.into_iter().collect();
+        lent.retain(|(name, _)| LENT.contains(&name.as_str()));
+        ensure!(lent.len() == LENT.len(), "{lent:?}");
+        let differing = play(&theatre, 0, LENT.len(), &lent).await;
+        theatre.close().await?;
+        ensure!(differing.is_empty(), "{differing:?}");
+        let after = inhabitants(&plane.client()).await?;
+        ensure!(after == before, "{after:?} instead of {before:?}");
+        println!("{} scripts, on a cluster that was there", lent.len());
+        Ok(())
+    });
+}
+
+/// Namespaces and definitions of a cluster.
+async fn inhabitants(client: &Client) -> Result<BTreeSet<String>> {
+    let namespaces = Api::<Namespace>::all(client.clone()).list(&ListParams::default()).await?;
+    let kinds = Api::<CustomResourceDefinition>::all(client.clone());
+    let kinds = kinds.list(&ListParams::default()).await?;
+    let names = namespaces.iter().map(ResourceExt::name_any);
+    Ok(names.chain(kinds.iter().map(ResourceExt::name_any)).collect())
+}
+
 /// On the cluster of `KUBECONFIG`, in this machine's own network.
 fn on_a_borrowed_cluster() {
     let kubeconfig = std::env::var("KUBECONFIG").expect("E2E_CLUSTER=existing needs KUBECONFIG");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
     let outcome = runtime.block_on(async {
-        let theatre = Theatre::borrow(&kubeconfig).await?;
+        let theatre = Theatre::borrow(Path::new(&kubeconfig)).await?;
         let outcome = play_all(&theatre).await;
         theatre.close().await?;
         outcome

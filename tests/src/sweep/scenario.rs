@@ -16,9 +16,10 @@ use tidegate_sandbox::{
 
 use crate::{
     network::{Metric, Reply},
+    providers::{self, ISTIO_TCP, KNATIVE, canary_for, foreign, target_table},
     rollout::{
         AUTOSCALERS, CANARIES, CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, HTTP_ROUTES, SCALED_OBJECTS,
-        SERVICES, World, canary, daemon_set, deployment, scaled_object,
+        SERVICES, World, daemon_set, deployment, scaled_object,
     },
 };
 
@@ -36,6 +37,8 @@ const KUBERNETES: &str = "kubernetes";
 #[expect(clippy::struct_excessive_bools, reason = "what there is at the beginning, one thing each")]
 pub struct Scenario {
     pub name: String,
+    /// What traffic is routed by.
+    provider: &'static str,
     /// The canary, as it is created.
     pub canary: Value,
     /// A merge patch of the target, as it is created.
@@ -50,7 +53,7 @@ pub struct Scenario {
     pub is_set_up: bool,
     /// Whether the user has a Service for the target already.
     pub has_service: bool,
-    /// Whether the user has a route of their own, which the canary refers to.
+    /// Whether the user has routes of their own, to one of which the canary refers.
     pub has_route: bool,
     pub steps: Vec<Step>,
     /// The cluster with the canary set up, once somebody needed it.
@@ -72,6 +75,8 @@ pub enum Step {
     Image(&'static str),
     /// The share of requests that succeed, in percent.
     Success(f64),
+    /// The Service that is the target leads to other pods.
+    Lead(&'static str),
     /// Another value in the ConfigMap the workload reads.
     Config(&'static str),
     /// A merge patch of the canary.
@@ -85,6 +90,8 @@ pub enum Step {
     /// Time passes.
     Pass(u64),
     Delete,
+    /// The target goes, and the canary does not know yet.
+    DeleteTarget,
     /// Until the canary is gone.
     Gone,
 }
@@ -106,7 +113,66 @@ pub fn scenarios() -> Vec<Scenario> {
     let some: Vec<_> = roads.filter(|it| plain(it) && of_pods(&it.name)).collect();
     all.extend(some.iter().cloned().map(Scenario::of_daemons));
     all.extend(some.into_iter().map(Scenario::of_keda));
+    all.extend(of_services());
+    let known = ["gatewayapi:v1beta1", ISTIO_TCP, KNATIVE];
+    all.extend(foreign().into_iter().chain(known).flat_map(over_other_kinds));
+    all.extend(after_the_target());
     all
+}
+
+/// Over a Service of the core, of which only copies are ours.
+fn of_services() -> Vec<Scenario> {
+    use Step::{Delete, Gone, Lead, Phase, Success, Weight};
+    let target = json!({ "apiVersion": "v1", "kind": "Service", "name": "web" });
+    let target = json!({ "spec": { "targetRef": target, "revertOnDeletion": true } });
+    let of_service = || Scenario::new(GATEWAY_API, weights()).with(target.clone()).with_service();
+    vec![
+        of_service().called("init of a Service").untouched().then([Phase("Initialized")]),
+        of_service()
+            .called("fail half-way with a Service, then mend")
+            .then([Lead("2"), Weight(40), Success(50.0), Phase("Failed")])
+            .and([Success(100.0), Lead("3"), Phase("Succeeded")]),
+        of_service().called("delete with a Service in Progressing").then([
+            Lead("2"),
+            Weight(40),
+            Delete,
+            Gone,
+        ]),
+    ]
+}
+
+/// Deletion of the target first, where something outlives the canary.
+fn after_the_target() -> Vec<Scenario> {
+    use Step::{Delete, DeleteTarget, Gone, Image, Weight};
+    let own = Scenario::new(GATEWAY_API, weights()).with_service().with_route();
+    let all = [own, Scenario::new("kuma", weights())];
+    let deleted = all.into_iter().map(|it| {
+        it.called("delete after the target").then([
+            Image("web:2.0"),
+            Weight(40),
+            DeleteTarget,
+            Delete,
+            Gone,
+        ])
+    });
+    deleted.collect()
+}
+
+/// What is lived through with every provider that has kinds, or a form, of its own: one rollout by weight
+/// that goes wrong and then well, one that moves traffic as a whole.
+fn over_other_kinds(provider: &'static str) -> Vec<Scenario> {
+    use Step::{Image, Iterations, Phase, Success, Weight};
+    vec![
+        Scenario::new(provider, weights())
+            .called("fail half-way, then mend")
+            .then([Image("web:2.0"), Weight(40), Success(50.0), Phase("Failed")])
+            .and([Success(100.0), Image("web:3.0"), Phase("Succeeded")]),
+        Scenario::new(provider, json!({ "iterations": 3 })).called("blue/green").then([
+            Image("web:2.0"),
+            Iterations(2),
+            Phase("Succeeded"),
+        ]),
+    ]
 }
 
 /// What is lived through by other workloads and scalers as well: everything that makes, parks, starts,
@@ -124,24 +190,25 @@ const WITH_OTHER_PODS: [&str; 7] = [
 /// What every change is swept with in full: each kind of rollout and each way it ends, with and
 /// without an autoscaler, and deletion in each phase. The rest is the same over other roads.
 pub fn essential() -> Vec<Scenario> {
-    let is_other_road = |it: &Scenario| it.name.starts_with(ISTIO);
-    scenarios().into_iter().filter(|it| !is_other_road(it)).collect()
+    scenarios().into_iter().filter(|it| !it.is_over_another_road()).collect()
 }
 
 /// What [`essential`] leaves out.
 pub fn others() -> Vec<Scenario> {
-    scenarios().into_iter().filter(|it| it.name.starts_with(ISTIO)).collect()
+    scenarios().into_iter().filter(Scenario::is_over_another_road).collect()
 }
 
 /// A few that differ in what they write, for every `cargo test`.
 pub fn sample() -> Vec<Scenario> {
-    const NAMES: [&str; 6] = [
+    const NAMES: [&str; 8] = [
         "gatewayapi:v1: promote",
         "gatewayapi:v1: new revision half-way, scaled",
         "istio: fail by metric",
         "istio: mend a failed promotion",
         "istio: delete in Progressing",
         "kubernetes: promote",
+        "nginx: fail half-way, then mend",
+        "contour: blue/green",
     ];
     let mut all = scenarios();
     all.retain(|scenario| NAMES.contains(&scenario.name.as_str()));
@@ -296,9 +363,21 @@ fn blue_green_only() -> Vec<Scenario> {
 
 /// Over a route of the user's.
 fn referred() -> Vec<Scenario> {
-    use Step::{Delete, Gone, Image, Phase, Success, Weight};
+    use Step::{Delete, Edit, Gone, Image, Pass, Phase, Success, Weight};
     let own = || Scenario::new(GATEWAY_API, weights()).with_service().with_route();
+    let refer = |name: &str| Edit(json!({ "spec": { "routeRef": { "name": name } } }));
     vec![
+        own().called("another route half-way").then([
+            Image("web:2.0"),
+            Weight(40),
+            refer("back"),
+            Phase("Succeeded"),
+            Pass(30),
+        ]),
+        own()
+            .called("a route that is not there half-way, then mend")
+            .then([Image("web:2.0"), Weight(40), refer("nowhere"), Phase("Failed")])
+            .and([refer("front"), Image("web:3.0"), Phase("Succeeded")]),
         own().called("promote over a route that is referred to").then([
             Image("web:2.0"),
             Weight(40),
@@ -381,15 +460,13 @@ impl Scenario {
             "interval": "10s", "threshold": 2,
             "metrics": [{ "name": "request-success-rate", "thresholdRange": { "min": 99 } }],
         });
-        let mut canary = canary("web", provider, base);
+        let mut canary = canary_for(provider, base);
         canary["spec"]["progressDeadlineSeconds"] = json!(40);
-        if provider == GATEWAY_API {
-            canary["spec"]["service"]["gatewayRefs"] = json!([{ "name": "edge" }]);
-        }
         let name = provider.to_owned();
         let rest = Duration::from_secs(35);
         let new = Self {
             name,
+            provider,
             canary,
             target: json!({}),
             scaled: false,
@@ -403,6 +480,11 @@ impl Scenario {
             rest,
         };
         new.analysed(analysis)
+    }
+
+    /// Whether it is the same as another one but for the objects that carry its traffic.
+    fn is_over_another_road(&self) -> bool {
+        ![GATEWAY_API, KUBERNETES].contains(&self.provider)
     }
 
     fn called(mut self, name: &str) -> Self {
@@ -500,6 +582,13 @@ impl Scenario {
     /// The same, with nothing set up.
     fn world(&self) -> World {
         let world = furnished(World::with(settings(Settings::for_tests())));
+        if self.provider == KNATIVE || foreign().contains(&self.provider) {
+            providers::furnish(&world, self.provider);
+        }
+        if self.provider == KNATIVE {
+            world.create(CANARIES, self.canary.clone());
+            return world;
+        }
         world.create(CONFIG_MAPS, settings_of("green"));
         let mut target = if self.daemons {
             daemon_set("web", "web:1.0")
@@ -522,7 +611,8 @@ impl Scenario {
             world.create(SERVICES, service());
         }
         if self.has_route {
-            world.create(HTTP_ROUTES, route());
+            world.create(HTTP_ROUTES, route("front"));
+            world.create(HTTP_ROUTES, route("back"));
         }
         world.create(CANARIES, self.canary.clone());
         world
@@ -542,8 +632,9 @@ fn settings(mut settings: Settings) -> Settings {
     settings
 }
 
-/// With hooks that say yes.
+/// With hooks that say yes and metrics that are well.
 fn furnished(world: World) -> World {
+    world.network.metric("", Metric::Value(100.0));
     for hook in [GATE, "hooks/before", "hooks/after"] {
         world.network.hook(hook, Reply::Status(200, String::new()));
     }
@@ -576,10 +667,10 @@ fn service() -> Value {
     })
 }
 
-fn route() -> Value {
+fn route(name: &str) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
-        "metadata": { "name": "front" },
+        "metadata": { "name": name },
         "spec": {
             "parentRefs": [{ "name": "edge" }],
             "rules": [{ "backendRefs": [{ "name": "web", "port": 80 }] }],
@@ -622,12 +713,14 @@ impl Step {
             }
             Self::Image(_)
             | Self::Success(_)
+            | Self::Lead(_)
             | Self::Config(_)
             | Self::Edit(_)
             | Self::Container(_)
             | Self::Gate(_)
             | Self::Spoil(_)
-            | Self::Delete => {
+            | Self::Delete
+            | Self::DeleteTarget => {
                 self.act(world);
                 true
             }
@@ -639,9 +732,12 @@ impl Step {
             Self::Image(image) => patch_container(world, json!({ "image": image })),
             Self::Container(patch) => patch_container(world, patch.clone()),
             Self::Success(percent) => {
-                for query in ["response_code!~", "status!~"] {
-                    world.network.metric(query, Metric::Value(*percent));
-                }
+                // Every provider asks in words of its own, and for nothing else.
+                world.network.metric("", Metric::Value(*percent));
+            }
+            Self::Lead(version) => {
+                let selector = json!({ "app": "web", "version": version });
+                world.patch(SERVICES, "web", &json!({ "spec": { "selector": selector } }));
             }
             Self::Config(colour) => {
                 world.patch(CONFIG_MAPS, "web", &json!({ "data": { "COLOUR": colour } }));
@@ -655,6 +751,7 @@ impl Step {
                 behaviours.set(image, Behaviour::NeverReady);
             }
             Self::Delete => world.delete(CANARIES, "web"),
+            Self::DeleteTarget => world.delete(target_table(world), "web"),
             Self::Phase(_) | Self::Weight(_) | Self::Iterations(_) | Self::Pass(_) | Self::Gone => {
             }
         }
@@ -664,7 +761,8 @@ impl Step {
 /// A strategic merge would need the container's name only; a merge patch needs all of the list.
 fn patch_container(world: &World, patch: Value) {
     let is_there = |kind: &Resource| world.get(*kind, "web").is_some();
-    let kind = [DEPLOYMENTS, DAEMON_SETS].into_iter().find(is_there).unwrap_or(DEPLOYMENTS);
+    let kinds = [target_table(world), DAEMON_SETS];
+    let kind = kinds.into_iter().find(is_there).unwrap_or(DEPLOYMENTS);
     let target = world.get(kind, "web").unwrap_or_default();
     let mut containers = target["spec"]["template"]["spec"]["containers"].clone();
     merge(&mut containers[0], patch);

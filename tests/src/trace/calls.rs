@@ -29,7 +29,7 @@ pub(super) struct Calls {
 impl Watched {
     pub(super) fn on_call(&mut self, call: &Call, at: Timestamp) {
         if call.to.starts_with(PROMETHEUS) {
-            if call.query != PROBE && call.query.contains(&self.canary.spec.target_ref.name) {
+            if call.query != PROBE && self.is_about_us(&call.query) {
                 let passed = self.is_within_limits(call);
                 self.checked(at, passed);
             }
@@ -93,6 +93,13 @@ impl Watched {
                 self.see(at, What::Asked(kind, said_yes));
             }
         }
+    }
+
+    /// Whether a query is about this canary: it has the name of its target, or of the Ingress in front.
+    fn is_about_us(&self, query: &str) -> bool {
+        let spec = &self.canary.spec;
+        let ingress = spec.ingress_ref.as_ref().map(|ingress| &ingress.name);
+        ingress.into_iter().chain([&spec.target_ref.name]).any(|name| query.contains(name))
     }
 
     /// A hook that is told of one end of one rollout twice, as after a crash, can tell by the key.

@@ -3,13 +3,14 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt::Display,
+    mem,
 };
 
 use jiff::Timestamp;
 use serde_json::Value;
 use tidegate_api::canary::Canary;
 use tidegate_engine::{
-    Configs, Fact, Note, Phase, Readiness, Revision, Side, Split,
+    Configs, Fact, Note, Percent, Phase, Readiness, Revision, Side, Split,
     check::{Checker, Entry, Pods, Template, What, Workload},
 };
 use tidegate_operator::canary::understand;
@@ -21,13 +22,13 @@ use tidegate_providers::{
         primary::{self, Deadline},
     },
 };
-use tidegate_sandbox::cluster::{EVENTS, Resource};
+use tidegate_sandbox::{
+    cluster::{EVENTS, Resource},
+    controllers::KNATIVE_SERVICES,
+};
 
 use super::{Change, Habits, Objects, is_ours, moment};
-use crate::rollout::{
-    CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, SECRETS, SERVICES,
-    VIRTUAL_SERVICES,
-};
+use crate::rollout::{CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, SECRETS, SERVICES};
 
 const FINALIZER: &str = "finalizer.flagger.app";
 /// Entries that a breach is shown with.
@@ -61,6 +62,8 @@ pub(super) struct Watched {
     lacking: [Option<Timestamp>; 2],
     apex: Option<Side>,
     split: Option<Split>,
+    /// The canary as it was when it had other routes, in this rollout.
+    former: Vec<(Canary, Mesh)>,
     pub(super) calls: super::calls::Calls,
 }
 
@@ -98,6 +101,7 @@ impl Watched {
             lacking: [None; 2],
             apex: None,
             split: None,
+            former: Vec::new(),
             calls: super::calls::Calls::default(),
         })
     }
@@ -170,20 +174,19 @@ impl Watched {
         let namespace = self.namespace().to_owned();
         let spec = &self.canary.spec;
         let names = spec.service_names();
-        let places = [
-            (self.table(), spec.target_ref.name.clone()),
-            (self.table(), spec.primary_name()),
-            (SERVICES, names.apex.clone()),
-            (HTTP_ROUTES, self.route_name()),
-            (GRPC_ROUTES, self.route_name()),
-            (VIRTUAL_SERVICES, names.apex),
+        let here = |kind: Resource, name: String| (kind, namespace.clone(), name);
+        let mut places = vec![
+            here(self.table(), spec.target_ref.name.clone()),
+            here(self.table(), spec.primary_name()),
+            here(SERVICES, names.apex),
         ];
+        let routes = super::route::places(&self.canary, self.mesh, objects, &namespace);
+        places.extend(routes.into_iter().filter(|(table, ..)| *table != SERVICES));
         self.is_beginning = true;
-        for (kind, name) in places {
-            let Some(object) = objects.get(kind, &namespace, &name) else { continue };
+        for (table, namespace, name) in places {
+            let Some(object) = objects.get(table, &namespace, &name) else { continue };
             let key = (namespace.as_str().into(), name.as_str().into());
-            let now = Some(object);
-            let change = Change { plural: kind.plural, key: &key, before: None, now };
+            let change = Change { table, key: &key, before: None, now: Some(object) };
             self.on_change(&change, at, objects);
         }
         self.is_beginning = false;
@@ -254,8 +257,12 @@ impl Watched {
         let Some((mesh, plan, memory)) = understand(&canary, &self.habits.mesh_provider) else {
             return;
         };
-        (self.canary, self.mesh) = (canary, mesh);
+        let before = (mem::replace(&mut self.canary, canary), mem::replace(&mut self.mesh, mesh));
+        if memory.phase.is_idle() {
+            self.former.clear();
+        }
         if field("/spec").is_some() {
+            self.note_former_route(before, objects);
             self.see(at, What::Planned(Box::new(plan)));
             self.on_target(at, objects);
         }
@@ -289,23 +296,27 @@ impl Watched {
         let name = &*change.key.1;
         let spec = &self.canary.spec;
         let services = spec.service_names();
-        if change.plural == self.table().plural {
+        if self.kind() == WorkloadKind::Knative && change.table == self.table() {
+            if name == spec.target_ref.name {
+                self.on_knative(change, at, objects);
+            }
+        } else if change.table == self.table() {
             if name == spec.target_ref.name {
                 self.on_workload(Workload::Target, change, at, objects);
             } else if name == spec.primary_name() {
                 self.on_workload(Workload::Primary, change, at, objects);
             }
-        } else if change.plural == SERVICES.plural {
+        } else if change.table == SERVICES {
             if name == services.apex {
                 self.on_apex(change, at, objects);
             } else if name == services.primary || name == services.canary {
                 self.see(at, What::Placed);
             }
-        } else if change.plural == EVENTS.plural {
+        } else if change.table == EVENTS {
             self.on_event(change, at);
-        } else if change.plural == CONFIG_MAPS.plural || change.plural == SECRETS.plural {
+        } else if change.table == CONFIG_MAPS || change.table == SECRETS {
             self.on_target(at, objects);
-        } else if name == self.route_name() {
+        } else if self.is_route(change, objects) {
             self.on_route(change, at, objects);
         }
     }
@@ -321,14 +332,42 @@ impl Watched {
             WorkloadKind::Deployment => DEPLOYMENTS,
             WorkloadKind::DaemonSet => DAEMON_SETS,
             WorkloadKind::Service => SERVICES,
+            WorkloadKind::Knative => KNATIVE_SERVICES,
         }
     }
 
-    /// The name of the object that divides traffic.
-    fn route_name(&self) -> String {
-        let spec = &self.canary.spec;
-        let referred = spec.route_ref.as_ref().filter(|_| self.mesh.refers(spec));
-        referred.map_or_else(|| spec.service_names().apex, |route| route.name.clone())
+    /// A Service of Knative is the target, the primary and the route in one, in this order: a revision is
+    /// made the primary and given traffic in one write.
+    fn on_knative(&mut self, change: &Change<'_>, at: Timestamp, objects: &Objects) {
+        self.on_workload(Workload::Target, change, at, objects);
+        let Some(now) = change.now else { return };
+        let of_primary = |object: &Value| self.kind().revision_of_primary(object);
+        let (before, primary) = (change.before.and_then(of_primary), of_primary(now));
+        if primary.is_none() && before.is_some() {
+            // It serves as before, but nothing says which one it is.
+            self.see(at, What::PrimaryGone);
+        }
+        if primary.is_some() && primary != before {
+            let given = Box::new(self.promotion(now));
+            let annotation = ["metadata", "annotations", "flagger.app/primary-revision"];
+            let is_ours = self.is_ours(now, &annotation);
+            self.see(
+                at,
+                if is_ours { What::Templated(given, None) } else { What::PrimaryIs(given) },
+            );
+            let serves = Pods { serving: true, ready: true, stuck: false };
+            self.see(at, What::Pods(Workload::Primary, serves));
+        }
+        self.on_route(change, at, objects);
+    }
+
+    /// Whether this is one of the objects that divide traffic.
+    fn is_route(&self, change: &Change<'_>, objects: &Objects) -> bool {
+        let (namespace, name) = change.key;
+        let places = super::route::places(&self.canary, self.mesh, objects, self.namespace());
+        places.iter().any(|(table, place, called)| {
+            *table == change.table && **place == **namespace && **called == **name
+        })
     }
 
     fn on_workload(
@@ -342,6 +381,9 @@ impl Watched {
             let is_target = workload == Workload::Target;
             self.see(at, if is_target { What::TargetGone } else { What::PrimaryGone });
             self.see(at, What::Pods(workload, Pods::default()));
+            if let Some(slot) = self.pods.get_mut(workload as usize) {
+                *slot = None;
+            }
             return;
         };
         let kind = self.kind();
@@ -352,6 +394,7 @@ impl Watched {
             // Owned as a whole, and by nobody once it is empty.
             WorkloadKind::DaemonSet => &["spec", "template", "spec", "nodeSelector"],
             WorkloadKind::Service => &["spec", "selector"],
+            WorkloadKind::Knative => &["spec", "template"],
         };
         let is_ours_scaled = scaled && self.is_ours(now, field);
         match workload {
@@ -360,7 +403,9 @@ impl Watched {
                 let template = |object: &Value| kind.template(object).into_owned();
                 let made: &[&str] = match kind {
                     WorkloadKind::Service => &["spec", "selector"],
-                    WorkloadKind::Deployment | WorkloadKind::DaemonSet => &["spec", "template"],
+                    WorkloadKind::Deployment | WorkloadKind::DaemonSet | WorkloadKind::Knative => {
+                        &["spec", "template"]
+                    }
                 };
                 let is_new = change.before.map(template) != Some(template(now));
                 if self.is_beginning {
@@ -372,6 +417,9 @@ impl Watched {
                     self.see(at, What::Templated(Box::new(given), count));
                 }
             }
+        }
+        if is_ours_scaled && replicas == 0 {
+            self.look_at_former_routes(at, objects);
         }
         if is_ours_scaled {
             self.see(at, What::Scaled(workload, replicas));
@@ -386,8 +434,9 @@ impl Watched {
         let namespace = self.namespace().to_owned();
         let name = &self.canary.spec.target_ref.name;
         let Some(target) = objects.get(self.table(), &namespace, name) else { return };
-        let pod_template = &target["spec"]["template"];
-        let references = config::references(&pod_template["spec"]);
+        let tracks = self.kind() != WorkloadKind::Knative;
+        let pods = tracks.then(|| &target["spec"]["template"]["spec"]);
+        let references = pods.map(config::references).unwrap_or_default();
         let digests: BTreeMap<_, _> = references
             .iter()
             .filter_map(|reference| {
@@ -418,8 +467,10 @@ impl Watched {
 
     /// What the primary was given, by the identifier it carries.
     fn promotion(&self, primary: &Value) -> Template {
-        if self.kind() == WorkloadKind::Service {
-            let revision = Revision::new(self.kind().revision(primary));
+        if matches!(self.kind(), WorkloadKind::Service | WorkloadKind::Knative) {
+            let of_primary = self.kind().revision_of_primary(primary);
+            let revision = of_primary.unwrap_or_else(|| self.kind().revision(primary));
+            let revision = Revision::new(revision);
             let configs = self.habits.config_tracking.then(|| Configs::new(BTreeMap::new()));
             return Template { revision, configs };
         }
@@ -460,11 +511,14 @@ impl Watched {
         };
         let readiness = kind.readiness(object, threshold, deadline);
         let ready = match kind {
-            WorkloadKind::Deployment | WorkloadKind::Service => "readyReplicas",
+            WorkloadKind::Deployment | WorkloadKind::Service | WorkloadKind::Knative => {
+                "readyReplicas"
+            }
             WorkloadKind::DaemonSet => "numberReady",
         };
         let pods = Pods {
             serving: kind == WorkloadKind::Service
+                || object["status"]["latestReadyRevisionName"].is_string()
                 || object["status"][ready].as_i64().unwrap_or(0) > 0,
             ready: readiness == Readiness::Ready,
             stuck: matches!(readiness, Readiness::Stuck(_)),
@@ -505,11 +559,12 @@ impl Watched {
 
     fn on_route(&mut self, change: &Change<'_>, at: Timestamp, objects: &Objects) {
         let Some(now) = change.now else { return };
-        if change.before.is_some_and(|before| before["spec"] == now["spec"]) {
+        let says =
+            |object: &Value| (object["spec"].clone(), super::route::settings(object).cloned());
+        if change.before.is_some_and(|before| says(before) == says(now)) {
             return;
         }
-        let list = if change.plural == VIRTUAL_SERVICES.plural { "http" } else { "rules" };
-        let is_ours = self.is_ours(now, &["spec", list]);
+        let is_ours = self.is_ours(now, super::route::divided(change.table, now));
         self.look_at_pods(at, objects);
         let names = self.canary.spec.service_names();
         if is_ours && let Some((primary, canary)) = super::route::wrong(now, &names) {
@@ -530,6 +585,35 @@ impl Watched {
             self.see(at, What::Routed { primary: 100 - canary, canary, mirrored });
         } else {
             self.see(at, What::RouteEdited(split));
+        }
+    }
+
+    /// Keeps in mind that other objects divided traffic until now.
+    fn note_former_route(&mut self, before: (Canary, Mesh), objects: &Objects) {
+        let namespace = self.namespace();
+        let places =
+            |canary: &Canary, mesh: Mesh| super::route::places(canary, mesh, objects, namespace);
+        let former = places(&before.0, before.1);
+        if !former.is_empty() && former != places(&self.canary, self.mesh) {
+            self.former.push(before);
+        }
+    }
+
+    /// Pods are taken away: no route that the canary had before may lead to them. Where there is no other, that is
+    /// all there is to know about traffic.
+    fn look_at_former_routes(&mut self, at: Timestamp, objects: &Objects) {
+        let namespace = self.namespace().to_owned();
+        let split = |(canary, mesh): &(Canary, Mesh)| {
+            super::route::split(canary, *mesh, objects, &namespace)
+        };
+        let share = self.former.iter().filter_map(split).map(|split| split.canary).max();
+        if let Some(share) = share.filter(|share| *share > Percent::ZERO) {
+            self.report(&format!("parked with {share}% in a route that it had before"));
+        }
+        let now = super::route::split(&self.canary, self.mesh, objects, &namespace);
+        if now.is_none() && !self.former.is_empty() {
+            self.split = Some(Split::PRIMARY);
+            self.see(at, What::RouteEdited(Split::PRIMARY));
         }
     }
 

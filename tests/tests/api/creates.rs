@@ -227,7 +227,7 @@ async fn a_body_must_be_of_the_kind_the_path_is_for() {
     let other = r#"{"kind":"Gadget","apiVersion":"example.com/v1","metadata":{"name":"g"}}"#;
     assert_eq!(
         post(WIDGETS, other).await.refused(422, "Invalid"),
-        "Widget.example.com \"g\" is invalid: kind: Invalid value: \"Gadget\": must be Widget"
+        "Gadget.example.com \"g\" is invalid: kind: Invalid value: \"Gadget\": must be Widget"
     );
     let broken = post(pods, "nonsense").await.refused(400, "BadRequest");
     assert!(broken.ends_with("(6e6f6e73656e7365)"), "{broken}");

@@ -23,11 +23,17 @@ enum Day {
     Good,
     /// Everything went wrong.
     Bad,
+    /// A good day on which once, one thing of each kind went wrong.
+    One,
 }
+
+/// When that was, in minutes before now.
+const ONCE_MIN: i64 = 10;
 
 /// One more minute of such a day.
 fn live(telemetry: &Telemetry, day: Day) {
     let target = Target::new("shop", "web");
+    telemetry.expect(&target, Strategy::Canary);
     let moment = Duration::from_millis(20);
     telemetry.set_total("shop", 1);
     telemetry.set_weight(&target, 90, 10);
@@ -45,7 +51,7 @@ fn live(telemetry: &Telemetry, day: Day) {
     telemetry.count_success(&target, Strategy::Canary, Analysis::Completed);
     telemetry.set_queue(1);
     match day {
-        Day::Good => {
+        Day::Good | Day::One => {
             telemetry.set_status(&target, CanaryPhase::Succeeded);
             telemetry.set_leader(true);
         }
@@ -68,12 +74,23 @@ fn live(telemetry: &Telemetry, day: Day) {
     }
 }
 
+/// What goes wrong once.
+fn stumble(telemetry: &Telemetry) {
+    let target = Target::new("shop", "web");
+    telemetry.count_failure(&target, Strategy::Canary, Analysis::Completed);
+    telemetry.count_panic();
+    telemetry.count_alert("discord", Outcome::Error("timeout"));
+}
+
 /// A Prometheus that has scraped the operator every minute for an hour of such a day.
 fn scraped(day: Day) -> Database {
     let telemetry = Telemetry::new("1.0.0", "istio", Timestamp::UNIX_EPOCH);
     let database = Database::new();
     for minute in (0..60).rev() {
         live(&telemetry, day);
+        if matches!(day, Day::One) && minute == ONCE_MIN {
+            stumble(&telemetry);
+        }
         let page = telemetry.render(Format::Prometheus);
         for line in page.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
             let (series, value) = line.rsplit_once(' ').unwrap();
@@ -198,6 +215,33 @@ fn rules_are_silent_on_a_good_day_and_raised_on_a_bad_one() {
     // Nobody scrapes an operator that is not there.
     let leader = rules.iter().find(|rule| rule["alert"] == "TidegateNoLeader").unwrap();
     assert_eq!(count(&Database::new(), text(&leader["expr"])), Ok(1));
+}
+
+#[test]
+fn what_goes_wrong_once_is_told_and_shown() {
+    let database = scraped(Day::One);
+    for rule in rules() {
+        let (name, expression) = (text(&rule["alert"]), text(&rule["expr"]));
+        let is_told = ["TidegateAlertsLost", "TidegatePanicked"].contains(&name);
+        assert_eq!(count(&database, expression), Ok(is_told.into()), "{name}");
+    }
+    let mut shown = BTreeSet::new();
+    for (_, board) in boards() {
+        for panel in board["panels"].as_array().unwrap() {
+            let title = text(&panel["title"]);
+            if ["Alerts lost in an hour", "Taken back in a day"].contains(&title) {
+                let expression = filled(text(&panel["targets"][0]["expr"]));
+                let Ok(Answer::Vector(samples)) =
+                    Query::new(&expression).instant(&database, NOW_MS)
+                else {
+                    panic!("{title}: {expression}")
+                };
+                assert!(samples.iter().any(|sample| sample.value > 0.5), "{title}: {samples:?}");
+                shown.insert(title.to_owned());
+            }
+        }
+    }
+    assert_eq!(shown.len(), 2, "{shown:?}");
 }
 
 #[test]

@@ -28,12 +28,13 @@ const VERBS: [&str; 15] = [
 ];
 
 /// Built-in kinds that pages use, as they are written on the command line.
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 15] = [
     "deployment",
     "deployments",
     "deploy",
     "events",
     "httproute",
+    "ingresses",
     "hpa",
     "namespace",
     "node",

@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, fmt::Write as _, fs};
 
 use tidegate_engine::{Fact, Form, GateKind, Names, Note, Percent, Phase, Piece, Tone};
 
-use crate::markdown::{cell, code, repository, table};
+use crate::{
+    game_events,
+    markdown::{cell, code, repository, table},
+};
 
 const INTRO: &str = "\
 # Events and reasons
@@ -38,7 +41,7 @@ pub(crate) fn page() -> String {
         let rows = table(["Reason", "Type", "Example", "What it means for you"], &rows);
         write!(text, "\n## {title}\n\n{rows}").unwrap();
     }
-    text
+    text + &game_events::section()
 }
 
 fn row((fact, told, meaning): &Entry) -> [String; 4] {
@@ -58,7 +61,7 @@ fn row((fact, told, meaning): &Entry) -> [String; 4] {
 
 fn chapters() -> [(&'static str, Vec<Entry>); 5] {
     [
-        ("Setting up", setting_up()),
+        ("Setting up", setting_up().into_iter().chain(noted()).collect()),
         ("A rollout", rollout()),
         ("Gates and people", gates()),
         ("The end", ends()),
@@ -109,13 +112,42 @@ fn setting_up() -> Vec<Entry> {
             Event,
             "Two full sets of pods run. Remove `replicas` from what re-applies the target",
         ),
-        (Fact::Noted(Note::MirrorIgnored), Event, "A part of the spec has no effect here"),
+    ]
+}
+
+/// What may not be meant, is not as safe as it could be, or was changed on the way.
+fn noted() -> Vec<Entry> {
+    use Told::Event;
+    vec![
+        (
+            Fact::Noted(Note::WeightsIgnored { iterations: 10 }),
+            Event,
+            "A part of the spec has no effect here. Told when the canary is set up and with every rollout",
+        ),
+        (
+            Fact::Noted(Note::Unverified(
+                "Webhook load has disableTLS: whoever answers in its place is believed, and sees what it is sent."
+                    .into(),
+            )),
+            Event,
+            "`disableTLS` or `insecureSkipVerify` is set. Nothing is changed about it; give the server a certificate that is trusted",
+        ),
         (
             Fact::Noted(Note::Doubtful(
                 "Metric errors has no limit, which counts as a threshold of 0.".into(),
             )),
             Event,
             "A metric may not say what you mean. Nothing is changed about it",
+        ),
+        (
+            Fact::ServiceTakenOver("web".into()),
+            Event,
+            "How it was before is kept in an annotation; with `revertOnDeletion` it comes back",
+        ),
+        (
+            Fact::ServiceRecreated { service: "web".into(), headless: true },
+            Event,
+            "`service.headless` was changed, which needs another Service. Clients look its name up anew",
         ),
         (
             Fact::AlertLost { to: "slack".into(), why: "slack answered 404".into() },
@@ -148,6 +180,11 @@ fn rollout() -> Vec<Entry> {
             "One more failed check; at `analysis.threshold` the rollout goes back",
         ),
         (
+            Fact::Ambiguous("errors".into()),
+            Event,
+            "Which of the results counts is chance: the query should have one. Told once a rollout",
+        ),
+        (
             Fact::NoData(silence.into()),
             Event,
             "Nothing to measure, mostly no traffic: one more failed check",
@@ -155,7 +192,7 @@ fn rollout() -> Vec<Entry> {
         (
             Fact::AwaitingData(silence.into()),
             Event,
-            "The same for metrics with `onNoData: hold`: nothing is counted, and nothing moves until there is data",
+            "The same for metrics with `onNoData: hold`: nothing is counted, and nothing moves until there is data or `progressDeadlineSeconds` are over",
         ),
         (Fact::Mirroring, Event, "Copies of requests go to the canary; answers are dropped"),
         (Fact::Advanced(percent(20)), Event, "Checks passed, more traffic"),
@@ -165,6 +202,11 @@ fn rollout() -> Vec<Entry> {
             "A/B testing and blue/green: one more check passed",
         ),
         (Fact::RoutedToCanary { was_mirrored: false }, Event, "Blue/green: every check passed"),
+        (
+            Fact::RouteLeft,
+            Event,
+            "The spec names another route, provider or Service in mid-rollout. The new route takes over the share, if it is there",
+        ),
         (
             Fact::Drifted { seen: percent(90), now: percent(20) },
             Event,

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tidegate_providers::traffic::Mesh;
 use tidegate_sandbox::{
     cluster::{Cluster, Resource},
+    controllers::knative_crds,
     dataplane::GATEWAY_CLASS,
 };
 use tidegate_tests::{
@@ -22,9 +23,6 @@ use crate::{
     commands::commands,
     markdown::{Page, pages},
 };
-
-/// Pages of which the canaries are refused so far.
-const NOT_YET: [&str; 1] = ["docs/guide/providers/knative.md"];
 
 /// A cluster for one page.
 struct Sitting {
@@ -45,24 +43,18 @@ async fn examples_are_accepted_and_acted_upon() {
         if blocks.is_empty() || page.path == GAME {
             continue;
         }
-        let mut sitting = Sitting::begin().await;
+        let sitting = Sitting::begin().await;
         if page.path.starts_with("docs/guide/providers/") {
             sitting.install_what_it_is_about(&page);
         }
         for block in blocks {
             let place = format!("{}:{}", page.path, block.line);
             sitting.apply(&place, &block.text);
-            if NOT_YET.contains(&page.path.as_str()) {
-                sitting.expect_refusal(&place).await;
-            } else {
-                sitting.expect_action(&place).await;
-            }
+            sitting.expect_action(&place).await;
             examples += 1;
         }
         sitting.patch(&page);
-        if !NOT_YET.contains(&page.path.as_str()) {
-            sitting.expect_action(&page.path).await;
-        }
+        sitting.expect_action(&page.path).await;
     }
     assert!(examples >= 28, "only {examples} examples were found");
 }
@@ -183,12 +175,8 @@ impl Sitting {
     }
 
     /// A reader of a provider's page has that provider: definitions of the kinds that the page names
-    /// and of those that the operator writes. They take anything.
-    ///
-    /// The observer of these tests reads routes of Gateway API and Istio only, so it does not judge
-    /// here.
-    fn install_what_it_is_about(&mut self, page: &Page) {
-        self.world.collects_breaches = true;
+    /// and of those that the operator writes. Those that the sandbox does not know take anything.
+    fn install_what_it_is_about(&self, page: &Page) {
         let written = Mesh::ALL.iter().flat_map(|mesh| mesh.kinds());
         let mut kinds: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for kind in written {
@@ -215,12 +203,19 @@ impl Sitting {
         }
         definitions.extend(kinds.iter().map(|(kind, versions)| definition(*kind, versions)));
         // What the cluster has is better than anything.
-        let known = ["networking.istio.io", "gateway.networking.k8s.io", "flagger.app", "apps"];
+        let known = [
+            "networking.istio.io",
+            "gateway.networking.k8s.io",
+            "serving.knative.dev",
+            "flagger.app",
+            "apps",
+        ];
         let is_new = |it: &Value| {
             let group = it["spec"]["group"].as_str().unwrap_or_default();
             !known.contains(&group) && group != "networking.k8s.io"
         };
         definitions.retain(is_new);
+        definitions.extend(knative_crds());
         let loaded = self.world.sandbox.load(definitions);
         assert!(loaded.is_ok(), "{}: {loaded:?}", page.path);
         self.world.sandbox.settle();
@@ -292,17 +287,6 @@ impl Sitting {
             assert!(!is_refused(status), "{place}: {name} is refused: {status:#}");
             assert!(is_set_up(&canary), "{place}: {name} is not set up: {status:#}");
         }
-    }
-
-    /// Waits until every canary is refused: a page that says so is to be changed when that changes.
-    async fn expect_refusal(&self, place: &str) {
-        for _ in 0..PATIENCE_S {
-            self.world.advance_s(1).await;
-            if self.canaries().iter().all(|canary| is_refused(&canary["status"])) {
-                return;
-            }
-        }
-        panic!("{place}: a canary is not refused: {:#?}", self.canaries());
     }
 
     /// `kubectl set image deployment/web web=IMAGE`.

@@ -8,14 +8,19 @@
 
 mod acceptance;
 mod boards;
+mod cases;
 mod commands;
+mod deploy;
 mod events;
 mod examples;
 mod fields;
 mod flags;
+mod game_events;
+mod lifecycle;
 mod links;
 mod markdown;
 mod metrics;
 mod permissions;
 mod reference;
+mod roads;
 mod status;

@@ -25,6 +25,13 @@ const OUTRO: &str = "
 In its own namespace it may also create the lease `flagger-leader-election`, read and update it. What every account of a cluster may read, the list of served
 kinds and their schemas, needs no line here.
 
+No request uses `update` of finalizers: the admission plugin `OwnerReferencesPermissionEnforcement`, which some clusters turn on, asks for it before it lets anybody name an owner that
+must wait for what it owns. It also lets nobody change the owners of an object who may not delete it, and this role deletes neither workloads nor scalers: a primary that is found with other
+owners than its canary is promoted all the same, its owners stay who they are, and the log says so.
+
+Nodes are in no namespace. An operator that may act in one namespace alone (`--namespace`, with a Role of yours), or runs with Flagger's role, does without them: it says so once in its log, and the
+addresses of nodes are open to what canaries name until `--deny-addresses` closes their ranges. Game workloads wait until nodes can be seen: which pods are lost cannot be told otherwise.
+
 Secrets are watched because a changed Secret is a new release. They are hashed as they arrive, and only the hash is kept; those that a
 rollout needs, such as the token of a chat, are read by name at that moment.
 ";
@@ -61,11 +68,16 @@ fn purpose(rule: &Rule) -> &'static str {
         "hookruns/status" => "what came of them",
         "pods" => "the pods of a workload",
         "pods/status" => "the condition `InPlaceUpdateReady`",
-        "nodes" => "costs of deletion; nodes that are lost",
+        "nodes" => {
+            "addresses that hooks, metrics and alerts may not reach; for game workloads, costs of deletion and nodes that are lost"
+        }
         "controllerrevisions" => "templates as they were",
         "persistentvolumeclaims" => "claims of numbered pods",
         "canaries" => "what is to be released; the finalizer, and `manualStep` when it is used up",
         "canaries/status" => "where a rollout stands",
+        "canaries/finalizers" | "gamedeployments/finalizers" | "gamestatefulsets/finalizers" => {
+            "to be the owner of what is made for it"
+        }
         "metrictemplates" | "alertproviders" => "what canaries refer to",
         "deployments" => "the target's scale; the primary",
         "daemonsets" => "the target's node selector; the primary",
@@ -75,6 +87,7 @@ fn purpose(rule: &Rule) -> &'static str {
         "configmaps" => "the primary's copies of what the target reads",
         "secrets" => "the same, and the promoted template",
         "events" => "what happened",
+        "endpointslices" => "which requests the canary answered, with APISIX",
         "httproutes" | "grpcroutes" => "traffic with Gateway API",
         "virtualservices" | "destinationrules" => "traffic with Istio",
         "trafficsplits" => "traffic with Linkerd, Open Service Mesh and others of SMI",

@@ -168,6 +168,66 @@ fn v_04_a_hook_has_a_template() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn v_03_v_04_steps_that_may_not_be_meant_so_are_told_where_a_release_begins() {
+    let doubtful = json!([
+        { "partition": 9 }, { "partition": 1 }, { "partition": 2 },
+        { "hook": { "templateName": "missing" } },
+    ]);
+    let stage = Stage::up(with(arena(&rolling()), &steps(&doubtful))).await;
+    stage.image("game:2");
+    stage.world.advance_s(5).await;
+    let told = stage.told("StepDoubtful");
+    for wanted in [
+        "Step 0 keeps 9 pods as they are",
+        "Step 2 keeps 2 pods as they are, step 1 only 1",
+        "Step 3 cannot be taken as it is: there is no hook template missing",
+    ] {
+        assert!(told.iter().any(|text| text.contains(wanted)), "{wanted}: {told:?}");
+    }
+
+    let plain = Stage::up(with(arena(&rolling()), &steps(&json!([{ "partition": 1 }])))).await;
+    plain.image("game:2");
+    plain.world.advance_s(5).await;
+    assert_eq!(plain.told("StepDoubtful"), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_04_v_11_what_is_wrong_with_templates_is_told_where_a_release_begins() {
+    let bad = |metric: Value| template("bad", metric);
+    let url = "http://1.1.1.1:9091";
+    let web = |url: &str, path: &str, condition: &str| {
+        json!({
+            "successCondition": condition,
+            "provider": { "web": { "url": url, "jsonPath": path } },
+        })
+    };
+    let rows = [
+        (web(url, "{$.age}", "result < 30"), "metric bad: successCondition: a string and an"),
+        (web(url, "{$.age", "true"), "metric bad: jsonPath: "),
+        (web("http://{{ args.room }}", "{$.age}", "true"), "{{ args.room }} is not declared"),
+        (web("nowhere", "{$.age}", "true"), "the address is not a valid URL"),
+        (web("http://{{ args.PodIP }}:80", "{$.age}", "asInt(result) < 30"), ""),
+    ];
+    for (metric, says) in rows {
+        let hooks = json!({ "spec": {
+            "preDeleteUpdateStrategy": { "hook": { "templateName": "bad" } },
+            "postInplaceUpdateStrategy": { "hook": { "templateName": "missing" } },
+        } });
+        let mut stage = Stage::set(with(arena(&rolling()), &hooks));
+        stage.world.create(HOOK_TEMPLATES, bad(metric));
+        stage.world.start().await;
+        stage.until(300, "up", Stage::is_settled).await;
+        let told = stage.told("SpecDoubtful");
+        let missing =
+            "The postinplace hook cannot be run as it is: there is no hook template missing";
+        assert!(told.iter().any(|text| text.contains(missing)), "{told:?}");
+        let about = told.iter().filter(|text| text.contains("of hook template bad")).count();
+        assert_eq!(about, usize::from(!says.is_empty()), "{says}: {told:?}");
+        assert!(told.iter().any(|text| text.contains(says)), "{says}: {told:?}");
+    }
+}
+
 #[test]
 fn v_05_a_workload_may_miss_or_have_at_least_one_pod() {
     let pace = |unavailable: Value, surge: Value| {
@@ -201,14 +261,16 @@ fn v_05_a_workload_may_miss_or_have_at_least_one_pod() {
 
 #[test]
 fn v_06_what_cannot_be_changed_in_place_is_refused_as_far_as_the_definition_sees_it() {
-    for kind in ["InplaceUpdate", "HotPatchUpdate"] {
-        let object = with(arena(&rolling()), &strategy(&json!({ "type": kind })));
-        let containers =
-            |list: Value| json!({ "spec": { "template": { "spec": { "containers": list } } } });
-        takes_change(&object, &containers(json!([{ "name": "game", "image": "game:2" }])));
-        let two = json!([{ "name": "game", "image": "game:1" }, { "name": "b", "image": "b" }]);
-        refuses_change(&object, &containers(two.clone()), "template.spec.containers");
-        takes_change(&arena(&rolling()), &containers(two));
+    let containers =
+        |list: Value| json!({ "spec": { "template": { "spec": { "containers": list } } } });
+    let two = json!([{ "name": "game", "image": "game:1" }, { "name": "b", "image": "b" }]);
+    for replaced in both() {
+        for kind in ["InplaceUpdate", "HotPatchUpdate"] {
+            let object = with(replaced.clone(), &strategy(&json!({ "type": kind })));
+            takes_change(&object, &containers(json!([{ "name": "game", "image": "game:2" }])));
+            refuses_change(&object, &containers(two.clone()), "template.spec.containers");
+        }
+        takes_change(&replaced, &containers(two.clone()));
     }
 }
 
@@ -293,9 +355,15 @@ async fn v_10_numbers_of_pods_are_given_out_or_nothing_is_made() {
         stage.world.advance_s(120).await;
         assert!(stage.pods().is_empty());
         assert_eq!(stage.status()["phase"], "Degraded");
-        let message = stage.status()["message"].as_str().unwrap_or_default().to_owned();
+        let message = stage.condition("FailedScale").unwrap_or_default();
         assert!(message.contains(says), "{message}");
-        assert_eq!(stage.told("Refused").len(), 1, "{:?}", stage.world.events());
+        assert_eq!(stage.told("FailedScale").len(), 1, "{:?}", stage.world.events());
+        let range = r#"{"podStartIndex":7,"podEndIndex":12}"#;
+        stage.patch(json!({ "metadata": { "annotations": {
+            "tkex.bkbcs.tencent.com/gamedeployment-index-range": range,
+        } } }));
+        stage.until(120, "up", Stage::is_settled).await;
+        assert_eq!(stage.condition("FailedScale"), None);
     }
     let mut stage = Stage::set(indexed(r#"{"podStartIndex":0,"podEndIndex":2}"#));
     stage.world.start().await;
@@ -400,6 +468,22 @@ async fn v_11_a_broken_template_pauses_a_release_and_updates_nobody_further() {
     stage.world.advance_s(300).await;
     assert_eq!((stage.with_image("game:2"), stage.asked()), (1, 0));
     assert_eq!(stage.runs()[0]["status"]["phase"], "Error");
+}
+
+#[tokio::test(start_paused = true)]
+async fn v_11_a_metric_that_never_ends_is_told_as_its_run_begins() {
+    let stage = Stage::up(arena(&rolling())).await;
+    stage.age(20);
+    let mut endless = web("asInt(result) < 30");
+    endless["interval"] = json!("60s");
+    let mut enough = endless.clone();
+    enough["successfulLimit"] = json!(1);
+    stage.world.create(HOOK_RUNS, run("endless", endless, &[]));
+    stage.world.create(HOOK_RUNS, run("enough", enough, &[]));
+    stage.world.advance_s(200).await;
+    let told = stage.told("MetricDoubtful");
+    assert_eq!(told.len(), 1, "once, and of the one only: {told:?}");
+    assert!(told[0].contains("goes on until it fails"), "{told:?}");
 }
 
 #[test]

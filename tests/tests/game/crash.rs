@@ -2,7 +2,7 @@
 //!
 //! A story runs once undisturbed, which tells how many writes it takes, and then once per write and cut.
 //! On the way what must hold at any time is looked at from outside, by counting pods; at the end the
-//! workload must be where the story leads, and at rest.
+//! workload must be where the story leads, and at rest, with no more pods and runs of hooks made on the way.
 //!
 //! `cargo test` takes a sample; `SWEEP=essential` takes every cut, `SWEEP=3` every third.
 
@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use tidegate_sandbox::{
     cluster::{Cluster as _, PODS, Resource},
     faults::Cut,
+    request::Verb,
+    request_log::{Entry, Mark, RequestLog},
 };
 use tidegate_tests::{
     network::Reply,
@@ -60,6 +62,34 @@ struct Story {
     unavailable: i64,
     /// Pods are never replaced.
     keeps_pods: bool,
+    makes: Makes,
+}
+
+/// How what is made compares with the run that was not cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Makes {
+    /// As many of each.
+    TheSame,
+    /// As many pods and no more runs. Whoever dies with an answer asks again, and hears what is true by
+    /// then: a hook that failed may pass without being tried again.
+    NoMoreRuns,
+    /// How far it comes before somebody ends it is a matter of moments.
+    WhatItCan,
+}
+
+/// What the operator made: requests that were carried out, whether it heard of that or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Made {
+    runs: usize,
+    pods: usize,
+}
+
+/// What came of a run.
+struct Outcome {
+    writes: u64,
+    /// Nothing if the cut was never reached: such a run shows nothing.
+    made: Option<Made>,
+    breaches: Vec<String>,
 }
 
 /// What was seen so far, and what did not hold.
@@ -112,6 +142,7 @@ fn story(name: &'static str, kind: Resource, strategy: Value, acts: &[Act]) -> S
         more: json!({}),
         acts: acts.to_vec(),
         unavailable: 1,
+        makes: Makes::TheSame,
     }
 }
 
@@ -138,8 +169,12 @@ fn stories() -> Vec<Story> {
         story("back half-way", one, in_steps(in_place()), &back),
         story("another template half-way", one, in_place(), &another),
         story("scale", one, rolling(), &scale),
-        Story { more: pre_delete, ..story("scale in by hook", one, rolling(), &hooked) },
-        story("deleted half-way", one, rolling(), &deleted),
+        Story {
+            more: pre_delete,
+            makes: Makes::NoMoreRuns,
+            ..story("scale in by hook", one, rolling(), &hooked)
+        },
+        Story { makes: Makes::WhatItCan, ..story("deleted half-way", one, rolling(), &deleted) },
         story("a set, rolling", two, of_sets(rolling()), &update),
         story("a set in place", two, of_sets(in_place()), &update),
         story("a set in steps", two, of_sets(in_steps(in_place())), &through),
@@ -315,9 +350,21 @@ impl Story {
         }
     }
 
-    /// Runs it, and returns how many writes that took and what did not hold.
-    async fn run(&self, fault: Option<(u64, Cut)>) -> (u64, Vec<String>) {
+    /// What was made otherwise than by the run that was not cut.
+    fn compare(&self, made: Made, uncut: Made) -> Option<String> {
+        let is_same = match self.makes {
+            Makes::TheSame => made == uncut,
+            Makes::NoMoreRuns => made.pods == uncut.pods && made.runs <= uncut.runs,
+            Makes::WhatItCan => true,
+        };
+        (!is_same).then(|| format!("it made {made:?}, and without the cut {uncut:?}"))
+    }
+
+    /// Runs it, and returns how many writes that took, what was made and what did not hold.
+    async fn run(&self, fault: Option<(u64, Cut)>) -> Outcome {
         let mut world = self.prepared().await;
+        let log = world.sandbox.server().log.clone();
+        let mark = log.mark();
         world.restarts = true;
         let faults = world.sandbox.server().faults.clone();
         faults.count_only(World::operators());
@@ -334,14 +381,15 @@ impl Story {
             }
         }
         world.advance_s(90).await;
-        let writes = faults.writes();
+        let (writes, made) = (faults.writes(), Made::since(&log, mark));
         let mut breaches = watched.into_inner().breaches;
         breaches.append(&mut stuck);
         breaches.extend(self.restless(&mut world).await);
-        if fault.is_some_and(|_| faults.injected().total() == 0) {
+        let is_missed = fault.is_some_and(|_| faults.injected().total() == 0);
+        if is_missed {
             breaches.clear();
         }
-        (writes, breaches)
+        Outcome { writes, made: (!is_missed).then_some(made), breaches }
     }
 
     /// What an operator writes that is started where everything is done.
@@ -354,6 +402,24 @@ impl Story {
         let ours = log.writes_since(mark).into_iter().filter(|it| &*it.user == OPERATOR);
         ours.map(|it| format!("at rest it writes {:?} {} {}", it.verb, it.target(), it.name))
             .collect()
+    }
+}
+
+// === impl Made ===
+
+impl Made {
+    /// A name that was taken is answered with 409 and makes nothing.
+    fn since(log: &RequestLog, mark: Mark) -> Self {
+        let made = |group: &str, resource: &str| {
+            let is_made = |it: &Entry| {
+                &*it.user == OPERATOR
+                    && it.verb == Verb::Create
+                    && it.code == 201
+                    && it.concerns(group, resource)
+            };
+            log.matching_since(mark, is_made).len()
+        };
+        Self { runs: made(HOOK_RUNS.group, HOOK_RUNS.plural), pods: made(PODS.group, PODS.plural) }
     }
 }
 
@@ -382,7 +448,7 @@ fn runs(pod: &Value, image: &Value) -> bool {
             .is_some_and(|it| image.as_str().is_some_and(|image| it.ends_with(image)))
 }
 
-fn play(story: &Story, fault: Option<(u64, Cut)>) -> (u64, Vec<String>) {
+fn play(story: &Story, fault: Option<(u64, Cut)>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -402,13 +468,18 @@ fn a_story_cut_at_any_write_ends_as_if_it_had_not_been() {
     let mut jobs = Vec::new();
     let mut findings = Vec::new();
     let stories: Vec<Story> = stories().into_iter().filter(|it| it.name.contains(&only)).collect();
+    let mut uncut = Vec::new();
     for (index, story) in stories.iter().enumerate() {
-        let (writes, breaches) = play(story, None);
+        let Outcome { writes, made, breaches } = play(story, None);
         findings.extend(breaches.into_iter().map(|it| format!("{}: {it}", story.name)));
+        uncut.push(made.expect("nothing was to be cut"));
         let cuts = (0..writes).flat_map(|at| Cut::ALL.map(|cut| (at, cut))).enumerate();
         let chosen = cuts.filter(|(number, _)| (number + index).is_multiple_of(every));
         jobs.extend(chosen.map(|(_, fault)| (index, fault)));
     }
+    let counts = |of: fn(&Made) -> usize| uncut.iter().map(of).sum::<usize>() > 0;
+    let is_blind = !(counts(|made| made.runs) && counts(|made| made.pods));
+    assert!(!is_blind || !only.is_empty(), "nothing is made: {uncut:?}");
     let next = std::sync::atomic::AtomicUsize::new(0);
     let found = std::sync::Mutex::new(findings);
     std::thread::scope(|scope| {
@@ -418,7 +489,8 @@ fn a_story_cut_at_any_write_ends_as_if_it_had_not_been() {
                     let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     let Some((index, fault)) = jobs.get(at) else { return };
                     let story = &stories[*index];
-                    let (_, breaches) = play(story, Some(*fault));
+                    let Outcome { made, mut breaches, .. } = play(story, Some(*fault));
+                    breaches.extend(made.and_then(|made| story.compare(made, uncut[*index])));
                     let about =
                         breaches.iter().map(|it| format!("{} cut at {fault:?}: {it}", story.name));
                     found.lock().unwrap().extend(about);

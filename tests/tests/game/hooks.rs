@@ -1,11 +1,13 @@
 //! Hooks from end to end: what they ask of the cluster, and what pods wait for.
 
 use serde_json::{Value, json};
+use tidegate_loadtester::auth::{Auth, AuthError, Signed};
 use tidegate_sandbox::{
     cluster::{Cluster as _, Deletion, PODS},
+    faults::{Effect, Matcher, When},
     request::Verb,
 };
-use tidegate_tests::network::Reply;
+use tidegate_tests::{network::Reply, rollout::OPERATOR};
 
 use crate::rig::{
     ARENA, HOOK_RUNS, HOOK_TEMPLATES, Stage, arena, name_of, numbered, run, template, web,
@@ -42,6 +44,33 @@ fn labels_for(stage: &Stage, pod: &str, kind: &str) -> Value {
         "hookrun-type": kind, "instance-id": id,
         "workload-revision": pod["metadata"]["labels"]["controller-revision-hash"],
     })
+}
+
+// === The provider `web` ===
+
+#[tokio::test(start_paused = true)]
+async fn a_web_hook_is_signed_as_the_hooks_of_canaries_are() {
+    let file = std::env::temp_dir().join(format!("game-hook-secret-{}", std::process::id()));
+    std::fs::write(&file, "of-the-game\n").unwrap();
+    let mut stage = Stage::set(arena(&rolling()));
+    stage.world.options.hook_secret_file = Some(file.clone());
+    stage.world.start().await;
+    stage.until(300, "up", Stage::is_settled).await;
+    let status = measured(&stage, web("asInt(result) < 30"), &[]).await;
+    assert_eq!(status["phase"], "Successful", "{status:#}");
+    let calls = stage.world.network.calls_to("1.1.1.1/");
+    assert!(!calls.is_empty());
+    let auth = Auth { secret_file: Some(file.clone()), ..Auth::default() };
+    for call in &calls {
+        let time = call.headers.get("x-tidegate-timestamp").expect("it is signed");
+        let now = time.to_str().unwrap().parse().unwrap();
+        let checked = |body: &[u8]| {
+            auth.check(&call.headers, Signed { path: "/", body }, Some("default"), now)
+        };
+        assert_eq!(checked(&call.sent), Ok(()));
+        assert_eq!(checked(b"another"), Err(AuthError::Wrong));
+    }
+    std::fs::remove_file(file).unwrap();
 }
 
 // === The provider `kubernetes` ===
@@ -550,4 +579,21 @@ async fn db_38_a_run_that_changes_while_it_is_measured_is_not_measured_again() {
     let run = stage.run("once");
     assert_eq!((&run["status"]["phase"], stage.asked()), (&json!("Successful"), 1), "{run:#}");
     assert_eq!(run["metadata"]["labels"]["team"], "arena");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hook_is_asked_before_nodes_are_known_or_known_to_be_out_of_sight() {
+    for (code, reason, early) in [(503, "ServiceUnavailable", 0), (403, "Forbidden", 1)] {
+        let mut stage = Stage::set(arena(&rolling()));
+        let nodes = Matcher::any().user(OPERATOR).resource("", "nodes").verbs([Verb::List]);
+        let trouble = Effect::FailBefore { code, reason };
+        let rule = stage.world.sandbox.server().faults.add(nodes, When::Always, trouble);
+        stage.world.create(HOOK_RUNS, run("once", web("asInt(result) < 30"), &[]));
+        stage.world.start().await;
+        stage.world.advance_s(60).await;
+        assert_eq!(stage.asked(), early, "{reason}");
+        stage.allow(rule);
+        stage.until(600, "up", Stage::is_settled).await;
+        assert_eq!(stage.asked(), 1, "{reason}");
+    }
 }

@@ -1,7 +1,10 @@
 //! What many workloads cost that nobody touches.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tidegate_sandbox::{
+    Settings,
     clock::between,
     cluster::{Cluster as _, NODES},
     kubelet::node_object,
@@ -47,11 +50,8 @@ fn requests(world: &World, mark: Mark) -> Vec<String> {
     ours.map(|entry| format!("{:?} {} {}", entry.verb, entry.target(), entry.name)).collect()
 }
 
-#[tokio::test(start_paused = true)]
-async fn workloads_that_nobody_touches_cost_no_request_and_an_update_touches_its_own() {
-    let (workloads, pods) = size();
-    let mut world = World::of_games();
-    add_nodes(&world, workloads * pods);
+fn create_all(world: &World, workloads: usize, pods: usize) {
+    add_nodes(world, workloads * pods);
     for index in 0..workloads {
         let name = name(index);
         world.create(
@@ -70,15 +70,19 @@ async fn workloads_that_nobody_touches_cost_no_request_and_an_update_touches_its
             }),
         );
     }
-    world.start().await;
-    let ready = |world: &World, index: usize| {
-        let object = world.get(GAME_DEPLOYMENTS, &name(index)).unwrap_or_default();
-        object["status"]["updatedReadyReplicas"] == pods && object["status"]["phase"] == "Healthy"
-    };
+}
+
+fn is_ready(world: &World, index: usize, pods: usize) -> bool {
+    let object = world.get(GAME_DEPLOYMENTS, &name(index)).unwrap_or_default();
+    object["status"]["updatedReadyReplicas"] == pods && object["status"]["phase"] == "Healthy"
+}
+
+/// Waits for all of them; how long that took.
+async fn come_up(world: &World, workloads: usize, pods: usize) -> Duration {
     // Who is up stays so: nobody is asked twice.
     let mut up = 0;
     let all_up = |world: &World| {
-        while up < workloads && ready(world, up) {
+        while up < workloads && is_ready(world, up, pods) {
             up += 1;
         }
         up == workloads
@@ -87,7 +91,32 @@ async fn workloads_that_nobody_touches_cost_no_request_and_an_update_touches_its
     let is_up = world.until_seen(4 * 3600, all_up).await;
     let late = world.get(GAME_DEPLOYMENTS, &name(up)).unwrap_or_default()["status"].take();
     assert!(is_up, "{up} came up, the next is {late:#}");
-    let took = between(begun, world.sandbox.server().clock.now());
+    between(begun, world.sandbox.server().clock.now())
+}
+
+#[tokio::test(start_paused = true)]
+async fn workloads_come_up_where_a_watch_is_soon_too_far_behind() {
+    let mut settings = Settings::for_tests();
+    settings.server.history_max = 60;
+    let mut world = World::of_games_with(settings);
+    create_all(&world, 20, 10);
+    let log = world.sandbox.server().log.clone();
+    let mark = log.mark();
+    world.start().await;
+    come_up(&world, 20, 10).await;
+    let lists = log.since(mark).into_iter().filter(|entry| {
+        &*entry.user == OPERATOR && entry.verb == Verb::List && &*entry.resource == "pods"
+    });
+    assert!(lists.count() > 1, "or else nothing was forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn workloads_that_nobody_touches_cost_no_request_and_an_update_touches_its_own() {
+    let (workloads, pods) = size();
+    let mut world = World::of_games();
+    create_all(&world, workloads, pods);
+    world.start().await;
+    let took = come_up(&world, workloads, pods).await;
     world.advance_s(30).await;
     let log = world.sandbox.server().log.clone();
     let mark = log.mark();
@@ -100,7 +129,7 @@ async fn workloads_that_nobody_touches_cost_no_request_and_an_update_touches_its
     world.patch(GAME_DEPLOYMENTS, &name(0), &patch);
     let is_done = |world: &World| {
         let object = world.get(GAME_DEPLOYMENTS, &name(0)).unwrap_or_default();
-        ready(world, 0) && object["status"]["observedGeneration"] == 2
+        is_ready(world, 0, pods) && object["status"]["observedGeneration"] == 2
     };
     assert!(world.until_seen(600, is_done).await, "the update ends");
     world.advance_s(30).await;

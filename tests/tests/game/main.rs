@@ -15,17 +15,25 @@
 //! | names of revisions | `game::names` in the engine; `db_40_…` in `mistakes` |
 //! | hooks of pods, and what they ask of the cluster | `hooks` |
 //! | what the cluster refuses | `refusals` |
+//! | one that is slow or broken holds up no other | `crowd` |
+//! | autoscalers | `autoscaling` |
+//! | pauses, verbs, and tools that apply manifests | `people`; `game::tests::controls` in the engine |
+//! | methods, bodies, headers, Secrets and deadlines of hooks | `providers` |
 //! | all of it at once | `storms`; `game::tests::stories` in the engine |
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what is not there is a failed test")]
 
 mod admission;
+mod autoscaling;
 mod crash;
+mod crowd;
 mod hooks;
 mod idle;
 mod metrics;
 mod mistakes;
 mod nodes;
+mod people;
+mod providers;
 mod refusals;
 mod rig;
 mod seed;

@@ -3,7 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tidegate_sandbox::{cluster::Cluster as _, cluster::EVENTS, request::Verb};
+use tidegate_sandbox::{
+    cluster::{Cluster as _, EVENTS},
+    faults::{Effect, Matcher, RuleId, When},
+    request::Verb,
+    request_log::Entry,
+};
 use tidegate_tests::rollout::OPERATOR;
 
 use crate::rig::{GAME_DEPLOYMENTS, Stage, arena, numbered};
@@ -62,6 +67,11 @@ fn told(stage: &Stage) -> BTreeMap<(String, String), usize> {
     counts
 }
 
+/// A write of the operator, but for events.
+fn is_ours(entry: &Entry) -> bool {
+    &*entry.user == OPERATOR && entry.is_write() && !entry.concerns("", "events")
+}
+
 /// Goes through a release and a change of size of which some writes are refused.
 async fn endure(object: Value, verb: Verb, group: &str, resource: &str) -> bool {
     let about = format!("{} {verb:?} {resource}", object["kind"]);
@@ -73,10 +83,7 @@ async fn endure(object: Value, verb: Verb, group: &str, resource: &str) -> bool 
     stage.world.advance_s(MINUTES * 30).await;
     stage.scale(2);
     stage.world.advance_s(MINUTES * 30).await;
-    let ours = |it: &tidegate_sandbox::request_log::Entry| {
-        &*it.user == OPERATOR && it.is_write() && !it.concerns("", "events")
-    };
-    let writes = log.matching_since(mark, ours);
+    let writes = log.matching_since(mark, is_ours);
     let refused = writes.iter().filter(|it| it.code == 403).count();
     assert!(writes.len() <= WRITES_MAX, "{about}: {} writes, {refused} refused", writes.len());
     let told = told(&stage);
@@ -141,4 +148,66 @@ async fn refused_writes_of_the_workload_itself_are_told_once() {
     paused["spec"]["updateStrategy"]["canary"]["steps"] =
         json!([{ "partition": 1 }, { "pause": {} }]);
     endure_all(&[paused], &[(Verb::Patch, GAME, GAME_DEPLOYMENTS.plural)]).await;
+}
+
+/// No pod can be made, for this reason.
+fn refuse_pods(stage: &Stage, when: When, code: u16, reason: &'static str) -> RuleId {
+    stage.world.sandbox.server().faults.add(
+        Matcher::any().user(OPERATOR).verbs([Verb::Create]).resource("", "pods"),
+        when,
+        Effect::FailBefore { code, reason },
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_is_down_is_told_and_freezes_nothing() {
+    let strategy = json!({ "type": "RollingUpdate", "maxUnavailable": 1 });
+    for object in [arena(&strategy), numbered("Parallel", &json!({ "type": "RollingUpdate" }))] {
+        let stage = Stage::up(object).await;
+        let down = "failed calling webhook \"pods.example.com\"";
+        let rule = refuse_pods(&stage, When::Always, 500, down);
+        stage.scale(4);
+        stage.pause(true);
+        stage
+            .until(60, "told and paused", |stage| {
+                let (object, status) = (stage.get(), stage.status());
+                status["observedGeneration"] == object["metadata"]["generation"]
+                    && status["pauseConditions"][0]["reason"] == "PausedByUser"
+                    && stage.condition("FailedScale").is_some_and(|text| text.contains(down))
+            })
+            .await;
+        stage.world.advance_s(MINUTES * 60).await;
+        assert_eq!(stage.told("FailedCreate").len(), 1, "{:?}", stage.told("FailedCreate"));
+        assert_eq!(stage.pods().len(), 3);
+        stage.allow(rule);
+        stage.pause(false);
+        stage.until(180, "four", Stage::is_settled).await;
+        assert_eq!(stage.condition("FailedScale"), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_in_other_words_each_time_is_tried_again_at_leisure() {
+    let stage = Stage::up(arena(&json!({ "type": "RollingUpdate", "maxUnavailable": 1 }))).await;
+    let words = [(1, "exceeded quota: 30 of 30"), (2, "exceeded quota: 31 of 31")];
+    let rules = words.map(|(first, reason)| {
+        refuse_pods(&stage, When::nth((first..10_000).step_by(2)), 403, reason)
+    });
+    let log = stage.world.sandbox.server().log.clone();
+    let mark = log.mark();
+    stage.scale(4);
+    stage.world.advance_s(MINUTES * 60).await;
+    let writes = log.matching_since(mark, is_ours);
+    let refused = writes.iter().filter(|it| it.code == 403).count();
+    // Two at once, six more in the first minute as pauses grow, and then one a minute.
+    assert!((6..=30).contains(&refused), "{refused} refused of {} writes", writes.len());
+    assert!(writes.len() <= 3 * refused, "{refused} refused of {} writes", writes.len());
+    let shown = stage.condition("FailedScale");
+    assert!(shown.is_some_and(|text| text.contains("exceeded quota")), "{:#}", stage.status());
+    assert_eq!(stage.told("FailedCreate").len(), 2, "{:?}", stage.told("FailedCreate"));
+    for rule in rules {
+        stage.allow(rule);
+    }
+    stage.until(180, "four", Stage::is_settled).await;
+    assert_eq!(stage.condition("FailedScale"), None);
 }

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use tidegate_sandbox::cluster::{Cluster as _, PODS, Resource};
 use tidegate_tests::rollout::World;
 
+use crate::rig::{Stage, numbered};
+
 const SETS: Resource = Resource { group: "tkex.tencent.com", plural: "gamestatefulsets" };
 const CLAIMS: Resource = Resource { group: "", plural: "persistentvolumeclaims" };
 
@@ -103,4 +105,30 @@ async fn a_set_that_updates_on_delete_touches_nothing_itself() {
     world.delete(PODS, "realm-2");
     let is_new = world.until_seen(60, |world| status(world)["updatedReadyReplicas"] == 1).await;
     assert!(is_new, "{:#}", status(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_that_says_another_number_is_put_right() {
+    for policy in ["OrderedReady", "Parallel"] {
+        let stage = Stage::up(numbered(policy, &json!({ "type": "RollingUpdate" }))).await;
+        let uid = stage.world.get(PODS, "arena-1").unwrap()["metadata"]["uid"].clone();
+        let named = "gamestatefulset.kubernetes.io/pod-name";
+        let counted = "gamestatefulset.kubernetes.io/pod-ordinal";
+        for (label, wrong) in
+            [(named, json!("arena-7")), (counted, json!("7")), (named, Value::Null)]
+        {
+            let patch = json!({ "metadata": { "labels": { label: wrong } } });
+            stage.world.patch(PODS, "arena-1", &patch);
+            stage
+                .until(30, "put right", |stage| {
+                    let pod = stage.world.get(PODS, "arena-1").unwrap_or_default();
+                    let labels = &pod["metadata"]["labels"];
+                    labels[named] == "arena-1" && labels[counted] == "1"
+                })
+                .await;
+        }
+        let pod = stage.world.get(PODS, "arena-1").unwrap();
+        assert_eq!(pod["metadata"]["uid"], uid, "it is the same pod");
+        assert!(stage.is_settled(), "{:#}", stage.get());
+    }
 }

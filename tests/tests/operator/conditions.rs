@@ -214,3 +214,39 @@ async fn a_restart_under_flaggers_definitions_finds_rest() {
     assert_eq!(requests_since(&world, before), Vec::<String>::new());
     assert_eq!(world.events().len(), events, "nothing new to tell: {:?}", world.events());
 }
+
+/// The definition of canaries of a version to come: it stores fields that nobody here knows.
+fn later_definitions(world: &World) {
+    let mut crd = world.admin.get(CRDS, "", "canaries.flagger.app").expect("it was loaded");
+    let schema = crd.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties");
+    let schema = schema.expect("it has a schema");
+    for part in ["spec", "status"] {
+        schema[part]["x-kubernetes-preserve-unknown-fields"] = json!(true);
+    }
+    let updated = world.admin.update(CRDS, "", crd);
+    assert!(updated.is_ok(), "{updated:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_later_version_stores_in_a_canary_survives() {
+    let mut world = with_canary(canary_of("web", GATEWAY_API, measured(by_weight())));
+    later_definitions(&world);
+    let later = json!({ "field": [1, 2] });
+    edit(
+        &world,
+        json!({ "later": later, "manualStep": { "weight": 20 }, "revertOnDeletion": true }),
+    );
+    world.start().await;
+    reach(&world, "Initialized").await;
+    let status = json!({ "status": { "later": later } });
+    let patched = world.admin.patch(CANARIES, "default", "web", "status", &status);
+    patched.expect("the status is accepted");
+    release(&world, "web:2.0");
+    reach(&world, "Waiting").await;
+    edit(&world, json!({ "manualStep": { "resume": true } }));
+    reach(&world, "Succeeded").await;
+    let canary = object(&world, CANARIES, "web");
+    assert_eq!(canary["spec"]["manualStep"], Value::Null, "the operator wrote the spec");
+    assert_eq!(canary["metadata"]["finalizers"][0], "finalizer.flagger.app", "and the metadata");
+    assert_eq!((&canary["spec"]["later"], &canary["status"]["later"]), (&later, &later));
+}

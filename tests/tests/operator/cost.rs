@@ -1,5 +1,7 @@
 //! What the operator costs the API server: nothing at rest, the least possible in motion.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tidegate_tests::{
     network::Reply,
@@ -7,8 +9,8 @@ use tidegate_tests::{
 };
 
 use crate::stage::{
-    GATEWAY_API, ISTIO, KUBERNETES, at_share, blue_green, break_metrics, by_weight, canary_share,
-    edit, hooked, initialized, mark, measured, reach, release, requests_since, told,
+    GATEWAY_API, ISTIO, KUBERNETES, at_share, blue_green, break_metrics, by_weight, canary_of,
+    canary_share, edit, hooked, initialized, mark, measured, reach, release, requests_since, told,
 };
 
 const HOUR_S: u64 = 3600;
@@ -137,4 +139,50 @@ async fn a_restarted_operator_finds_nothing_to_do() {
     let others: Vec<_> = requests.iter().filter(|it| !it.starts_with("list ")).collect();
     let schemas = ["get /openapi/v3", "get /openapi/v3/apis/gateway.networking.k8s.io/v1"];
     assert_eq!(others, schemas, "it lists once, reads what routes may have, and that is all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_34_canaries_found_at_the_start_are_not_looked_at_all_at_once() {
+    let mut world = World::new();
+    world.options.spread = Duration::from_secs(10);
+    for index in 0..20 {
+        let name = format!("app-{index}");
+        world.create(DEPLOYMENTS, deployment(&name, "app:1.0", 1));
+        world.create(CANARIES, canary_of(&name, GATEWAY_API, by_weight()));
+    }
+    world.start().await;
+    let begun = |world: &World| {
+        (0..20).filter(|index| !world.phase(&format!("app-{index}")).is_empty()).count()
+    };
+    assert!(begun(&world) < 5, "{} at once", begun(&world));
+    world.advance_s(5).await;
+    assert!((2..19).contains(&begun(&world)), "{} after half the time", begun(&world));
+    world.advance_s(6).await;
+    assert_eq!(begun(&world), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_dies_every_few_seconds_comes_to_every_canary_all_the_same() {
+    let mut world = World::new();
+    world.options.spread = Duration::from_secs(10);
+    for index in 0..20 {
+        let name = format!("app-{index}");
+        world.create(DEPLOYMENTS, deployment(&name, "app:1.0", 1));
+        world.create(CANARIES, canary_of(&name, GATEWAY_API, by_weight()));
+    }
+    let is_new = |world: &World, index: u32| world.phase(&format!("app-{index}")).is_empty();
+    for _ in 0..40 {
+        world.start().await;
+        world.advance_s(2).await;
+    }
+    let left: Vec<_> = (0..20).filter(|index| is_new(&world, *index)).collect();
+    assert_eq!(left, Vec::<u32>::new(), "nobody ever looked at them");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_under_way_is_gone_on_with_at_once_after_a_restart() {
+    let mut world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
+    world.options.spread = Duration::from_hours(1);
+    world.start().await;
+    reach(&world, "Succeeded").await;
 }

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidegate_tests::{
     network::Reply,
     rollout::{CANARIES, DEPLOYMENTS, HTTP_ROUTES, World},
@@ -13,8 +13,8 @@ use tidegate_tests::{
 
 use crate::stage::{
     GATEWAY_API, ISTIO, at_share, by_weight, canary_of, canary_share, generation, history, hooked,
-    image, initialized, mark, measured, reach, release, revision, share_in, shares_since,
-    with_canary, writes_since,
+    image, initialized, initialized_with, mark, measured, reach, release, revision, share_in,
+    shares_since, with_canary, writes_since,
 };
 
 #[tokio::test(start_paused = true)]
@@ -38,6 +38,19 @@ async fn the_lead_lost_during_a_hook_stops_the_step_it_was_for() {
     let before = mark(&world);
     hold.release();
     world.advance_s(60).await;
+    assert_eq!(writes_since(&world, before), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_21_who_does_not_lead_lets_no_deleted_canary_go() {
+    let mut canary = canary_of("web", GATEWAY_API, by_weight());
+    canary["spec"]["revertOnDeletion"] = json!(true);
+    let world = initialized_with(canary).await;
+    world.leads.store(false, Ordering::Relaxed);
+    let before = mark(&world);
+    world.delete(CANARIES, "web");
+    world.advance_s(600).await;
+    assert!(world.get(CANARIES, "web").is_some(), "its target is still at zero");
     assert_eq!(writes_since(&world, before), Vec::<String>::new());
 }
 

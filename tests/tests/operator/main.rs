@@ -2,14 +2,23 @@
 //! says, and what must never happen.
 
 mod alerts;
+mod builtin;
 mod conditions;
 mod cost;
+mod deletion;
+mod gates;
 mod hostile;
+mod knative;
 mod leadership;
+mod matrix;
 mod metrics;
+mod moving;
+mod nodes;
 mod outages;
+mod own_metrics;
 mod permissions;
 mod providers;
+mod rerouted;
 mod roads;
 mod robustness;
 mod secrets;
@@ -21,5 +30,6 @@ mod steps;
 mod takeover;
 mod targets;
 mod telling;
+mod trust;
 mod vectors;
 mod verdicts;

@@ -1,5 +1,7 @@
 //! The page Prometheus reads: Flagger's series with the right values, and none of what is gone.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tidegate_operator::telemetry::Format;
 use tidegate_tests::rollout::{CANARIES, DEPLOYMENTS, World, deployment};
@@ -24,6 +26,32 @@ pub(crate) fn value(world: &World, name: &str, labels: &[&str]) -> Option<f64> {
     line.rsplit(' ').next()?.parse().ok()
 }
 
+#[tokio::test(start_paused = true)]
+async fn met_52_the_metrics_server_is_asked_once_at_the_start() {
+    use tidegate_operator::canary::probe_server;
+    use tidegate_tests::network::{Metric, Network, PROBE, Reply};
+    let network = Network::new();
+    let probe = || probe_server(&network, "http://prometheus:9090", Duration::from_secs(10));
+    assert_eq!(probe().await, Ok(()));
+    assert_eq!(network.calls().len(), 1);
+    let cases = [
+        (Metric::Reply(Reply::Refuse), "cannot connect"),
+        (Metric::Reply(Reply::Status(502, "<html>".to_owned())), "502"),
+        (Metric::Value(2.0), "no sensible answer"),
+        (Metric::Nothing, "no values found"),
+    ];
+    for (metric, words) in cases {
+        network.metric(PROBE, metric);
+        let why = probe().await.expect_err("it is ill");
+        assert!(why.contains(words), "{why}");
+    }
+}
+
+/// Of the canary, its primary, or a route of it; not of a word that begins alike.
+fn is_of_web(line: &str) -> bool {
+    line.contains("\"web\"") || line.contains("\"web-")
+}
+
 const WEB: [&str; 2] = ["name=\"web\"", "namespace=\"default\""];
 
 #[tokio::test(start_paused = true)]
@@ -45,10 +73,11 @@ async fn flaggers_series_follow_a_good_rollout() {
     assert_eq!(metric(&world, "request-success-rate"), Some(100.0));
     assert_eq!(metric(&world, "request-duration"), Some(0.000_05), "in seconds");
     let successes = ["deployment_strategy=\"canary\"", "analysis_status=\"completed\""];
-    assert_eq!(value(&world, "flagger_canary_successes_total", &successes), None);
+    let counted = |world: &World| value(world, "flagger_canary_successes_total", &successes);
+    assert_eq!(counted(&world), Some(0.0), "so that the first one is an increase");
     reach(&world, "Succeeded").await;
     world.settle().await;
-    assert_eq!(value(&world, "flagger_canary_successes_total", &successes), Some(1.0));
+    assert_eq!(counted(&world), Some(1.0));
     assert_eq!(value(&world, "flagger_canary_status", &WEB), Some(1.0));
     assert_eq!((weight(&world, "web-primary"), weight(&world, "web")), (Some(100.0), Some(0.0)));
 }
@@ -93,10 +122,44 @@ async fn bet_46_a_deleted_canary_leaves_no_series_behind() {
     assert!(page(&world).contains("\"web\""));
     world.delete(CANARIES, "web");
     world.advance_s(10).await;
+    let total = || value(&world, "flagger_canary_total", &["namespace=\"default\""]);
+    assert_eq!((total(), total()), (Some(0.0), None), "told once");
     let page = page(&world);
-    let left: Vec<_> = page.lines().filter(|line| line.contains("\"web")).collect();
+    let left: Vec<_> = page.lines().filter(|line| is_of_web(line)).collect();
     assert_eq!(left, Vec::<&str>::new());
-    assert_eq!(value(&world, "flagger_canary_total", &["namespace=\"default\""]), Some(0.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn met_25_what_a_query_of_the_users_measures_is_exported_as_it_is() {
+    let mut analysis = by_weight();
+    analysis["metrics"] = json!([
+        { "name": "request-duration", "query": "own_latency", "thresholdRange": { "max": 500 } },
+    ]);
+    let world = initialized(GATEWAY_API, analysis).await;
+    world.network.metric("own_latency", tidegate_tests::network::Metric::Value(250.0));
+    release(&world, "web:2.0");
+    reach(&world, "Succeeded").await;
+    let metric = ["metric=\"request-duration\""];
+    // The built-in one has the same name and is asked first.
+    assert_eq!(value(&world, "flagger_canary_metric_analysis", &metric), Some(250.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_metric_that_was_renamed_leaves_no_series_of_its_old_name() {
+    let world = at_share(GATEWAY_API, measured(by_weight()), 40).await;
+    let metric = |name: &str| {
+        value(&world, "flagger_canary_metric_analysis", &[&format!("metric=\"{name}\"")])
+    };
+    assert_eq!(metric("request-success-rate"), Some(100.0));
+    let renamed = json!([{ "name": "request-duration", "thresholdRange": { "max": 500 } }]);
+    crate::stage::edit_analysis(&world, json!({ "metrics": renamed }));
+    world.settle().await;
+    assert_eq!(metric("request-success-rate"), None);
+    reach(&world, "Succeeded").await;
+    assert_eq!(
+        (metric("request-success-rate"), metric("request-duration")),
+        (None, Some(0.000_05))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,6 +170,53 @@ async fn bet_46_a_canary_with_another_target_leaves_no_series_of_the_old_one() {
     world.advance_s(30).await;
     let page = page(&world);
     assert!(page.contains("name=\"shop\""), "{page}");
-    let left: Vec<_> = page.lines().filter(|line| line.contains("\"web")).collect();
+    let left: Vec<_> = page.lines().filter(|line| is_of_web(line)).collect();
     assert_eq!(left, Vec::<&str>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn bet_28_a_token_of_a_cloud_is_asked_for_once_until_it_ends() {
+    use tidegate_sandbox::cluster::Resource;
+    use tidegate_tests::{network::Reply, rollout::SECRETS};
+    let mut analysis = by_weight();
+    analysis["metrics"] = json!([
+        { "name": "own", "templateRef": { "name": "own" }, "thresholdRange": { "min": 99 } },
+    ]);
+    let mut world = crate::stage::with_canary(canary_of("web", GATEWAY_API, analysis));
+    // The observer of these tests knows of no other metrics than those of Prometheus.
+    world.collects_breaches = true;
+    world.create(SECRETS, crate::telling::secret("shop", json!({ "project": "shop" })));
+    world.create(
+        Resource { group: "flagger.app", plural: "metrictemplates" },
+        json!({ "apiVersion": "flagger.app/v1beta1", "kind": "MetricTemplate",
+                "metadata": { "name": "own" },
+                "spec": { "query": "own_query", "provider": {
+                    "type": "stackdriver", "secretRef": { "name": "shop" },
+                } } }),
+    );
+    let answer = |value: serde_json::Value| Reply::Status(200, value.to_string());
+    let token =
+        "metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/token";
+    let api = "monitoring.googleapis.com/v3/projects/shop/timeSeries:query";
+    world.network.hook(token, answer(json!({ "access_token": "t", "expires_in": 1800 })));
+    let points = json!([{ "values": [{ "doubleValue": 100 }] }]);
+    world.network.hook(api, answer(json!({ "timeSeriesData": [{ "pointData": points }] })));
+    world.start().await;
+    reach(&world, "Initialized").await;
+    release(&world, "web:2.0");
+    reach(&world, "Succeeded").await;
+    assert!(world.network.calls_to(api).len() > 2, "it was asked every time");
+    let tokens = || world.network.calls_to(token).len();
+    assert_eq!(tokens(), 1, "and in whose name only once");
+    world.advance_s(1800).await;
+    release(&world, "web:3.0");
+    reach(&world, "Progressing").await;
+    reach(&world, "Succeeded").await;
+    assert_eq!(tokens(), 2, "until that was over");
+    // One that is not liked any more is not shown again.
+    world.network.hook_once(api, Reply::Status(401, String::new()));
+    release(&world, "web:4.0");
+    reach(&world, "Progressing").await;
+    reach(&world, "Succeeded").await;
+    assert_eq!(tokens(), 3);
 }

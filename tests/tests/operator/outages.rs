@@ -192,6 +192,31 @@ async fn a_revision_pushed_during_a_slow_hook_is_not_promoted_unanalysed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_yes_to_one_revision_is_none_to_the_one_pushed_meanwhile() {
+    let hook = "hooks/confirm-rollout";
+    let world = initialized(GATEWAY_API, hooked(by_weight(), "confirm-rollout")).await;
+    let (slow, hold) = Reply::yes().held();
+    world.network.hook_once(hook, slow);
+    world.network.hook(hook, Reply::no());
+    world.network.forget_calls();
+    release(&world, "web:2.0");
+    assert!(world.until(30, |world| !world.network.calls_to(hook).is_empty()).await);
+    release(&world, "web:3.0");
+    world.advance_s(1).await;
+    hold.release();
+    world.advance_s(5).await;
+    let calls = world.network.calls_to(hook);
+    let said = |field: &str| -> Vec<_> { calls.iter().map(|it| it.body[field].clone()).collect() };
+    let checksums = said("checksum");
+    assert_eq!(checksums.len(), 2, "the other one is asked about too: {calls:?}");
+    assert_ne!(checksums[0], checksums[1]);
+    let key = |call: usize| calls[call].headers.get("idempotency-key").cloned();
+    assert_ne!(key(0), key(1), "which is no repetition");
+    assert_eq!((world.phase("web").as_str(), canary_share(&world)), ("Waiting", 0));
+    assert_eq!(told(&world, "NewRevision"), 0, "{:?}", world.events());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_revision_pushed_in_mid_rollout_gets_no_share_before_its_analysis() {
     let world = at_share(GATEWAY_API, measured(by_weight()), 40).await;
     release(&world, "web:3.0");
@@ -407,6 +432,20 @@ async fn a_step_of_nothing_is_refused_and_does_not_wait_for_ever() {
     assert!(message.contains("stepWeight"), "{message}");
     assert_eq!(told(&world, "Refused"), 1);
     assert_eq!(replicas(&world, "web"), 2, "nothing was touched");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_nothing_in_mid_rollout_does_not_keep_its_share_for_ever() {
+    let world = at_share(GATEWAY_API, by_weight(), 40).await;
+    edit(&world, json!({ "progressDeadlineSeconds": 60 }));
+    edit_analysis(&world, json!({ "stepWeight": 0 }));
+    world.advance_s(30).await;
+    assert_eq!(canary_share(&world), 40, "there is time to mend it");
+    let (_, _, message) = condition(&world, "web", "Stalled");
+    assert!(message.contains("stepWeight"), "{message}");
+    assert!(world.until(90, |world| world.phase("web") == "Failed").await);
+    assert_eq!(canary_share(&world), 0);
+    assert_eq!(image(&world, "web-primary"), "web:1.0", "nothing passed");
 }
 
 #[tokio::test(start_paused = true)]

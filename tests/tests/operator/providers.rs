@@ -1,213 +1,28 @@
-//! Whole rollouts over every provider whose objects nobody carries out here: what the operator writes and
-//! reads is looked at, under definitions that take anything.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! What providers of foreign kinds have in common beside what the table of providers says.
 
 use serde_json::{Value, json};
-use tidegate_providers::{object::Kind, traffic::Mesh};
-use tidegate_sandbox::cluster::Resource;
-use tidegate_tests::rollout::{CANARIES, World};
-
-use crate::stage::{
-    blue_green, break_metrics, by_weight, canary_of, edit, edit_analysis, image, measured,
-    mend_metrics, reach, release, replicas, with_canary,
+use tidegate_engine::Split;
+use tidegate_sandbox::{
+    cluster::{Cluster as _, Resource},
+    faults::{Effect, Matcher, When},
+    request::Verb,
+};
+use tidegate_tests::{
+    providers::{canary_for, furnish, promoted_image},
+    rollout::{CANARIES, HTTP_ROUTES, OPERATOR, World, canary},
+    trace::live_split,
 };
 
-/// Those that are not covered elsewhere in this folder.
-pub(crate) const PROVIDERS: [&str; 13] = [
-    "linkerd",
-    "osm",
-    "smi:v1alpha3",
-    "appmesh",
-    "appmesh:v1beta2",
-    "contour",
-    "nginx",
-    "skipper",
-    "gloo",
-    "traefik",
-    "kuma",
-    KUMA_HTTP,
-    "apisix",
-];
-
-/// Kuma where its older policy is not served.
-const KUMA_HTTP: &str = "kuma without TrafficRoute";
-
-/// Definitions of all kinds that no router here knows better, with schemas that take anything.
-fn definitions() -> Vec<Value> {
-    const KNOWN: [&str; 3] =
-        ["gateway.networking.k8s.io", "networking.istio.io", "networking.k8s.io"];
-    let mut kinds: BTreeMap<(&str, &str), BTreeSet<Kind>> = BTreeMap::new();
-    for kind in Mesh::ALL.iter().flat_map(|mesh| mesh.kinds()) {
-        if !KNOWN.contains(&kind.group) && !kind.group.is_empty() {
-            kinds.entry((kind.group, kind.plural)).or_default().insert(*kind);
-        }
-    }
-    kinds
-        .into_iter()
-        .map(|((group, plural), versions)| definition(group, plural, &versions))
-        .collect()
-}
-
-fn definition(group: &str, plural: &str, kinds: &BTreeSet<Kind>) -> Value {
-    let anything = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-    let versions = kinds.iter().enumerate().map(|(index, kind)| {
-        json!({
-            "name": kind.version, "served": true, "storage": index == 0,
-            "schema": { "openAPIV3Schema": anything },
-        })
-    });
-    let first = kinds.first().expect("a group has a kind");
-    let scope = if first.is_namespaced() { "Namespaced" } else { "Cluster" };
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{group}") },
-        "spec": {
-            "group": group, "scope": scope,
-            "names": {
-                "kind": first.kind, "plural": plural, "singular": first.kind.to_lowercase(),
-                "listKind": format!("{}List", first.kind),
-            },
-            "versions": versions.collect::<Vec<_>>(),
-        },
-    })
-}
-
-/// A canary as a user of that provider writes it.
-pub(crate) fn canary_for(provider: &str, analysis: Value) -> Value {
-    let name = provider.split(' ').next().unwrap_or_default();
-    let mut canary = canary_of("web", name, analysis);
-    let spec = &mut canary["spec"];
-    match provider {
-        "appmesh" => spec["service"]["meshName"] = json!("global"),
-        "nginx" | "skipper" => {
-            spec["ingressRef"] =
-                json!({ "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "front" });
-        }
-        "apisix" => {
-            spec["routeRef"] = json!({
-                "apiVersion": "apisix.apache.org/v2", "kind": "ApisixRoute", "name": "front",
-            });
-        }
-        _ => {}
-    }
-    canary
-}
-
-/// Puts the definitions into the cluster, and what its user has there before the canary.
-///
-/// The observer of these tests reads routes of Gateway API and Istio only, so it does not judge here.
-pub(crate) fn furnish(world: &mut World, provider: &str) {
-    world.collects_breaches = true;
-    mend_metrics(world);
-    let mut objects = definitions();
-    match provider {
-        "nginx" | "skipper" => objects.push(ingress()),
-        KUMA_HTTP => objects.retain(|it| it["spec"]["names"]["kind"] != "TrafficRoute"),
-        "apisix" => objects.push(json!({
-            "apiVersion": "apisix.apache.org/v2", "kind": "ApisixRoute",
-            "metadata": { "name": "front", "namespace": "default" },
-            "spec": { "http": [{
-                "name": "web", "match": { "hosts": ["web.test"], "paths": ["/*"] },
-                "backends": [{ "serviceName": "web", "servicePort": 80 }],
-            }] },
-        })),
-        _ => {}
-    }
-    let loaded = world.sandbox.load(objects);
-    assert!(loaded.is_ok(), "{provider}: {loaded:?}");
-    world.sandbox.settle();
-}
-
-/// Leads the user's own route, if there is one, to another Service.
-pub(crate) fn redirect(world: &World, service: &str) {
-    let routes = Resource { group: "apisix.apache.org", plural: "apisixroutes" };
-    let ingresses = Resource { group: "networking.k8s.io", plural: "ingresses" };
-    if let Some(mut route) = world.get(routes, "front") {
-        route["spec"]["http"][0]["backends"][0]["serviceName"] = json!(service);
-        world.patch(routes, "front", &json!({ "spec": route["spec"] }));
-    }
-    if world.get(ingresses, "front").is_some() {
-        world.patch(ingresses, "front", &json!({ "spec": ingress_to(service)["spec"] }));
-    }
-}
-
-fn ingress() -> Value {
-    ingress_to("web")
-}
-
-fn ingress_to(service: &str) -> Value {
-    let backend = json!({ "service": { "name": service, "port": { "number": 80 } } });
-    json!({
-        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
-        "metadata": { "name": "front", "namespace": "default" },
-        "spec": { "rules": [{ "host": "web.test", "http": { "paths": [
-            { "path": "/", "pathType": "Prefix", "backend": backend },
-        ] } }] },
-    })
-}
+use crate::stage::{
+    by_weight, condition, edit, edit_analysis, measured, reach, release, with_canary,
+};
 
 async fn initialized(provider: &str, analysis: Value) -> World {
-    let mut canary = canary_for(provider, measured(analysis));
-    canary["spec"]["revertOnDeletion"] = json!(true);
-    let mut world = with_canary(canary);
-    furnish(&mut world, provider);
+    let mut world = with_canary(canary_for(provider, measured(analysis)));
+    furnish(&world, provider);
     world.start().await;
     reach(&world, "Initialized").await;
     world
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_good_version_is_promoted_step_by_step_over_every_provider() {
-    for provider in PROVIDERS {
-        let world = initialized(provider, by_weight()).await;
-        release(&world, "web:2.0");
-        for share in [20, 40, 60] {
-            let is_there = world.until(60, |it| it.status("web")["canaryWeight"] == share).await;
-            assert!(is_there, "{provider}: never {share}: {:#}", world.status("web"));
-        }
-        reach(&world, "Succeeded").await;
-        world.advance_s(5).await;
-        let runs = (image(&world, "web-primary"), replicas(&world, "web"));
-        assert_eq!(runs, ("web:2.0".to_owned(), 0), "{provider}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_bad_version_is_taken_back_over_every_provider() {
-    for provider in PROVIDERS {
-        let world = initialized(provider, by_weight()).await;
-        release(&world, "web:2.0");
-        assert!(world.until(60, |it| it.status("web")["canaryWeight"] == 20).await, "{provider}");
-        break_metrics(&world);
-        reach(&world, "Failed").await;
-        world.advance_s(5).await;
-        let runs = (image(&world, "web-primary"), replicas(&world, "web"));
-        assert_eq!(runs, ("web:1.0".to_owned(), 0), "{provider}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn blue_and_green_change_places_over_every_provider() {
-    for provider in PROVIDERS {
-        let world = initialized(provider, blue_green()).await;
-        release(&world, "web:2.0");
-        reach(&world, "Succeeded").await;
-        assert_eq!(image(&world, "web-primary"), "web:2.0", "{provider}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_canary_deleted_half_way_gives_everything_back_over_every_provider() {
-    for provider in PROVIDERS {
-        let world = initialized(provider, by_weight()).await;
-        release(&world, "web:2.0");
-        assert!(world.until(60, |it| it.status("web")["canaryWeight"] == 40).await, "{provider}");
-        world.delete(CANARIES, "web");
-        let is_gone = world.until(300, |it| it.get(CANARIES, "web").is_none()).await;
-        assert!(is_gone, "{provider}: {:#}", world.status("web"));
-        assert_eq!(replicas(&world, "web"), 2, "{provider}: the target serves again");
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,8 +32,151 @@ async fn an_edit_that_no_provider_can_do_does_not_freeze_a_share() {
         edit(&world, json!({ "progressDeadlineSeconds": 60 }));
         release(&world, "web:2.0");
         assert!(world.until(60, |it| it.status("web")["canaryWeight"] == 40).await, "{provider}");
-        edit_analysis(&world, json!({ "mirror": true }));
-        let is_back = world.until(300, |it| it.status("web")["canaryWeight"] == 0).await;
+        // A test by what none of them can tell requests apart by.
+        let by_query = json!([{ "queryParams": { "q": { "exact": "a" } } }]);
+        let test = json!({ "stepWeight": null, "iterations": 5, "match": by_query });
+        edit_analysis(&world, test);
+        let is_back = world.until(300, |it| it.phase("web") == "Failed").await;
         assert!(is_back, "{provider}: {:#}", world.status("web"));
+        let canary = world.get(CANARIES, "web").expect("it is there");
+        let split = live_split(&world.admin, &canary, &world.options.mesh_provider);
+        assert_eq!(split, Some(Split::PRIMARY), "{provider}");
+        assert_eq!(promoted_image(&world), "web:1.0", "{provider}: nothing passed");
+    }
+}
+
+/// A canary that refers to a route of its user's, which is there.
+async fn referring(analysis: Value) -> World {
+    let mut canary = canary("web", "gatewayapi:v1", analysis);
+    canary["spec"]["routeRef"] = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "name": "front",
+    });
+    let mut world = with_canary(canary);
+    let rule = json!({ "backendRefs": [{ "name": "web", "port": 80 }] });
+    let route = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": { "name": "front" },
+        "spec": { "parentRefs": [{ "name": "edge" }], "rules": [rule] },
+    });
+    world.create(HTTP_ROUTES, route);
+    world.start().await;
+    reach(&world, "Initialized").await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_a_route_of_the_users_cannot_follow_does_not_freeze_a_share() {
+    let world = referring(by_weight()).await;
+    edit(&world, json!({ "progressDeadlineSeconds": 60 }));
+    release(&world, "web:2.0");
+    assert!(world.until(60, |it| it.status("web")["canaryWeight"] == 40).await);
+    let by_header = json!([{ "headers": { "x-user": { "exact": "a" } } }]);
+    edit_analysis(&world, json!({ "match": by_header }));
+    let is_back = world.until(300, |it| it.phase("web") == "Failed").await;
+    assert!(is_back, "{:#}", world.status("web"));
+    let canary = world.get(CANARIES, "web").expect("it is there");
+    let split = live_split(&world.admin, &canary, &world.options.mesh_provider);
+    assert_eq!(split, Some(Split::PRIMARY));
+    assert_eq!(promoted_image(&world), "web:1.0", "nothing passed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reference_to_a_route_of_no_use_does_not_freeze_a_share() {
+    for provider in ["istio", "contour"] {
+        let world = initialized(provider, by_weight()).await;
+        edit(&world, json!({ "progressDeadlineSeconds": 60 }));
+        release(&world, "web:2.0");
+        assert!(world.until(60, |it| it.status("web")["canaryWeight"] == 40).await, "{provider}");
+        let reference = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "name": "front",
+        });
+        edit(&world, json!({ "routeRef": reference }));
+        let is_back = world.until(300, |it| it.phase("web") == "Failed").await;
+        assert!(is_back, "{provider}: {:#}", world.status("web"));
+        let canary = world.get(CANARIES, "web").expect("it is there");
+        let split = live_split(&world.admin, &canary, &world.options.mesh_provider);
+        assert_eq!(split, Some(Split::PRIMARY), "{provider}");
+        let (_, reason, message) = condition(&world, "web", "Stalled");
+        assert_eq!(reason, "Refused", "{provider}: the next one is not begun");
+        assert!(message.contains("spec.routeRef.kind"), "{provider}: {message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bet_51_apisix_is_judged_by_what_the_canarys_own_pods_answered() {
+    let world = initialized("apisix", by_weight()).await;
+    release(&world, "web:2.0");
+    assert!(world.until(60, |it| it.status("web")["canaryWeight"] == 20).await);
+    world.network.forget_calls();
+    assert!(world.until(60, |it| it.status("web")["canaryWeight"] == 40).await);
+    let pods = world.admin.list(Resource { group: "", plural: "pods" }, Some("default"));
+    let addresses = |of: &str| -> Vec<String> {
+        let is_of = |pod: &&Value| {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            name.starts_with("web-primary-") == (of == "primary")
+        };
+        let address =
+            |pod: &Value| pod["status"]["podIP"].as_str().map(|it| it.replace('.', "[.]"));
+        pods.iter().filter(is_of).filter_map(address).collect()
+    };
+    let queries = world.network.calls_to("prometheus").into_iter().map(|call| call.query);
+    let queries: Vec<_> = queries.filter(|query| query.contains("apisix_http")).collect();
+    assert!(!queries.is_empty());
+    let (canary, primary) = (addresses("canary"), addresses("primary"));
+    assert_eq!((canary.len(), primary.len()), (2, 2), "{pods:#?}");
+    for query in &queries {
+        let (_, nodes) = query.split_once("node=~\"").expect("nodes are told apart");
+        let nodes: Vec<_> = nodes.split('"').next().unwrap_or_default().split('|').collect();
+        let has = |address: &String| nodes.contains(&address.as_str());
+        assert!(canary.iter().all(has) && !primary.iter().any(has), "{nodes:?}");
+    }
+}
+
+/// Two providers of which the cluster may serve one kind or another, and what each has.
+const CHOOSERS: [(&str, Resource, &str); 2] = [
+    ("kuma", Resource { group: "kuma.io", plural: "trafficroutes" }, "kuma.io/v1alpha1"),
+    (
+        "linkerd",
+        Resource { group: "split.smi-spec.io", plural: "trafficsplits" },
+        "split.smi-spec.io/v1alpha1",
+    ),
+];
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_passes_makes_no_provider_write_another_kind() {
+    for (provider, usual, version) in CHOOSERS {
+        let mut world = with_canary(canary_for(provider, measured(by_weight())));
+        furnish(&world, provider);
+        let lists = Matcher::any().user(OPERATOR).verbs([Verb::List]);
+        let lists = lists.resource(usual.group, usual.plural);
+        let faults = &world.sandbox.server().faults;
+        faults.add(lists, When::First(1), Effect::ServerError { code: 500 });
+        world.start().await;
+        reach(&world, "Initialized").await;
+        let routes = world.admin.list(usual, None);
+        assert_eq!(routes.len(), 1, "{provider}: {routes:#?}");
+        let writers = routes[0]["metadata"]["managedFields"].as_array().cloned();
+        let writers = writers.unwrap_or_default();
+        assert!(writers.iter().all(|it| it["apiVersion"] == version), "{provider}: {writers:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_nobody_may_list_is_not_one_that_is_not_there() {
+    for (provider, usual, _) in CHOOSERS {
+        let mut world = with_canary(canary_for(provider, measured(by_weight())));
+        furnish(&world, provider);
+        let lists = Matcher::any().user(OPERATOR).verbs([Verb::List]);
+        let lists = lists.resource(usual.group, usual.plural);
+        let refusal = Effect::FailBefore { code: 403, reason: "Forbidden" };
+        let faults = &world.sandbox.server().faults;
+        // Of Linkerd's, which share a name, only the version that is asked for first.
+        faults.add(lists, When::Nth((1..=2).collect()), refusal);
+        world.start().await;
+        world.advance_s(1).await;
+        let said = world.status("web")["conditions"].to_string();
+        assert!(said.contains("not allowed to watch"), "{provider}: {said}");
+        reach(&world, "Initialized").await;
+        assert_eq!(world.admin.list(usual, None).len(), 1, "{provider}");
     }
 }

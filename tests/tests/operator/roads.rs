@@ -5,17 +5,18 @@ use serde_json::{Value, json};
 use tidegate_sandbox::{
     Sandbox, Settings,
     cluster::{Cluster as _, Deletion, Resource},
+    faults::{Effect, Matcher, When},
     server::User,
 };
 use tidegate_tests::rollout::{
-    CANARIES, CONFIG_MAPS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, SERVICES, World, canary,
-    deployment,
+    CANARIES, CONFIG_MAPS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, OPERATOR, SERVICES,
+    VIRTUAL_SERVICES, World, canary, deployment,
 };
 
 use crate::stage::{
     GATEWAY_API, ISTIO, KUBERNETES, at_share, blue_green, break_metrics, by_weight, canary_of,
     canary_share, condition, edit, history, image, initialized, initialized_with, mark, measured,
-    object, reach, release, requests_since, revision, told, with_canary,
+    object, reach, release, requests_since, revision, told, with_canary, writes_since,
 };
 
 const DEFINITIONS: Resource =
@@ -193,6 +194,86 @@ async fn a_reference_that_leads_nowhere_holds_and_says_what_is_missing() {
     world.advance_s(60).await;
     let said = world.status("web")["conditions"].to_string();
     assert!(said.contains("no rule of it leads to Service web"), "{said}");
+}
+
+// === Services ===
+
+fn users_service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" },
+        "spec": { "selector": { "app": "web" }, "ports": [
+            { "name": "http", "port": 80, "targetPort": 8080 },
+        ] },
+    })
+}
+
+/// Messages of events with this reason.
+fn messages(world: &World, reason: &str) -> Vec<String> {
+    let events = world.events().into_iter().filter(|(it, _)| it == reason);
+    events.map(|(_, message)| message).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_taken_over_is_told_of_once_and_not_before_it_is() {
+    let mut world = with_canary(canary_of("web", KUBERNETES, blue_green()));
+    world.create(SERVICES, users_service());
+    let writes = Matcher::writes().user(OPERATOR).resource("", "services").name("web");
+    let faults = world.sandbox.server().faults.clone();
+    let rule = faults.add(writes, When::Always, Effect::ServerError { code: 500 });
+    world.start().await;
+    world.advance_s(30).await;
+    assert_eq!(messages(&world, "ServiceTakenOver"), Vec::<String>::new(), "it is not done yet");
+    faults.remove(rule);
+    reach(&world, "Initialized").await;
+    let [message] = messages(&world, "ServiceTakenOver").try_into().unwrap();
+    assert!(message.contains("Service web existed before"), "{message}");
+    release(&world, "web:2.0");
+    reach(&world, "Succeeded").await;
+    world.start().await;
+    world.advance_s(30).await;
+    assert_eq!(told(&world, "ServiceTakenOver"), 1, "{:?}", world.events());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_service_that_is_made_again_to_be_headless_is_told_of_once() {
+    let world = initialized(KUBERNETES, blue_green()).await;
+    for headless in [true, false] {
+        let before = messages(&world, "ServiceRecreated").len();
+        edit(&world, json!({ "service": { "headless": headless } }));
+        world.advance_s(30).await;
+        let mut told = messages(&world, "ServiceRecreated").split_off(before);
+        told.sort();
+        assert_eq!(told.len(), 3, "{told:?}");
+        for (message, name) in told.iter().zip(["web was", "web-canary was", "web-primary was"]) {
+            assert!(message.contains(name), "{message}");
+            assert_eq!(message.contains("(headless)"), headless, "{message}");
+        }
+        let address = object(&world, SERVICES, "web")["spec"]["clusterIP"].clone();
+        assert_eq!(address == "None", headless);
+    }
+    assert_eq!(told(&world, "ServiceTakenOver"), 0, "they were its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_that_is_no_longer_asked_for_leaves_the_route_at_once_and_those_of_others_stay() {
+    for provider in [GATEWAY_API, ISTIO] {
+        let table = if provider == ISTIO { VIRTUAL_SERVICES } else { HTTP_ROUTES };
+        let mut canary = canary_of("web", provider, by_weight());
+        canary["spec"]["service"]["apex"] = json!({
+            "labels": { "team": "a", "tier": "front" }, "annotations": { "note": "b" },
+        });
+        let world = initialized_with(canary).await;
+        world.patch(table, "web", &json!({ "metadata": { "labels": { "theirs": "yes" } } }));
+        let apex = json!({ "labels": { "tier": null }, "annotations": { "note": null } });
+        edit(&world, json!({ "service": { "apex": apex } }));
+        world.advance_s(5).await;
+        let metadata = object(&world, table, "web")["metadata"].clone();
+        assert_eq!(metadata["labels"], json!({ "team": "a", "theirs": "yes" }), "{provider}");
+        assert_eq!(metadata["annotations"].get("note"), None, "{provider}: {metadata:#}");
+        let at_rest = mark(&world);
+        world.advance_s(120).await;
+        assert_eq!(writes_since(&world, at_rest), Vec::<String>::new(), "{provider}");
+    }
 }
 
 // === A Service that is switched ===
@@ -446,6 +527,46 @@ async fn a_renamed_service_leaves_nothing_of_its_old_name_but_what_is_the_users(
         assert_eq!(world.get(resource, name), None, "{name}: {:#?}", world.events());
     }
     assert!(world.get(virtual_services, "shop").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_changed_while_nobody_looks_leaves_nothing_of_the_former_one() {
+    let mut world = initialized(ISTIO, by_weight()).await;
+    assert_eq!(world.status("web")["rollout"]["provider"], ISTIO);
+    world.kill();
+    let gateways = json!([{ "name": "edge" }]);
+    edit(&world, json!({ "provider": GATEWAY_API, "service": { "gatewayRefs": gateways } }));
+    world.start().await;
+    world.advance_s(30).await;
+    assert!(world.get(HTTP_ROUTES, "web").is_some(), "{:#?}", world.events());
+    let rules = Resource { group: "networking.istio.io", plural: "destinationrules" };
+    let former = [(VIRTUAL_SERVICES, "web"), (rules, "web-primary"), (rules, "web-canary")];
+    for (resource, name) in former {
+        assert_eq!(world.get(resource, name), None, "{name}: {:#?}", world.events());
+    }
+    assert_eq!(world.status("web")["rollout"]["provider"], GATEWAY_API, "nothing of it is left");
+    let before = mark(&world);
+    world.start().await;
+    world.advance_s(3_600).await;
+    let requests = requests_since(&world, before);
+    assert!(!requests.iter().any(|it| it.contains("istio")), "nobody asks for it: {requests:?}");
+    assert_eq!(writes_since(&world, before), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_was_never_written_down_is_no_reason_to_write() {
+    let mut world = initialized(ISTIO, by_weight()).await;
+    world.kill();
+    let forgotten = json!({ "status": { "rollout": null } });
+    let patched = world.admin.patch(CANARIES, "default", "web", "status", &forgotten);
+    patched.expect("the status is accepted");
+    let before = mark(&world);
+    world.start().await;
+    world.advance_s(600).await;
+    assert_eq!(writes_since(&world, before), Vec::<String>::new(), "at rest");
+    release(&world, "web:2.0");
+    reach(&world, "Progressing").await;
+    assert_eq!(world.status("web")["rollout"]["provider"], ISTIO, "it came along");
 }
 
 // === Another cluster ===

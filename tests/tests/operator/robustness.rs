@@ -1,5 +1,7 @@
 //! Leaks, stuck cleanup, noise: what wears a controller and its users down over months.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tidegate_sandbox::{
     faults::{Effect, Interruption, Matcher, WatchFault, When},
@@ -14,7 +16,7 @@ use crate::stage::{
     GATEWAY_API, KUBERNETES, at_share, blue_green, break_metrics, by_weight, canary_of,
     canary_share, condition, edit, edit_analysis, history, hooked, image, initialized,
     initialized_with, mark, measured, object, reach, release, replicas, requests_since, revision,
-    told, with_canary, writes_since,
+    shares_since, told, with_canary, writes_since,
 };
 
 fn reverting(provider: &str) -> Value {
@@ -32,6 +34,37 @@ async fn deletion_does_not_hang_when_the_target_is_gone() {
     world.delete(CANARIES, "web");
     world.advance_s(30).await;
     assert!(world.get(CANARIES, "web").is_none(), "{:#}", world.status("web"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_21_deletion_does_not_hang_in_a_namespace_that_is_going() {
+    let world = initialized_with(reverting(GATEWAY_API)).await;
+    // Nothing new comes into such a namespace, not even an event.
+    let creations = Matcher::any().user(OPERATOR).verbs([Verb::Create]);
+    let no = Effect::FailBefore { code: 403, reason: "Forbidden" };
+    world.sandbox.server().faults.add(creations, When::Always, no);
+    world.delete(DEPLOYMENTS, "web");
+    world.settle().await;
+    world.delete(CANARIES, "web");
+    world.advance_s(30).await;
+    assert!(world.get(CANARIES, "web").is_none(), "{:#}", world.status("web"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_20_a_canary_deleted_while_a_hook_is_asked_takes_no_step() {
+    let world = at_share(GATEWAY_API, hooked(by_weight(), "rollout"), 20).await;
+    edit(&world, json!({ "revertOnDeletion": true }));
+    world.settle().await;
+    let (slow, hold) = Reply::yes().held();
+    world.network.hook("hooks/rollout", slow);
+    world.advance_s(10).await;
+    let since = revision(&world);
+    world.delete(CANARIES, "web");
+    hold.release();
+    assert!(world.until(60, |world| world.get(CANARIES, "web").is_none()).await);
+    let shares = shares_since(&world, since);
+    assert!(!shares.contains(&40), "the yes came too late: {shares:?}");
+    assert_eq!(replicas(&world, "web"), 2, "it serves by itself");
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,6 +171,28 @@ async fn changed_bytes_of_a_config_map_are_not_overlooked_or_lost() {
     assert_eq!(copy(&world), json!({ "logo": "AQID" }), "the primary keeps its own");
     reach(&world, "Succeeded").await;
     assert_eq!(copy(&world), json!({ "logo": "BAUG" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_8_configuration_that_changed_unheard_is_not_promoted() {
+    let mut world = configured();
+    world.start().await;
+    reach(&world, "Initialized").await;
+    world.patch(CONFIG_MAPS, "settings", &json!({ "data": { "color": "green" } }));
+    assert!(world.until(90, |world| canary_share(world) == 60).await);
+    // The watch hangs: the operator still believes in green.
+    let watches = Matcher::any().user(OPERATOR).resource("", "configmaps").verbs([Verb::Watch]);
+    let silence = WatchFault::SilenceAfter { events: 0, lasting: Some(Duration::from_mins(10)) };
+    let faults = &world.sandbox.server().faults;
+    faults.add(watches.clone(), When::Always, Effect::Watch(silence));
+    faults.interrupt_watches(watches, Interruption::Close);
+    world.settle().await;
+    world.patch(CONFIG_MAPS, "settings", &json!({ "data": { "color": "red" } }));
+    let since = revision(&world);
+    world.advance_s(15).await;
+    let copies = history(&world, CONFIG_MAPS, "settings-primary", since);
+    assert_eq!(copies, Vec::<Value>::new(), "red was not analysed");
+    assert_eq!((world.phase("web").as_str(), canary_share(&world)), ("Progressing", 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,7 +340,7 @@ async fn validation_is_not_bypassed_by_a_later_edit() {
     assert_eq!(world.network.calls().len(), 0, "another tenant's template is not used");
     let (stalled, reason, message) = condition(&world, "web", "Stalled");
     assert_eq!((&*stalled, &*reason), ("True", "Refused"), "{message}");
-    assert!(message.contains("metrics[0].templateRef.namespace"), "{message}");
+    assert!(message.contains("metrics[0].templateRef.namespace: other/x"), "{message}");
     edit_analysis(&world, measured(json!({})));
     reach(&world, "Succeeded").await;
 }

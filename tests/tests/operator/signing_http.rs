@@ -10,13 +10,14 @@ use tidegate_loadtester::{
     gates::{Gates, Key, Kind, Opening},
     load::{BodyFiles, Bounds},
     metrics::Metrics,
+    ngrinder,
     runner::{Limits, Runner},
     server::{self, App},
     task::Policy,
 };
 use tidegate_operator::{
     canary::{Context, Manager, Options},
-    clock::SystemClock,
+    clock::FastClock,
     cluster::Cluster as Seat,
     http::{self, Client},
     telemetry::Telemetry,
@@ -39,7 +40,7 @@ async fn tester(secret: &SecretFile) -> SocketAddr {
     let (namespace, canary) = ("default".to_owned(), "web".to_owned());
     let key = Key { namespace, canary, kind: Kind::Advance, gate: String::new() };
     let now = Timestamp::now().as_second();
-    gates.open(key, Opening { opened_at: now, ..Opening::default() }, now).expect("it opens");
+    gates.open(&key, &Opening { opened_at: now, ..Opening::default() }, now).expect("it opens");
     let app = App {
         auth: Auth { secret_file: Some(secret.0.clone()), ..Auth::default() },
         policy: Policy {
@@ -48,6 +49,7 @@ async fn tester(secret: &SecretFile) -> SocketAddr {
             shell: false,
             load: Bounds { connections_max: 1, body_files: BodyFiles::Refused },
             concord: concord::Allowed::default(),
+            ngrinder: ngrinder::Allowed::default(),
         },
         gates,
         runner: Runner::new(limits, Arc::clone(&metrics)),
@@ -60,15 +62,27 @@ async fn tester(secret: &SecretFile) -> SocketAddr {
     address
 }
 
-/// An operator in real time that signs with this secret; ends with its task.
-fn operator(sandbox: &Sandbox, secret: Option<&SecretFile>) -> tokio::task::JoinHandle<()> {
+/// Servers are on this machine.
+pub(crate) fn local() -> http::Policy {
+    http::Policy { allow_loopback: true, environment_proxies: false, ..http::Policy::default() }
+}
+
+/// An operator over real sockets, whose clock runs fast, that signs with this secret; ends with its task.
+pub(crate) fn operator(
+    sandbox: &Sandbox,
+    secret: Option<&SecretFile>,
+) -> tokio::task::JoinHandle<()> {
+    operator_with(sandbox, secret, local())
+}
+
+/// The same, which may talk to these addresses.
+pub(crate) fn operator_with(
+    sandbox: &Sandbox,
+    secret: Option<&SecretFile>,
+    policy: http::Policy,
+) -> tokio::task::JoinHandle<()> {
     let user = User::new("operator", &["system:masters"]);
     let client = kube::Client::new(sandbox.service_as(user), "default");
-    let policy = http::Policy {
-        allow_loopback: true,
-        environment_proxies: false,
-        ..http::Policy::default()
-    };
     let options = Options {
         mesh_provider: KUBERNETES.to_owned(),
         hook_secret_file: secret.map(|secret| secret.0.clone()),
@@ -78,8 +92,8 @@ fn operator(sandbox: &Sandbox, secret: Option<&SecretFile>) -> tokio::task::Join
     };
     let telemetry = Telemetry::new("test", KUBERNETES, Timestamp::now());
     let seat = Seat::new(client, None, Arc::new(|| true));
-    let clock = Arc::new(SystemClock::new());
-    let http = Arc::new(Client::new(policy));
+    let clock = Arc::new(FastClock::new(10.0));
+    let http = Arc::new(Client::new(policy).with_nodes(seat.nodes.clone()));
     let cx = Context::new(seat, options, clock, http, Arc::new(telemetry));
     tokio::spawn(async move { Manager::start(cx).run().await })
 }

@@ -10,6 +10,7 @@ use tidegate_sandbox::{
 };
 use tidegate_tests::{
     network::{Metric, Reply},
+    providers::target_table,
     rollout::{
         CANARIES, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, OPERATOR, VIRTUAL_SERVICES, World, canary,
         deployment,
@@ -119,7 +120,8 @@ pub(crate) fn release_of(world: &World, name: &str, image: &str) {
     let ports = json!([{ "containerPort": 8080 }]);
     let containers = json!([{ "name": "app", "image": image, "ports": ports }]);
     let template = json!({ "spec": { "containers": containers } });
-    world.patch(DEPLOYMENTS, name, &json!({ "spec": { "template": template } }));
+    let table = if name == "web" { target_table(world) } else { DEPLOYMENTS };
+    world.patch(table, name, &json!({ "spec": { "template": template } }));
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "always made on the spot")]

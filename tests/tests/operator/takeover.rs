@@ -358,3 +358,33 @@ async fn what_users_added_to_taken_over_objects_survives() {
     let owners = &route["metadata"]["ownerReferences"];
     assert_eq!(owners.as_array().map(Vec::len), Some(1), "still one owner: {owners}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_flagger_had_lost_is_made_again_and_the_next_release_goes_through() {
+    let mut canary = canary_of("web", GATEWAY_API, by_weight());
+    canary["spec"]["suspend"] = json!(true);
+    let mut world = with_canary(canary);
+    world.create(CONFIG_MAPS, config("web-config"));
+    let same = json!({ "spec": { "template": template("web", "web:1.0") } });
+    world.patch(DEPLOYMENTS, "web", &same);
+    // Somebody looks already, and lets it be.
+    world.start().await;
+    world.advance_s(5).await;
+    let succeeded = phases().into_iter().find(|it| it.phase == "Succeeded").expect("it is one");
+    let flagger = Flagger::new(&world);
+    flagger.workloads(&succeeded);
+    world.advance_s(5).await;
+    flagger.status(&succeeded);
+    world.patch(CANARIES, "web", &json!({ "spec": { "suspend": false } }));
+    world.advance_s(30).await;
+    assert_eq!(world.phase("web"), "Succeeded");
+    for name in ["web", "web-primary", "web-canary"] {
+        assert!(world.get(SERVICES, name).is_some(), "{name}: {:#}", world.status("web"));
+    }
+    assert_eq!(canary_share(&world), 0);
+    assert!(world.get(HTTP_ROUTES, "web").is_some(), "{:#}", world.status("web"));
+    release(&world, "web:2.0");
+    reach(&world, "Progressing").await;
+    reach(&world, "Succeeded").await;
+    assert_eq!(image(&world, "web-primary"), "web:2.0");
+}

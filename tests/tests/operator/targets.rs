@@ -245,6 +245,50 @@ async fn item_7_a_scaled_object_made_again_is_not_paused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn item_7_a_primary_that_flagger_left_paused_at_zero_is_let_go() {
+    let mut world = initialized_keda().await;
+    world.kill();
+    let paused = json!({ "metadata": { "annotations": { PAUSED: "0" } } });
+    world.patch(SCALED_OBJECTS, "web-primary", &paused);
+    world.advance_s(60).await;
+    let primary = |world: &World| object(world, DEPLOYMENTS, "web-primary");
+    assert_eq!(primary(&world)["spec"]["replicas"], 0, "that is how it was left");
+    world.start().await;
+    world.advance_s(60).await;
+    assert!(!is_paused(&world, "web-primary"));
+    assert!(primary(&world)["spec"]["replicas"].as_i64() > Some(0), "{:#}", primary(&world));
+    assert!(is_paused(&world, "web"), "the target's stays");
+    let at_rest = mark(&world);
+    world.advance_s(600).await;
+    assert_eq!(writes_since(&world, at_rest), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_5_a_primary_that_keda_took_to_zero_is_waited_for_and_that_is_said() {
+    let world = initialized_keda().await;
+    let triggers = |mark: Value| {
+        let annotations = json!({ "sandbox.tidegate.dev/triggers": mark });
+        let metadata = json!({ "annotations": annotations });
+        json!({ "metadata": metadata, "spec": { "minReplicaCount": 0 } })
+    };
+    world.patch(SCALED_OBJECTS, "web-primary", &triggers(json!("idle")));
+    world.advance_s(60).await;
+    assert_eq!(object(&world, DEPLOYMENTS, "web-primary")["spec"]["replicas"], 0);
+    let containers = json!([{ "name": "app", "image": "web:2.0" }]);
+    let template = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
+    world.patch(DEPLOYMENTS, "web", &template);
+    world.advance_s(600).await;
+    assert_eq!(world.phase("web"), "Initialized", "there would be no way back");
+    assert_eq!(object(&world, DEPLOYMENTS, "web")["spec"]["replicas"], 0);
+    let (_, reason, message) = condition(&world, "web", "Reconciling");
+    assert_eq!(reason, "PrimaryNotReady", "{message}");
+    assert!(message.contains("0 replicas are asked for, at least 1 has to run"), "{message}");
+    // Somebody asks for something.
+    world.patch(SCALED_OBJECTS, "web-primary", &triggers(Value::Null));
+    reach(&world, "Succeeded").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn item_19_a_users_scaled_object_of_the_name_is_left_alone() {
     let mut world = World::new();
     world.sandbox.load(keda_crds()).expect("definitions are accepted");
@@ -393,12 +437,54 @@ async fn the_hint_of_the_canary_is_on_both_copies_for_good() {
     }
 }
 
+/// The Service `web` inside the cluster, headless or not.
+fn inner_service(is_headless: bool, version: &str) -> Value {
+    let mut service = service("web");
+    service["spec"]["type"] = json!("ClusterIP");
+    service["spec"]["selector"]["version"] = json!(version);
+    if is_headless {
+        service["spec"]["clusterIP"] = json!("None");
+    }
+    service
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_made_again_headless_or_not_is_released_all_the_same() {
+    for is_headless in [false, true] {
+        let mut world = World::new();
+        world.sandbox.load(routing_crds()).expect("definitions are accepted");
+        world.create(SERVICES, inner_service(is_headless, "1"));
+        let mut canary = canary_of("web", GATEWAY_API, by_weight());
+        canary["spec"]["targetRef"] =
+            json!({ "apiVersion": "v1", "kind": "Service", "name": "web" });
+        world.create(CANARIES, canary);
+        world.start().await;
+        reach(&world, "Initialized").await;
+        let addresses = || {
+            let copies = ["web-primary", "web-canary"];
+            copies.map(|name| object(&world, SERVICES, name)["spec"]["clusterIP"].clone())
+        };
+        let before = addresses();
+        assert_eq!(before.iter().all(|it| it == "None"), is_headless, "{before:?}");
+        // The server lets nobody change that of a Service that is there.
+        world.delete(SERVICES, "web");
+        world.create(SERVICES, inner_service(!is_headless, "2"));
+        reach(&world, "Progressing").await;
+        assert_eq!(leads_to(&world, "web-canary"), "2", "{is_headless}");
+        reach(&world, "Succeeded").await;
+        assert_eq!(leads_to(&world, "web-primary"), "2", "{is_headless}");
+        assert_eq!(addresses(), before, "{is_headless}: each stays as it was made");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_service_cannot_be_is_refused() {
     let scaler = json!({ "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
                          "name": "web" });
     let cases = [
         ("without weights", "/provider", json!("kubernetes"), "spec.provider"),
+        ("behind an Ingress", "/provider", json!("nginx"), "spec.provider"),
+        ("behind one of Skipper", "/provider", json!("skipper"), "spec.provider"),
         ("under another name", "/service/name", json!("shop"), "spec.service.name"),
         ("scaled", "/autoscalerRef", scaler, "spec.autoscalerRef"),
         ("of Knative", "/targetRef/apiVersion", json!("serving.knative.dev/v1"), "Knative"),

@@ -282,6 +282,84 @@ async fn a_slow_event_hook_does_not_delay_the_rollout() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn that_a_canary_is_gone_is_told_although_nobody_looks_after_it_any_more() {
+    let mut canary = canary_of("web", GATEWAY_API, hooked(by_weight(), "event"));
+    canary["spec"]["revertOnDeletion"] = json!(true);
+    let world = crate::stage::initialized_with(canary).await;
+    let (slow, hold) = Reply::yes().held();
+    world.network.hook_once("hooks/event", slow);
+    release(&world, "web:2.0");
+    world.advance_s(5).await;
+    world.delete(CANARIES, "web");
+    assert!(world.until(120, |world| world.get(CANARIES, "web").is_none()).await);
+    world.advance_s(5).await;
+    let heard = || {
+        let calls = world.network.calls_to("hooks/event");
+        calls
+            .iter()
+            .any(|call| call.body["metadata"]["eventMessage"].to_string().contains("is gone"))
+    };
+    assert!(!heard(), "the hook is slow");
+    hold.release();
+    world.advance_s(5).await;
+    assert!(heard(), "{:#?}", world.network.calls_to("hooks/event"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_a_hook_is_too_slow_for_are_counted() {
+    let world = initialized(GATEWAY_API, hooked(by_weight(), "event")).await;
+    let (slow, hold) = Reply::yes().held();
+    world.network.hook("hooks/event", slow);
+    for number in 2..16 {
+        release(&world, &format!("web:{number}.0"));
+        reach(&world, "Progressing").await;
+        reach(&world, "Succeeded").await;
+    }
+    let told = world.events().len();
+    hold.release();
+    world.advance_s(5).await;
+    let page = crate::metrics::page(&world);
+    let dropped = page.lines().find_map(|line| {
+        line.strip_prefix(r#"tidegate_hooks_total{type="event",outcome="full"} "#)?.parse().ok()
+    });
+    let heard = world.network.calls_to("hooks/event").len();
+    assert!(dropped.is_some_and(|dropped: usize| dropped > 0), "{page}");
+    assert_eq!(heard + dropped.unwrap_or_default(), told, "each was sent or counted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_look_at_certificates_is_told_so() {
+    let mut analysis = hooked(by_weight(), "rollout");
+    analysis["webhooks"][0]["disableTLS"] = json!(true);
+    analysis["metrics"] = json!([
+        { "name": "own", "templateRef": { "name": "own" }, "thresholdRange": { "min": 99 } },
+    ]);
+    let mut world = with_canary(canary_of("web", GATEWAY_API, analysis));
+    world.create(
+        Resource { group: "flagger.app", plural: "metrictemplates" },
+        json!({ "apiVersion": "flagger.app/v1beta1", "kind": "MetricTemplate",
+                "metadata": { "name": "own" },
+                "spec": { "query": "own_query", "provider": {
+                    "type": "prometheus", "address": "http://prometheus:9090",
+                    "insecureSkipVerify": true,
+                } } }),
+    );
+    world.network.metric("own_query", tidegate_tests::network::Metric::Value(100.0));
+    world.start().await;
+    reach(&world, "Initialized").await;
+    let said = || {
+        let events = world.events().into_iter();
+        events.filter(|(reason, _)| reason == "CertificateNotVerified").collect::<Vec<_>>()
+    };
+    let texts = format!("{:?}", said());
+    assert!(texts.contains("disableTLS") && texts.contains("insecureSkipVerify"), "{texts}");
+    assert_eq!(said().len(), 2, "each once");
+    release(&world, "web:2.0");
+    reach(&world, "Succeeded").await;
+    assert_eq!(said().len(), 4, "and once in each rollout: {:?}", said());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_hook_is_heard_at_rest_and_on_the_way() {
     let analysis = hooked(hooked(by_weight(), "rollback"), "confirm-rollout");
     for gate in [Reply::no(), Reply::yes()] {

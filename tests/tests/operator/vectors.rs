@@ -46,6 +46,42 @@ async fn bet_7_a_template_without_an_interval_looks_back_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn bet_11_a_metric_with_several_series_is_told_once_a_rollout() {
+    let mut world = initialized(GATEWAY_API, by_weight()).await;
+    // The observer of these tests does not take an answer apart.
+    world.collects_breaches = true;
+    let template = json!({ "apiVersion": "flagger.app/v1beta1", "kind": "MetricTemplate",
+        "metadata": { "name": "errors" },
+        "spec": { "provider": { "type": "prometheus", "address": "http://prometheus" },
+                  "query": "errors" } });
+    world.create(METRIC_TEMPLATES, template);
+    let metrics = json!([
+        { "name": "mine", "templateRef": { "name": "errors" }, "thresholdRange": { "max": 5 } },
+        { "name": "inline", "query": "errors", "thresholdRange": { "max": 5 } },
+        { "name": "single", "query": "single", "thresholdRange": { "max": 5 } },
+    ]);
+    edit_analysis(&world, json!({ "metrics": metrics }));
+    let series = |pod: &str, value: &str| json!({ "metric": { "pod": pod }, "value": [0, value] });
+    let several = json!({ "status": "success", "data": {
+        "resultType": "vector", "result": [series("a", "90"), series("b", "1")],
+    } });
+    world.network.metric("errors", Metric::Reply(Reply::Status(200, several.to_string())));
+    world.network.metric("single", Metric::Value(1.0));
+    for rollout in 1..=2 {
+        release(&world, &format!("web:{}.0", rollout + 1));
+        reach(&world, "Progressing").await;
+        // As Flagger: it is the last series that counts.
+        reach(&world, "Succeeded").await;
+        let texts = world.events().into_iter().filter(|(reason, _)| reason == "MetricAmbiguous");
+        let texts: Vec<_> = texts.map(|(_, text)| text).collect();
+        assert_eq!(texts.len(), 2 * rollout, "one a metric and rollout: {texts:#?}");
+        for name in ["mine", "inline"] {
+            assert!(texts.iter().any(|it| it.contains(&format!("metric {name} "))), "{texts:#?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn bet_19_a_query_that_does_not_render_says_so() {
     let world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
     let metric = json!({ "name": "mine", "query": "{{ bad", "threshold": 5, "onNoData": "hold" });

@@ -10,8 +10,8 @@ use tidegate_tests::{
 use crate::{
     metrics::value,
     stage::{
-        GATEWAY_API, at_share, by_weight, canary_share, condition, edit_analysis, initialized,
-        measured, mend_metrics, reach, release, told,
+        GATEWAY_API, at_share, by_weight, canary_share, condition, edit, edit_analysis,
+        initialized, measured, mend_metrics, reach, release, told,
     },
 };
 
@@ -42,7 +42,7 @@ async fn no_data_is_told_apart_from_bad_and_still_fails() {
     reach(&world, "Failed").await;
     assert_eq!((told(&world, "NotEnoughData"), told(&world, "CheckFailed")), (1, 0));
     assert_eq!(counted(&world, "no_data"), Some(3.0));
-    assert_eq!((counted(&world, "failed"), counted(&world, "held")), (None, None));
+    assert_eq!((counted(&world, "failed"), counted(&world, "held")), (Some(0.0), Some(0.0)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,14 +51,14 @@ async fn a_server_that_is_ill_is_not_a_lack_of_data() {
     world.network.metric("", Metric::Reply(Reply::Status(500, String::new())));
     reach(&world, "Failed").await;
     assert_eq!((told(&world, "NotEnoughData"), told(&world, "CheckFailed")), (0, 1));
-    assert_eq!((counted(&world, "failed"), counted(&world, "held")), (Some(3.0), None));
+    assert_eq!((counted(&world, "failed"), counted(&world, "held")), (Some(3.0), Some(0.0)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn on_no_data_hold_waits_for_data_and_goes_on() {
     let world = at_share(GATEWAY_API, patient(by_weight()), 20).await;
     world.network.metric("", Metric::Nothing);
-    world.advance_s(600).await;
+    world.advance_s(590).await;
     assert_eq!((canary_share(&world), world.phase("web").as_str()), (20, "Progressing"));
     assert_eq!(world.status("web")["failedChecks"], 0);
     let (_, reason, message) = condition(&world, "web", "Reconciling");
@@ -68,6 +68,19 @@ async fn on_no_data_hold_waits_for_data_and_goes_on() {
     assert!(held > Some(50.0), "but it is asked at every interval: {held:?}");
     mend_metrics(&world);
     reach(&world, "Succeeded").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_no_data_hold_waits_no_longer_than_the_deadline() {
+    let world = at_share(GATEWAY_API, patient(by_weight()), 20).await;
+    edit(&world, json!({ "progressDeadlineSeconds": 120 }));
+    world.network.metric("", Metric::Nothing);
+    world.advance_s(115).await;
+    assert_eq!((canary_share(&world), told(&world, "NotEnoughData")), (20, 0));
+    assert!(world.status("web")["rollout"]["noDataSince"].is_string(), "{:#}", world.status("web"));
+    reach(&world, "Failed").await;
+    assert_eq!((told(&world, "NotEnoughData"), counted(&world, "held") > Some(10.0)), (1, true));
+    assert_eq!(world.status("web")["rollout"]["noDataSince"], Value::Null);
 }
 
 #[tokio::test(start_paused = true)]

@@ -162,6 +162,7 @@ pub struct AnalysisMetric {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub template_variables: BTreeMap<String, String>,
     /// What to do when the query works and finds nothing to measure. Default `fail`: a failed check.
+    /// With `hold` it becomes one after `progressDeadlineSeconds` without data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_no_data: Option<OnNoData>,
 }
@@ -171,7 +172,8 @@ text_enum! {
     closed OnNoData {
         /// A failed check.
         Fail = "fail",
-        /// No check at all: the rollout stays where it is until there is data.
+        /// No check at all: the rollout stays where it is until there is data, for
+        /// `progressDeadlineSeconds` at most.
         Hold = "hold",
     }
 }

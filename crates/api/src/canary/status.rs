@@ -133,6 +133,38 @@ pub struct RolloutMemory {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Timestamp>")]
     pub trouble_since: Option<Time>,
+    /// Since when checks with `onNoData: hold` have had no data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Timestamp>")]
+    pub no_data_since: Option<Time>,
+    /// The revision of a Service of Knative that is the primary, for the day its annotation is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub primary_revision: Option<String>,
+    /// The provider whose routing objects there may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The routing object that may have a share of traffic for the canary, while a rollout is under
+    /// way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<RouteMemory>,
+}
+
+/// A routing object that divides traffic.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteMemory {
+    /// The provider that it is of.
+    #[serde(default)]
+    pub provider: String,
+    /// Kind of the object.
+    #[serde(default)]
+    pub kind: String,
+    /// Name of the object.
+    #[serde(default)]
+    pub name: String,
+    /// Name of the apex Service whose traffic it divides.
+    #[serde(default)]
+    pub service: String,
 }
 
 /// The phases of a rollout.
@@ -243,6 +275,24 @@ impl CanaryPhase {
             Self::Failed => "Failed",
             Self::Terminating => "Terminating",
             Self::Terminated => "Terminated",
+        }
+    }
+
+    /// Whether a rollout was asked for and is not over yet.
+    pub const fn is_under_way(self) -> bool {
+        match self {
+            Self::Waiting
+            | Self::Progressing
+            | Self::WaitingPromotion
+            | Self::Promoting
+            | Self::Finalising => true,
+            Self::Unset
+            | Self::Initializing
+            | Self::Initialized
+            | Self::Succeeded
+            | Self::Failed
+            | Self::Terminating
+            | Self::Terminated => false,
         }
     }
 }

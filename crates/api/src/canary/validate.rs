@@ -10,13 +10,15 @@ use super::{Canary, Provider};
 pub enum Problem {
     /// A reference leaves the namespace although that was forbidden.
     #[error(
-        "{field}: namespace {namespace:?} is not that of the canary, and references to other namespaces are disabled"
+        "{field}: {namespace}/{name} is in another namespace than the canary, and references to others are off; --no-cross-namespace-refs=false allows them"
     )]
     OtherNamespace {
         /// Path of the namespace.
         field: String,
         /// What it says.
         namespace: String,
+        /// What is referred to there.
+        name: String,
     },
     /// A Knative target with another provider.
     #[error("spec.provider: a Knative target needs the provider \"knative\"")]
@@ -77,21 +79,25 @@ impl Canary {
 
     fn find_other_namespaces(&self, problems: &mut Vec<Problem>) {
         let own = self.metadata.namespace.as_deref();
-        let mut check = |field: String, namespace: Option<&str>| {
+        let mut check = |field: String, namespace: Option<&str>, name: &str| {
             if let Some(namespace) = namespace.filter(|n| !n.is_empty() && Some(*n) != own) {
-                problems.push(Problem::OtherNamespace { field, namespace: namespace.to_owned() });
+                let (namespace, name) = (namespace.to_owned(), name.to_owned());
+                problems.push(Problem::OtherNamespace { field, namespace, name });
             }
         };
         if let Some(upstream) = &self.spec.upstream_ref {
-            check("spec.upstreamRef.namespace".to_owned(), upstream.namespace.as_deref());
+            let field = "spec.upstreamRef.namespace".to_owned();
+            check(field, upstream.namespace.as_deref(), &upstream.name);
         }
         for (index, metric) in self.spec.analysis.metrics.iter().enumerate() {
-            let namespace = metric.template_ref.as_ref().and_then(|r| r.namespace.as_deref());
-            check(format!("spec.analysis.metrics[{index}].templateRef.namespace"), namespace);
+            let Some(template) = &metric.template_ref else { continue };
+            let field = format!("spec.analysis.metrics[{index}].templateRef.namespace");
+            check(field, template.namespace.as_deref(), &template.name);
         }
         for (index, alert) in self.spec.analysis.alerts.iter().enumerate() {
-            let namespace = alert.provider_ref.namespace.as_deref();
-            check(format!("spec.analysis.alerts[{index}].providerRef.namespace"), namespace);
+            let provider = &alert.provider_ref;
+            let field = format!("spec.analysis.alerts[{index}].providerRef.namespace");
+            check(field, provider.namespace.as_deref(), &provider.name);
         }
     }
 }
@@ -180,6 +186,7 @@ mod tests {
         });
         assert_eq!(problems(&spec, CrossNamespace::Allowed), Vec::<String>::new());
         let found = problems(&spec, CrossNamespace::Forbidden);
+        assert!(found.iter().any(|text| text.contains(": ops/a is in")), "{found:?}");
         let fields: Vec<_> = found.iter().filter_map(|text| text.split(':').next()).collect();
         assert_eq!(
             fields,

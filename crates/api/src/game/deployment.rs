@@ -147,9 +147,6 @@ pub struct GameDeploymentStatus {
     /// Number of ready pods of the update revision.
     #[serde(default)]
     pub updated_ready_replicas: i32,
-    /// Number of pods of the revision the pods come from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub current_replicas: Option<i32>,
     /// Number of available pods of the update revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_available_replicas: Option<i32>,

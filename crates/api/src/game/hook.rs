@@ -53,6 +53,11 @@ pub struct HookTemplateSpec {
     /// Order of the metrics. Default `Parallel`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<HookPolicy>,
+    /// Longest time in seconds a run may take; one that takes longer ends in an error. Absent: no
+    /// limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub deadline_seconds: Option<i32>,
 }
 
 /// What to measure in one execution.
@@ -77,6 +82,11 @@ pub struct HookRunSpec {
     /// Order of the metrics. Default `Parallel`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<HookPolicy>,
+    /// Longest time in seconds the run may take; if it takes longer it ends in an error. Absent: no
+    /// limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub deadline_seconds: Option<i32>,
 }
 
 /// An argument of a hook.
@@ -170,9 +180,14 @@ pub struct HookProvider {
     pub kubernetes: Option<KubernetesProvider>,
 }
 
-/// A GET request whose answer is JSON.
+/// A request whose answer is JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [rule_at(
+    ".body",
+    "!has(self.body) || (has(self.method) && self.method != 'GET')",
+    "is sent with POST and PUT only",
+)]))]
 pub struct WebProvider {
     /// Address to ask. `{{ args.<name> }}` is filled in.
     pub url: String,
@@ -184,6 +199,44 @@ pub struct WebProvider {
     /// Longest time in seconds a request may take. Default 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<i32>,
+    /// How to ask. Default `GET`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<WebMethod>,
+    /// What to send with POST and PUT; JSON unless a header says otherwise. `{{ args.<name> }}` is
+    /// filled in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16_384))]
+    pub body: Option<String>,
+    /// Take any certificate of the server. Default false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub insecure_skip_verify: Option<bool>,
+    /// Secret with what the server asks for: `token`, or `username` and `password`; and `ca.crt`. It needs
+    /// the label `tidegate.dev/for-hooks: "true"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<HookSecretRef>,
+}
+
+text_enum! {
+    /// How a web server is asked.
+    closed WebMethod {
+        /// Read.
+        Get = "GET",
+        /// Send.
+        Post = "POST",
+        /// Send, to be there afterwards.
+        Put = "PUT",
+    }
+}
+
+/// A Secret in the namespace of the run. It must have the label `tidegate.dev/for-hooks: "true"`, so
+/// that a hook sends nothing that is not meant for it. Its keys: `token`, which is sent as bearer, or
+/// `username` and `password`; and `ca.crt`, authorities to trust instead of those of the operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HookSecretRef {
+    /// Name of the Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
 }
 
 /// A header to send along.
@@ -204,6 +257,19 @@ pub struct PrometheusProvider {
     pub address: String,
     /// The query. `{{ args.<name> }}` is filled in.
     pub query: String,
+    /// Headers to send along.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<WebHeader>,
+    /// Longest time in seconds a query may take. Default 30.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<i32>,
+    /// Take any certificate of the server. Default false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub insecure_skip_verify: Option<bool>,
+    /// Secret with what the server asks for: `token`, or `username` and `password`; and `ca.crt`. It needs
+    /// the label `tidegate.dev/for-hooks: "true"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<HookSecretRef>,
 }
 
 /// Reads or writes fields of an object. Which one is told by the arguments `Group`, `Version`,
@@ -390,6 +456,7 @@ fn run_rules() -> Vec<Value> {
         ),
         same("args"),
         same("policy"),
+        same("deadlineSeconds"),
         rule_at(
             ".terminate",
             "!has(oldSelf.terminate) || !oldSelf.terminate || \

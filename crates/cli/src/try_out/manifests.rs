@@ -49,8 +49,9 @@ pub(super) fn canary() -> Value {
                 "metrics": [
                     { "name": "request-success-rate", "interval": "20s",
                       "thresholdRange": { "min": 99 } },
+                    // Wide: a machine that is busy with something else is not what is on trial.
                     { "name": "request-duration", "interval": "20s",
-                      "thresholdRange": { "max": 500 } },
+                      "thresholdRange": { "max": 5000 } },
                 ],
             },
         },

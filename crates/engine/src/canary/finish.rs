@@ -7,6 +7,7 @@ use crate::{
 
 use super::{
     canary_has_share, is_changed, later, obstructed, primary_takes, progress::needs_shift, promote,
+    route_left,
 };
 
 pub(super) fn threshold_reached(seen: &Observed, target: &Target) -> Step {
@@ -102,8 +103,10 @@ fn share_left(seen: &Observed, target: Option<&Target>) -> Option<Percent> {
         return None;
     }
     match (&seen.routes, plan.traffic) {
-        (Ok(split), Traffic::Divisible) => Some(split.canary),
-        (Err(_), Traffic::Divisible) | (_, Traffic::Whole) => Some(memory.weight),
+        (Ok(split), Traffic::Divisible) if seen.setup.former_route == State::Fits => {
+            Some(split.canary)
+        }
+        (Ok(_) | Err(_), Traffic::Divisible | Traffic::Whole) => Some(memory.weight),
     }
 }
 
@@ -114,8 +117,15 @@ fn share_left(seen: &Observed, target: Option<&Target>) -> Option<Percent> {
 fn hand_over(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, setup, .. } = seen;
     let primary_serves = seen.primary.readiness.is_serving();
+    if let State::Blocked(obstacle) = &setup.former_route {
+        // It may have a share, which would be led to nobody.
+        return Some(obstructed(seen, &obstacle.0).into());
+    }
     if canary_has_share(seen) && !primary_serves {
         return Some(held(seen, no_pod(seen)));
+    }
+    if setup.former_route == State::Differs {
+        return Some(route_left());
     }
     if plan.traffic == Traffic::Whole && canary_has_share(seen) {
         if let State::Blocked(obstacle) = &setup.apex_service {
@@ -285,6 +295,7 @@ fn ended(seen: &Observed, phase: Phase) -> Memory {
     next.rescue = false;
     next.prepared = false;
     next.trouble_since = None;
+    next.no_data_since = None;
     next.untold = seen.plan.hooks.post_rollout.then_some(phase);
     next
 }

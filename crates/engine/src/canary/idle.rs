@@ -7,7 +7,7 @@ use crate::{
 
 use super::{
     TARGET_GONE, awaiting_pods, configs_changed, equals_promoted, finish, is_changed, later,
-    nothing_to_resume, obstacle, obstructed, primary_takes,
+    nothing_to_resume, obstacle, obstructed, primary_takes, route_left,
 };
 
 pub(super) fn decide(seen: &Observed) -> Step {
@@ -56,6 +56,11 @@ fn leave_dead_canary(seen: &Observed) -> Option<Step> {
     if !seen.memory.is_stranded() || serves || !seen.primary.readiness.is_serving() {
         return None;
     }
+    match seen.setup.former_route {
+        State::Fits => {}
+        State::Differs => return Some(route_left()),
+        State::Blocked(_) => return None,
+    }
     let mut next = seen.memory.clone();
     next.weight = Percent::ZERO;
     let next = next.stamped(&seen.memory, seen.now);
@@ -71,6 +76,10 @@ fn leave_dead_canary(seen: &Observed) -> Option<Step> {
 /// much a failed promotion leaves there is theirs to decide.
 fn drifted(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
+    if seen.setup.former_route != State::Fits {
+        // The share may be in that one, whatever the route says that takes over.
+        return None;
+    }
     let split = *seen.routes.as_ref().ok().filter(|_| plan.traffic == Traffic::Divisible)?;
     let right = Split::canary(memory.weight);
     if split == right {

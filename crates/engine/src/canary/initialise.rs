@@ -53,7 +53,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
 fn place(seen: &Observed, pieces: &[Piece]) -> Option<Step> {
     pieces.iter().find_map(|piece| match seen.setup.of(*piece) {
         State::Fits => None,
-        State::Differs => Some(put(*piece)),
+        State::Differs => Some(put(*piece).into()),
         State::Blocked(obstacle) => Some(obstructed(seen, &obstacle.0).into()),
     })
 }
@@ -71,6 +71,7 @@ fn finish(seen: &Observed, target: &Target, split: Split) -> Step {
     next.prepared = false;
     next.untold = None;
     next.trouble_since = None;
+    next.no_data_since = None;
     // Routes that were there before, as when the status was lost in mid-rollout, may have a share for
     // the canary, which is about to have no pods.
     let shifts = seen.plan.traffic == Traffic::Divisible && split != Split::PRIMARY;

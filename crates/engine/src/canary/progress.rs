@@ -35,7 +35,11 @@ pub(super) fn decide(seen: &Observed) -> Step {
     {
         return finish::overdue(seen, Some(target), &obstacle.0);
     }
-    if let Some(step) = trouble_over(seen) {
+    let leads_nowhere = weighted::leads_nowhere(seen, split);
+    if leads_nowhere && is_overdue(seen) {
+        return finish::overdue(seen, Some(target), weighted::NO_STEP);
+    }
+    if !leads_nowhere && let Some(step) = trouble_over(seen) {
         return step;
     }
     if let Some(step) = drifted(seen, split) {
@@ -293,16 +297,28 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
             return Step::Ask(Question::Checks);
         };
         match &checks.verdict {
-            Verdict::Passed => {}
+            Verdict::Passed => base.no_data_since = None,
             Verdict::Failed(why) => return failed(seen, Fact::CheckFailed(why.clone())),
             Verdict::NoData(why) => return failed(seen, Fact::NoData(why.clone())),
-            Verdict::Held(why) => {
-                let held = Decision::because(Fact::AwaitingData(why.clone())).telling();
-                return held.beat().again(later(seen)).into();
-            }
+            Verdict::Held(why) => return without_data(seen, why),
         }
     }
     go_on(seen, target, split, base)
+}
+
+/// Waits for data, but no longer than a rollout may take to get on: then a check without data counts
+/// like any other. That time does not run while it is people who are waited for.
+fn without_data(seen: &Observed, why: &str) -> Step {
+    let Observed { memory, plan, now, .. } = seen;
+    let is_up_to_people = memory.is_paused() || memory.phase == Phase::WaitingPromotion;
+    // A clock that was put back begins anew, as with other trouble.
+    let since = memory.no_data_since.filter(|since| since <= now && !is_up_to_people);
+    if since.is_some_and(|since| now.since(since) >= plan.deadline) {
+        return failed(seen, Fact::NoData(why.to_owned()));
+    }
+    let no_data_since = if is_up_to_people { None } else { since.or(Some(*now)) };
+    let next = Memory { no_data_since, ..memory.clone() };
+    keep(seen, next, Decision::because(Fact::AwaitingData(why.to_owned())).telling()).beat().into()
 }
 
 /// Whether a gate stands before the next step.
@@ -368,6 +384,10 @@ fn failed(seen: &Observed, fact: Fact) -> Step {
         return decision.again(later(seen)).into();
     }
     let mut next = seen.memory.clone();
+    if matches!(decision.why, Fact::CheckFailed(_)) {
+        // There was something to judge by.
+        next.no_data_since = None;
+    }
     next.failed_checks = next.failed_checks.saturating_add(1);
     let is_last = next.failed_checks >= seen.plan.threshold;
     let again = if is_last { Again::Now } else { later(seen) };

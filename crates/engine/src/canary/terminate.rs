@@ -2,6 +2,8 @@
 //!
 //! The target is ready first, then Services and routes go back to it, the finalizer goes last. A
 //! target that is gone needs nothing back; one that does not become ready is not waited for for ever.
+//! In either case Services and routes that outlive the canary are put in order still: otherwise they
+//! would lead to what goes with it. One that cannot be holds nothing up for ever.
 
 use crate::{
     Action, Again, Decision, Fact, Memory, Missing, Notice, Observed, Phase, Readiness, Severity,
@@ -27,19 +29,16 @@ pub(super) fn decide(seen: &Observed) -> Step {
             return decision.again(Again::Now).into();
         }
     }
-    let target = match &seen.target {
-        Ok(target) => target,
-        Err(Missing::Gone) => return released(seen),
+    match &seen.target {
+        Ok(target) => {
+            if let Some(step) = bring_back(seen, target) {
+                return step;
+            }
+        }
+        Err(Missing::Gone) => {}
         Err(Missing::Unusable(why)) => return wait_or_give_up(seen, why),
-    };
-    if let Some(step) = bring_back(seen, target) {
-        return step;
     }
-    let ways = [
-        (&seen.setup.apex_given_back, Action::GiveApexBack),
-        (&seen.setup.route_given_back, Action::GiveRouteBack),
-    ];
-    for (state, action) in ways {
+    for (state, action) in ways_back(seen) {
         match state {
             State::Fits => {}
             State::Differs => {
@@ -50,6 +49,14 @@ pub(super) fn decide(seen: &Observed) -> Step {
         }
     }
     released(seen)
+}
+
+/// What outlives the canary, in the order it goes back.
+fn ways_back(seen: &Observed) -> [(&State, Action); 2] {
+    [
+        (&seen.setup.apex_given_back, Action::GiveApexBack),
+        (&seen.setup.route_given_back, Action::GiveRouteBack),
+    ]
 }
 
 /// The target as it was before the canary, or what is still missing.
@@ -85,19 +92,26 @@ fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
             .into();
     }
     if seen.now.since(since) >= seen.plan.deadline * DEADLINES {
-        let next = seen.memory.in_phase(Phase::Terminated, seen.now);
-        return Decision::because(Fact::RevertGivenUp(why.to_owned()))
-            .telling()
-            .alert(Severity::Error, Notice::RevertGivenUp(why.to_owned()))
-            .remember(next)
-            .act(Action::Release)
-            .into();
+        return given_up(seen, why);
     }
     if seen.target.is_ok() {
         let decision = Decision::because(Fact::AwaitingTarget(why.to_owned()));
         return decision.again(later(seen)).into();
     }
     obstructed(seen, why).into()
+}
+
+/// The target is left as it is, and whatever can still be put in order is. What was refused is blocked
+/// by the next look, so that this ends.
+fn given_up(seen: &Observed, why: &str) -> Step {
+    let mut decision = Decision::because(Fact::RevertGivenUp(why.to_owned()))
+        .telling()
+        .alert(Severity::Error, Notice::RevertGivenUp(why.to_owned()));
+    for (state, action) in ways_back(seen) {
+        decision = decision.act_if(*state == State::Differs, action);
+    }
+    let next = seen.memory.in_phase(Phase::Terminated, seen.now);
+    decision.remember(next).act(Action::Release).into()
 }
 
 fn released(seen: &Observed) -> Step {

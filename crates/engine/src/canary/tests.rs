@@ -14,6 +14,7 @@ mod manual;
 mod mistakes;
 mod progressing;
 mod promoting;
+mod rerouted;
 mod setting_up;
 mod take_over;
 
@@ -23,7 +24,7 @@ use super::*;
 use crate::{
     Answers, Checks, Cookie, CookieChange, Cookies, Form, Gate, Hooks, Life, ManualStep, Missing,
     Moment, Primary, Question, Readiness, Refusal, Revision, Setup, Split, Steps, Stickiness,
-    Strategy, Tempo, Unready, Verdict,
+    Tempo, Unready, Verdict,
 };
 
 /// The time of every scene; an interval is a minute, the deadline five.
@@ -257,7 +258,7 @@ impl Scene {
 
     fn judged(self, verdict: Verdict) -> Self {
         self.answering(|answers| {
-            answers.checks = Some(Checks { measured: Vec::new(), verdict });
+            answers.checks = Some(Checks { verdict, ..Checks::default() });
         })
     }
 
@@ -371,6 +372,7 @@ fn effect(before: &Memory, action: &Action) -> Option<String> {
         Action::Release => "release".to_owned(),
         Action::GiveApexBack => "give apex back".to_owned(),
         Action::GiveRouteBack => "give route back".to_owned(),
+        Action::LeaveRoute => "leave route".to_owned(),
         Action::Prune => "prune".to_owned(),
     })
 }
@@ -409,6 +411,10 @@ fn difference(before: &Memory, next: &Memory) -> String {
             (
                 "trouble",
                 memory.trouble_since.map_or("-".to_owned(), |since| (since.0 - NOW.0).to_string()),
+            ),
+            (
+                "without data",
+                memory.no_data_since.map_or("-".to_owned(), |since| (since.0 - NOW.0).to_string()),
             ),
         ]
     };

@@ -2,10 +2,22 @@
 
 use crate::{
     Action, Decision, Fact, GateKind, Memory, Notice, Observed, Pause, Percent, Phase, Plan,
-    Question, Severity, Split, Step,
+    Question, Severity, Split, Step, Strategy,
 };
 
 use super::{later, obstructed, progress, promote};
+
+/// What is in the way of a plan that was edited into one without a next step.
+pub(super) const NO_STEP: &str = "no step leads on from here; stepWeight must be greater than 0";
+
+/// Whether there is no step between this share and the goal.
+pub(super) fn leads_nowhere(seen: &Observed, split: Split) -> bool {
+    let Observed { plan, memory, .. } = seen;
+    plan.strategy == Strategy::Weighted
+        && !memory.is_paused()
+        && split.canary < plan.max
+        && plan.next_share(split.canary) <= split.canary
+}
 
 /// Whether the next step has a gate.
 pub(super) fn has_gate(seen: &Observed, split: Split) -> bool {
@@ -40,8 +52,11 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
     if plan.mirror && split == Split::PRIMARY {
         return mirror(seen, base).into();
     }
-    if plan.next_share(split.canary) <= split.canary {
-        return obstructed(seen, "the plan has no step that leads on from here").into();
+    if leads_nowhere(seen, split) {
+        // Checks go on, and the deadline runs. A clock that was put back begins anew.
+        let since = base.trouble_since.filter(|since| *since <= seen.now);
+        let base = Memory { trouble_since: since.or(Some(seen.now)), ..base };
+        return progress::keep(seen, base, obstructed(seen, NO_STEP)).into();
     }
     advance(seen, split, base).into()
 }

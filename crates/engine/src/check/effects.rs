@@ -94,6 +94,13 @@ impl Checker {
         Ok(())
     }
 
+    /// Whether the canary goes, and no target will come back in time: whatever clients are sent to, the
+    /// primary goes with it.
+    pub(super) fn is_let_go(&self) -> bool {
+        let effects = &self.effects;
+        effects.is_deleted && self.plan.revert && (effects.gave_up || self.target.is_none())
+    }
+
     fn judge_wait(&self, reason: &str) -> Verdict {
         if reason.is_empty() {
             return Err((16, "nobody says what is waited for".to_owned()));

@@ -125,7 +125,8 @@ fn value_of<'a>(tag: &str, arguments: &'a [Argument]) -> Option<&'a str> {
     Some(&found.value)
 }
 
-fn describes_a_pod(name: &str) -> bool {
+/// Whether an argument of this name describes a pod: a run for one is given it without a declaration.
+pub fn describes_a_pod(name: &str) -> bool {
     OF_POD.iter().any(|known| {
         let Some(index) = name.strip_prefix(known) else { return false };
         let inside = index.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));

@@ -93,15 +93,23 @@ const DEPTH_MAX: usize = 48;
 const OPERATORS_MAX: usize = 256;
 /// How much may be evaluated: a list of a thousand values, each looked at with a hundred operators.
 const WORK_MAX: usize = 100_000;
+/// Bytes of a text that are worth one step: an answer of a megabyte can be looked at some twenty times.
+const TEXT_BYTES_A_STEP: usize = 256;
+/// What a regular expression costs besides the text it is tried on: it is compiled each time.
+const PATTERN_WORK: usize = 500;
 /// Longest list or text that is made.
 const SIZE_MAX: usize = 10_000;
+
+/// What is said of a number that is none.
+const NOT_FINITE: &str = "the result is not a finite number";
 
 type Result<T> = std::result::Result<T, ConditionError>;
 
 /// What a measurement is worth.
 ///
 /// With both conditions the failure is looked at first, and neither is inconclusive. An error in a
-/// condition is an error of the measurement, with the reason for people.
+/// condition is an error of the measurement, with the reason for people. A number that is none, or is
+/// infinite, may fail a measurement, and is never what lets it pass.
 pub fn judge(
     success: Option<&Condition>,
     failure: Option<&Condition>,
@@ -109,16 +117,22 @@ pub fn judge(
     matcher: &dyn Matcher,
 ) -> (HookPhase, Option<String>) {
     let ask = |condition: Option<&Condition>| {
-        condition.map(|condition| condition.is_met(result, matcher)).transpose()
+        condition.map(|condition| condition.ask(result, matcher)).transpose()
     };
-    let answers = ask(failure).and_then(|failed| Ok((failed, ask(success)?)));
-    let phase = match answers {
+    let (failed, passed) = match ask(failure).and_then(|failed| Ok((failed, ask(success)?))) {
+        Ok(answers) => answers,
         Err(error) => return (HookPhase::Error, Some(error.to_string())),
-        Ok((Some(true), _) | (None, Some(false))) => HookPhase::Failed,
-        Ok((None | Some(false), None | Some(true))) => HookPhase::Successful,
-        Ok((Some(false), Some(false))) => HookPhase::Inconclusive,
     };
-    (phase, None)
+    let is_finite =
+        result.is_finite() && [failed, passed].into_iter().flatten().all(|(_, finite)| finite);
+    match (failed.map(|(met, _)| met), passed.map(|(met, _)| met)) {
+        (Some(true), _) | (None, Some(false)) => (HookPhase::Failed, None),
+        (None | Some(false), None | Some(true)) if !is_finite => {
+            (HookPhase::Inconclusive, Some(NOT_FINITE.to_owned()))
+        }
+        (None | Some(false), None | Some(true)) => (HookPhase::Successful, None),
+        (Some(false), Some(false)) => (HookPhase::Inconclusive, None),
+    }
 }
 
 // === impl Condition ===
@@ -140,8 +154,14 @@ impl Condition {
 
     /// Whether it holds.
     pub fn is_met(&self, result: &Value, matcher: &dyn Matcher) -> Result<bool> {
-        match evaluate::evaluate(&self.expr, result, matcher)? {
-            Value::Bool(answer) => Ok(answer),
+        self.ask(result, matcher).map(|(is_met, _)| is_met)
+    }
+
+    /// Whether it holds, and whether all numbers it was asked of are numbers.
+    fn ask(&self, result: &Value, matcher: &dyn Matcher) -> Result<(bool, bool)> {
+        let (value, is_finite) = evaluate::evaluate(&self.expr, result, matcher)?;
+        match value {
+            Value::Bool(answer) => Ok((answer, is_finite)),
             other => {
                 fail(format!("a condition must be true or false, this is {}", other.name()), 0)
             }
@@ -178,6 +198,16 @@ impl Value {
             Self::Text(_) => "a string",
             Self::List(_) => "a list",
             Self::Map(_) => "a map",
+        }
+    }
+
+    /// Every number in it is one, and not infinite.
+    fn is_finite(&self) -> bool {
+        match self {
+            Self::Nil | Self::Bool(_) | Self::Int(_) | Self::Text(_) => true,
+            Self::Float(number) => number.is_finite(),
+            Self::List(items) => items.iter().all(Self::is_finite),
+            Self::Map(members) => members.values().all(Self::is_finite),
         }
     }
 

@@ -31,7 +31,9 @@ pub fn decide(seen: &Observed) -> Decision {
     // Where the release stands is written down before another pod is chosen. That may be refused:
     // pods that were begun are finished all the same, and those that are lost are made anew.
     let has_failed = matches!(gate, StepGate::Failed { .. });
-    view.is_halted = is_reset || has_failed || aborts.is_some();
+    let is_begun = steps::begins_in_mid_release(&view);
+    view.is_halted =
+        is_reset || is_begun || has_failed || aborts.is_some() || verbs::is_pausing(&view);
     let mut work = match seen.plan.kind {
         WorkloadKind::Deployment => deployment::work(&view),
         WorkloadKind::StatefulSet(management) => stateful::work(&view, management),
@@ -51,15 +53,37 @@ pub fn decide(seen: &Observed) -> Decision {
     conclude(&view, &gate, aborts, progress, work)
 }
 
+/// What is to be remembered of a workload that must not be acted upon, whatever the reason. The condition
+/// goes with the first look that finds nothing wrong.
+pub fn refused(memory: &Memory, why: &str, now: Moment) -> Memory {
+    let kind = ConditionKind::FailedUpdate;
+    let same = memory.conditions.iter().find(|known| known.kind == kind && known.holds);
+    let told = Condition {
+        kind,
+        holds: true,
+        reason: Fact::Refused(Vec::new()).reason().to_owned(),
+        message: why.to_owned(),
+        since: same.map_or(steps::whole_seconds(now), |same| same.since),
+    };
+    let mut conditions = memory.conditions.clone();
+    conditions.retain(|known| known.kind != kind);
+    conditions.push(told);
+    conditions.sort_by_key(|condition| condition.kind);
+    Memory {
+        conditions,
+        phase: Some(WorkloadPhase::Degraded),
+        message: why.to_owned(),
+        ..memory.clone()
+    }
+}
+
 /// Nothing is done but to say why.
 fn refuse(seen: &Observed) -> Decision {
     let fact = Fact::Refused(seen.problems.clone());
     let decision = Decision::because(fact.clone());
     let next = Memory {
         generation: seen.plan.generation,
-        phase: Some(WorkloadPhase::Degraded),
-        message: fact.text(),
-        ..seen.memory.clone()
+        ..refused(&seen.memory, &fact.text(), seen.now)
     };
     if next == seen.memory {
         return decision;
@@ -169,6 +193,10 @@ fn reason(view: &View<'_>, release: Option<Fact>, pods: Option<Fact>) -> Fact {
 fn idle(view: &View<'_>) -> Fact {
     let wanted = view.counts.expected_updated;
     let available = view.in_step;
+    let kept = view.kept_by_hand();
+    if kept > 0 {
+        return Fact::OldPodsKept(kept);
+    }
     if available < wanted {
         return Fact::AwaitingPods { available, wanted };
     }
@@ -191,8 +219,12 @@ fn conditions(
             since: same.map_or(steps::whole_seconds(*now), |same| same.since),
         }
     };
-    let is_progressing = !view.is_complete_release() && view.partition < plan.replicas;
+    let kept = view.kept_by_hand();
+    let is_progressing = !view.is_complete_release() && view.partition < plan.replicas && kept == 0;
     let (reason, message) = match (is_progressing, view.is_target_reached()) {
+        (false, _) if kept > 0 => {
+            ("OldPodsKept", "Pods run an older revision until somebody deletes them.")
+        }
         (false, _) => ("Complete", "All pods that should run the template do."),
         (true, true) => ("StepReached", "As many pods as this step lets run the template."),
         (true, false) => ("Updating", "Pods are on their way to the template."),

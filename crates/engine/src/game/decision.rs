@@ -63,7 +63,7 @@ pub enum Action {
     /// Set `paused` to false and take away what a person asked for, in one write.
     Lift(Verb),
     /// Take away what a person asked for.
-    ClearVerb(Verb),
+    ClearVerb,
     /// Put the template of this revision back, if the other still is the template's; take away what a
     /// person asked for in the same write.
     GoBack {
@@ -152,6 +152,8 @@ pub struct PodChange {
     pub image_ids: BTreeMap<String, String>,
     /// The images those ids are of.
     pub images_before: BTreeMap<String, String>,
+    /// How often those containers were restarted so far.
+    pub restarts_before: BTreeMap<String, u32>,
     /// When this was decided.
     pub at: Moment,
     /// Images and metadata wait for so long.
@@ -199,7 +201,7 @@ impl Action {
             Self::PrunePodsToDelete(_)
             | Self::SetPaused(_)
             | Self::Lift(_)
-            | Self::ClearVerb(_)
+            | Self::ClearVerb
             | Self::GoBack { .. }
             | Self::Remember(_)
             | Self::DropRevisions(_)

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Action, Budget, ConditionKind, Departure, Fact, NewPod, Observed, Pod, Scaling, Standing,
-    UpdateWay, by_use, in_place,
+    Action, Budget, ConditionKind, Departure, Fact, Indexes, NewPod, Observed, Pod, Scaling,
+    Standing, UpdateWay, by_use, in_place,
     pod_hooks::{self, Wanted},
     sort_for_deletion,
     view::View,
@@ -66,9 +66,11 @@ impl<'a> Leaving<'a> {
         let scaling = standing.scaling();
         let is_leaving = |pod: &Pod| pod.is_marked || view.is_asked(pod);
         sort_for_deletion(&mut old, plan.costs, is_leaving);
-        // In a pause those that do not serve are the ones that are too many.
-        let is_idle = |pod: &Pod| view.is_paused() && !view.is_serving(pod);
-        sort_for_deletion(&mut updated, plan.costs, |pod| is_leaving(pod) || is_idle(pod));
+        sort_for_deletion(&mut updated, plan.costs, is_leaving);
+        if view.is_paused() {
+            // Those that do not serve are the ones that are too many, whoever was told to go before.
+            updated.sort_by_key(|pod| view.is_serving(pod));
+        }
         let mut surplus: Vec<&Pod> = old.into_iter().take(scaling.delete_old).collect();
         surplus.extend(updated.into_iter().take(scaling.delete_new));
         Self { named, surplus, scaling }
@@ -114,38 +116,67 @@ fn scale(view: &View<'_>, leaving: &Leaving<'_>, work: &mut Work) {
         let outcome = work.delete(view, pod, Departure::Surplus);
         deleted += usize::from(matches!(outcome, Outcome::Done));
     }
-    let created = create(view, leaving.scaling, work);
+    let created = create(view, leaving, work);
     if created + deleted > 0 {
         work.because(Fact::Scaling { created, deleted });
     }
 }
 
-fn create(view: &View<'_>, scaling: Scaling, work: &mut Work) -> usize {
-    let Observed { plan, pods, update, .. } = view.seen;
-    let wanted = scaling.create_old + scaling.create_new;
-    if wanted == 0 {
+/// Why no pod can be made at all.
+fn cannot_create(view: &View<'_>) -> Option<Fact> {
+    let plan = &view.seen.plan;
+    match &plan.indexes {
+        Indexes::Off => None,
+        Indexes::Unreadable(why) => Some(Fact::IndexesUnreadable(why.clone())),
+        Indexes::Range(start, end) => {
+            let indexes = end.saturating_sub(*start).max(0);
+            let is_short = i64::try_from(plan.replicas).unwrap_or(i64::MAX) > indexes;
+            is_short.then_some(Fact::NoIndex { replicas: plan.replicas, indexes })
+        }
+    }
+}
+
+/// Numbers that no pod has, also none that is on its way out: two with one number would be one too many.
+fn free_indexes(seen: &Observed) -> impl Iterator<Item = i64> {
+    let (start, end) = match seen.plan.indexes {
+        Indexes::Range(start, end) => (start, end),
+        Indexes::Off | Indexes::Unreadable(_) => (0, 0),
+    };
+    let used: BTreeSet<i64> = seen.pods.iter().filter_map(|pod| pod.index).collect();
+    (start..end).filter(move |index| !used.contains(index))
+}
+
+fn create(view: &View<'_>, leaving: &Leaving<'_>, work: &mut Work) -> usize {
+    let Observed { plan, update, .. } = view.seen;
+    let scaling = leaving.scaling;
+    if let Some(fact) = cannot_create(view) {
+        let is_wanted = scaling.create_old + scaling.create_new > 0;
+        // What nobody can read is told before a pod is missing.
+        if is_wanted || matches!(fact, Fact::IndexesUnreadable(_)) {
+            work.trouble(ConditionKind::FailedScale, &fact);
+        }
+        if is_wanted {
+            work.because(fact);
+        }
         return 0;
     }
-    let mut free: Box<dyn Iterator<Item = i64>> = Box::new(std::iter::empty());
-    if let Some((start, end)) = plan.indexes {
-        let indexes = end.saturating_sub(start).max(0);
-        if i64::try_from(plan.replicas).unwrap_or(i64::MAX) > indexes {
-            let fact = Fact::NoIndex { replicas: plan.replicas, indexes };
-            work.trouble(ConditionKind::FailedScale, &fact);
-            work.because(fact);
-            return 0;
-        }
-        let used: BTreeSet<i64> = pods.iter().filter_map(|pod| pod.index).collect();
-        free = Box::new((start..end).filter(move |index| !used.contains(index)));
-    }
+    let mut free = free_indexes(view.seen);
+    let mut total = view.pods.iter().filter(|pod| !leaving.has(pod)).count();
     let old = std::iter::repeat_n(&view.base, scaling.create_old);
     let new = std::iter::repeat_n(update, scaling.create_new);
     let mut created = 0;
     for revision in old.chain(new).take(CREATED_MAX) {
+        let index = free.next();
+        total += 1;
+        // Only those on top of the replicas do without.
+        if index.is_none() && plan.indexes != Indexes::Off && total <= plan.replicas {
+            work.because(Fact::AwaitingIndex);
+            break;
+        }
         work.actions.push(Action::Create(NewPod {
             revision: revision.clone(),
             ordinal: None,
-            index: free.next(),
+            index,
             has_gate: plan.way == UpdateWay::InPlace,
         }));
         created += 1;
@@ -171,6 +202,10 @@ fn candidates<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
 fn choose<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
     let plan = &view.seen.plan;
     if view.is_paused() || plan.way == UpdateWay::OnDelete {
+        return Vec::new();
+    }
+    // Nothing could take the place of a pod that is deleted for its revision.
+    if plan.way == UpdateWay::Recreate && cannot_create(view).is_some() {
         return Vec::new();
     }
     let working: Vec<&&Pod> = view.pods.iter().filter(|pod| !leaving.has(pod)).collect();

@@ -2,7 +2,7 @@
 
 use crate::{Moment, Revision, Tone};
 
-use super::{HookKind, HookPhase, PauseReason, Refusal, Verb};
+use super::{HookKind, HookPhase, PauseReason, Refusal, ResumeBy, UpdateWay, Verb};
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,12 +19,16 @@ pub enum Fact {
     WentBack(Revision),
     /// The steps changed: they are taken from the first.
     StepsChanged,
+    /// A step may not be meant as it is written.
+    StepDoubtful(String),
+    /// Something beside the steps may not be meant as it is written.
+    SpecDoubtful(String),
     /// This step is taken now.
     StepSet(usize),
     /// A pause begins.
     Paused(PauseReason),
     /// A pause holds.
-    AwaitingPerson(PauseReason),
+    AwaitingPerson(PauseReason, ResumeBy),
     /// A timed pause holds.
     AwaitingTime(Moment),
     /// Somebody cleared `paused`, which does not resume this release.
@@ -65,6 +69,12 @@ pub enum Fact {
         /// Numbers there are.
         indexes: i64,
     },
+    /// Nobody can tell which numbers pods are to have.
+    IndexesUnreadable(String),
+    /// All numbers are taken until pods that are on their way out are gone.
+    AwaitingIndex,
+    /// Pods run an older revision until somebody deletes them.
+    OldPodsKept(usize),
     /// Pods are updated.
     Updating(usize),
     /// Something about updated pods is finished.
@@ -79,6 +89,8 @@ pub enum Fact {
     NotInPlace {
         /// Name of the pod.
         pod: String,
+        /// How it was to be updated.
+        way: UpdateWay,
         /// What differs.
         path: String,
     },
@@ -125,6 +137,8 @@ pub enum Fact {
     NothingTo(Verb),
     /// A person asked for this while another revision was released.
     AskedTooLate(Verb),
+    /// A person asked for something nobody knows.
+    UnknownVerb(String),
     /// The template is put back to the stable revision because a hook failed.
     RollsBack(Revision),
     /// The cluster refused a write.
@@ -143,9 +157,11 @@ impl Fact {
             Self::NewRevision(_) => "NewRevision",
             Self::WentBack(_) => "RevisionReverted",
             Self::StepsChanged => "StepsChanged",
+            Self::StepDoubtful(_) => "StepDoubtful",
+            Self::SpecDoubtful(_) => "SpecDoubtful",
             Self::StepSet(_) => "SetStepIndex",
             Self::Paused(_) => "Paused",
-            Self::AwaitingPerson(_) => "WaitingForResume",
+            Self::AwaitingPerson(..) => "WaitingForResume",
             Self::AwaitingTime(_) => "WaitingForTime",
             Self::ResumeIgnored => "ResumeIgnored",
             Self::AwaitingHook(_) => "WaitingForHook",
@@ -154,13 +170,16 @@ impl Fact {
             Self::ArgumentsDropped(_) => "ArgumentsDropped",
             Self::AwaitingPods { .. } => "WaitingForPods",
             Self::Scaling { .. } => "Scaling",
-            Self::NoIndex { .. } => "FailedScale",
+            Self::NoIndex { .. } | Self::IndexesUnreadable(_) => "FailedScale",
+            Self::AwaitingIndex => "WaitingForIndex",
+            Self::OldPodsKept(_) => "OldPodsKept",
             Self::Updating(_) => "Updating",
             Self::Refreshing(_) => "FinishingUpdates",
             Self::AwaitingNode(_) => "WaitingForNode",
             Self::AwaitingBudget => "WaitingForBudget",
             Self::NoBudget => "NoBudget",
-            Self::NotInPlace { .. } => "FailedUpdate",
+            Self::NotInPlace { way: UpdateWay::HotPatch, .. } => "FailedUpdatePodHotPatch",
+            Self::NotInPlace { .. } => "FailedUpdatePodInPlace",
             Self::AwaitingPodHook { .. } => "WaitingForPodHook",
             Self::PodHookFailed { .. } => "PodHookFailed",
             Self::PodHookBlocked { .. } => "PodHookBlocked",
@@ -174,6 +193,7 @@ impl Fact {
             Self::Obeyed(_) => "Obeyed",
             Self::NothingTo(_) => "NothingToDo",
             Self::AskedTooLate(_) => "AskedTooLate",
+            Self::UnknownVerb(_) => "UnknownVerb",
             Self::RollsBack(_) => "RollingBack",
             Self::WriteRefused(refusal) => refusal.kind.as_str(),
         }
@@ -183,11 +203,15 @@ impl Fact {
     pub const fn tone(&self) -> Tone {
         match self {
             Self::Refused(_)
+            | Self::StepDoubtful(_)
+            | Self::SpecDoubtful(_)
             | Self::ResumeIgnored
             | Self::HookFailed { .. }
             | Self::HookBlocked(_)
             | Self::ArgumentsDropped(_)
             | Self::NoIndex { .. }
+            | Self::IndexesUnreadable(_)
+            | Self::UnknownVerb(_)
             | Self::NoBudget
             | Self::NotInPlace { .. }
             | Self::PodHookFailed { .. }
@@ -206,7 +230,7 @@ impl Fact {
             | Self::StepsChanged
             | Self::StepSet(_)
             | Self::Paused(_)
-            | Self::AwaitingPerson(_)
+            | Self::AwaitingPerson(..)
             | Self::AwaitingTime(_)
             | Self::AwaitingHook(_)
             | Self::AwaitingPods { .. }
@@ -215,6 +239,8 @@ impl Fact {
             | Self::Refreshing(_)
             | Self::AwaitingNode(_)
             | Self::AwaitingBudget
+            | Self::AwaitingIndex
+            | Self::OldPodsKept(_)
             | Self::AwaitingPodHook { .. }
             | Self::HooksRetried(_)
             | Self::AwaitingOrder(_)
@@ -245,14 +271,18 @@ impl Fact {
                 PauseReason::Hook => "The release pauses, its hook did not pass.".to_owned(),
                 PauseReason::User => "The release is paused by hand.".to_owned(),
             },
-            Self::AwaitingPerson(reason) => {
+            Self::AwaitingPerson(reason, ResumeBy::Field) => {
                 format!("{}: set updateStrategy.paused to false to go on.", reason.as_str())
+            }
+            Self::AwaitingPerson(reason, ResumeBy::Annotation) => {
+                format!("{}: annotate it with tidegate.dev/ask=resume to go on.", reason.as_str())
             }
             Self::AwaitingTime(_) => "The pause of this step is not over yet.".to_owned(),
             Self::ResumeIgnored => {
                 "updateStrategy.paused was cleared, but this release resumes by annotation only."
                     .to_owned()
             }
+            Self::StepDoubtful(why) | Self::SpecDoubtful(why) => why.clone(),
             Self::AwaitingHook(run) => format!("Hook run {run} is under way."),
             Self::HookFailed { run, phase: None, .. } => format!("Hook run {run} took too long."),
             Self::HookFailed { run, is_terminated: true, .. } => {
@@ -271,6 +301,10 @@ impl Fact {
             Self::AskedTooLate(verb) => {
                 format!("Asked to {}, but for another revision.", verb.as_str())
             }
+            Self::UnknownVerb(word) => format!(
+                "tidegate.dev/ask is one of {}, with @<revision> for that release only, and not {word:?}.",
+                Verb::ALL.map(Verb::as_str).join(", ")
+            ),
             Self::RollsBack(revision) => {
                 format!("The template goes back to {revision}, its hook did not pass.")
             }
@@ -290,6 +324,13 @@ impl Fact {
             Self::NoIndex { replicas, indexes } => {
                 format!("{replicas} pods cannot have {indexes} numbers.")
             }
+            Self::IndexesUnreadable(why) => format!("No pod can be made: {why}"),
+            Self::AwaitingIndex => {
+                "All numbers of the range are taken by pods that are on their way out.".to_owned()
+            }
+            Self::OldPodsKept(count) => {
+                format!("Pods that run an older revision until somebody deletes them: {count}.")
+            }
             Self::Updating(count) => format!("Pods being updated: {count}."),
             Self::Refreshing(count) => format!("Pods whose update is finished: {count}."),
             Self::AwaitingNode(pod) => {
@@ -297,7 +338,7 @@ impl Fact {
             }
             Self::AwaitingBudget => "As many pods as may be are out of service.".to_owned(),
             Self::NoBudget => "maxUnavailable is 0: no pod can be updated.".to_owned(),
-            Self::NotInPlace { pod, path } => format!(
+            Self::NotInPlace { pod, path, way: _ } => format!(
                 "Pod {pod} cannot be updated in place: {path} differs. Change \
                  updateStrategy.type to RollingUpdate for this."
             ),
@@ -333,7 +374,8 @@ impl Fact {
 
 impl Verb {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Resume, Self::SkipAll, Self::Abort, Self::RetryHook];
+    pub const ALL: [Self; 5] =
+        [Self::Resume, Self::Pause, Self::SkipAll, Self::Abort, Self::RetryHook];
 
     /// What the word stands for, if it is one of ours.
     pub fn parse(word: &str) -> Option<Self> {
@@ -347,6 +389,7 @@ impl Verb {
             Self::SkipAll => "skip-all",
             Self::Abort => "abort",
             Self::RetryHook => "retry-hook",
+            Self::Pause => "pause",
         }
     }
 }

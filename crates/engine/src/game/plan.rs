@@ -39,14 +39,28 @@ pub struct Plan {
     pub pods_to_delete: Vec<String>,
     /// How costs of deletion are read.
     pub costs: CostOrder,
-    /// Each pod gets a number from the first on, before the second.
-    pub indexes: Option<(i64, i64)>,
+    /// Each pod gets a number.
+    pub indexes: Indexes,
     /// Revisions to keep that nobody uses.
     pub history_limit: usize,
     /// The field `paused`.
     pub paused: Paused,
     /// What a person asks for right now.
     pub asked: Option<Asked>,
+    /// The same in a word that is none of ours, cut short.
+    pub misspelt: Option<String>,
+}
+
+/// Numbers for pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Indexes {
+    /// Pods have none.
+    #[default]
+    Off,
+    /// From the first on, before the second.
+    Range(i64, i64),
+    /// They are asked for, but nobody can tell which: no pod is made until that is put right.
+    Unreadable(String),
 }
 
 /// The kinds of workload.
@@ -164,6 +178,8 @@ pub enum Verb {
     Abort,
     /// Run the failed hook of this step again, and those of pods.
     RetryHook,
+    /// Hold the release until somebody resumes it.
+    Pause,
 }
 
 /// The kinds of hook of a pod.
@@ -232,6 +248,11 @@ impl Plan {
     /// The steps, if there are any.
     pub fn steps(&self) -> &[CanaryStep] {
         self.canary.as_ref().map_or(&[], |canary| &canary.steps)
+    }
+
+    /// How a pause ends.
+    pub fn resume_by(&self) -> ResumeBy {
+        self.canary.as_ref().map_or(ResumeBy::Field, |canary| canary.resume_by)
     }
 
     /// Pods that stay on old revisions while this step is taken.

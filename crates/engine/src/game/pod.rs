@@ -108,6 +108,8 @@ pub struct InPlaceState {
     pub image_ids: BTreeMap<String, String>,
     /// The images those ids are of, as far as that was written down.
     pub images: BTreeMap<String, String>,
+    /// How often those containers had been restarted, as far as that was written down.
+    pub restarts: BTreeMap<String, u32>,
 }
 
 /// A change that waits.
@@ -115,10 +117,22 @@ pub struct InPlaceState {
 pub struct Grace {
     /// The revision it leads to.
     pub revision: Revision,
-    /// The revision whose template the pod really has.
+    /// The revision whose template the pod really has. Others do not write it.
     pub from: Option<Revision>,
+    /// Labels and annotations to set or remove, as they were written down with the change. They count
+    /// where nobody says what it comes from.
+    pub metadata: Metadata,
     /// How long it waits.
     pub period: Duration,
+}
+
+/// Labels and annotations to set, or to remove.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// Labels.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, Option<String>>,
 }
 
 /// A container of a pod.
@@ -131,8 +145,10 @@ pub struct Container {
     /// The id of the image it runs. A container that waits for its image has none, or an empty one,
     /// which is none.
     pub image_id: Option<String>,
-    /// When it was last started.
+    /// When it was last started, by the clock of its node.
     pub started: Option<Moment>,
+    /// How often it was restarted.
+    pub restarts: u32,
 }
 
 /// What is known of a pod's node, for those that may be taken from it by force.
@@ -201,7 +217,7 @@ impl Pod {
             let Some(image_id) = &container.image_id else { return false };
             let is_asked_for = images.get(name).is_none_or(|image| *image == container.image);
             let is_back = update.images.get(name).is_some_and(|image| *image == container.image);
-            let is_restarted = container.is_started_since(update.since);
+            let is_restarted = update.is_restarted(container);
             image_id != before || (is_asked_for && (is_restarted || is_back))
         })
     }
@@ -224,13 +240,20 @@ impl Pod {
     }
 }
 
-// === impl Container ===
+// === impl InPlaceState ===
 
-impl Container {
-    /// It was started since. Times of containers have whole seconds: one that was started in the
-    /// same second counts, or a quick node would never be done.
-    pub fn is_started_since(&self, since: Moment) -> bool {
-        self.started.is_some_and(|started| started.0 >= since.0.div_euclid(1_000) * 1_000)
+impl InPlaceState {
+    /// The container was started since, by its own count. The clock of its node may be ahead of ours,
+    /// and then it would look started since before anything was changed.
+    ///
+    /// Where nobody wrote that count down there are only the clocks. Times of containers have whole
+    /// seconds: one that was started in the same second counts, or a quick node would never be done.
+    pub fn is_restarted(&self, container: &Container) -> bool {
+        let second = self.since.0.div_euclid(1_000) * 1_000;
+        container.started.is_some_and(|started| match self.restarts.get(&container.name) {
+            Some(before) => container.restarts != *before,
+            None => started.0 >= second,
+        })
     }
 }
 
@@ -264,6 +287,7 @@ pub(super) mod tests {
                 image: format!("image:{revision}"),
                 image_id: Some(format!("id:{revision}")),
                 started: Some(Moment(0)),
+                restarts: 0,
             }],
             ip: "10.0.0.1".to_owned(),
             host_ip: "10.1.0.1".to_owned(),
@@ -280,6 +304,7 @@ pub(super) mod tests {
             since: Moment(1_000),
             image_ids: BTreeMap::from([("main".to_owned(), "id:r1".to_owned())]),
             images: BTreeMap::from([("main".to_owned(), "image:r1".to_owned())]),
+            restarts: BTreeMap::new(),
         });
         pod.containers[0].image_id = Some(image_id.to_owned());
         pod.containers[0].started = Some(Moment(started));
@@ -337,11 +362,26 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_node_whose_clock_is_ahead_is_believed_by_its_count_of_restarts() {
+        let mut pod = updated("id:r1", 60_000);
+        assert!(pod.is_update_complete(&images()), "there is only the clock");
+        let update = pod.update.as_mut().unwrap();
+        update.restarts.insert("main".to_owned(), 3);
+        pod.containers[0].restarts = 3;
+        assert!(!pod.is_update_complete(&images()), "it was started a minute from now, and before");
+        pod.containers[0].restarts = 4;
+        assert!(pod.is_update_complete(&images()));
+        pod.containers[0].started = None;
+        assert!(!pod.is_update_complete(&images()), "it does not run");
+    }
+
+    #[test]
     fn a_change_that_still_waits_is_not_over() {
         let mut pod = updated("id:r2", 2_000);
         pod.grace = Some(Grace {
             revision: Revision::new("r2"),
             from: None,
+            metadata: Metadata::default(),
             period: Duration::from_secs(30),
         });
         assert!(!pod.is_update_complete(&images()));

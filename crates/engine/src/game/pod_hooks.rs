@@ -118,12 +118,12 @@ fn start(
 ) -> Result<Vec<Action>, String> {
     let seen = view.seen;
     let Some(call) = &seen.plan.hooks.of(kind).call else { return Ok(Vec::new()) };
-    let Some(declared) = seen.templates.get(&call.template) else {
+    let Some(known) = seen.templates.get(&call.template) else {
         return Err(format!("there is no hook template {}", call.template));
     };
     let mut given = call.arguments.clone();
     given.extend(about(view, pod, kind, target));
-    let merged = arguments::merge(declared, &given).map_err(|error| error.to_string())?;
+    let merged = arguments::merge(&known.declared, &given).map_err(|error| error.to_string())?;
     let is_taken = |name: &str| seen.is_taken(name);
     let name = run_names::of_pod(kind.prefix(), pod, &call.template, is_taken);
     let purpose =

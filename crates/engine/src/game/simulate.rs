@@ -14,9 +14,8 @@ use crate::{Again, Moment, Revision};
 
 use super::{
     Action, Canary, CanaryStep, ConditionKind, CostOrder, Decision, Fact, HookCall, HookPhase,
-    Json, KnownRevision, Memory, Observed, Paused, Plan, PodHooks, Refusal, ResumeBy, Scope, Share,
-    StepHook, UpdateWay, WorkloadKind,
-    arguments::Declared,
+    Indexes, Json, KnownRevision, KnownTemplate, Memory, Observed, Paused, Plan, PodHooks, Refusal,
+    ResumeBy, Scope, Share, StepHook, UpdateWay, WorkloadKind,
     check::{Checker, What},
     decide, steps_hash,
 };
@@ -137,10 +136,11 @@ pub(super) fn seed_plan() -> Plan {
         hooks: PodHooks::default(),
         pods_to_delete: Vec::new(),
         costs: CostOrder::Ascend,
-        indexes: None,
+        indexes: Indexes::Off,
         history_limit: 10,
         paused: Paused::default(),
         asked: None,
+        misspelt: None,
     }
 }
 
@@ -162,7 +162,7 @@ impl World {
             pods: Vec::new(),
             runs: Vec::new(),
             taken: BTreeSet::new(),
-            templates: BTreeMap::from([("test".to_owned(), Vec::<Declared>::new())]),
+            templates: BTreeMap::from([("test".to_owned(), KnownTemplate::default())]),
         };
         Self {
             truth,

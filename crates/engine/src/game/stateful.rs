@@ -196,7 +196,9 @@ impl<'a, 'v> Set<'a, 'v> {
     ///
     /// Below the partition it is what old pods run. Without one, and in order, it is so too while a
     /// pod of the new revision is not well: what is lost in the meantime must not make it worse.
-    /// Otherwise it is the new revision, or a pod that starts would be replaced for being old.
+    /// Otherwise it is the new revision. By the published rule all numbers below the count of old pods
+    /// come back old, whatever happens to the others; but those that are broken are updated first here,
+    /// also with low numbers, and would come back old and broken for ever.
     fn revision(&self, number: usize) -> &Revision {
         let Observed { plan, update, .. } = self.view.seen;
         let base = &self.view.base;

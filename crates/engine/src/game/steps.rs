@@ -19,7 +19,7 @@ use super::{
     Action, CanaryStep, Fact, HookRun, HookStart, Memory, Observed, Pause, PauseReason, Purpose,
     ResumeBy, StepHook,
     arguments::{self, Merged},
-    run_names, verbs,
+    doubts, run_names, verbs,
     view::{View, sooner},
 };
 
@@ -108,9 +108,8 @@ fn begin(view: &View<'_>, hook: &StepHook, name: Option<&String>) -> StepGate {
     let template = &hook.call.template;
     let merged = match seen.templates.get(template) {
         None => Err(format!("there is no hook template {template}")),
-        Some(declared) => {
-            arguments::merge(declared, &hook.call.arguments).map_err(|error| error.to_string())
-        }
+        Some(known) => arguments::merge(&known.declared, &hook.call.arguments)
+            .map_err(|error| error.to_string()),
     };
     match merged {
         Err(why) => {
@@ -140,7 +139,9 @@ pub(super) fn clean_up(view: &View<'_>) -> Vec<Action> {
     let mut over: Vec<&HookRun> = Vec::new();
     for run in runs {
         let Purpose::Step { revision, .. } = &run.purpose else { continue };
-        if memory.hook_run.as_ref() == Some(&run.name) && revision == update {
+        let is_current = memory.hook_run.as_ref() == Some(&run.name) && revision == update;
+        // One that took too long is over for the release, whatever came between.
+        if is_current && memory.pause(PauseReason::Hook).is_none() {
             continue;
         }
         if !run.is_over() && !run.is_terminated {
@@ -148,7 +149,7 @@ pub(super) fn clean_up(view: &View<'_>) -> Vec<Action> {
         }
         if revision != update {
             actions.push(Action::DeleteHook(run.name.clone()));
-        } else if run.is_over() {
+        } else if run.is_over() && !is_current {
             over.push(run);
         }
     }
@@ -202,6 +203,7 @@ fn carried(view: &View<'_>) -> Memory {
 
 /// A pause of a person stays until that person ends it.
 fn note_user(view: &View<'_>, progress: &mut Progress) {
+    let plan = &view.seen.plan;
     let pauses = &mut progress.memory.pauses;
     let was_held = pauses.iter().any(|pause| pause.reason == PauseReason::User);
     match (view.is_held_by_user(), was_held) {
@@ -211,10 +213,11 @@ fn note_user(view: &View<'_>, progress: &mut Progress) {
             progress.facts.push(Fact::Paused(PauseReason::User));
         }
         (false, true) => pauses.retain(|pause| pause.reason != PauseReason::User),
+        (true, true) if !plan.paused.value => progress.facts.push(Fact::ResumeIgnored),
         (true, true) | (false, false) => {}
     }
     if view.is_held_by_user() {
-        progress.why = Some(Fact::AwaitingPerson(PauseReason::User));
+        progress.why = Some(Fact::AwaitingPerson(PauseReason::User, plan.resume_by()));
     }
 }
 
@@ -249,6 +252,12 @@ pub(super) fn is_reset(seen: &Observed) -> bool {
     is_changed || has_other_steps
 }
 
+/// Steps came to a release that began without: the first of them is yet to be written down.
+pub(super) fn begins_in_mid_release(view: &View<'_>) -> bool {
+    let Observed { plan, memory, .. } = view.seen;
+    plan.canary.is_some() && memory.stable.is_none() && view.differs()
+}
+
 fn reset(view: &View<'_>, progress: &mut Progress) {
     let Observed { plan, memory, update, .. } = view.seen;
     let is_changed = memory.update.as_ref().is_some_and(|before| before != update);
@@ -269,6 +278,9 @@ fn reset(view: &View<'_>, progress: &mut Progress) {
     };
     progress.why = Some(fact.clone());
     progress.facts.push(fact);
+    if !is_back {
+        progress.facts.extend(doubts::of(view.seen));
+    }
     if all > 0 && (is_back || next.step != memory.step) {
         progress.facts.push(Fact::StepSet(step));
     }
@@ -277,10 +289,14 @@ fn reset(view: &View<'_>, progress: &mut Progress) {
 
 /// No release was seen yet.
 fn first_seen(view: &View<'_>, progress: &mut Progress) {
-    let Observed { plan, update, .. } = view.seen;
+    let Observed { plan, memory, update, .. } = view.seen;
     let next = &mut progress.memory;
     lift(next);
     if plan.canary.is_none() {
+        // Nothing is stable without steps, so this is where every look comes; the first one tells.
+        if memory.update.is_none() {
+            progress.facts.extend(doubts::of(view.seen));
+        }
         return;
     }
     let all = plan.steps().len();
@@ -289,6 +305,7 @@ fn first_seen(view: &View<'_>, progress: &mut Progress) {
     next.stable = Some(if is_release { view.base.clone() } else { update.clone() });
     let step = if is_release { 0 } else { all };
     next.step = (all > 0).then_some(step);
+    progress.facts.extend(doubts::of(view.seen));
     if all > 0 {
         progress.facts.push(Fact::StepSet(step));
     }
@@ -327,7 +344,8 @@ fn take(view: &View<'_>, gate: &StepGate, progress: &mut Progress) {
         (CanaryStep::Pause(_), _) if view.is_target_reached() => {
             pause(view, PauseReason::Step, progress);
             if let CanaryStep::Pause(Some(time)) = step {
-                progress.again = Again::At(end_of(whole_seconds(view.seen.now), *time));
+                let end = end_of(whole_seconds(view.seen.now), *time);
+                progress.again = sooner(progress.again, end);
             }
         }
         (CanaryStep::Pause(_) | CanaryStep::Partition(_), _) => {
@@ -339,7 +357,7 @@ fn take(view: &View<'_>, gate: &StepGate, progress: &mut Progress) {
 /// A person let it go on. With [`ResumeBy::Annotation`] only we clear `paused`, when asked to.
 fn is_resumed(seen: &Observed) -> bool {
     let paused = seen.plan.paused;
-    let resume_by = seen.plan.canary.as_ref().map_or(ResumeBy::Field, |canary| canary.resume_by);
+    let resume_by = seen.plan.resume_by();
     seen.memory.is_paused_by_us()
         && !paused.value
         && (resume_by == ResumeBy::Field || paused.is_ours)
@@ -384,12 +402,17 @@ fn hold(view: &View<'_>, step: &CanaryStep, progress: &mut Progress) {
             Fact::AwaitingTime(end)
         }
         CanaryStep::Pause(None) | CanaryStep::Partition(_) | CanaryStep::Hook(_) => {
-            Fact::AwaitingPerson(pause.reason)
+            Fact::AwaitingPerson(pause.reason, plan.resume_by())
         }
     });
 }
 
 fn pause(view: &View<'_>, reason: PauseReason, progress: &mut Progress) {
+    if view.seen.memory.pause(PauseReason::User).is_some() && !view.is_held_by_user() {
+        // That a person let go is written down first: once `paused` is set again nobody could tell.
+        progress.again = Again::Now;
+        return;
+    }
     let since = whole_seconds(view.seen.now);
     progress.memory.pauses.push(Pause { reason, since });
     progress.memory.pauses.sort_by_key(|pause| pause.reason);
@@ -398,6 +421,10 @@ fn pause(view: &View<'_>, reason: PauseReason, progress: &mut Progress) {
 }
 
 fn awaiting_pods(view: &View<'_>) -> Fact {
+    let kept = view.kept_by_hand();
+    if kept > 0 {
+        return Fact::OldPodsKept(kept);
+    }
     Fact::AwaitingPods { available: view.in_step, wanted: view.counts.expected_updated }
 }
 

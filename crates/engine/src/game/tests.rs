@@ -13,7 +13,8 @@ mod sweep;
 use std::time::Duration;
 
 use super::{
-    CanaryStep, HookKind, Management, Plan, PodHook, Share, UpdateWay, WorkloadKind,
+    Canary, CanaryStep, HookKind, Management, Plan, PodHook, ResumeBy, Share, UpdateWay,
+    WorkloadKind,
     simulate::{World, call, canary, hook_step, seed_plan},
 };
 
@@ -82,6 +83,12 @@ fn all_hooks(plan: Plan) -> Plan {
 
 fn steps_with_hook() -> Vec<CanaryStep> {
     vec![keep(3), wait_for(20), keep(2), hook_step()]
+}
+
+/// Only the annotation ends a pause.
+fn by_annotation(plan: Plan) -> Plan {
+    let canary = plan.canary.map(|canary| Canary { resume_by: ResumeBy::Annotation, ..canary });
+    Plan { canary, ..plan }
 }
 
 /// Pods of this revision that count.

@@ -3,8 +3,8 @@
 use crate::{Again, Revision};
 
 use super::{
-    Action, Asked, CanaryStep, Decision, Fact, HookRun, Memory, Observed, PauseReason, Purpose,
-    Verb, view::View,
+    Action, Asked, CanaryStep, Decision, Fact, HookRun, Memory, Observed, Pause, PauseReason,
+    Purpose, Verb, steps::whole_seconds, view::View,
 };
 
 /// What a person asked for, if it can be done now. Each is safe to do twice: it may be, after a crash.
@@ -14,47 +14,77 @@ pub(super) fn obey(view: &View<'_>) -> Option<Decision> {
     if aborts(view).is_some() {
         return None;
     }
+    if let Some(word) = &view.seen.plan.misspelt {
+        return Some(Decision { again: Again::Now, ..void(Fact::UnknownVerb(word.clone())) });
+    }
     let Asked { verb, revision } = view.seen.plan.asked.as_ref()?;
     let decision = if revision.as_ref().is_some_and(|revision| *revision != view.seen.update) {
-        void(Fact::AskedTooLate(*verb), *verb)
+        void(Fact::AskedTooLate(*verb))
     } else {
         match verb {
             Verb::Resume => resume(view.seen),
             Verb::SkipAll => skip_all(view),
-            Verb::Abort => void(Fact::NothingTo(Verb::Abort), Verb::Abort),
+            Verb::Abort => void(Fact::NothingTo(Verb::Abort)),
+            Verb::Pause => hold(view),
             Verb::RetryHook => retry_hook(view),
         }
     };
     Some(Decision { again: Again::Now, ..decision })
 }
 
-fn void(fact: Fact, verb: Verb) -> Decision {
-    Decision::because(fact.clone()).act(Action::ClearVerb(verb)).tell(fact)
+fn void(fact: Fact) -> Decision {
+    Decision::because(fact.clone()).act(Action::ClearVerb).tell(fact)
 }
 
 fn obeyed(verb: Verb) -> Decision {
     Decision::because(Fact::Obeyed(verb))
 }
 
-/// One write clears `paused` and the wish; that `paused` was cleared by us is what resumes.
+/// One write clears `paused` and the wish; that `paused` was cleared by us is what resumes. If somebody
+/// else cleared it just before, ours would change nothing and not count: it is set first.
 fn resume(seen: &Observed) -> Decision {
-    if seen.memory.pauses.is_empty() && !seen.plan.paused.value {
-        return void(Fact::NothingTo(Verb::Resume), Verb::Resume);
+    let paused = seen.plan.paused;
+    if seen.memory.pauses.is_empty() && !paused.value {
+        return void(Fact::NothingTo(Verb::Resume));
     }
-    obeyed(Verb::Resume).act(Action::Lift(Verb::Resume)).tell(Fact::Obeyed(Verb::Resume))
+    let mut decision = obeyed(Verb::Resume);
+    if !paused.value && !paused.is_ours {
+        decision = decision.act(Action::SetPaused(true));
+    }
+    decision.act(Action::Lift(Verb::Resume)).tell(Fact::Obeyed(Verb::Resume))
+}
+
+/// The pause of a person, set and written down for that person.
+fn hold(view: &View<'_>) -> Decision {
+    let Observed { memory, now, .. } = view.seen;
+    if view.is_held_by_user() {
+        return void(Fact::NothingTo(Verb::Pause));
+    }
+    let mut next = memory.clone();
+    next.pauses.retain(|pause| pause.reason != PauseReason::User);
+    next.pauses.push(Pause { reason: PauseReason::User, since: whole_seconds(*now) });
+    remember(obeyed(Verb::Pause), view, next)
+        .act(Action::ClearVerb)
+        .tell(Fact::Obeyed(Verb::Pause))
+        .tell(Fact::Paused(PauseReason::User))
+}
+
+/// A person asked for a pause: no further pods are chosen, also in the look that obeys.
+pub(super) fn is_pausing(view: &View<'_>) -> bool {
+    let asked = view.seen.plan.asked.as_ref();
+    asked.is_some_and(|asked| asked.verb == Verb::Pause)
 }
 
 fn skip_all(view: &View<'_>) -> Decision {
     let Observed { memory, plan, .. } = view.seen;
     let all = plan.steps().len();
     if view.step >= all {
-        return void(Fact::NothingTo(Verb::SkipAll), Verb::SkipAll);
+        return void(Fact::NothingTo(Verb::SkipAll));
     }
     let mut next = Memory { step: Some(all), hook_run: None, ..memory.clone() };
     next.blocked_since = None;
     end_pauses(view, &mut next);
-    obeyed(Verb::SkipAll)
-        .act(Action::Remember(Box::new(next)))
+    remember(obeyed(Verb::SkipAll), view, next)
         .act(done(view, Verb::SkipAll))
         .tell(Fact::Obeyed(Verb::SkipAll))
         .tell(Fact::StepSet(all))
@@ -66,9 +96,16 @@ fn end_pauses(view: &View<'_>, next: &mut Memory) {
     next.pauses.retain(|pause| pause.reason == PauseReason::User && is_held);
 }
 
+/// Written down after `paused` says the same: otherwise it would read as somebody going on.
+fn remember(decision: Decision, view: &View<'_>, next: Memory) -> Decision {
+    let is_unset = !next.pauses.is_empty() && !view.seen.plan.paused.value;
+    let decision = if is_unset { decision.act(Action::SetPaused(true)) } else { decision };
+    decision.act(Action::Remember(Box::new(next)))
+}
+
 /// The wish is taken away, and with it our own pause, but not that of a person.
 fn done(view: &View<'_>, verb: Verb) -> Action {
-    if view.is_held_by_user() { Action::ClearVerb(verb) } else { Action::Lift(verb) }
+    if view.is_held_by_user() { Action::ClearVerb } else { Action::Lift(verb) }
 }
 
 /// The stable revision that can be gone back to.
@@ -99,10 +136,10 @@ fn retry_hook(view: &View<'_>) -> Decision {
     }
     match (is_stopped, decision.is_idle()) {
         (true, _) => {}
-        (false, true) => return void(Fact::NothingTo(Verb::RetryHook), Verb::RetryHook),
+        (false, true) => return void(Fact::NothingTo(Verb::RetryHook)),
         (false, false) => {
             let verb = Verb::RetryHook;
-            return decision.act(Action::ClearVerb(verb)).tell(Fact::Obeyed(verb));
+            return decision.act(Action::ClearVerb).tell(Fact::Obeyed(verb));
         }
     }
     if let Some(run) = runs.iter().find(|run| memory.hook_run.as_ref() == Some(&run.name)) {
@@ -110,8 +147,7 @@ fn retry_hook(view: &View<'_>) -> Decision {
     }
     let mut next = Memory { hook_run: None, blocked_since: None, ..memory.clone() };
     end_pauses(view, &mut next);
-    decision
-        .act(Action::Remember(Box::new(next)))
+    remember(decision, view, next)
         .act(done(view, Verb::RetryHook))
         .tell(Fact::Obeyed(Verb::RetryHook))
 }

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Again, Moment, Revision};
 
-use super::{Action, Counts, Json, Observed, Pod, WorkloadKind, in_place, pod_hooks};
+use super::{
+    Action, Counts, Json, Observed, PauseReason, Pod, ResumeBy, UpdateWay, WorkloadKind, in_place,
+    pod_hooks,
+};
 
 /// An observation with what is looked up in it again and again.
 pub(super) struct View<'a> {
@@ -127,11 +130,12 @@ impl<'a> View<'a> {
     fn count(&self) -> Counts {
         let Observed { now, plan, update, .. } = self.seen;
         let count = |test: &dyn Fn(&Pod) -> bool| self.pods.iter().filter(|pod| test(pod)).count();
+        let is_set = plan.kind != WorkloadKind::Deployment;
         Counts {
             replicas: self.pods.len(),
             ready: count(&|pod| pod.is_ready()),
             available: count(&|pod| pod.is_available(*now, plan.min_ready)),
-            current: count(&|pod| pod.is_active() && pod.is_of(&self.base)),
+            current: count(&|pod| is_set && pod.is_active() && pod.is_of(&self.base)),
             updated: count(&|pod| pod.is_active() && pod.is_of(update)),
             updated_ready: count(&|pod| {
                 pod.is_active() && pod.is_of(update) && pod.is_ready() && self.is_settled(pod)
@@ -146,9 +150,23 @@ impl<'a> View<'a> {
         self.in_step >= self.counts.expected_updated
     }
 
-    /// All replicas are updated and available.
+    /// All replicas are updated and available. Pods without numbers may be more than the replicas: the
+    /// one that those on top were made for may still wait for its hook, and until it is told to go the
+    /// release is not over. One that was told to go is not waited for.
     pub(super) fn is_complete_release(&self) -> bool {
-        self.done >= self.seen.plan.replicas
+        let Observed { plan, update, .. } = self.seen;
+        let is_left = || self.pods.iter().any(|pod| pod.is_active() && !pod.is_of(update));
+        self.done >= plan.replicas && (plan.kind != WorkloadKind::Deployment || !is_left())
+    }
+
+    /// Pods of older revisions that nobody but a person replaces, if they are all that is waited for.
+    pub(super) fn kept_by_hand(&self) -> usize {
+        let Observed { plan, update, .. } = self.seen;
+        let active = || self.pods.iter().filter(|pod| pod.is_active());
+        let old = active().filter(|pod| !pod.is_of(update)).count();
+        let is_busy = active().count() < plan.replicas
+            || active().any(|pod| pod.is_of(update) && !self.is_done(pod));
+        if plan.way == UpdateWay::OnDelete && !is_busy { old } else { 0 }
     }
 
     /// The revision old pods are made of: the stable one, or the one this release began with, until
@@ -189,10 +207,19 @@ impl<'a> View<'a> {
         self.is_halted || self.seen.plan.paused.value || !self.seen.memory.pauses.is_empty()
     }
 
-    /// A person holds the release: `paused` is set, and not by us.
+    /// A person holds the release: `paused` was set by somebody else, or we set it as we were asked.
+    ///
+    /// With [`ResumeBy::Annotation`] it ends only when we clear `paused`, which we do when asked to:
+    /// a tool that applies `paused: false` again and again ends nothing.
     pub(super) fn is_held_by_user(&self) -> bool {
-        let paused = self.seen.plan.paused;
-        paused.value && !paused.is_ours
+        let Observed { plan, memory, .. } = self.seen;
+        let was_held = memory.pause(PauseReason::User).is_some();
+        match (plan.paused.value, plan.paused.is_ours) {
+            (true, false) => true,
+            (true, true) => was_held,
+            (false, true) => false,
+            (false, false) => was_held && plan.resume_by() == ResumeBy::Annotation,
+        }
     }
 
     /// A pod that is neither of the stable nor of the new revision.

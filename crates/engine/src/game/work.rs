@@ -163,7 +163,7 @@ impl Work {
                 return self.delete(view, pod, Departure::Replaced);
             }
             Err(path) => {
-                let fact = Fact::NotInPlace { pod: pod.name.clone(), path };
+                let fact = Fact::NotInPlace { pod: pod.name.clone(), way, path };
                 self.trouble(ConditionKind::FailedUpdate, &fact);
                 self.because(fact);
                 return Outcome::Refused;

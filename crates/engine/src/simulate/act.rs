@@ -78,7 +78,7 @@ impl World {
             Action::ResumeScaler => self.set_scaler(false),
             Action::PauseScaler => self.set_scaler(true),
             Action::Promote(revision) => return self.promote(&revision),
-            Action::RefreshPrimaryScaler => self.emit(What::Placed),
+            Action::RefreshPrimaryScaler | Action::LeaveRoute => self.emit(What::Placed),
             Action::GiveRouteBack => {
                 self.route = Split::PRIMARY;
                 self.emit(What::Placed);

@@ -57,8 +57,18 @@ pub(super) async fn list(State(app): Shared, request: Request) -> Response {
     if let Err(response) = check(&app, parts.headers, path, Vec::new(), None).await {
         return response;
     }
-    let gates = serde_json::json!(app.gates.list(now())).to_string();
-    ([(header::CONTENT_TYPE, "application/json")], gates).into_response()
+    // Gates are a file, or with the API server.
+    match spawn_blocking(move || app.gates.list(now())).await {
+        Ok(Ok(gates)) => {
+            let gates = serde_json::json!(gates).to_string();
+            ([(header::CONTENT_TYPE, "application/json")], gates).into_response()
+        }
+        Ok(Err(error)) => {
+            error!(error = &error as &dyn std::error::Error, "Gates cannot be listed");
+            (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
+        }
+        Err(_panicked) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
 }
 
 async fn answer(State(app): Shared, kind: Kind, action: &str, request: Request) -> Response {
@@ -80,8 +90,8 @@ async fn answer(State(app): Shared, kind: Kind, action: &str, request: Request) 
         Err(_) => Opening::default(),
     };
     let acting = Arc::clone(&app);
-    // Gates are a file.
-    let acted = spawn_blocking(move || act(&acting, kind, action, &asked, opening)).await;
+    // Gates are a file, or with the API server.
+    let acted = spawn_blocking(move || act(&acting, kind, action, &asked, &opening)).await;
     let (name, about) = (action.as_str(), kind.as_str());
     match acted {
         Ok(Ok(answer)) => {
@@ -94,8 +104,10 @@ async fn answer(State(app): Shared, kind: Kind, action: &str, request: Request) 
             app.metrics.count_gate(name, "error");
             error!(%canary, error = &error as &dyn std::error::Error, "{about} gate {name} failed");
             let status = match error {
-                GateError::TooMany => StatusCode::INSUFFICIENT_STORAGE,
-                GateError::Write { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+                GateError::TooMany(_) => StatusCode::INSUFFICIENT_STORAGE,
+                GateError::Write { .. } | GateError::ConfigMap(_) => {
+                    StatusCode::INTERNAL_SERVER_ERROR
+                }
             };
             (status, error.to_string()).into_response()
         }
@@ -108,7 +120,7 @@ fn act(
     kind: Kind,
     action: Action,
     asked: &Asked,
-    opening: Opening,
+    opening: &Opening,
 ) -> Result<Answer, GateError> {
     let Payload { name, namespace, checksum, metadata } = &asked.payload;
     let key = Key {
@@ -124,7 +136,7 @@ fn act(
             let says_yes = app.gates.check(&key, Asker { checksum, call }, now())?;
             Ok(if says_yes { Answer::Approved } else { Answer::Forbidden })
         }
-        Action::Open => app.gates.open(key, opening, now()).map(|()| Answer::Done),
+        Action::Open => app.gates.open(&key, opening, now()).map(|()| Answer::Done),
         Action::Close => app.gates.close(&key, now()).map(|()| Answer::Done),
     }
 }

@@ -8,6 +8,7 @@ fn policy() -> Policy {
         shell: false,
         load: Bounds { connections_max: 100, body_files: BodyFiles::Refused },
         concord: concord::Allowed::default(),
+        ngrinder: ngrinder::Allowed::default(),
     }
 }
 

@@ -88,9 +88,11 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
 /// The flags that `Args` declares. `--help` and `--version` are clap's own and take no value.
 fn shapes() -> Vec<(String, Shape)> {
     let command = <Args as clap::Args>::augment_args(clap::Command::new("operator"));
-    let declared = command.get_arguments().filter_map(|arg| {
+    let declared = command.get_arguments().flat_map(|arg| {
         let shape = if arg.is_require_equals_set() { Shape::Boolean } else { Shape::Value };
-        arg.get_long().map(|name| (name.to_owned(), shape))
+        let aliases = arg.get_all_aliases().unwrap_or_default();
+        let names = arg.get_long().into_iter().chain(aliases);
+        names.map(|name| (name.to_owned(), shape)).collect::<Vec<_>>()
     });
     let own = ["help", "version"].map(|name| (name.to_owned(), Shape::Boolean));
     declared.chain(own).collect()

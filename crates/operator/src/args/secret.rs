@@ -1,6 +1,8 @@
 //! A text that does not show itself.
 
-use std::{convert::Infallible, fmt, hint::black_box, str::FromStr};
+use std::{convert::Infallible, fmt, str::FromStr};
+
+use zeroize::Zeroize as _;
 
 /// A token, or a URL that contains one. Prints as `***`; its memory is overwritten when dropped.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -45,9 +47,6 @@ impl fmt::Display for Secret {
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        let mut bytes = std::mem::take(&mut self.0).into_bytes();
-        bytes.fill(0);
-        // Or the compiler may find that nobody reads them any more.
-        black_box(&bytes);
+        self.0.zeroize();
     }
 }

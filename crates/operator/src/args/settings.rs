@@ -21,6 +21,7 @@ pub struct Settings {
     pub workers: NonZeroU16,
     pub control_loop_interval: Duration,
     pub startup_spread: Duration,
+    pub query_timeout: Duration,
     pub port: u16,
     pub mesh_provider: String,
     pub metrics_server: SafeUrl,
@@ -127,6 +128,7 @@ impl Settings {
         let namespace = some(args.namespace);
         let election_namespace = namespace.clone().unwrap_or(args.leader_election_namespace);
         let interval = args.control_loop_interval.to_std().filter(|time| !time.is_zero());
+        let query_timeout = args.query_timeout.to_std().filter(|time| !time.is_zero());
         let not_positive = |flag| SettingsError::NotPositive { flag };
         Ok(Self {
             cluster: ClusterAccess {
@@ -142,6 +144,7 @@ impl Settings {
             election_namespace: args.enable_leader_election.then_some(election_namespace),
             workers: NonZeroU16::new(args.threadiness).ok_or(not_positive("threadiness"))?,
             startup_spread: args.startup_spread.to_std().ok_or(not_positive("startup-spread"))?,
+            query_timeout: query_timeout.ok_or(not_positive("query-timeout"))?,
             control_loop_interval: interval.ok_or(not_positive("control-loop-interval"))?,
             port: args.port,
             mesh_provider: args.mesh_provider,
@@ -161,6 +164,7 @@ impl Settings {
                 allow: args.allow_addresses,
                 deny: args.deny_addresses,
                 environment_proxies: true,
+                proxy_resolves: args.proxy_resolves_names,
                 in_flight_max: args.requests_in_flight.into(),
                 in_flight_per_namespace_max: args.requests_in_flight_per_namespace.into(),
             },

@@ -217,7 +217,7 @@ fn a_notifier_that_cannot_work_is_a_warning_and_no_reason_not_to_start() {
         (&["-slack-url=e.com/TOKEN", "-slack-channel=c"], "--slack-url: invalid URL"),
         (&["-msteams-url=ftp://TOKEN"], "--msteams-url: invalid URL"),
         (
-            &["-slack-url=https://e.com", "-slack-channel=c", "-slack-proxy-url=https://TOKEN"],
+            &["-slack-url=https://e.com", "-slack-channel=c", "-slack-proxy-url=ftp://TOKEN"],
             "--slack-proxy-url",
         ),
     ];
@@ -294,6 +294,19 @@ fn help_and_version_are_there_with_one_dash_too() {
         assert!(help.contains(part), "{part} is not in the help:\n{help}");
     }
     assert!(!help.contains("zap-replace-globals"));
+}
+
+#[test]
+fn bet_45_both_spellings_of_a_proxy_are_taken() {
+    let url = "http://proxy:3128";
+    for [slack, teams] in
+        [["slack-proxy-url", "msteams-proxy-url"], ["slack-proxy", "msteams-proxy"]]
+    {
+        let args = parse(&[&format!("-{slack}={url}"), &format!("--{teams}={url}")]).unwrap();
+        let proxies = [args.slack_proxy_url, args.msteams_proxy_url];
+        let proxies = proxies.map(|it| it.map(|secret| secret.expose().to_owned()));
+        assert_eq!(proxies, [Some(url.to_owned()), Some(url.to_owned())], "{slack}, {teams}");
+    }
 }
 
 #[test]

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use tidegate_api::canary::status::RouteMemory;
 use tidegate_engine::{
     Action, Cookie, CookieChange, Decision, Fact, Memory, Note, Outcome, Phase, Piece, Revision,
-    Split, Tone,
+    Split, State, Tone,
 };
 use tidegate_providers::{
-    object::Change,
-    traffic::Cookies,
+    object::{Change, Live},
+    traffic::{Cookies, KNATIVE_SERVICE, RouteError},
     workload::{
         SECRET, WorkloadError, WorkloadKind, clone,
         config::{self, ConfigKind, Tracked},
@@ -24,12 +25,13 @@ use super::{
     cookies,
     observe::{FINALIZER, RETRY, Seen},
     refusals::Attempt,
-    status::{self, Page},
-    task::Task,
+    status::{self, Beside, Page},
+    task::{PAUSE_MAX, Task, strategy},
 };
 use crate::{
     cluster::{
         CANARY,
+        cache::TableState,
         write::{Place, WriteError},
     },
     telemetry,
@@ -39,6 +41,8 @@ use crate::{
 struct Progress {
     memory: Memory,
     cookies: Cookies,
+    /// The route that the status remembers.
+    route: Option<RouteMemory>,
     is_written: bool,
 }
 
@@ -54,6 +58,12 @@ impl Task {
         let mut progress = Progress {
             memory: observed.memory.clone(),
             cookies: seen.cookies.clone(),
+            route: match &seen.former {
+                Some(former) => Some(former.route.clone()),
+                // One that was never seen may not be the one that divides traffic.
+                None if observed.routes.is_ok() => seen.present_route(),
+                None => seen.remembered_route().cloned(),
+            },
             is_written: false,
         };
         self.gauge(seen, observed.memory.phase);
@@ -81,7 +91,16 @@ impl Task {
         match error {
             None => self.refusals.mend(attempt),
             Some(error @ WriteError::Refused { .. }) => {
-                let until = self.cx.clock.monotonic() + seen.observed.plan.interval;
+                let rest = match attempt {
+                    // Nothing comes after these but the end: longer than any pause before the next look.
+                    Attempt::GiveApexBack | Attempt::GiveRouteBack => {
+                        seen.observed.plan.interval.max(PAUSE_MAX * 2)
+                    }
+                    Attempt::Place(_) | Attempt::Divide | Attempt::LeaveRoute => {
+                        seen.observed.plan.interval
+                    }
+                };
+                let until = self.cx.clock.monotonic() + rest;
                 self.refusals.note(attempt, error.to_string(), until, seen.generation());
                 self.refused = self.refused.saturating_add(1);
             }
@@ -99,11 +118,19 @@ impl Task {
         match action {
             Action::Ensure(Piece::Primary) => self.make_primary(seen, &progress.memory).await,
             Action::Ensure(piece) => {
+                if *piece == Piece::Route {
+                    self.note_route(seen, progress).await?;
+                }
                 let changes = seen.changes.get(piece).map(Vec::as_slice).unwrap_or_default();
-                self.write(changes).await
+                self.write(changes).await?;
+                if let Some(note) = seen.notes.get(piece) {
+                    self.announce(seen, note, &progress.memory).await;
+                }
+                Ok(())
             }
             Action::Cookies(change) => self.change_cookies(seen, *change, progress).await,
             Action::Shift(split) => self.shift(seen, *split, progress).await,
+            Action::LeaveRoute => self.leave_route(seen).await,
             Action::ScaleTarget(replicas) => self.scale(seen, *replicas).await,
             Action::Park => self.scale(seen, 0).await,
             Action::ResumeScaler => self.write(seen.pause_scaler(self, false).as_slice()).await,
@@ -169,15 +196,60 @@ impl Task {
         split: Split,
         progress: &mut Progress,
     ) -> Result<(), WriteError> {
+        self.note_route(seen, progress).await?;
         let cx = seen.route_cx_with(&progress.cookies);
-        let changes = seen.mesh.write(&cx, &seen.live, split);
+        // Who does not know which route had a share cannot know that none has.
+        let is_known = seen.remembered_route().is_some();
+        let changes = match &seen.unlisted {
+            // Where there is no such kind nobody has to be led back.
+            Some(TableState::NotServed(_)) if split == Split::PRIMARY && is_known => Ok(Vec::new()),
+            _ if is_known => seen.mesh.write(&cx, &seen.live, split),
+            _ => seen.mesh.divide(&cx, &seen.live, split),
+        };
+        if let (Some(TableState::Failed(why)), Ok([])) = (&seen.unlisted, changes.as_deref()) {
+            // That there is nothing to do is more than anybody knows.
+            let (what, why) = ("the route".to_owned(), why.clone());
+            return Err(WriteError::Refused { what, why });
+        }
+        self.write_route(changes).await?;
+        self.weigh(seen, split);
+        Ok(())
+    }
+
+    /// Which route may have a share is written down before it has one, and after the one before has none.
+    async fn note_route(&mut self, seen: &Seen, progress: &mut Progress) -> Result<(), WriteError> {
+        let is_left = seen.observed.setup.former_route == State::Fits;
+        let present = seen.present_route();
+        if seen.former.is_none() || !is_left || progress.route == present {
+            return Ok(());
+        }
+        // As it was last written: a decision may have remembered something before this.
+        let live = self.base(seen);
+        let known = json!(seen.status.rollout);
+        let written = &live["status"]["rollout"];
+        let rollout = if written.is_null() { &known } else { written };
+        self.patch_status(seen, status::rerouted(rollout, present.as_ref())).await?;
+        progress.route = present;
+        Ok(())
+    }
+
+    async fn leave_route(&self, seen: &Seen) -> Result<(), WriteError> {
+        let Some(former) = &seen.former else { return Ok(()) };
+        self.write(&former.changes).await?;
+        self.weigh(seen, Split::PRIMARY);
+        Ok(())
+    }
+
+    /// What a router came to.
+    async fn write_route(
+        &self,
+        changes: Result<Vec<Change>, RouteError>,
+    ) -> Result<(), WriteError> {
         let changes = changes.map_err(|error| WriteError::Refused {
             what: "the route".to_owned(),
             why: error.to_string(),
         })?;
-        self.write(&changes).await?;
-        self.weigh(seen, split);
-        Ok(())
+        self.write(&changes).await
     }
 
     fn weigh(&self, seen: &Seen, split: Split) {
@@ -207,6 +279,10 @@ impl Task {
     async fn make_primary(&mut self, seen: &Seen, memory: &Memory) -> Result<(), WriteError> {
         let is_first = matches!(seen.observed.memory.phase, Phase::New | Phase::Initializing);
         let target = self.target_now(seen).await?;
+        if seen.workload == WorkloadKind::Knative {
+            let (mesh, live) = (seen.mesh, of_knative(target));
+            return self.write_route(mesh.reconcile(&seen.route_cx(""), &live)).await;
+        }
         if seen.workload == WorkloadKind::Service {
             // Only ever of a target that is at what was promoted: see what was observed.
             let change = clone::create_primary(&seen.cx(self), &target, seen.distribution());
@@ -252,6 +328,10 @@ impl Task {
         let moved = || WriteError::Conflict { what: "the target".to_owned() };
         if seen.workload.revision(&target) != revision.as_str() {
             return Err(moved());
+        }
+        if seen.workload == WorkloadKind::Knative {
+            let (mesh, live) = (seen.mesh, of_knative(target));
+            return self.write_route(mesh.promote(&seen.route_cx(""), &live)).await;
         }
         let none = Tracked::new();
         let tracked = seen.observed.memory.configs.as_deref().unwrap_or(&none);
@@ -360,7 +440,13 @@ impl Task {
             checks: checks.as_ref(),
             next,
         };
-        let mut fields = status::fields(memory);
+        let beside = Beside {
+            primary: seen.primary_revision(),
+            provider: &seen.provider,
+            route: progress.route.as_ref(),
+            is_left: seen.former.is_none() || seen.observed.setup.former_route == State::Fits,
+        };
+        let mut fields = status::fields(memory, &beside);
         fields.extend(status::told(memory, decision, &seen.status, &page));
         self.patch_status(seen, fields).await?;
         progress.is_written = true;
@@ -385,7 +471,9 @@ impl Task {
         if let Some(known) = known.as_object_mut() {
             known.retain(|name, value| *value != 0 || !live["status"][name].is_null());
         }
-        let Some(changed) = status::patch(&known, fields) else { return Ok(()) };
+        let changed = status::patch(&known, fields);
+        let changed = changed.filter(|changed| !status::is_provider_alone(&known, changed));
+        let Some(changed) = changed else { return Ok(()) };
         let patch = json!({
             "metadata": { "resourceVersion": live["metadata"]["resourceVersion"] },
             "status": changed,
@@ -521,11 +609,7 @@ impl Task {
 
     fn count(&self, seen: &Seen, outcome: Outcome) {
         let telemetry = &self.cx.telemetry;
-        let strategy = match seen.canary.spec.analysis.strategy() {
-            tidegate_api::canary::Strategy::Canary => telemetry::Strategy::Canary,
-            tidegate_api::canary::Strategy::AbTesting => telemetry::Strategy::AbTesting,
-            tidegate_api::canary::Strategy::BlueGreen => telemetry::Strategy::BlueGreen,
-        };
+        let strategy = strategy(seen.canary.spec.analysis.strategy());
         let (completed, skipped) = (telemetry::Analysis::Completed, telemetry::Analysis::Skipped);
         match outcome {
             Outcome::Completed => telemetry.count_success(&seen.gauge, strategy, completed),
@@ -533,6 +617,13 @@ impl Task {
             Outcome::Failed => telemetry.count_failure(&seen.gauge, strategy, completed),
         }
     }
+}
+
+/// A Service of Knative as the router sees it.
+fn of_knative(service: Value) -> Live {
+    let mut live = Live::default();
+    live.insert(KNATIVE_SERVICE, service);
+    live
 }
 
 fn without_nulls(value: &Value) -> Value {

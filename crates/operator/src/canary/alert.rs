@@ -40,7 +40,7 @@ use tracing::{debug, warn};
 use super::{Context, ask, observe::Seen, task::Task};
 use crate::{
     cluster::{ALERT_PROVIDER, cache::Key},
-    http::Proxy,
+    http::{Proxy, TURN_WAIT_MAX},
     telemetry::Outcome,
 };
 
@@ -123,7 +123,7 @@ impl Task {
             text: alert_text(&alert.about, &seen.canary),
             fields: notify::fields(cluster, &self.key.namespace, plan),
         };
-        let identity = self.identity_of(&notice, memory);
+        let identity = self.identity_of(&notice, memory, &seen.checksum());
         let (destinations, mut lost) = self.destinations(seen, severity).await;
         let letters = destinations.into_iter().map(|(destination, route)| {
             let notice = notice.clone();
@@ -148,9 +148,9 @@ impl Task {
         }
     }
 
-    fn identity_of(&self, notice: &notify::Notice, memory: &Memory) -> String {
+    fn identity_of(&self, notice: &notify::Notice, memory: &Memory, checksum: &str) -> String {
         let Memory { phase, weight, iterations, applied, .. } = memory;
-        let step = format!("{phase} {weight} {iterations} {}", notice.text);
+        let step = format!("{phase} {weight} {iterations} {checksum} {}", notice.text);
         let revision = applied.as_ref().map(tidegate_engine::Revision::as_str);
         CallIdentity {
             uid: &self.uid,
@@ -203,7 +203,7 @@ impl Task {
             Some(reference) => Some(self.secret(&key.namespace, &reference.name).await?),
             None => None,
         };
-        Destination::of(&provider.spec, secret.as_ref()).map_err(|error| error.to_string())
+        Destination::of(&provider.spec, secret.as_deref()).map_err(|error| error.to_string())
     }
 }
 
@@ -234,7 +234,7 @@ impl Outbox {
             return None;
         }
         // It has its place, so that others keep behind it, and is not due before this attempt is over.
-        let due = now + 2 * TIMEOUT;
+        let due = now + TURN_WAIT_MAX + 2 * TIMEOUT;
         self.0.keep(Waited { letter: letter.clone(), attempts: 0, due });
         let (done, first) = oneshot::channel();
         let (waiting, key) = (Arc::clone(&self.0), key.clone());

@@ -141,7 +141,7 @@ impl Task {
         for hook in hooks(seen, WebhookType::Rollout) {
             if let Err(why) = self.ask_hook(seen, hook, until).await {
                 let why = format!("external check {} failed, {why}", hook.name);
-                return Checks { measured: Vec::new(), verdict: Verdict::Failed(why) };
+                return Checks { verdict: Verdict::Failed(why), ..Checks::default() };
             }
         }
         self.measure(seen).await
@@ -190,8 +190,7 @@ pub(super) async fn call(cx: &Context, call: &Call) -> Result<(), String> {
     let mut attempt = 0;
     loop {
         let mut outgoing = call.outgoing.clone();
-        let left = call.until.map(|until| until.saturating_sub(cx.clock.monotonic()));
-        outgoing.timeout = left.map_or(outgoing.timeout, |left| outgoing.timeout.min(left));
+        outgoing.patience = call.until.map(|until| until.saturating_sub(cx.clock.monotonic()));
         if let Some(file) = &cx.options.hook_secret_file {
             // Each attempt anew: a signature is good for some minutes only.
             sign_call(&mut outgoing, file, cx.clock.now());
@@ -237,7 +236,7 @@ pub(super) async fn call(cx: &Context, call: &Call) -> Result<(), String> {
 
 /// Signs a call with the first secret of a file, which is read each time: the Secret it is mounted from
 /// may change. Without a secret the call goes unsigned, and whoever wants a signature says so.
-fn sign_call(outgoing: &mut Outgoing, file: &Path, now: jiff::Timestamp) {
+pub(crate) fn sign_call(outgoing: &mut Outgoing, file: &Path, now: jiff::Timestamp) {
     let secrets = std::fs::read_to_string(file);
     let Some(secret) = secrets.as_deref().ok().and_then(sign::first_secret) else {
         warn!("The secret for hooks cannot be read; the call is not signed");

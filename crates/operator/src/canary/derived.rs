@@ -49,6 +49,11 @@ impl Derived {
 
     /// The target's fingerprint and what its pods mount.
     pub(super) fn of_target(&mut self, workload: WorkloadKind, target: &Value) -> Arc<OfTarget> {
+        if workload == WorkloadKind::Knative {
+            // Its status says which revision there is, and Knative looks after what pods mount.
+            let revision = Revision::new(workload.revision(target));
+            return Arc::new(OfTarget { revision, references: Vec::new() });
+        }
         let made = self.target.get(version(target), || {
             trace!("Fingerprinting the target");
             let revision = Revision::new(workload.revision(target));
@@ -73,6 +78,10 @@ impl Derived {
         if cx.workload == WorkloadKind::Service {
             let revision = |service: &Value| cx.workload.revision(service);
             return Ok(live.is_some_and(|live| revision(live) == revision(target)));
+        }
+        if cx.workload == WorkloadKind::Knative {
+            let of_primary = live.and_then(|live| cx.workload.revision_of_primary(live));
+            return Ok(of_primary.is_some_and(|it| it == cx.workload.revision(target)));
         }
         let of_target = (version(target), tracked.clone());
         let template = self.template.get(of_target.clone(), || {

@@ -1,21 +1,32 @@
 //! Since when a workload has lacked pods, where its own status does not say.
 //!
-//! A Deployment says since when too few of its replicas are available; a `DaemonSet` does not, and the
+//! A Deployment says since when too few of its replicas are available; a `DaemonSet` and a Service of
+//! Knative do not, and the
 //! canary's last transition is no stand-in: after a long rest any pod that is missing for a moment
-//! would be overdue at once. So what is seen is remembered here. An operator that starts again gives a
-//! workload its time again: it is judged later, not otherwise.
+//! would be overdue at once. So what is seen is remembered here, by the steady clock: a wall clock that is
+//! set makes nothing overdue. An operator that starts again gives a workload its time again: it is judged
+//! later, not otherwise.
 
-use jiff::Timestamp;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tidegate_api::canary::CanarySpec;
 use tidegate_engine::Form;
 use tidegate_providers::workload::WorkloadKind;
 
-/// When each of the two was first seen to lack something, and has been since.
+/// When each of the two was first seen to lack something, and has been since; by the steady clock.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Lacking {
-    pub(super) target: Option<Timestamp>,
-    pub(super) primary: Option<Timestamp>,
+    pub(super) target: Option<Duration>,
+    pub(super) primary: Option<Duration>,
+}
+
+/// The two clocks at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clocks {
+    pub(super) wall: Timestamp,
+    pub(super) steady: Duration,
 }
 
 // === impl Lacking ===
@@ -27,13 +38,15 @@ impl Lacking {
         spec: &CanarySpec,
         workload: WorkloadKind,
         [target, primary]: [Option<&Value>; 2],
-        now: Timestamp,
+        now: Duration,
     ) {
         let analysis = &spec.analysis;
         let is_lacking = |object: Option<&Value>, threshold: i64| {
             // One that is parked lacks nothing.
             object.is_some_and(|object| {
-                workload.form() == Form::PerNode
+                let is_silent =
+                    workload.form() == Form::PerNode || workload == WorkloadKind::Knative;
+                is_silent
                     && workload.replicas(object) > 0
                     && workload.lacking(object, threshold).is_some()
             })
@@ -45,6 +58,16 @@ impl Lacking {
         for (since, is_lacking) in sides {
             *since = is_lacking.then(|| since.unwrap_or(now));
         }
+    }
+}
+
+// === impl Clocks ===
+
+impl Clocks {
+    /// A moment of the steady clock as the wall clock would have it if it had always been right.
+    pub(super) fn on_the_wall(self, since: Duration) -> Option<Timestamp> {
+        let lasted = SignedDuration::try_from(self.steady.saturating_sub(since)).ok()?;
+        self.wall.checked_sub(lasted).ok()
     }
 }
 
@@ -68,12 +91,12 @@ mod tests {
             "analysis": { "interval": "1m", "threshold": 1, "stepWeight": 10 },
         }))
         .unwrap();
-        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let at = Duration::from_secs;
         let mut parked = set(0, 0);
         parked["spec"]["template"]["spec"]["nodeSelector"] =
             json!({ "flagger.app/scale-to-zero": "true" });
         let mut lacking = Lacking::default();
-        let mut look = |target: &Value, second: i64| {
+        let mut look = |target: &Value, second: u64| {
             let both = [Some(target), None];
             lacking.note(&spec, WorkloadKind::DaemonSet, both, at(second));
             assert_eq!(lacking.primary, None, "there is none");
@@ -88,5 +111,22 @@ mod tests {
         let none = [None, None];
         lacking.note(&spec, WorkloadKind::DaemonSet, none, at(7));
         assert_eq!(lacking, Lacking::default());
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_makes_nothing_overdue() {
+        let wall = |second: i64| Timestamp::from_second(second).unwrap();
+        let clocks = |second: i64| Clocks { wall: wall(second), steady: Duration::from_secs(100) };
+        let since = Duration::from_secs(70);
+        let cases = [
+            ("nobody touched it", 1_000_000, 999_970),
+            ("an hour ahead", 1_003_600, 1_003_570),
+            ("an hour back", 996_400, 996_370),
+        ];
+        for (reason, now, want) in cases {
+            assert_eq!(clocks(now).on_the_wall(since), Some(wall(want)), "{reason}");
+        }
+        let later = Duration::from_secs(101);
+        assert_eq!(clocks(5).on_the_wall(later), Some(wall(5)), "not before it was seen");
     }
 }

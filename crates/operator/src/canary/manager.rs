@@ -5,8 +5,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use serde::Deserialize as _;
 use serde_json::Value;
-use tidegate_providers::object::Kind;
+use tidegate_api::canary::CanaryPhase;
+use tidegate_providers::{game::NODE, object::Kind};
 use tokio::{
     sync::{mpsc, watch},
     task::{JoinHandle, JoinSet},
@@ -19,8 +21,9 @@ use super::{
 };
 use crate::{
     cluster::{
-        CANARY, WATCHED,
+        CANARY, Cluster, WATCHED,
         cache::Key,
+        nodes::NodeListener,
         watch::{Listener, Silent, feed},
     },
     telemetry::Target,
@@ -34,6 +37,8 @@ pub struct Manager {
     changes: mpsc::UnboundedReceiver<Key>,
     stop: watch::Sender<bool>,
     started: bool,
+    /// Of the order in which canaries are looked at first.
+    seed: u64,
 }
 
 struct Running {
@@ -63,20 +68,23 @@ impl Manager {
         let (sender, changes) = mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
         for kind in WATCHED {
-            let cluster = cx.cluster.clone();
+            let (cluster, clock) = (cx.cluster.clone(), Arc::clone(&cx.clock));
             if kind == CANARY {
-                watches.spawn(feed(cluster, kind, Forward(sender.clone())));
+                watches.spawn(feed(cluster, clock, kind, Forward(sender.clone())));
             } else {
-                watches.spawn(feed(cluster, kind, Silent));
+                watches.spawn(feed(cluster, clock, kind, Silent));
             }
         }
+        let nodes = NodeListener(cx.cluster.clone());
+        watches.spawn(feed(cx.cluster.clone(), Arc::clone(&cx.clock), NODE, nodes));
         let (stop, _) = watch::channel(false);
-        Self { cx, tasks: BTreeMap::new(), watches, changes, stop, started: false }
+        let seed = cx.clock.now().as_microsecond().unsigned_abs();
+        Self { cx, seed, tasks: BTreeMap::new(), watches, changes, stop, started: false }
     }
 
     /// Starts and stops tasks as canaries come and go. Ends only if the watch of canaries does.
     pub async fn run(&mut self) {
-        self.wait_for_caches().await;
+        self.cx.cluster.wait_until(Cluster::is_synced).await;
         let all = self.cx.cluster.cache.list(CANARY);
         info!(canaries = all.len(), "Caches are filled");
         for canary in all {
@@ -100,6 +108,7 @@ impl Manager {
             for running in tasks {
                 let _ = running.task.await;
             }
+            self.cx.tidied().await;
         };
         tokio::select! {
             biased;
@@ -115,17 +124,6 @@ impl Manager {
             *totals.entry(key.namespace.to_string()).or_insert(0_usize) += 1;
         }
         self.cx.telemetry.set_totals(&totals);
-    }
-
-    async fn wait_for_caches(&self) {
-        let synced = Arc::clone(&self.cx.cluster.synced);
-        loop {
-            let rung = synced.notified();
-            if self.cx.cluster.is_synced() {
-                return;
-            }
-            rung.await;
-        }
     }
 
     async fn look_at(&mut self, key: &Key) {
@@ -155,8 +153,9 @@ impl Manager {
 
     fn begin(&mut self, key: &Key, uid: String, canary: &Value) {
         let (stop, stopped) = watch::channel(false);
-        let delay =
-            if self.started { Duration::ZERO } else { jitter(&uid, self.cx.options.spread) };
+        let is_first = !self.started && !is_waited_for(canary);
+        let spread = if is_first { self.cx.options.spread } else { Duration::ZERO };
+        let delay = jitter(&uid, self.seed, spread);
         let task = Task::new(Arc::clone(&self.cx), key.clone(), uid.clone());
         let task = tokio::spawn(task.run(delay, stopped));
         let (mark, target) = (mark(canary), target(key, canary));
@@ -212,6 +211,12 @@ fn target(key: &Key, canary: &Value) -> Target {
     Target::new(key.namespace.to_string(), name)
 }
 
+/// Whether somebody waits for the next step of it: it is not held up at the start.
+fn is_waited_for(canary: &Value) -> bool {
+    let phase = CanaryPhase::deserialize(&canary["status"]["phase"]).unwrap_or_default();
+    phase.is_under_way() || canary["metadata"]["deletionTimestamp"].is_string()
+}
+
 /// What of a canary wakes its task: not its status, which is our own writing.
 fn mark(canary: &Value) -> Value {
     let metadata = &canary["metadata"];
@@ -227,6 +232,6 @@ fn mark(canary: &Value) -> Value {
 pub(super) fn watch_too(cx: &Arc<Context>, kind: Kind) {
     if cx.cluster.claim(kind) {
         cx.spawn_beside(cx.cluster.clone().learn(kind));
-        cx.spawn_beside(feed(cx.cluster.clone(), kind, Silent));
+        cx.spawn_beside(feed(cx.cluster.clone(), Arc::clone(&cx.clock), kind, Silent));
     }
 }

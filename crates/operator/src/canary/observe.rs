@@ -7,19 +7,21 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
     sync::Arc,
+    time::Duration,
 };
 
-use jiff::Timestamp;
 use serde_json::Value;
-use tidegate_api::canary::{AutoscalerRef, Canary, CanaryPhase, CanaryStatus, Provider};
+use tidegate_api::canary::{
+    AutoscalerRef, Canary, CanaryPhase, CanarySpec, CanaryStatus, Provider, analysis::ObjectRef,
+};
 use tidegate_engine::{
-    Answers, Configs, Life, Memory, Missing, Names, Observed, Obstacle, Phase, Piece, Plan,
-    Primary, Readiness, Revision, Setup, Side, Split, State, Target, Traffic, Unready, apex_side,
+    Answers, Configs, Fact, Life, Memory, Missing, Names, Observed, Obstacle, Phase, Piece, Plan,
+    Primary, Readiness, Revision, Setup, Side, State, Target, Unready, apex_side,
 };
 use tidegate_providers::{
     hook,
     object::{Change, Kind, Live, Owner},
-    traffic::{self, Cookies, IngressOptions, Mesh, RouteCx, RouteFields},
+    traffic::{self, Cookies, IngressOptions, Mesh, RouteCx, RouteFields, knative_primary},
     workload::{
         Cx, SERVICE, WorkloadError, WorkloadKind, clone,
         config::{self, ConfigDigest, ConfigRef, Tracked},
@@ -30,9 +32,17 @@ use tidegate_providers::{
     },
 };
 
-use super::{derived::Derived, plan, refusals::Attempt, roads, status, task::Task};
+use super::{
+    derived::Derived,
+    former::{self, Former},
+    lacking::Clocks,
+    plan,
+    refusals::Attempt,
+    roads, status,
+    task::Task,
+};
 use crate::cluster::{
-    CANARY,
+    CANARY, METRIC_TEMPLATE,
     cache::{Cache, Key, TableState},
 };
 
@@ -75,10 +85,18 @@ pub(super) struct Seen {
     pub(super) tracked: Tracked,
     /// What would put each piece in place.
     pub(super) changes: BTreeMap<Piece, Vec<Change>>,
+    /// What people are told once a piece is in place.
+    pub(super) notes: BTreeMap<Piece, Fact>,
     pub(super) apex_back: Vec<Change>,
     pub(super) route_back: Vec<Change>,
     /// What deletes objects that are of no more use.
     pub(super) leftovers: Vec<Change>,
+    /// The provider to remember: a former one for as long as there may be something of it.
+    pub(super) provider: String,
+    /// The route before the one that the spec leads to, for as long as the status remembers it.
+    pub(super) former: Option<Former>,
+    /// Why kinds of route were never listed, if they were not.
+    pub(super) unlisted: Option<TableState>,
     pub(super) gauge: crate::telemetry::Target,
 }
 
@@ -104,10 +122,12 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
         problems.push(format!("spec.provider: {error}"));
         Mesh::Kubernetes
     });
-    // What was never listed because that failed is not served, as far as anybody knows.
-    let mesh = mesh.served(|kind| !matches!(cache.state(kind), TableState::Failed(_)));
+    // An error that passes says nothing about what is served: who believed it would write another route.
+    let mesh = mesh.served(|kind| !matches!(cache.state(kind), TableState::NotServed(_)));
     let are_known = roads::are_workloads_known(&task.cx, &canary.spec)
-        & roads::are_known(&task.cx, mesh, &canary.spec);
+        & roads::are_known(&task.cx, mesh, &canary.spec)
+        & roads::is_former_known(&task.cx, mesh, &status)
+        & former::is_known(&task.cx, &status);
     if !are_known {
         return Look::Listing;
     }
@@ -169,7 +189,9 @@ fn follows(seen: &Seen) -> BTreeSet<(Kind, Key)> {
         follows.insert((kind, key(&scaler::primary_name(scaler))));
     }
     if let Some(target) = &seen.target {
-        for reference in config::references(&target["spec"]["template"]["spec"]) {
+        let is_tracked = seen.workload != WorkloadKind::Knative;
+        let pods = is_tracked.then(|| &target["spec"]["template"]["spec"]);
+        for reference in pods.map(config::references).into_iter().flatten() {
             follows.insert((reference.kind.kind(), key(&reference.name)));
         }
     }
@@ -178,6 +200,7 @@ fn follows(seen: &Seen) -> BTreeSet<(Kind, Key)> {
     follows.extend(routes.map(|(kind, name)| (kind, Key::of_kind(kind, namespace, &name))));
     let elsewhere = seen.mesh.elsewhere(&cx).into_iter();
     follows.extend(elsewhere.map(|(kind, namespace, name)| (kind, Key::new(&namespace, &name))));
+    follows.extend(seen.former.as_ref().and_then(|former| former.place.clone()));
     follows
 }
 
@@ -193,29 +216,28 @@ fn gather(
     let spec = &canary.spec;
     let namespace = task.key.namespace.to_string();
     let cache = Arc::clone(&task.cx.cluster.cache);
-    let plan = plan::plan(spec, mesh);
+    let plan = planned(spec, mesh, &cache, &namespace);
     let memory = recall(&status, &plan);
     let get = |kind: Kind, name: &str| cache.get(kind, &Key::of_kind(kind, &namespace, name));
     // What is none of these is refused elsewhere, and nothing is done about it.
     let workload = WorkloadKind::of(&spec.target_ref).unwrap_or(WorkloadKind::Deployment);
     let target = get(workload.kind(), &spec.target_ref.name);
-    let primary = get(workload.kind(), &spec.primary_name());
+    let primary = match workload {
+        // One of its revisions, once that is chosen.
+        WorkloadKind::Knative => target.clone().filter(|it| knative_primary(it).is_some()),
+        workload => get(workload.kind(), &spec.primary_name()),
+    };
     let cookies = status::cookies(&status);
-    task.lacking.note(
-        &canary.spec,
-        workload,
-        [target.as_deref(), primary.as_deref()],
-        task.cx.clock.now(),
-    );
+    let both = [target.as_deref(), primary.as_deref()];
+    task.lacking.note(&canary.spec, workload, both, task.cx.clock.monotonic());
     let mut seen = Seen {
         names: names(spec, workload, &task.key),
         gauge: crate::telemetry::Target::new(namespace.clone(), spec.target_ref.name.clone()),
         observed: Observed {
             now: status::moment(task.cx.clock.now()),
             tempo: {
-                let retry = raw["metadata"]["annotations"][RETRY].as_str();
-                let retry = retry.is_some_and(|text| !text.is_empty());
-                task.tempo(&memory, plan.interval, retry)
+                let retry = raw["metadata"]["annotations"][RETRY].as_str().unwrap_or_default();
+                task.tempo(&memory, plan.interval, !retry.is_empty())
             },
             cookies: tidegate_engine::Cookies {
                 canary: cookies.canary.is_some(),
@@ -225,12 +247,13 @@ fn gather(
             problems,
             target: Err(Missing::Gone),
             primary: absent_primary(),
-            setup: Setup::default(),
+            setup: Setup { flaw: plan::flaw(&canary, mesh), ..Setup::default() },
             routes: Err(Obstacle("routes were not looked at".to_owned())),
             answers: answers.clone(),
             plan,
             memory,
         },
+        provider: roads::remembered(&status).unwrap_or(mesh.as_str()).to_owned(),
         status,
         mesh,
         cookies,
@@ -239,9 +262,12 @@ fn gather(
         primary,
         tracked: Tracked::new(),
         changes: BTreeMap::new(),
+        notes: BTreeMap::new(),
         apex_back: Vec::new(),
         route_back: Vec::new(),
         leftovers: Vec::new(),
+        former: None,
+        unlisted: None,
         fields: roads::fields(&task.cx.cluster, mesh, &canary.spec),
         context: Arc::clone(&task.cx),
         annotations: canary.metadata.annotations.clone().unwrap_or_default(),
@@ -250,7 +276,7 @@ fn gather(
         raw,
         canary,
     };
-    seen.gather_routes(&cache, &namespace);
+    seen.gather_routes(task);
     let mut derived = mem::take(&mut task.derived);
     seen.look_at_workloads(task, &mut derived);
     seen.look_at_routes(task);
@@ -258,6 +284,22 @@ fn gather(
     task.derived = derived;
     seen.look_at_leftovers(task);
     seen
+}
+
+/// The plan, with what its templates say about it.
+fn planned(spec: &CanarySpec, mesh: Mesh, cache: &Cache, namespace: &str) -> Plan {
+    let mut plan = plan::plan(spec, mesh);
+    plan.notes.extend(plan::unverified_templates(spec, |reference| {
+        let template = cache.get(METRIC_TEMPLATE, &reference_key(namespace, reference));
+        template.is_some_and(|it| it["spec"]["provider"]["insecureSkipVerify"] == true)
+    }));
+    plan
+}
+
+/// The object that a reference of a canary in this namespace means.
+pub(super) fn reference_key(own: &str, reference: &ObjectRef) -> Key {
+    let namespace = reference.namespace.as_deref().filter(|it| !it.is_empty());
+    Key::new(namespace.unwrap_or(own), &reference.name)
 }
 
 /// What the status says was remembered.
@@ -277,7 +319,7 @@ fn recall(status: &CanaryStatus, plan: &Plan) -> Memory {
     memory
 }
 
-fn names(spec: &tidegate_api::canary::CanarySpec, workload: WorkloadKind, key: &Key) -> Names {
+fn names(spec: &CanarySpec, workload: WorkloadKind, key: &Key) -> Names {
     let Key { namespace, name } = key;
     let target = &spec.target_ref.name;
     Names {
@@ -304,8 +346,9 @@ fn absent_primary() -> Primary {
 // === impl Seen ===
 
 impl Seen {
-    /// Takes what there is of the routes out of the cache, those of other namespaces too.
-    fn gather_routes(&mut self, cache: &Cache, namespace: &str) {
+    /// Takes what there is of the routes out of the cache, those of other namespaces too, and the one before.
+    fn gather_routes(&mut self, task: &Task) {
+        let (cache, namespace) = (&task.cx.cluster.cache, &*task.key.namespace);
         for (kind, name) in self.mesh.names(&self.route_cx(namespace)) {
             if let Some(object) = cache.get(kind, &Key::of_kind(kind, namespace, &name)) {
                 self.live.insert(kind, object);
@@ -316,6 +359,7 @@ impl Seen {
                 self.live.insert_from(kind, &place, object);
             }
         }
+        self.look_at_former(task);
     }
 
     pub(super) fn owner(&self) -> Owner<'_> {
@@ -348,7 +392,9 @@ impl Seen {
             owner: Owner { can_own: self.owns_routes, ..self.owner() },
             spec: &self.canary.spec,
             cookies,
+            primary: self.primary_revision().filter(|_| self.is_set_up()),
             iterating: self.observed.memory.iterations > 0,
+            inherited: self.inherited(),
             fields: self.fields,
             annotations: &self.annotations,
             ingress: IngressOptions {
@@ -356,6 +402,20 @@ impl Seen {
                 class: &self.context.options.ingress_class,
             },
         }
+    }
+
+    /// Whether there has been a primary.
+    fn is_set_up(&self) -> bool {
+        !matches!(self.observed.memory.phase, Phase::New | Phase::Initializing)
+    }
+
+    /// The revision of Knative that is the primary, or was when anything said so.
+    pub(super) fn primary_revision(&self) -> Option<&str> {
+        if self.workload != WorkloadKind::Knative {
+            return None;
+        }
+        let written = || self.status.rollout.as_ref()?.primary_revision.as_deref();
+        self.target.as_deref().and_then(knative_primary).or_else(written)
     }
 
     /// What hooks are told about the revision: the one that waits, where none was started yet.
@@ -383,15 +443,17 @@ impl Seen {
     pub(super) fn step(&self) -> String {
         let memory = &self.observed.memory;
         let Memory { phase, weight, iterations, failed_checks, .. } = memory;
-        format!("{phase}/{weight}/{iterations}/{failed_checks}")
+        // With the revision it is about: one that waits to be started is not written down yet.
+        format!("{phase}/{weight}/{iterations}/{failed_checks}/{}", self.checksum())
     }
 
     fn look_at_workloads(&mut self, task: &Task, derived: &mut Derived) {
         let Some(target) = self.target.clone() else {
             self.look_at_primary(task, None);
-            if let TableState::Failed(why) = task.cx.cluster.cache.state(self.workload.kind()) {
+            self.look_at_apex_without_target(task);
+            if let Some(why) = task.cx.cluster.cache.state(self.workload.kind()).failure() {
                 // Nobody looked: it may well be there.
-                self.observed.target = Err(Missing::Unusable(why));
+                self.observed.target = Err(Missing::Unusable(why.to_owned()));
             }
             return;
         };
@@ -465,12 +527,14 @@ impl Seen {
     }
 
     /// Of a workload, from where the rollout came to where it stands.
-    fn deadline(&self, task: &Task, lacking_since: Option<Timestamp>) -> Deadline {
+    fn deadline(&self, task: &Task, lacking_since: Option<Duration>) -> Deadline {
+        let clock = &task.cx.clock;
+        let clocks = Clocks { wall: clock.now(), steady: clock.monotonic() };
         Deadline {
             seconds: i64::from(self.canary.spec.progress_deadline_s()),
             from: self.status.last_transition_time.as_ref().map(|time| time.0),
-            lacking_since,
-            now: task.cx.clock.now(),
+            lacking_since: lacking_since.and_then(|since| clocks.on_the_wall(since)),
+            now: clocks.wall,
         }
     }
 
@@ -512,6 +576,9 @@ impl Seen {
         let id = id.unwrap_or_default();
         let is_given = match self.workload {
             WorkloadKind::Service => self.workload.revision(&primary) == applied,
+            WorkloadKind::Knative => {
+                self.workload.revision_of_primary(&primary).as_deref() == Some(applied)
+            }
             WorkloadKind::Deployment | WorkloadKind::DaemonSet => {
                 id == primary::flagger_id(applied, configs)
             }
@@ -521,14 +588,21 @@ impl Seen {
         let is_same = target.is_some_and(|target| target.same_as_primary);
         self.observed.primary = Primary {
             exists: true,
-            readiness: self.workload.readiness(
-                &primary,
-                threshold,
-                self.deadline(task, task.lacking.primary),
-            ),
+            readiness: match self.workload {
+                // It served before it was made the primary, and Knative keeps it.
+                WorkloadKind::Knative => Readiness::Ready,
+                kind => {
+                    kind.readiness(&primary, threshold, self.deadline(task, task.lacking.primary))
+                }
+            },
             is_updated: is_given || (is_foreign && is_same),
             replicas: self.workload.replicas(&primary),
         };
+        if self.workload == WorkloadKind::Knative {
+            // The user's own, and it stays so.
+            self.observed.setup.primary = State::Fits;
+            return;
+        }
         let owned = require_owned(&self.owner(), self.workload.kind(), &primary);
         self.observed.setup.primary = match owned {
             Ok(()) => State::Fits,
@@ -540,22 +614,52 @@ impl Seen {
     /// A primary that is not there can be made from the target, or made again from what was promoted.
     fn missing_primary(&self, task: &Task, target: Option<&Target>) -> State {
         let memory = &self.observed.memory;
-        if matches!(memory.phase, Phase::New | Phase::Initializing) {
+        let is_first = !self.is_set_up();
+        let is_target = target.is_some_and(|it| memory.promoted.as_ref() == Some(&it.revision));
+        let is_known =
+            is_first || is_target || self.is_pinned() || self.primary_revision().is_some();
+        if self.workload == WorkloadKind::Knative && is_known {
+            // To choose it is to pin traffic to it: one write, which the router knows.
+            let choice = self.mesh.reconcile(&self.route_cx(&task.key.namespace), &self.live);
+            return state_of(choice).0;
+        }
+        if is_first {
             return State::Differs;
         }
         let name = Snapshot::name(&self.canary.spec.target_ref.name);
         let key = Key::new(&task.key.namespace, &name);
         let kind = config::ConfigKind::Secret;
         let is_kept = task.cx.cluster.cache.digest(kind, &key).is_some();
-        let is_target = target.is_some_and(|it| memory.promoted.as_ref() == Some(&it.revision));
         if is_kept || is_target {
             return State::Differs;
         }
-        let why = "the primary is gone and what it ran is not known; revert the target to what was promoted";
+        let why = match self.workload {
+            WorkloadKind::Knative => {
+                "annotation flagger.app/primary-revision is gone and no traffic is pinned; name in \
+                 it the revision that was promoted"
+            }
+            WorkloadKind::Deployment | WorkloadKind::DaemonSet | WorkloadKind::Service => {
+                "the primary is gone and what it ran is not known; revert the target to what was \
+                 promoted"
+            }
+        };
         State::Blocked(Obstacle(why.to_owned()))
     }
 
+    /// Whether traffic of a Service of Knative is divided by the names of revisions: one of them is the
+    /// primary, although nothing else says so. A preview, which has a tag, is none of them.
+    fn is_pinned(&self) -> bool {
+        let target = self.target.as_ref();
+        let entries = target.and_then(|target| target["spec"]["traffic"].as_array());
+        let is_named = |it: &Value| it["revisionName"].is_string() && it["tag"].is_null();
+        entries.is_some_and(|entries| entries.iter().any(is_named))
+    }
+
     fn look_at_setup(&mut self, task: &Task, target: &Value) -> Result<(), WorkloadError> {
+        if self.workload == WorkloadKind::Knative {
+            // Knative has Services of its own.
+            return Ok(());
+        }
         let Some(service) = self.canary.spec.service.clone() else { return Ok(()) };
         if self.workload == WorkloadKind::Service {
             return self.look_at_copies(task, target);
@@ -571,27 +675,25 @@ impl Seen {
             Side::Primary => services::Side::Primary,
             Side::Canary => services::Side::Canary,
         };
-        let mut found = Vec::new();
+        let (mut found, mut notes) = (Vec::new(), BTreeMap::new());
         for (piece, role) in [
             (Piece::CanaryService, Role::Canary),
             (Piece::PrimaryService, Role::Primary),
             (Piece::ApexService, Role::Apex(side)),
         ] {
             let live = Self::service(task, services.name(role));
-            let sync = services.sync(role, live.as_deref()).map(|sync| sync.changes);
-            let sync = sync.map_err(|error| error.to_string());
+            let sync = services.sync(role, live.as_deref()).map_err(|error| error.to_string());
+            let note = sync.as_ref().ok().and_then(|sync| sync.note.clone());
+            notes.extend(note.map(|note| (piece, fact_of(note))));
+            let sync = sync.map(|sync| sync.changes);
             let is_primary = piece == Piece::PrimaryService;
             let is_in_place = sync.as_ref().is_ok_and(Vec::is_empty);
             found.push((piece, if is_primary && is_in_place { self.prepared(task) } else { sync }));
         }
-        if self.observed.life.deleted.is_some() {
-            let live = Self::service(task, services.name(Role::Apex(side)));
-            let back = services.finalize(live.as_deref());
-            let back = back.map(|change| change.into_iter().collect());
-            let (state, changes) = state_of(back);
-            self.observed.setup.apex_given_back = state;
-            self.apex_back = changes;
-        }
+        let back =
+            services.finalize(Self::service(task, services.name(Role::Apex(side))).as_deref());
+        self.note_way_back(back);
+        self.notes = notes;
         let scaler = self.scaler(task);
         found.push((Piece::PrimaryScaler, scaler));
         for (piece, sync) in found {
@@ -606,6 +708,29 @@ impl Seen {
             }
         }
         Ok(())
+    }
+
+    /// A target that is gone says nothing about its pods. A Service that was taken over is given back
+    /// by what was written down of it: it must not lead to a primary that goes with the canary.
+    fn look_at_apex_without_target(&mut self, task: &Task) {
+        let is_made_here =
+            matches!(self.workload, WorkloadKind::Deployment | WorkloadKind::DaemonSet);
+        let Some(service) = self.canary.spec.service.clone().filter(|_| is_made_here) else {
+            return;
+        };
+        let names = self.canary.spec.service_names();
+        let apex = Self::service(task, &names.apex);
+        let back = services::give_back(self.owner(), &service, names, apex.as_deref());
+        self.note_way_back(back);
+    }
+
+    fn note_way_back(&mut self, back: Result<Option<Change>, WorkloadError>) {
+        if self.observed.life.deleted.is_none() {
+            return;
+        }
+        let (state, changes) = state_of(back.map(|change| change.into_iter().collect()));
+        self.observed.setup.apex_given_back = state;
+        self.apex_back = changes;
     }
 
     /// Of a Service the target itself is what clients use, and only its copy follows it.
@@ -626,9 +751,8 @@ impl Seen {
 
     /// What makes a primary's copy the canary's own again that lost its owner to Flagger.
     fn left_by_flagger(&self, task: &Task) -> Option<Change> {
-        let is_set_up = !matches!(self.observed.memory.phase, Phase::New | Phase::Initializing);
         let (target, primary) = (self.target.as_ref()?, self.primary.as_ref()?);
-        let can_be = is_set_up && self.workload == WorkloadKind::Service;
+        let can_be = self.is_set_up() && self.workload == WorkloadKind::Service;
         can_be.then(|| clone::adopt(&self.cx(task), target, primary)).flatten()
     }
 
@@ -657,11 +781,14 @@ impl Seen {
     fn scaler(&self, task: &Task) -> Result<Vec<Change>, String> {
         let Some(scaler) = &self.canary.spec.autoscaler_ref else { return Ok(Vec::new()) };
         let kind = Scaler::of(scaler).kind();
-        if let TableState::Failed(why) = task.cx.cluster.cache.state(kind) {
-            return Err(why);
+        if let Some(why) = task.cx.cluster.cache.state(kind).failure() {
+            return Err(why.to_owned());
         }
         let changes = match Self::scaler_object(task, scaler, &scaler::primary_name(scaler)) {
-            Some(primary) => require_owned(&self.owner(), kind, &primary).map(|()| Vec::new()),
+            Some(primary) => {
+                let owned = require_owned(&self.owner(), kind, &primary);
+                owned.map(|()| Scaler::of(scaler).wake(&primary).into_iter().collect())
+            }
             None => self.refreshed_scaler(task),
         };
         changes.map_err(|error| error.to_string())
@@ -690,60 +817,20 @@ impl Seen {
         task.cx.cluster.cache.get(Scaler::of(scaler).kind(), &key)
     }
 
-    /// Whether the next decision may be a step, which wants the one before it to be in effect.
-    fn needs_effect(&self) -> bool {
-        let Observed { memory, tempo, .. } = &self.observed;
-        !memory.phase.is_idle() && !memory.is_gated() && (tempo.due || tempo.retry)
-    }
-
-    fn look_at_routes(&mut self, task: &Task) {
-        for kind in self.mesh.kinds_for(&self.canary.spec) {
-            let why = match task.cx.cluster.cache.state(kind) {
-                TableState::Synced | TableState::Pending => continue,
-                TableState::Failed(why) => why,
-            };
-            self.observed.routes = Err(Obstacle(why.clone()));
-            self.observed.setup.route = State::Blocked(Obstacle(why.clone()));
-            self.observed.setup.route_given_back = State::Blocked(Obstacle(why));
-            return;
-        }
-        let cx = self.route_cx(&task.key.namespace);
-        let reconcile = self.mesh.reconcile(&cx, &self.live);
-        let read = match self.mesh.read(&cx, &self.live) {
-            // Not in effect yet: that matters for the next step, and for nothing before it.
-            Err(error) if error.is_waiting() && !self.needs_effect() => {
-                self.mesh.read(&cx, &self.live.without_status())
-            }
-            read => read,
-        };
-        let is_deleted = self.observed.life.deleted.is_some();
-        let back = is_deleted.then(|| state_of(self.mesh.finalize(&cx, &self.live)));
-        let (state, changes) = state_of(reconcile);
-        self.observed.routes = match self.observed.plan.traffic {
-            Traffic::Divisible => read.map_err(|error| Obstacle(error.to_string())),
-            Traffic::Whole => Ok(Split::PRIMARY),
-        };
-        self.observed.setup.route = state;
-        self.changes.insert(Piece::Route, changes);
-        if let Some((state, changes)) = back {
-            self.observed.setup.route_given_back = state;
-            self.route_back = changes;
-        }
-    }
-
     /// What the server refused is not tried again for a while, and the engine decides upon that.
     fn note_refusals(&mut self, task: &Task) {
         let now = task.cx.clock.monotonic();
         let generation = self.generation();
         let setup = &mut self.observed.setup;
         setup.shift_refused = task.refusals.last(Attempt::Divide);
-        let pieces: [(&[Attempt], &mut State); 8] = [
+        let pieces: [(&[Attempt], &mut State); 9] = [
             (&[Attempt::Place(Piece::CanaryService)], &mut setup.canary_service),
             (&[Attempt::Place(Piece::PrimaryService)], &mut setup.primary_service),
             (&[Attempt::Place(Piece::Primary)], &mut setup.primary),
             (&[Attempt::Place(Piece::PrimaryScaler)], &mut setup.primary_scaler),
             (&[Attempt::Place(Piece::ApexService)], &mut setup.apex_service),
             (&[Attempt::Place(Piece::Route), Attempt::Divide], &mut setup.route),
+            (&[Attempt::LeaveRoute], &mut setup.former_route),
             (&[Attempt::GiveApexBack], &mut setup.apex_given_back),
             (&[Attempt::GiveRouteBack], &mut setup.route_given_back),
         ];
@@ -756,7 +843,18 @@ impl Seen {
     }
 }
 
-fn state_of(outcome: Result<Vec<Change>, impl std::fmt::Display>) -> (State, Vec<Change>) {
+fn fact_of(note: services::Note) -> Fact {
+    match note {
+        services::Note::TakenOver { name } => Fact::ServiceTakenOver(name),
+        services::Note::Recreated { name, headless } => {
+            Fact::ServiceRecreated { service: name, headless }
+        }
+    }
+}
+
+pub(super) fn state_of(
+    outcome: Result<Vec<Change>, impl std::fmt::Display>,
+) -> (State, Vec<Change>) {
     match outcome {
         Ok(changes) if changes.is_empty() => (State::Fits, changes),
         Ok(changes) => (State::Differs, changes),

@@ -1,15 +1,15 @@
 //! The user's spec, as the engine's plan; and everything in it that cannot be done.
 
 use tidegate_api::canary::{
-    Canary, CanaryPhase, CanarySpec, CrossNamespace, Provider, Strategy as Asked, TargetKind,
-    analysis::{Webhook, WebhookType},
+    Canary, CanarySpec, CrossNamespace, Provider, Strategy as Asked, TargetKind,
+    analysis::{ObjectRef, Webhook, WebhookType},
 };
 use tidegate_engine::{
-    Hooks, ManualStep, Note, Percent, Plan, Steps, Stickiness, Strategy, Traffic,
+    Hooks, ManualStep, Note, Obstacle, Percent, Plan, Steps, Stickiness, Strategy, Traffic,
 };
 use tidegate_providers::{
     metrics::limits,
-    traffic::{Affinity, Mesh},
+    traffic::{Affinity, Impossible, Mesh},
 };
 
 /// Checks of a rollout that was meant to go by weight where weights are impossible; as Flagger.
@@ -21,20 +21,14 @@ pub(super) fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
     let capabilities = mesh.capabilities(spec);
     let mut notes = Vec::new();
     let (strategy, iterations) = strategy(spec, mesh, &mut notes);
-    let mut mirror = analysis.mirror == Some(true);
-    if mirror && !capabilities.mirror {
-        notes.push(Note::MirrorIgnored);
-        mirror = false;
-    }
-    if analysis.session_affinity.is_some() && capabilities.affinity == Affinity::None {
-        let why = "sessionAffinity has no effect here: it needs a rollout by weight over HTTP.";
-        notes.push(Note::Other(why.to_owned()));
-    }
-    // Plain Services have a note of their own.
-    let ignored = mesh.ignored(spec).into_iter().filter(|it| it.field == "spec.analysis.match");
-    notes
-        .extend(ignored.filter(|_| mesh != Mesh::Kubernetes).map(|it| Note::Other(it.to_string())));
+    let mirror = analysis.mirror == Some(true) && capabilities.mirror;
+    // Plain Services have a note of their own about conditions.
+    let is_noted = |it: &&Impossible| mesh == Mesh::Kubernetes && it.field == "spec.analysis.match";
+    let ignored = mesh.ignored(spec);
+    let ignored = ignored.iter().filter(|it| !is_noted(it));
+    notes.extend(ignored.map(|it| Note::Ignored(it.to_string())));
     notes.extend(doubts(spec));
+    notes.extend(unverified_hooks(spec));
     let max = Percent::clamped(analysis.max_weight());
     let traffic = if capabilities.switched { Traffic::Divisible } else { Traffic::Whole };
     let manual = spec.manual_step.as_ref().map(|step| ManualStep {
@@ -88,6 +82,35 @@ fn doubts(spec: &CanarySpec) -> Vec<Note> {
     doubts.map(Note::Doubtful).collect()
 }
 
+/// Hooks whose certificates nobody looks at.
+fn unverified_hooks(spec: &CanarySpec) -> Vec<Note> {
+    let hooks = spec.analysis.webhooks.iter().filter(|hook| hook.disable_tls == Some(true));
+    let said = hooks.map(|hook| {
+        let name = &hook.name;
+        format!(
+            "Webhook {name} has disableTLS: whoever answers in its place is believed, and sees what it is sent."
+        )
+    });
+    said.map(Note::Unverified).collect()
+}
+
+/// Templates, by the metric that refers to them, whose servers' certificates nobody looks at.
+pub(super) fn unverified_templates(
+    spec: &CanarySpec,
+    is_unverified: impl Fn(&ObjectRef) -> bool,
+) -> Vec<Note> {
+    let metrics = spec.analysis.metrics.iter().filter(|metric| {
+        !spec.skips_analysis() && metric.template_ref.as_ref().is_some_and(&is_unverified)
+    });
+    let said = metrics.map(|metric| {
+        let name = &metric.name;
+        format!(
+            "The template of metric {name} has insecureSkipVerify: whoever answers in its server's place is believed, and sees its credentials."
+        )
+    });
+    said.map(Note::Unverified).collect()
+}
+
 fn strategy(spec: &CanarySpec, mesh: Mesh, notes: &mut Vec<Note>) -> (Strategy, u32) {
     let iterations = count(spec.analysis.iterations.unwrap_or(0));
     let asked = spec.analysis.strategy();
@@ -116,7 +139,7 @@ fn stickiness(spec: &CanarySpec, ability: Affinity) -> Stickiness {
     match ability {
         Affinity::None => Stickiness::None,
         Affinity::Both if asks_both => Stickiness::Both,
-        Affinity::Canary | Affinity::Both => Stickiness::Canary,
+        Affinity::Both => Stickiness::Canary,
     }
 }
 
@@ -150,64 +173,80 @@ pub(super) fn problems(
     let found = canary.problems(usual, cross_namespace);
     let mut problems: Vec<String> = found.iter().map(ToString::to_string).collect();
     match &spec.target_ref.kind {
-        TargetKind::Deployment | TargetKind::DaemonSet => {}
-        TargetKind::Service if spec.target_ref.is_knative() => {
-            problems.push("spec.targetRef: a Service of Knative is not supported yet".into());
-        }
-        TargetKind::Service => problems.extend(problems_of_service(spec, mesh)),
+        TargetKind::Deployment | TargetKind::DaemonSet | TargetKind::Service => {}
         kind @ TargetKind::Other(_) => problems.push(format!(
             "spec.targetRef.kind: {} cannot be released; use a Deployment, a DaemonSet or a Service",
             kind.as_str()
         )),
     }
-    if spec.service.is_none() {
-        problems.push("spec.service: needed to reach the workload; set at least its port".into());
+    // What one of Knative needs is said above.
+    let is_service = spec.target_ref.kind == TargetKind::Service && !spec.target_ref.is_knative();
+    if is_service && spec.autoscaler_ref.is_some() {
+        let why = "spec.autoscalerRef: not possible for a Service, which has no replicas";
+        problems.push(why.to_owned());
     }
-    let asked = spec.analysis.strategy();
-    let divisible = mesh != Mesh::Kubernetes;
     if !is_under_way(canary) {
+        problems.extend(flaws(spec, mesh).into_iter().map(str::to_owned));
         problems.extend(mesh.impossible(spec).iter().map(ToString::to_string));
-    }
-    problems.extend(super::roads::wrong_reference(spec, mesh));
-    if asked == Asked::Canary && divisible && steps(spec) == Steps::By(0)
-        || matches!(steps(spec), Steps::By(step) if step < 0)
-    {
-        problems.push("spec.analysis.stepWeight: must be greater than 0".into());
+        if leads_nowhere(spec, mesh) {
+            problems.push("spec.analysis.stepWeight: must be greater than 0".into());
+        }
     }
     problems
 }
 
-/// What cannot be done with a Service as target: it is the apex, and nobody here knows its pods.
-fn problems_of_service(spec: &CanarySpec, mesh: Mesh) -> Vec<String> {
-    let mut problems = Vec::new();
-    if spec.apex_name() != spec.target_ref.name {
-        problems.push("spec.service.name: a Service as target is what clients use; leave it out");
+/// Whether a rollout by weight has no step to take.
+fn leads_nowhere(spec: &CanarySpec, mesh: Mesh) -> bool {
+    let is_by_weight = spec.analysis.strategy() == Asked::Canary && mesh != Mesh::Kubernetes;
+    match steps(spec) {
+        Steps::By(0) => is_by_weight,
+        Steps::By(step) => step < 0,
+        Steps::List(_) => false,
     }
-    if spec.autoscaler_ref.is_some() {
-        problems.push("spec.autoscalerRef: not possible for a Service, which has no replicas");
-    }
-    if mesh == Mesh::Kubernetes {
-        problems.push(
-            "spec.provider: a Service as target needs one that divides traffic between its copies",
-        );
-    }
-    problems.into_iter().map(str::to_owned).collect()
 }
 
-/// Whether a rollout runs. What the provider cannot do is not begun; but a rollout that is edited into it, or
-/// was begun by a controller that ignored it, must not stand still with its share: its route is blocked
-/// then, and it goes back when its deadline has passed.
+/// What is wrong with the spec of a rollout that is under way, and would have kept it from being begun.
+pub(super) fn flaw(canary: &Canary, mesh: Mesh) -> Option<Obstacle> {
+    let flaws = if is_under_way(canary) { flaws(&canary.spec, mesh) } else { Vec::new() };
+    (!flaws.is_empty()).then(|| Obstacle(flaws.join("; ")))
+}
+
+/// What a rollout cannot be begun with, and can be led back from. A Service as target is the apex, and nobody
+/// here knows its pods.
+fn flaws(spec: &CanarySpec, mesh: Mesh) -> Vec<&'static str> {
+    let mut flaws = Vec::new();
+    if spec.target_ref.is_knative() {
+        return flaws;
+    }
+    if spec.service.is_none() {
+        flaws.push("spec.service: needed to reach the workload; set at least its port");
+    }
+    if spec.target_ref.kind != TargetKind::Service {
+        return flaws;
+    }
+    if spec.apex_name() != spec.target_ref.name {
+        flaws.push("spec.service.name: a Service as target is what clients use; leave it out");
+    }
+    match mesh {
+        Mesh::Kubernetes => flaws.push(
+            "spec.provider: a Service as target needs one that divides traffic between its copies",
+        ),
+        // What is not the canary's goes the way of the user's Ingress to the apex.
+        Mesh::Nginx | Mesh::Skipper => flaws.push(
+            "spec.provider: with this one the primary is reached through your Ingress, which leads \
+             to the target itself; a Service as target needs one that divides traffic between its \
+             copies",
+        ),
+        _ => {}
+    }
+    flaws
+}
+
+/// Whether a rollout runs. What cannot be done is not begun; but a rollout that is edited into it, or was begun
+/// by a controller that ignored it, must not stand still with its share: its route is blocked then, or no
+/// step leads on, and it goes back when its deadline has passed.
 fn is_under_way(canary: &Canary) -> bool {
-    canary.status.as_ref().is_some_and(|status| {
-        matches!(
-            status.phase,
-            CanaryPhase::Progressing
-                | CanaryPhase::Waiting
-                | CanaryPhase::WaitingPromotion
-                | CanaryPhase::Promoting
-                | CanaryPhase::Finalising
-        )
-    })
+    canary.status.as_ref().is_some_and(|status| status.phase.is_under_way())
 }
 
 fn count(number: i64) -> u32 {

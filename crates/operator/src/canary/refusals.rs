@@ -19,6 +19,8 @@ pub(super) enum Attempt {
     Place(Piece),
     /// To divide traffic.
     Divide,
+    /// To take the canary's share out of a former route.
+    LeaveRoute,
     GiveApexBack,
     GiveRouteBack,
 }
@@ -70,6 +72,7 @@ impl Attempt {
             Action::Ensure(piece) => Some(Self::Place(*piece)),
             Action::Promote(_) => Some(Self::Place(Piece::Primary)),
             Action::Shift(_) => Some(Self::Divide),
+            Action::LeaveRoute => Some(Self::LeaveRoute),
             Action::GiveApexBack => Some(Self::GiveApexBack),
             Action::GiveRouteBack => Some(Self::GiveRouteBack),
             _ => None,

@@ -1,18 +1,19 @@
-//! What a canary's routes need to be known, and what is left of routes and copies it once had.
+//! What a canary's routes need to be known, where they lead, and what is left of routes and copies it once had.
 //!
 //! Kinds of routing object are watched once a canary needs them, and their definitions read; until
-//! both are there nothing is decided. What was made for the canary and is of no more use is found
+//! both are there nothing is decided. Those of a provider that it had before are watched until nothing of
+//! it is left, which the status remembers. What was made for the canary and is of no more use is found
 //! while nothing is rolled out, by its owner: copies of configuration that no pod of the primary
 //! reads, Services and routes of a name it had before.
 
 use std::sync::Arc;
 
 use serde_json::Value;
-use tidegate_api::canary::{CanarySpec, RouteKind};
-use tidegate_engine::Phase;
+use tidegate_api::canary::{CanarySpec, CanaryStatus};
+use tidegate_engine::{Observed, Obstacle, Phase, Piece, Split, State, Traffic};
 use tidegate_providers::{
     object::Kind,
-    traffic::{Mesh, RouteFields},
+    traffic::{self, Mesh, RouteFields},
     workload::{
         SERVICE, WorkloadKind,
         config::{self, ConfigKind},
@@ -22,7 +23,11 @@ use tidegate_providers::{
     },
 };
 
-use super::{Context, manager, observe::Seen, task::Task};
+use super::{
+    Context, manager,
+    observe::{Seen, state_of},
+    task::Task,
+};
 use crate::cluster::{Cluster, cache::TableState};
 
 /// Whether everything about the routes of such a canary was listed, or turned out not to be served.
@@ -44,6 +49,33 @@ pub(super) fn are_known(cx: &Arc<Context>, mesh: Mesh, spec: &CanarySpec) -> boo
     others.all(|kind| {
         manager::watch_too(cx, *kind);
         is_listed(kind)
+    })
+}
+
+/// The provider that the status remembers.
+pub(super) fn remembered(status: &CanaryStatus) -> Option<&str> {
+    status.rollout.as_ref()?.provider.as_deref()
+}
+
+/// Kinds of a provider that the canary had before, and that the present one has no use for.
+fn former_kinds(cluster: &Cluster, mesh: Mesh, status: &CanaryStatus) -> Vec<Kind> {
+    let former = remembered(status).and_then(|provider| traffic::select(provider).ok());
+    let Some(former) = former.filter(|former| former.as_str() != mesh.as_str()) else {
+        return Vec::new();
+    };
+    let cache = &cluster.cache;
+    let former = former.served(|kind| !matches!(cache.state(kind), TableState::NotServed(_)));
+    let is_used = |kind: &Kind| {
+        mesh.kinds().iter().any(|used| (used.group, used.kind) == (kind.group, kind.kind))
+    };
+    former.kinds().iter().copied().filter(|kind| !is_used(kind)).collect()
+}
+
+/// Whether everything of a former provider was listed, or turned out not to be served.
+pub(super) fn is_former_known(cx: &Arc<Context>, mesh: Mesh, status: &CanaryStatus) -> bool {
+    former_kinds(&cx.cluster, mesh, status).into_iter().fold(true, |is_known, kind| {
+        manager::watch_too(cx, kind);
+        is_known && cx.cluster.cache.state(kind) != TableState::Pending
     })
 }
 
@@ -69,17 +101,6 @@ pub(super) fn check_schemas(cx: &Arc<Context>, seen: &Seen) {
     for kind in seen.mesh.kinds_for(&seen.canary.spec) {
         cx.spawn_beside(cx.cluster.clone().check_schema(kind));
     }
-}
-
-/// Why a route cannot be referred to, if it is.
-pub(super) fn wrong_reference(spec: &CanarySpec, mesh: Mesh) -> Option<String> {
-    let reference = spec.route_ref.as_ref()?;
-    // As Flagger: other providers pass an APISIX route by.
-    if reference.kind == RouteKind::ApisixRoute || mesh.refers(spec) {
-        return None;
-    }
-    let (kind, provider) = (reference.kind.as_str(), mesh.as_str());
-    Some(format!("spec.routeRef.kind: the provider \"{provider}\" has no use for a {kind}"))
 }
 
 /// Why an object of another namespace cannot be looked at, if one is to be: only the `watched` one is
@@ -119,6 +140,57 @@ impl Seen {
         };
         let apex = selector(&names.apex);
         apex.is_some() && apex == selector(&names.canary)
+    }
+
+    /// Whether the next decision may be a step, which wants the one before it to be in effect.
+    fn needs_effect(&self) -> bool {
+        let Observed { memory, tempo, .. } = &self.observed;
+        !memory.phase.is_idle() && !memory.is_gated() && (tempo.due || tempo.retry)
+    }
+
+    /// Reads where traffic goes, and finds what would put the routes in place or give them back.
+    pub(super) fn look_at_routes(&mut self, task: &Task) {
+        self.look_at_present_route(task);
+        self.give_former_back();
+    }
+
+    fn look_at_present_route(&mut self, task: &Task) {
+        for kind in self.mesh.kinds_for(&self.canary.spec) {
+            let state = task.cx.cluster.cache.state(kind);
+            let Some(why) = state.failure() else { continue };
+            let obstacle = Obstacle(why.to_owned());
+            self.observed.routes = Err(obstacle.clone());
+            self.observed.setup.route = State::Blocked(obstacle.clone());
+            self.observed.setup.route_given_back = match state {
+                // Where there is no such kind there is nothing to give back.
+                TableState::NotServed(_) => State::Fits,
+                _ => State::Blocked(obstacle),
+            };
+            self.unlisted = Some(state);
+            return;
+        }
+        let cx = self.route_cx(&task.key.namespace);
+        let reconcile = self.mesh.reconcile(&cx, &self.live);
+        let read = match self.mesh.read(&cx, &self.live) {
+            // Not in effect yet: that matters for the next step, and for nothing before it.
+            Err(error) if error.is_waiting() && !self.needs_effect() => {
+                self.mesh.read(&cx, &self.live.without_status())
+            }
+            read => read,
+        };
+        let is_deleted = self.observed.life.deleted.is_some();
+        let back = is_deleted.then(|| state_of(self.mesh.finalize(&cx, &self.live)));
+        let (state, changes) = state_of(reconcile);
+        self.observed.routes = match self.observed.plan.traffic {
+            Traffic::Divisible => read.map_err(|error| Obstacle(error.to_string())),
+            Traffic::Whole => Ok(Split::PRIMARY),
+        };
+        self.observed.setup.route = state;
+        self.changes.insert(Piece::Route, changes);
+        if let Some((state, changes)) = back {
+            self.observed.setup.route_given_back = state;
+            self.route_back = changes;
+        }
     }
 
     /// Finds what is of no more use, where it can be deleted.
@@ -161,6 +233,22 @@ impl Seen {
         }
         self.observed.setup.leftovers = !leftovers.is_empty();
         self.leftovers = leftovers;
+        if self.is_moved(&task.cx.cluster) {
+            self.mesh.as_str().clone_into(&mut self.provider);
+        }
+    }
+
+    /// Whether nothing of a former provider is left.
+    fn is_moved(&self, cluster: &Cluster) -> bool {
+        let was_listed = |kind: Kind| match cluster.cache.state(kind) {
+            TableState::Synced | TableState::NotServed(_) => true,
+            TableState::Pending | TableState::Failed(_) => false,
+        };
+        let Observed { problems, routes, .. } = &self.observed;
+        problems.is_empty()
+            && routes.is_ok()
+            && self.leftovers.is_empty()
+            && former_kinds(cluster, self.mesh, &self.status).into_iter().all(was_listed)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tidegate_api::canary::{CanaryPhase, CanaryStatus};
+use tidegate_api::canary::{CanaryPhase, CanaryStatus, status::RouteMemory};
 use tidegate_engine::{
     Checks, Configs, Decision, Fact, Form, Memory, Moment, Names, Pause, Percent, Phase, Revision,
     Tone,
@@ -42,6 +42,7 @@ pub(super) fn memory(status: &CanaryStatus) -> Memory {
         rescue: rollout.rescue,
         untold: rollout.untold.as_deref().and_then(ended),
         trouble_since: rollout.trouble_since.as_ref().map(|time| moment(time.0)),
+        no_data_since: rollout.no_data_since.as_ref().map(|time| moment(time.0)),
     }
 }
 
@@ -119,8 +120,21 @@ pub(super) struct Page<'a> {
     pub(super) next: Option<Moment>,
 }
 
+/// What the status remembers and the engine has no word for.
+pub(super) struct Beside<'a> {
+    /// The revision of Knative that the primary is.
+    pub(super) primary: Option<&'a str>,
+    /// Whose routing objects there may be.
+    pub(super) provider: &'a str,
+    /// The routing object that may have a share.
+    pub(super) route: Option<&'a RouteMemory>,
+    /// Whether nobody is led to the canary by a former one.
+    pub(super) is_left: bool,
+}
+
 /// The fields of status as they should be; a `null` is one that should not be there.
-pub(super) fn fields(memory: &Memory) -> Map<String, Value> {
+pub(super) fn fields(memory: &Memory, beside: &Beside<'_>) -> Map<String, Value> {
+    let Beside { primary, provider, route, is_left } = *beside;
     let Memory {
         phase,
         failed_checks,
@@ -135,6 +149,7 @@ pub(super) fn fields(memory: &Memory) -> Map<String, Value> {
         rescue,
         untold,
         trouble_since,
+        no_data_since,
     } = memory;
     let mut rollout = Map::new();
     if *prepared {
@@ -149,6 +164,16 @@ pub(super) fn fields(memory: &Memory) -> Map<String, Value> {
     if let Some(since) = trouble_since {
         rollout.insert("troubleSince".into(), time(*since));
     }
+    if let Some(since) = no_data_since {
+        rollout.insert("noDataSince".into(), time(*since));
+    }
+    if let Some(primary) = primary {
+        rollout.insert("primaryRevision".into(), json!(primary));
+    }
+    rollout.insert("provider".into(), json!(provider));
+    if let Some(route) = route.filter(|_| may_have_share(memory) || !is_left) {
+        rollout.insert("route".into(), json!(route));
+    }
     let pause = pause
         .map(|Pause { weight, since }| json!({ "weight": weight.get(), "since": time(since) }));
     let fields = json!({
@@ -161,12 +186,34 @@ pub(super) fn fields(memory: &Memory) -> Map<String, Value> {
         "trackedConfigs": configs.as_ref().map(Arc::as_ref),
         "manualPause": pause,
         "lastTransitionTime": since.map(time),
-        "rollout": if rollout.is_empty() { Value::Null } else { Value::Object(rollout) },
+        "rollout": rollout,
     });
     match fields {
         Value::Object(fields) => fields,
         _ => Map::new(),
     }
+}
+
+/// Whether the canary may have a share: before and after a rollout it has none, but for one that was left on it.
+fn may_have_share(memory: &Memory) -> bool {
+    match memory.phase {
+        Phase::New | Phase::Initializing => false,
+        Phase::Initialized | Phase::Succeeded | Phase::Failed => memory.is_stranded(),
+        Phase::Waiting
+        | Phase::Progressing
+        | Phase::WaitingPromotion
+        | Phase::Promoting
+        | Phase::Finalising
+        | Phase::Terminating
+        | Phase::Terminated => true,
+    }
+}
+
+/// The fields of a status that remembers another route and is the same otherwise.
+pub(super) fn rerouted(rollout: &Value, route: Option<&RouteMemory>) -> Map<String, Value> {
+    let mut rollout = rollout.as_object().cloned().unwrap_or_default();
+    rollout.insert("route".to_owned(), json!(route));
+    Map::from_iter([("rollout".to_owned(), Value::Object(rollout))])
 }
 
 /// What people and tools read: cookies, conditions, the decision.
@@ -245,6 +292,15 @@ pub(super) fn patch(live: &Value, fields: Map<String, Value>) -> Option<Map<Stri
         changed.insert(name, value);
     }
     (!changed.is_empty()).then_some(changed)
+}
+
+/// Whether a patch says which provider there is for the first time, and nothing else. That is no reason to
+/// write: it comes along with the next one.
+pub(super) fn is_provider_alone(live: &Value, changed: &Map<String, Value>) -> bool {
+    let before = live["rollout"].as_object().cloned().unwrap_or_default();
+    let after = changed.get("rollout").and_then(Value::as_object);
+    let Some(mut after) = after.filter(|_| changed.len() == 1).cloned() else { return false };
+    after.remove("provider").is_some() && after == before
 }
 
 struct Condition {

@@ -32,7 +32,7 @@ use crate::{
 const ROUNDS_MAX: usize = 40;
 /// Pauses after trouble with the API server, doubled each time.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_mins(1);
+pub(super) const PAUSE_MAX: Duration = Duration::from_mins(1);
 
 /// What a task keeps in memory. All of it can be lost without harm.
 pub(super) struct Task {
@@ -104,6 +104,9 @@ impl Task {
     pub(super) async fn run(mut self, delay: Duration, mut stop: watch::Receiver<bool>) {
         let bell = self.cx.cluster.cache.bell(&self.key);
         let mut due = Some(self.cx.clock.monotonic() + delay);
+        // A list that is complete rings for everybody: whoever heard that in the first pause would look
+        // together with all others, and that is what the pause is against.
+        let mut listens = false;
         loop {
             let clock = Arc::clone(&self.cx.clock);
             let time = async {
@@ -115,9 +118,10 @@ impl Task {
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => break,
-                () = bell.notified() => {}
+                () = bell.notified(), if listens => {}
                 () = time => {}
             }
+            listens = true;
             match self.turn(&mut stop).await {
                 Next::At(at) => due = Some(at),
                 Next::OnChange => due = None,
@@ -165,6 +169,8 @@ impl Task {
 
     async fn reconcile(&mut self, stop: &mut watch::Receiver<bool>) -> Result<Next, WriteError> {
         let mut answers = Answers::default();
+        // The revision they are about.
+        let mut about: Option<String> = None;
         self.refused = 0;
         for _ in 0..ROUNDS_MAX {
             if *stop.borrow() || !self.cx.cluster.leads() {
@@ -187,9 +193,15 @@ impl Task {
                 }
                 Look::Seen(seen) => *seen,
             };
+            if about.as_ref().is_some_and(|about| *about != seen.checksum()) {
+                // A yes to one revision is none to the one that came while it was waited for.
+                (answers, about) = (Answers::default(), None);
+                continue;
+            }
             self.tell_lost_alerts(&seen).await;
             match decide(&seen.observed) {
                 Step::Ask(question) => {
+                    about = Some(seen.checksum());
                     let answer = ask::answer(self, &seen, question);
                     tokio::select! {
                         biased;
@@ -207,7 +219,7 @@ impl Task {
                     if let Some(next) = self.carry_out(&seen, &decision).await? {
                         return Ok(next);
                     }
-                    answers = Answers::default();
+                    (answers, about) = (Answers::default(), None);
                 }
             }
         }
@@ -321,17 +333,31 @@ impl Task {
         self.cx.telemetry.count_check(&seen.gauge, verdict);
     }
 
-    /// The phase gauge and others that follow the phase.
+    /// The phase gauge and others that follow the phase and the spec.
     pub(super) fn gauge(&self, seen: &Seen, phase: Phase) {
-        self.cx.telemetry.set_status(&seen.gauge, status::api_phase(phase));
+        let (telemetry, analysis) = (&self.cx.telemetry, &seen.canary.spec.analysis);
+        telemetry.set_status(&seen.gauge, status::api_phase(phase));
+        telemetry.expect(&seen.gauge, strategy(analysis.strategy()));
+        let is_asked = |name: &str| analysis.metrics.iter().any(|metric| metric.name == name);
+        telemetry.keep_metrics(&seen.gauge, is_asked);
     }
 }
 
-/// A short pause that spreads canaries over their interval, the same for the same canary.
-pub(super) fn jitter(uid: &str, interval: Duration) -> Duration {
-    let mixed = uid
-        .bytes()
-        .fold(0_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    let span = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX).max(1);
-    Duration::from_millis(mixed % span)
+/// What counts by this word.
+pub(super) fn strategy(asked: tidegate_api::canary::Strategy) -> telemetry::Strategy {
+    match asked {
+        tidegate_api::canary::Strategy::Canary => telemetry::Strategy::Canary,
+        tidegate_api::canary::Strategy::AbTesting => telemetry::Strategy::AbTesting,
+        tidegate_api::canary::Strategy::BlueGreen => telemetry::Strategy::BlueGreen,
+    }
+}
+
+/// A short pause that spreads canaries over a span of time. Another one with every seed: an operator that dies
+/// before the span is over would not come to the same canaries each time.
+pub(super) fn jitter(uid: &str, seed: u64, span: Duration) -> Duration {
+    let bytes = seed.to_le_bytes().into_iter().chain(uid.bytes());
+    let mixed =
+        bytes.fold(0_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let span = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
+    Duration::from_millis((mixed >> 16) % span)
 }

@@ -5,7 +5,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use serde_json::{Value, json};
@@ -16,13 +19,21 @@ use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use super::{Context, ask, observe::Seen, status, task::Task};
-use crate::cluster::{EVENT, cache::Key, write::Place};
+use crate::{
+    cluster::{EVENT, cache::Key, write::Place},
+    telemetry::Outcome,
+};
 
-/// Events for event hooks, waiting to be sent in order.
+/// Events for event hooks, waiting to be sent in order. They go on when the canary is deleted: that it was is
+/// the last of them.
 pub(super) struct Queue(Arc<Waiting>);
 
 struct Waiting {
+    cx: Arc<Context>,
+    key: Key,
     calls: Mutex<VecDeque<ask::Call>>,
+    /// No more will come.
+    is_closed: AtomicBool,
     bell: Notify,
 }
 
@@ -143,38 +154,56 @@ impl Task {
 // === impl Queue ===
 
 impl Queue {
-    /// Starts the sender; it ends with the queue.
+    /// Starts the sender; it ends when the queue is dropped and empty.
     pub(super) fn start(cx: &Arc<Context>, key: &Key) -> Self {
-        let waiting = Arc::new(Waiting { calls: Mutex::default(), bell: Notify::new() });
-        let theirs = Arc::downgrade(&waiting);
-        let key = key.clone();
-        let sender = Arc::clone(cx);
-        cx.spawn_beside(async move {
-            loop {
-                let Some(waiting) = theirs.upgrade() else { return };
-                let next = waiting.calls.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                match next {
-                    Some(call) => {
-                        drop(waiting);
-                        if let Err(why) = ask::call(&sender, &call).await {
-                            warn!(canary = %key, hook = call.name, why, "Event hook failed");
-                        }
-                    }
-                    None => waiting.bell.notified().await,
-                }
-            }
+        let waiting = Arc::new(Waiting {
+            cx: Arc::clone(cx),
+            key: key.clone(),
+            calls: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+            bell: Notify::new(),
         });
+        cx.spawn_beside(Arc::clone(&waiting).work());
         Self(waiting)
     }
 
     fn push(&self, call: ask::Call) {
-        let mut calls = self.0.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        if calls.len() >= QUEUE_MAX {
-            calls.pop_front();
-            warn!("An event hook is too slow; the oldest event was dropped");
-        }
+        let mut calls = self.0.calls();
+        let is_full = calls.len() >= QUEUE_MAX;
+        let oldest = if is_full { calls.pop_front() } else { None };
         calls.push_back(call);
+        drop(calls);
         self.0.bell.notify_one();
+        if oldest.is_some() {
+            self.0.cx.telemetry.count_hook(WebhookType::Event.as_str(), Outcome::Error("full"));
+            warn!(canary = %self.0.key, "An event hook is too slow; the oldest event was dropped");
+        }
+    }
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    async fn work(self: Arc<Self>) {
+        loop {
+            let rung = self.bell.notified();
+            let next = self.calls().pop_front();
+            match next {
+                // Somebody else speaks for this canary now.
+                Some(_) if !self.cx.cluster.leads() => {}
+                Some(call) => {
+                    if let Err(why) = ask::call(&self.cx, &call).await {
+                        warn!(canary = %self.key, hook = call.name, why, "Event hook failed");
+                    }
+                }
+                None if self.is_closed.load(Ordering::Acquire) => return,
+                None => rung.await,
+            }
+        }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, VecDeque<ask::Call>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -186,6 +215,7 @@ pub(crate) fn event_number() -> u16 {
 
 impl Drop for Queue {
     fn drop(&mut self) {
+        self.0.is_closed.store(true, Ordering::Release);
         self.0.bell.notify_one();
     }
 }

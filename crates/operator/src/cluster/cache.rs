@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use tidegate_providers::{
     game::{self, CONTROLLER_REVISION, GAME_DEPLOYMENT, GAME_STATEFUL_SET, NODE, POD},
     object::Kind,
@@ -71,7 +71,9 @@ pub enum TableState {
     Pending,
     /// Listed at least once; kept up to date by a watch.
     Synced,
-    /// Never listed, because that failed.
+    /// Never listed, because the cluster has no such kind; and that in a sentence. There are none.
+    NotServed(String),
+    /// Never listed, because that failed in another way. There may be some.
     Failed(String),
 }
 
@@ -79,6 +81,18 @@ pub enum TableState {
 enum Row {
     Object(Arc<Value>),
     Digest(Arc<ConfigDigest>),
+}
+
+// === impl TableState ===
+
+impl TableState {
+    /// Why nothing was ever listed, if that was tried.
+    pub fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Pending | Self::Synced => None,
+            Self::NotServed(why) | Self::Failed(why) => Some(why),
+        }
+    }
 }
 
 // === impl Key ===
@@ -246,7 +260,7 @@ impl Cache {
         self.inner().tables.entry(kind).or_default().remove(key);
     }
 
-    /// An object that a watch reported. True if that was news.
+    /// An object that a watch reported. True if that was news; a heartbeat of a node is none.
     pub(crate) fn observe(&self, kind: Kind, object: Value) -> bool {
         let key = Key::of(&object);
         let row = Row::of(kind, object);
@@ -255,9 +269,12 @@ impl Cache {
         if is_older(&row, table.rows.get(&key)) || table.is_buried(&key, &row) {
             return false;
         }
+        let is_news = kind != NODE || table.rows.get(&key).is_none_or(|it| !it.says_the_same(&row));
         table.put(kind, key.clone(), row);
-        inner.wake(kind, &key);
-        true
+        if is_news {
+            inner.wake(kind, &key);
+        }
+        is_news
     }
 
     /// An object that a watch reported as deleted.
@@ -334,15 +351,20 @@ impl Cache {
         changed.into_iter().collect()
     }
 
-    pub(crate) fn failed(&self, kind: Kind, why: String) {
+    /// A list or a watch failed; what was listed before stays what is known. True if nothing was, and this is
+    /// the first time, or for another reason than before.
+    pub(crate) fn failed(&self, kind: Kind, failure: TableState) -> bool {
         let mut inner = self.inner();
         let table = inner.tables.entry(kind).or_default();
-        if table.state == TableState::Pending {
-            table.state = TableState::Failed(why);
-            inner.wake_all(kind);
-        } else if table.state != TableState::Synced {
-            table.state = TableState::Failed(why);
+        if table.state == TableState::Synced {
+            return false;
         }
+        let is_news = mem::discriminant(&table.state) != mem::discriminant(&failure);
+        table.state = failure;
+        if is_news {
+            inner.wake_all(kind);
+        }
+        is_news
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -441,8 +463,10 @@ impl Row {
             let is_ours = game::plan::is_paused_by(FIELD_MANAGER, &object);
             object[game::plan::PAUSED_BY_US] = is_ours.into();
         }
+        let ours = applied_keys(&object["metadata"]["managedFields"]);
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
+            metadata.extend(ours.map(|ours| ("managedFields".to_owned(), ours)));
         }
         Self::Object(Arc::new(object))
     }
@@ -463,6 +487,14 @@ impl Row {
         controller.and_then(|owner| owner["uid"].as_str()).unwrap_or_default()
     }
 
+    /// Whether it is as the other one in all but its version.
+    fn says_the_same(&self, other: &Self) -> bool {
+        let (Self::Object(one), Self::Object(other)) = (self, other) else { return false };
+        let mut metadata = ["uid", "annotations"].into_iter();
+        metadata.all(|field| one["metadata"][field] == other["metadata"][field])
+            && one["status"] == other["status"]
+    }
+
     fn version(&self) -> &str {
         match self {
             Self::Object(object) => {
@@ -471,6 +503,22 @@ impl Row {
             Self::Digest(digest) => &digest.resource_version,
         }
     }
+}
+
+/// Which labels and annotations we applied, in the same form: the rest of who wrote what is of no use.
+fn applied_keys(managers: &Value) -> Option<Value> {
+    let managers = managers.as_array()?.iter();
+    let mut ours =
+        managers.filter(|it| it["manager"] == FIELD_MANAGER && it["operation"] == "Apply");
+    let metadata = ours.find_map(|it| it["fieldsV1"]["f:metadata"].as_object())?;
+    let keys = ["f:labels", "f:annotations"].into_iter();
+    let keys: Map<_, _> =
+        keys.filter_map(|key| Some((key.to_owned(), metadata.get(key)?.clone()))).collect();
+    if keys.is_empty() {
+        return None;
+    }
+    let fields = json!({ "f:metadata": keys });
+    Some(json!([{ "manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields }]))
 }
 
 /// Whether `row` was made before `known`. Versions are numbers; where they are not, the newcomer wins.
@@ -524,5 +572,25 @@ mod tests {
         cache.list_begins(POD);
         cache.list_ends(POD);
         assert_eq!(controlled(&cache, "x"), Vec::<String>::new(), "what a list does not have");
+    }
+
+    #[test]
+    fn a_heartbeat_of_a_node_is_no_news_and_what_is_read_of_it_is() {
+        let node = |version: u32, beat: &str, address: &str, ready: &str| {
+            json!({
+                "metadata": { "name": "a", "uid": "a", "resourceVersion": version.to_string() },
+                "status": {
+                    "addresses": [{ "type": "InternalIP", "address": address }],
+                    "conditions": [{ "type": "Ready", "status": ready, "lastHeartbeatTime": beat }],
+                },
+            })
+        };
+        let cache = Cache::default();
+        assert!(cache.observe(NODE, node(1, "1", "10.0.0.1", "True")));
+        assert!(!cache.observe(NODE, node(2, "2", "10.0.0.1", "True")), "a heartbeat");
+        let known = cache.get(NODE, &Key::new("", "a")).unwrap();
+        assert_eq!(known["metadata"]["resourceVersion"], "2", "it is taken all the same");
+        assert!(cache.observe(NODE, node(3, "3", "10.0.0.2", "True")), "another address");
+        assert!(cache.observe(NODE, node(4, "4", "10.0.0.2", "False")), "not ready");
     }
 }

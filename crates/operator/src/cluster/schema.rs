@@ -90,7 +90,8 @@ impl Cluster {
         }
         let schemas = self.schemas.inner();
         let document = schemas.get(kind.version)?;
-        Some(document.kinds.get(kind.kind).copied().unwrap_or_default())
+        let fields = document.kinds.get(kind.kind).copied();
+        Some(fields.unwrap_or_else(|| RouteFields::assumed(kind)))
     }
 
     /// Whether this kind of route is known to be served.

@@ -3,22 +3,48 @@
 //! Objects arrive as JSON, whatever they hold: one that nobody can decode disturbs no other. A kind
 //! the cluster does not serve is tried again with growing pauses, and says so in the cache meanwhile.
 
-use futures::{StreamExt, TryStreamExt};
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
 use kube::{
     Api,
     api::{ApiResource, DynamicObject},
-    runtime::{WatchStreamExt, watcher},
+    runtime::watcher,
 };
 use serde_json::Value;
-use tidegate_providers::object::Kind;
+use tidegate_providers::{game::NODE, object::Kind};
 use tracing::{debug, warn};
 
-use super::{Cluster, cache::Key};
+use super::{
+    Cluster,
+    cache::{Key, TableState},
+};
+use crate::clock::Clock;
 
-/// What a watch of canaries is told, besides the cache.
+/// The pause after a watch failed; twice that after each further failure, up to the longest.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// As long where the cluster has no such kind, or lets nobody of ours see it: until a person changes
+/// that, asking is for nothing.
+const REFUSED_MAX: Duration = Duration::from_mins(5);
+/// A failure this long after the one before is a first one. A server that always lists and never
+/// watches does not get there: its lists would cost the most.
+const QUIET: Duration = Duration::from_mins(2);
+
+/// Nodes are large, 100 KiB with all their images, and there may be thousands: a page of them is what is held
+/// at a time.
+const NODES_PER_PAGE: u32 = 100;
+
+/// Who is told what a watch sees, besides the cache.
 pub(crate) trait Listener: Send {
     /// Something about the object of this name changed, or it is gone.
     fn changed(&mut self, key: &Key);
+
+    /// A list is complete, and all that changed by it was told.
+    fn listed(&mut self) {}
+
+    /// The cluster has no such kind, or lets nobody of ours see it; and that in a sentence.
+    fn refused(&mut self, _why: &str) {}
 }
 
 /// Nobody else is interested.
@@ -28,8 +54,20 @@ impl Listener for Silent {
     fn changed(&mut self, _: &Key) {}
 }
 
+/// How long to wait after failures.
+#[derive(Default)]
+struct Pauses {
+    /// The last failure's time and the pause after it.
+    last: Option<(Duration, Duration)>,
+}
+
 /// Feeds the cache with all objects of a kind, until dropped.
-pub(crate) async fn feed(cluster: Cluster, kind: Kind, mut listener: impl Listener) {
+pub(crate) async fn feed(
+    cluster: Cluster,
+    clock: Arc<dyn Clock>,
+    kind: Kind,
+    mut listener: impl Listener,
+) {
     let resource = ApiResource {
         group: kind.group.to_owned(),
         version: kind.version.to_owned(),
@@ -44,19 +82,56 @@ pub(crate) async fn feed(cluster: Cluster, kind: Kind, mut listener: impl Listen
         }
         _ => Api::all_with(client, &resource),
     };
-    let events = watcher(api, watcher::Config::default()).default_backoff();
-    let mut events = std::pin::pin!(events.into_stream());
+    let mut config = watcher::Config::default();
+    if kind == NODE {
+        config = config.page_size(NODES_PER_PAGE);
+    }
+    let mut events = std::pin::pin!(watcher(api, config));
+    let mut pauses = Pauses::default();
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => take(&cluster, kind, event, &mut listener),
             Err(error) => {
                 debug!(kind = kind.kind, %error, "Watch interrupted");
-                cluster.cache.failed(kind, describe(kind, &error));
+                let state = failure(kind, code_of(&error));
+                if is_refused(&error) {
+                    listener.refused(state.failure().unwrap_or_default());
+                }
+                let why = match &state {
+                    TableState::Failed(why) => Some(why.clone()),
+                    // Most clusters lack most meshes.
+                    TableState::Pending | TableState::Synced | TableState::NotServed(_) => None,
+                };
+                // Of nodes their listener says what follows from it.
+                let is_told = kind == NODE && is_refused(&error);
+                if cluster.cache.failed(kind, state)
+                    && !is_told
+                    && let Some(why) = why
+                {
+                    warn!(kind = kind.kind, why, "Nothing is known of a kind; it is tried again");
+                }
                 cluster.synced.notify_waiters();
+                // Nothing is asked before the stream is.
+                let longest = if is_refused(&error) { REFUSED_MAX } else { PAUSE_MAX };
+                clock.sleep(pauses.after_failure(clock.monotonic(), longest)).await;
             }
         }
     }
     warn!(kind = kind.kind, "Watch ended");
+}
+
+// === impl Pauses ===
+
+impl Pauses {
+    fn after_failure(&mut self, now: Duration, longest: Duration) -> Duration {
+        let pause = match self.last {
+            Some((at, pause)) if now.saturating_sub(at) < pause + QUIET => pause * 2,
+            _ => PAUSE_FIRST,
+        };
+        let pause = pause.min(longest);
+        self.last = Some((now, pause));
+        pause
+    }
 }
 
 fn take(
@@ -73,6 +148,7 @@ fn take(
             for key in cache.list_ends(kind) {
                 listener.changed(&key);
             }
+            listener.listed();
             cluster.synced.notify_waiters();
         }
         watcher::Event::Apply(object) => {
@@ -95,21 +171,51 @@ fn json(object: DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-fn describe(kind: Kind, error: &watcher::Error) -> String {
-    let cause = match error {
-        watcher::Error::InitialListFailed(cause)
-        | watcher::Error::WatchStartFailed(cause)
-        | watcher::Error::WatchFailed(cause) => Some(cause),
+/// The code of the server's refusal, if it is one.
+fn code_of(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
         _ => None,
-    };
-    let api = kind.api_version();
-    match cause {
-        Some(kube::Error::Api(status)) if status.code == 404 => {
-            format!("this cluster does not serve {} of {api}; install its definitions", kind.kind)
+    }
+}
+
+fn is_refused(error: &watcher::Error) -> bool {
+    matches!(code_of(error), Some(403 | 404))
+}
+
+/// What that says about the kind. Only "not found" says that there is no such kind: an error that passes
+/// must not look like one.
+fn failure(kind: Kind, code: Option<u16>) -> TableState {
+    let (api, name) = (kind.api_version(), kind.kind);
+    match code {
+        Some(404) => TableState::NotServed(format!(
+            "this cluster does not serve {name} of {api}; install its definitions"
+        )),
+        Some(403) => TableState::Failed(format!(
+            "not allowed to watch {name} of {api}; check the operator's role"
+        )),
+        _ => TableState::Failed(format!("{name} of {api} cannot be watched yet")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_in_a_row_are_further_and_further_apart_and_one_after_quiet_times_is_a_first() {
+        let mut pauses = Pauses::default();
+        let mut now = Duration::ZERO;
+        let mut seen = Vec::new();
+        for _ in 0..8 {
+            let pause = pauses.after_failure(now, PAUSE_MAX);
+            seen.push(pause.as_secs());
+            now += pause;
         }
-        Some(kube::Error::Api(status)) if status.code == 403 => {
-            format!("not allowed to watch {} of {api}; check the operator's role", kind.kind)
-        }
-        _ => format!("{} of {api} cannot be watched yet", kind.kind),
+        assert_eq!(seen, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(pauses.after_failure(now + Duration::from_mins(1), PAUSE_MAX), PAUSE_MAX);
+        assert_eq!(pauses.after_failure(now + Duration::from_mins(10), PAUSE_MAX), PAUSE_FIRST);
     }
 }

@@ -9,15 +9,19 @@ use std::{borrow::Cow, time::Duration};
 use http::{Method, Request, header};
 use serde_json::{Value, json};
 use tidegate_providers::object::{Change, Kind};
-use tracing::{debug, trace};
+use tracing::{debug, trace, warn};
 
 use super::{Cluster, cache::Key, schema};
 
 /// The one name under which we write.
-pub const FIELD_MANAGER: &str = "tidegate";
+pub use tidegate_providers::object::FIELD_MANAGER;
 
 /// Longest time for one request.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
+const APPLY: &str = "application/apply-patch+yaml";
+/// What the admission plugin `OwnerReferencesPermissionEnforcement` says to who may not delete an object, and would
+/// change who owns it.
+const NOT_TO_OWN: &str = "cannot set an ownerRef on a resource you can't delete";
 
 /// Why a write did not happen, or may not have.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +68,12 @@ impl Cluster {
         let kind = self.kind_of(body)?;
         let name = body["metadata"]["name"].as_str().unwrap_or_default();
         let place = Place { kind, namespace, name, subresource: "" };
-        let written = match self.patch(place, "application/apply-patch+yaml", body).await {
+        let mut body = Cow::Borrowed(body);
+        let written = match self.patch(place, APPLY, &body).await {
+            Err(WriteError::Refused { why, .. }) if why.contains(NOT_TO_OWN) => {
+                body = Cow::Owned(self.with_present_owners(place, &body).await?);
+                self.patch(place, APPLY, &body).await?
+            }
             Err(error) if schema::is_about_fields(&error) && self.relearn(kind).await => {
                 // What is served changed: the same decision is another write now.
                 return Err(WriteError::Conflict {
@@ -91,6 +100,27 @@ impl Cluster {
             });
         }
         self.json_patch(place, &Value::Array(operations)).await.map(|_| ())
+    }
+
+    /// The same for an object whose owners are to stay who they are. Our role may not delete workloads: where that is
+    /// what it takes, one that is found with other owners than ours is kept up to date all the same.
+    async fn with_present_owners(
+        &self,
+        place: Place<'_>,
+        body: &Value,
+    ) -> Result<Value, WriteError> {
+        warn!(object = %place, "Its owners stay as they are: who may not delete it may not change them");
+        let live = self.read(place).await?;
+        let mut live = live.ok_or_else(|| WriteError::Missing { what: place.to_string() })?;
+        let mut body = body.clone();
+        if let Some(metadata) = body["metadata"].as_object_mut() {
+            // Said again and not left out: what is left out of an apply is taken away.
+            match live["metadata"]["ownerReferences"].take() {
+                Value::Null => metadata.remove("ownerReferences"),
+                owners => metadata.insert("ownerReferences".to_owned(), owners),
+            };
+        }
+        Ok(body)
     }
 
     /// A JSON merge patch.
@@ -341,6 +371,11 @@ fn sort_out(what: String, error: kube::Error) -> WriteError {
     match status.code {
         404 => WriteError::Missing { what },
         409 => WriteError::Conflict { what },
+        // Admission comes before anything is stored: nothing was written, and nothing is until somebody
+        // puts the webhook right.
+        500 if status.message.contains("failed calling webhook") => {
+            WriteError::Refused { what, why }
+        }
         429 | 500..=599 => WriteError::Unavailable { what, why },
         _ => WriteError::Refused { what, why },
     }
@@ -384,6 +419,20 @@ fn is_empty(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_webhook_that_is_down_refuses_and_a_server_in_trouble_does_not() {
+        let sorted = |code: u16, message: &str| {
+            let status = serde_json::from_value(json!({ "code": code, "message": message }));
+            sort_out("a pod".to_owned(), kube::Error::Api(Box::new(status.unwrap())))
+        };
+        let down = "Internal error occurred: failed calling webhook \"pods.example.com\": failed to \
+                    call webhook: Post \"https://pods.example.svc:443/\": connection refused";
+        assert!(matches!(sorted(500, down), WriteError::Refused { .. }));
+        let other = "Internal error occurred: etcdserver: leader changed";
+        assert!(matches!(sorted(500, other), WriteError::Unavailable { .. }));
+        assert!(matches!(sorted(503, down), WriteError::Unavailable { .. }), "nobody says that");
+    }
 
     #[test]
     fn what_is_empty_makes_no_difference() {

@@ -16,8 +16,12 @@ use crate::{
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_mins(1);
 
-/// What a task does in its turn.
+/// What a task does when it wakes up.
 pub(super) trait Subject: Send {
+    /// Whether a look is one turn from beginning to end. One that waits for servers of others takes turns
+    /// for its own requests to the cluster alone: whoever does not answer must not keep everybody waiting.
+    const IS_ONE_TURN: bool;
+
     fn look(
         &mut self,
         stop: &watch::Receiver<bool>,
@@ -42,11 +46,24 @@ pub(super) fn follower(plural: &str, key: &Key) -> Key {
     Key::new(&key.namespace, &format!("{plural}/{}", key.name))
 }
 
+/// What it comes to; nothing if the task is to stop before.
+pub(super) async fn unless_stopped<T>(
+    stop: &watch::Receiver<bool>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut stop = stop.clone();
+    tokio::select! {
+        biased;
+        _ = stop.wait_for(|stop| *stop) => None,
+        done = work => Some(done),
+    }
+}
+
 /// Runs until the subject is gone or `stop` says so.
-pub(super) async fn live(
+pub(super) async fn live<S: Subject>(
     cx: Arc<Context>,
     follower: Key,
-    mut subject: impl Subject,
+    mut subject: S,
     delay: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -67,10 +84,15 @@ pub(super) async fn live(
             () = bell.notified() => {}
             () = time => {}
         }
-        let Ok(_turn) = cx.turns.acquire().await else { break };
+        let mut turn = None;
+        if S::IS_ONE_TURN {
+            let Some(Ok(taken)) = unless_stopped(&stop, cx.turns.acquire()).await else { break };
+            turn = Some(taken);
+        }
         let span = info_span!("look", workload = %follower);
         let start = cx.clock.monotonic();
         let outcome = AssertUnwindSafe(subject.look(&stop)).catch_unwind().instrument(span).await;
+        drop(turn);
         let took = cx.clock.monotonic().saturating_sub(start);
         let mut pause = || {
             let pause = PAUSE_MIN.saturating_mul(1 << troubles.min(6)).min(PAUSE_MAX);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tidegate_providers::{
     game::{
         CONTROLLER_REVISION, GAME_DEPLOYMENT, GAME_STATEFUL_SET, HOOK_RUN, HOOK_TEMPLATE, NODE,
-        POD, is_selected,
+        POD, is_selected, plan::PAUSED_BY_US,
     },
     object::{Kind, controller_of},
 };
@@ -32,8 +32,8 @@ use crate::{
 
 /// Kinds that have tasks.
 const TASKS: [Kind; 3] = [GAME_DEPLOYMENT, GAME_STATEFUL_SET, HOOK_RUN];
-/// Kinds that are watched once there is a workload.
-const PARTS: [Kind; 3] = [POD, NODE, CONTROLLER_REVISION];
+/// Kinds that are watched once there is a workload. Nodes are watched for canaries already.
+const PARTS: [Kind; 2] = [POD, CONTROLLER_REVISION];
 /// Between two looks whether the cluster knows these kinds at all.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
@@ -104,14 +104,17 @@ impl Manager {
         Self { cx, tasks: BTreeMap::new(), changes, sender, watches, has_parts: false }
     }
 
-    /// Starts and stops tasks as objects come and go; never ends.
+    /// Starts and stops tasks as objects come and go; never ends. Counts on the watch of nodes that the manager of
+    /// canaries has.
     pub async fn run(&mut self) {
         self.wait_for_kinds().await;
+        // No hook is asked before it is known where it may not lead.
+        self.cx.cluster.wait_until(|cluster| cluster.nodes.is_settled()).await;
         for kind in TASKS {
             let forward = Forward(kind, self.sender.clone());
-            self.watches.spawn(feed(self.cx.cluster.clone(), kind, forward));
+            self.watch(kind, forward);
         }
-        self.watches.spawn(feed(self.cx.cluster.clone(), HOOK_TEMPLATE, Silent));
+        self.watch(HOOK_TEMPLATE, Silent);
         while let Some((kind, key)) = self.changes.recv().await {
             self.look_at(kind, &key).await;
         }
@@ -185,14 +188,13 @@ impl Manager {
             return;
         }
         for kind in PARTS {
-            let cluster = self.cx.cluster.clone();
-            if kind == NODE {
-                self.watches.spawn(feed(cluster, kind, Silent));
-            } else {
-                let owners = Owners(kind, cluster.clone());
-                self.watches.spawn(feed(cluster, kind, owners));
-            }
+            self.watch(kind, Owners(kind, self.cx.cluster.clone()));
         }
+    }
+
+    fn watch(&mut self, kind: Kind, listener: impl Listener + 'static) {
+        let (cluster, clock) = (self.cx.cluster.clone(), Arc::clone(&self.cx.clock));
+        self.watches.spawn(feed(cluster, clock, kind, listener));
     }
 
     async fn end(&mut self, id: &(Kind, Key)) {
@@ -224,8 +226,14 @@ pub(super) fn is_listed(cluster: &Cluster) -> bool {
     needed.iter().all(|kind| cluster.cache.state(*kind) == TableState::Synced)
 }
 
-/// What of an object wakes its task: not its status, which is our own writing.
+/// What of an object wakes its task: not its status, which is our own writing. Whose pause it is may
+/// change with nothing else.
 fn mark(object: &Value) -> Value {
     let metadata = &object["metadata"];
-    json!([metadata["generation"], metadata["deletionTimestamp"], metadata["annotations"]])
+    json!([
+        metadata["generation"],
+        metadata["deletionTimestamp"],
+        metadata["annotations"],
+        object[PAUSED_BY_US],
+    ])
 }

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use tidegate_engine::{
     Moment,
-    game::{CanaryStep, HookKind, Memory, Observed, Plan, RevisionChoice},
+    game::{CanaryStep, Claim, HookKind, Memory, Observed, Plan, RevisionChoice},
 };
 use tidegate_providers::{
     game::{
@@ -73,12 +73,17 @@ pub(super) fn look(task: &Workload) -> Look {
     };
     let is_deleted = workload["metadata"]["deletionTimestamp"].is_string();
     let memory = memory::read(kind, &workload);
-    let parts = match Parts::gather(task, &workload, &reading.plan, is_deleted) {
+    let rival = rival(task, &workload);
+    let parts = match Parts::gather(task, &workload, &reading.plan, rival.as_ref()) {
         Ok(parts) => parts,
         Err(look) => return look,
     };
     let mut problems = reading.problems;
-    problems.extend(rivals(task, &workload));
+    problems.extend(
+        rival.map(|rival| {
+            format!("{} {} is older and selects the same pods", kind.kind, rival.name)
+        }),
+    );
     let collisions = memory.collisions.max(task.collisions);
     let template = &workload["spec"]["template"];
     let revisions: Vec<&Value> = parts.revisions.values().map(|object| &**object).collect();
@@ -110,7 +115,7 @@ pub(super) fn look(task: &Workload) -> Look {
         templates: parts
             .templates
             .iter()
-            .map(|(name, object)| (name.clone(), run::declared(object)))
+            .map(|(name, object)| (name.clone(), run::template(object)))
             .collect(),
         plan: reading.plan,
         memory,
@@ -136,8 +141,9 @@ impl Parts {
         task: &Workload,
         workload: &Arc<Value>,
         plan: &Plan,
-        is_deleted: bool,
+        rival: Option<&Claim>,
     ) -> Result<Self, Look> {
+        let is_deleted = workload["metadata"]["deletionTimestamp"].is_string();
         let namespace = &*task.key.namespace;
         let cache = &task.cx.cluster.cache;
         let name =
@@ -147,9 +153,16 @@ impl Parts {
             let metadata = &object["metadata"];
             let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
             !is_deleted
+                && rival.is_none()
                 && !owners.into_iter().any(|owner| owner["controller"] == true)
                 && metadata["deletionTimestamp"].is_null()
                 && is_selected(selector, &metadata["labels"])
+        };
+        // One that ended is of no use to anybody, and whoever made it may still want to read what it said.
+        // The number of a numbered pod is taken all the same.
+        let is_of_use = |pod: &Value| {
+            let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+            task.kind != GAME_DEPLOYMENT || !matches!(phase, "Succeeded" | "Failed")
         };
         let mut pods = BTreeMap::new();
         for pod in cache.list_controlled(POD, namespace, &task.uid) {
@@ -167,7 +180,7 @@ impl Parts {
                 if task.is_own_name(&name(&pod)) {
                     pods.insert(uid, pod);
                 }
-            } else if is_orphan(&pod) && task.is_own_name(&name(&pod)) {
+            } else if is_orphan(&pod) && task.is_own_name(&name(&pod)) && is_of_use(&pod) {
                 return Err(Look::Adopt(POD, pod));
             }
         }
@@ -194,12 +207,12 @@ impl Parts {
             }
         }
         let parts = Self { pods, runs, taken, revisions, templates };
-        parts.follow(task, plan);
+        parts.follow(task, plan, rival);
         Ok(parts)
     }
 
     /// Says what this workload depends on, there or not.
-    fn follow(&self, task: &Workload, plan: &Plan) {
+    fn follow(&self, task: &Workload, plan: &Plan, rival: Option<&Claim>) {
         let namespace = &*task.key.namespace;
         let key = |object: &Arc<Value>| Key::of(object);
         let mut followed: BTreeSet<(Kind, Key)> = BTreeSet::new();
@@ -208,6 +221,8 @@ impl Parts {
         followed.extend(self.revisions.values().map(|it| (CONTROLLER_REVISION, key(it))));
         let templates = hook_templates(plan);
         followed.extend(templates.iter().map(|name| (HOOK_TEMPLATE, Key::new(namespace, name))));
+        // Whoever has the pods instead may go.
+        followed.extend(rival.map(|rival| (task.kind, Key::new(namespace, &rival.name))));
         // A node says little and often; only pods that may be taken from it need to hear.
         let forced = self
             .pods
@@ -252,23 +267,22 @@ fn hook_templates(plan: &Plan) -> BTreeSet<String> {
     steps.chain(pods).collect()
 }
 
-/// An older workload that selects the same pods: two would take them from each other for ever.
-fn rivals(task: &Workload, workload: &Value) -> Option<String> {
+/// The workload that has the pods of this one instead.
+fn rival(task: &Workload, workload: &Value) -> Option<Claim> {
     let labels = &workload["spec"]["template"]["metadata"]["labels"];
-    let age = |object: &Value| {
+    let claim = |object: &Value| {
         let metadata = &object["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        (text(&metadata["creationTimestamp"]), text(&metadata["uid"]))
+        let created = text(&metadata["creationTimestamp"]).parse::<jiff::Timestamp>();
+        Claim {
+            created: Moment(created.map_or(0, jiff::Timestamp::as_millisecond)),
+            uid: text(&metadata["uid"]),
+            name: text(&metadata["name"]),
+        }
     };
     let others = task.cx.cluster.cache.list_in(task.kind, &task.key.namespace);
-    let is_rival = |other: &&Arc<Value>| {
-        other["metadata"]["uid"] != task.uid.as_str()
-            && is_selected(&other["spec"]["selector"], labels)
-            && age(other) < age(workload)
-    };
-    let rival = others.iter().find(is_rival)?;
-    let name = rival["metadata"]["name"].as_str().unwrap_or_default();
-    Some(format!("{} {name} is older and selects the same pods", task.kind.kind))
+    let selecting = others.iter().filter(|other| is_selected(&other["spec"]["selector"], labels));
+    claim(workload).yields_to(selecting.map(|other| claim(other)))
 }
 
 /// What status says, of an object whose spec cannot be read.

@@ -16,7 +16,8 @@ use tidegate_engine::{
 use tidegate_providers::{
     game::{
         HOOK_RUN,
-        measure::{self, Question, Verdict},
+        measure::{self, Question, ServerQuestion, Verdict},
+        names,
         run::{self, Reading},
     },
     object::controller_of,
@@ -25,11 +26,11 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::{
-    life::{Next, Subject},
+    life::{Next, Subject, unless_stopped},
     tell::tell,
 };
 use crate::{
-    canary::{Context, outgoing},
+    canary::{Context, decode, outgoing, read_secret, sign_call},
     cluster::{
         cache::Key,
         write::{Place, WriteError},
@@ -37,8 +38,6 @@ use crate::{
     telemetry::HookRun,
 };
 
-/// A Prometheus gets this long.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// No answer that is judged is longer.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Memory that a regular expression of a condition may take.
@@ -146,17 +145,26 @@ impl Run {
         metric: &tidegate_api::game::hook::HookMetric,
         question: Question,
     ) -> Verdict {
-        let (request, timeout, is_web) = match question {
-            Question::Web { request, timeout } => (request, timeout, true),
-            Question::Prometheus { request } => (request, QUERY_TIMEOUT, false),
+        let mut question = match question {
+            Question::Server(question) => question,
             Question::Object(question) => return self.ask_cluster(&question).await,
         };
+        let authorities = match self.authorize(&mut question).await {
+            Ok(authorities) => authorities,
+            Err(why) => return Verdict::error(why),
+        };
+        let ServerQuestion { request, timeout, verify_tls, is_web, secret: _ } = *question;
         let mut sent = match outgoing(request, &self.key) {
             Ok(sent) => sent,
             Err(error) => return Verdict::error(error.to_string()),
         };
         sent.timeout = timeout;
         sent.max_bytes = ANSWER_BYTES_MAX;
+        sent.verify_tls = verify_tls;
+        sent.authorities = authorities;
+        if is_web && let Some(file) = &self.cx.options.hook_secret_file {
+            sign_call(&mut sent, file, self.cx.clock.now());
+        }
         match self.cx.http.send(sent).await {
             Err(error) => Verdict::error(error.to_string()),
             Ok(answer) if answer.truncated => Verdict::error("the answer is too long"),
@@ -171,11 +179,30 @@ impl Run {
         }
     }
 
+    /// Sends along what the Secret of the metric holds, and says which authorities it names. Whoever may
+    /// make a run may have the operator send it anywhere, so only a Secret that says it is for that is.
+    async fn authorize(&self, question: &mut ServerQuestion) -> Result<Option<Vec<u8>>, String> {
+        let Some(name) = question.secret.clone() else { return Ok(None) };
+        let namespace = &self.key.namespace;
+        let turn = self.cx.turns.acquire().await;
+        let secret = read_secret(&self.cx.cluster, namespace, &name).await;
+        drop(turn);
+        let secret = secret?;
+        if secret["metadata"]["labels"][names::FOR_HOOKS] != "true" {
+            return Err(format!(
+                "Secret {namespace}/{name} is not for hooks: it has no label {}: \"true\"",
+                names::FOR_HOOKS
+            ));
+        }
+        question.authorize(&decode(&secret["data"]))
+    }
+
     async fn ask_cluster(&self, question: &measure::ObjectQuestion) -> Verdict {
         // A run may look at its own namespace only: whoever may make one may not see more by it.
         if question.namespace != *self.key.namespace {
             return Verdict::error("argument PodNamespace must be the namespace of the run");
         }
+        let _turn = self.cx.turns.acquire().await;
         match super::kubernetes::ask(&self.cx.cluster, question).await {
             Ok(Some(object)) if question.sets => {
                 let verdict = measure::judge_object(question, Some(&object));
@@ -191,6 +218,9 @@ impl Run {
         let written = self.cx.cluster.merge(self.place("status"), &patch).await?;
         let age = self.now().since(assessment.started);
         self.cx.telemetry.game.set_survived(self.in_telemetry(), assessment.phase.as_str(), age);
+        if object["status"]["startedAt"].is_null() && assessment.completed.is_none() {
+            self.doubt(object).await;
+        }
         for end in &assessment.ended {
             let what = format!("metric '{}'", end.metric);
             self.tell(object, end.phase, &what).await;
@@ -199,6 +229,17 @@ impl Run {
             self.tell(object, assessment.phase, "hook").await;
         }
         Ok(written)
+    }
+
+    /// Tells of metrics that go on for ever, as a run begins.
+    async fn doubt(&self, object: &Value) {
+        let Ok(reading) = run::measured(object) else { return };
+        for metric in reading.run.endless() {
+            let text = format!(
+                "Metric '{metric}' has an interval, and neither count nor successfulLimit: it goes on until it fails or the run is ended."
+            );
+            tell(&self.cx, HOOK_RUN, object, ("MetricDoubtful", Tone::Warning), &text).await;
+        }
     }
 
     async fn tell(&self, object: &Value, phase: HookPhase, what: &str) {
@@ -273,6 +314,8 @@ impl Run {
 }
 
 impl Subject for Run {
+    const IS_ONE_TURN: bool = false;
+
     async fn look(&mut self, stop: &watch::Receiver<bool>) -> Result<Next, WriteError> {
         for _ in 0..ROUNDS_MAX {
             if *stop.borrow() || !self.cx.cluster.leads() {
@@ -305,14 +348,22 @@ impl Subject for Run {
                     }
                     Due::Measure(tasks) => {
                         let wake = reading.run.wake(now);
-                        match self.assess(reading, &tasks).await {
-                            Some(assessment) => assessment,
-                            None => return Ok(wake.map_or(Next::OnChange, Next::At)),
+                        // A run that is deleted is not measured to the end.
+                        let assessed = unless_stopped(stop, self.assess(reading, &tasks)).await;
+                        match assessed {
+                            None => return Ok(Next::OnChange),
+                            Some(None) => return Ok(wake.map_or(Next::OnChange, Next::At)),
+                            Some(Some(assessment)) => assessment,
                         }
                     }
                 },
             };
-            match self.write(&object, &assessment).await {
+            let Some(turn) = unless_stopped(stop, self.cx.turns.acquire()).await else {
+                return Ok(Next::OnChange);
+            };
+            let outcome = self.write(&object, &assessment).await;
+            drop(turn);
+            match outcome {
                 Ok(_) => (self.unwritten, self.refused) = (None, None),
                 Err(error) if error.is_stale() => {
                     self.cx.cluster.refresh(self.place("")).await?;

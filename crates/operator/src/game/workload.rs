@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 use tidegate_engine::{
     Again, Moment, Tone,
-    game::{Action, Decision, Memory, Refusal, RevisionChoice, WorkloadPhase, decide},
+    game::{Action, ConditionKind, Decision, Refusal, RevisionChoice, decide, refused},
 };
 use tidegate_providers::{
     game::{
@@ -95,11 +95,7 @@ impl Workload {
     /// One that cannot be read: somebody should know, and nothing is done.
     async fn complain(&mut self, object: &Value, why: &str) -> Result<(), WriteError> {
         let known = observe::memory_of(self.kind, object);
-        let next = Memory {
-            phase: Some(WorkloadPhase::Degraded),
-            message: why.to_owned(),
-            ..known.clone()
-        };
+        let next = refused(&known, why, self.now());
         if next != known {
             let patch = memory::patch(self.kind, object, &next);
             let place = Place { subresource: "status", ..self.place(self.kind, &self.key.name) };
@@ -251,6 +247,11 @@ pub(super) fn in_telemetry<'a>(kind: Kind, namespace: &'a str, name: &'a str) ->
     GameWorkload { kind, namespace, name }
 }
 
+/// What cannot be done.
+fn kinds(refusals: &[Refusal]) -> BTreeSet<ConditionKind> {
+    refusals.iter().map(|refusal| refusal.kind).collect()
+}
+
 /// What one look came to.
 enum After {
     /// Something was done: look again.
@@ -311,9 +312,11 @@ impl Workload {
         if done.is_stale {
             return Ok(After::Stale);
         }
-        if self.refusals != done.refusals {
-            // To be said at once, and then to be tried again later.
-            self.refusals = done.refusals;
+        // To be said at once, and then to be tried again later. What is refused in other words is no
+        // news: a count or an address in them may be another each time.
+        let is_news = kinds(&self.refusals) != kinds(&done.refusals);
+        self.refusals = done.refusals;
+        if is_news {
             return Ok(After::Again);
         }
         if !self.refusals.is_empty() {
@@ -332,6 +335,8 @@ impl Workload {
 }
 
 impl Subject for Workload {
+    const IS_ONE_TURN: bool = true;
+
     async fn look(&mut self, stop: &watch::Receiver<bool>) -> Result<Next, WriteError> {
         let mut conflicts = 0_u32;
         for _ in 0..ROUNDS_MAX {

@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     error::Error as _,
-    fmt,
+    fmt, mem,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -27,23 +27,24 @@ use hyper_util::{
 use rustls::ClientConfig;
 
 use super::{
-    Answer, HttpError, Outgoing, Redirects, SafeUrl, Transport,
+    Answer, ClientCertificate, HttpError, Outgoing, Redirects, SafeUrl, Transport,
     connect::{ConnectFault, Connector, Resolve, SystemResolver},
-    guard::Policy,
+    guard::{Guard, Policy},
     limits::Limits,
     proxy::{Proxy, ProxyKind},
     tls,
 };
+use crate::cluster::nodes::NodeAddresses;
 
 /// Sends requests over the network. One for the whole operator.
 pub struct Client {
-    policy: Arc<Policy>,
+    guard: Arc<Guard>,
     resolver: Arc<dyn Resolve>,
     limits: Limits,
     environment: Option<Matcher>,
     verified: ClientConfig,
     unverified: ClientConfig,
-    pools: Mutex<BTreeMap<PoolKey, Pool>>,
+    pools: Mutex<Pools>,
 }
 
 type Pool = legacy::Client<HttpsConnector<Connector>, Full<Bytes>>;
@@ -51,10 +52,31 @@ type Pool = legacy::Client<HttpsConnector<Connector>, Full<Bytes>>;
 /// Requests that differ in any of these never share a connection.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct PoolKey {
-    verify_tls: bool,
-    authorities: Option<Vec<u8>>,
+    trust: Trust,
     trusted: bool,
     proxy: Option<Proxy>,
+}
+
+/// Connections that are kept.
+#[derive(Default)]
+struct Pools {
+    pools: BTreeMap<PoolKey, Pool>,
+    /// [`NodeAddresses::additions`] when they were last looked at.
+    checked: u64,
+}
+
+/// Whom a request believes, and what it shows.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Trust {
+    verify_tls: bool,
+    authorities: Option<Vec<u8>>,
+    certificate: Option<ClientCertificate>,
+}
+
+/// By which way a request goes.
+struct Road {
+    proxy: Option<Proxy>,
+    direct: bool,
 }
 
 /// One request of a chain of redirects.
@@ -70,7 +92,7 @@ struct Hop {
 const REDIRECTS_MAX: usize = 10;
 /// How long to wait for a turn. It does not count against the request's own timeout: a check must
 /// not fail because we were busy. Three times the longest usual timeout.
-const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
+pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Below the 60 s after which common servers close, so that a kept connection is seldom a dead one.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Of one host; a tick asks a metrics server a handful of questions at a time.
@@ -111,7 +133,7 @@ impl Client {
         Self {
             limits: Limits::new(policy.in_flight_max, policy.in_flight_per_namespace_max),
             environment: policy.environment_proxies.then(Matcher::from_env),
-            policy: Arc::new(policy),
+            guard: Arc::new(Guard { policy, nodes: NodeAddresses::default() }),
             resolver,
             verified: tls::verified(),
             unverified: tls::unverified(),
@@ -119,11 +141,28 @@ impl Client {
         }
     }
 
+    /// Closes the addresses of nodes too: those that are known when a connection is made.
+    #[must_use]
+    pub fn with_nodes(mut self, nodes: NodeAddresses) -> Self {
+        let policy = self.guard.policy.clone();
+        self.guard = Arc::new(Guard { policy, nodes });
+        self
+    }
+
+    /// As if the environment named this proxy for everything.
+    #[cfg(test)]
+    pub(super) fn set_environment(&mut self, proxy: &str) {
+        self.environment = Some(Matcher::builder().all(proxy).build());
+    }
+
     async fn exchange(&self, request: Outgoing) -> Result<Answer, HttpError> {
         let host = request.url.authority().to_owned();
-        let turn = tokio::time::timeout(TURN_WAIT_MAX, self.limits.enter(&request.namespace)).await;
+        let start = tokio::time::Instant::now();
+        let patience = request.patience.unwrap_or(Duration::MAX);
+        let turn = self.limits.enter(&request.namespace);
+        let turn = tokio::time::timeout(TURN_WAIT_MAX.min(patience), turn).await;
         let Ok(Some(_turn)) = turn else { return Err(HttpError::Busy { host }) };
-        let after = request.timeout;
+        let after = request.timeout.min(patience.saturating_sub(start.elapsed()));
         let answer = tokio::time::timeout(after, self.follow(request)).await;
         answer.unwrap_or(Err(HttpError::Timeout { host, after }))
     }
@@ -131,6 +170,12 @@ impl Client {
     /// Sends the request, and again to wherever the answers point.
     async fn follow(&self, request: Outgoing) -> Result<Answer, HttpError> {
         let Outgoing { method, url, mut headers, body, trusted, .. } = request;
+        let trust = Trust {
+            verify_tls: request.verify_tls,
+            authorities: request.authorities,
+            certificate: request.certificate,
+        };
+        let road = Road { proxy: request.proxy, direct: request.direct };
         for name in CONNECTION_HEADERS {
             headers.remove(name);
         }
@@ -142,8 +187,7 @@ impl Client {
         let start = url.authority().to_owned();
         let mut hop = Hop { method, url, headers, body, trusted };
         for _ in 0..=REDIRECTS_MAX {
-            let trust = (request.verify_tls, request.authorities.as_deref());
-            let response = self.ask(&hop, trust, request.proxy.as_ref()).await?;
+            let response = self.ask(&hop, &trust, &road).await?;
             let location = location(&response).filter(|_| request.redirects == Redirects::SameHost);
             let Some(location) = location else {
                 return read(response, request.max_bytes, &hop.url).await;
@@ -156,12 +200,13 @@ impl Client {
     async fn ask(
         &self,
         hop: &Hop,
-        (verify_tls, authorities): (bool, Option<&[u8]>),
-        proxy: Option<&Proxy>,
+        trust: &Trust,
+        road: &Road,
     ) -> Result<Response<Incoming>, HttpError> {
         let host = || hop.url.authority().to_owned();
-        let proxy = match proxy {
+        let proxy = match &road.proxy {
             Some(proxy) => Some(proxy.clone()),
+            None if road.direct => None,
             None => self.environment_proxy(&hop.url)?,
         };
         let mut request = Request::new(Full::new(hop.body.clone()));
@@ -172,8 +217,8 @@ impl Client {
         if let Some(value) = proxy.as_ref().filter(forwards).and_then(Proxy::authorization) {
             request.headers_mut().insert(header::PROXY_AUTHORIZATION, value);
         }
-        let authorities = authorities.map(<[u8]>::to_vec);
-        let pool = self.pool(PoolKey { verify_tls, authorities, trusted: hop.trusted, proxy });
+        let key = PoolKey { trust: trust.clone(), trusted: hop.trusted, proxy };
+        let pool = self.pool(key).map_err(|_| HttpError::Tls { host: host() })?;
         pool.request(request).await.map_err(|error| classify(&error, host()))
     }
 
@@ -185,39 +230,50 @@ impl Client {
         proxy.map(Some).ok_or_else(|| HttpError::Proxy { host: url.authority().to_owned() })
     }
 
-    fn pool(&self, key: PoolKey) -> Pool {
+    fn pool(&self, key: PoolKey) -> Result<Pool, rustls::Error> {
+        let additions = self.guard.nodes.additions();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let Pools { pools, checked } = &mut *pools;
+        if mem::replace(checked, additions) != additions {
+            // Connections are checked when they are made: a kept one may lead to what is a node since.
+            pools.clear();
+        }
         if let Some(pool) = pools.get(&key) {
-            return pool.clone();
+            return Ok(pool.clone());
         }
         if pools.len() >= POOLS_MAX {
-            pools.retain(|key, _| key.proxy.is_none() && key.authorities.is_none());
+            pools.retain(|key, _| key.proxy.is_none() && key.trust.is_usual());
         }
-        let pool = self.make_pool(&key);
+        let pool = self.make_pool(&key)?;
         pools.insert(key, pool.clone());
-        pool
+        Ok(pool)
     }
 
-    fn make_pool(&self, key: &PoolKey) -> Pool {
-        let own = key.authorities.as_deref().map(tls::trusting_pem);
-        let tls = match (&own, key.verify_tls) {
-            (_, false) => &self.unverified,
-            (Some(own), true) => own,
-            (None, true) => &self.verified,
+    fn make_pool(&self, key: &PoolKey) -> Result<Pool, rustls::Error> {
+        let Trust { verify_tls, authorities, certificate } = &key.trust;
+        let tls = match (authorities, verify_tls, certificate) {
+            (_, false, None) => self.unverified.clone(),
+            (None, true, None) => self.verified.clone(),
+            (Some(own), true, None) => tls::trusting_pem(own),
+            (own, verify, Some(certificate)) => {
+                tls::identified(own.as_deref().filter(|_| *verify), *verify, certificate)?
+            }
         };
-        let guard = (!key.trusted).then(|| Arc::clone(&self.policy));
-        let connector = Connector::new(Arc::clone(&self.resolver), guard, key.proxy.clone());
+        let guard = (!key.trusted).then(|| Arc::clone(&self.guard));
+        let (resolver, proxy) = (Arc::clone(&self.resolver), key.proxy.clone());
+        let connector = Connector::new(resolver, guard, proxy, &self.verified);
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls.clone())
+            .with_tls_config(tls)
             .https_or_http()
             .enable_all_versions()
             .wrap_connector(connector);
-        legacy::Client::builder(TokioExecutor::new())
+        let pool = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
             .http1_max_buf_size(HEADER_BYTES_MAX)
-            .build(connector)
+            .build(connector);
+        Ok(pool)
     }
 }
 
@@ -229,7 +285,16 @@ impl Transport for Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("policy", &self.policy).finish_non_exhaustive()
+        f.debug_struct("Client").field("policy", &self.guard.policy).finish_non_exhaustive()
+    }
+}
+
+// === impl Trust ===
+
+impl Trust {
+    /// Nothing about it is one Canary's own.
+    fn is_usual(&self) -> bool {
+        self.authorities.is_none() && self.certificate.is_none()
     }
 }
 
@@ -329,12 +394,14 @@ mod tests {
     use std::{
         io::{self, Read as _, Write as _},
         net::{SocketAddr, TcpListener},
+        sync::mpsc,
     };
 
     use rustls::{
         RootCertStore, ServerConfig, ServerConnection, StreamOwned,
         crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+        server::WebPkiClientVerifier,
     };
 
     use super::*;
@@ -352,43 +419,71 @@ mod tests {
         }
     }
 
-    /// Answers every connection in a thread of its own, and returns the port.
-    fn serve_tls() -> u16 {
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    fn roots() -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
+        roots
+    }
+
+    fn local() -> Policy {
+        Policy { allow_loopback: true, environment_proxies: false, ..Policy::default() }
+    }
+
+    /// Trusts the one certificate there is.
+    fn friend() -> Client {
+        let mut friend = Client::with_resolver(local(), Arc::new(Here));
+        friend.verified = tls::trusting(roots());
+        friend
+    }
+
+    fn pem(label: &str, der: &[u8]) -> Vec<u8> {
+        let body = crate::http::proxy::base64(der);
+        format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n").into_bytes()
+    }
+
+    /// Answers every connection in a thread of its own, and returns the port and what was asked.
+    fn serve_tls(wants_certificate: bool) -> (u16, mpsc::Receiver<String>) {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(
-                vec![CertificateDer::from(CERTIFICATE)],
-                PrivateKeyDer::from(PrivatePkcs8KeyDer::from(KEY)),
-            );
+            .unwrap();
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots()), provider).build();
+        let builder = if wants_certificate {
+            builder.with_client_cert_verifier(verifier.unwrap())
+        } else {
+            builder.with_no_client_auth()
+        };
+        let config = builder.with_single_cert(
+            vec![CertificateDer::from(CERTIFICATE)],
+            PrivateKeyDer::from(PrivatePkcs8KeyDer::from(KEY)),
+        );
         let config = Arc::new(config.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
+        let (asked, received) = mpsc::channel();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
                 let mut stream = StreamOwned::new(connection, stream.unwrap());
-                // A client that trusts nobody breaks off here.
-                if stream.read(&mut [0; 4096]).is_ok() {
+                let mut buffer = [0; 4096];
+                // A client that trusts nobody, or that nobody trusts, breaks off here.
+                if let Ok(read) = stream.read(&mut buffer) {
+                    let _nobody_may_listen =
+                        asked.send(String::from_utf8_lossy(&buffer[..read]).into_owned());
                     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-                    stream.write_all(answer).unwrap();
+                    let _client_may_be_gone = stream.write_all(answer);
                 }
             }
         });
-        port
+        (port, received)
     }
 
     #[tokio::test]
     async fn v8_4_a_certificate_must_be_trusted_and_for_the_host_unless_told_otherwise() {
-        let port = serve_tls();
-        let policy =
-            Policy { allow_loopback: true, environment_proxies: false, ..Policy::default() };
-        let stranger = Client::with_resolver(policy.clone(), Arc::new(Here));
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
-        let mut friend = Client::with_resolver(policy, Arc::new(Here));
-        friend.verified = tls::trusting(roots);
+        let (port, _asked) = serve_tls(false);
+        let stranger = Client::with_resolver(local(), Arc::new(Here));
+        let friend = friend();
         let cases = [
             ("not trusted", &stranger, "tls.test", true, false),
             ("not trusted, and told not to mind", &stranger, "tls.test", false, true),
@@ -404,5 +499,60 @@ mod tests {
             let want = if is_answered { Ok("ok".into()) } else { Err(HttpError::Tls { host }) };
             assert_eq!(outcome, want, "{reason}");
         }
+    }
+
+    #[tokio::test]
+    async fn bet_49_a_certificate_of_ones_own_is_shown_to_who_wants_one() {
+        let (port, _asked) = serve_tls(true);
+        let certificate = || ClientCertificate {
+            chain_pem: pem("CERTIFICATE", CERTIFICATE),
+            key_pem: pem("PRIVATE KEY", KEY),
+        };
+        let broken = ClientCertificate { key_pem: b"no key".to_vec(), ..certificate() };
+        let authorities = || Some(pem("CERTIFICATE", CERTIFICATE));
+        let cases = [
+            ("none", None, None, true, false),
+            ("the one that is wanted", Some(certificate()), authorities(), true, true),
+            ("to whoever answers", Some(certificate()), None, false, true),
+            ("but not to strangers", Some(certificate()), None, true, false),
+            ("one that is broken", Some(broken), authorities(), true, false),
+        ];
+        let client = Client::with_resolver(local(), Arc::new(Here));
+        for (reason, certificate, authorities, verify_tls, is_answered) in cases {
+            let url = SafeUrl::parse(&format!("https://tls.test:{port}/")).unwrap();
+            let request =
+                Outgoing { verify_tls, authorities, certificate, ..Outgoing::get(url, "test") };
+            assert_eq!(client.send(request).await.is_ok(), is_answered, "{reason}");
+        }
+    }
+
+    #[tokio::test]
+    async fn alr_40_a_proxy_may_be_spoken_to_over_tls() {
+        let (port, asked) = serve_tls(false);
+        let via = |host: &str| Proxy::parse(&format!("https://user:pass@{host}:{port}")).unwrap();
+        let url = SafeUrl::parse("http://metrics.example/q").unwrap();
+        let request = |proxy| Outgoing { proxy: Some(proxy), ..Outgoing::get(url.clone(), "test") };
+        let friend = friend();
+        let answer = friend.send(request(via("tls.test"))).await.unwrap();
+        assert_eq!(answer.body, "ok");
+        let head = asked.recv().unwrap();
+        assert!(head.starts_with("GET http://metrics.example/q HTTP/1.1\r\n"), "{head}");
+        assert!(head.contains("proxy-authorization: Basic dXNlcjpwYXNz"), "{head}");
+
+        // What a hook says of its own server says nothing of the proxy.
+        for (reason, host, client) in [
+            ("for another host", "other.test", &friend),
+            ("not trusted", "tls.test", &Client::with_resolver(local(), Arc::new(Here))),
+        ] {
+            let request = Outgoing { verify_tls: false, ..request(via(host)) };
+            let error = client.send(request).await.unwrap_err();
+            assert!(matches!(error, HttpError::Proxy { .. }), "{reason}: {error}");
+        }
+
+        let secret = SafeUrl::parse("https://hooks.example/TOKEN").unwrap();
+        let request = Outgoing { url: secret, ..request(via("tls.test")) };
+        let _no_tunnel = friend.send(request).await;
+        let head = asked.recv().unwrap();
+        assert!(head.starts_with("CONNECT hooks.example:443 HTTP/1.1\r\n"), "{head}");
     }
 }

@@ -22,14 +22,17 @@ use hyper_util::{
     },
     rt::TokioIo,
 };
+use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     time::{Instant, timeout_at},
 };
+use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::Service;
 
 use super::{
-    guard::{Policy, literal},
+    guard::{Guard, literal},
     proxy::{Proxy, ProxyCredentials, ProxyKind},
 };
 
@@ -58,21 +61,29 @@ pub(super) enum ConnectFault {
 struct Dialer {
     resolver: Arc<dyn Resolve>,
     /// `None`: the administrator's address, not checked.
-    guard: Option<Arc<Policy>>,
+    guard: Option<Arc<Guard>>,
+    /// For a proxy that is spoken to over TLS. What is said to servers is wrapped elsewhere.
+    tls: Option<Arc<ClientConfig>>,
 }
 
 /// Opens connections directly or through a proxy.
 #[derive(Clone)]
 pub(super) struct Connector {
     dialer: Dialer,
-    /// For servers behind a proxy that are given as an address.
-    guard: Option<Arc<Policy>>,
+    /// For servers behind a proxy.
+    guard: Option<Arc<Guard>>,
     proxy: Option<Proxy>,
+}
+
+/// A connection to a server, or to a proxy that may want TLS of its own.
+enum Stream {
+    Plain(TcpStream),
+    Secure(Box<TlsStream<TcpStream>>),
 }
 
 /// A TCP connection that knows whether a proxy forwards what is sent on it.
 pub(super) struct Wire {
-    io: TokioIo<TcpStream>,
+    io: TokioIo<Stream>,
     is_forwarded: bool,
 }
 
@@ -126,7 +137,7 @@ impl Dialer {
         if addresses.is_empty() { Err(ConnectFault::NoSuchHost) } else { Ok(addresses) }
     }
 
-    async fn dial(&self, uri: &Uri) -> Result<TcpStream, ConnectFault> {
+    async fn dial(&self, uri: &Uri) -> Result<Stream, ConnectFault> {
         let deadline = Instant::now() + CONNECT_TIMEOUT;
         let host = uri.host().ok_or(ConnectFault::NoSuchHost)?;
         let is_https = uri.scheme() == Some(&http::uri::Scheme::HTTPS);
@@ -141,15 +152,31 @@ impl Dialer {
             if let Ok(Ok(stream)) = attempt {
                 // Requests are one small write: waiting for more would only delay them.
                 let _best_effort = stream.set_nodelay(true);
-                return Ok(stream);
+                return self.wrapped(stream, host, deadline).await;
             }
         }
         Err(ConnectFault::Unreachable)
     }
+
+    async fn wrapped(
+        &self,
+        stream: TcpStream,
+        host: &str,
+        deadline: Instant,
+    ) -> Result<Stream, ConnectFault> {
+        let Some(tls) = &self.tls else { return Ok(Stream::Plain(stream)) };
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let name = ServerName::try_from(bare.to_owned()).map_err(|_| ConnectFault::Proxy)?;
+        let greeting = TlsConnector::from(Arc::clone(tls)).connect(name, stream);
+        match timeout_at(deadline, greeting).await {
+            Ok(Ok(stream)) => Ok(Stream::Secure(Box::new(stream))),
+            Ok(Err(_)) | Err(_) => Err(ConnectFault::Proxy),
+        }
+    }
 }
 
 impl Service<Uri> for Dialer {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<Stream>;
     type Error = ConnectFault;
     type Future = BoxFuture<'static, Result<Self::Response, ConnectFault>>;
 
@@ -166,15 +193,42 @@ impl Service<Uri> for Dialer {
 // === impl Connector ===
 
 impl Connector {
-    /// `guard` is `None` for the administrator's own addresses.
+    /// `guard` is `None` for the administrator's own addresses; `tls` is for proxies.
     pub(super) fn new(
         resolver: Arc<dyn Resolve>,
-        guard: Option<Arc<Policy>>,
+        guard: Option<Arc<Guard>>,
         proxy: Option<Proxy>,
+        tls: &ClientConfig,
     ) -> Self {
         let is_open = proxy.as_ref().is_some_and(|proxy| proxy.trusted);
-        let dialer = Dialer { resolver, guard: if is_open { None } else { guard.clone() } };
+        let tls = proxy.as_ref().filter(|proxy| proxy.secure).map(|_| Arc::new(tls.clone()));
+        let dialer = Dialer { resolver, guard: if is_open { None } else { guard.clone() }, tls };
         Self { dialer, guard, proxy }
+    }
+
+    /// Whether the server that a proxy is asked for may be reached.
+    ///
+    /// A proxy that a user names looks names up in its own network. The administrator's is in the
+    /// operator's, and may reach more than pods do: what its names mean is looked up here first, and a name
+    /// that means nothing here is not handed on.
+    async fn check(&self, uri: &Uri, proxy: &Proxy) -> Result<(), ConnectFault> {
+        let Some(guard) = &self.guard else { return Ok(()) };
+        let host = uri.host().ok_or(ConnectFault::NoSuchHost)?;
+        match literal(host) {
+            Some(address) => match guard.refusal(address) {
+                Some(reason) => Err(ConnectFault::Forbidden(reason)),
+                None => Ok(()),
+            },
+            None if proxy.trusted && !guard.policy.proxy_resolves => {
+                let resolver = Arc::clone(&self.dialer.resolver);
+                let ours = Dialer { resolver, guard: self.guard.clone(), tls: None };
+                let deadline = Instant::now() + CONNECT_TIMEOUT;
+                let port = uri.port_u16().unwrap_or(80);
+                let lookup = timeout_at(deadline, ours.addresses(host, port)).await;
+                lookup.map_err(|_| ConnectFault::NoSuchHost)?.map(|_| ())
+            }
+            None => Ok(()),
+        }
     }
 
     async fn connect(self, uri: Uri) -> Result<Wire, ConnectFault> {
@@ -182,12 +236,7 @@ impl Connector {
             let stream = self.dialer.dial(&uri).await?;
             return Ok(Wire { io: TokioIo::new(stream), is_forwarded: false });
         };
-        if let Some(guard) = &self.guard
-            && let Some(reason) =
-                uri.host().and_then(literal).and_then(|address| guard.refusal(address))
-        {
-            return Err(ConnectFault::Forbidden(reason));
-        }
+        self.check(&uri, proxy).await?;
         let is_https = uri.scheme() == Some(&http::uri::Scheme::HTTPS);
         let at = proxy.uri().ok_or(ConnectFault::Proxy)?;
         let io = match proxy.kind {
@@ -232,6 +281,66 @@ fn proxy_fault(error: &(dyn std::error::Error + 'static)) -> ConnectFault {
     match refusal {
         Some(ConnectFault::Forbidden(reason)) => ConnectFault::Forbidden(reason),
         _ => ConnectFault::Proxy,
+    }
+}
+
+// === impl Stream ===
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Secure(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Secure(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Secure(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Secure(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Secure(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, buffers),
+            Self::Secure(stream) => Pin::new(stream).poll_write_vectored(cx, buffers),
+        }
     }
 }
 

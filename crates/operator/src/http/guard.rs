@@ -2,9 +2,10 @@
 //!
 //! Services in the cluster live at private addresses and are what hooks and metrics are about, so
 //! those are open. Closed are the operator's own machine (loopback), its link (where clouds keep the
-//! credentials of a node), other well-known metadata servers, and what is no single host at all.
-//! Addresses of nodes cannot be told from those of pods; an administrator who knows the range closes
-//! it with [`Policy::deny`].
+//! credentials of a node), other well-known metadata servers, nodes, and what is no single host at all.
+//! A pod on the network of its node has the node's address: what it serves is closed too, unless
+//! [`Policy::allow`] opens it. Machines that are no nodes of the cluster, such as those of a control plane
+//! that somebody else runs, are closed with [`Policy::deny`].
 //!
 //! An IPv4 address can hide in an IPv6 one (mapped, translated, tunnelled): it is looked for there.
 
@@ -13,6 +14,8 @@ use std::{
     str::FromStr,
 };
 
+use crate::cluster::nodes::NodeAddresses;
+
 /// What requests may reach, and how many may be under way. The default is the strict one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -20,14 +23,24 @@ pub struct Policy {
     pub allow_loopback: bool,
     /// Open whatever is said elsewhere.
     pub allow: Vec<Network>,
-    /// Closed although it looks harmless; nodes, say.
+    /// Closed although it looks harmless.
     pub deny: Vec<Network>,
     /// Obey `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.
     pub environment_proxies: bool,
+    /// Names of servers are left to those proxies: for networks in which nobody else can look them up.
+    /// Whoever may create a Canary then reaches what the proxy does.
+    pub proxy_resolves: bool,
     /// In all. Each may hold a body of its cap, so this bounds memory too.
     pub in_flight_max: usize,
     /// On behalf of one namespace, so that eight of them can be stuck and others go on.
     pub in_flight_per_namespace_max: usize,
+}
+
+/// Judges addresses: by the policy, and by what the nodes have at that moment.
+#[derive(Debug)]
+pub(super) struct Guard {
+    pub(super) policy: Policy,
+    pub(super) nodes: NodeAddresses,
 }
 
 /// A range of addresses, `10.0.0.0/8` or `fd00::/8`; a single address is a range of one.
@@ -97,6 +110,7 @@ impl Default for Policy {
             allow: Vec::new(),
             deny: Vec::new(),
             environment_proxies: true,
+            proxy_resolves: false,
             in_flight_max: 64,
             in_flight_per_namespace_max: 8,
         }
@@ -104,21 +118,6 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Why this address is closed; `None` if it is open.
-    pub(super) fn refusal(&self, address: IpAddr) -> Option<&'static str> {
-        let forms = forms(address);
-        let is_in = |networks: &[Network]| {
-            networks.iter().any(|network| forms.iter().any(|form| network.contains(*form)))
-        };
-        if is_in(&self.allow) {
-            return None;
-        }
-        if is_in(&self.deny) {
-            return Some("its address is closed by the administrator");
-        }
-        forms.into_iter().find_map(|form| self.builtin_refusal(form))
-    }
-
     fn builtin_refusal(&self, address: IpAddr) -> Option<&'static str> {
         if METADATA.contains(&address) {
             return Some("its address is that of a metadata server");
@@ -140,6 +139,30 @@ impl Policy {
             return Some("its address is link-local, where metadata servers are");
         }
         is_nobody.then_some("its address is not that of a host")
+    }
+}
+
+// === impl Guard ===
+
+impl Guard {
+    /// Why this address is closed; `None` if it is open.
+    pub(super) fn refusal(&self, address: IpAddr) -> Option<&'static str> {
+        let Self { policy, nodes } = self;
+        let forms = forms(address);
+        let is_in = |networks: &[Network]| {
+            networks.iter().any(|network| forms.iter().any(|form| network.contains(*form)))
+        };
+        if is_in(&policy.allow) {
+            return None;
+        }
+        if is_in(&policy.deny) {
+            return Some("its address is closed by the administrator");
+        }
+        let refusal = forms.iter().find_map(|form| policy.builtin_refusal(*form));
+        refusal.or_else(|| {
+            let is_node = forms.iter().any(|form| nodes.contains(*form));
+            is_node.then_some("its address is that of a node; --allow-addresses opens it")
+        })
     }
 }
 
@@ -209,8 +232,12 @@ mod tests {
     use super::*;
 
     fn refused(policy: &Policy, host: &str) -> bool {
+        refusal(policy, &NodeAddresses::default(), host).is_some()
+    }
+
+    fn refusal(policy: &Policy, nodes: &NodeAddresses, host: &str) -> Option<&'static str> {
         let address = literal(host).unwrap_or_else(|| panic!("{host} is an address"));
-        policy.refusal(address).is_some()
+        Guard { policy: policy.clone(), nodes: nodes.clone() }.refusal(address)
     }
 
     #[test]
@@ -329,6 +356,42 @@ mod tests {
         assert!(!refused(&local, "::1"));
         assert!(!refused(&local, "::ffff:127.0.0.1"));
         assert!(refused(&local, "169.254.169.254"));
+    }
+
+    #[test]
+    fn nodes_are_closed_in_every_spelling_unless_an_administrator_opens_them() {
+        let nodes = NodeAddresses::default();
+        let known = ["10.0.0.5", "203.0.113.5", "fd00::5"].into_iter();
+        nodes.set("a", known.map(|text| text.parse().unwrap()).collect());
+        let why = Some("its address is that of a node; --allow-addresses opens it");
+        let strict = Policy::default();
+        for host in [
+            "10.0.0.5",
+            "0x0a000005",
+            "167772165",
+            "::ffff:10.0.0.5",
+            "64:ff9b::a00:5",
+            "2002:a00:5::",
+            "203.0.113.5",
+            "fd00::5",
+            "[fd00:0:0::5]",
+        ] {
+            assert_eq!(refusal(&strict, &nodes, host), why, "{host}");
+        }
+        for host in ["10.0.0.6", "203.0.113.6", "fd00::6", "::ffff:10.0.0.6"] {
+            assert_eq!(refusal(&strict, &nodes, host), None, "{host}");
+        }
+        let opened = Policy { allow: vec!["10.0.0.0/24".parse().unwrap()], ..Policy::default() };
+        assert_eq!(refusal(&opened, &nodes, "10.0.0.5"), None);
+        assert_eq!(refusal(&opened, &nodes, "::ffff:10.0.0.5"), None);
+        assert_eq!(refusal(&opened, &nodes, "fd00::5"), why, "not in the range");
+        let closed = Policy { deny: vec!["10.0.0.0/24".parse().unwrap()], ..Policy::default() };
+        let by_hand = Some("its address is closed by the administrator");
+        assert_eq!(refusal(&closed, &nodes, "10.0.0.5"), by_hand, "a node or not");
+        nodes.set("b", vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]);
+        let local = Policy { allow_loopback: true, ..Policy::default() };
+        assert_eq!(refusal(&local, &nodes, "127.0.0.1"), why, "a node first of all");
+        assert_eq!(refusal(&local, &nodes, "127.0.0.2"), None);
     }
 
     #[test]

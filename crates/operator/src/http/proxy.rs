@@ -1,7 +1,8 @@
-//! Proxies: `http`, which is asked to connect or to forward, and `socks5`.
+//! Proxies: `http` and `https`, which are asked to connect or to forward, and `socks5`.
 //!
-//! A proxy looks names up itself, so the address of the server behind it is not ours to check; the
-//! address of the proxy is, and so is a server given as an address.
+//! A proxy looks names up itself. The address of a proxy that a user names is checked, and so is a server
+//! behind it that is given as an address. The administrator's own proxy may reach what nobody else does, so
+//! names are looked up and checked before it gets them; see [`super::Policy::proxy_resolves`].
 
 use std::{
     fmt::{self, Write as _},
@@ -17,6 +18,8 @@ use super::url::{Parts, UrlError};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Proxy {
     pub(super) kind: ProxyKind,
+    /// Spoken to over TLS.
+    pub(super) secure: bool,
     /// Host and port.
     pub(super) authority: String,
     pub(super) credentials: ProxyCredentials,
@@ -48,7 +51,7 @@ pub(super) fn basic(user: &str, password: &str) -> HeaderValue {
 }
 
 /// Standard alphabet, padded.
-fn base64(bytes: &[u8]) -> String {
+pub(super) fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
@@ -65,12 +68,13 @@ fn base64(bytes: &[u8]) -> String {
 // === impl Proxy ===
 
 impl Proxy {
-    /// Reads `http://host:3128` or `socks5://user:password@host:1080`.
+    /// Reads `http://host:3128`, `https://host` or `socks5://user:password@host:1080`.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let parts = Parts::split(text)?;
-        let (kind, port) = match parts.scheme.to_ascii_lowercase().as_str() {
-            "http" => (ProxyKind::Http, 80),
-            "socks5" | "socks5h" => (ProxyKind::Socks5, 1080),
+        let (kind, secure, port) = match parts.scheme.to_ascii_lowercase().as_str() {
+            "http" => (ProxyKind::Http, false, 80),
+            "https" => (ProxyKind::Http, true, 443),
+            "socks5" | "socks5h" => (ProxyKind::Socks5, false, 1080),
             _ => return Err(UrlError::Scheme),
         };
         let authority: http::uri::Authority =
@@ -89,7 +93,7 @@ impl Proxy {
             }
             (ProxyKind::Socks5, Some((user, password))) => ProxyCredentials::Pair(user, password),
         };
-        Ok(Self { kind, authority: with_port, credentials, trusted: false })
+        Ok(Self { kind, secure, authority: with_port, credentials, trusted: false })
     }
 
     /// The same proxy as the administrator's own: its address is not checked.
@@ -109,6 +113,7 @@ impl Proxy {
         Some(proxy)
     }
 
+    /// Where it is. The scheme is always the same: what is spoken there is [`Self::secure`]'s to say.
     pub(super) fn uri(&self) -> Option<Uri> {
         Uri::builder()
             .scheme("http")
@@ -138,6 +143,7 @@ impl FromStr for Proxy {
 impl fmt::Display for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self.kind {
+            ProxyKind::Http if self.secure => "https",
             ProxyKind::Http => "http",
             ProxyKind::Socks5 => "socks5",
         };
@@ -178,6 +184,7 @@ mod tests {
             ("http://user:PASSWORD@proxy:3128/", "http://proxy:3128"),
             ("socks5://user:PASSWORD@proxy", "socks5://proxy:1080"),
             ("socks5h://[fd00::1]:9", "socks5://[fd00::1]:9"),
+            ("https://user:PASSWORD@proxy", "https://proxy:443"),
         ];
         for (text, want) in cases {
             let proxy = Proxy::parse(text).unwrap();
@@ -185,7 +192,7 @@ mod tests {
         }
         let proxy = Proxy::parse("http://user:PASSWORD@proxy").unwrap();
         assert_eq!(proxy.authorization().unwrap(), "Basic dXNlcjpQQVNTV09SRA==");
-        for text in ["", "proxy:3128", "https://proxy", "ftp://proxy", "http://"] {
+        for text in ["", "proxy:3128", "ftp://proxy", "http://"] {
             assert!(Proxy::parse(text).is_err(), "{text}");
         }
     }

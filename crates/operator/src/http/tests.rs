@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use super::*;
+use crate::cluster::nodes::NodeAddresses;
 
 /// A server that answers each connection with a script, and remembers what it was asked.
 struct Server {
@@ -228,6 +229,22 @@ async fn bet_29_one_timeout_covers_everything() {
 }
 
 #[tokio::test]
+async fn bet_29_whoever_has_no_patience_does_not_wait_for_a_turn_either() {
+    let server = Server::start(Script::Hang("")).await;
+    let client = Arc::new(Client::new(Policy { in_flight_per_namespace_max: 1, ..local() }));
+    let slow = Outgoing { timeout: Duration::from_secs(20), ..get(server.url("/")) };
+    let busy = Arc::clone(&client);
+    let hanging = tokio::spawn(async move { busy.send(slow).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let start = Instant::now();
+    let patience = Some(Duration::from_millis(300));
+    let error = client.send(Outgoing { patience, ..get(server.url("/")) }).await.unwrap_err();
+    assert_eq!(error, HttpError::Busy { host: server.address.to_string() });
+    assert!(start.elapsed() < Duration::from_secs(5));
+    hanging.abort();
+}
+
+#[tokio::test]
 async fn a_body_is_cut_at_the_cap() {
     let piece = "0123456789abcdef";
     let cases = [
@@ -327,6 +344,49 @@ async fn closed_addresses_are_not_even_connected_to() {
         assert!(!error.is_connection(), "asking again does not help");
     }
     assert_eq!(server.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn a_node_is_closed_from_when_it_is_known_until_it_is_gone() {
+    let server = Server::answering("200 OK", "", "by node").await;
+    let nodes = NodeAddresses::default();
+    let names = || Arc::new(Names(BTreeMap::from([("node.test", vec!["127.0.0.1"])])));
+    let client = Client::with_resolver(local(), names()).with_nodes(nodes.clone());
+    let by_name = || get(server.named("node.test", "/"));
+    assert!(client.send(by_name()).await.is_ok(), "nobody says that it is a node");
+    nodes.set("a", vec![server.address.ip()]);
+    for request in [by_name(), get(server.url("/"))] {
+        let host = request.url.authority().to_owned();
+        let reason = "its address is that of a node; --allow-addresses opens it";
+        let error = client.send(request).await.unwrap_err();
+        assert_eq!(error, HttpError::Forbidden { host, reason });
+    }
+    let trusted = Outgoing { trusted: true, ..get(server.url("/")) };
+    assert!(client.send(trusted).await.is_ok(), "an address from a flag is not checked");
+    let allow = vec!["127.0.0.1".parse().unwrap()];
+    let opened = Client::with_resolver(Policy { allow, ..local() }, names());
+    assert!(opened.with_nodes(nodes.clone()).send(by_name()).await.is_ok());
+    nodes.set("a", Vec::new());
+    assert!(client.send(by_name()).await.is_ok(), "the node is gone");
+}
+
+#[tokio::test]
+async fn a_server_behind_a_proxy_is_no_node_either() {
+    let proxy = Server::answering("200 OK", "", "by proxy").await;
+    let nodes = NodeAddresses::default();
+    nodes.set("a", vec!["10.0.0.5".parse().unwrap()]);
+    let client = Client::new(local()).with_nodes(nodes.clone());
+    let through = |url: &str| Outgoing {
+        proxy: Some(Proxy::parse(&format!("http://{}", proxy.address)).unwrap()),
+        ..get(SafeUrl::parse(url).unwrap())
+    };
+    let error = client.send(through("http://10.0.0.5:10250/")).await.unwrap_err();
+    assert!(matches!(error, HttpError::Forbidden { .. }), "{error}");
+    assert_eq!(client.send(through("http://10.0.0.6/")).await.unwrap().body, "by proxy");
+    nodes.set("b", vec![proxy.address.ip()]);
+    let error = client.send(through("http://10.0.0.6/")).await.unwrap_err();
+    assert!(matches!(error, HttpError::Forbidden { .. }), "the proxy is at a node: {error}");
+    assert_eq!(proxy.asked().len(), 1);
 }
 
 #[tokio::test]
@@ -460,11 +520,55 @@ async fn a_proxy_forwards_plain_requests() {
     let error = Client::new(strict()).send(request.clone()).await.unwrap_err();
     assert!(matches!(error, HttpError::Forbidden { .. }), "a proxy is checked too: {error}");
     let trusted = Outgoing { proxy: Some(via.trusted()), ..request };
-    assert!(Client::new(strict()).send(trusted.clone()).await.is_ok());
     let metadata = SafeUrl::parse("http://0xa9fea9fe/").unwrap();
     let error =
         Client::new(strict()).send(Outgoing { url: metadata, ..trusted }).await.unwrap_err();
     assert!(matches!(error, HttpError::Forbidden { .. }), "not by proxy either: {error}");
+}
+
+#[tokio::test]
+async fn names_are_checked_before_the_administrators_proxy_gets_them() {
+    let proxy = Server::answering("200 OK", "", "by proxy").await;
+    let via = Proxy::parse(&format!("http://{}", proxy.address)).unwrap().trusted();
+    let names = || {
+        Arc::new(Names(BTreeMap::from([
+            ("open.test", vec!["192.0.2.1"]),
+            ("metadata.test", vec!["169.254.169.254"]),
+            ("mixed.test", vec!["192.0.2.1", "127.0.0.1"]),
+        ])))
+    };
+    let checking = Client::with_resolver(strict(), names());
+    let leaving = Client::with_resolver(Policy { proxy_resolves: true, ..strict() }, names());
+    let cases = [
+        ("http://open.test/", true, true),
+        ("http://metadata.test/", false, true),
+        ("http://mixed.test/", false, true),
+        ("http://only-the-proxy-knows.test/", false, true),
+        ("http://169.254.169.254/", false, false),
+    ];
+    for (url, checked, left) in cases {
+        let request = || {
+            let url = SafeUrl::parse(url).unwrap();
+            Outgoing { proxy: Some(via.clone()), ..get(url) }
+        };
+        assert_eq!(checking.send(request()).await.is_ok(), checked, "{url}");
+        assert_eq!(leaving.send(request()).await.is_ok(), left, "left to the proxy: {url}");
+        // The administrator's own addresses are not looked at.
+        let own = Outgoing { trusted: true, ..request() };
+        assert!(checking.send(own).await.is_ok(), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_meant_for_the_node_goes_past_the_proxy_of_the_environment() {
+    let proxy = Server::answering("200 OK", "", "by proxy").await;
+    let node = Server::answering("200 OK", "", "by node").await;
+    let mut client = Client::new(local());
+    let everything = format!("http://{}", proxy.address);
+    client.set_environment(&everything);
+    let request = |direct| Outgoing { direct, trusted: true, ..get(node.url("/token")) };
+    assert_eq!(client.send(request(false)).await.unwrap().body, "by proxy");
+    assert_eq!(client.send(request(true)).await.unwrap().body, "by node");
 }
 
 #[tokio::test]
@@ -515,6 +619,29 @@ async fn bet_28_a_connection_is_used_again() {
         assert_eq!(client.send(get(url.clone())).await.unwrap().body, "ok");
     }
     server.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_is_kept_is_given_up_when_its_end_becomes_a_node() {
+    let kept = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let url = SafeUrl::parse(&format!("http://{address}/")).unwrap();
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        while read_request(&mut stream).await.starts_with("GET /") {
+            stream.write_all(kept.as_bytes()).await.unwrap();
+        }
+    });
+    let nodes = NodeAddresses::default();
+    let client = Client::new(local()).with_nodes(nodes.clone());
+    for _ in 0..2 {
+        assert!(client.send(get(url.clone())).await.is_ok());
+    }
+    nodes.set("late", vec![address.ip()]);
+    let error = client.send(get(url)).await.unwrap_err();
+    assert!(matches!(error, HttpError::Forbidden { .. }), "{error}");
+    server.abort();
 }
 
 #[tokio::test]

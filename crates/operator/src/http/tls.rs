@@ -1,4 +1,5 @@
-//! TLS: one configuration that verifies the server, and one that a spec may ask for instead.
+//! TLS: one configuration that verifies the server, one that a spec may ask for instead, and either with a
+//! certificate of one's own.
 
 use std::sync::Arc;
 
@@ -6,10 +7,15 @@ use hyper_rustls::ConfigBuilderExt as _;
 use rustls::{
     ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
     WantsVerifier,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    client::{
+        WantsClientCert,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
 };
+
+use super::ClientCertificate;
 
 /// Takes any certificate. Signatures are still checked: whoever answers does own the certificate.
 #[derive(Debug)]
@@ -19,13 +25,34 @@ struct AnyCertificate(Arc<CryptoProvider>);
 ///
 /// On a machine that trusts nobody every verified connection fails, and the log says why once.
 pub(super) fn verified() -> ClientConfig {
-    match builder().with_native_roots() {
-        Ok(config) => config.with_no_client_auth(),
-        Err(error) => {
-            tracing::warn!(%error, "No certificate authority is trusted, https will not work");
-            trusting(RootCertStore::empty())
-        }
-    }
+    native().with_no_client_auth()
+}
+
+fn native() -> ConfigBuilder<ClientConfig, WantsClientCert> {
+    builder().with_native_roots().unwrap_or_else(|error| {
+        tracing::warn!(%error, "No certificate authority is trusted, https will not work");
+        builder().with_root_certificates(RootCertStore::empty())
+    })
+}
+
+/// Shows a certificate; trusts these authorities, else whom the machine trusts, or everybody.
+pub(super) fn identified(
+    authorities: Option<&[u8]>,
+    verify: bool,
+    certificate: &ClientCertificate,
+) -> Result<ClientConfig, rustls::Error> {
+    let builder = match (authorities, verify) {
+        (_, false) => lax(),
+        (Some(pem), true) => builder().with_root_certificates(roots(pem)),
+        (None, true) => native(),
+    };
+    let unreadable = |_| {
+        tracing::warn!("A Secret has a certificate to show, and it cannot be read");
+        rustls::Error::General("no certificate".to_owned())
+    };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate.chain_pem).collect();
+    let key = PrivateKeyDer::from_pem_slice(&certificate.key_pem).map_err(unreadable)?;
+    builder.with_client_auth_cert(chain.map_err(unreadable)?, key)
 }
 
 /// Trusts these authorities and no others.
@@ -35,20 +62,28 @@ pub(super) fn trusting(roots: RootCertStore) -> ClientConfig {
 
 /// Trusts the authorities of a PEM file and no others; nobody if there are none in it.
 pub(super) fn trusting_pem(pem: &[u8]) -> ClientConfig {
+    trusting(roots(pem))
+}
+
+fn roots(pem: &[u8]) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
     let (added, _) = roots.add_parsable_certificates(certificates);
     if added == 0 {
         tracing::warn!("A Secret names authorities to trust, and holds none that can be read");
     }
-    trusting(roots)
+    roots
 }
 
 /// Trusts everybody.
 pub(super) fn unverified() -> ClientConfig {
+    lax().with_no_client_auth()
+}
+
+fn lax() -> ConfigBuilder<ClientConfig, WantsClientCert> {
     let builder = builder();
     let verifier = Arc::new(AnyCertificate(Arc::clone(builder.crypto_provider())));
-    builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
+    builder.dangerous().with_custom_certificate_verifier(verifier)
 }
 
 fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {

@@ -7,6 +7,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+use tidegate_api::alert_provider::AlertProviderType;
 
 pub(super) type IntGauge = Gauge<i64, AtomicI64>;
 pub(super) type FloatGauge = Gauge<f64, AtomicU64>;
@@ -30,6 +31,7 @@ pub(super) struct OwnSeries {
     pub(super) queries: Family<ProviderLabels, Counter>,
     pub(super) query_duration: Family<ProviderNameLabels, Histogram>,
     pub(super) alerts: Family<ProviderLabels, Counter>,
+    pub(super) alerts_lost: Family<ProviderNameLabels, Counter>,
     pub(super) alert_retries: Family<ProviderNameLabels, Counter>,
     pub(super) checks: Family<VerdictLabels, Counter>,
     pub(super) panics: Counter,
@@ -164,6 +166,7 @@ impl OwnSeries {
             queries: Family::default(),
             query_duration: Family::new_with_constructor(durations),
             alerts: Family::default(),
+            alerts_lost: Family::default(),
             alert_retries: Family::default(),
             checks: Family::default(),
             panics: Counter::default(),
@@ -190,6 +193,13 @@ impl OwnSeries {
         registry.register(name, help, own.query_duration.clone());
         let help = "Alerts delivered or given up, by receiver and outcome";
         registry.register("alerts", help, own.alerts.clone());
+        let help = "Alerts given up, by receiver";
+        registry.register("alerts_lost", help, own.alerts_lost.clone());
+        // From the start, so that the first one that is lost is an increase.
+        let receivers = AlertProviderType::ALL.iter().map(|receiver| receiver.as_str());
+        for provider in receivers.chain(["none"]) {
+            drop(own.alerts_lost.get_or_create(&ProviderNameLabels { provider }));
+        }
         let help = "Attempts to deliver an alert after the first";
         registry.register("alert_retries", help, own.alert_retries.clone());
         registry.register("panics", "Reconciles that panicked and were caught", own.panics.clone());

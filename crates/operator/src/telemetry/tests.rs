@@ -107,13 +107,76 @@ fn a_canary_that_is_gone_leaves_no_series() {
 }
 
 #[test]
-fn an_emptied_namespace_counts_zero() {
+fn an_emptied_namespace_counts_zero_once_and_is_then_gone() {
     let telemetry = telemetry();
-    telemetry.set_totals(&BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 2)]));
-    telemetry.set_totals(&BTreeMap::from([("b".to_owned(), 3)]));
-    let samples = samples(&telemetry);
-    assert!(samples.contains(&r#"flagger_canary_total{namespace="a"} 0"#.to_owned()));
-    assert!(samples.contains(&r#"flagger_canary_total{namespace="b"} 3"#.to_owned()));
+    let totals = |a: usize, b: usize| {
+        let totals = [("a".to_owned(), a), ("b".to_owned(), b)].into_iter();
+        telemetry.set_totals(&totals.filter(|(_, count)| *count > 0).collect());
+    };
+    let shown = || {
+        let mut lines = samples(&telemetry);
+        lines.retain(|line| line.starts_with("flagger_canary_total"));
+        lines.sort();
+        lines
+    };
+    let (a, b) =
+        (r#"flagger_canary_total{namespace="a"}"#, r#"flagger_canary_total{namespace="b"}"#);
+    totals(1, 2);
+    totals(0, 3);
+    assert_eq!(shown(), [format!("{a} 0"), format!("{b} 3")]);
+    assert_eq!(shown(), [format!("{b} 3")], "somebody has seen it");
+    totals(0, 3);
+    assert_eq!(shown(), [format!("{b} 3")], "nor does it come back");
+    totals(0, 0);
+    totals(1, 0);
+    assert_eq!(shown(), [format!("{a} 1"), format!("{b} 0")], "unless a canary does");
+    assert_eq!(shown(), [format!("{a} 1")]);
+}
+
+#[test]
+fn a_metric_that_is_not_asked_for_any_more_has_no_series() {
+    let telemetry = telemetry();
+    let (target, other) = (Target::new("test", "podinfo"), Target::new("test", "other"));
+    for target in [&target, &other] {
+        telemetry.set_metric(target, "latency", 0.1);
+        telemetry.set_metric(target, "errors", 0.1);
+    }
+    telemetry.keep_metrics(&target, |metric| metric == "errors");
+    let lines = samples(&telemetry);
+    let of =
+        |name: &str| lines.iter().filter(|line| line.contains(&format!("name=\"{name}\""))).count();
+    assert_eq!((of("podinfo"), of("other")), (1, 2), "{lines:#?}");
+    telemetry.forget(&target);
+    telemetry.forget(&other);
+    assert!(!telemetry.render(Format::Prometheus).contains("errors"));
+}
+
+#[test]
+fn what_may_be_counted_one_day_is_zero_before() {
+    let telemetry = telemetry();
+    let podinfo = Target::new("test", "podinfo");
+    telemetry.expect(&podinfo, Strategy::BlueGreen);
+    let of_run = r#"{name="podinfo",namespace="test",deployment_strategy="blue-green",analysis_status="completed"} 0"#;
+    let lines = samples(&telemetry);
+    for want in [
+        format!("flagger_canary_failures_total{of_run}"),
+        format!("flagger_canary_successes_total{of_run}"),
+        r#"tidegate_canary_checks_total{name="podinfo",namespace="test",verdict="no_data"} 0"#
+            .to_owned(),
+        r#"tidegate_alerts_lost_total{provider="slack"} 0"#.to_owned(),
+        r#"tidegate_alerts_lost_total{provider="none"} 0"#.to_owned(),
+    ] {
+        assert!(lines.contains(&want), "no {want} in {lines:#?}");
+    }
+    telemetry.count_alert("slack", Outcome::Success);
+    telemetry.count_alert("slack", Outcome::Error("timeout"));
+    assert!(
+        samples(&telemetry)
+            .contains(&r#"tidegate_alerts_lost_total{provider="slack"} 1"#.to_owned())
+    );
+    telemetry.expect(&podinfo, Strategy::BlueGreen);
+    telemetry.forget(&podinfo);
+    assert!(!telemetry.render(Format::Prometheus).contains("podinfo"));
 }
 
 #[test]

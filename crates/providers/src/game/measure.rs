@@ -1,45 +1,56 @@
 //! One measurement of a hook: what to ask, and what the answer is worth.
 //!
 //! ```text
-//! HookMetric, arguments ── question ──► Web(request) | Prometheus(request) | Object(read or write)
+//! HookMetric, arguments ── question ──► Server(request, its bounds) | Object(read or write)
 //!                                            │ status, body                     │ the object
 //!                          judged ◄──────────┴──────────────────────────────────┘
 //! ```
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
-use http::{HeaderName, HeaderValue};
+use http::{
+    HeaderName, HeaderValue, Method,
+    header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING},
+};
 use serde_json::{Value, json};
 use tidegate_api::game::hook::{
-    HookMetric, KubernetesField, KubernetesFunction, KubernetesProvider, PrometheusProvider,
-    WebProvider,
+    HookMetric, HookProvider, KubernetesField, KubernetesFunction, KubernetesProvider,
+    PrometheusProvider, WebHeader, WebMethod, WebProvider,
 };
 use tidegate_engine::game::{
     HookPhase, JsonPath,
-    arguments::{Argument, substitute},
+    arguments::{Argument, asked_for, describes_a_pod, substitute},
     condition::{Condition, Kind, Matcher, Value as Measured, judge},
 };
 
 use super::engine_json;
-use crate::{metrics::prometheus, request::Request};
+use crate::{
+    metrics::prometheus::{self, Credentials},
+    request::Request,
+};
 
 /// What to ask.
 #[derive(Debug)]
 pub enum Question {
-    /// A web server, for at most so long.
-    Web {
-        /// What to send.
-        request: Request,
-        /// How long to wait.
-        timeout: Duration,
-    },
-    /// A Prometheus.
-    Prometheus {
-        /// What to send.
-        request: Request,
-    },
+    /// A web server or a Prometheus.
+    Server(Box<ServerQuestion>),
     /// The cluster.
     Object(ObjectQuestion),
+}
+
+/// What to ask a server.
+#[derive(Debug)]
+pub struct ServerQuestion {
+    /// What to send.
+    pub request: Request,
+    /// How long to wait.
+    pub timeout: Duration,
+    /// The certificate of the server must be good.
+    pub verify_tls: bool,
+    /// Name of the Secret with what the server asks for; see [`ServerQuestion::authorize`].
+    pub secret: Option<String>,
+    /// Which of the two it is.
+    pub is_web: bool,
 }
 
 /// What to ask the cluster.
@@ -74,8 +85,14 @@ pub struct Verdict {
 
 /// How long a web server has if nobody says.
 const WEB_TIMEOUT_S: u64 = 10;
+/// How long a Prometheus has if nobody says.
+const QUERY_TIMEOUT_S: u64 = 30;
 /// No measurement takes longer, whatever its metric says.
-const WEB_TIMEOUT_MAX_S: u64 = 120;
+const TIMEOUT_MAX_S: u64 = 120;
+/// What is said of a query whose answer is empty.
+const NO_SAMPLES: &str = "the query has no result: there are no samples";
+/// Key of a Secret: authorities to trust.
+const AUTHORITIES: &str = "ca.crt";
 
 /// What to ask for a metric. `Err` says what is wrong with it.
 pub fn question(metric: &HookMetric, arguments: &[Argument]) -> Result<Question, String> {
@@ -93,19 +110,53 @@ pub fn question(metric: &HookMetric, arguments: &[Argument]) -> Result<Question,
 fn web_question(web: &WebProvider, arguments: &[Argument]) -> Result<Question, String> {
     let url = substitute(&web.url, arguments).map_err(text)?;
     let mut request = Request::get(&url).map_err(text)?;
-    for header in &web.headers {
+    request.method = match web.method {
+        None | Some(WebMethod::Get) => Method::GET,
+        Some(WebMethod::Post) => Method::POST,
+        Some(WebMethod::Put) => Method::PUT,
+    };
+    add_headers(&mut request, &web.headers, arguments)?;
+    if let Some(body) = web.body.as_deref().filter(|body| !body.is_empty()) {
+        if request.method == Method::GET {
+            return Err("a body is sent with POST and PUT only".to_owned());
+        }
+        request.body = substitute(body, arguments).map_err(text)?.into_bytes();
+        let json = HeaderValue::from_static("application/json");
+        request.headers.entry(CONTENT_TYPE).or_insert(json);
+    }
+    Ok(Question::Server(Box::new(ServerQuestion {
+        request,
+        timeout: timeout(web.timeout_seconds, WEB_TIMEOUT_S),
+        verify_tls: web.insecure_skip_verify != Some(true),
+        secret: web.secret_ref.as_ref().map(|secret| secret.name.clone()),
+        is_web: true,
+    })))
+}
+
+fn timeout(asked: Option<i32>, default_s: u64) -> Duration {
+    let asked = asked.and_then(|seconds| u64::try_from(seconds).ok()).filter(|it| *it > 0);
+    Duration::from_secs(asked.unwrap_or(default_s).min(TIMEOUT_MAX_S))
+}
+
+/// What HTTP itself decides, such as the host, cannot be set.
+fn add_headers(
+    request: &mut Request,
+    headers: &[WebHeader],
+    arguments: &[Argument],
+) -> Result<(), String> {
+    for header in headers {
         let name = HeaderName::try_from(header.key.as_str());
         let name = name.map_err(|_| format!("header {:?} is not allowed by HTTP", header.key))?;
+        if [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION].contains(&name) {
+            continue;
+        }
         let value = substitute(&header.value, arguments).map_err(text)?;
         let mut value = HeaderValue::try_from(value)
             .map_err(|_| format!("the value of header {name} is not allowed by HTTP"))?;
         value.set_sensitive(true);
         request.headers.append(name, value);
     }
-    let asked = web.timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    let seconds = asked.filter(|seconds| *seconds > 0).unwrap_or(WEB_TIMEOUT_S);
-    let timeout = Duration::from_secs(seconds.min(WEB_TIMEOUT_MAX_S));
-    Ok(Question::Web { request, timeout })
+    Ok(())
 }
 
 fn prometheus_question(
@@ -114,9 +165,17 @@ fn prometheus_question(
 ) -> Result<Question, String> {
     let address = substitute(&provider.address, arguments).map_err(text)?;
     let query = substitute(&provider.query, arguments).map_err(text)?;
-    let credentials = prometheus::Credentials::None;
+    let credentials = Credentials::None;
     let request = prometheus::request(&address, &query, &BTreeMap::new(), &credentials);
-    Ok(Question::Prometheus { request: request.map_err(text)? })
+    let mut request = request.map_err(text)?;
+    add_headers(&mut request, &provider.headers, arguments)?;
+    Ok(Question::Server(Box::new(ServerQuestion {
+        request,
+        timeout: timeout(provider.timeout_seconds, QUERY_TIMEOUT_S),
+        verify_tls: provider.insecure_skip_verify != Some(true),
+        secret: provider.secret_ref.as_ref().map(|secret| secret.name.clone()),
+        is_web: false,
+    })))
 }
 
 fn object_question(
@@ -184,9 +243,53 @@ fn path(text: &str) -> Result<Vec<String>, String> {
 
 /// What is wrong with a metric whatever the answer is, so that it need not be asked at all.
 pub fn problem(metric: &HookMetric, arguments: &[Argument]) -> Option<String> {
-    if let Err(why) = question(metric, arguments) {
-        return Some(why);
+    question(metric, arguments).err().or_else(|| unreadable(metric))
+}
+
+/// The same of a metric of a template, whose arguments nobody gave yet: they are those that it declares and
+/// those that describe a pod.
+pub fn doubt(metric: &HookMetric, declared: &[Argument]) -> Option<String> {
+    let texts = texts(metric);
+    for filled in &texts {
+        let names = match asked_for(filled) {
+            Ok(names) => names,
+            Err(error) => return Some(error.to_string()),
+        };
+        let is_known =
+            |name: &String| describes_a_pod(name) || declared.iter().any(|it| it.name == *name);
+        if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+            return Some(format!("{{{{ args.{unknown} }}}} is not declared"));
+        }
     }
+    // An address that is made of arguments cannot be judged before they are there.
+    let is_fixed = !texts.iter().any(|text| text.contains("{{"));
+    let is_object = metric.provider.kubernetes.is_some();
+    let trouble = (is_fixed && !is_object).then(|| question(metric, &[]).err()).flatten();
+    trouble.or_else(|| unreadable(metric))
+}
+
+/// Where arguments are filled in.
+fn texts(metric: &HookMetric) -> Vec<&str> {
+    let HookProvider { web, prometheus, kubernetes } = &metric.provider;
+    let mut texts = Vec::new();
+    let mut headers = Vec::new();
+    if let Some(web) = web {
+        texts.push(web.url.as_str());
+        texts.extend(web.body.as_deref());
+        headers.extend(&web.headers);
+    }
+    if let Some(prometheus) = prometheus {
+        texts.extend([prometheus.address.as_str(), prometheus.query.as_str()]);
+        headers.extend(&prometheus.headers);
+    }
+    texts.extend(headers.into_iter().map(|header: &WebHeader| header.value.as_str()));
+    let fields = kubernetes.iter().flat_map(|kubernetes| &kubernetes.fields);
+    texts.extend(fields.map(|field| field.value.as_str()));
+    texts
+}
+
+/// A path or a condition that cannot be used.
+fn unreadable(metric: &HookMetric) -> Option<String> {
     let provider = &metric.provider;
     let kinds = if let Some(web) = &provider.web {
         if let Err(error) = JsonPath::parse(&wrapped(&web.json_path)) {
@@ -279,8 +382,14 @@ pub fn judge_prometheus(
     }
     let is_empty = matches!(&measured, Measured::List(items) if items.is_empty());
     let mut verdict = verdict(metric, &measured, value, matcher);
+    // Nothing passes for want of data, unless somebody says that nothing is good.
+    let is_judged = metric.success_condition.as_deref().is_some_and(|text| !text.is_empty());
+    if is_empty && verdict.phase == HookPhase::Successful && !is_judged {
+        verdict.phase = HookPhase::Inconclusive;
+        verdict.message = Some(NO_SAMPLES.to_owned());
+    }
     if is_empty && verdict.message.is_some() {
-        verdict.message = Some("the query has no result: there are no samples".to_owned());
+        verdict.message = Some(NO_SAMPLES.to_owned());
     }
     verdict
 }
@@ -353,6 +462,32 @@ fn verdict(
             Verdict { phase, value, message }
         }
         Err(why) => Verdict { phase: HookPhase::Error, value, message: Some(why) },
+    }
+}
+
+// === impl ServerQuestion ===
+
+impl ServerQuestion {
+    /// Sends along what a Secret holds, and says which authorities it wants to be trusted.
+    pub fn authorize(
+        &mut self,
+        data: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, String> {
+        let authorities = data.get(AUTHORITIES).cloned();
+        let is_carried = match &Credentials::from_secret(data) {
+            Ok(Credentials::Bearer(token)) => self.request.authorize_bearer(token),
+            Ok(Credentials::Basic { username, password }) => {
+                self.request.authorize_basic(username, password)
+            }
+            Ok(Credentials::None) => true,
+            Err(_) if authorities.is_some() => true,
+            Err(_) => {
+                return Err(format!(
+                    "the Secret has neither token, nor username and password, nor {AUTHORITIES}"
+                ));
+            }
+        };
+        if is_carried { Ok(authorities) } else { Err("no header can hold the Secret".to_owned()) }
     }
 }
 

@@ -80,7 +80,6 @@ fn full_deployment() -> GameDeploymentStatus {
     let (text, condition) = (Some(String::new()), GameCondition::default());
     GameDeploymentStatus {
         observed_generation: Some(0),
-        current_replicas: Some(0),
         updated_available_replicas: Some(0),
         expected_updated_replicas: Some(0),
         current_revision: text.clone(),
@@ -174,7 +173,7 @@ fn of_deployment(status: &GameDeploymentStatus) -> Memory {
         replicas: count(status.replicas),
         ready: count(status.ready_replicas),
         available: count(status.available_replicas),
-        current: count(status.current_replicas.unwrap_or(0)),
+        current: 0,
         updated: count(status.updated_replicas),
         updated_ready: count(status.updated_ready_replicas),
         updated_available: count(status.updated_available_replicas.unwrap_or(0)),
@@ -284,7 +283,8 @@ fn deployment(memory: &Memory, selector: String) -> GameDeploymentStatus {
         replicas,
         ready,
         available,
-        current,
+        // Only sets tell.
+        current: _,
         updated,
         updated_ready,
         updated_available,
@@ -297,7 +297,6 @@ fn deployment(memory: &Memory, selector: String) -> GameDeploymentStatus {
         available_replicas: whole(available),
         updated_replicas: whole(updated),
         updated_ready_replicas: whole(updated_ready),
-        current_replicas: Some(whole(current)),
         updated_available_replicas: Some(whole(updated_available)),
         expected_updated_replicas: Some(whole(expected_updated)),
         current_revision: text(memory.current.as_ref()),

@@ -19,7 +19,7 @@ use tidegate_api::game::{
 use tidegate_engine::{
     Revision,
     game::{
-        Asked, Canary, CanaryStep, CostOrder, HookCall, Management, Paused, Plan, PodHook,
+        Asked, Canary, CanaryStep, CostOrder, HookCall, Indexes, Management, Paused, Plan, PodHook,
         PodHooks, ResumeBy, Share, StepHook, UpdateWay, Verb, WorkloadKind, arguments::Argument,
         steps_hash,
     },
@@ -41,6 +41,8 @@ pub struct Reading {
 pub const PAUSED_BY_US: &str = "pausedByUs";
 /// Revisions that are kept if nobody says how many.
 const HISTORY_LIMIT: usize = 10;
+/// So much of a word that is no verb is told: enough to see what was meant.
+const WORD_MAX: usize = 40;
 /// A label has 63 characters; the name of a revision, which becomes one, ends in up to eleven.
 const NAME_BYTES_MAX: usize = 63 - 11;
 
@@ -59,21 +61,8 @@ pub fn read(kind: Kind, object: &Value) -> Result<Reading, String> {
     let annotations = &object["metadata"]["annotations"];
     let mut problems = Vec::new();
     problems.extend(identity_problem(object));
-    let indexes = match indexes(annotations) {
-        Ok(indexes) => indexes,
-        Err(why) => {
-            problems.push(why);
-            None
-        }
-    };
-    let asked = match asked(annotations) {
-        Ok(asked) => asked,
-        Err(why) => {
-            problems.push(why);
-            None
-        }
-    };
-    let canary = parts.canary.take().map(|asked| canary(object, &asked, &mut problems));
+    let (asked, misspelt) = asked(annotations);
+    let canary = parts.canary.take().map(|asked| canary(&asked, &mut problems));
     let plan = Plan {
         kind: parts.kind,
         namespace: object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned(),
@@ -97,7 +86,7 @@ pub fn read(kind: Kind, object: &Value) -> Result<Reading, String> {
             Some("descend") => CostOrder::Descend,
             _ => CostOrder::Ascend,
         },
-        indexes,
+        indexes: indexes(annotations),
         history_limit: parts
             .history_limit
             .map_or(HISTORY_LIMIT, |limit| usize::try_from(limit.max(0)).unwrap_or_default()),
@@ -106,12 +95,13 @@ pub fn read(kind: Kind, object: &Value) -> Result<Reading, String> {
             is_ours: object[PAUSED_BY_US] == true,
         },
         asked,
+        misspelt,
     };
     Ok(Reading { plan, problems })
 }
 
 /// The steps, and what is wrong with them.
-fn canary(object: &Value, asked: &CanaryStrategy, problems: &mut Vec<String>) -> Canary {
+fn canary(asked: &CanaryStrategy, problems: &mut Vec<String>) -> Canary {
     let mut steps = Vec::new();
     for (index, asked) in asked.steps.iter().enumerate() {
         match step(asked) {
@@ -122,7 +112,7 @@ fn canary(object: &Value, asked: &CanaryStrategy, problems: &mut Vec<String>) ->
         }
     }
     Canary {
-        hash: steps_hash(&engine_json(&object["spec"]["updateStrategy"]["canary"]["steps"])),
+        hash: steps_hash(&engine_json(&plain(&asked.steps))),
         resume_by: match asked.resume_by {
             Some(ApiResumeBy::Annotation) => ResumeBy::Annotation,
             Some(ApiResumeBy::Field) | None => ResumeBy::Field,
@@ -131,7 +121,18 @@ fn canary(object: &Value, asked: &CanaryStrategy, problems: &mut Vec<String>) ->
     }
 }
 
-/// Whether we were the last to set `updateStrategy.paused`, by the managers of the object's fields.
+/// The steps without what means nothing. A list without arguments, or a default that is written out,
+/// must not begin a release again.
+fn plain(steps: &[ApiStep]) -> Value {
+    let mut steps = steps.to_vec();
+    for hook in steps.iter_mut().filter_map(|step| step.hook.as_mut()) {
+        hook.on_failure = hook.on_failure.filter(|action| *action != HookFailureAction::Pause);
+    }
+    serde_json::to_value(steps).unwrap_or_default()
+}
+
+/// Whether we were the last to set `updateStrategy.paused`, by the managers of the object's fields. A
+/// pause that somebody else holds as well, by applying it on top of ours, is that person's.
 pub fn is_paused_by(manager: &str, object: &Value) -> bool {
     let managers = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     let setters = managers.filter(|entry| {
@@ -139,7 +140,8 @@ pub fn is_paused_by(manager: &str, object: &Value) -> bool {
         !fields.is_null()
     });
     let names: Vec<&str> = setters.filter_map(|entry| entry["manager"].as_str()).collect();
-    names.contains(&manager)
+    let is_paused = object["spec"]["updateStrategy"]["paused"] == true;
+    names.contains(&manager) && (!is_paused || names.iter().all(|name| *name == manager))
 }
 
 /// What differs between the two kinds.
@@ -292,35 +294,31 @@ fn call(template: &str, arguments: &[HookStepArgument]) -> HookCall {
     HookCall { template: template.to_owned(), arguments: arguments.iter().map(argument).collect() }
 }
 
-fn indexes(annotations: &Value) -> Result<Option<(i64, i64)>, String> {
+fn indexes(annotations: &Value) -> Indexes {
     if annotations[names::INDEX_ON] != "true" {
-        return Ok(None);
+        return Indexes::Off;
     }
     let range = annotations[names::INDEX_RANGE].as_str().unwrap_or_default();
     let read: Option<Value> = serde_json::from_str(range).ok();
     let member = |name: &str| read.as_ref().and_then(|range| range[name].as_i64());
     match (member("podStartIndex"), member("podEndIndex")) {
-        (Some(start), Some(end)) if 0 <= start && start < end => Ok(Some((start, end))),
-        _ => Err(format!(
+        (Some(start), Some(end)) if 0 <= start && start < end => Indexes::Range(start, end),
+        _ => Indexes::Unreadable(format!(
             "annotation {} must be like {{\"podStartIndex\":0,\"podEndIndex\":100}}",
             names::INDEX_RANGE
         )),
     }
 }
 
-/// `resume`, or `resume@<revision>` for that release only.
-fn asked(annotations: &Value) -> Result<Option<Asked>, String> {
-    let Some(text) = annotations[names::ASK].as_str() else { return Ok(None) };
+/// `resume`, or `resume@<revision>` for that release only; or a word that is none of ours.
+fn asked(annotations: &Value) -> (Option<Asked>, Option<String>) {
+    let Some(text) = annotations[names::ASK].as_str() else { return (None, None) };
     let (word, revision) = match text.split_once('@') {
         Some((word, revision)) => (word, Some(Revision::new(revision))),
         None => (text, None),
     };
-    match Verb::parse(word) {
-        Some(verb) => Ok(Some(Asked { verb, revision })),
-        None => Err(format!(
-            "annotation {} must be one of {}, with @<revision> for that release only",
-            names::ASK,
-            Verb::ALL.map(Verb::as_str).join(", ")
-        )),
+    match Verb::parse(word.trim()) {
+        Some(verb) => (Some(Asked { verb, revision }), None),
+        None => (None, Some(text.chars().take(WORD_MAX).collect())),
     }
 }

@@ -104,8 +104,11 @@ fn ready(pod: &Value) -> Ready {
 
 fn restarts(pod: &Value) -> u32 {
     let statuses = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
-    let counts = statuses.filter_map(|status| status["restartCount"].as_u64());
-    u32::try_from(counts.max().unwrap_or(0)).unwrap_or(u32::MAX)
+    statuses.map(restart_count).max().unwrap_or_default()
+}
+
+fn restart_count(status: &Value) -> u32 {
+    u32::try_from(status["restartCount"].as_u64().unwrap_or_default()).unwrap_or(u32::MAX)
 }
 
 fn gate(pod: &Value) -> ReadinessGate {
@@ -144,6 +147,13 @@ fn update(pod: &Value, revision: Option<&Revision>) -> Option<InPlaceState> {
         since: time::read(&state["updateTimestamp"]).unwrap_or_default(),
         image_ids: member("imageID"),
         images: member("image"),
+        restarts: statuses
+            .iter()
+            .filter_map(|(container, status)| {
+                let restarts = u32::try_from(status["restartCount"].as_u64()?).ok()?;
+                Some((container.clone(), restarts))
+            })
+            .collect(),
     })
 }
 
@@ -153,6 +163,7 @@ fn grace(text: &str) -> Option<Grace> {
     Some(Grace {
         revision: Revision::new(grace["revision"].as_str()?),
         from: grace["from"].as_str().map(Revision::new),
+        metadata: grace["metaDataPatch"].as_str().map(pods::metadata).unwrap_or_default(),
         period: Duration::from_secs(seconds),
     })
 }
@@ -173,6 +184,7 @@ fn containers(pod: &Value) -> Vec<Container> {
                 .filter(|id| !id.is_empty())
                 .map(str::to_owned),
             started: status.and_then(|status| time::read(&status["state"]["running"]["startedAt"])),
+            restarts: status.map(restart_count).unwrap_or_default(),
         }
     };
     containers.map(read).collect()
@@ -233,12 +245,18 @@ pub fn trim_node(node: &Value) -> Value {
         .filter(|condition| condition["type"] == "Ready")
         .map(|condition| serde_json::json!({ "type": "Ready", "status": condition["status"] }))
         .collect();
-    serde_json::json!({
+    let addresses = node["status"]["addresses"].as_array().into_iter().flatten();
+    let addresses: Vec<&str> = addresses.filter_map(|it| it["address"].as_str()).collect();
+    let mut kept = serde_json::json!({
         "metadata": {
             "name": metadata["name"], "uid": metadata["uid"],
             "resourceVersion": metadata["resourceVersion"],
-            "annotations": { names::NODE_COST: metadata["annotations"][names::NODE_COST] },
         },
-        "status": { "conditions": ready },
-    })
+        "status": { "conditions": ready, "addresses": addresses },
+    });
+    let cost = &metadata["annotations"][names::NODE_COST];
+    if !cost.is_null() {
+        kept["metadata"]["annotations"] = serde_json::json!({ names::NODE_COST: cost });
+    }
+    kept
 }

@@ -6,11 +6,11 @@
 use serde_json::{Map, Value, json};
 use tidegate_engine::{
     Moment, Revision,
-    game::{NewPod, PodChange},
+    game::{Metadata, NewPod, PodChange},
 };
 
 use super::{GAME_DEPLOYMENT, GAME_STATEFUL_SET, names, pod::ordinal, revision::owner, time};
-use crate::object::Kind;
+use crate::{base64, object::Kind};
 
 /// A pod to make: of this template, called so.
 pub fn new(kind: Kind, workload: &Value, template: &Value, pod: &NewPod, name: &str) -> Value {
@@ -172,12 +172,17 @@ pub fn update_in_place(pod: &Value, change: &PodChange) -> Value {
     let annotations = &mut patch["metadata"]["annotations"];
     annotations[names::UPDATE_STATE] = state(change).into();
     annotations[names::UPDATE_GRACE] = change.grace.map_or(Value::Null, |grace| {
-        let waiting = json!({
+        let mut waiting = json!({
             "revision": change.revision.as_str(),
             "from": change.from.as_ref().map(Revision::as_str),
             "containerImages": change.images,
             "graceSeconds": grace.as_secs(),
         });
+        let metadata = metadata_patch(change);
+        if !metadata.is_empty() {
+            let patch = json!({ "metadata": metadata }).to_string();
+            waiting["metaDataPatch"] = base64::encode(patch.as_bytes()).into();
+        }
         waiting.to_string().into()
     });
     if change.owes_post_hook {
@@ -187,6 +192,30 @@ pub fn update_in_place(pod: &Value, change: &PodChange) -> Value {
         make(&mut patch, change);
     }
     based_on(pod, patch)
+}
+
+/// Labels and annotations that a change sets and removes, as a patch has them.
+fn metadata_patch(change: &PodChange) -> Map<String, Value> {
+    let mut patch = Map::new();
+    for (member, changes) in [("labels", &change.labels), ("annotations", &change.annotations)] {
+        if !changes.is_empty() {
+            patch.insert(member.to_owned(), json!(changes));
+        }
+    }
+    patch
+}
+
+/// The same, read back from the text it is written as. What cannot be read is none.
+pub(super) fn metadata(text: &str) -> Metadata {
+    let patch = base64::decode(text).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let patch: Value = patch.unwrap_or_default();
+    let member = |name: &str| {
+        let members = patch["metadata"][name].as_object().into_iter().flatten();
+        // Directives of such a patch are not keys.
+        let keys = members.filter(|(key, _)| !key.starts_with('$'));
+        keys.map(|(key, value)| (key.clone(), value.as_str().map(str::to_owned))).collect()
+    };
+    Metadata { labels: member("labels"), annotations: member("annotations") }
 }
 
 /// Makes the change that waited, and writes down anew what was before.
@@ -226,7 +255,9 @@ fn state(change: &PodChange) -> String {
         .iter()
         .map(|(container, id)| {
             let image = change.images_before.get(container);
-            (container.clone(), json!({ "imageID": id, "image": image }))
+            let restarts = change.restarts_before.get(container);
+            let status = json!({ "imageID": id, "image": image, "restartCount": restarts });
+            (container.clone(), status)
         })
         .collect();
     json!({

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tidegate_api::{
     duration::GoDuration,
     game::{
-        HookPhase as ApiPhase, HookRunSpec, HookRunStatus,
+        HookPhase as ApiPhase, HookRunSpec, HookRunStatus, HookTemplateSpec,
         hook::{
             HookArgument, HookMetric, HookPolicy, Measurement as ApiMeasurement,
             MetricResult as ApiResult,
@@ -16,7 +16,7 @@ use tidegate_api::{
 use tidegate_engine::{
     Moment, Revision,
     game::{
-        HookKind, HookPhase, HookRun, HookStart, Pod, Purpose,
+        HookKind, HookPhase, HookRun, HookStart, KnownTemplate, Pod, Purpose,
         arguments::{Argument, Declared},
         hook::{Assessment, Measurement, Metric, MetricResult, Policy, Run},
     },
@@ -74,8 +74,41 @@ pub fn type_of(purpose: &Purpose) -> &'static str {
     }
 }
 
-/// What a template declares, for the engine.
-pub fn declared(template: &Value) -> Vec<Declared> {
+/// A template, for the engine.
+pub fn template(template: &Value) -> KnownTemplate {
+    KnownTemplate { declared: declared(template), problems: problems(template) }
+}
+
+/// What is wrong with a template whatever it is given.
+fn problems(template: &Value) -> Vec<String> {
+    let spec = serde_json::from_value::<HookTemplateSpec>(template["spec"].clone());
+    let Ok(spec) = spec else { return vec!["the spec cannot be read".to_owned()] };
+    let metrics = match spec.metrics.iter().map(metric).collect::<Result<Vec<_>, _>>() {
+        Ok(metrics) => metrics,
+        Err(why) => return vec![why],
+    };
+    let run = Run {
+        phase: None,
+        started: None,
+        terminate: false,
+        policy: Policy::Parallel,
+        deadline: None,
+        metrics,
+        results: Vec::new(),
+    };
+    if let Err(invalid) = run.validate() {
+        return vec![invalid.to_string()];
+    }
+    let argument = |it: &HookArgument| Argument { name: it.name.clone(), value: String::new() };
+    let declared: Vec<Argument> = spec.args.iter().map(argument).collect();
+    let doubts = spec.metrics.iter().filter_map(|metric| {
+        let doubt = measure::doubt(metric, &declared)?;
+        Some(format!("metric {}: {doubt}", metric.name))
+    });
+    doubts.collect()
+}
+
+fn declared(template: &Value) -> Vec<Declared> {
     let arguments = template["spec"]["args"].as_array().into_iter().flatten();
     let declared = arguments.filter_map(|argument| {
         Some(Declared {
@@ -142,6 +175,9 @@ fn spec(template: &Value, arguments: &[Argument]) -> Value {
     if let Some(policy) = template["spec"]["policy"].as_str() {
         spec["policy"] = policy.into();
     }
+    if template["spec"]["deadlineSeconds"].is_i64() {
+        spec["deadlineSeconds"] = template["spec"]["deadlineSeconds"].clone();
+    }
     spec
 }
 
@@ -201,7 +237,10 @@ pub fn measured(object: &Value) -> Result<Reading, String> {
             Some(HookPolicy::Ordered) => Policy::Ordered,
             Some(HookPolicy::Parallel) | None => Policy::Parallel,
         },
-        deadline: None,
+        deadline: spec
+            .deadline_seconds
+            .and_then(|it| u64::try_from(it).ok())
+            .map(Duration::from_secs),
         metrics,
         results: status.metric_results.iter().map(result).collect(),
     };

@@ -33,11 +33,7 @@ impl Ambient {
             aws: aws::Source::from_environment(&variable, &file),
             aws_endpoint: endpoint("AWS_ENDPOINT_URL_CLOUDWATCH"),
             aws_sts_endpoint: endpoint("AWS_ENDPOINT_URL_STS"),
-            google: google::Surroundings {
-                key: set("GOOGLE_APPLICATION_CREDENTIALS").and_then(|path| file(&path)),
-                metadata_host: set("GCE_METADATA_HOST"),
-                endpoint: set("GOOGLE_CLOUD_MONITORING_ENDPOINT"),
-            },
+            google: google::Surroundings::from_environment(&variable, &file),
         }
     }
 }

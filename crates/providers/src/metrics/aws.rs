@@ -1,32 +1,46 @@
-//! Amazon: whose keys are used, and what a signature looks like ([`sign`]).
+//! Amazon: whose keys are used, and what is signed with them.
 //!
 //! ```text
 //! keys in the Secret or the environment  -> used as they are
 //! a token for a role (IRSA)              -> STS -> keys
+//! a profile in the files of `aws`        -> keys, or a token for a role
 //! an address for containers (ECS, EKS)   -> keys
 //! the metadata of the instance           -> session -> name of the role -> keys
 //! ```
 //!
-//! The order and the names of the variables are those of Amazon's own libraries. Profiles in files
-//! are not read.
+//! The order and the names of the variables are those of Amazon's own libraries. Signatures are made by
+//! Amazon's own signer, where there is room for what it brings along: a call only says for what it is to be
+//! signed, and with which keys.
 
-mod sign;
+mod profile;
 
 use std::fmt;
 
 use http::Method;
+use jiff::Timestamp;
 use serde_json::Value;
+use zeroize::{Zeroize, ZeroizeOnDrop};
 
-pub(super) use self::sign::{Scope, sign};
 use super::{
     QueryError,
     inquiry::{Call, Reply},
-    support,
+    support::{self, Fingerprint},
 };
 use crate::request::{Request, sensitive};
 
-/// Keys to sign with. Prints as nothing.
-#[derive(Clone, PartialEq, Eq)]
+/// What a call is to be signed for, by Amazon's Signature Version 4.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signing {
+    /// With what.
+    pub keys: Keys,
+    /// For which region.
+    pub region: String,
+    /// For which service.
+    pub service: &'static str,
+}
+
+/// Keys to sign with. Prints as nothing, and leaves nothing in memory.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct Keys {
     /// Which key it is.
     pub id: String,
@@ -66,9 +80,12 @@ pub enum Source {
 
 /// How far we are.
 pub(super) enum Progress {
-    Ask(Call),
-    Have { keys: Keys, used: usize },
+    Ask(Box<Call>),
+    Have { keys: Keys, used: usize, until: Option<Timestamp> },
 }
+
+/// What we call ourselves where a role wants to know.
+const SESSION_NAME: &str = "tidegate";
 
 /// The metadata of an instance. Not a name: nobody can make it another address.
 const INSTANCE: &str = "http://169.254.169.254/latest";
@@ -108,8 +125,11 @@ impl Source {
         if let (Some(role), Some(token)) =
             (variable("AWS_ROLE_ARN"), read("AWS_WEB_IDENTITY_TOKEN_FILE"))
         {
-            let session = variable("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| "tidegate".into());
+            let session = variable("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| SESSION_NAME.into());
             return Self::WebIdentity { role, token: token.trim().to_owned(), session };
+        }
+        if let Some(source) = profile::source(variable, &file) {
+            return source;
         }
         let relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
         let address = relative
@@ -134,18 +154,39 @@ impl Source {
     ) -> Result<Progress, QueryError> {
         match (self, replies) {
             (Self::None, _) => Err(QueryError::Identity),
-            (Self::Keys(keys), _) => Ok(Progress::Have { keys: keys.clone(), used: 0 }),
-            (Self::WebIdentity { .. }, []) => self.assume_role(region, sts).map(Progress::Ask),
+            (Self::Keys(keys), _) => {
+                Ok(Progress::Have { keys: keys.clone(), used: 0, until: None })
+            }
+            (Self::WebIdentity { .. }, []) => {
+                let call = self.assume_role(region, sts)?;
+                Ok(Progress::Ask(Box::new(call)))
+            }
             (Self::Container { address, authorization }, []) => {
                 let mut request = Request::get(address).map_err(|_| QueryError::Identity)?;
                 if let Some(token) = authorization {
                     let token = sensitive(token).ok_or(QueryError::Identity)?;
                     request.headers.insert(http::header::AUTHORIZATION, token);
                 }
-                Ok(Progress::Ask(Call::ambient(request)))
+                Ok(Progress::Ask(Box::new(Call::of_node(request))))
             }
             (Self::Instance, replies) => instance(replies),
             (Self::WebIdentity { .. } | Self::Container { .. }, [reply, ..]) => have(reply, 1),
+        }
+    }
+
+    /// What tells it from others; nothing if there is nothing to find out.
+    pub(super) fn identity(&self, region: &str, sts: Option<&str>) -> Option<Fingerprint> {
+        let sts = sts.unwrap_or_default();
+        match self {
+            Self::None | Self::Keys(_) => None,
+            Self::WebIdentity { role, token, session } => {
+                Some(support::fingerprint(&["aws role", role, token, session, region, sts]))
+            }
+            Self::Container { address, authorization } => {
+                let authorization = authorization.as_deref().unwrap_or_default();
+                Some(support::fingerprint(&["aws container", address, authorization]))
+            }
+            Self::Instance => Some(support::fingerprint(&["aws instance"])),
         }
     }
 
@@ -184,7 +225,7 @@ fn instance(replies: &[Reply]) -> Result<Progress, QueryError> {
             let seconds = http::HeaderValue::from_static("60");
             request.headers.insert("x-aws-ec2-metadata-token-ttl-seconds", seconds);
         }
-        Ok(Progress::Ask(Call::ambient(request)))
+        Ok(Progress::Ask(Box::new(Call::of_node(request))))
     };
     let roles = "/meta-data/iam/security-credentials/";
     match replies {
@@ -212,17 +253,27 @@ fn text(reply: &Reply) -> Result<&str, QueryError> {
 /// The keys in an answer: of STS, nested and in JSON or XML; of the others, flat JSON.
 fn have(reply: &Reply, used: usize) -> Result<Progress, QueryError> {
     let text = text(reply)?;
-    let keys = match serde_json::from_str::<Value>(text) {
-        Ok(answer) => {
-            let nested = answer.pointer(
-                "/AssumeRoleWithWebIdentityResponse/AssumeRoleWithWebIdentityResult/Credentials",
-            );
-            let found = nested.unwrap_or(&answer);
-            Keys::found(|name| found[name].as_str())
-        }
-        Err(_) => Keys::found(|name| element(text, name)),
+    let (keys, until) = if let Ok(answer) = serde_json::from_str::<Value>(text) {
+        let nested = answer.pointer(
+            "/AssumeRoleWithWebIdentityResponse/AssumeRoleWithWebIdentityResult/Credentials",
+        );
+        let found = nested.unwrap_or(&answer);
+        (Keys::found(|name| found[name].as_str()), moment(&found["Expiration"]))
+    } else {
+        let until = element(text, "Expiration").map(Value::from).unwrap_or_default();
+        (Keys::found(|name| element(text, name)), moment(&until))
     };
-    keys.map(|keys| Progress::Have { keys, used }).ok_or(QueryError::Identity)
+    keys.map(|keys| Progress::Have { keys, used, until }).ok_or(QueryError::Identity)
+}
+
+/// A date, or seconds since 1970: as the one or the other answers.
+fn moment(value: &Value) -> Option<Timestamp> {
+    match value {
+        Value::String(text) => text.parse().ok(),
+        #[expect(clippy::cast_possible_truncation, reason = "whole seconds are enough")]
+        Value::Number(seconds) => Timestamp::from_second(seconds.as_f64()? as i64).ok(),
+        _ => None,
+    }
 }
 
 /// The text of an element that has no others in it.
@@ -234,6 +285,12 @@ fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
 // === impl Keys ===
 
 impl Keys {
+    /// Whether headers can carry what of them is sent.
+    pub(super) fn can_be_sent(&self) -> bool {
+        sensitive(&self.id).is_some()
+            && self.session.as_deref().is_none_or(|session| sensitive(session).is_some())
+    }
+
     fn found<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         let owned = |name: &str| get(name).filter(|text| !text.is_empty()).map(str::to_owned);
         let session = owned("SessionToken").or_else(|| owned("Token"));

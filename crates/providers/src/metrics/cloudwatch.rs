@@ -209,6 +209,11 @@ fn parse(status: u16, body: &[u8]) -> Result<Reading, QueryError> {
     Ok(Reading { sample, series: results.len() })
 }
 
+/// Whether the same request may go better in a moment.
+pub(super) fn is_passing(status: u16, body: &[u8]) -> bool {
+    status == 429 || status >= 500 || reason(body) == Some("ThrottlingException")
+}
+
 /// The kind of error, behind the name of its family: `com.amazon.coral#AccessDeniedException`.
 fn reason(body: &[u8]) -> Option<&'static str> {
     let answer: Value = serde_json::from_slice(body).ok()?;

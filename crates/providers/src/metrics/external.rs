@@ -131,7 +131,7 @@ fn selector(parameters: &str) -> Result<String, &'static str> {
         let value = value.replace('+', " ");
         let value = percent_decode_str(&value).decode_utf8();
         let value = value.map_err(|_| "the label selector is none")?;
-        let fits = |c: char| c.is_ascii_alphanumeric() || "-._/=!,() ".contains(c);
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-._/=!<>,() ".contains(c);
         if value.len() > SELECTOR_MAX || !value.chars().all(fits) {
             return Err("the label selector is none");
         }
@@ -142,7 +142,12 @@ fn selector(parameters: &str) -> Result<String, &'static str> {
 
 fn parse(status: u16, body: &[u8]) -> Result<Reading, QueryError> {
     let answer = support::json(status, body)?;
-    let items = answer["items"].as_array().ok_or(QueryError::Malformed)?;
+    let items = answer.get("items").ok_or(QueryError::Malformed)?;
+    if items.is_null() {
+        // A list that was never filled, as Go writes it.
+        return Err(QueryError::NoValue);
+    }
+    let items = items.as_array().ok_or(QueryError::Malformed)?;
     let first = items.first().ok_or(QueryError::NoValue)?;
     let text = first["value"].as_str().ok_or(QueryError::Malformed)?;
     let value = quantity::parse(text).and_then(Sample::new).ok_or(QueryError::Malformed)?;

@@ -3,9 +3,12 @@
 use jiff::Timestamp;
 
 use super::{
-    QueryError, aws, google,
+    QueryError, aws,
+    google::{self, Token},
     inquiry::{Call, Reply},
+    support::Fingerprint,
 };
+use crate::request::sensitive;
 
 /// How to find out in whose name to ask.
 pub(super) enum Identity {
@@ -23,19 +26,21 @@ pub(super) enum Identity {
         sts: Option<String>,
     },
     /// A token of Google's.
-    Google(google::Source),
+    Google(Box<google::Source>),
 }
 
 /// How far that has got.
 pub(super) enum Stage {
     /// This has to be asked first.
-    Ask(Call),
+    Ask(Box<Call>),
     /// It is known, and took this many replies.
     Ready {
         /// What proves it.
         key: Key,
         /// How many replies that took.
         used: usize,
+        /// Until when it is good, if it ends and that is known.
+        until: Option<Timestamp>,
     },
     /// It cannot be known.
     Failed(QueryError),
@@ -45,40 +50,51 @@ pub(super) enum Stage {
 pub(super) enum Key {
     /// Nothing.
     None,
-    /// Keys to sign with.
-    Aws {
-        /// The keys.
-        keys: aws::Keys,
-        /// The region signed for.
-        region: String,
-        /// The service signed for.
-        service: &'static str,
-    },
+    /// Keys to sign with, and for what.
+    Aws(aws::Signing),
     /// A token.
-    Bearer(String),
+    Bearer {
+        /// The token.
+        token: String,
+        /// Who pays, where that has to be said.
+        quota_project: Option<String>,
+    },
 }
 
 // === impl Identity ===
 
 impl Identity {
-    /// What is missing, or the key.
-    pub(super) fn next(&self, replies: &[Reply]) -> Stage {
+    /// What tells it from others; nothing if it takes no request to find out.
+    pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
         match self {
-            Self::None => Stage::Ready { key: Key::None, used: 0 },
+            Self::None => None,
+            Self::Aws { source, region, sts, .. } => source.identity(region, sts.as_deref()),
+            Self::Google(source) => Some(source.identity),
+        }
+    }
+
+    /// What is missing, or the key.
+    pub(super) fn next(&self, replies: &[Reply], now: Timestamp) -> Stage {
+        match self {
+            Self::None => Stage::Ready { key: Key::None, used: 0, until: None },
             Self::Aws { source, region, service, sts } => {
                 match source.next(region, sts.as_deref(), replies) {
                     Ok(aws::Progress::Ask(call)) => Stage::Ask(call),
-                    Ok(aws::Progress::Have { keys, used }) => {
-                        let key = Key::Aws { keys, region: region.clone(), service };
-                        Stage::Ready { key, used }
+                    Ok(aws::Progress::Have { keys, used, until }) => {
+                        let region = region.clone();
+                        let key = Key::Aws(aws::Signing { keys, region, service });
+                        Stage::Ready { key, used, until }
                     }
                     Err(error) => Stage::Failed(error),
                 }
             }
             Self::Google(source) => match replies {
-                [] => Stage::Ask(source.call()),
-                [reply, ..] => match google::token(reply) {
-                    Ok(token) => Stage::Ready { key: Key::Bearer(token), used: 1 },
+                [] => Stage::Ask(Box::new(source.call())),
+                [reply, ..] => match google::token(reply, now) {
+                    Ok(Token { text: token, until }) => {
+                        let quota_project = source.quota_project.clone();
+                        Stage::Ready { key: Key::Bearer { token, quota_project }, used: 1, until }
+                    }
                     Err(error) => Stage::Failed(error),
                 },
             },
@@ -89,17 +105,24 @@ impl Identity {
 // === impl Key ===
 
 impl Key {
-    /// The call with the proof on it; nothing if no header can carry it.
-    pub(super) fn put_on(&self, call: &Call, now: Timestamp) -> Option<Call> {
+    /// The call with the proof on it, or with what it is to be signed for; nothing if no header can
+    /// carry it.
+    pub(super) fn put_on(&self, call: &Call) -> Option<Call> {
         let mut call = call.clone();
         match self {
             Self::None => {}
-            Self::Aws { keys, region, service } => {
-                aws::sign(&mut call.request, keys, &aws::Scope { region, service, now })?;
+            Self::Aws(signing) => {
+                if !signing.keys.can_be_sent() {
+                    return None;
+                }
+                call.signing = Some(signing.clone());
             }
-            Self::Bearer(token) => {
+            Self::Bearer { token, quota_project } => {
                 if !call.request.authorize_bearer(token) {
                     return None;
+                }
+                if let Some(project) = quota_project {
+                    call.request.headers.insert("x-goog-user-project", sensitive(project)?);
                 }
             }
         }

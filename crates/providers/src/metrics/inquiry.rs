@@ -19,13 +19,16 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use http::{HeaderValue, Method};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tidegate_api::metric_template::MetricProvider;
 
 use super::{
-    Ambient, Outcome, QueryError, Reading, cloudwatch, datadog, dynatrace, external, graphite,
+    Ambient, Outcome, QueryError, Reading,
+    aws::Signing,
+    cloudwatch, datadog, dynatrace, external, graphite,
     identity::{Identity, Stage},
-    influxdb, keptn, newrelic, prometheus, splunk, stackdriver, support,
+    influxdb, keptn, newrelic, prometheus, splunk, stackdriver,
+    support::{self, Fingerprint},
 };
 use crate::{
     hook::excerpt,
@@ -82,9 +85,24 @@ pub struct Call {
     pub verify_tls: bool,
     /// Authorities to trust instead of the machine's, as PEM.
     pub ca_pem: Option<Vec<u8>>,
+    /// What to show as one's own certificate.
+    pub certificate: Option<ClientCertificate>,
+    /// What to sign it for just before it is sent.
+    pub signing: Option<Signing>,
     /// The address is not from the template but from the operator's own surroundings, such as the
     /// metadata service of its node: it is not checked.
     pub trusted: bool,
+    /// The address is that of the node itself, where no proxy leads.
+    pub direct: bool,
+}
+
+/// A certificate and its key, as PEM. Prints as nothing.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientCertificate {
+    /// The certificate, and those that vouch for it.
+    pub chain_pem: Vec<u8>,
+    /// Its key.
+    pub key_pem: Vec<u8>,
 }
 
 /// A request to the API server of the cluster.
@@ -173,6 +191,16 @@ pub enum ProviderError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// Credentials of a kind that is not supported.
+    #[error(
+        "{provider} credentials of type {found:?} are not supported; service_account and authorized_user are, and without a key the identity of the operator's pod"
+    )]
+    CredentialType {
+        /// Whose credentials they are.
+        provider: &'static str,
+        /// What they say they are.
+        found: String,
+    },
     /// The interval is not a span of time.
     #[error("error parsing metric interval: {0:?} is no duration such as 1m or 90s")]
     Interval(String),
@@ -217,10 +245,14 @@ pub const STEPS_MAX: usize = 24;
 /// Most bytes of an answer that are worth reading. One number needs some hundred; lists of points,
 /// which two of the providers send, some ten thousand.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
-/// For everything an inquiry does over HTTP, credentials included.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// For an analysis: ten seconds of looking at it, and what the requests take.
-const PATIENCE_ANALYSIS: Duration = Duration::from_secs(15);
+/// How long before its end an identity is not used any more.
+const BEFORE_THE_END: SignedDuration = SignedDuration::from_secs(60);
+/// An analysis is looked at ten times, a second apart.
+const LOOKING: Duration = Duration::from_secs(10);
+
+/// How often a request is repeated that was turned away for the moment, and how long after the first time.
+const TRIES_MORE: u32 = 3;
+const FIRST_WAIT: Duration = Duration::from_millis(200);
 
 /// How one provider is asked and probed.
 struct Speaker {
@@ -256,6 +288,14 @@ fn speaker(question: &Question<'_>) -> Result<&'static Speaker, ProviderError> {
         .iter()
         .find(|speaker| speaker.name == provider)
         .ok_or_else(|| ProviderError::Unknown { found: excerpt(provider.as_bytes()) })?;
+    if let Some(secret) = question.secret {
+        let (chain, key) = (secret.contains_key("tls.crt"), secret.contains_key("tls.key"));
+        if chain != key {
+            // Asking without the certificate that was meant is asking something else.
+            let key = if chain { "tls.key" } else { "tls.crt" };
+            return Err(ProviderError::MissingKey { provider: speaker.name, key });
+        }
+    }
     if question.provider.secret_ref.is_some() && question.secret.is_none() {
         // Asking without the login that was meant is asking something else.
         let what = "the Secret it refers to";
@@ -290,11 +330,48 @@ impl Inquiry {
         self.provider
     }
 
-    /// How long all steps together may take.
-    pub const fn patience(&self) -> Duration {
+    /// How long all steps together may take, credentials included, where a query may take this long.
+    pub fn patience(&self, query: Duration) -> Duration {
         match self.plan {
-            Plan::Analysis(_) => PATIENCE_ANALYSIS,
-            Plan::Http(_) | Plan::Cluster(..) | Plan::Known(_) => PATIENCE,
+            Plan::Analysis(_) => query + LOOKING,
+            Plan::Http(_) | Plan::Cluster(..) | Plan::Known(_) => query,
+        }
+    }
+
+    /// How long to wait before sending the same request once more, where that is usual: Amazon turns requests
+    /// away while there are many, and its own clients try three times more. `tries` is how often it was repeated.
+    pub fn again(&self, reply: &Reply, tries: u32) -> Option<Duration> {
+        let Reply::Answered { status, body, .. } = reply else { return None };
+        let is_passing = self.provider == cloudwatch::NAME && cloudwatch::is_passing(*status, body);
+        (is_passing && tries < TRIES_MORE).then(|| FIRST_WAIT * 2_u32.pow(tries))
+    }
+
+    /// What tells in whose name it is asked; nothing if that takes no request to find out.
+    pub fn identity(&self) -> Option<Fingerprint> {
+        match &self.plan {
+            Plan::Http(plan) => plan.identity.fingerprint(),
+            Plan::Cluster(..) | Plan::Analysis(_) | Plan::Known(_) => None,
+        }
+    }
+
+    /// Which of the replies, from the first on, only found out in whose name it is asked, and until when
+    /// they say so. An inquiry of the same [`Inquiry::identity`] may begin with them.
+    pub fn lent<'a>(&self, replies: &'a [Reply]) -> Option<(&'a [Reply], Timestamp)> {
+        let Plan::Http(plan) = &self.plan else { return None };
+        match plan.identity.next(replies, plan.now) {
+            Stage::Ready { used, until: Some(until), .. } => {
+                let until = until.checked_sub(BEFORE_THE_END).ok()?;
+                replies.get(..used).map(|replies| (replies, until))
+            }
+            Stage::Ready { .. } | Stage::Ask(_) | Stage::Failed(_) => None,
+        }
+    }
+
+    /// What removes the object that it makes in the cluster, if it makes one: for who gives it up on the way.
+    pub fn leftover(&self) -> Option<ClusterCall> {
+        match &self.plan {
+            Plan::Analysis(analysis) => Some(analysis.removal()),
+            Plan::Http(_) | Plan::Cluster(..) | Plan::Known(_) => None,
         }
     }
 
@@ -345,14 +422,14 @@ impl Plan {
 
 impl HttpPlan {
     fn next(&self, replies: &[Reply]) -> Step {
-        let (key, used) = match self.identity.next(replies) {
-            Stage::Ask(call) => return Step::Send(Box::new(call)),
+        let (key, used) = match self.identity.next(replies, self.now) {
+            Stage::Ask(call) => return Step::Send(call),
             Stage::Failed(error) => return Step::done(Err(error)),
-            Stage::Ready { key, used } => (key, used),
+            Stage::Ready { key, used, .. } => (key, used),
         };
         match replies.get(used..) {
             Some([reply, ..]) => Step::done(reply.read(&self.read)),
-            Some([]) | None => match key.put_on(&self.call, self.now) {
+            Some([]) | None => match key.put_on(&self.call) {
                 Some(call) => Step::Send(Box::new(call)),
                 None => Step::done(Err(QueryError::Identity)),
             },
@@ -392,19 +469,43 @@ impl Reply {
 impl Call {
     /// A request to the address of a template.
     pub(super) fn of(question: &Question<'_>, request: Request) -> Self {
-        let ca_pem = question.secret.and_then(|secret| secret.get("ca.crt")).cloned();
+        let held = |key: &str| question.secret.and_then(|secret| secret.get(key)).cloned();
+        let certificate = held("tls.crt").zip(held("tls.key"));
+        let certificate =
+            certificate.map(|(chain_pem, key_pem)| ClientCertificate { chain_pem, key_pem });
         let verify_tls = question.provider.insecure_skip_verify != Some(true);
-        Self { request, verify_tls, ca_pem, trusted: false }
+        Self { verify_tls, ca_pem: held("ca.crt"), certificate, ..Self::known(request) }
     }
 
     /// A request to an address we know.
     pub(super) const fn known(request: Request) -> Self {
-        Self { request, verify_tls: true, ca_pem: None, trusted: false }
+        Self {
+            request,
+            verify_tls: true,
+            ca_pem: None,
+            certificate: None,
+            signing: None,
+            trusted: false,
+            direct: false,
+        }
     }
 
     /// A request to an address of the operator's surroundings.
-    pub(super) const fn ambient(request: Request) -> Self {
-        Self { request, verify_tls: true, ca_pem: None, trusted: true }
+    pub(super) fn ambient(request: Request) -> Self {
+        Self { trusted: true, ..Self::known(request) }
+    }
+
+    /// A request to the node that the operator runs on.
+    pub(super) fn of_node(request: Request) -> Self {
+        Self { direct: true, ..Self::ambient(request) }
+    }
+}
+
+// === impl ClientCertificate ===
+
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
     }
 }
 

@@ -171,10 +171,13 @@ impl Analysis {
     /// The outcome, once the object is gone. That it could not be removed does not change it.
     fn removed(&self, verdict: Result<Reading, QueryError>, replies: &[Reply]) -> Step {
         if replies.is_empty() {
-            let call = ClusterCall { method: Method::DELETE, ..get(self.path()) };
-            return Step::Cluster(call);
+            return Step::Cluster(self.removal());
         }
         Step::done(verdict)
+    }
+
+    pub(super) fn removal(&self) -> ClusterCall {
+        ClusterCall { method: Method::DELETE, ..get(self.path()) }
     }
 
     fn make(&self) -> Step {

@@ -12,6 +12,7 @@ use std::fmt;
 use tidegate_api::canary::analysis::{AnalysisMetric, ThresholdRange};
 
 use super::{Builtin, Sample, text};
+use crate::template::is_interval;
 
 /// What kind of number a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,8 @@ pub enum Warning {
     Crossed,
     /// Both a threshold and a range: the threshold is ignored.
     ThresholdIgnored,
+    /// An interval that is no span of time: every check will fail.
+    Interval,
     /// A built-in name with a query or template of its own: both are evaluated.
     EvaluatedTwice,
 }
@@ -113,6 +116,9 @@ pub fn warnings(metric: &AnalysisMetric) -> Vec<Warning> {
                 _ => {}
             }
         }
+    }
+    if !is_interval(metric.interval()) {
+        found.push(Warning::Interval);
     }
     let has_query =
         metric.template_ref.is_some() || metric.query.as_deref().is_some_and(|q| !q.is_empty());
@@ -237,6 +243,9 @@ impl fmt::Display for Warning {
             Self::EmptyRange => "has a threshold range without bounds, so every value passes",
             Self::Crossed => "has a minimum above its maximum, so no value passes",
             Self::ThresholdIgnored => "has a threshold range, so its threshold is ignored",
+            Self::Interval => {
+                "has an interval that is no span of time such as 1m, so every check of it fails"
+            }
             Self::EvaluatedTwice => "is built in and has a query too, so both are evaluated",
         })
     }

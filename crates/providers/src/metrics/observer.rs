@@ -8,6 +8,8 @@
 //! where a dot has to mean a dot. Names were checked when the [`Model`] was made, so nothing needs
 //! escaping.
 
+use std::net::IpAddr;
+
 use tidegate_api::canary::{Provider, TargetKind, TargetRef};
 
 use super::Builtin;
@@ -71,6 +73,8 @@ struct Placeholder<'a> {
     value: &'a str,
 }
 
+/// Addresses in one query. A query has to fit into a URL, and some hundred pods are judged as well as all.
+const NODES_MAX: usize = 256;
 /// The variable of a metric that, set to `99`, asks for the percentile where the mean is the rule.
 const PERCENTILE: &str = "percentile";
 
@@ -98,6 +102,12 @@ impl Observer {
         };
         let dialect = Dialect::of(chosen);
         Self { dialect, label: format!("{chosen}{suffix}"), workload }
+    }
+
+    /// Whether requests to the canary are known by the address that answered and by nothing else: a
+    /// [`Model`] without addresses then finds nothing.
+    pub const fn needs_addresses(&self) -> bool {
+        matches!(self.dialect, Dialect::Apisix)
     }
 
     /// The query of a built-in metric. Percent, or milliseconds.
@@ -162,6 +172,7 @@ impl Observer {
             Placeholder { mark: "route", value: model.route() },
         ];
         let mut filled = labels
+            .replace("<nodes>", &nodes(model))
             .replace("<pods>", pods)
             .replace("<kind>", kind)
             .replace("<kind label>", kind_label);
@@ -175,6 +186,17 @@ impl Observer {
     }
 }
 
+/// A pattern for the addresses of the canary. Those of version 6 may stand in brackets.
+fn nodes(model: &Model) -> String {
+    let pattern = |address: &IpAddr| match address {
+        IpAddr::V4(address) => address.to_string().replace('.', "[.]"),
+        IpAddr::V6(address) => format!("[[]?{address}[]]?"),
+    };
+    let patterns: Vec<_> = model.addresses().iter().take(NODES_MAX).map(pattern).collect();
+    // An empty pattern would match requests that no node answered.
+    if patterns.is_empty() { "none".to_owned() } else { patterns.join("|") }
+}
+
 /// Skipper's names of routes: whatever is no letter, digit or underscore becomes one.
 fn words(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
@@ -183,7 +205,8 @@ fn words(name: &str) -> String {
 // === impl Dialect ===
 
 impl Dialect {
-    fn of(provider: &str) -> Self {
+    /// The one that a provider's requests are counted in.
+    pub fn of(provider: &str) -> Self {
         let versioned =
             [("appmesh", Self::AppMesh), ("gloo", Self::Gloo), ("gatewayapi", Self::Http)];
         for (prefix, dialect) in versioned {
@@ -205,6 +228,30 @@ impl Dialect {
             // As Flagger: also for SMI and anything unknown.
             _ => Self::Istio,
         }
+    }
+
+    /// Who counts, in words.
+    pub const fn counted_by(self) -> &'static str {
+        match self {
+            Self::Istio => "Istio",
+            Self::AppMesh => "App Mesh",
+            Self::Linkerd => "Linkerd",
+            Self::Contour => "Contour",
+            Self::Gloo => "Gloo",
+            Self::Kuma => "Kuma",
+            Self::Knative => "Knative",
+            Self::Osm => "Open Service Mesh",
+            Self::Nginx => "NGINX",
+            Self::Skipper => "Skipper",
+            Self::Traefik => "Traefik",
+            Self::Apisix => "APISIX",
+            Self::Http => "the application",
+        }
+    }
+
+    /// Whether the time to answer is the mean of all, unless a metric asks for the percentile.
+    pub fn is_mean(self) -> bool {
+        matches!(self.row().shape, Shape::Mean { .. })
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `token` | sent as bearer |
 //! | `username`, `password` | needed without a token |
 //! | `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token` | for Amazon's, instead of the operator's own |
+//! | `ca.crt`, `tls.crt`, `tls.key` | whom to trust, and what to show; of every provider with an address |
 
 use std::{collections::BTreeMap, fmt};
 
@@ -19,6 +20,7 @@ use http::{
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+use zeroize::{Zeroize, ZeroizeOnDrop};
 
 pub use super::Reading as Answer;
 use super::{
@@ -29,8 +31,8 @@ use super::{
 };
 use crate::request::{AddressError, Request, secret_text, sensitive};
 
-/// How to prove who asks. Prints as nothing.
-#[derive(Clone, Default, PartialEq, Eq)]
+/// How to prove who asks. Prints as nothing, and leaves nothing in memory.
+#[derive(Clone, Default, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub enum Credentials {
     /// Not at all.
     #[default]
@@ -121,7 +123,7 @@ fn plan(
 fn amazon_region(address: &str) -> Option<String> {
     let request = Request::get(address).ok().filter(|it| it.url.scheme_str() == Some("https"))?;
     let region = request.url.host()?.strip_prefix("aps-workspaces.")?;
-    let region = region.strip_suffix(".amazonaws.com")?;
+    let region = region.strip_suffix(".cn").unwrap_or(region).strip_suffix(".amazonaws.com")?;
     aws::is_region(region).then(|| region.to_owned())
 }
 
@@ -256,6 +258,12 @@ impl Credentials {
         };
         if let Ok(token) = text("token") {
             return Ok(Self::Bearer(token));
+        }
+        let is_given = |key: &&str| data.contains_key(*key);
+        let says_who = ["username", "password"].iter().any(is_given);
+        if !says_who && ["ca.crt", "tls.crt"].iter().any(is_given) {
+            // The Secret is about certificates.
+            return Ok(Self::None);
         }
         Ok(Self::Basic { username: text("username")?, password: text("password")? })
     }

@@ -8,14 +8,14 @@
 //! | key of the Secret | |
 //! |---|---|
 //! | `project` | needed |
-//! | `serviceAccountKey` | the JSON of a key; without it, the identity of the operator's pod is used |
+//! | `serviceAccountKey` | the JSON of a key, or of a person's login; without it, the identity of the operator's pod is used |
 
 use http::Method;
 use serde_json::{Value, json};
 
 use super::{
     QueryError, Reading,
-    google::Source,
+    google::{BadKey, Source},
     identity::Identity,
     inquiry::{Call, Plan, ProviderError, Question},
     prometheus, support,
@@ -75,8 +75,10 @@ fn identity(question: &Question<'_>) -> Result<Identity, ProviderError> {
         (None, Some(key)) => Source::of_key(key, question.now),
         (None, None) => Source::of_metadata(google.metadata_host.as_deref()),
     };
-    let source = source.map_err(|_| ProviderError::BadKey { provider: NAME, key: KEY })?;
-    Ok(Identity::Google(source))
+    source.map(|source| Identity::Google(Box::new(source))).map_err(|error| match error {
+        BadKey::Unreadable => ProviderError::BadKey { provider: NAME, key: KEY },
+        BadKey::Type(found) => ProviderError::CredentialType { provider: NAME, found },
+    })
 }
 
 fn call(question: &Question<'_>, query: &str) -> Result<Call, ProviderError> {

@@ -3,6 +3,7 @@
 use http::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tidegate_api::duration::GoDuration;
 
 use super::{
@@ -12,7 +13,10 @@ use super::{
 };
 use crate::request::{AddressError, Request, secret_text, sensitive};
 
-/// Everything but what RFC 3986 calls unreserved. Signatures depend on exactly this set.
+/// Tells apart who asks, without being what proves it.
+pub type Fingerprint = [u8; 32];
+
+/// Everything but what RFC 3986 calls unreserved.
 pub(super) const UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -86,6 +90,16 @@ pub(super) fn put_secret(
 /// Says what the body is.
 pub(super) fn put_type(request: &mut Request, media: &'static str) {
     request.headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(media));
+}
+
+/// The fingerprint of some texts, in this order.
+pub(super) fn fingerprint(parts: &[&str]) -> Fingerprint {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
 }
 
 /// Bytes as two digits each.

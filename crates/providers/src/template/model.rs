@@ -4,12 +4,17 @@
 //! Kubernetes objects, but a spec may say anything; what is no name is refused here and needs no
 //! escaping anywhere else.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use gotmpl::{FuncMap, TemplateError, Value};
 use tidegate_api::canary::{Canary, analysis::AnalysisMetric};
 
 use super::budget::VALUE_MAX;
+use crate::hook::excerpt;
 
 /// The values of one metric of one canary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +27,7 @@ pub struct Model {
     route: String,
     interval: String,
     variables: BTreeMap<String, String>,
+    addresses: BTreeSet<IpAddr>,
 }
 
 /// A value that must not get into a query.
@@ -36,6 +42,11 @@ pub enum ModelError {
     /// Too many variables, or too long ones.
     #[error("the template variables are too large")]
     Variables,
+    /// A variable for a template of another namespace that could end a literal there.
+    #[error(
+        "the template variable {0:?} has a quote, a backslash or a line end, which a template of another namespace does not take"
+    )]
+    Foreign(String),
 }
 
 /// Longest name of a Kubernetes object.
@@ -65,6 +76,7 @@ impl Model {
             route: or_target(spec.route_ref.as_ref().map(|route| route.name.as_str())),
             interval: metric.interval().to_owned(),
             variables: metric.template_variables.clone(),
+            addresses: BTreeSet::new(),
         };
         model.checked()
     }
@@ -72,6 +84,29 @@ impl Model {
     /// The same with another route: for Knative, the latest created revision.
     pub fn with_route(self, route: &str) -> Result<Self, ModelError> {
         Self { route: route.to_owned(), ..self }.checked()
+    }
+
+    /// The same with the addresses that the canary is reached at; what is no address is left out.
+    #[must_use]
+    pub fn with_addresses<'a>(mut self, addresses: impl IntoIterator<Item = &'a str>) -> Self {
+        let parsed = addresses.into_iter().filter_map(|address| address.parse().ok());
+        self.addresses = parsed.collect();
+        self
+    }
+
+    /// The same, for a template of somebody else: it is asked with a login that is not the canary's, so a
+    /// variable may be a value in its query and no more of it.
+    pub fn for_stranger(self) -> Result<Self, ModelError> {
+        let tame = |text: &str| !text.chars().any(|it| it.is_control() || "\"'`\\".contains(it));
+        match self.variables.iter().find(|(_, value)| !tame(value)) {
+            Some((key, _)) => Err(ModelError::Foreign(excerpt(key.as_bytes()))),
+            None => Ok(self),
+        }
+    }
+
+    /// Where the canary is reached, if that was looked up.
+    pub fn addresses(&self) -> &BTreeSet<IpAddr> {
+        &self.addresses
     }
 
     /// Namespace of the canary.
@@ -164,7 +199,7 @@ fn is_name(text: &str) -> bool {
 /// A span of time as Prometheus writes it, or a range with a resolution, `5m:30s`.
 ///
 /// The schema looks at the beginning of the text only, so anything may follow.
-fn is_interval(text: &str) -> bool {
+pub(crate) fn is_interval(text: &str) -> bool {
     let (span, resolution) = text.split_once(':').unwrap_or((text, ""));
     text.len() <= INTERVAL_MAX && is_span(span) && (resolution.is_empty() || is_span(resolution))
 }
@@ -220,6 +255,28 @@ mod tests {
             assert_eq!(is_name(name), want, "{name:?}");
         }
         assert!(!is_name(&"a".repeat(254)));
+    }
+
+    #[test]
+    fn a_variable_cannot_end_a_literal_of_somebody_elses_template() {
+        let model = |value: &str| Model {
+            name: "podinfo".into(),
+            namespace: "test".into(),
+            target: "podinfo".into(),
+            service: "podinfo".into(),
+            ingress: "podinfo".into(),
+            route: "podinfo".into(),
+            interval: "1m".into(),
+            variables: BTreeMap::from([("shop".into(), value.into())]),
+            addresses: BTreeSet::new(),
+        };
+        for value in ["front", "a.b-c_d:8080/e", "web|api.*", "", "sum(x{}) + 1"] {
+            assert!(model(value).for_stranger().is_ok(), "{value:?}");
+        }
+        for value in ["x\"} or secret #", "a\\", "a\nb", "it's", "`"] {
+            let refusal = model(value).for_stranger().unwrap_err();
+            assert_eq!(refusal, ModelError::Foreign("shop".into()), "{value:?}");
+        }
     }
 
     #[test]

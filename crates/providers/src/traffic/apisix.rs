@@ -80,7 +80,9 @@ impl Copying for Apisix {
     }
 
     fn copy_name(&self, cx: &RouteCx<'_>) -> String {
-        format!("{}-{}-canary", original_name(cx).unwrap_or_default(), cx.spec.apex_name())
+        // Whatever its kind: a reference that is edited into a wrong one still leads back by this copy.
+        let named = cx.spec.route_ref.as_ref().map_or("", |route| route.name.as_str());
+        format!("{named}-{}-canary", cx.spec.apex_name())
     }
 
     fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {

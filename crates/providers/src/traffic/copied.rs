@@ -9,8 +9,9 @@ use serde_json::{Map, Value};
 use tidegate_engine::Split;
 
 use super::{
-    Place, RouteCx, RouteError, Scene, delete,
+    INGRESS, Place, RouteCx, RouteError, Scene, delete,
     draft::{Draft, escaped},
+    ingress,
     plan::Seen,
     router::{Router, put},
     takeover::{Back, KUBECTL, applied, is_backed_up, restore},
@@ -29,16 +30,22 @@ const MARKS: [&str; 5] = [
 /// Names the annotations that were copied, so that one that is gone from the original is missed.
 const COPIED: &str = "tidegate.dev/copied-annotations";
 
-/// A provider whose route is made from one of the user's.
+/// A provider whose route is made from one of the user's: an Ingress, unless it says otherwise.
 pub(super) trait Copying: Debug {
     /// The kind of both.
-    fn kind(&self) -> &'static Kind;
+    fn kind(&self) -> &'static Kind {
+        &INGRESS
+    }
 
     /// The name of the original, if the spec has one.
-    fn original_name<'a>(&self, cx: &RouteCx<'a>) -> Option<&'a str>;
+    fn original_name<'a>(&self, cx: &RouteCx<'a>) -> Option<&'a str> {
+        ingress::original_name(cx)
+    }
 
     /// The name of the copy.
-    fn copy_name(&self, cx: &RouteCx<'_>) -> String;
+    fn copy_name(&self, cx: &RouteCx<'_>) -> String {
+        ingress::copy_name(cx)
+    }
 
     /// Whether a copy can be made for this spec.
     fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError>;

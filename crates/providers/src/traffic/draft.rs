@@ -10,7 +10,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde_json::{Map, Value, json};
 
 use super::{Place, RouteError, takeover};
-use crate::object::{Change, FLUX_OFF, Kind, Owner, controller_of};
+use crate::object::{Change, FIELD_MANAGER, FLUX_OFF, Kind, Owner, controller_of};
 
 /// An object as we want it.
 pub(super) struct Draft {
@@ -138,13 +138,51 @@ fn is_converged(body: &Value, live: &Value, exact: &[Cow<'static, str>]) -> bool
     let at = |object: &Value, pointer: &str| object.pointer(pointer).cloned().unwrap_or_default();
     has_all("labels")
         && has_all("annotations")
+        && !has_dropped(body, live, "labels")
+        && !has_dropped(body, live, "annotations")
         && references(body).iter().all(|uid| owners.contains(uid))
         && exact.iter().all(|pointer| alike(&at(body, pointer), &at(live, pointer)))
+}
+
+/// Whether the live object has a key that we applied before and do not want any more. Keys of others are
+/// nobody's business here.
+fn has_dropped(body: &Value, live: &Value, member: &str) -> bool {
+    let wanted = &body["metadata"][member];
+    let managers = live["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let ours = managers.filter(|it| it["manager"] == FIELD_MANAGER && it["operation"] == "Apply");
+    let fields = ours
+        .filter_map(|it| it["fieldsV1"]["f:metadata"][format!("f:{member}").as_str()].as_object());
+    let mut keys = fields.flat_map(Map::keys).filter_map(|key| key.strip_prefix("f:"));
+    keys.any(|key| wanted.get(key).is_none() && live["metadata"][member].get(key).is_some())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_we_applied_and_want_no_more_is_a_difference_and_one_of_others_is_not() {
+        let entry = |manager: &str, operation: &str, key: &str| {
+            let labels = json!({ format!("f:{key}"): {} });
+            json!({ "manager": manager, "operation": operation,
+                "fieldsV1": { "f:metadata": { "f:labels": labels } } })
+        };
+        let cases = [
+            ("ours, wanted", entry("tidegate", "Apply", "kept"), false),
+            ("ours, not wanted", entry("tidegate", "Apply", "old"), true),
+            ("ours, gone already", entry("tidegate", "Apply", "gone"), false),
+            ("somebody else's", entry("helm", "Apply", "old"), false),
+            ("not applied", entry("tidegate", "Update", "old"), false),
+        ];
+        for (reason, entry, is_dropped) in cases {
+            let body = json!({ "metadata": { "labels": { "kept": "1" } } });
+            let live = json!({ "metadata": {
+                "labels": { "kept": "1", "old": "2" }, "managedFields": [entry],
+            } });
+            assert_eq!(has_dropped(&body, &live, "labels"), is_dropped, "{reason}");
+            assert_eq!(is_converged(&body, &live, &[]), !is_dropped, "{reason}");
+        }
+    }
 
     #[test]
     fn what_means_the_same_is_no_difference() {

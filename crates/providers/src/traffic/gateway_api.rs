@@ -1,8 +1,8 @@
 //! Gateway API: one `HTTPRoute`, or for gRPC one `GRPCRoute`, that divides traffic.
 //!
-//! Both versions take one path; `v1beta1` leaves out timeouts, CORS and retries, as Flagger does.
-//! So do calls, whose route is an `HTTPRoute` in most other ways ([`grpc`]). A route of the user's
-//! that is only referred to is [`reference`]'s business.
+//! Both versions take one path, and write what the cluster's definition of that version has a field
+//! for. Calls have no timeouts, CORS and retries; their route is an `HTTPRoute` in most other ways
+//! ([`grpc`]). A route of the user's that is only referred to is [`reference`]'s business.
 //!
 //! Of the route we own parents, host names and rules. A list of rules can only be sent whole, so
 //! what somebody added to the weighted rule, such as an `ExtensionRef` filter, is found there and
@@ -23,7 +23,7 @@ use tidegate_engine::Split;
 use super::{
     Affinity, Cookies, Mesh, RouteError, Scene, cookie, delete,
     draft::{Draft, flux_off, refuse_taken},
-    plan::{Seen, cookies_to_write, plan},
+    plan::{Seen, cookies_to_write, is_rest, plan},
     said, takeover,
     weights::{Weights, weight},
 };
@@ -44,7 +44,7 @@ pub const HTTP_ROUTE_V1BETA1: Kind = Kind { version: "v1beta1", ..HTTP_ROUTE_V1 
 pub const GRPC_ROUTE_V1: Kind = Kind { kind: "GRPCRoute", plural: "grpcroutes", ..HTTP_ROUTE_V1 };
 
 const V1: Version = Version { kind: HTTP_ROUTE_V1, full: true };
-const V1BETA1: Version = Version { kind: HTTP_ROUTE_V1BETA1, full: false };
+const V1BETA1: Version = Version { kind: HTTP_ROUTE_V1BETA1, full: true };
 const GRPC_V1: Version = Version { kind: GRPC_ROUTE_V1, full: false };
 
 const ROUTE_FIELDS: &[&str] = &["/spec/parentRefs", "/spec/hostnames", "/spec/rules"];
@@ -57,7 +57,7 @@ const WEIGHT_DEFAULT: i64 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     kind: Kind,
-    /// Whether timeouts, CORS and retries are written.
+    /// Whether there can be timeouts, CORS and retries.
     full: bool,
 }
 
@@ -66,7 +66,8 @@ pub(super) struct Version {
 ///
 /// A server-side apply with an unknown field is refused whole, so these are written only where the
 /// cluster's own schema has them. The default, for clusters whose schema cannot be read, has what
-/// works everywhere, and CORS, which users ask for knowing that their gateway has it.
+/// works everywhere, and CORS, which users ask for knowing that their gateway has it; see
+/// [`assumed`](Self::assumed) for `v1beta1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field that may be there")]
 pub struct RouteFields {
@@ -77,7 +78,10 @@ pub struct RouteFields {
     /// `requestMirror.percent`: `analysis.mirrorWeight` is written; without it everything is
     /// mirrored.
     pub mirror_percent: bool,
-    /// `filters[].cors`: `service.corsPolicy` is written; without it such a canary is refused.
+    /// `rules[].timeouts`: `service.timeout` and `service.backendTimeout` are written.
+    pub timeouts: bool,
+    /// `filters[].cors`: `service.corsPolicy` is written; without it such a canary is refused, but for
+    /// `v1beta1`, with which Flagger never wrote it.
     pub cors: bool,
 }
 
@@ -100,14 +104,14 @@ pub(super) fn check(version: Version, scene: &Scene<'_>) -> Result<(), RouteErro
         grpc::check(scene)?;
     }
     if version.full {
-        if service.cors_policy.is_some() && !scene.cx.fields.cors {
+        if version == V1 && service.cors_policy.is_some() && !scene.cx.fields.cors {
             let why = "the HTTPRoute of this cluster has no CORS filter; it comes with a later \
                        version, or the experimental channel, of Gateway API";
             return Err(scene.refuse("spec.service.corsPolicy", why));
         }
         let timeouts =
             [("timeout", &service.timeout), ("backendTimeout", &service.backend_timeout)];
-        for (field, text) in timeouts {
+        for (field, text) in timeouts.into_iter().filter(|_| scene.cx.fields.timeouts) {
             if said(text.as_ref()).is_some_and(|text| !rule::is_duration(text)) {
                 let why = "Gateway API takes whole numbers of h, m, s and ms, such as 1m30s";
                 return Err(scene.refuse(format!("spec.service.{field}"), why));
@@ -127,8 +131,8 @@ pub(super) fn check(version: Version, scene: &Scene<'_>) -> Result<(), RouteErro
 
 /// Brings the route into shape.
 ///
-/// A route of ours for the other protocol, left when the service changed it, passes its split on and
-/// goes: of two routes for one host a gateway takes the older.
+/// A route of ours for the other protocol, left when the service changed it, passes its split on, unless that
+/// was done before, and goes: of two routes for one host a gateway takes the older.
 pub(super) fn reconcile(
     version: Version,
     scene: &Scene<'_>,
@@ -137,11 +141,12 @@ pub(super) fn reconcile(
     let other = version.sibling().and_then(|kind| Some((kind, live.get(kind, &scene.names.apex)?)));
     let other = other.filter(|(_, object)| scene.cx.owner.owns(object));
     let object = live.get(version.kind, &scene.names.apex);
-    let found = object.or(other.map(|(_, object)| object));
-    let found = found.and_then(|object| weighted(object, &scene.names));
+    let inherited = scene.cx.inherited;
+    let before = other.map(|(_, object)| object).filter(|_| inherited == Split::PRIMARY);
+    let found = object.or(before).and_then(|object| weighted(object, &scene.names));
     let (split, cookies) = match found.map(|found| seen(scene, &found)) {
         Some(seen) => seen.kept(scene),
-        None => (Split::PRIMARY, scene.cx.cookies.clone()),
+        None => (inherited, scene.cx.cookies.clone()),
     };
     let route = route(version, scene, live, split, &cookies)?;
     let pruned = other.and_then(|(kind, object)| delete(kind, object));
@@ -259,7 +264,10 @@ fn weighted<'a>(object: &'a Value, names: &ServiceNames) -> Option<Weighted<'a>>
         let primary = backend(rule, &names.primary)?;
         let canary = backend(rule, &names.canary)?;
         let mut later = rules.iter().skip(index + 1);
-        let scoped = later.any(|later| backend(later, &names.primary).is_some());
+        let scoped = later.any(|later| {
+            let is_primarys = backend(later, &names.primary).is_some();
+            is_primarys && is_rest(&rule["matches"], &later["matches"])
+        });
         Some(Weighted { rule, primary, canary, scoped })
     })
 }
@@ -346,13 +354,9 @@ impl Version {
         }
     }
 
-    /// The widest affinity there can be.
+    /// The widest affinity there can be: callers of gRPC keep no cookies.
     pub(super) fn affinity(self) -> Affinity {
-        match self {
-            V1 => Affinity::Both,
-            GRPC_V1 => Affinity::None,
-            _ => Affinity::Canary,
-        }
+        if self.is_grpc() { Affinity::None } else { Affinity::Both }
     }
 
     fn is_grpc(self) -> bool {
@@ -364,11 +368,21 @@ impl Version {
 
 impl Default for RouteFields {
     fn default() -> Self {
-        Self { rule_name: false, retry: false, mirror_percent: false, cors: true }
+        Self { rule_name: false, retry: false, mirror_percent: false, timeouts: true, cors: true }
     }
 }
 
 impl RouteFields {
+    /// What a route has in clusters that do not say.
+    ///
+    /// Of `v1beta1` nothing is assumed: canaries that ask for more ran without it under Flagger.
+    pub fn assumed(kind: Kind) -> Self {
+        match kind {
+            HTTP_ROUTE_V1BETA1 => Self::in_schema(&Value::Null),
+            _ => Self::default(),
+        }
+    }
+
     /// What a schema of a route knows: the `openAPIV3Schema` of its definition, or the component of
     /// that name in the document the API server has at `/openapi/v3`.
     pub fn in_schema(schema: &Value) -> Self {
@@ -378,6 +392,7 @@ impl RouteFields {
             rule_name: rule["name"].is_object(),
             retry: rule["retry"].is_object(),
             mirror_percent: filter["requestMirror"]["properties"]["percent"].is_object(),
+            timeouts: rule["timeouts"].is_object(),
             cors: filter["cors"].is_object(),
         }
     }

@@ -10,13 +10,13 @@ mod rule;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use tidegate_api::canary::{CanarySpec, ServiceNames, Strategy};
+use tidegate_api::canary::{CanarySpec, ServiceNames};
 use tidegate_engine::Split;
 
 use super::{
     Cookies, RouteError, Scene, cookie,
     draft::{Draft, flux_off, refuse_taken},
-    plan::{Seen, cookies_to_write, plan},
+    plan::{Seen, cookies_to_write, is_rest, plan},
     weights::{Weights, weight},
 };
 use crate::object::{Change, Kind, Live, exactly};
@@ -65,11 +65,7 @@ pub(super) fn check(scene: &Scene<'_>) -> Result<(), RouteError> {
         return Err(scene.refuse("spec.service.delegation", why));
     }
     if !scene.capabilities.ab {
-        // Beside weights conditions have no effect; a test without them would be of everybody.
-        if analysis.strategy() == Strategy::AbTesting {
-            let why = "connections have no headers to match; leave it out or change appProtocol";
-            return Err(scene.refuse("spec.analysis.match", why));
-        }
+        // Beside weights conditions have no effect.
         return Ok(());
     }
     for (index, condition) in analysis.matches.iter().enumerate() {
@@ -90,7 +86,7 @@ pub(super) fn reconcile(scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, R
     let seen = object.and_then(|object| weighted(object, &scene.names)).map(|found| seen(&found));
     let (split, cookies) = match seen {
         Some(seen) => seen.kept(scene),
-        None => (Split::PRIMARY, scene.cx.cookies.clone()),
+        None => (scene.cx.inherited, scene.cx.cookies.clone()),
     };
     changes.extend(route(scene, live, split, &cookies)?);
     Ok(changes)
@@ -223,8 +219,10 @@ fn weighted<'a>(object: &'a Value, names: &ServiceNames) -> Option<Weighted<'a>>
         let mut from_last = rules.iter().enumerate().rev();
         from_last.find_map(|(index, rule)| {
             let (primary, canary) = (to(rule, &names.primary)?, to(rule, &names.canary)?);
-            let scoped =
-                rules.iter().skip(index + 1).any(|later| to(later, &names.primary).is_some());
+            let scoped = rules.iter().skip(index + 1).any(|later| {
+                let is_primarys = to(later, &names.primary).is_some();
+                is_primarys && is_rest(&rule["match"], &later["match"])
+            });
             Some(Weighted { rule, primary, canary, scoped })
         })
     })

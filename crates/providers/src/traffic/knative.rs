@@ -1,7 +1,7 @@
 //! Knative: the target Service itself has revisions, and says how traffic is divided between them.
 //!
-//! Nothing is made. An annotation remembers which revision is the primary; the canary is whatever
-//! revision is the latest. After a promotion both are one revision, so the two entries are told apart
+//! Nothing is made. An annotation remembers which revision is the primary, and the canary's status too;
+//! the canary is whatever revision is the latest. After a promotion both are one revision, so the two entries are told apart
 //! by whether they name it or follow the latest.
 
 use serde_json::{Map, Value, json};
@@ -33,7 +33,8 @@ fn traffic(part: &Value) -> &[Value] {
     part["traffic"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn primary_revision(service: &Value) -> Option<&str> {
+/// The revision of a Service of Knative that is the primary, if one was chosen.
+pub fn primary_revision(service: &Value) -> Option<&str> {
     let name = service["metadata"]["annotations"][PRIMARY].as_str()?;
     Some(name).filter(|name| !name.is_empty())
 }
@@ -98,15 +99,25 @@ fn change(service: &Value, revision: Option<&str>, traffic: Option<Value>) -> Op
     Some(Change::Merge { kind: KNATIVE_SERVICE, name, patch: Value::Object(patch) })
 }
 
-/// The revision that is to be the primary from now on: the one that has all traffic already.
+/// The revision that has traffic by its name, or would have it beside one that follows the latest: the
+/// primary, where only the annotation is gone.
+fn pinned(service: &Value) -> Option<&str> {
+    let entries = traffic(&service["spec"]);
+    let named = |entry: &&Value| !follows_latest(entry) && entry["tag"].is_null();
+    let has_share = |entry: &&Value| entry["percent"].as_i64().unwrap_or(0) > 0;
+    let mut pinned = entries.iter().filter(named).filter(|it| it["revisionName"].is_string());
+    let serving = pinned.clone().find(has_share);
+    let beside = || pinned.next().filter(|_| canary(entries).is_some());
+    serving.or_else(beside)?["revisionName"].as_str()
+}
+
+/// The revision that is to be the primary from now on: the one that has traffic by its name, the one that
+/// is remembered, or before the first run the one that has all traffic already.
 fn first_primary(scene: &Scene<'_>, service: &Value) -> Result<String, RouteError> {
-    let mut named = traffic(&service["spec"]).iter().filter(|entry| !follows_latest(entry));
-    if let Some(pinned) = named.find_map(|entry| {
-        entry["revisionName"].as_str().filter(|_| entry["percent"].as_i64().unwrap_or(0) > 0)
-    }) {
-        return Ok(pinned.to_owned());
+    match pinned(service).or(scene.cx.primary) {
+        Some(known) => Ok(known.to_owned()),
+        None => latest(scene, service).map(str::to_owned),
     }
-    latest(scene, service).map(str::to_owned)
 }
 
 /// The latest revision, once it can serve.

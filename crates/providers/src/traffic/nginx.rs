@@ -17,15 +17,15 @@ use tidegate_api::canary::Strategy;
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    Cookies, RouteCx, RouteError, Scene,
+    Cookies, RouteError, Scene,
     copied::{self, Copy, Copying, From},
     draft::{escaped, flux_off},
     headers::{How, conditions},
-    ingress::{self, INGRESS},
+    ingress,
     plan::Seen,
     weights::Weights,
 };
-use crate::object::{Change, Kind};
+use crate::object::Change;
 
 /// What the keys of the controller end in, after the prefix.
 const CANARY: &str = "canary";
@@ -122,18 +122,6 @@ fn exact(scene: &Scene<'_>, spec: &Value) -> Vec<Cow<'static, str>> {
 }
 
 impl Copying for Nginx {
-    fn kind(&self) -> &'static Kind {
-        &INGRESS
-    }
-
-    fn original_name<'a>(&self, cx: &RouteCx<'a>) -> Option<&'a str> {
-        ingress::original_name(cx)
-    }
-
-    fn copy_name(&self, cx: &RouteCx<'_>) -> String {
-        ingress::copy_name(cx)
-    }
-
     fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
         ingress::check(scene)?;
         who(scene).map(|_| ())

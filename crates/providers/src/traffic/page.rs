@@ -3,13 +3,17 @@
 use std::fmt::Write as _;
 
 use super::{Affinity, Mesh, SmiTarget, Support, matrix};
+use crate::metrics::Dialect;
 
 const INTRO: &str = "\
 # Providers
 
-What can be done with each `spec.provider`. What a provider cannot do is never passed over in silence: A/B testing is refused where requests cannot be told
-apart, since all of them would go to the canary; conditions beside `stepWeight`, mirroring and session affinity are left out, and the event
-`NotSupported` says so.
+What can be done with each `spec.provider`. What a provider cannot do is refused before anything is made: A/B testing where requests cannot be told apart, `analysis.mirror`
+where none can be copied, `analysis.sessionAffinity` where nobody can be kept. The condition `Stalled` then has the reason `Refused`, and says what the provider supports. A rollout that
+is under way is not stopped by it.
+
+With `kubernetes`, as with Flagger, whatever was asked for becomes blue/green beside users; conditions beside `stepWeight` are left out where requests cannot be told apart. The event
+`NotSupported` says so, when the canary is set up and with every rollout.
 
 ";
 
@@ -17,10 +21,16 @@ const NOTES: &str = "
 *Blue/green*: where users are not moved, the canary is tested beside them and they meet the new revision when the primary is updated. With `kubernetes` the field
 `service.switchApex` moves them.
 
-With `istio` and `appProtocol: tcp` connections are divided, by weight only. With `gatewayapi:v1` and gRPC there is no session affinity; a
-[route of your own](../guide/routes.md#a-route-of-your-own) is divided by weight only. With `nginx` a test has no weights: who fits goes to the canary, all others to the primary.
+*Built-in metrics*: who counts the requests that `request-success-rate` and `request-duration` are about, and whether the duration is the 99th percentile or the mean.
+
+*TCP* is `istio` with `appProtocol: tcp`: connections are divided, and nobody knows the requests in them. A built-in metric never has a value there, and the event `NotSupported` says
+so: use a query or a template of your own. With `gatewayapi:v1` and gRPC there is no session affinity; a [route of your own](../guide/routes.md#a-route-of-your-own) is divided by weight
+only. With `nginx` a test has no weights: who fits goes to the canary, all others to the primary.
 
 `kuma` writes a TrafficRoute, or a MeshHTTPRoute where the cluster serves no TrafficRoute.
+
+A [Service of the core](../concepts/rollout.md#services) as target is refused with `kubernetes`, which divides nothing, and with `nginx` and `skipper`, where your Ingress would lead to
+the target itself.
 
 ## Fields of `service`
 
@@ -42,6 +52,7 @@ pub fn page() -> String {
             "Blue/green",
             "Mirroring",
             "Session affinity",
+            "Built-in metrics",
         ],
         matrix().iter().map(row),
     );
@@ -50,11 +61,13 @@ pub fn page() -> String {
     text
 }
 
-fn row(support: &Support) -> [String; 7] {
-    let Support { mesh, weighted, ab, switched, mirror, affinity, fields: _ } = *support;
+fn row(support: &Support) -> [String; 8] {
+    let Support { mesh, form: _, weighted, ab, switched, mirror, affinity, metrics, fields: _ } =
+        *support;
+    let form = in_brackets(support);
     let yes = |can: bool| if can { "yes" } else { "–" }.to_owned();
     [
-        format!("[`{}`](../guide/providers/{}.md)", mesh.as_str(), mesh.guide()),
+        format!("[`{}`](../guide/providers/{}.md){form}", mesh.as_str(), mesh.guide()),
         objects(mesh),
         yes(weighted),
         ab.unwrap_or("–").to_owned(),
@@ -62,17 +75,27 @@ fn row(support: &Support) -> [String; 7] {
         yes(mirror),
         match affinity {
             Affinity::None => "–",
-            Affinity::Canary => "users of the canary",
             Affinity::Both => "users of both",
         }
         .to_owned(),
+        metrics.map_or_else(|| "–".to_owned(), counted),
     ]
+}
+
+fn counted(metrics: Dialect) -> String {
+    let duration = if metrics.is_mean() { "mean" } else { "p99" };
+    format!("{}, {duration}", metrics.counted_by())
 }
 
 fn fields(support: &Support) -> [String; 2] {
     let names: Vec<_> = support.fields.iter().map(|name| format!("`{name}`")).collect();
     let names = if names.is_empty() { "–".to_owned() } else { names.join(", ") };
-    [format!("`{}`", support.mesh.as_str()), names]
+    [format!("`{}`{}", support.mesh.as_str(), in_brackets(support)), names]
+}
+
+/// Which form of the provider, behind its name.
+fn in_brackets(support: &Support) -> String {
+    if support.form.is_empty() { String::new() } else { format!(" ({})", support.form) }
 }
 
 fn objects(mesh: Mesh) -> String {
@@ -125,11 +148,17 @@ mod tests {
     fn every_provider_has_a_line_in_both_tables() {
         let page = page();
         for support in matrix() {
-            let name = format!("`{}`", support.mesh.as_str());
-            let lines: Vec<_> = page.lines().filter(|line| line.starts_with('|')).collect();
-            assert_eq!(lines.iter().filter(|line| line.contains(&name)).count(), 2, "{name}");
-            let line = lines.iter().find(|line| line.contains(&name)).unwrap();
-            assert_eq!(line.matches(" | ").count(), 6, "{line}");
+            let (name, form) = (format!("`{}`", support.mesh.as_str()), in_brackets(&support));
+            let is_about = |line: &&str| {
+                let first = line.split(" | ").next().unwrap_or_default();
+                first.contains(&name)
+                    && first.ends_with(&form)
+                    && first.contains("(TCP)") != form.is_empty()
+            };
+            let lines: Vec<_> =
+                page.lines().filter(|line| line.starts_with('|')).filter(is_about).collect();
+            let [line, _] = lines.as_slice() else { panic!("{name}{form}: {lines:?}") };
+            assert_eq!(line.matches(" | ").count(), 7, "{line}");
             assert!(line.contains(support.ab.unwrap_or("| – |")), "{line}");
         }
     }

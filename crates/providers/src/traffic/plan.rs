@@ -9,6 +9,9 @@
 //!
 //! The weighted rule is always the last one with both sides in it: that is how it is found again.
 
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
 use tidegate_engine::{Percent, Split};
 
 use super::{Affinity, Cookies, RouteError, Scene, cookie, weights::Weights};
@@ -86,7 +89,7 @@ pub(super) fn plan(scene: &Scene<'_>, split: Split, cookies: &Cookies) -> Vec<Ru
 fn with_affinity(scene: &Scene<'_>, split: Split, cookies: &Cookies, weighted: Rule) -> Vec<Rule> {
     let analysis = &scene.cx.spec.analysis;
     let affinity = match (&analysis.session_affinity, scene.capabilities.affinity) {
-        (Some(affinity), Affinity::Canary | Affinity::Both) => affinity,
+        (Some(affinity), Affinity::Both) => affinity,
         (None, _) | (_, Affinity::None) => return vec![weighted],
     };
     let carrying = |found: &str, name| Rule {
@@ -143,6 +146,30 @@ fn wants_primary_cookie(scene: &Scene<'_>) -> bool {
     let affinity = scene.cx.spec.analysis.session_affinity.as_ref();
     let name = affinity.and_then(|affinity| affinity.primary_cookie_name.as_ref());
     scene.capabilities.affinity == Affinity::Both && super::said(name).is_some()
+}
+
+/// What says where a request goes and not whose it is, in the words of either API.
+const PLACES: [&str; 3] = ["path", "uri", "method"];
+
+/// Whether a later rule is the one for everybody whom the conditions of the weighted rule leave out, and
+/// not one that somebody added: it is about the same places, and says less about who asks.
+pub(super) fn is_rest(weighted: &Value, later: &Value) -> bool {
+    let nobody = [json!({})];
+    let conditions = |rule: &Value| -> Vec<Map<String, Value>> {
+        let list = rule.as_array().filter(|list| !list.is_empty());
+        let list = list.map_or(&nobody[..], Vec::as_slice);
+        list.iter().filter_map(Value::as_object).cloned().collect()
+    };
+    let (ours, theirs) = (conditions(weighted), conditions(later));
+    let places = |list: &[Map<String, Value>]| -> BTreeSet<String> {
+        let of = |it: &Map<String, Value>| PLACES.map(|place| it.get(place).cloned());
+        list.iter().map(|it| json!(of(it)).to_string()).collect()
+    };
+    let says_more = |one: &Map<String, Value>| {
+        let mut who = one.iter().filter(|(key, _)| !PLACES.contains(&key.as_str()));
+        who.any(|(key, value)| theirs.iter().all(|other| other.get(key) != Some(value)))
+    };
+    places(&ours) == places(&theirs) && ours.iter().all(says_more)
 }
 
 // === impl Seen ===

@@ -142,7 +142,7 @@ pub(super) fn reconcile(
     refuse_taken_route(router, scene, live)?;
     let mut changes = router.before(scene, live)?;
     let seen = router.found(scene, live).and_then(|route| router.seen(scene, route));
-    let split = seen.map_or(Split::PRIMARY, |seen| seen.kept(scene).0);
+    let split = seen.map_or(scene.cx.inherited, |seen| seen.kept(scene).0);
     // Where traffic is whole, a part of it cannot be kept.
     let is_kept = scene.capabilities.weighted || is_whole(split);
     let split = if is_kept { split } else { Split::PRIMARY };

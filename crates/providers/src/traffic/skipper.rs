@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    Cookies, RouteCx, RouteError, Scene,
+    Cookies, RouteError, Scene,
     copied::{self, Copy, Copying, From},
     draft::flux_off,
-    ingress::{self, INGRESS},
+    ingress,
     plan::Seen,
     weights::Weights,
 };
-use crate::object::{Change, Kind};
+use crate::object::Change;
 
 const WEIGHTS: &str = "zalando.org/backend-weights";
 const PREDICATE: &str = "zalando.org/skipper-predicate";
@@ -58,18 +58,6 @@ fn ours(scene: &Scene<'_>, route: Option<&Value>, canary: Percent) -> &'static s
 }
 
 impl Copying for Skipper {
-    fn kind(&self) -> &'static Kind {
-        &INGRESS
-    }
-
-    fn original_name<'a>(&self, cx: &RouteCx<'a>) -> Option<&'a str> {
-        ingress::original_name(cx)
-    }
-
-    fn copy_name(&self, cx: &RouteCx<'_>) -> String {
-        ingress::copy_name(cx)
-    }
-
     fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
         ingress::check(scene)
     }

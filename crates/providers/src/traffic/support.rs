@@ -1,14 +1,17 @@
 //! What each provider can do, as data: for decisions, for refusals, and for the documentation.
 
-use tidegate_api::canary::{CanarySpec, Strategy};
+use tidegate_api::canary::{CanarySpec, RouteKind, Strategy, analysis::AnalysisMetric};
 
 use super::{Affinity, Capabilities, Mesh, Road, istio};
+use crate::metrics::{Builtin, Dialect};
 
-/// What a provider can do at its best; a spec may leave it less.
+/// What a provider can do at its best; a strategy may have no use for some of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Support {
     /// The provider.
     pub mesh: Mesh,
+    /// Which of its forms this is about, where it has several that differ: `TCP`. Empty for the usual one.
+    pub form: &'static str,
     /// Whether live traffic can be divided by weight.
     pub weighted: bool,
     /// What A/B testing can tell requests apart by; `None` where it cannot.
@@ -19,6 +22,8 @@ pub struct Support {
     pub mirror: bool,
     /// Which users can be kept on their version.
     pub affinity: Affinity,
+    /// In what the built-in metrics count its requests; `None` where nobody counts requests.
+    pub metrics: Option<Dialect>,
     /// The members of `spec.service` that shape the route, beside its name and port.
     pub fields: &'static [&'static str],
 }
@@ -33,14 +38,47 @@ pub struct Impossible {
     pub why: String,
 }
 
-/// What every provider can do.
+/// Something that a provider may not be able to do for a spec that asks for it.
+#[derive(Clone, Copy)]
+struct Wish {
+    field: &'static str,
+    /// Its last word, as users know it.
+    member: &'static str,
+    /// What is asked of the provider.
+    what: &'static str,
+}
+
+const MATCH: Wish =
+    Wish { field: "spec.analysis.match", member: "match", what: "tell requests apart" };
+const MIRROR: Wish =
+    Wish { field: "spec.analysis.mirror", member: "mirror", what: "copy requests" };
+const AFFINITY: Wish = Wish {
+    field: "spec.analysis.sessionAffinity",
+    member: "sessionAffinity",
+    what: "keep users on a version",
+};
+
+/// What every provider can do, in each form that it has.
 pub fn matrix() -> Vec<Support> {
-    Mesh::ALL.iter().map(|mesh| mesh.support()).collect()
+    let forms = |mesh: &Mesh| {
+        let usual = mesh.support();
+        let other = (*mesh == Mesh::Istio).then(|| usual.of_connections());
+        [Some(usual), other].into_iter().flatten()
+    };
+    Mesh::ALL.iter().flat_map(forms).collect()
 }
 
 // === impl Support ===
 
 impl Support {
+    /// The provider, and which form of it.
+    pub fn name(&self) -> String {
+        match self.form {
+            "" => self.mesh.as_str().to_owned(),
+            form => format!("{} ({form})", self.mesh.as_str()),
+        }
+    }
+
     /// In words, for a refusal.
     fn can(&self) -> String {
         let mut can = Vec::new();
@@ -61,18 +99,15 @@ impl Support {
         if can.is_empty() { last } else { format!("{} and {last}", can.join(", ")) }
     }
 
-    /// What is left of it for a spec.
-    fn for_spec(&self, spec: &CanarySpec) -> Capabilities {
-        let strategy = spec.analysis.strategy();
-        // A header takes all of who fits and a weight all others: a test has no weights here.
-        let is_whole = self.mesh == Mesh::Nginx && strategy == Strategy::AbTesting;
-        Capabilities {
-            weighted: self.weighted && !is_whole,
-            switched: self.switched,
-            ab: self.ab.is_some(),
-            mirror: self.mirror,
-            affinity: Affinity::None,
-        }
+    /// What is left where only weights can be written.
+    const fn by_weight_alone(self) -> Self {
+        Self { ab: None, mirror: false, affinity: Affinity::None, ..self }
+    }
+
+    /// What is left for connections, of which nobody knows requests.
+    const fn of_connections(self) -> Self {
+        let fields = &["hosts", "gateways", "delegation", "match", "trafficPolicy"];
+        Self { form: "TCP", metrics: None, fields, ..self.by_weight_alone() }
     }
 }
 
@@ -83,21 +118,20 @@ impl Mesh {
     pub fn support(self) -> Support {
         let weights = Support {
             mesh: self,
+            form: "",
             weighted: true,
             ab: None,
             switched: true,
             mirror: false,
             affinity: Affinity::None,
+            metrics: Some(Dialect::of(self.as_str())),
             fields: self.fields(),
         };
         let gateway = Some("headers and query parameters (exact, regex)");
         let mirroring = Support { mirror: true, affinity: Affinity::Both, ..weights };
         match self {
             Self::Kubernetes => Support { weighted: false, switched: false, ..weights },
-            Self::GatewayApiV1 => Support { ab: gateway, ..mirroring },
-            Self::GatewayApiV1Beta1 => {
-                Support { ab: gateway, affinity: Affinity::Canary, ..mirroring }
-            }
+            Self::GatewayApiV1 | Self::GatewayApiV1Beta1 => Support { ab: gateway, ..mirroring },
             Self::Istio => Support {
                 ab: Some("headers, query parameters and labels of the caller"),
                 ..mirroring
@@ -121,11 +155,23 @@ impl Mesh {
         }
     }
 
+    /// The same along the road that a spec takes, whatever its strategy.
+    fn support_for(self, spec: &CanarySpec) -> Support {
+        let best = self.support();
+        match self.road(spec) {
+            Road::Istio if istio::routes_connections(spec) => best.of_connections(),
+            Road::None | Road::By(_) | Road::Istio => best,
+            Road::Apex => Support { switched: true, ..best },
+            Road::Reference(_) => best.by_weight_alone(),
+            Road::Route(version) => Support { affinity: version.affinity(), ..best },
+        }
+    }
+
     /// The members of `spec.service` that shape the route.
     const fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Kubernetes => &["switchApex"],
-            Self::GatewayApiV1 => &[
+            Self::GatewayApiV1 | Self::GatewayApiV1Beta1 => &[
                 "gatewayRefs",
                 "hosts",
                 "match",
@@ -137,9 +183,6 @@ impl Mesh {
                 "mirror",
                 "corsPolicy",
             ],
-            Self::GatewayApiV1Beta1 => {
-                &["gatewayRefs", "hosts", "match", "rewrite", "headers", "mirror"]
-            }
             Self::Istio => &[
                 "hosts",
                 "gateways",
@@ -175,91 +218,139 @@ impl Mesh {
     /// which has no users on two versions, for conditions, which already say who goes where, and
     /// for calls, whose callers keep no cookies.
     pub fn capabilities(self, spec: &CanarySpec) -> Capabilities {
-        let affinity = |widest: Affinity| match spec.analysis.strategy() {
-            Strategy::Canary if spec.analysis.matches.is_empty() => widest,
-            Strategy::Canary | Strategy::AbTesting | Strategy::BlueGreen => Affinity::None,
-        };
-        let none = Capabilities {
-            weighted: false,
-            switched: false,
-            ab: false,
-            mirror: false,
-            affinity: Affinity::None,
-        };
-        let weights = Capabilities { weighted: true, switched: true, ..none };
-        let requests = |widest: Affinity| Capabilities {
-            ab: true,
-            mirror: true,
-            affinity: affinity(widest),
-            ..weights
-        };
-        match self.road(spec) {
-            Road::None => none,
-            Road::Apex => Capabilities { switched: true, ..none },
-            Road::Reference(_) => weights,
-            Road::Route(version) => requests(version.affinity()),
-            Road::Istio if istio::routes_connections(spec) => weights,
-            Road::Istio => requests(self.support().affinity),
-            Road::By(_) => self.support().for_spec(spec),
+        let can = self.support_for(spec);
+        let strategy = spec.analysis.strategy();
+        // A header takes all of who fits and a weight all others: a test has no weights here.
+        let is_whole = self == Self::Nginx && strategy == Strategy::AbTesting;
+        Capabilities {
+            weighted: can.weighted && !is_whole,
+            switched: can.switched,
+            ab: can.ab.is_some(),
+            mirror: can.mirror,
+            affinity: match strategy {
+                Strategy::Canary if spec.analysis.matches.is_empty() => can.affinity,
+                Strategy::Canary | Strategy::AbTesting | Strategy::BlueGreen => Affinity::None,
+            },
         }
     }
 
     /// What the spec asks for and cannot be had from this provider, so that nothing is begun.
     ///
-    /// That is A/B testing where requests cannot be told apart: all of them would go to the canary. A
-    /// route that is only referred to keeps its conditions, so that it has no use for ours in any case.
+    /// That is A/B testing where requests cannot be told apart, which would send all of them to the
+    /// canary; copies where none can be made; affinity where nobody can be kept; a route that is of no
+    /// use. With plain Services a version is tested beside users whatever was asked for, as with Flagger,
+    /// and a note says so.
     pub fn impossible(self, spec: &CanarySpec) -> Vec<Impossible> {
-        if spec.analysis.matches.is_empty() || self.capabilities(spec).ab {
-            return Vec::new();
+        let mut found: Vec<_> = self.misreferred(spec).into_iter().collect();
+        if self == Self::Kubernetes {
+            return found;
+        }
+        let can = self.support_for(spec);
+        let (analysis, can_keep) = (&spec.analysis, can.affinity != Affinity::None);
+        found.extend(self.untestable(spec));
+        if analysis.mirror == Some(true) && !can.mirror {
+            found.push(self.refusal(spec, MIRROR));
+        }
+        if analysis.session_affinity.is_some() && !can_keep {
+            found.push(self.refusal(spec, AFFINITY));
+        }
+        found
+    }
+
+    /// Conditions that cannot be had. A route that is only referred to keeps its own, so that it has no use
+    /// for ours in any case; elsewhere conditions beside weights are left out.
+    pub(super) fn untestable(self, spec: &CanarySpec) -> Option<Impossible> {
+        let is_asked = !spec.analysis.matches.is_empty() && self != Self::Kubernetes;
+        if !is_asked || self.support_for(spec).ab.is_some() {
+            return None;
         }
         let is_test = spec.analysis.strategy() == Strategy::AbTesting;
-        let why = match self.road(spec) {
-            Road::Reference(_) => "a route that is only referred to keeps its own conditions; \
-                                   remove match or routeRef"
-                .to_owned(),
-            Road::Istio if is_test => {
-                "requests cannot be told apart on plain TCP; remove match or appProtocol".to_owned()
-            }
-            Road::By(_) if is_test => self.cannot("tell requests apart", "remove match"),
-            Road::None | Road::Apex | Road::Route(_) | Road::Istio | Road::By(_) => {
-                return Vec::new();
-            }
-        };
-        vec![Impossible { field: "spec.analysis.match", why }]
+        (is_test || self.refers(spec)).then(|| self.refusal(spec, MATCH))
+    }
+
+    /// A route that is referred to and of no use to this provider. As Flagger, others than APISIX pass an
+    /// APISIX route by.
+    pub(super) fn misreferred(self, spec: &CanarySpec) -> Option<Impossible> {
+        let reference = spec.route_ref.as_ref()?;
+        if reference.kind == RouteKind::ApisixRoute || self.refers(spec) {
+            return None;
+        }
+        let (kind, provider) = (reference.kind.as_str(), self.as_str());
+        let why = format!("the provider \"{provider}\" has no use for a {kind}");
+        Some(Impossible { field: "spec.routeRef.kind", why })
     }
 
     /// What the spec asks for in vain. The rollout goes on without, and the user is told.
     ///
     /// As Flagger, which leaves these out and does not tell: conditions beside weights where requests
-    /// cannot be told apart, copies where none can be made, affinity where nobody can be kept.
+    /// cannot be told apart, affinity where there are not two versions to be kept on. What is
+    /// [`impossible`](Self::impossible) is left out of a rollout that is under way already. A metric that
+    /// nobody counts is not left out: its checks fail, and why is worth knowing before.
     pub fn ignored(self, spec: &CanarySpec) -> Vec<Impossible> {
         let (analysis, capabilities) = (&spec.analysis, self.capabilities(spec));
         let mut found = Vec::new();
-        let mut note = |field, why| found.push(Impossible { field, why });
         let has_conditions = !analysis.matches.is_empty() && !capabilities.ab;
-        if has_conditions && self.impossible(spec).is_empty() {
-            let why = self.cannot("tell requests apart", "match has no effect");
-            note("spec.analysis.match", why);
+        if has_conditions && self.untestable(spec).is_none() {
+            found.push(self.note(spec, MATCH));
         }
         if analysis.mirror == Some(true) && !capabilities.mirror {
-            let why = self.cannot("copy requests", "mirror has no effect");
-            note("spec.analysis.mirror", why);
+            found.push(self.note(spec, MIRROR));
         }
         if analysis.session_affinity.is_some() && capabilities.affinity == Affinity::None {
-            let why = if self.support().affinity == Affinity::None {
-                self.cannot("keep users on a version", "sessionAffinity has no effect")
+            found.push(if self.support_for(spec).affinity == Affinity::None {
+                self.note(spec, AFFINITY)
             } else {
-                "users are kept on a version in rollouts by weight over HTTP; sessionAffinity has no \
-                 effect"
-                    .to_owned()
-            };
-            note("spec.analysis.sessionAffinity", why);
+                let why = "users are kept on a version in rollouts by weight over HTTP; \
+                           sessionAffinity has no effect";
+                Impossible { field: AFFINITY.field, why: why.to_owned() }
+            });
         }
+        found.extend(self.uncounted(spec));
         found
     }
 
-    fn cannot(self, what: &str, so: &str) -> String {
-        let (provider, can) = (self.as_str(), self.support().can());
-        format!("the provider \"{provider}\" cannot {what}; it supports {can}; {so}")
+    /// Built-in metrics where nobody counts requests.
+    fn uncounted(self, spec: &CanarySpec) -> Vec<Impossible> {
+        if self.support_for(spec).metrics.is_some() || spec.skips_analysis() {
+            return Vec::new();
+        }
+        let is_built_in = |metric: &&AnalysisMetric| Builtin::named(&metric.name).is_some();
+        let metrics = spec.analysis.metrics.iter().filter(is_built_in);
+        let notes = metrics.map(|AnalysisMetric { name, .. }| {
+            let why = format!(
+                "over plain TCP nobody counts requests, so that {name} never has a value and its \
+                 checks fail; use a metric of another name, with a query or a template"
+            );
+            Impossible { field: "spec.analysis.metrics", why }
+        });
+        notes.collect()
+    }
+
+    fn note(self, spec: &CanarySpec, wish: Wish) -> Impossible {
+        self.cannot(spec, wish, &format!("{} has no effect", wish.member))
+    }
+
+    fn refusal(self, spec: &CanarySpec, wish: Wish) -> Impossible {
+        let or = match self.road(spec) {
+            Road::Reference(_) => " or routeRef",
+            // Over HTTP these can do everything.
+            Road::Istio | Road::Route(_) => " or appProtocol",
+            Road::None | Road::Apex | Road::By(_) => "",
+        };
+        self.cannot(spec, wish, &format!("remove {}{or}", wish.member))
+    }
+
+    fn cannot(self, spec: &CanarySpec, wish: Wish, so: &str) -> Impossible {
+        let (provider, Wish { field, what, .. }) = (self.as_str(), wish);
+        let way = match self.road(spec) {
+            Road::Reference(_) => " over a route that is only referred to",
+            Road::Istio => " over plain TCP",
+            Road::Route(_) => " over gRPC",
+            Road::None | Road::Apex | Road::By(_) => "",
+        };
+        let there = if way.is_empty() { "it supports" } else { "there it supports" };
+        let can = self.support_for(spec).can();
+        let why = format!("the provider \"{provider}\" cannot {what}{way}; {there} {can}; {so}");
+        Impossible { field, why }
     }
 }

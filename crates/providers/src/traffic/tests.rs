@@ -43,6 +43,8 @@ struct World {
     mesh: Mesh,
     spec: CanarySpec,
     cookies: Cookies,
+    /// What the status remembers of the primary.
+    primary: Option<&'static str>,
     fields: RouteFields,
     can_own: bool,
     annotations: BTreeMap<String, String>,
@@ -72,7 +74,8 @@ impl World {
             mesh,
             spec: serde_json::from_value(spec).unwrap(),
             cookies: Cookies::default(),
-            fields: RouteFields { rule_name: true, retry: true, mirror_percent: true, cors: true },
+            primary: None,
+            fields: fixtures::EVERY_FIELD,
             can_own: true,
             annotations: BTreeMap::new(),
             ingress: IngressOptions::default(),
@@ -111,7 +114,9 @@ impl World {
             owner: Owner { name: "shop", namespace: "web", uid: "u-1", can_own: self.can_own },
             spec: &self.spec,
             cookies: &self.cookies,
+            primary: self.primary,
             iterating: false,
+            inherited: Split::PRIMARY,
             fields: self.fields,
             annotations: &self.annotations,
             ingress: self.ingress,
@@ -378,4 +383,12 @@ fn a_mesh_needs_a_service() {
         assert_eq!(error.label(), "spec");
         assert!(error.to_string().starts_with("Canary web/shop: spec.service"), "{error}");
     }
+}
+
+#[test]
+fn a_spec_without_an_analysis_never_gets_as_far_as_a_router() {
+    let mut spec = json!(World::plain(Mesh::Istio).spec);
+    spec.as_object_mut().unwrap().remove("analysis");
+    let error = serde_json::from_value::<CanarySpec>(spec).unwrap_err();
+    assert!(error.to_string().contains("analysis"), "{error}");
 }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! What an address belongs to is no part of a copy, and no part of a revision: every Service has its
-//! own. The canary owns both copies for as long as they are there; finalizers of the target are the
-//! target's.
+//! own. Whether a copy is headless is settled when it is made: no server lets anybody change that. The
+//! canary owns both copies for as long as they are there; finalizers of the target are the target's.
 
 use std::borrow::Cow;
 
@@ -45,10 +45,7 @@ const NAME_LENGTH_MAX: usize = 63;
 /// What a copy has of a Service's spec.
 pub(super) fn spec_of(service: &Value) -> Cow<'_, Value> {
     let mut spec = service["spec"].as_object().cloned().unwrap_or_default();
-    // Without an address is no address, but a wish.
-    let headless = spec.get("clusterIP").filter(|address| *address == "None").cloned();
     spec.retain(|field, _| !OWN.contains(&field.as_str()));
-    spec.extend(headless.map(|address| ("clusterIP".to_owned(), address)));
     let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
     for port in ports.into_iter().flatten() {
         if let Some(port) = port.as_object_mut() {
@@ -68,7 +65,7 @@ pub fn sync_canary(
     let labels = copied(&target["metadata"]["labels"]);
     let annotations = copied(&target["metadata"]["annotations"]);
     let name = format!("{}-canary", cx.target);
-    sync(cx, &name, (labels, annotations), &spec(target, distribution), live)
+    sync(cx, &name, (labels, annotations), (target, distribution), live)
 }
 
 /// Makes the primary's copy of the target as it is.
@@ -80,7 +77,7 @@ pub fn create_primary(
     let labels = copied(&target["metadata"]["labels"]);
     let annotations = copied(&target["metadata"]["annotations"]);
     let name = cx.primary_name();
-    sync(cx, &name, (labels, annotations), &spec(target, distribution), None)
+    sync(cx, &name, (labels, annotations), (target, distribution), None)
 }
 
 /// Brings the primary's copy to the revision that was analysed; `None` where it is there already.
@@ -95,7 +92,7 @@ pub fn promote(
     let labels = included(&target["metadata"]["labels"], cx.included);
     let annotations = included(&target["metadata"]["annotations"], cx.included);
     let name = cx.primary_name();
-    sync(cx, &name, (labels, annotations), &spec(target, distribution), Some(live))
+    sync(cx, &name, (labels, annotations), (target, distribution), Some(live))
 }
 
 /// Makes a primary's copy that Flagger left the canary's own again; `None` where it is not one.
@@ -139,22 +136,26 @@ fn sync(
     cx: &Cx<'_>,
     name: &str,
     (labels, annotations): (Map<String, Value>, Map<String, Value>),
-    spec: &Value,
+    (target, distribution): (&Value, Option<&str>),
     live: Option<&Value>,
 ) -> Result<Option<Change>, WorkloadError> {
+    let mut spec = spec(target, distribution);
     if let Some(live) = live {
         require_owned(&cx.owner, SERVICE, live)?;
         let mut live_spec = spec_of(live).into_owned();
         if let Some(distribution) = live["spec"].get(DISTRIBUTION) {
             live_spec[DISTRIBUTION] = distribution.clone();
         }
-        let is_in_place = is_same(&live_spec, spec)
+        let is_in_place = is_same(&live_spec, &spec)
             && is_contained(&labels, &live["metadata"]["labels"])
             && is_contained(&annotations, &live["metadata"]["annotations"])
             && is_owner(&cx.owner, live);
         if is_in_place {
             return Ok(None);
         }
+    }
+    if live.unwrap_or(target)["spec"]["clusterIP"] == "None" {
+        spec["clusterIP"] = json!("None");
     }
     let metadata = json!({
         "name": name,
@@ -243,7 +244,39 @@ mod tests {
         assert_ne!(revision(&copy), revision(&newer()));
         let mut headless = target();
         headless["spec"]["clusterIP"] = json!("None");
-        assert_ne!(revision(&headless), revision(&target()), "that is asked for");
+        assert_eq!(revision(&headless), revision(&target()), "nor if it got none");
+    }
+
+    #[test]
+    fn a_copy_stays_headless_or_not_whatever_becomes_of_its_target() {
+        for (was, becomes) in [("None", "10.0.0.7"), ("10.0.0.7", "None")] {
+            let with = |mut target: Value, address: &str| {
+                target["spec"]["clusterIP"] = json!(address);
+                target
+            };
+            let follow = |target: &Value, live: Option<&Value>| {
+                with_cx(|cx| sync_canary(cx, target, None, live)).unwrap()
+            };
+            let made = follow(&with(target(), was), None).unwrap();
+            let mut copy = applied(None, &made).unwrap();
+            assert_eq!(copy["spec"]["clusterIP"] == "None", was == "None");
+            if was != "None" {
+                copy["spec"]["clusterIP"] = json!("10.0.0.9");
+            }
+            let address = copy["spec"]["clusterIP"].clone();
+            assert_eq!(follow(&with(target(), becomes), Some(&copy)), None, "{was}: no difference");
+            let target = with(newer(), becomes);
+            let after = applied(Some(&copy), &follow(&target, Some(&copy)).unwrap()).unwrap();
+            assert_eq!(after["spec"]["clusterIP"], address, "{was}");
+            assert_eq!(after["spec"]["selector"]["version"], "2", "{was}");
+
+            let revision = WorkloadKind::Service.revision(&target);
+            copy["metadata"]["name"] = json!("shop-primary");
+            let given = with_cx(|cx| promote(cx, &target, &copy, None, &revision)).unwrap();
+            let after = applied(Some(&copy), &given.unwrap()).unwrap();
+            assert_eq!(after["spec"]["clusterIP"], address, "{was}");
+            assert_eq!(after["spec"]["selector"]["version"], "2", "{was}");
+        }
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The kinds of target that a canary can have, and how they differ.
 //!
-//! | | `Deployment` | `DaemonSet` | `Service` |
-//! |---|---|---|---|
-//! | how many pods | `spec.replicas` | one for each node it fits | others' |
-//! | parked | 0 replicas | a node selector that no node has | never |
-//! | how it updates | `spec.strategy` | `spec.updateStrategy` | at once |
-//! | since when too few are available | says so itself | does not say | always ready |
-//! | primary | [`super::primary`] | the same | [`super::clone`] |
+//! | | `Deployment` | `DaemonSet` | `Service` | `Service` of Knative |
+//! |---|---|---|---|---|
+//! | how many pods | `spec.replicas` | one for each node it fits | others' | Knative's |
+//! | parked | 0 replicas | a node selector that no node has | never | by Knative |
+//! | how it updates | `spec.strategy` | `spec.updateStrategy` | at once | a revision for each template |
+//! | since when too few are available | says so itself | does not say | always ready | does not say |
+//! | primary | [`super::primary`] | the same | [`super::clone`] | an older revision of the same |
 //!
 //! A `DaemonSet` has no number to count with. Where one is needed it is 1 while the set runs, and 0
 //! while it is parked. Being parked is no part of its template: neither of its revision nor of what
@@ -21,7 +21,10 @@ use tidegate_engine::Form;
 use super::{
     DAEMON_SET, DEPLOYMENT, SERVICE, WorkloadError, clone, hash, metadata::with_version, name_of,
 };
-use crate::object::{Change, Kind};
+use crate::{
+    object::{Change, Kind},
+    traffic::{KNATIVE_SERVICE, knative_primary},
+};
 
 /// What a target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub enum WorkloadKind {
     DaemonSet,
     /// A Service of the core, in front of pods that somebody else looks after.
     Service,
+    /// A Service of Knative, which has revisions of its own: the target and the primary in one.
+    Knative,
 }
 
 /// The node selector of a parked `DaemonSet`; Flagger's.
@@ -40,12 +45,12 @@ pub const SCALE_TO_ZERO: &str = "flagger.app/scale-to-zero";
 // === impl WorkloadKind ===
 
 impl WorkloadKind {
-    /// What such a target is; `None` for a Service of Knative, and for what is not known.
+    /// What such a target is; `None` for what is not known.
     pub fn of(target: &TargetRef) -> Option<Self> {
         match target.kind {
             TargetKind::Deployment => Some(Self::Deployment),
             TargetKind::DaemonSet => Some(Self::DaemonSet),
-            TargetKind::Service if target.is_knative() => None,
+            TargetKind::Service if target.is_knative() => Some(Self::Knative),
             TargetKind::Service => Some(Self::Service),
             TargetKind::Other(_) => None,
         }
@@ -57,6 +62,7 @@ impl WorkloadKind {
             Self::Deployment => DEPLOYMENT,
             Self::DaemonSet => DAEMON_SET,
             Self::Service => SERVICE,
+            Self::Knative => KNATIVE_SERVICE,
         }
     }
 
@@ -65,14 +71,14 @@ impl WorkloadKind {
         match self {
             Self::Deployment => Form::Replicas,
             Self::DaemonSet => Form::PerNode,
-            Self::Service => Form::Elsewhere,
+            Self::Service | Self::Knative => Form::Elsewhere,
         }
     }
 
     /// The member of its spec that says how pods are replaced.
     pub(super) const fn strategy(self) -> &'static str {
         match self {
-            Self::Deployment | Self::Service => "strategy",
+            Self::Deployment | Self::Service | Self::Knative => "strategy",
             Self::DaemonSet => "updateStrategy",
         }
     }
@@ -82,12 +88,12 @@ impl WorkloadKind {
         match self {
             Self::Deployment => &["progressDeadlineSeconds", "revisionHistoryLimit"],
             Self::DaemonSet => &["revisionHistoryLimit"],
-            Self::Service => &[],
+            Self::Service | Self::Knative => &[],
         }
     }
 
     /// What makes its revision. The pod template as the user wrote it, without what parks it; of a
-    /// Service what a copy has of it.
+    /// Service what a copy has of it; of one of Knative the name of the revision it made last.
     pub fn template(self, workload: &Value) -> Cow<'_, Value> {
         let template = &workload["spec"]["template"];
         match self {
@@ -105,6 +111,7 @@ impl WorkloadKind {
             }
             Self::Deployment | Self::DaemonSet => Cow::Borrowed(template),
             Self::Service => clone::spec_of(workload),
+            Self::Knative => Cow::Borrowed(&workload["status"]["latestCreatedRevisionName"]),
         }
     }
 
@@ -113,19 +120,25 @@ impl WorkloadKind {
         hash::revision(&self.template(workload))
     }
 
+    /// The name of the revision the primary has, of a target that is both; `None` before it has one.
+    pub fn revision_of_primary(self, target: &Value) -> Option<String> {
+        let primary = (self == Self::Knative).then(|| knative_primary(target)).flatten()?;
+        Some(hash::revision(&json!(primary)))
+    }
+
     /// How many replicas it asks for; see the top of this file.
     pub fn replicas(self, workload: &Value) -> i64 {
         match self {
             Self::Deployment => workload["spec"]["replicas"].as_i64().unwrap_or(1),
             Self::DaemonSet => i64::from(!is_parked(workload)),
-            Self::Service => 1,
+            Self::Service | Self::Knative => 1,
         }
     }
 
     /// Gives it a number of replicas; `None` where it has it already.
     pub fn scale(self, workload: &Value, replicas: i64) -> Option<Change> {
         let spec = match self {
-            Self::Service => return None,
+            Self::Service | Self::Knative => return None,
             Self::Deployment if self.replicas(workload) == replicas => return None,
             Self::Deployment => json!({ "replicas": replicas }),
             Self::DaemonSet => {
@@ -159,8 +172,12 @@ impl WorkloadKind {
         scaler_min.unwrap_or_else(of_primary).max(1)
     }
 
-    /// Refuses a target that does not replace its pods by itself: nothing would ever be rolled out.
+    /// Refuses a target that does not replace its pods by itself: nothing would ever be rolled out. One
+    /// of Knative has to have a revision first.
     pub fn require_rolling(self, target: &Value) -> Result<(), WorkloadError> {
+        if self == Self::Knative && !self.template(target).is_string() {
+            return Err(WorkloadError::NoRevision { name: name_of(target).to_owned() });
+        }
         let strategy = target["spec"]["updateStrategy"]["type"].as_str().unwrap_or_default();
         if self != Self::DaemonSet || matches!(strategy, "" | "RollingUpdate") {
             return Ok(());
@@ -218,6 +235,28 @@ mod tests {
     fn a_selector_of_the_users_own_is_part_of_the_revision() {
         let (one, other) = (set(Some(json!({ "disk": "ssd" }))), set(None));
         assert_ne!(DAEMONS.revision(&one), DAEMONS.revision(&other));
+    }
+
+    #[test]
+    fn a_service_of_knative_is_as_new_as_its_latest_revision_whatever_its_traffic() {
+        let kind = WorkloadKind::Knative;
+        let service = |created: Value, percent: i64| {
+            json!({
+                "metadata": { "name": "web", "annotations": {
+                    "flagger.app/primary-revision": "web-00001",
+                } },
+                "spec": { "traffic": [{ "latestRevision": true, "percent": percent }] },
+                "status": { "latestCreatedRevisionName": created },
+            })
+        };
+        let (first, second) = (service(json!("web-00001"), 0), service(json!("web-00002"), 0));
+        assert_ne!(kind.revision(&first), kind.revision(&second));
+        assert_eq!(kind.revision(&second), kind.revision(&service(json!("web-00002"), 40)));
+        assert_eq!(kind.revision_of_primary(&second), Some(kind.revision(&first)));
+        assert_eq!(kind.scale(&second, 0), None, "Knative scales it");
+        assert!(kind.require_rolling(&second).is_ok());
+        assert!(kind.require_rolling(&service(Value::Null, 0)).is_err(), "nothing to roll out");
+        assert_eq!(WorkloadKind::Deployment.revision_of_primary(&second), None);
     }
 
     #[test]

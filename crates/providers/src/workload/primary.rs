@@ -239,7 +239,9 @@ fn set_replicas(cx: &Cx<'_>, object: &mut Value, replicas: i64) {
 fn exact(workload: WorkloadKind) -> Vec<Cow<'static, str>> {
     let strategy = match workload {
         WorkloadKind::DaemonSet => "/spec/updateStrategy",
-        WorkloadKind::Deployment | WorkloadKind::Service => "/spec/strategy",
+        WorkloadKind::Deployment | WorkloadKind::Service | WorkloadKind::Knative => {
+            "/spec/strategy"
+        }
     };
     exactly(&["/spec/template", strategy, "/metadata/ownerReferences"])
 }

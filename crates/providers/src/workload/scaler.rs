@@ -6,11 +6,19 @@
 mod hpa;
 mod keda;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use tidegate_api::canary::{AutoscalerKind, AutoscalerRef};
 
-use super::{Cx, HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT, WorkloadError};
-use crate::object::{Change, Kind};
+use super::{
+    Cx, HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT, WorkloadError,
+    hash::is_same,
+    metadata::{is_owner, owners, with_version},
+    require_owned,
+};
+use crate::object::{Change, Kind, exactly};
+
+/// Every member of a copy's spec comes from the target's scaler.
+const EXACT: &[&str] = &["/spec", "/metadata/ownerReferences"];
 
 /// What scales a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +78,11 @@ impl Scaler {
         }
     }
 
+    /// Ends a pause that keeps the primary at nothing, as copies of Flagger's may have: nothing else does.
+    pub fn wake(self, primary: &Value) -> Option<Change> {
+        self.is_paused(primary).then(|| self.pause(primary, false)).flatten()
+    }
+
     /// Makes the primary's scaler, or brings it up to date with the target's; `None` where it is.
     pub fn sync(
         self,
@@ -82,6 +95,46 @@ impl Scaler {
             Self::HorizontalPodAutoscaler => hpa::sync(cx, autoscaler, target, live),
             Self::ScaledObject => keda::sync(cx, autoscaler, target, live),
         }
+    }
+}
+
+/// The primary's scaler as it should be.
+struct Draft {
+    kind: Kind,
+    /// Labels, and annotations where they are copied.
+    metadata: Map<String, Value>,
+    spec: Value,
+}
+
+impl Draft {
+    /// What makes it like this; `None` where it is, by the spec it has after defaults.
+    ///
+    /// Where it exists and is not the canary's, it is left alone. Labels and annotations of one that
+    /// exists are not compared: no difference in them is worth a write, and others' stay.
+    fn put(
+        self,
+        cx: &Cx<'_>,
+        autoscaler: &AutoscalerRef,
+        live: Option<(&Value, &Value)>,
+    ) -> Result<Option<Change>, WorkloadError> {
+        let Self { kind, mut metadata, spec } = self;
+        if let Some((live, live_spec)) = live {
+            require_owned(&cx.owner, kind, live)?;
+            if is_same(live_spec, &spec) && is_owner(&cx.owner, live) {
+                return Ok(None);
+            }
+        }
+        let live = live.map(|(live, _)| live);
+        metadata.insert("name".to_owned(), json!(primary_name(autoscaler)));
+        metadata.insert("namespace".to_owned(), json!(cx.owner.namespace));
+        metadata.insert("ownerReferences".to_owned(), json!(owners(&cx.owner, live)));
+        let body = json!({
+            "apiVersion": kind.api_version(),
+            "kind": kind.kind,
+            "metadata": with_version(Value::Object(metadata), live),
+            "spec": spec,
+        });
+        Ok(Some(Change::Apply { body, exact: exactly(EXACT) }))
     }
 }
 

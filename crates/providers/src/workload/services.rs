@@ -17,12 +17,11 @@
 mod ports;
 mod restore;
 
-use std::fmt;
-
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::{Service, ServiceNames, service::CustomMetadata};
 
 use self::ports::{key, name, name_by_number, with_node_ports};
+pub use self::restore::give_back;
 use super::{
     SERVICE, WorkloadError,
     metadata::{is_owner, merge_map, owners, with_version},
@@ -367,26 +366,6 @@ fn patch(live: &Value, metadata: Map<String, Value>, spec: Map<String, Value>) -
         patch["spec"] = Value::Object(spec);
     }
     Some(Change::Merge { kind: SERVICE, name: name_of(live).to_owned(), patch })
-}
-
-// === impl Note ===
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TakenOver { name } => write!(
-                f,
-                "Service {name} existed before and is pointed at other pods from now on; its other \
-                 ports stay"
-            ),
-            Self::Recreated { name, headless: true } => {
-                write!(f, "Service {name} is made again without an address of its own (headless)")
-            }
-            Self::Recreated { name, headless: false } => {
-                write!(f, "Service {name} is made again with an address of its own")
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     at::{At, Errors},
+    container_rules::check_resource_name,
     edit::{canonical_quantity, default_to, each, object, within},
     quantity::Quantity,
 };
@@ -228,6 +229,8 @@ fn check_source(source: &At<'_>, kind: &str, errors: &mut Errors) {
         "Resource" | "ContainerResource" => {
             if name.text().is_empty() {
                 errors.push(name.required("must specify a resource name"));
+            } else if kind == "ContainerResource" {
+                check_resource_name(name.text(), &name, errors);
             }
             let container = source.get("container");
             if kind == "ContainerResource" && container.text().is_empty() {

@@ -31,6 +31,15 @@ const DOWNWARD_FIELDS: [&str; 9] = [
     "status.podIPs",
 ];
 
+/// Fields of a pod that go by a name, but not into a variable.
+const OTHER_POD_FIELDS: [&str; 5] = [
+    "metadata.annotations",
+    "metadata.labels",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "status.phase",
+];
+
 const DOWNWARD_RESOURCES: [&str; 6] = [
     "limits.cpu",
     "limits.ephemeral-storage",
@@ -245,7 +254,12 @@ fn check_field_ref(reference: &At<'_>, errors: &mut Errors) {
         let shown = Value::from(shown);
         errors.extend(wrong.into_iter().map(|text| reference.invalid_as(&shown, text)));
     } else if !DOWNWARD_FIELDS.contains(&path) {
-        errors.push(field.unsupported(&DOWNWARD_FIELDS));
+        let is_known = OTHER_POD_FIELDS.contains(&path);
+        errors.push(if is_known {
+            field.unsupported(&DOWNWARD_FIELDS)
+        } else {
+            field.invalid(format!("error converting fieldPath: field label not supported: {path}"))
+        });
     }
 }
 
@@ -380,7 +394,7 @@ pub(crate) fn check_amount(name: &str, amount: &At<'_>, errors: &mut Errors) {
     }
 }
 
-fn check_resource_name(name: &str, amount: &At<'_>, errors: &mut Errors) {
+pub(super) fn check_resource_name(name: &str, amount: &At<'_>, errors: &mut Errors) {
     let shown = Value::from(name);
     let wrong = names::qualified_name(name);
     if !wrong.is_empty() {

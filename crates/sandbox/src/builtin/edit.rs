@@ -65,6 +65,9 @@ const ZERO_IS_ABSENT: &[&str] = &[
     "workingDir",
 ];
 
+/// Fields that are written even where they say nothing: a pointer and a time without `omitempty`.
+const WRITTEN_NULL: &[&str] = &["apiGroup", "lastProbeTime"];
+
 /// The object at `key`, made if there is none. `None` if `parent` or what is there is no object.
 pub(crate) fn object<'v>(parent: &'v mut Value, key: &str) -> Option<&'v mut Value> {
     let members = parent.as_object_mut()?;
@@ -177,7 +180,7 @@ pub(crate) fn tidy(value: &mut Value) {
 
 fn is_dropped(key: &str, value: &Value) -> bool {
     match value {
-        Value::Null => true,
+        Value::Null => !WRITTEN_NULL.contains(&key),
         Value::Array(items) => items.is_empty(),
         Value::Object(members) => members.is_empty() && MAPS_DROPPED_EMPTY.contains(&key),
         _ => is_zero(value) && ZERO_IS_ABSENT.contains(&key),

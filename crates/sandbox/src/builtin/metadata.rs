@@ -222,6 +222,20 @@ pub(super) fn bare_finalizers(meta: &Value) -> Errors {
     errors
 }
 
+/// What those who define kinds are told of finalizers that could be anybody's.
+pub fn finalizer_warnings(meta: &Value) -> Vec<String> {
+    let bare = bare_finalizers(meta);
+    let mut warnings: Vec<String> = Vec::new();
+    for error in bare {
+        warnings.push(format!(
+            "metadata.finalizers: {}: prefer a domain-qualified finalizer name including a path \
+             (/) to avoid accidental conflicts with other finalizer writers",
+            error.shown
+        ));
+    }
+    warnings
+}
+
 fn check_no_new_finalizers(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let known: BTreeSet<_> = old.items().map(|finalizer| finalizer.text()).collect();
     let added: BTreeSet<_> = new

@@ -21,6 +21,10 @@ const TOKEN_EXPIRATION_S: i64 = 3600;
 pub(crate) fn pod(pod: &mut Value) {
     let Some(spec) = object(pod, "spec") else { return };
     pod_spec(spec);
+    // Of a pod, not of a template: it has no less than a second to end.
+    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|s| s < 0) {
+        set(spec, "terminationGracePeriodSeconds", 1);
+    }
     each(spec, "containers", requests_from_limits);
     each(spec, "initContainers", requests_from_limits);
     pod_requests(spec);
@@ -99,6 +103,9 @@ fn container(container: &mut Value) {
     });
 }
 
+/// A longer name is no image reference.
+const IMAGE_NAME_BYTES_MAX: usize = 255;
+
 /// `latest`, said or meant, is pulled again and again.
 fn pull_policy(image: &str) -> &'static str {
     if image_tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
@@ -116,7 +123,10 @@ fn image_tag(image: &str) -> Option<&str> {
         None => (last, None),
     };
     // What is no reference at all has no tag either.
-    if name.is_empty() || name.contains(|c: char| c.is_ascii_uppercase() || c.is_whitespace()) {
+    if reference.len() > IMAGE_NAME_BYTES_MAX
+        || name.is_empty()
+        || name.contains(|c: char| c.is_ascii_uppercase() || c.is_whitespace())
+    {
         return None;
     }
     match (tag, digest) {

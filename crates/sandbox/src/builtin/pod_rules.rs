@@ -1,7 +1,5 @@
 //! What a pod spec must be like, in a Pod or in a template.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use super::{
@@ -167,11 +165,16 @@ fn check_scheduling_gates(gates: &At<'_>, errors: &mut Errors) {
 }
 
 fn check_spread(constraints: &At<'_>, errors: &mut Errors) {
-    let mut seen = BTreeSet::new();
-    for constraint in constraints.items() {
+    let pair = |constraint: &At<'_>| {
+        let text = |key: &str| constraint.get(key).text().to_owned();
+        (text("topologyKey"), text("whenUnsatisfiable"))
+    };
+    for (index, constraint) in constraints.items().enumerate() {
         let place = constraint.get("{topologyKey, whenUnsatisfiable}");
         let (key, action) = (constraint.get("topologyKey"), constraint.get("whenUnsatisfiable"));
-        if !seen.insert((key.text().to_owned(), action.text().to_owned())) {
+        // The first of two is the one that is named.
+        let own = pair(&constraint);
+        if constraints.items().skip(index + 1).any(|later| pair(&later) == own) {
             errors.push(FieldError::duplicate(
                 place.path(),
                 &format!("{{{}, {}}}", key.text(), action.text()).into(),
@@ -237,9 +240,8 @@ fn check_affinity_term(term: &At<'_>, errors: &mut Errors) {
     let key = term.get("topologyKey");
     if key.text().is_empty() {
         errors.push(key.required("can not be empty"));
-    } else {
-        key.complain(names::qualified_name(key.text()), errors);
     }
+    key.complain(names::qualified_name(key.text()), errors);
 }
 
 fn check_node_requirement(requirement: &At<'_>, errors: &mut Errors) {

@@ -177,7 +177,7 @@ fn drop_unfitting(spec: &mut Value, old: &Value) {
             remove(spec, "clusterIP");
             remove(spec, "clusterIPs");
         }
-        for key in ["ipFamilies", "ipFamilyPolicy"] {
+        for key in ["ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
             if same_key(spec, key) {
                 remove(spec, key);
             }

@@ -91,7 +91,12 @@ fn check_addresses_kept(spec: &At<'_>, was: &At<'_>, errors: &mut Errors) {
     }
     let (families, old_families) = (spec.get("ipFamilies"), was.get("ipFamilies"));
     let changed = families.items().zip(old_families.items()).any(|(a, b)| a.text() != b.text());
-    if changed {
+    if changed && let Some(ip) = ips.items().next().filter(|ip| ip.text() != "None") {
+        // The address that stays is what no longer fits.
+        let family = families.items().next().map_or("", |family| family.text()).to_owned();
+        let text = format!("expected an {family} value as indicated by `ipFamilies[0]`");
+        errors.push(ip.called("spec.clusterIPs[0]").invalid(text));
+    } else if changed {
         let place = families.called("spec.ipFamilies[0]");
         errors.push(place.invalid("may not change once set"));
     }

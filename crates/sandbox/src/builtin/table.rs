@@ -251,7 +251,7 @@ pub(super) static STRATEGIES: [Strategy; 29] = [
             validate: workload_rules::stateful_set,
             validate_update: workload_rules::stateful_set_update,
             validate_status: workload_rules::stateful_set_status,
-            warnings: warnings::templated,
+            warnings: warnings::stateful_set,
             ..PLAIN
         },
         ..COUNTED

@@ -64,6 +64,16 @@ pub(super) fn named_workload(workload: &Value) -> Vec<String> {
     warnings
 }
 
+pub(super) fn stateful_set(workload: &Value) -> Vec<String> {
+    let mut warnings = templated(workload);
+    if At::root(workload).get("spec.revisionHistoryLimit").int_or_zero() < 0 {
+        let text = "spec.revisionHistoryLimit: a negative value retains all historical revisions; \
+                    a value >= 0 is recommended";
+        warnings.push(text.to_owned());
+    }
+    warnings
+}
+
 pub(super) fn templated(workload: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     of_pod_spec(&At::root(workload).get("spec.template"), &mut warnings);
@@ -110,6 +120,17 @@ fn of_pod_spec(at: &At<'_>, warnings: &mut Vec<String>) {
             warnings.push(format!("{path}: deprecated since {since}; use \"{new}\" instead"));
         }
     }
+    of_selectors(&spec, warnings);
+    let mut secrets = BTreeSet::new();
+    for secret in spec.get("imagePullSecrets").items() {
+        let name = secret.get("name");
+        if !secrets.insert(name.text().to_owned()) {
+            warnings.push(format!("{}: duplicate name {:?}", name.path(), name.text()));
+        }
+        if name.text().is_empty() {
+            warnings.push(format!("{}: invalid empty name \"\"", name.path()));
+        }
+    }
     for (key, place) in at.get("metadata.annotations").entries() {
         let known = DEPRECATED_ANNOTATIONS.into_iter().find(|(old, _)| *old == key);
         warnings.extend(known.map(|(_, text)| format!("{}: {text}", place.path())));
@@ -125,6 +146,23 @@ fn of_pod_spec(at: &At<'_>, warnings: &mut Vec<String>) {
             "{}: must be >= 0; negative values are invalid and will be treated as 1",
             grace.path()
         ));
+    }
+}
+
+/// Where a selector of pods was left out, which selects none.
+fn of_selectors(spec: &At<'_>, warnings: &mut Vec<String>) {
+    let mut places: Vec<At<'_>> = spec.get("topologySpreadConstraints").items().collect();
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let rules = spec.get("affinity").get(kind);
+        places.extend(rules.get("requiredDuringSchedulingIgnoredDuringExecution").items());
+        let preferred = rules.get("preferredDuringSchedulingIgnoredDuringExecution");
+        places.extend(preferred.items().map(|weighted| weighted.get("podAffinityTerm")));
+    }
+    for selector in places.iter().map(|place| place.get("labelSelector")) {
+        if !selector.is_set() {
+            let path = selector.path();
+            warnings.push(format!("{path}: a null labelSelector results in matching no pod"));
+        }
     }
 }
 

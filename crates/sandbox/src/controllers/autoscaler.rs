@@ -9,6 +9,8 @@
 //!
 //! From there on it is the usual arithmetic: ratio to the target, ten per cent of tolerance,
 //! stabilisation and pace, minimum and maximum. It looks every fifteen seconds.
+//!
+//! A target is a workload of the API server's own, or of any kind whose definition has a scale.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +27,9 @@ use crate::{
         },
         pods,
     },
-    failure::Outcome,
+    failure::{Failure, Outcome},
+    jsonpath::Path,
+    selector::LabelSelector,
 };
 
 mod metrics;
@@ -37,6 +41,9 @@ use pace::{Bounds, Pace};
 
 const AUTOSCALER: Kind = Kind { api_version: "autoscaling/v2", kind: "HorizontalPodAutoscaler" };
 
+const DEFINITIONS: Resource =
+    Resource { group: "apiextensions.k8s.io", plural: "customresourcedefinitions" };
+
 /// How often to look, as `--horizontal-pod-autoscaler-sync-period`.
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
 
@@ -45,6 +52,19 @@ pub struct AutoscalerController {
     metrics: MetricsKnob,
     recorder: Recorder,
     paces: BTreeMap<Key, Pace>,
+    /// Kinds that have a scale by their definition, by version and kind. To read all definitions in every
+    /// look would take longer than the rest of it.
+    scaled: BTreeMap<(String, String), Scaled>,
+}
+
+/// A kind that has a scale by its definition.
+#[derive(Debug, Clone)]
+struct Scaled {
+    resource: Resource,
+    /// Where the count is.
+    replicas: String,
+    /// Where the selector is, as a text.
+    selector: String,
 }
 
 /// One look at one autoscaler: its status as it will be written.
@@ -59,6 +79,8 @@ struct Target {
     resource: Resource,
     object: Value,
     replicas: i64,
+    /// Nothing if its scale has none.
+    selector: Option<LabelSelector>,
 }
 
 /// What a look concluded.
@@ -104,13 +126,13 @@ impl Controller for AutoscalerController {
 impl AutoscalerController {
     pub(super) fn new(metrics: MetricsKnob) -> Self {
         let recorder = Recorder::new("horizontal-pod-autoscaler");
-        Self { metrics, recorder, paces: BTreeMap::new() }
+        Self { metrics, recorder, paces: BTreeMap::new(), scaled: BTreeMap::new() }
     }
 
     fn sync(&mut self, cluster: &dyn Cluster, key: &Key, autoscaler: &Value) -> Outcome<()> {
         let conditions = items(autoscaler, "/status/conditions").to_vec();
         let mut look = Look { cluster, autoscaler, conditions };
-        let target = match target(cluster, autoscaler) {
+        let target = match self.target(cluster, autoscaler) {
             Ok(target) => target,
             Err(problem) => {
                 let message = format!(
@@ -136,6 +158,44 @@ impl AutoscalerController {
         look.write(Some((current, Some(verdict.desired))), verdict.metrics, rescale)
     }
 
+    /// The workload an autoscaler names, or why it cannot be had.
+    fn target(&mut self, cluster: &dyn Cluster, autoscaler: &Value) -> Result<Target, String> {
+        let kind = text(autoscaler, "/spec/scaleTargetRef/kind");
+        let target = text(autoscaler, "/spec/scaleTargetRef/name");
+        let get = |resource: Resource| {
+            let object = cluster.get(resource, namespace(autoscaler), target);
+            object
+                .ok_or_else(|| Failure::not_found(resource.group, resource.plural, target).message)
+        };
+        let resource = match kind {
+            "Deployment" => DEPLOYMENTS,
+            "ReplicaSet" => REPLICA_SETS,
+            "StatefulSet" => STATEFUL_SETS,
+            _ => {
+                let api_version = text(autoscaler, "/spec/scaleTargetRef/apiVersion");
+                let scaled = self.scaled(cluster, api_version, kind).ok_or_else(|| {
+                    format!("no matches for kind {kind:?} with a scale of its own")
+                })?;
+                let object = get(scaled.resource)?;
+                return scaled.target(object);
+            }
+        };
+        let object = get(resource)?;
+        let replicas = int(&object, "/spec/replicas").unwrap_or(1);
+        let selector = Some(selector(&object));
+        Ok(Target { resource, object, replicas, selector })
+    }
+
+    fn scaled(&mut self, cluster: &dyn Cluster, version: &str, kind: &str) -> Option<Scaled> {
+        let key = (version.to_owned(), kind.to_owned());
+        if let Some(known) = self.scaled.get(&key) {
+            return Some(known.clone());
+        }
+        let found = Scaled::find(cluster, version, kind)?;
+        self.scaled.insert(key, found.clone());
+        Some(found)
+    }
+
     /// The size the target should have; `None` when no metric could be read.
     fn judge(&mut self, look: &mut Look<'_>, key: &Key, target: &Target) -> Option<Verdict> {
         let bounds = Bounds::of(look.autoscaler);
@@ -154,7 +214,15 @@ impl AutoscalerController {
         if current < bounds.min {
             return fixed(bounds.min, "Current number of replicas below Spec.MinReplicas");
         }
-        let (demands, failures) = self.demands(look, target);
+        let Some(selector) = &target.selector else {
+            let message = "the HPA target's scale is missing a selector";
+            if look.set("ScalingActive", "False", "InvalidSelector", message) {
+                let problem = "selector is required";
+                self.warn(look.cluster, look.autoscaler, "SelectorRequired", problem);
+            }
+            return None;
+        };
+        let (demands, failures) = self.demands(look, current, selector);
         let Some(highest) = demands.iter().max_by_key(|demand| demand.replicas) else {
             self.report_failures(look, &failures);
             return None;
@@ -185,16 +253,17 @@ impl AutoscalerController {
         Some(Verdict { desired: paced.replicas, metrics: Some(metrics), reason })
     }
 
-    fn demands(&self, look: &Look<'_>, target: &Target) -> (Vec<Demand>, Vec<MetricFailure>) {
+    fn demands(
+        &self,
+        look: &Look<'_>,
+        replicas: i64,
+        selector: &LabelSelector,
+    ) -> (Vec<Demand>, Vec<MetricFailure>) {
         let place = namespace(look.autoscaler);
-        let mut members = look.cluster.select(PODS, place, &selector(&target.object));
+        let mut members = look.cluster.select(PODS, place, selector);
         members.retain(pods::is_active);
-        let sight = Sight {
-            autoscaler: look.autoscaler,
-            knob: &self.metrics,
-            pods: &members,
-            replicas: target.replicas,
-        };
+        let sight =
+            Sight { autoscaler: look.autoscaler, knob: &self.metrics, pods: &members, replicas };
         let default = [json!({ "type": "Resource", "resource": {
             "name": "cpu", "target": { "type": "Utilization", "averageUtilization": 80 },
         } })];
@@ -250,22 +319,41 @@ impl AutoscalerController {
     }
 }
 
-/// The workload an autoscaler names, or why it cannot be had.
-fn target(cluster: &dyn Cluster, autoscaler: &Value) -> Result<Target, String> {
-    let kind = text(autoscaler, "/spec/scaleTargetRef/kind");
-    let target = text(autoscaler, "/spec/scaleTargetRef/name");
-    let resource = match kind {
-        "Deployment" => DEPLOYMENTS,
-        "ReplicaSet" => REPLICA_SETS,
-        "StatefulSet" => STATEFUL_SETS,
-        _ => return Err(format!("no matches for kind {kind:?} with a scale of its own")),
-    };
-    let object = cluster.get(resource, namespace(autoscaler), target);
-    let object = object.ok_or_else(|| {
-        crate::failure::Failure::not_found(resource.group, resource.plural, target).message
-    })?;
-    let replicas = int(&object, "/spec/replicas").unwrap_or(1);
-    Ok(Target { resource, object, replicas })
+// === impl Scaled ===
+
+impl Scaled {
+    /// The kind of this version, if it is defined and has a scale.
+    fn find(cluster: &dyn Cluster, api_version: &str, kind: &str) -> Option<Self> {
+        let (group, version) = api_version.split_once('/')?;
+        let definitions = cluster.list(DEFINITIONS, None);
+        let definition = definitions
+            .iter()
+            .find(|it| text(it, "/spec/group") == group && text(it, "/spec/names/kind") == kind)?;
+        let mut versions = items(definition, "/spec/versions").iter();
+        let version = versions.find(|it| text(it, "/name") == version)?;
+        let scale = version.pointer("/subresources/scale")?;
+        // Kept for ever, once for each kind that somebody scales.
+        let keep = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
+        Some(Self {
+            resource: Resource {
+                group: keep(group),
+                plural: keep(text(definition, "/spec/names/plural")),
+            },
+            replicas: text(scale, "/specReplicasPath").to_owned(),
+            selector: text(scale, "/labelSelectorPath").to_owned(),
+        })
+    }
+
+    fn target(self, object: Value) -> Result<Target, String> {
+        let Self { resource, replicas: path, selector } = self;
+        let found = |path: &str| Path::parse(path).ok()?.first(&object).cloned();
+        let replicas = found(&path).and_then(|count| count.as_i64());
+        let replicas =
+            replicas.ok_or_else(|| format!("the spec replicas field {path:?} does not exist"))?;
+        let selector = found(&selector).and_then(|it| LabelSelector::parse(it.as_str()?).ok());
+        let selector = selector.filter(|selector| !selector.is_everything());
+        Ok(Target { resource, object, replicas, selector })
+    }
 }
 
 // === impl Look ===

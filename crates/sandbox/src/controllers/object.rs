@@ -236,6 +236,10 @@ impl Condition<'_> {
         if text(old, "/status") == self.status {
             set_at(&mut fresh, &["lastTransitionTime"], old["lastTransitionTime"].clone());
         }
+        // Pods' conditions have it, written even when it says nothing.
+        if let Some(probed) = old.get("lastProbeTime") {
+            set_at(&mut fresh, &["lastProbeTime"], probed.clone());
+        }
         *old = fresh;
     }
 }

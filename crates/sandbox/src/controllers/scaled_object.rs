@@ -2,7 +2,9 @@
 //!
 //! Nothing is measured: every trigger counts as active and as asking for no more than there is. So a
 //! workload has at least `minReplicaCount` replicas, at least one, and at most `maxReplicaCount`; one
-//! that somebody took to nothing is brought back at the next poll. While the annotation
+//! that somebody took to nothing is brought back at the next poll. With the annotation
+//! `sandbox.tidegate.dev/triggers: idle` no trigger is active: there are `minReplicaCount` replicas, which
+//! may be none. While the annotation
 //! `autoscaling.keda.sh/paused-replicas` is there, it has exactly so many; while
 //! `autoscaling.keda.sh/paused` is `"true"`, it is left alone.
 
@@ -25,6 +27,8 @@ pub const SCALED_OBJECTS: Resource = Resource { group: "keda.sh", plural: "scale
 const KEDA: &str = include_str!("../../data/crds/keda.yaml");
 /// The label by which KEDA finds what belongs to an object.
 const NAME_LABEL: &str = "scaledobject.keda.sh/name";
+/// What triggers say, since nobody measures anything.
+const TRIGGERS: &str = "sandbox.tidegate.dev/triggers";
 /// What KEDA takes where nothing is said.
 const POLLING_INTERVAL_S: i64 = 30;
 const MAX_REPLICAS: i64 = 100;
@@ -96,7 +100,11 @@ fn wanted(object: &Value, now: i64) -> i64 {
     if annotations["autoscaling.keda.sh/paused"] == "true" {
         return now;
     }
-    let min = int(object, "/spec/minReplicaCount").unwrap_or(0).max(1);
+    let min = int(object, "/spec/minReplicaCount").unwrap_or(0).max(0);
+    if annotations[TRIGGERS] == "idle" {
+        return min;
+    }
+    let min = min.max(1);
     let max = int(object, "/spec/maxReplicaCount").unwrap_or(MAX_REPLICAS).max(min);
     now.clamp(min, max)
 }
@@ -148,6 +156,24 @@ mod tests {
         }
         let object = admin.get(SCALED_OBJECTS, "default", "web").unwrap();
         assert_eq!(object["metadata"]["labels"][NAME_LABEL], "web");
+    }
+
+    #[test]
+    fn without_an_active_trigger_a_workload_has_the_fewest_replicas_which_may_be_none() {
+        let (sandbox, replicas) = scaled();
+        let admin = sandbox.local(User::admin());
+        let annotate = |value: Value, least: i64| {
+            let metadata = json!({ "annotations": { TRIGGERS: value } });
+            let patch = json!({ "metadata": metadata, "spec": { "minReplicaCount": least } });
+            admin.patch(SCALED_OBJECTS, "default", "web", "", &patch).unwrap();
+            sandbox.settle();
+        };
+        annotate(json!("idle"), 0);
+        assert_eq!(replicas(&sandbox), 0);
+        annotate(json!("idle"), 1);
+        assert_eq!(replicas(&sandbox), 1);
+        annotate(Value::Null, 0);
+        assert_eq!(replicas(&sandbox), 1, "an active trigger has at least one");
     }
 
     #[test]

@@ -24,7 +24,8 @@ pub fn conflicts<'a>(crd: &Value, others: impl IntoIterator<Item = &'a Value>) -
         if other.pointer("/spec/group") != group || other.pointer("/metadata/name") == own {
             continue;
         }
-        let Some(names) = other.pointer("/status/acceptedNames") else { continue };
+        let names = other.pointer("/status/acceptedNames").filter(|names| names.is_object());
+        let Some(names) = names else { continue };
         resources.extend([text(names, "plural"), text(names, "singular")].map(ToOwned::to_owned));
         resources.extend(texts(names, "shortNames"));
         kinds.extend([text(names, "kind"), text(names, "listKind")].map(ToOwned::to_owned));

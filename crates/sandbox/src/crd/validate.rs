@@ -51,7 +51,10 @@ pub fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let null = Value::Null;
     let spec = crd.get("spec").unwrap_or(&null);
     let mut errors = Vec::new();
-    check_name(crd, spec, &mut errors);
+    // A stored name fitted; what no longer fits it is refused for having changed.
+    if old.is_none() {
+        check_name(crd, spec, &mut errors);
+    }
     check_group(text(spec, "group"), &mut errors);
     check_option("spec.scope", text(spec, "scope"), &["Cluster", "Namespaced"], &mut errors);
     check_versions(crd, spec, &mut errors);

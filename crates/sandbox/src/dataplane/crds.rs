@@ -19,6 +19,13 @@ pub(crate) const REFERENCE_GRANTS: Resource =
 pub(crate) const VIRTUAL_SERVICES: Resource =
     Resource { group: "networking.istio.io", plural: "virtualservices" };
 
+pub(crate) const INGRESSES: Resource = Resource { group: "networking.k8s.io", plural: "ingresses" };
+/// Not defined here: who has Traefik brings its definitions.
+pub(crate) const INGRESS_ROUTES: Resource =
+    Resource { group: "traefik.io", plural: "ingressroutes" };
+pub(crate) const TRAEFIK_SERVICES: Resource =
+    Resource { group: "traefik.io", plural: "traefikservices" };
+
 const GATEWAY_API: &str = include_str!("../../data/crds/gateway-api.yaml");
 const HTTP_ROUTE: &str = include_str!("../../data/crds/httproute.yaml");
 const GRPC_ROUTE: &str = include_str!("../../data/crds/grpcroute.yaml");

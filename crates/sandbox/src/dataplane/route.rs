@@ -1,13 +1,13 @@
 //! Where a request goes: the routing objects of a cluster as one table, and a choice from it.
 //!
-//! A [`Table`] holds the rules of all `HTTPRoute` and `VirtualService` objects in the order in which
-//! they are tried, and the Services they lead to. [`Table::choose`] is a function of the table, the
+//! A [`Table`] holds the rules of all `HTTPRoute`, `VirtualService`, `Ingress` and `IngressRoute` objects
+//! in the order in which they are tried, and the Services they lead to. [`Table::choose`] is a function of the table, the
 //! request and one random number: no clock, no socket, no state.
 //!
 //! Order: the most specific host first (exact before wildcard, longer before shorter). Within a
 //! host, `HTTPRoute` matches by the precedence of Gateway API (exact path, then regular expression,
-//! then the longest prefix; then a method, then most headers, then most query parameters), and
-//! `VirtualService` rules as written, the first match winning. Ties go to the older object, then by
+//! then the longest prefix; then a method, then most headers, then most query parameters),
+//! `VirtualService` rules as written, the first match winning; see [`ingress`] and [`traefik`] for theirs. Ties go to the older object, then by
 //! name. A host that no route names is looked up among the Services before wildcards are tried, so
 //! that a route for everything does not take what is meant for one Service of the cluster.
 //!
@@ -41,10 +41,12 @@ pub(super) mod edit;
 pub(super) mod gateway_api;
 pub(super) mod grants;
 pub(super) mod host;
+mod ingress;
 mod istio;
 mod matching;
 #[cfg(test)]
 mod tests;
+mod traefik;
 
 /// A request, as far as routing looks at it.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +80,7 @@ pub enum Endpoint {
 /// The object a rule comes from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
-    /// `HTTPRoute`, `VirtualService` or `Service`.
+    /// `HTTPRoute`, `VirtualService`, `Ingress`, `IngressRoute` or `Service`.
     pub kind: &'static str,
     pub namespace: String,
     pub name: String,
@@ -149,6 +151,9 @@ pub struct Sources<'s> {
     pub grpc_routes: &'s [Value],
     pub virtual_services: &'s [Value],
     pub reference_grants: &'s [Value],
+    pub ingresses: &'s [Value],
+    pub ingress_routes: &'s [Value],
+    pub traefik_services: &'s [Value],
     pub services: &'s [Value],
     /// By namespace and name of the Service: who answers for it now.
     pub endpoints: BTreeMap<(String, String), Vec<Endpoint>>,
@@ -217,6 +222,8 @@ impl Table {
         let mut drafts = Vec::new();
         gateway_api::read(&sources, &mut drafts);
         istio::read(sources.virtual_services, &mut drafts);
+        ingress::read(sources.ingresses, &mut drafts);
+        traefik::read(sources.ingress_routes, sources.traefik_services, &mut drafts);
         let routes: BTreeSet<&Source> = drafts.iter().map(|draft| &draft.rule.source).collect();
         let routes = routes.len();
         let mut ordered: Vec<_> = drafts.into_iter().flat_map(Draft::into_entries).collect();

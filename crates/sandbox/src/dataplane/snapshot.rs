@@ -9,7 +9,10 @@ use tokio::sync::watch;
 
 use super::{
     app::App,
-    crds::{GRPC_ROUTES, HTTP_ROUTES, REFERENCE_GRANTS, VIRTUAL_SERVICES},
+    crds::{
+        GRPC_ROUTES, HTTP_ROUTES, INGRESS_ROUTES, INGRESSES, REFERENCE_GRANTS, TRAEFIK_SERVICES,
+        VIRTUAL_SERVICES,
+    },
     route::{Endpoint, Sources, Table},
 };
 use crate::{
@@ -22,8 +25,18 @@ use crate::{
     store::TableKey,
 };
 
-const KINDS: [Resource; 7] =
-    [SERVICES, ENDPOINT_SLICES, PODS, HTTP_ROUTES, GRPC_ROUTES, VIRTUAL_SERVICES, REFERENCE_GRANTS];
+const KINDS: [Resource; 10] = [
+    SERVICES,
+    ENDPOINT_SLICES,
+    PODS,
+    HTTP_ROUTES,
+    GRPC_ROUTES,
+    VIRTUAL_SERVICES,
+    REFERENCE_GRANTS,
+    INGRESSES,
+    INGRESS_ROUTES,
+    TRAEFIK_SERVICES,
+];
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodName {
@@ -107,6 +120,9 @@ impl View {
             grpc_routes: &list(GRPC_ROUTES),
             virtual_services: &list(VIRTUAL_SERVICES),
             reference_grants: &list(REFERENCE_GRANTS),
+            ingresses: &list(INGRESSES),
+            ingress_routes: &list(INGRESS_ROUTES),
+            traefik_services: &list(TRAEFIK_SERVICES),
             services: &list(SERVICES),
             endpoints,
         });

@@ -182,18 +182,13 @@ pub(super) fn layout(def: &ResourceDef, object: &Value) -> Layout {
 
 /// An object or list reduced to its metadata.
 pub(super) fn metadata_only(object: &Value) -> Value {
-    let of = |object: &Value| {
-        json!({
-            "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-            "metadata": object["metadata"],
-        })
-    };
     match object["items"].as_array() {
         Some(items) => json!({
             "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-            "metadata": object["metadata"], "items": items.iter().map(of).collect::<Vec<_>>(),
+            "metadata": object["metadata"],
+            "items": items.iter().map(table::partial).collect::<Vec<_>>(),
         }),
-        None => of(object),
+        None => table::partial(object),
     }
 }
 

@@ -32,6 +32,8 @@ use crate::{
 
 /// As kube-apiserver: a bookmark a minute for those who asked.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+/// As kube-apiserver: so that whoever comes back goes on from near the end.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// Watches without a timeout of their own end after half an hour to an hour.
 const TIMEOUT_MIN: Duration = Duration::from_mins(30);
 /// Events taken from the log at once.
@@ -97,7 +99,7 @@ pub(super) fn start(
         changed: server.store.subscribe(&def.table),
         interrupted: server.interruptions(),
         deadline: Box::pin(server.clock.sleep(timeout)),
-        bookmark: options.bookmarks.then(|| Box::pin(server.clock.sleep(BOOKMARK_EVERY))),
+        bookmark: options.bookmarks.then(|| Box::pin(server.clock.sleep(first_bookmark(timeout)))),
         server: Arc::clone(server),
         number,
         namespace,
@@ -118,6 +120,12 @@ pub(super) fn start(
         _ => "application/json",
     };
     Ok((content_type.to_owned(), body(watcher)))
+}
+
+/// A watch that ends sooner than a bookmark would come has one before its end.
+fn first_bookmark(timeout: Duration) -> Duration {
+    let last_call = timeout.checked_sub(BOOKMARK_BEFORE_END).filter(|wait| !wait.is_zero());
+    last_call.unwrap_or(BOOKMARK_EVERY).min(BOOKMARK_EVERY)
 }
 
 fn body(watcher: Watcher) -> ResponseBody {

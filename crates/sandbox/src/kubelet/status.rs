@@ -273,7 +273,7 @@ fn qos_class(pod: &Value) -> &'static str {
 impl Said {
     fn render(&self, scene: &Scene<'_>) -> Value {
         let status = if self.holds { "True" } else { "False" };
-        let mut said = json!({ "type": self.kind, "status": status });
+        let mut said = json!({ "type": self.kind, "status": status, "lastProbeTime": null });
         let old = condition(scene.pod, self.kind);
         let since = old.filter(|old| text(old, "/status") == status);
         let since = since.map(|old| text(old, "/lastTransitionTime")).filter(|at| !at.is_empty());

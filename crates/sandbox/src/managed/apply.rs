@@ -47,7 +47,8 @@ pub fn apply<S: Shape>(
         metadata.remove("managedFields");
     }
     if managed.is_empty() && live.is_some() {
-        track(&mut managed, None, &bare, shape, &Write { manager: BEFORE_FIRST_APPLY, ..*write });
+        let before = Write { manager: BEFORE_FIRST_APPLY, ..*write };
+        track(&mut managed, write.empty, &bare, shape, &before);
     }
     let application = Application { live: &bare, config, shape, write, managed: &managed };
     let (mut object, mut owners) = match application.attempt(force) {
@@ -153,19 +154,19 @@ fn prune<S: Shape>(
     fields: &FieldSet,
     last: FieldSet,
 ) -> (Value, FieldSet) {
-    let last = last.with_fields_above();
-    let all = fields_of(&merged, shape).with_fields_above();
+    let last = last.with_fields_above(shape);
+    let all = fields_of(&merged, shape).with_fields_above(shape);
     let left_without = |gone: &FieldSet| {
         let mut rest = merged.clone();
         merge::remove(&mut rest, gone, shape);
-        fields_of(&rest, shape).with_fields_above()
+        fields_of(&rest, shape).with_fields_above(shape)
     };
 
     let mut unowned = all.clone();
     unowned.subtract(&left_without(&last));
-    unowned.subtract(&fields.clone().with_fields_above());
+    unowned.subtract(&fields.clone().with_fields_above(shape));
     for entry in &others.0 {
-        unowned.subtract(&entry.fields.clone().with_fields_above());
+        unowned.subtract(&entry.fields.clone().with_fields_above(shape));
     }
     // What nobody owned all along may go with what is around it, but not on its own account.
     let mut gone = all;

@@ -55,3 +55,24 @@ fn complain<S: Shape>(value: &Value, shape: &S, at: &str, levels: usize, found: 
         }
     }
 }
+
+/// Whether a list of `value` whose items go by key has one without any.
+pub(super) fn has_nameless_item<S: Shape>(value: &Value, shape: &S) -> bool {
+    is_nameless(value, shape, DEPTH_MAX)
+}
+
+fn is_nameless<S: Shape>(value: &Value, shape: &S, levels: usize) -> bool {
+    match inside(value, shape, levels) {
+        None => false,
+        Some(Inside::Members(members)) => {
+            members.iter().any(|(name, value)| is_nameless(value, &shape.field(name), levels - 1))
+        }
+        Some(Inside::Items(items, kind)) => {
+            let item_shape = shape.items();
+            items.iter().any(|item| {
+                item_element(item, shape, &kind).is_err()
+                    || is_nameless(item, &item_shape, levels - 1)
+            })
+        }
+    }
+}

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value};
 
 use super::element::PathElement;
-use crate::patch::DEPTH_MAX;
+use crate::{patch::DEPTH_MAX, shape::Shape};
 
 /// A set of paths. Equal sets are equal trees.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -162,12 +162,18 @@ impl FieldSet {
         rest
     }
 
-    /// The set and, for each path in it, the fields on the way to it. List items on the way are
-    /// left as they are: an item is not removed because something in it was.
-    pub(super) fn with_fields_above(mut self) -> Self {
+    /// The set and, for each path in it, the declared fields on the way to it. List items and keys of
+    /// maps on the way are left as they are: an item is not removed because something in it was.
+    pub(super) fn with_fields_above<S: Shape>(mut self, shape: &S) -> Self {
         for node in &mut self.0 {
-            node.owned |= matches!(node.element, PathElement::Field(_));
-            node.below = std::mem::take(&mut node.below).with_fields_above();
+            let inner = match &node.element {
+                PathElement::Field(name) => {
+                    node.owned |= shape.declares(name);
+                    shape.field(name)
+                }
+                _ => shape.items(),
+            };
+            node.below = std::mem::take(&mut node.below).with_fields_above(&inner);
         }
         self
     }

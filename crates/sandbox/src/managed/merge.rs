@@ -29,13 +29,13 @@ pub(super) fn remove<S: Shape>(value: &mut Value, gone: &FieldSet, shape: &S) {
     }
 }
 
-/// Takes away the nulls that [`remove`] left of `value`.
+/// Takes away the nulls that [`remove`] left of `value`, where its type cannot say null.
 pub(super) fn sweep<S: Shape>(value: &mut Value, gone: &FieldSet, shape: &S) {
     match value {
         Value::Object(members) => members.retain(|name, value| {
             let Some(node) = gone.field_node(name) else { return true };
             sweep(value, &node.below, &shape.field(name));
-            !value.is_null()
+            !(value.is_null() && shape.drops_nulls())
         }),
         Value::Array(items) => {
             let (kind, item_shape) = (shape.list(), shape.items());

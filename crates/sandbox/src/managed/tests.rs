@@ -23,6 +23,7 @@ fn by(manager: &str) -> Write<'_> {
         subresource: "",
         now: at(0),
         reset: &NOTHING_RESET,
+        empty: None,
     }
 }
 

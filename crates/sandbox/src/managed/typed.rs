@@ -173,7 +173,8 @@ fn applied_parts<S: Shape>(value: &Value, shape: &S, levels: usize) -> Option<Fi
             let node = |(name, value): (&String, &Value)| {
                 let field = shape.field(name);
                 let below = applied_parts(value, &field, levels - 1);
-                let owned = below.is_none() && !is_empty_list_of_parts(value, &field);
+                let is_leaf = below.is_none() && !is_empty_list_of_parts(value, &field);
+                let owned = is_leaf || !shape.declares(name);
                 let below = below.unwrap_or_default();
                 Node { element: PathElement::field(name), owned, below }
             };

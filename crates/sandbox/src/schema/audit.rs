@@ -106,7 +106,7 @@ fn check_keywords(schema: &Value, place: Place<'_>, path: &str, errors: &mut Vec
             errors.push(FieldError::forbidden(format!("{path}.{keyword}"), detail));
         }
     }
-    if schema.get("items").is_some_and(Value::is_array) {
+    if !raw::list(schema, "items").is_empty() {
         let detail = "items must be a schema object and not an array";
         errors.push(FieldError::forbidden(format!("{path}.items"), detail));
     }

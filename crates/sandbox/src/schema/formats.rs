@@ -9,8 +9,9 @@ use std::{
 };
 
 use regex::Regex;
+use serde_json::Value;
 
-use super::{Kind, Kinds};
+use super::{Kind, Kinds, raw};
 
 /// A format in force.
 #[derive(Debug, Clone)]
@@ -33,6 +34,28 @@ impl Format {
             Kinds::One(_) => return None,
         };
         Some(Self { name: name.to_owned(), check })
+    }
+}
+
+/// Formats in a schema, not compiled yet, that no value is checked against.
+pub(crate) fn unknown_formats(schema: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    collect_unknown(schema, raw::MAX_DEPTH, &mut found);
+    found
+}
+
+fn collect_unknown(schema: &Value, levels: usize, found: &mut Vec<String>) {
+    let Some(levels) = levels.checked_sub(1) else { return };
+    let name = raw::text(schema, "format");
+    let kinds = Kind::parse(raw::text(schema, "type")).map_or(Kinds::Any, Kinds::One);
+    if !name.is_empty() && Format::find(name, kinds).is_none() {
+        found.push(name.to_owned());
+    }
+    let single = ["items", "not", "additionalProperties"];
+    let single = single.into_iter().filter_map(|name| raw::child(schema, name));
+    let listed = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|name| raw::list(schema, name));
+    for below in raw::map(schema, "properties").values().chain(single).chain(listed) {
+        collect_unknown(below, levels, found);
     }
 }
 

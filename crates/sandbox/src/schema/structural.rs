@@ -96,7 +96,11 @@ fn check_type(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldEr
         } else {
             FieldError::invalid(&type_path, &kind.into(), detail)
         });
-    } else if kind.is_empty() && !preserves && !raw::flag(schema, "x-kubernetes-int-or-string") {
+    } else if kind.is_empty()
+        && !preserves
+        && !raw::flag(schema, "x-kubernetes-int-or-string")
+        && raw::set(schema, "$ref").is_none()
+    {
         let detail = match level {
             Level::Root => "must not be empty at the root",
             Level::Item => "must not be empty for specified array items",

@@ -16,6 +16,8 @@ enum Node<'a> {
     Root(&'a Schema),
     Inner(&'a Schema),
     Metadata,
+    /// Labels or annotations.
+    MetadataMap,
     Finalizers,
     OwnerReferences,
     OwnerReference,
@@ -54,6 +56,7 @@ impl Shape for SchemaShape<'_> {
             (Node::Root(schema) | Node::Inner(schema), _) => {
                 schema.child(name).map_or(Node::Unknown, Node::Inner)
             }
+            (Node::Metadata, "labels" | "annotations") => Node::MetadataMap,
             (Node::Metadata, "finalizers") => Node::Finalizers,
             (Node::Metadata, "ownerReferences") => Node::OwnerReferences,
             _ => Node::Unknown,
@@ -92,6 +95,27 @@ impl Shape for SchemaShape<'_> {
 
     fn key_default(&self, key: &str) -> Option<Value> {
         self.schema()?.items.as_deref()?.properties.get(key)?.default.clone()
+    }
+
+    fn declares(&self, name: &str) -> bool {
+        let is_meta = matches!(name, "apiVersion" | "kind" | "metadata");
+        match self.node {
+            Node::Root(schema) => is_meta || schema.properties.contains_key(name),
+            Node::Inner(schema) => {
+                schema.embedded && is_meta || schema.properties.contains_key(name)
+            }
+            Node::Metadata => true,
+            Node::MetadataMap
+            | Node::Finalizers
+            | Node::OwnerReferences
+            | Node::OwnerReference
+            | Node::Unknown => false,
+        }
+    }
+
+    /// Only metadata has a type; of the rest a schema says whether it may be null.
+    fn drops_nulls(&self) -> bool {
+        matches!(self.node, Node::Metadata | Node::MetadataMap)
     }
 
     /// Custom resources have no strategic merge patch.

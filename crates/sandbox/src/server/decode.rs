@@ -111,7 +111,7 @@ impl Expected<'_> {
             let why = format!("must be {}", self.kind);
             let error = FieldError::invalid("kind", &kind.into(), why);
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            return Err(Failure::invalid(self.group, self.kind, name, &[error]));
+            return Err(Failure::invalid(self.group, kind, name, &[error]));
         }
         Ok(())
     }

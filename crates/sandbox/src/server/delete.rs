@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Call, Content, Server, convert, decode,
+    Answer, Call, Content, Server, convert, crd_table, decode,
     options::{DeleteOptions, ListOptions, Propagation},
     read::{ListAnswer, Selection},
     rules, timestamp_text,
@@ -117,9 +117,13 @@ impl Server {
         if let Some(grace) = self.grace(def, &object, options) {
             self.mark(&mut object, grace);
         }
-        if def.table.plural.as_ref() == "namespaces" {
-            // Namespaces end when they are empty; they know no grace period.
+        let is_definition = def.table == crd_table();
+        if is_namespace || is_definition {
+            // Both end when they are empty; they know no grace period.
             rules::metadata(&mut object).remove("deletionGracePeriodSeconds");
+        }
+        if is_definition {
+            object["metadata"]["generation"] = before["metadata"]["generation"].clone();
         }
         if rules::is_done_deleting(&object) {
             if !dry_run && rules::is_graceful(def) && object != before {

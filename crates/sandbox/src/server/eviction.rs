@@ -47,6 +47,10 @@ impl Server {
             let message = "Eviction API: evicting";
             Condition { kind: "DisruptionTarget", status: "True", reason, message }
                 .put(&mut conditions, self.clock.now());
+            // Conditions of pods have it, and nobody ever says anything with it.
+            for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
+                condition.entry("lastProbeTime").or_insert(Value::Null);
+            }
             set_at(&mut pod, &["status", "conditions"], conditions);
             latest = tx.put(&def.table, pod);
         }

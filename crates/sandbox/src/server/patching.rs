@@ -109,9 +109,9 @@ impl Server {
             let error = FieldError::required("fieldManager", why);
             return Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
         }
-        let decode::Decoded { object: mut config, problems } = decode::yaml(bytes)
+        let decode::Decoded { object: config, problems } = decode::yaml(bytes)
             .map_err(|why| Failure::bad_request(format!("error decoding YAML: {why}")))?;
-        check_applied(call, &mut config)?;
+        check_applied(call, &config)?;
         let warnings = match options.field_validation {
             FieldValidation::Strict if !problems.is_empty() => {
                 let why = format!("error strict decoding YAML: {}", problems.join(", "));
@@ -131,6 +131,7 @@ impl Server {
         if live.is_none() {
             check_absent(call, to, &config)?;
         }
+        let empty = rules::skeleton(&def);
         let change = managed::Write {
             manager: &options.field_manager,
             api_version: &def.api_version(),
@@ -138,6 +139,7 @@ impl Server {
             subresource: to.subresource(),
             now: self.clock.now(),
             reset: rules::reset_fields(&def, to),
+            empty: empty.as_ref(),
         };
         let shape = rules::shape(&def);
         let merged =
@@ -150,6 +152,7 @@ impl Server {
             (updated, 200, more)
         } else {
             let mut new = merged.unwrap_or(config);
+            place_in_namespace(call, &mut new)?;
             rules::normalise(&def, &mut new);
             let (created, more) = self.create_absent(&tx, call, &write, new)?;
             (created, 201, more)
@@ -269,7 +272,7 @@ fn check_kind(
 }
 
 /// An applied configuration names its kind, and no other object than the path does.
-fn check_applied(call: &Call<'_>, config: &mut Value) -> Outcome<()> {
+fn check_applied(call: &Call<'_>, config: &Value) -> Outcome<()> {
     let def = &call.def;
     let want = def.api_version();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -293,7 +296,8 @@ fn check_applied(call: &Call<'_>, config: &mut Value) -> Outcome<()> {
     if config["metadata"].get("managedFields").is_some_and(|list| !list.is_null()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
-    place_in_namespace(call, config)?;
+    // What is noted as applied is what was sent, with or without its namespace.
+    place_in_namespace(call, &mut config.clone())?;
     let name = call.request.info.name.as_str();
     if !config["metadata"]["name"].is_null() {
         check_name(name, config)?;

@@ -54,7 +54,7 @@ impl Server {
             def: &def,
             options: &options,
             to: WriteTo::Binding,
-            ownership: Ownership::Track,
+            ownership: Ownership::Settled,
         };
         self.update_object(&tx, &write, &old, pod)?;
         Ok(Answer::success(201, &Value::Null))

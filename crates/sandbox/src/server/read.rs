@@ -192,7 +192,7 @@ impl Server {
             start.as_ref().is_none_or(|start| object.key > *start) && selection.matches(object)
         });
         // A list at "0" comes from the watch cache, which has no pages.
-        let is_unpaged = options.resource_version == "0" && options.continue_token.is_empty();
+        let is_unpaged = options.resource_version == "0";
         let limit = if options.limit == 0 || is_unpaged { usize::MAX } else { options.limit };
         let page: Vec<_> = wanted.by_ref().take(limit).collect();
         let remaining = wanted.count();

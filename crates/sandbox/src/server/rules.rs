@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use super::write::Ownership;
 use crate::{
     builtin::{self, Strategy},
     crd::{self, CrdVersion},
@@ -184,10 +185,11 @@ fn mismatch(api_version: &str, kind: &str, why: &str) -> Failure {
     Failure::bad_request(message)
 }
 
-/// Fills in what was left out.
-pub(super) fn default(def: &ResourceDef, object: &mut Value) {
+/// Fills in what was left out. Of an object that was applied, nulls stay what they are.
+pub(super) fn default(def: &ResourceDef, object: &mut Value, ownership: Ownership) {
     match source(def) {
         Source::Builtin(strategy) => strategy.defaults(object),
+        Source::Custom(version) if ownership == Ownership::Settled => version.schema.fill(object),
         Source::Custom(version) => version.schema.default(object),
         Source::Crd => crd::defaults(object),
         Source::None => {}
@@ -223,7 +225,8 @@ pub(super) fn prepare_create(def: &ResourceDef, object: &mut Value) {
 pub(super) fn prepare_update(def: &ResourceDef, to: WriteTo, new: &mut Value, old: &Value) {
     match (source(def), to) {
         (Source::Builtin(strategy), WriteTo::Status) => strategy.prepare_status_update(new, old),
-        (Source::Builtin(_), WriteTo::Binding | WriteTo::Finalize) | (Source::None, _) => {}
+        (Source::Builtin(_), WriteTo::Finalize) => put(new, "status", old.get("status").cloned()),
+        (Source::Builtin(_), WriteTo::Binding) | (Source::None, _) => {}
         (Source::Builtin(strategy), _) => strategy.prepare_update(new, old),
         (Source::Custom(_) | Source::Crd, WriteTo::Status) => {
             let status = new.get("status").cloned();
@@ -283,6 +286,8 @@ pub(super) fn validate(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
     }
 }
 
+const REPLICAS_MAX: i64 = i32::MAX as i64;
+
 /// A kind that can be scaled counts its replicas in whole numbers from zero, whatever its schema says.
 fn bad_replicas(path: &str, object: &Value) -> Option<FieldError> {
     let mut place = object;
@@ -290,8 +295,14 @@ fn bad_replicas(path: &str, object: &Value) -> Option<FieldError> {
         let Some(members) = place.as_object() else { break };
         place = members.get(name)?;
     }
-    let is_count = place.as_i64().is_some_and(|replicas| replicas >= 0);
-    (!is_count).then(|| FieldError::invalid(path, place, "should be a non-negative integer"))
+    let why = match place.as_i64() {
+        Some(0..=REPLICAS_MAX) => return None,
+        Some(replicas) if replicas > REPLICAS_MAX => {
+            format!("should be less than or equal to {REPLICAS_MAX}")
+        }
+        _ => "should be a non-negative integer".to_owned(),
+    };
+    Some(FieldError::invalid(path, place, why))
 }
 
 fn bad_spec_replicas(version: &CrdVersion, object: &Value) -> Option<FieldError> {
@@ -338,10 +349,18 @@ pub(super) fn validate_update(
     }
 }
 
-pub(super) fn warnings(def: &ResourceDef, object: &Value) -> Vec<String> {
+/// What is fine, but perhaps not meant. `old` is the object before an update.
+pub(super) fn warnings(def: &ResourceDef, old: Option<&Value>, object: &Value) -> Vec<String> {
     match source(def) {
         Source::Builtin(strategy) => strategy.warnings(object),
-        Source::Custom(_) | Source::Crd | Source::None => Vec::new(),
+        Source::Custom(_) => builtin::finalizer_warnings(&object["metadata"]),
+        Source::Crd => {
+            let known = old.map(crd::unknown_formats).unwrap_or_default();
+            let mut formats = crd::unknown_formats(object);
+            formats.retain(|format| !known.contains(format));
+            formats.iter().map(|format| format!("unrecognized format {format:?}")).collect()
+        }
+        Source::None => Vec::new(),
     }
 }
 
@@ -375,7 +394,8 @@ pub(super) fn reset_fields(def: &ResourceDef, to: WriteTo) -> &'static FieldSet 
         WriteTo::Status if def.kind == "Deployment" => &SPEC_AND_LABELS,
         WriteTo::Status => &SPEC,
         WriteTo::Object if has_status => &STATUS,
-        WriteTo::Object | WriteTo::Scale | WriteTo::Binding | WriteTo::Finalize => &NOTHING,
+        WriteTo::Finalize => &STATUS,
+        WriteTo::Object | WriteTo::Scale | WriteTo::Binding => &NOTHING,
     }
 }
 
@@ -474,6 +494,22 @@ impl Shape for AnyShape<'_> {
             Self::Builtin(shape) => shape.key_default(key),
             Self::Custom(shape) => shape.key_default(key),
             Self::Unknown(shape) => shape.key_default(key),
+        }
+    }
+
+    fn declares(&self, name: &str) -> bool {
+        match self {
+            Self::Builtin(shape) => shape.declares(name),
+            Self::Custom(shape) => shape.declares(name),
+            Self::Unknown(shape) => shape.declares(name),
+        }
+    }
+
+    fn drops_nulls(&self) -> bool {
+        match self {
+            Self::Builtin(shape) => shape.drops_nulls(),
+            Self::Custom(shape) => shape.drops_nulls(),
+            Self::Unknown(shape) => shape.drops_nulls(),
         }
     }
 

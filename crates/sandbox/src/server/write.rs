@@ -1,11 +1,11 @@
 //! Create and update: one object, one transaction, all the rules.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::Value;
 
 use super::{
-    Answer, Call, Content, Server, convert, crd_table,
+    Answer, Call, Content, Definition, Server, convert, crd_table,
     decode::invalid,
     options::WriteOptions,
     rules::{self, WriteTo},
@@ -77,12 +77,13 @@ impl Server {
         let Write { def, options, .. } = *write;
         self.check_admission(def, &object)?;
         check_priority(def, &object)?;
+        // What follows from a name that is still to be made is nobody's.
+        rules::default(def, &mut object, write.ownership);
         self.name_object(tx, def, &mut object)?;
         let meta = rules::metadata(&mut object);
         for stale in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             meta.remove(stale);
         }
-        rules::default(def, &mut object);
         // Who owns a field is settled before admission and the kind's own preparations: what those
         // fill in belongs to nobody.
         if write.ownership == Ownership::Track {
@@ -109,7 +110,7 @@ impl Server {
             }
             return Err(failure);
         }
-        let warnings = rules::warnings(def, &object);
+        let warnings = rules::warnings(def, None, &object);
         let before = self.allocate(def, None, &mut object, options.dry_run)?;
         let created = self.commit(tx, write, object).inspect_err(|_| self.restore(before))?;
         Ok((created, warnings))
@@ -178,18 +179,23 @@ impl Server {
         let Write { def, options, .. } = *write;
         let mut live = convert::to_version(def, old.value());
         check_revision(def, old, &new)?;
-        rules::default(def, &mut new);
+        rules::default(def, &mut new, write.ownership);
         if write.ownership == Ownership::Track {
             self.track(write, Some(&live), &mut new);
         }
         rules::prepare_update(def, write.to, &mut new, &live);
         builtin::keep_system_metadata(&mut new, &live);
         rules::bump_generation(def, write.to, &mut new, &live);
+        refuse_repeated_port(def, &new)?;
         let errors = rules::validate_update(def, write.to, &new, &live);
         if !errors.is_empty() {
             return Err(invalid(def, &old.key.name, &errors));
         }
-        let warnings = rules::warnings(def, &new);
+        // Who writes a part of it is not told what may be wrong with the rest.
+        let warnings = match write.to {
+            rules::WriteTo::Object => rules::warnings(def, Some(&live), &new),
+            _ => Vec::new(),
+        };
         rules::metadata(&mut new).insert("resourceVersion".into(), old.revision.to_string().into());
         if rules::is_done_deleting(&new) {
             // Whoever took off the last finalizer sees the object as they wrote it.
@@ -257,13 +263,13 @@ impl Server {
     /// Gives a CRD the status that the API machinery would write a moment later.
     fn settle_crd(&self, tx: &Transaction<'_>, stored: &Arc<Stored>) -> Arc<Stored> {
         let mut object = stored.value();
-        let others: Vec<Value> = tx
+        let others: Vec<Arc<Definition>> = tx
             .list(&crd_table(), None)
             .iter()
             .filter(|other| other.uid != stored.uid)
-            .map(|other| other.value())
+            .map(|other| self.definition(other))
             .collect();
-        let conflicts = crd::conflicts(&object, &others);
+        let conflicts = crd::conflicts(&object, others.iter().map(|other| &other.claims));
         let status = crd::accepted_status(&object, &self.now_text(), &conflicts);
         if object["status"] == status {
             self.after_write(&crd_table());
@@ -278,6 +284,7 @@ impl Server {
     fn track(&self, write: &Write<'_>, live: Option<&Value>, new: &mut Value) {
         let def = write.def;
         let subresource = write.to.subresource();
+        let empty = if live.is_none() { rules::skeleton(def) } else { None };
         let change = managed::Write {
             manager: &write.options.field_manager,
             api_version: &def.api_version(),
@@ -285,9 +292,9 @@ impl Server {
             subresource,
             now: self.clock.now(),
             reset: rules::reset_fields(def, write.to),
+            empty: empty.as_ref(),
         };
-        let skeleton = if live.is_none() { rules::skeleton(def) } else { None };
-        managed::on_update(live.or(skeleton.as_ref()), new, &rules::shape(def), &change);
+        managed::on_update(live, new, &rules::shape(def), &change);
     }
 
     /// New objects need a namespace and a definition that exist and are not going away.
@@ -415,6 +422,22 @@ fn check_priority(def: &ResourceDef, object: &Value) -> Outcome<()> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let why = "spec.priority is not what the priority class of the pod amounts to";
     Err(Failure::forbidden(&def.group, &def.plural, name, why))
+}
+
+/// The allocator of node ports looks at a changed Service before anybody else does, and words nothing.
+fn refuse_repeated_port(def: &ResourceDef, new: &Value) -> Outcome<()> {
+    if !def.group.is_empty() || def.kind != "Service" {
+        return Ok(());
+    }
+    let mut seen = BTreeSet::new();
+    for slot in builtin::service_node_port_slots(new) {
+        let (Some(_), Some(port)) = (slot.index, slot.wanted) else { continue };
+        if !seen.insert((slot.protocol.clone(), port)) {
+            let why = format!("duplicate nodePort: {{{} {port}}}", slot.protocol);
+            return Err(Failure::unclassified(why));
+        }
+    }
+    Ok(())
 }
 
 /// Takes out owner references that stand twice, and warns of them.

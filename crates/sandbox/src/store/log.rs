@@ -58,11 +58,21 @@ impl Log {
         self.last
     }
 
+    pub(super) fn with_max(mut self, max: usize) -> Self {
+        self.max = max;
+        self.trim();
+        self
+    }
+
     pub(super) fn push(&mut self, event: Arc<Event>) {
         assert!(event.revision > self.last, "revisions only rise");
         self.last = event.revision;
         self.events.push_back(event);
-        if self.events.len() > self.max
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        while self.events.len() > self.max
             && let Some(dropped) = self.events.pop_front()
         {
             self.complete_from = self.complete_from.max(dropped.revision);

@@ -74,7 +74,7 @@ fn settle(kind: &'static FieldType, value: &mut Value) {
 
 fn settle_scalar(kind: &FieldType, value: &mut Value) {
     let settled = match (kind, &*value) {
-        (FieldType::String, Value::Null) => Some(json!("")),
+        (FieldType::String | FieldType::Bytes, Value::Null) => Some(json!("")),
         (FieldType::Int32 | FieldType::Int64 | FieldType::IntOrString, Value::Null) => {
             Some(json!(0))
         }

@@ -103,6 +103,10 @@ impl Shape for BuiltinShape {
         })
     }
 
+    fn declares(&self, name: &str) -> bool {
+        matches!(self.place, Place::Struct(definition) if definition.field(name).is_some())
+    }
+
     fn patch_merge(&self) -> Option<Option<String>> {
         let patch = self.field?.patch.filter(|patch| patch.merge)?;
         Some(patch.key.map(ToOwned::to_owned))

@@ -7,11 +7,10 @@ obtain() {
     need dpkg dpkg
     local apt=$1/apt archives
     mkdir -p "$apt"/lists/partial "$apt"/cache/archives/partial
-    archives=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | sort -u)
-    if [ -z "$archives" ]; then
-        # Before its first update, apt does not know its own archives.
+    # Debian's own, or a mirror of it; other archives of the machine have no such suite. Before its first
+    # update apt does not know its own archives.
+    archives=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -E '/debian/?$' | sort -u) ||
         archives=http://deb.debian.org/debian
-    fi
     sed "s|.*|deb & $suite main|" <<<"$archives" >"$apt/sources.list"
     cat >"$apt/apt.conf" <<CONF
 Dir::Etc::SourceList "$apt/sources.list";

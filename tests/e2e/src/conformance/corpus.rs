@@ -2,6 +2,7 @@
 //!
 //! `life` tells what may happen to an object, for each kind; `spoil` breaks every leaf of every sample in many ways;
 //! `walks` lets clients meet on few objects at random; `manifests` takes the manifests of our own kinds;
+//! `recorded` is what the operator asks during rollouts, written down as it asks it on a sandbox;
 //! the others are tables of requests about one subject. Everything is the same in each run.
 
 mod definitions;
@@ -14,6 +15,7 @@ mod negotiation;
 mod ownership;
 mod patches;
 mod races;
+mod recorded;
 mod spoil;
 mod walks;
 mod watches;
@@ -46,7 +48,7 @@ pub fn preparation() -> Story {
 
 /// All stories, in order.
 pub fn stories() -> Vec<Story> {
-    let sources: [fn() -> Vec<Story>; 12] = [
+    let sources: [fn() -> Vec<Story>; 13] = [
         life::stories,
         deletes::stories,
         lists::stories,
@@ -59,6 +61,7 @@ pub fn stories() -> Vec<Story> {
         manifests::stories,
         spoil::stories,
         walks::stories,
+        recorded::stories,
     ];
     sources.into_iter().flat_map(|stories| stories()).collect()
 }

@@ -11,11 +11,14 @@ use super::{accepted::ACCEPTED, difference::Difference};
 pub struct Report {
     pub stories: usize,
     pub requests: usize,
+    /// Requests that the real server did not answer at all: nothing was compared.
+    pub unanswered: Vec<String>,
     pub elapsed: Duration,
     /// Differences nobody has explained.
     pub unexplained: Vec<Difference>,
-    /// How often each row of accepted differences was needed.
-    pub explained: BTreeMap<usize, usize>,
+    /// What each row of accepted differences was needed for, by its reason: classes of differences, and how
+    /// often.
+    pub explained: BTreeMap<&'static str, BTreeMap<String, usize>>,
 }
 
 /// Of one class of differences so many are written out.
@@ -26,15 +29,29 @@ const EXAMPLES: usize = 3;
 impl Report {
     pub fn note(&mut self, difference: Difference) {
         match difference.explanation() {
-            Some(row) => *self.explained.entry(row).or_default() += 1,
+            Some(row) => {
+                let classes = self.explained.entry(row.why).or_default();
+                *classes.entry(difference.class()).or_default() += 1;
+            }
             None => self.unexplained.push(difference),
         }
     }
 
     /// Rows of accepted differences that nothing needed.
     pub fn idle_rows(&self) -> Vec<&'static str> {
-        let rows = ACCEPTED.iter().enumerate();
-        rows.filter(|(row, _)| !self.explained.contains_key(row)).map(|(_, row)| row.why).collect()
+        let reasons = ACCEPTED.iter().map(|row| row.why);
+        reasons.filter(|why| !self.explained.contains_key(why)).collect()
+    }
+
+    /// Rows that explain more than they say they do, beyond what the second a request falls into accounts for:
+    /// two writes of one second are one entry of who owns what.
+    pub fn swollen_rows(&self) -> Vec<String> {
+        let swollen = ACCEPTED.iter().filter_map(|row| {
+            let count = self.explained.get(row.why)?.values().sum::<usize>();
+            let most = row.most.saturating_add(row.most / 20 + 2);
+            (count > most).then(|| format!("{count} instead of {}: {}", row.most, row.why))
+        });
+        swollen.collect()
     }
 
     /// The unexplained differences by what they look like, most frequent first.
@@ -57,14 +74,18 @@ impl fmt::Display for Report {
                 writeln!(f, "{difference}")?;
             }
         }
-        let accepted: usize = self.explained.values().sum();
+        let accepted: usize = self.explained.values().flat_map(BTreeMap::values).sum();
         writeln!(f, "{:>8} stories", self.stories)?;
         writeln!(f, "{:>8} requests to each server", self.requests)?;
         writeln!(f, "{:>8.1} seconds", self.elapsed.as_secs_f64())?;
         writeln!(f, "{accepted:>8} differences accepted, for these reasons:")?;
-        for (row, count) in &self.explained {
-            let why = ACCEPTED.get(*row).map_or("", |accepted| accepted.why);
-            writeln!(f, "{count:>16} {why}")?;
+        for (why, classes) in &self.explained {
+            writeln!(f, "{:>16} {why}", classes.values().sum::<usize>())?;
+            // In full with `{:#}`.
+            let shown = if f.alternate() { classes.len() } else { 0 };
+            for (class, count) in classes.iter().take(shown) {
+                writeln!(f, "{count:>24} {class}")?;
+            }
         }
         writeln!(f, "{:>8} differences unexplained", self.unexplained.len())
     }

@@ -55,7 +55,11 @@ const COUNTED: &[(&str, &str, &str)] = &[
         r#"service="podinfo-canary_test_svc_9898""#,
         "envoy_response_code",
     ),
-    ("envoy_cluster_upstream_rq", r#"envoy_cluster_name="test/podinfo""#, "envoy_response_code"),
+    (
+        "envoy_cluster_upstream_rq",
+        r#"envoy_cluster_name="test/podinfo-00002""#,
+        "envoy_response_code",
+    ),
     (
         "osm_request_total",
         r#"destination_namespace="test",destination_kind="Deployment",destination_name="podinfo""#,
@@ -66,7 +70,7 @@ const COUNTED: &[(&str, &str, &str)] = &[
         r#"namespace="test",ingress="podinfo",canary="podinfo-canary""#,
         "status",
     ),
-    ("apisix_http_status", r#"route="test_podinfo-podinfo-canary_1""#, "code"),
+    ("apisix_http_status", r#"route="test_podinfo-podinfo-canary_1",node="10.244.0.9""#, "code"),
     (
         "http_request_duration_seconds_count",
         r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-7d4b9-x2x4z""#,
@@ -126,7 +130,11 @@ const TIMED: &[(&str, &str, &str)] = &[
         r#"service="test-podinfo-canary-9898@kubernetescrd""#,
         "code",
     ),
-    ("apisix_http_latency_bucket", r#"route="test_podinfo-podinfo-canary_1",type="request""#, ""),
+    (
+        "apisix_http_latency_bucket",
+        r#"route="test_podinfo-podinfo-canary_1",node="10.244.0.9",type="request""#,
+        "",
+    ),
     (
         "http_request_duration_seconds_bucket",
         r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-7d4b9-x2x4z""#,
@@ -137,6 +145,17 @@ const TIMED: &[(&str, &str, &str)] = &[
         r#"destination_namespace="test",destination_kind="Deployment",destination_name="podinfo""#,
         "",
     ),
+];
+
+/// The same, drawn last: the others keep the numbers they had, with which the versions of Prometheus agree.
+const TIMED_TOO: &[(&str, &str, &str)] = &[
+    ("envoy_cluster_upstream_rq_time_bucket", r#"envoy_cluster_name="test/podinfo-00002""#, ""),
+    (
+        "envoy_cluster_upstream_rq_time_bucket",
+        r#"envoy_cluster_name="test-podinfo-canaryupstream-9898_gloo-system""#,
+        "",
+    ),
+    ("envoy_cluster_upstream_rq_time_bucket", r#"service="podinfo-canary_test_svc_9898""#, ""),
 ];
 
 /// Where counters begin. Near zero the versions of Prometheus do not agree on how far to extrapolate.
@@ -152,12 +171,12 @@ pub fn rows() -> Vec<Row> {
             rows.push(Row::new(name, labels, &more, counter(&random)));
         }
     }
-    for (name, labels, ending) in TIMED {
+    let timed = |(name, labels, ending): &(&str, &str, &str)| {
         let codes: &[&str] = if ending.is_empty() { &[""] } else { &["200", "500"] };
-        for code in codes {
-            rows.extend(histogram(&random, name, labels, (ending, code)));
-        }
-    }
+        let of = |code: &&str| histogram(&random, name, labels, (*ending, *code));
+        codes.iter().flat_map(of).collect::<Vec<_>>()
+    };
+    rows.extend(TIMED.iter().flat_map(timed));
     for x in ["1", "2", "3"] {
         for y in ["a", "b"] {
             rows.push(Row::new("a", "", &[("x", x), ("y", y)], counter(&random)));
@@ -170,6 +189,7 @@ pub fn rows() -> Vec<Row> {
     rows.push(Row::new("special", "", &[("k", "inf")], constant(f64::INFINITY)));
     rows.push(Row::new("special", "", &[("k", "zero")], constant(0.0)));
     rows.push(Row::new("special", "", &[("k", "negative")], constant(-2.5)));
+    rows.extend(TIMED_TOO.iter().flat_map(timed));
     rows
 }
 

@@ -16,9 +16,10 @@ use tidegate_tests::scenario::{Revisions, tell_write};
 use tokio::task::JoinHandle;
 
 /// What is looked at: group, version, kind, plural.
-pub(super) const KINDS: [(&str, &str, &str, &str); 9] = [
+pub(super) const KINDS: [(&str, &str, &str, &str); 10] = [
     ("flagger.app", "v1beta1", "Canary", "canaries"),
     ("apps", "v1", "Deployment", "deployments"),
+    ("apps", "v1", "DaemonSet", "daemonsets"),
     ("", "v1", "Service", "services"),
     ("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes"),
     ("networking.istio.io", "v1", "VirtualService", "virtualservices"),

@@ -1,20 +1,31 @@
 //! The cluster that scripts are played on: one of our own, or a user's.
 
-use std::path::PathBuf;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::{
     api::core::v1::Namespace,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, Client, api::DeleteParams};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+};
 use serde_json::json;
 
+use super::clerk::resource;
 use crate::{
     ControlPlane, Installation, Node, NodeSettings, Operator, Options, apply,
-    control_plane::client_of, objects::established, scratch::Scratch, stage::cluster,
+    control_plane::client_of, denied, eventually, objects::established, scratch::Scratch,
+    stage::cluster,
 };
 
+/// How long a namespace may take to go, with pods that are given their time to stop.
+const PATIENCE: Duration = Duration::from_mins(3);
 /// A node takes 110 pods; a script has up to ten at a time.
 const NODES: u8 = 6;
 /// What pods run on a user's cluster, as `web:1.0`, `web:2.0` and `web:3.0`; small, public and never ready
@@ -62,7 +73,9 @@ impl Theatre {
         // Nobody sends requests to pods here.
         let settings =
             NodeSettings { applications: false, count: NODES, ..NodeSettings::default() };
-        let (plane, node) = cluster(&Options::default(), settings).await?;
+        let audited = Some(Installation::USER.to_owned());
+        let options = Options { audited, ..Options::default() };
+        let (plane, node) = cluster(&options, settings).await?;
         let installation = Installation::apply(&plane, &["--allow-loopback-hooks"]).await?;
         let client = plane.client();
         let kind = Kind::Own { plane: Box::new(plane), _node: node };
@@ -71,9 +84,8 @@ impl Theatre {
 
     /// The cluster of a kubeconfig. The operator runs beside it, with the rights of its user, and looks
     /// after nothing but namespaces made here.
-    pub async fn borrow(kubeconfig: &str) -> Result<Self> {
-        let kubeconfig = PathBuf::from(kubeconfig);
-        let client = client_of(&kubeconfig).await?;
+    pub async fn borrow(kubeconfig: &Path) -> Result<Self> {
+        let client = client_of(kubeconfig).await?;
         let version = client.apiserver_version().await;
         version.with_context(|| format!("no cluster answers at {}", kubeconfig.display()))?;
         let made = define(&client).await?;
@@ -85,11 +97,19 @@ impl Theatre {
             prefix: format!("tidegate-e2e-{}", std::process::id()),
             images: images.split(',').map(str::to_owned).collect(),
             groups: groups.into_iter().map(|group| group.name).collect(),
-            kubeconfig,
+            kubeconfig: kubeconfig.to_owned(),
             made,
             _scratch: scratch,
         });
         Ok(Self { client, installation, kind })
+    }
+
+    /// What operators asked for without the right to it. On a borrowed cluster they have those of its user.
+    pub fn denied(&self) -> Result<BTreeSet<String>> {
+        match &self.kind {
+            Kind::Own { plane, .. } => Ok(denied(&plane.asked()?)),
+            Kind::Borrowed(_) => Ok(BTreeSet::new()),
+        }
     }
 
     /// Takes out again what was put into a borrowed cluster.
@@ -98,6 +118,10 @@ impl Theatre {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.client);
         for name in &borrowed.made {
             definitions.delete(name, &DeleteParams::default()).await?;
+            eventually(&format!("{name} is gone"), PATIENCE, async || {
+                Ok(definitions.get_opt(name).await?.is_none().then_some(()))
+            })
+            .await?;
         }
         Ok(())
     }
@@ -133,11 +157,24 @@ impl Theatre {
 
     /// From a borrowed cluster. One of our own goes as a whole.
     pub(super) async fn remove_namespace(&self, name: &str) -> Result<()> {
-        if let Kind::Borrowed(_) = self.kind {
-            let namespaces: Api<Namespace> = Api::all(self.client.clone());
-            namespaces.delete(name, &DeleteParams::default()).await?;
+        if let Kind::Own { .. } = self.kind {
+            return Ok(());
         }
-        Ok(())
+        // Nobody is left to let canaries go that wait to be reverted.
+        let canaries = resource("flagger.app", "v1beta1", "Canary", "canaries");
+        let canaries: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), name, &canaries);
+        let let_go = json!({ "metadata": { "finalizers": null } });
+        for canary in canaries.list(&ListParams::default()).await? {
+            let parameters = PatchParams::default();
+            canaries.patch(&canary.name_any(), &parameters, &Patch::Merge(&let_go)).await?;
+        }
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        namespaces.delete(name, &DeleteParams::default()).await?;
+        eventually(&format!("namespace {name} is gone"), PATIENCE, async || {
+            Ok(namespaces.get_opt(name).await?.is_none().then_some(()))
+        })
+        .await
     }
 
     pub(super) async fn start_operator(&self, name: &str, flags: &[String]) -> Result<Operator> {

@@ -18,7 +18,9 @@ use tidegate_api::{
             HttpMatch, OriginMatch, RequestMirror, Retries, Rewrite, StringMatch,
             TrafficDistribution, UnmanagedMetadata,
         },
-        status::{CanaryCondition, CheckResult, LastDecision, ManualPause, RolloutMemory},
+        status::{
+            CanaryCondition, CheckResult, LastDecision, ManualPause, RolloutMemory, RouteMemory,
+        },
         traffic_policy::{
             ConnectionPool, ConsistentHash, H2UpgradePolicy, HashCookie, HttpPool, LoadBalancer,
             LocalityDistribution, LocalityFailover, LocalitySetting, OutlierDetection,
@@ -458,6 +460,17 @@ strategy! { rollout_memory: RolloutMemory {
     rescue: any::<bool>(),
     untold: maybe(text()),
     trouble_since: maybe(time()),
+    no_data_since: maybe(time()),
+    primary_revision: maybe(text()),
+    provider: maybe(text()),
+    route: maybe(route_memory()),
+} }
+
+strategy! { route_memory: RouteMemory {
+    provider: text(),
+    kind: text(),
+    name: text(),
+    service: text(),
 } }
 
 strategy! { canary_condition: CanaryCondition {

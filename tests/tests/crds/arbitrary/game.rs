@@ -12,9 +12,9 @@ use tidegate_api::{
         HookPhase, HookRunSpec, HookRunStatus, HookTemplateSpec, PodTemplate,
         deployment::{GameDeploymentUpdateStrategy, GameDeploymentUpdateType, ScaleStrategy},
         hook::{
-            HookArgument, HookMetric, HookPolicy, HookProvider, KubernetesField,
+            HookArgument, HookMetric, HookPolicy, HookProvider, HookSecretRef, KubernetesField,
             KubernetesFunction, KubernetesProvider, Measurement, MetricResult, PrometheusProvider,
-            WebHeader, WebProvider,
+            WebHeader, WebMethod, WebProvider,
         },
         stateful_set::{
             GameStatefulSetUpdateStrategy, GameStatefulSetUpdateType, PodManagementPolicy,
@@ -129,7 +129,6 @@ strategy! { game_deployment_status: GameDeploymentStatus {
     available_replicas: any::<i32>(),
     updated_replicas: any::<i32>(),
     updated_ready_replicas: any::<i32>(),
-    current_replicas: any::<Option<i32>>(),
     updated_available_replicas: any::<Option<i32>>(),
     expected_updated_replicas: any::<Option<i32>>(),
     current_revision: maybe(text()),
@@ -310,6 +309,7 @@ strategy! { hook_template_spec: HookTemplateSpec {
     metrics: hook_metrics(),
     args: list(hook_argument()),
     policy: maybe(one_of(HookPolicy::ALL)),
+    deadline_seconds: maybe(1..=i32::MAX),
 } }
 
 strategy! { hook_run: HookRun {
@@ -323,6 +323,7 @@ strategy! { hook_run_spec: HookRunSpec {
     args: list(hook_argument()),
     terminate: any::<Option<bool>>(),
     policy: maybe(one_of(HookPolicy::ALL)),
+    deadline_seconds: maybe(1..=i32::MAX),
 } }
 
 strategy! { hook_argument: HookArgument {
@@ -390,6 +391,14 @@ strategy! { web: WebProvider {
     json_path: text(),
     headers: list(web_header()),
     timeout_seconds: any::<Option<i32>>(),
+    method: Just(Some(WebMethod::Post)),
+    body: maybe(text()),
+    insecure_skip_verify: any::<Option<bool>>(),
+    secret_ref: maybe(hook_secret()),
+} }
+
+strategy! { hook_secret: HookSecretRef {
+    name: label(),
 } }
 
 strategy! { web_header: WebHeader {
@@ -400,6 +409,10 @@ strategy! { web_header: WebHeader {
 strategy! { prometheus: PrometheusProvider {
     address: text(),
     query: text(),
+    headers: list(web_header()),
+    timeout_seconds: any::<Option<i32>>(),
+    insecure_skip_verify: any::<Option<bool>>(),
+    secret_ref: maybe(hook_secret()),
 } }
 
 strategy! { kubernetes: KubernetesProvider {

@@ -39,13 +39,27 @@ fn the_target_comes_back_then_clients_then_routes_and_the_finalizer_goes_last() 
             terminating().phase(Phase::Terminated).replicas(0),
             "scale 2",
         ),
+        ("nobody asked for it", terminating().planning(|plan| plan.revert = false), "release"),
+        ("without our finalizer", terminating().with(|seen| seen.life.held = false), ""),
+    ]);
+}
+
+#[test]
+fn a_target_that_is_gone_leaves_nothing_that_leads_to_what_goes() {
+    let apex = |seen: &mut Observed| seen.setup.apex_given_back = State::Differs;
+    let route = |seen: &mut Observed| seen.setup.route_given_back = State::Differs;
+    table([
         (
             "a target that is gone needs nothing",
             terminating().gone(),
             "remember phase=Terminated · release",
         ),
-        ("nobody asked for it", terminating().planning(|plan| plan.revert = false), "release"),
-        ("without our finalizer", terminating().with(|seen| seen.life.held = false), ""),
+        (
+            "but clients must not be left with what goes with the canary",
+            terminating().gone().with(apex).with(route),
+            "give apex back",
+        ),
+        ("nor a route", terminating().gone().with(route), "give route back"),
     ]);
 }
 
@@ -92,6 +106,37 @@ fn a_target_that_does_not_come_back_is_not_waited_for_for_ever() {
             terminating().remembering(since(15 * MINUTE)).with(|seen| {
                 seen.setup.apex_given_back = State::Blocked(Obstacle("no".to_owned()));
             }),
+            "remember phase=Terminated · release",
+        ),
+    ]);
+    let apex = |seen: &mut Observed| seen.setup.apex_given_back = State::Differs;
+    let route = |seen: &mut Observed| seen.setup.route_given_back = State::Differs;
+    let no = |seen: &mut Observed| {
+        seen.setup.route_given_back = State::Blocked(Obstacle("no".to_owned()));
+    };
+    let late = |scene: Scene| scene.remembering(since(15 * MINUTE));
+    table([
+        (
+            "what outlives the canary is put in order all the same",
+            late(unready()).with(apex).with(route),
+            "give apex back · give route back · remember phase=Terminated · release",
+        ),
+        (
+            "for a target that nobody can read too",
+            late(unready()).with(route).with(|seen| {
+                seen.target = Err(Missing::Unusable("paused".to_owned()));
+            }),
+            "give route back · remember phase=Terminated · release",
+        ),
+        (
+            "but for what cannot be",
+            late(unready()).with(apex).with(no),
+            "give apex back · remember phase=Terminated · release",
+        ),
+        ("a route that cannot go back is tried for a while", terminating().gone().with(no), ""),
+        (
+            "and holds no canary for ever",
+            late(terminating().gone()).with(no),
             "remember phase=Terminated · release",
         ),
     ]);

@@ -221,3 +221,40 @@ fn a_split_that_is_refused_is_tried_again_until_the_deadline() {
         ),
     ]);
 }
+
+#[test]
+fn item_20_an_answer_that_comes_after_the_deletion_moves_nothing() {
+    let deleted = |scene: Scene, held: bool| {
+        scene.planning(|plan| plan.revert = held).with(|seen| {
+            seen.life = Life { held, deleted: Some(NOW) };
+        })
+    };
+    for answered in [progressing(30).checked(true), progressing(50).checked(true)] {
+        let does = deleted(answered.clone(), true).does();
+        assert!(does.starts_with("remember phase=Terminating"), "{does}");
+        assert!(!does.contains("shift") && !does.contains("promote"), "{does}");
+        assert_eq!(deleted(answered, false).does(), "", "the rest goes with its owner");
+    }
+}
+
+#[test]
+fn item_32_a_primary_nobody_knows_is_not_chosen_by_putting_a_route_back() {
+    let bent = |scene: Scene| {
+        scene.with(|seen| {
+            seen.setup.primary = State::Blocked(Obstacle("what it ran is not known".to_owned()));
+            seen.setup.route = State::Differs;
+        })
+    };
+    let lost = |scene: Scene| {
+        bent(scene.primary(waiting(false)).unrouted()).with(|seen| seen.primary.exists = false)
+    };
+    table([
+        ("in mid-flight", lost(progressing(30)), "remember trouble=0"),
+        ("at rest", lost(at_rest()), ""),
+        ("with a revision that nobody analysed", lost(at_rest().target("v1-b")), ""),
+        ("one that is there serves, whoever owns it", bent(progressing(30)), "put routing objects"),
+    ]);
+    assert_eq!(lost(at_rest().target("v1-b")).why(), "Obstructed");
+    let promoted = lost(promoting(30)).does();
+    assert!(!promoted.contains("put"), "{promoted}");
+}

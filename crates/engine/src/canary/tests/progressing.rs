@@ -35,7 +35,7 @@ fn a_share_grows_by_one_step_for_each_check_that_passes() {
         (
             "no step leads on",
             progressing(10).planning(|plan| plan.steps = Steps::By(0)).checked(true),
-            "",
+            "remember trouble=0",
         ),
     ]);
     assert_eq!(started().tells(), ["AnalysisStarted", "WeightAdvanced"]);
@@ -164,8 +164,8 @@ fn a_hold_for_want_of_data_counts_and_moves_nothing() {
     let held = || Verdict::Held("no values found".to_owned());
     let promotion = |scene: Scene| scene.phase(Phase::WaitingPromotion);
     table([
-        ("on the way", progressing(20).failing(1).judged(held()), ""),
-        ("at the goal", progressing(50).judged(held()), ""),
+        ("on the way", progressing(20).failing(1).judged(held()), "remember without data=0"),
+        ("at the goal", progressing(50).judged(held()), "remember without data=0"),
         ("while promotion waits", promotion(progressing(50)).judged(held()), ""),
         (
             "too many that failed before are too many",
@@ -177,6 +177,44 @@ fn a_hold_for_want_of_data_counts_and_moves_nothing() {
     assert_eq!(decision.why.reason(), "WaitingForData");
     assert!(decision.beat && decision.tells(&decision.why), "told, and an interval until the next");
     assert_eq!(decision.again, Again::At(NOW.after(Duration::from_mins(1))));
+}
+
+#[test]
+fn a_hold_for_want_of_data_lasts_no_longer_than_the_deadline() {
+    let held = || Verdict::Held("no values found".to_owned());
+    let ago = |minutes: i64| Some(Moment(NOW.0 - minutes * 60_000));
+    let without = |since| {
+        let scene = progressing(20).planning(|plan| plan.deadline = Duration::from_mins(10));
+        scene.remembering(move |memory| memory.no_data_since = since)
+    };
+    table([
+        ("a moment before", without(ago(9)).judged(held()), ""),
+        ("it is up: the check counts", without(ago(10)).judged(held()), "remember failed=1"),
+        ("and so does the next", without(ago(11)).failing(1).judged(held()), "remember failed=2"),
+        (
+            "data that is bad begins it anew",
+            without(ago(11)).checked(false),
+            "remember failed=1 without data=-",
+        ),
+        (
+            "so does a clock that was put back",
+            without(ago(-5)).judged(held()),
+            "remember without data=0",
+        ),
+        (
+            "a person who holds it is waited for",
+            without(ago(60)).paused(20).holding(20, false).judged(held()),
+            "remember without data=-",
+        ),
+        (
+            "and one who is to approve",
+            without(ago(60)).phase(Phase::WaitingPromotion).judged(held()),
+            "remember without data=-",
+        ),
+    ]);
+    assert_eq!(without(ago(10)).judged(held()).why(), "NotEnoughData");
+    let passed = without(ago(9)).checked(true).does();
+    assert!(passed.contains("without data=-"), "data that is good begins it anew: {passed}");
 }
 
 #[test]
@@ -349,6 +387,47 @@ fn lasting_trouble_counts_against_the_deadline() {
             "shift 0 · park · remember phase=Failed failed=0 weight=0 prepared=false"
         }),
     ]);
+}
+
+#[test]
+fn a_plan_that_is_edited_into_one_without_a_step_goes_back_in_time() {
+    let since =
+        |ago: i64| move |memory: &mut Memory| memory.trouble_since = Some(Moment(NOW.0 - ago));
+    for step in [0, -5] {
+        let nowhere = |scene: Scene| scene.planning(move |plan| plan.steps = Steps::By(step));
+        table([
+            ("it begins", nowhere(progressing(20)).checked(true), "remember trouble=0"),
+            ("checks go on", nowhere(progressing(20)).remembering(since(4 * MINUTE)), "check"),
+            ("and pass", nowhere(progressing(20)).remembering(since(4 * MINUTE)).checked(true), ""),
+            (
+                "or fail",
+                nowhere(progressing(20)).remembering(since(4 * MINUTE)).checked(false),
+                "remember failed=1",
+            ),
+            (
+                "too long",
+                nowhere(progressing(20)).remembering(since(5 * MINUTE)),
+                "shift 0 · park · remember phase=Failed weight=0 prepared=false trouble=-",
+            ),
+            (
+                "mended in time",
+                progressing(20).remembering(since(4 * MINUTE)),
+                "remember trouble=-",
+            ),
+            (
+                "at the goal no step is needed",
+                nowhere(progressing(50)).checked(true),
+                "remember phase=Promoting · promote v1-b",
+            ),
+            (
+                "held by hand it is waited for",
+                nowhere(progressing(20).paused(20).holding(20, false))
+                    .remembering(since(5 * MINUTE)),
+                "remember trouble=-",
+            ),
+        ]);
+        assert_eq!(nowhere(progressing(20)).checked(true).why(), "Obstructed");
+    }
 }
 
 #[test]

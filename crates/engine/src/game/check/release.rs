@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use crate::game::{
-    Action, CanaryStep, HookPhase, Memory, Observed, PauseReason, Purpose, ResumeBy, Verb,
+    Action, CanaryStep, HookPhase, Memory, Observed, PauseReason, Pod, Purpose, ResumeBy, Verb,
+    WorkloadKind,
 };
 
 use super::{Verdict, truth::Truth};
@@ -27,7 +28,8 @@ pub(super) fn judge(truth: &Truth<'_>, action: &Action) -> Verdict {
 
 fn is_held_by_user(world: &Observed) -> bool {
     let paused = world.plan.paused;
-    paused.value && !paused.is_ours
+    let is_set = paused.value && !paused.is_ours;
+    is_set || (world.memory.pause(PauseReason::User).is_some() && !is_resumed(world))
 }
 
 /// A pause in the status before `paused` in the spec would read as a person going on.
@@ -54,9 +56,8 @@ fn judge_pauses(world: &Observed, next: &Memory) -> Verdict {
             continue;
         }
         let may_end = match pause.reason {
-            PauseReason::User => !is_held_by_user(world),
             PauseReason::Step => is_resumed(world) || is_over(world),
-            PauseReason::Hook => is_resumed(world),
+            PauseReason::User | PauseReason::Hook => is_resumed(world),
         };
         if !may_end && !is_asked(world, &[Verb::SkipAll, Verb::RetryHook]) {
             return Err((29, format!("{} ends by itself", pause.reason.as_str())));
@@ -92,6 +93,12 @@ fn judge_stable(truth: &Truth<'_>, next: &Memory) -> Verdict {
     let is_new = before.is_some() && next.stable != *before;
     if is_new && truth.done_from(0) < world.plan.replicas {
         return Err((6, "a revision is stable before all pods run it".to_owned()));
+    }
+    // Numbers beyond the replicas are no replicas; pods without numbers are all alike.
+    let is_deployment = world.plan.kind == WorkloadKind::Deployment;
+    let is_other = |pod: &Pod| pod.revision.as_ref() != Some(&world.update);
+    if is_new && is_deployment && truth.alive().any(is_other) {
+        return Err((6, "a revision is stable while a pod runs another".to_owned()));
     }
     Ok(())
 }

@@ -37,6 +37,7 @@ fn update(world: &Observed, at: usize) -> Action {
         annotations: std::collections::BTreeMap::new(),
         image_ids: std::collections::BTreeMap::new(),
         images_before: std::collections::BTreeMap::new(),
+        restarts_before: std::collections::BTreeMap::new(),
         at: world.now,
         grace: None,
         owes_post_hook: false,
@@ -236,6 +237,13 @@ fn invariant_6_what_becomes_stable_runs_everywhere() {
         pod.revision = Some(world.update.clone());
     }
     assert_eq!(judge(&world, next(&world)), None);
+    let mut left = world.pods[0].clone();
+    (left.name, left.uid) = ("game-p5".to_owned(), "uid-5".to_owned());
+    left.revision = Some(rev("r1"));
+    world.pods.push(left);
+    assert_eq!(judge(&world, next(&world)), Some(6), "one that is left over runs another");
+    world.pods[4].is_terminating = true;
+    assert_eq!(judge(&world, next(&world)), None, "it is on its way out");
 }
 
 #[test]

@@ -3,13 +3,21 @@
 use std::cmp::Ordering;
 
 use super::{
-    Matcher, Result, SIZE_MAX, Value, WORK_MAX, fail,
+    Matcher, PATTERN_WORK, Result, SIZE_MAX, TEXT_BYTES_A_STEP, Value, WORK_MAX, fail,
     functions::Builtin,
     parse::{Binary, Expr, Node, Unary},
 };
 
-pub(super) fn evaluate(expr: &Expr, result: &Value, matcher: &dyn Matcher) -> Result<Value> {
-    Evaluator { result, matcher, elements: Vec::new(), work: 0 }.value(expr)
+/// The value, and whether every number it was made of is one.
+pub(super) fn evaluate(
+    expr: &Expr,
+    result: &Value,
+    matcher: &dyn Matcher,
+) -> Result<(Value, bool)> {
+    let is_finite = result.is_finite();
+    let mut evaluator = Evaluator { result, matcher, elements: Vec::new(), work: 0, is_finite };
+    let value = evaluator.value(expr)?;
+    Ok((value, evaluator.is_finite))
 }
 
 struct Evaluator<'a> {
@@ -18,16 +26,15 @@ struct Evaluator<'a> {
     /// What `#` stands for, innermost last.
     elements: Vec<Value>,
     work: usize,
+    /// Nothing that was measured turned out to be infinite or no number.
+    is_finite: bool,
 }
 
 impl Evaluator<'_> {
     fn value(&mut self, expr: &Expr) -> Result<Value> {
         let at = expr.at;
-        self.work += 1;
-        if self.work > WORK_MAX {
-            return fail("this takes too long", at);
-        }
-        Ok(match &expr.node {
+        self.spend(1, at)?;
+        let value = match &expr.node {
             Node::Nil => Value::Nil,
             Node::Bool(value) => Value::Bool(*value),
             Node::Int(number) => Value::Int(*number),
@@ -42,8 +49,8 @@ impl Evaluator<'_> {
                 Value::Map(members.collect::<Result<_>>()?)
             }
             Node::Result => {
-                self.spend(self.result, at)?;
-                self.result.clone()
+                self.spend(weight(self.result), at)?;
+                return Ok(self.result.clone());
             }
             Node::Element => self.elements.last().cloned().unwrap_or(Value::Nil),
             Node::Unary(unary, inner) => {
@@ -73,17 +80,19 @@ impl Evaluator<'_> {
             }
             Node::Call(function, arguments) => {
                 let values = arguments.iter().map(|argument| self.value(argument));
-                function.call(&values.collect::<Result<Vec<_>>>()?, at)?
+                let value = function.call(&values.collect::<Result<Vec<_>>>()?, at)?;
+                self.is_finite &= value.is_finite();
+                value
             }
             Node::Over(builtin, list, predicate) => self.over(*builtin, list, predicate)?,
-        })
+        };
+        self.spend(weight(&value), at)?;
+        Ok(value)
     }
 
-    /// A long list is not copied for nothing.
-    fn spend(&mut self, value: &Value, at: usize) -> Result<()> {
-        if let Value::List(items) = value {
-            self.work = self.work.saturating_add(items.len());
-        }
+    /// Whatever is made or looked through is paid for, by what it weighs.
+    fn spend(&mut self, work: usize, at: usize) -> Result<()> {
+        self.work = self.work.saturating_add(work);
         if self.work > WORK_MAX { fail("this takes too long", at) } else { Ok(()) }
     }
 
@@ -175,10 +184,18 @@ impl Evaluator<'_> {
         }
     }
 
-    fn text_test(&self, binary: Binary, left: &Value, right: &Value, at: usize) -> Result<Value> {
+    fn text_test(
+        &mut self,
+        binary: Binary,
+        left: &Value,
+        right: &Value,
+        at: usize,
+    ) -> Result<Value> {
         let (Value::Text(text), Value::Text(other)) = (left, right) else {
             return mismatch(left, right, at);
         };
+        let pattern = if binary == Binary::Matches { PATTERN_WORK } else { 0 };
+        self.spend(weight(left).saturating_add(pattern), at)?;
         let answer = match binary {
             Binary::Contains => text.contains(other.as_str()),
             Binary::StartsWith => text.starts_with(other.as_str()),
@@ -189,6 +206,17 @@ impl Evaluator<'_> {
             },
         };
         Ok(Value::Bool(answer))
+    }
+}
+
+/// What a value costs to copy or to look through, besides the one step it is: long lists and long texts
+/// are not for nothing.
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Float(_) => 0,
+        Value::Text(text) => text.len() / TEXT_BYTES_A_STEP,
+        Value::List(items) => items.iter().map(|item| 1 + weight(item)).sum(),
+        Value::Map(members) => members.values().map(|member| 1 + weight(member)).sum(),
     }
 }
 

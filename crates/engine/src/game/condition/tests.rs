@@ -171,6 +171,63 @@ fn everything_has_a_bound() {
     assert_eq!(error.what, "this takes too long");
 }
 
+/// Counts how often a pattern is tried.
+struct Counting(std::cell::Cell<usize>);
+
+impl Matcher for Counting {
+    fn is_match(&self, _: &str, _: &str) -> std::result::Result<bool, String> {
+        self.0.set(self.0.get() + 1);
+        Ok(true)
+    }
+}
+
+#[test]
+fn a_long_text_is_not_looked_through_again_and_again() {
+    let megabyte = text(&"x".repeat(1024 * 1024));
+    let tried = |condition: &str| {
+        let matcher = Counting(std::cell::Cell::new(0));
+        let outcome = Condition::compile(condition, &Kind::Text).unwrap();
+        let outcome = outcome.is_met(&megabyte, &matcher);
+        (outcome.map_err(|error| error.what), matcher.0.get())
+    };
+    let (outcome, times) = tried("all(0..9998, {result matches 'x'})");
+    assert_eq!(outcome, Err("this takes too long".to_owned()));
+    assert!(times < 20, "{times} times");
+    let (outcome, _) = tried("all(0..9998, {result contains 'y' or true})");
+    assert_eq!(outcome, Err("this takes too long".to_owned()));
+    let (outcome, _) = tried("len(filter(map(0..9998, {result}), {true})) > 0");
+    assert_eq!(outcome, Err("this takes too long".to_owned()));
+    let (outcome, times) =
+        tried("result matches 'a' and result matches 'b' and len(result) > 9 and result != ''");
+    assert_eq!((outcome, times), (Ok(true), 2), "but a few times it may be");
+    let lists = "all(0..9998, {len(0..9998) > 0})";
+    let outcome = Condition::compile(lists, &Kind::Text).unwrap().is_met(&text(""), &Plain);
+    assert_eq!(outcome.unwrap_err().what, "this takes too long", "lists are made of something");
+}
+
+#[test]
+fn what_is_no_number_or_infinite_never_lets_anything_pass() {
+    let rows = [
+        (text("NaN"), None, Some("asFloat(result) > 5"), HookPhase::Inconclusive),
+        (text("inf"), None, Some("asFloat(result) < 5"), HookPhase::Inconclusive),
+        (text("-inf"), Some("asFloat(result) < 30"), None, HookPhase::Inconclusive),
+        (text("NaN"), Some("asFloat(result) < 30"), None, HookPhase::Failed),
+        (text("inf"), None, Some("asFloat(result) > 5"), HookPhase::Failed),
+        (text("NaN"), None, Some("isNaN(asFloat(result))"), HookPhase::Failed),
+        (text("NaN"), Some("true or asFloat(result) > 5"), None, HookPhase::Successful),
+        (text("7"), None, Some("asFloat(result) > 9"), HookPhase::Successful),
+        (numbers(&[f64::INFINITY]), Some("result[0] > 5"), None, HookPhase::Inconclusive),
+        (numbers(&[f64::NAN]), None, None, HookPhase::Inconclusive),
+    ];
+    for (result, success, failure, want) in rows {
+        let compile = |text: &str| Condition::compile(text, &kind(&result)).unwrap();
+        let (success, failure) = (success.map(compile), failure.map(compile));
+        let (phase, message) = judge(success.as_ref(), failure.as_ref(), &result, &Plain);
+        assert_eq!(phase, want, "{result:?} {success:?} {failure:?}");
+        assert_eq!(message.is_some(), want == HookPhase::Inconclusive);
+    }
+}
+
 #[test]
 fn a_measurement_is_worth_what_the_two_conditions_say() {
     let is_met = |met: bool| {

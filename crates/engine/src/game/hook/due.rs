@@ -42,10 +42,12 @@ impl Run {
         if let Err(invalid) = self.validate() {
             return Next::Refuse(invalid);
         }
-        let tasks = self.each_due(now).filter_map(|due| match due {
-            Due::Now(task) => Some(task),
-            Due::At(_) | Due::Never => None,
-        });
+        // Nothing more is asked after the deadline: that it passed is all there is to say.
+        let tasks =
+            self.each_due(now).filter(|_| !self.is_overdue(now)).filter_map(|due| match due {
+                Due::Now(task) => Some(task),
+                Due::At(_) | Due::Never => None,
+            });
         Next::Measure(tasks.collect())
     }
 

@@ -100,10 +100,7 @@ impl Run {
             .results
             .iter()
             .any(|result| result.measurements.last().is_some_and(|last| last.finished.is_none()));
-        let is_overdue = self
-            .deadline
-            .is_some_and(|limit| self.started.is_some_and(|started| now.since(started) > limit));
-        if is_overdue {
+        if self.is_overdue(now) {
             return (HookPhase::Error, Some("the run took longer than its deadline".to_owned()));
         }
         let is_complete = self

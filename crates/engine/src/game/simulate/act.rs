@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use crate::{
     Moment,
     game::{
-        Action, Container, Grace, HookRun, HookStart, InPlaceState, NewPod, NodeState, Paused, Pod,
-        PodChange, PodPhase, PodRef, Purpose, ReadinessGate, Ready, WorkloadKind, check::What,
-        images,
+        Action, Container, Grace, HookRun, HookStart, InPlaceState, Metadata, NewPod, NodeState,
+        Paused, Pod, PodChange, PodPhase, PodRef, Purpose, ReadinessGate, Ready, WorkloadKind,
+        check::What, images,
     },
 };
 
@@ -65,13 +65,13 @@ impl World {
             Action::DeleteHook(name) => self.truth.runs.retain(|run| run.name != name),
             Action::SetPaused(value) => self.set_paused(value),
             Action::Lift(_) => {
-                self.truth.plan.asked = None;
+                self.forget_wish();
                 self.set_paused(false);
             }
-            Action::ClearVerb(_) => self.truth.plan.asked = None,
+            Action::ClearVerb => self.forget_wish(),
             Action::GoBack { to, from } => {
                 if self.truth.update == from {
-                    self.truth.plan.asked = None;
+                    self.forget_wish();
                     self.set_template(&to);
                 }
             }
@@ -97,8 +97,16 @@ impl World {
         }
     }
 
+    fn forget_wish(&mut self) {
+        self.truth.plan.asked = None;
+        self.truth.plan.misspelt = None;
+    }
+
+    /// Whoever writes what stands there already does not become the one who set it.
     fn set_paused(&mut self, value: bool) {
-        self.truth.plan.paused = Paused { value, is_ours: true };
+        if self.truth.plan.paused.value != value {
+            self.truth.plan.paused = Paused { value, is_ours: true };
+        }
         self.truth.plan.generation += 1;
     }
 
@@ -112,6 +120,7 @@ impl World {
             image,
             image_id: None,
             started: None,
+            restarts: 0,
         });
         let id = match (self.truth.plan.kind, new.ordinal) {
             (WorkloadKind::StatefulSet(_), Some(number)) => number.to_string(),
@@ -154,11 +163,16 @@ impl World {
                 since: change.at,
                 image_ids: change.image_ids.clone(),
                 images: change.images_before.clone(),
+                restarts: change.restarts_before.clone(),
             });
             pod.owes_post_hook = change.owes_post_hook;
             pod.grace = period.map(|period| Grace {
                 revision: change.revision.clone(),
                 from: change.from.clone(),
+                metadata: Metadata {
+                    labels: change.labels.clone(),
+                    annotations: change.annotations.clone(),
+                },
                 period,
             });
         });
@@ -181,6 +195,7 @@ impl World {
                 since: change.at,
                 image_ids: change.image_ids.clone(),
                 images: change.images_before.clone(),
+                restarts: change.restarts_before.clone(),
             });
             for container in &mut pod.containers {
                 if let Some(image) = change.images.get(&container.name) {

@@ -3,8 +3,8 @@
 use crate::{
     Revision,
     game::{
-        Action, Asked, Canary, CanaryStep, HookKind, KnownRevision, Observed, Paused, PodPhase,
-        Ready, Scope, Share, UpdateWay, Verb,
+        Action, Asked, Canary, CanaryStep, HookKind, KnownRevision, KnownTemplate, Observed,
+        Paused, PodPhase, Ready, Scope, Share, UpdateWay, Verb,
     },
 };
 
@@ -140,6 +140,7 @@ impl Event {
                 for container in
                     truth.pods.get_mut(*at).iter_mut().flat_map(|pod| &mut pod.containers)
                 {
+                    container.restarts += u32::from(container.started.is_some());
                     container.started = container.started.map(|_| now);
                 }
             }
@@ -153,7 +154,7 @@ impl Event {
                 }
             }
             Self::Template(true) => {
-                truth.templates.insert("test".to_owned(), Vec::new());
+                truth.templates.insert("test".to_owned(), KnownTemplate::default());
             }
             Self::Template(false) => truth.templates.clear(),
             _ => {}
@@ -173,7 +174,7 @@ impl Refused {
                     Action::SetPaused(_)
                         | Action::GoBack { .. }
                         | Action::Lift(_)
-                        | Action::ClearVerb(_)
+                        | Action::ClearVerb
                         | Action::ResetRetry(_)
                         | Action::PrunePodsToDelete(_)
                 )

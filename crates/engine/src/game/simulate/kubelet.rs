@@ -59,6 +59,7 @@ fn run(pod: &mut Pod, now: Moment) {
         let id = format!("id:{}", container.image);
         if container.image_id.as_ref() != Some(&id) {
             container.image_id = Some(id);
+            container.restarts += u32::from(container.started.is_some());
             container.started = Some(now);
             is_changing = true;
         }

@@ -1,15 +1,10 @@
 //! What people can do to a release: pause, go on, skip, go back.
 
-use super::{count, in_place, keep, stepped, until, wait, wait_for};
+use super::{by_annotation, count, in_place, keep, stepped, until, wait, wait_for};
 use crate::game::{
-    Asked, Canary, Fact, Paused, Plan, ResumeBy, Verb,
+    Asked, Fact, PauseReason, Paused, Plan, ResumeBy, Verb, decide,
     simulate::{Event, HookWill, World, hook_step, rev},
 };
-
-fn by_annotation(plan: Plan) -> Plan {
-    let canary = plan.canary.map(|canary| Canary { resume_by: ResumeBy::Annotation, ..canary });
-    Plan { canary, ..plan }
-}
 
 fn pushed(plan: Plan) -> World {
     World::running(plan).then(&Event::Push(true))
@@ -97,7 +92,7 @@ fn what_was_asked_for_another_revision_is_not_done() {
 
 #[test]
 fn what_cannot_be_done_is_told_and_taken_away() {
-    for verb in [Verb::Resume, Verb::SkipAll, Verb::Abort, Verb::RetryHook] {
+    for verb in Verb::ALL.into_iter().filter(|verb| *verb != Verb::Pause) {
         let world = World::running(stepped(vec![keep(3), wait()])).then(&Event::Ask(verb));
         assert!(world.told.contains(&Fact::NothingTo(verb)), "{verb:?}");
         assert_eq!(world.truth.plan.asked, None);
@@ -124,5 +119,89 @@ fn a_person_who_clears_paused_when_nothing_is_paused_changes_nothing() {
     world.truth.plan.paused = Paused { value: false, is_ours: false };
     world.rest();
     assert_eq!(world.line(), "2 4/4/4");
+    world.is_sound();
+}
+
+#[test]
+fn a_pause_of_a_person_is_not_ended_by_a_tool_where_only_the_annotation_resumes() {
+    let plan = by_annotation(stepped(vec![keep(3), wait()]));
+    let mut world = World::running(plan).then(&Event::Paused(true)).then(&Event::Push(true));
+    assert_eq!(world.line(), "0 0/0/4 PausedByUser paused");
+    world = world.then(&Event::Paused(false));
+    assert_eq!(world.line(), "0 0/0/4 PausedByUser paused", "it is set back");
+    assert!(world.told.contains(&Fact::ResumeIgnored), "and that is told");
+    world = world.then(&Event::Paused(false)).then(&Event::Push(true));
+    assert_eq!(world.line(), "0 0/0/4 PausedByUser paused", "again and again");
+    world = world.then(&Event::Ask(Verb::Resume));
+    assert_eq!(world.line(), "1 1/1/4 PausedByCanaryPauseStep paused", "the verb ends it");
+    world.is_sound();
+}
+
+#[test]
+fn a_verb_counts_also_if_a_tool_cleared_paused_just_before() {
+    let mut world = pushed(by_annotation(stepped(vec![keep(3), wait()])));
+    world.happen(&Event::Paused(false));
+    world = world.then(&Event::Ask(Verb::Resume));
+    assert_eq!(world.line(), "2 4/4/4");
+    let plan = by_annotation(stepped(vec![keep(3), wait()]));
+    let mut world = World::running(plan).then(&Event::Paused(true)).then(&Event::Push(true));
+    world.happen(&Event::Paused(false));
+    world = world.then(&Event::Ask(Verb::SkipAll));
+    assert_eq!(world.line(), "2 0/0/4 PausedByUser paused", "skipping does not resume");
+    world.is_sound();
+}
+
+#[test]
+fn a_pause_can_be_asked_for_by_annotation() {
+    for plan in [stepped(vec![keep(3), wait()]), by_annotation(stepped(vec![keep(3), wait()]))] {
+        let mut world = World::running(plan).then(&Event::Ask(Verb::Pause));
+        assert_eq!(world.line(), "2 4/4/4 PausedByUser paused");
+        assert_eq!(world.truth.plan.asked, None);
+        assert!(world.told.contains(&Fact::Obeyed(Verb::Pause)));
+        world = world.then(&Event::Push(true));
+        assert_eq!(world.line(), "0 0/0/4 PausedByUser paused", "nothing is updated");
+        world = world.then(&Event::Ask(Verb::Pause));
+        assert!(world.told.contains(&Fact::NothingTo(Verb::Pause)), "it is held already");
+        world = world.then(&Event::Ask(Verb::Resume));
+        assert_eq!(world.line(), "1 1/1/4 PausedByCanaryPauseStep paused");
+        world.is_sound();
+    }
+}
+
+#[test]
+fn no_further_pod_is_updated_in_the_look_that_pauses() {
+    let mut world = World::running(stepped(vec![keep(0)]));
+    world.happen(&Event::Push(true));
+    world.pass();
+    world.happen(&Event::Ask(Verb::Pause));
+    let decision = decide(&world.truth);
+    assert!(!format!("{decision:?}").contains("Delete("), "{decision:#?}");
+    world.rest();
+    assert_eq!(world.line(), "0 0/0/4 PausedByUser paused");
+    world.is_sound();
+}
+
+#[test]
+fn whoever_waits_for_a_person_says_how_that_person_goes_on() {
+    let by_field = Fact::AwaitingPerson(PauseReason::Step, ResumeBy::Field).text();
+    assert!(by_field.contains("updateStrategy.paused to false"), "{by_field}");
+    let plan = by_annotation(stepped(vec![keep(3), wait()]));
+    let world = pushed(plan);
+    let message = &world.truth.memory.message;
+    assert_eq!(
+        message,
+        "PausedByCanaryPauseStep: annotate it with tidegate.dev/ask=resume to go on."
+    );
+}
+
+#[test]
+fn a_word_that_is_no_verb_is_told_and_taken_away_and_stops_nothing() {
+    let mut world = World::running(stepped(vec![keep(3), wait()]));
+    world.truth.plan.misspelt = Some("reusme".to_owned());
+    world = world.then(&Event::Kill(0));
+    assert_eq!(world.line(), "2 4/4/4", "a lost pod is replaced all the same");
+    assert_eq!(world.truth.plan.misspelt, None);
+    let told = |fact: &&Fact| **fact == Fact::UnknownVerb("reusme".to_owned());
+    assert_eq!(world.told.iter().filter(told).count(), 1);
     world.is_sound();
 }

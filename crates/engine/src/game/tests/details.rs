@@ -6,8 +6,9 @@ use super::{hooked, in_place, keep, plain, stepped, wait};
 use crate::{
     Again,
     game::{
-        Action, CanaryStep, ConditionKind, Fact, HookKind, HookPhase, HookRun, PauseReason, Plan,
-        Purpose, Share, StepHook, Verb, WorkloadPhase, decide,
+        Action, CanaryStep, ConditionKind, Fact, HookKind, HookPhase, HookRun, Indexes,
+        KnownTemplate, PauseReason, Plan, Purpose, ResumeBy, Share, StepHook, UpdateWay, Verb,
+        WorkloadPhase, decide,
         simulate::{Event, HookWill, World, call, hook_step, rev},
     },
 };
@@ -24,6 +25,7 @@ fn of_the_steps_so_far_the_last_partition_counts() {
 #[test]
 fn a_workload_that_is_deleted_or_refused_is_left_alone() {
     let mut world = World::running(plain());
+    world.happen(&Event::Clock(0));
     world.truth.is_deleted = true;
     world.truth.plan.replicas = 9;
     assert!(decide(&world.truth).is_idle());
@@ -34,13 +36,25 @@ fn a_workload_that_is_deleted_or_refused_is_left_alone() {
     assert_eq!(world.truth.memory.message, "selector matches nothing", "it is told");
     assert_eq!(world.truth.memory.phase, Some(WorkloadPhase::Degraded));
     assert_eq!(world.truth.pods.len(), 4, "and that is all");
+    let failed = |world: &World| {
+        let conditions = world.truth.memory.conditions.iter();
+        let mut failed = conditions.filter(|it| it.kind == ConditionKind::FailedUpdate && it.holds);
+        failed.next().map(|it| (it.reason.clone(), it.message.clone()))
+    };
+    let (reason, message) = failed(&world).expect("a condition says so");
+    assert_eq!((reason.as_str(), message.as_str()), ("Refused", "selector matches nothing"));
     assert!(decide(&world.truth).is_idle(), "once");
     assert_eq!(world.told.iter().filter(|fact| matches!(fact, Fact::Refused(_))).count(), 1);
+    world.truth.problems.clear();
+    world.truth.plan.replicas = 4;
+    world.rest();
+    assert_eq!(failed(&world), None, "it goes with what was wrong");
+    assert_eq!(world.truth.memory.phase, Some(WorkloadPhase::Healthy));
 }
 
 #[test]
 fn each_pod_gets_the_lowest_number_that_is_free() {
-    let mut world = World::running(Plan { indexes: Some((10, 20)), ..plain() });
+    let mut world = World::running(Plan { indexes: Indexes::Range(10, 20), ..plain() });
     let numbers = |world: &World| {
         let mut numbers: Vec<i64> = world.truth.pods.iter().filter_map(|pod| pod.index).collect();
         numbers.sort_unstable();
@@ -56,12 +70,118 @@ fn each_pod_gets_the_lowest_number_that_is_free() {
 
 #[test]
 fn too_few_numbers_are_told_and_make_no_pod() {
-    let world = World::running(Plan { indexes: Some((0, 3)), ..plain() });
+    let world = World::running(Plan { indexes: Indexes::Range(0, 3), ..plain() });
     assert!(world.truth.pods.is_empty());
     let conditions = &world.truth.memory.conditions;
     assert!(conditions.iter().any(|known| known.kind == ConditionKind::FailedScale && known.holds));
     let told = |fact: &&Fact| matches!(fact, Fact::NoIndex { .. });
     assert_eq!(world.told.iter().filter(told).count(), 1, "told once");
+}
+
+#[test]
+fn a_range_that_nobody_can_read_keeps_pods_from_being_made_and_nothing_else() {
+    let bad = Indexes::Unreadable("the range is no range".to_owned());
+    let mut world = World::running(Plan { indexes: Indexes::Range(0, 9), ..in_place(Vec::new()) });
+    world.truth.plan.indexes = bad.clone();
+    world = world.then(&Event::Push(true));
+    assert_eq!(super::count(&world, "r2"), 4, "pods are updated in place");
+    let failed = |world: &World| {
+        let conditions = &world.truth.memory.conditions;
+        conditions.iter().any(|it| it.kind == ConditionKind::FailedScale && it.holds)
+    };
+    assert!(failed(&world), "and somebody is told before a pod is missing");
+    world = world.then(&Event::Kill(0)).then(&Event::Scale(6));
+    assert_eq!(world.truth.pods.len(), 3, "none is made");
+    world = world.then(&Event::Scale(2));
+    assert_eq!(world.truth.pods.len(), 2, "those that are too many go");
+    world.truth.plan.indexes = Indexes::Range(0, 9);
+    world = world.then(&Event::Scale(4));
+    assert_eq!(world.truth.pods.len(), 4);
+    assert!(!failed(&world));
+    world.is_sound();
+}
+
+#[test]
+fn no_pod_is_replaced_while_none_can_be_made() {
+    let mut world = World::running(Plan { indexes: Indexes::Range(0, 9), ..plain() });
+    world.truth.plan.indexes = Indexes::Unreadable("the range is no range".to_owned());
+    world = world.then(&Event::Push(true));
+    assert_eq!(super::count(&world, "r1"), 4, "what is deleted would not come back");
+    world.is_sound();
+}
+
+#[test]
+fn a_pod_waits_for_a_number_that_one_on_its_way_out_still_has() {
+    let mut world = World::running(Plan { indexes: Indexes::Range(0, 4), ..plain() });
+    world.truth.pods[1].is_terminating = true;
+    let decision = decide(&world.truth);
+    assert_eq!(decision.why, Fact::AwaitingIndex);
+    assert!(!decision.actions.iter().any(|action| matches!(action, Action::Create(_))));
+    world = world.then(&Event::Kill(1));
+    let mut numbers: Vec<Option<i64>> = world.truth.pods.iter().map(|pod| pod.index).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [Some(0), Some(1), Some(2), Some(3)], "each has one");
+    world = world.then(&Event::Push(true));
+    assert!(world.truth.pods.iter().all(|pod| pod.index.is_some()), "also after a release");
+    world.is_sound();
+}
+
+#[test]
+fn a_range_without_room_for_pods_on_top_is_told_when_it_begins() {
+    let plan = Plan { indexes: Indexes::Range(0, 4), max_surge: Share::Count(1), ..plain() };
+    let world = World::running(plan);
+    let doubts = |world: &World| {
+        let told = world.told.iter().filter(|fact| matches!(fact, Fact::SpecDoubtful(_)));
+        told.map(Fact::text).collect::<Vec<_>>()
+    };
+    assert_eq!(doubts(&world).len(), 1, "{:?}", world.told);
+    assert!(doubts(&world)[0].contains("4 numbers"), "{:?}", doubts(&world));
+    let roomy = Plan { indexes: Indexes::Range(0, 5), ..world.truth.plan };
+    assert_eq!(doubts(&World::running(roomy)), Vec::<String>::new());
+}
+
+#[test]
+fn hooks_that_cannot_be_run_are_told_where_a_release_begins() {
+    let mut world = World::running(hooked(plain(), HookKind::PreDelete));
+    world.truth.plan.hooks.post_in_place.call = Some(call("missing"));
+    let problems = vec!["metric age: successCondition: a string and an integer".to_owned()];
+    let known = KnownTemplate { declared: Vec::new(), problems };
+    world.truth.templates.insert("test".to_owned(), known);
+    world.happen(&Event::Push(true));
+    world.pass();
+    let told: Vec<String> = world
+        .told
+        .iter()
+        .filter(|fact| matches!(fact, Fact::SpecDoubtful(_)))
+        .map(Fact::text)
+        .collect();
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(told[0].contains("predelete") && told[0].contains("metric age"), "{told:#?}");
+    assert!(told[1].contains("there is no hook template missing"), "{told:#?}");
+}
+
+#[test]
+fn a_run_that_took_too_long_is_ended_although_a_crash_came_between() {
+    let hook =
+        StepHook { call: call("test"), timeout: Some(Duration::from_secs(30)), rolls_back: false };
+    let mut world = World::running(stepped(vec![keep(3), CanaryStep::Hook(hook)]));
+    world.happen(&Event::StepHooks(HookWill::Hang));
+    world.happen(&Event::Push(true));
+    for _ in 0..40 {
+        world.round();
+        if world.truth.memory.pause(PauseReason::Hook).is_some() {
+            break;
+        }
+    }
+    // As if the process had died between the pause and the end of the run.
+    for run in &mut world.truth.runs {
+        run.is_terminated = false;
+        run.phase = Some(HookPhase::Running);
+    }
+    world.rest();
+    assert!(world.truth.runs.iter().all(|run| run.is_terminated), "{:#?}", world.truth.runs);
+    assert_eq!(world.line(), "1 1/1/4 PausedByStepBasedHook paused");
+    world.is_sound();
 }
 
 #[test]
@@ -151,7 +271,8 @@ fn db_39_of_earlier_runs_a_few_are_kept() {
 fn an_argument_nobody_gave_blocks_the_hook_and_names_it() {
     let mut world = World::running(stepped(vec![keep(3), hook_step()]));
     let declared = crate::game::arguments::Declared { name: "room".to_owned(), value: None };
-    world.truth.templates.insert("test".to_owned(), vec![declared]);
+    let known = KnownTemplate { declared: vec![declared], problems: Vec::new() };
+    world.truth.templates.insert("test".to_owned(), known);
     world.happen(&Event::Push(true));
     world.rounds(12);
     let conditions = &world.truth.memory.conditions;
@@ -168,9 +289,12 @@ fn every_fact_has_a_word_and_a_sentence() {
         Fact::NewRevision(rev("r")),
         Fact::WentBack(rev("r")),
         Fact::StepsChanged,
+        Fact::StepDoubtful("why".to_owned()),
+        Fact::SpecDoubtful("why".to_owned()),
         Fact::StepSet(2),
         Fact::Paused(PauseReason::User),
-        Fact::AwaitingPerson(PauseReason::Hook),
+        Fact::AwaitingPerson(PauseReason::Hook, ResumeBy::Field),
+        Fact::AwaitingPerson(PauseReason::Hook, ResumeBy::Annotation),
         Fact::AwaitingTime(crate::Moment(0)),
         Fact::ResumeIgnored,
         Fact::AwaitingHook("run".to_owned()),
@@ -180,11 +304,16 @@ fn every_fact_has_a_word_and_a_sentence() {
         Fact::AwaitingPods { available: 1, wanted: 2 },
         Fact::Scaling { created: 1, deleted: 0 },
         Fact::NoIndex { replicas: 2, indexes: 1 },
+        Fact::IndexesUnreadable("why".to_owned()),
+        Fact::AwaitingIndex,
+        Fact::OldPodsKept(1),
+        Fact::UnknownVerb("reusme".to_owned()),
         Fact::Updating(1),
         Fact::Refreshing(1),
         Fact::AwaitingBudget,
         Fact::NoBudget,
-        Fact::NotInPlace { pod: "p".to_owned(), path: "spec".to_owned() },
+        not_in_place(UpdateWay::InPlace),
+        not_in_place(UpdateWay::HotPatch),
         Fact::AwaitingPodHook { pod: "p".to_owned(), kind: HookKind::PreDelete },
         Fact::PodHookBlocked { pod: "p".to_owned(), why: "w".to_owned() },
         Fact::HooksRetried(HookKind::PreInPlace),
@@ -204,6 +333,12 @@ fn every_fact_has_a_word_and_a_sentence() {
         assert!(!fact.text().is_empty() && !fact.reason().is_empty(), "{fact:?}");
     }
     assert_eq!(Fact::StepSet(3).text(), "Set Step Index to 3");
+    assert_eq!(not_in_place(UpdateWay::InPlace).reason(), "FailedUpdatePodInPlace");
+    assert_eq!(not_in_place(UpdateWay::HotPatch).reason(), "FailedUpdatePodHotPatch");
+}
+
+fn not_in_place(way: UpdateWay) -> Fact {
+    Fact::NotInPlace { pod: "p".to_owned(), way, path: "spec".to_owned() }
 }
 
 #[test]
@@ -215,7 +350,7 @@ fn what_is_waited_for_is_told() {
     assert!(matches!(why, Some(Fact::AwaitingPodHook { .. })), "{why:?}");
     let paused = World::running(stepped(vec![keep(3), wait()])).then(&Event::Push(true));
     let why = paused.last.as_ref().map(|decision| decision.why.clone());
-    assert_eq!(why, Some(Fact::AwaitingPerson(PauseReason::Step)));
+    assert_eq!(why, Some(Fact::AwaitingPerson(PauseReason::Step, ResumeBy::Field)));
 }
 
 #[test]

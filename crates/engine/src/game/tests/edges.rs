@@ -2,8 +2,8 @@
 
 use super::{count, hooked, in_place, keep, plain, set, stepped, until, wait};
 use crate::game::{
-    Action, CanaryStep, ConditionKind, Fact, HookKind, HookPhase, Management, Plan, Pod,
-    ReadinessGate, Ready, Share, StepHook, UpdateWay, Verb, WorkloadPhase,
+    Action, CanaryStep, ConditionKind, Fact, HookKind, HookPhase, InPlaceState, Management, Plan,
+    Pod, ReadinessGate, Ready, Share, StepHook, UpdateWay, Verb, WorkloadPhase,
     simulate::{Event, HookWill, Refused, World, call, hook_step, rev, seed_plan},
 };
 
@@ -70,6 +70,33 @@ fn a_pause_in_the_middle_of_a_surge_takes_nobody_out_of_service() {
     world.is_sound();
 }
 
+/// One is marked to go and serves; one is ready for longer, as its node has not noticed yet that its
+/// images changed, and is the one that does not.
+#[test]
+fn in_a_pause_who_does_not_serve_goes_before_who_was_told_to() {
+    let mut world = World::running(Plan { way: UpdateWay::InPlace, ..surging(plain()) });
+    world.truth.pods.push(world.truth.pods[0].clone());
+    world.truth.plan.paused.value = true;
+    let [changed, marked, ..] = &mut world.truth.pods[..] else { panic!("there are five") };
+    marked.is_marked = true;
+    marked.ready = Ready::Since(Some(world.truth.now));
+    changed.uid = "uid-changed".to_owned();
+    changed.gate = ReadinessGate::Absent;
+    changed.update = Some(InPlaceState {
+        revision: rev("r1"),
+        since: world.truth.now,
+        image_ids: [("main".to_owned(), "id:image:r1".to_owned())].into(),
+        images: [("main".to_owned(), "image:r0".to_owned())].into(),
+        restarts: [("main".to_owned(), 0)].into(),
+    });
+    let actions = crate::game::decide(&world.truth).actions;
+    let deleted = actions.iter().filter_map(|action| match action {
+        Action::Delete(pod, _) => Some(pod.uid.as_str()),
+        _ => None,
+    });
+    assert_eq!(deleted.collect::<Vec<_>>(), ["uid-changed"], "{actions:#?}");
+}
+
 #[test]
 fn a_pause_leaves_a_set_its_pod_on_top_while_another_is_away() {
     let plan =
@@ -124,6 +151,28 @@ fn apply(world: &mut World, at: usize) {
     for _ in 0..20 {
         world.round();
         if world.truth.pods[at].grace.is_none() {
+            return;
+        }
+    }
+    panic!("its grace period never ends: {:#?}", world.log);
+}
+
+#[test]
+fn a_change_that_others_began_takes_its_labels_from_what_they_wrote_down() {
+    let (mut world, at) = graced();
+    let grace = world.truth.pods[at].grace.as_mut().unwrap();
+    grace.from = None;
+    let labels = grace.metadata.labels.clone();
+    assert!(!labels.is_empty());
+    for _ in 0..20 {
+        world.round();
+        let actions = world.last.iter().flat_map(|decision| &decision.actions);
+        let applied = actions.into_iter().find_map(|action| match action {
+            Action::ApplyGrace(change) => Some(change.labels.clone()),
+            _ => None,
+        });
+        if let Some(applied) = applied {
+            assert_eq!(applied, labels);
             return;
         }
     }

@@ -115,6 +115,40 @@ fn db_10_going_back_in_the_last_batch_is_going_back() {
 }
 
 #[test]
+fn db_10_nothing_is_stable_with_a_pod_on_top_that_waits_for_its_hook() {
+    let plan = Plan {
+        replicas: 3,
+        max_unavailable: Share::Count(0),
+        max_surge: Share::Count(1),
+        ..stepped(vec![keep(2), wait()])
+    };
+    let mut world = pushed(hooked(plan, HookKind::PreDelete));
+    assert_eq!(world.line(), "1 1/1/3 PausedByCanaryPauseStep paused");
+    world.happen(&Event::Paused(false));
+    for _ in 0..60 {
+        if count(&world, "r1") == 1 {
+            break;
+        }
+        world.round();
+    }
+    world = world.then(&Event::PodHooks(HookWill::Hang));
+    assert_eq!(world.line(), "2 3/3/4");
+    assert_eq!((count(&world, "r1"), count(&world, "r2")), (1, 3));
+    assert_eq!(world.truth.memory.stable, Some(rev("r1")));
+    world.happen(&Event::PodHooks(HookWill::Pass));
+    let back = world.clone().then(&Event::Restore("r1"));
+    assert_eq!(back.line(), "2 3/3/3", "it does not stop at a step");
+    assert_eq!(count(&back, "r1"), 3);
+    back.is_sound();
+    // The hook passes: the pod goes, and the release is over.
+    world.let_pass();
+    world.rest();
+    assert_eq!((world.line().as_str(), count(&world, "r2")), ("2 3/3/3", 3));
+    assert_eq!(world.truth.memory.stable, Some(rev("r2")));
+    world.is_sound();
+}
+
+#[test]
 fn db_11_pods_of_an_abandoned_release_are_updated_first() {
     let mut world = pushed(stepped(vec![keep(3), wait()]));
     // Old pods that are younger would come first by their age.

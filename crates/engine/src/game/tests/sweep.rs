@@ -72,6 +72,7 @@ fn a_release_that_is_cut_short_anywhere_ends_where_the_clean_one_does() {
 fn a_story_that_is_cut_short_anywhere_ends_where_the_clean_one_does() {
     let push = (None, Event::Push(true));
     let paused = stepped(vec![super::keep(3), wait(), super::keep(1), hook_step()]);
+    let annotated = super::by_annotation(paused.clone());
     let hooks = all_hooks(in_place(Vec::new()));
     let fail = (None, Event::StepHooks(HookWill::Fail));
     let stories = [
@@ -81,6 +82,18 @@ fn a_story_that_is_cut_short_anywhere_ends_where_the_clean_one_does() {
         ("aborted", &paused, vec![push.clone(), (None, Event::Ask(Verb::Abort))]),
         ("gone back", &paused, vec![push.clone(), (None, Event::Restore("r1"))]),
         ("another revision", &paused, vec![push.clone(), (None, Event::Push(true))]),
+        ("asked to pause", &paused, vec![(None, Event::Ask(Verb::Pause)), push.clone()]),
+        ("asked to pause half-way", &paused, vec![push.clone(), (None, Event::Ask(Verb::Pause))]),
+        (
+            "paused by hand, and a tool that sets it back",
+            &annotated,
+            vec![
+                (None, Event::Paused(true)),
+                push.clone(),
+                (None, Event::Paused(false)),
+                (None, Event::Ask(Verb::Resume)),
+            ],
+        ),
         ("paused by hand", &paused, vec![(None, Event::Paused(true)), push.clone()]),
         (
             "a failed hook run again",

@@ -12,9 +12,13 @@ fn cloudwatch(source: Source) -> Asked {
 }
 
 fn signed_by(call: &Call) -> String {
-    let proof = call.request.headers["authorization"].to_str().unwrap();
-    let (_, id) = proof.split_once("Credential=").unwrap();
-    id.split('/').next().unwrap().to_owned()
+    let signing = call.signing.as_ref().unwrap();
+    assert_eq!((signing.region.as_str(), signing.service), ("eu-west-1", "monitoring"));
+    signing.keys.id.clone()
+}
+
+fn session_of(call: &Call) -> Option<&str> {
+    call.signing.as_ref().and_then(|it| it.keys.session.as_deref())
 }
 
 #[test]
@@ -22,7 +26,7 @@ fn keys_that_are_there_need_no_request() {
     let keys = Keys { id: "AKID".into(), secret: "s".into(), session: Some("x".into()) };
     let call = cloudwatch(Source::Keys(keys)).call();
     assert_eq!(signed_by(&call), "AKID");
-    assert_eq!(call.request.headers["x-amz-security-token"], "x");
+    assert_eq!(session_of(&call), Some("x"));
     assert_eq!(call.request.url, "https://monitoring.eu-west-1.amazonaws.com/");
 }
 
@@ -50,7 +54,7 @@ fn a_token_is_exchanged_for_keys_of_a_role() {
     for body in [json, xml] {
         let second = sent(&inquiry, &[answered(200, body)]);
         assert_eq!(signed_by(&second), "ASIA", "{body}");
-        assert_eq!(second.request.headers["x-amz-security-token"], "t");
+        assert_eq!(session_of(&second), Some("t"));
     }
 }
 
@@ -64,6 +68,7 @@ fn a_server_for_containers_gives_keys_out() {
     assert_eq!(first.request.url, "http://169.254.170.23/v1/credentials");
     assert_eq!(first.request.headers["authorization"], "a");
     assert!(first.trusted, "it is on the node, where nothing else may be asked");
+    assert!(first.direct, "and no proxy leads there");
     let keys = r#"{"AccessKeyId":"ASIA","SecretAccessKey":"s","Token":"t"}"#;
     let second = sent(&inquiry, &[answered(200, keys)]);
     assert_eq!(signed_by(&second), "ASIA");
@@ -76,6 +81,7 @@ fn an_instance_is_asked_for_a_session_a_role_and_keys() {
     let first = sent(&inquiry, &[]);
     assert_eq!(first.request.method, Method::PUT);
     assert_eq!(first.request.url, "http://169.254.169.254/latest/api/token");
+    assert!(first.trusted && first.direct);
     let mut replies = vec![answered(200, "session")];
     let second = sent(&inquiry, &replies);
     assert_eq!(second.request.headers["x-aws-ec2-metadata-token"], "session");
@@ -110,4 +116,41 @@ fn without_keys_there_is_no_telling() {
     assert_eq!(inquiry.next(&[Reply::Lost]), lost);
     let keys = Keys { id: "hidden".into(), secret: "hidden".into(), session: None };
     assert_eq!(format!("{keys:?} {:?}", Source::Keys(keys.clone())), "*** Keys");
+}
+
+#[test]
+fn keys_that_no_header_can_carry_are_none() {
+    for (id, session) in [("A\r\nB", "s"), ("AKID", "a\r\nb")] {
+        let keys = Keys { id: id.into(), secret: "s".into(), session: Some(session.into()) };
+        let failed = super::super::Step::done(Err(QueryError::Identity));
+        assert_eq!(cloudwatch(Source::Keys(keys)).inquiry().unwrap().next(&[]), failed);
+    }
+}
+
+#[test]
+fn bet_28_keys_are_used_again_until_shortly_before_they_end() {
+    let role = |token: &str| Source::WebIdentity {
+        role: "r".into(),
+        token: token.into(),
+        session: "s".into(),
+    };
+    let inquiry = cloudwatch(role("t")).inquiry().unwrap();
+    let json = r#"{"AccessKeyId":"ASIA","SecretAccessKey":"s","SessionToken":"t","Expiration":"2026-03-01T13:00:00Z"}"#;
+    let epoch = json.replace(r#""2026-03-01T13:00:00Z""#, "1772370000");
+    let xml = "<C><AccessKeyId>ASIA</AccessKeyId><SecretAccessKey>s</SecretAccessKey><Expiration>2026-03-01T13:00:00Z</Expiration></C>";
+    for body in [json, &epoch, xml] {
+        let replies = [answered(200, body), answered(200, "{}")];
+        let (lent, until) = inquiry.lent(&replies).unwrap();
+        assert_eq!((lent.len(), until.to_string().as_str()), (1, "2026-03-01T12:59:00Z"), "{body}");
+        assert_eq!(signed_by(&sent(&inquiry, lent)), "ASIA", "another one begins with them");
+    }
+    let forever = json.replace("Expiration", "Else");
+    assert!(inquiry.lent(&[answered(200, &forever)]).is_none(), "nobody says until when");
+    assert!(inquiry.lent(&[answered(403, json)]).is_none());
+    let identity = |source| cloudwatch(source).inquiry().unwrap().identity();
+    assert_eq!(identity(role("t")), identity(role("t")));
+    assert_ne!(identity(role("t")), identity(role("u")), "a new token is another identity");
+    assert_ne!(identity(role("t")), identity(Source::Instance));
+    let keys = Keys { id: "a".into(), secret: "b".into(), session: None };
+    assert_eq!(identity(Source::Keys(keys)), None, "nothing to find out");
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::{
     Outcome, ProviderError, QueryError,
-    testing::{Asked, asked, of_several, value},
+    testing::{Asked, answered, asked, of_several, value},
 };
 
 fn cloudwatch() -> Asked {
@@ -28,10 +28,9 @@ fn a_list_of_queries_goes_out_signed() {
     let headers = &call.request.headers;
     assert_eq!(headers["x-amz-target"], "GraniteServiceVersion20100801.GetMetricData");
     assert_eq!(headers["content-type"], "application/x-amz-json-1.0");
-    assert_eq!(headers["x-amz-date"], "20260301T120000Z");
-    let proof = headers["authorization"].to_str().unwrap();
-    assert!(proof.contains("AKID/20260301/us-east-1/monitoring/aws4_request"), "{proof}");
-    assert!(proof.contains("SignedHeaders=content-type;host;x-amz-date;x-amz-target"), "{proof}");
+    let signing = call.signing.as_ref().unwrap();
+    assert_eq!(signing.keys.id, "AKID");
+    assert_eq!((signing.region.as_str(), signing.service), ("us-east-1", "monitoring"));
     let body: Value = serde_json::from_slice(&call.request.body).unwrap();
     let want = json!({
         "StartTime": 1_772_365_200,
@@ -132,6 +131,32 @@ fn v8_3_cloudwatch_reads_the_first_value_of_the_first_result() {
     for (reason, status, body, want) in cases {
         assert_eq!(cloudwatch().outcome(status, &body), want, "{reason}");
     }
+}
+
+#[test]
+fn v8_3_cloudwatch_is_asked_three_times_more_while_it_is_busy() {
+    let inquiry = cloudwatch().inquiry().unwrap();
+    let throttled = r#"{"__type":"com.amazonaws.cloudwatch#ThrottlingException"}"#;
+    for (status, body, want) in [
+        (400, throttled, true),
+        (429, "", true),
+        (503, "", true),
+        (200, "", false),
+        (400, r#"{"__type":"ValidationError"}"#, false),
+        (403, "", false),
+    ] {
+        let reply = answered(status, body);
+        assert_eq!(inquiry.again(&reply, 0).is_some(), want, "{status} {body}");
+        assert_eq!(inquiry.again(&reply, 3), None, "{status} {body}: that is enough");
+    }
+    let waits: Vec<_> =
+        (0..3).filter_map(|tries| inquiry.again(&answered(503, ""), tries)).collect();
+    assert_eq!(
+        waits.iter().map(std::time::Duration::as_millis).collect::<Vec<_>>(),
+        [200, 400, 800]
+    );
+    let other = asked("graphite").at("http://graphite").query("target=errors").inquiry().unwrap();
+    assert_eq!(other.again(&answered(503, ""), 0), None, "nobody else is");
 }
 
 #[test]

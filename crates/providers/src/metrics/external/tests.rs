@@ -111,6 +111,7 @@ fn v8_3_external_metrics_are_quantities() {
         ("a quantity", 200, items(r#"{"metricName":"m","value":"1111100u"}"#), value(1.1111)),
         ("of two the first, and it is told", 200, items(two), of_several(1.0, 2)),
         ("none", 200, items(""), Outcome::NoData),
+        ("none, in Go", 200, r#"{"items":null}"#.to_owned(), Outcome::NoData),
         ("no quantity", 200, items(r#"{"value":"much"}"#), malformed),
         ("not a text", 200, items(r#"{"value":1}"#), malformed),
         ("NaN is none", 200, items(r#"{"value":"NaN"}"#), malformed),

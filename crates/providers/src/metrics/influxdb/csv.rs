@@ -13,6 +13,9 @@ use std::collections::BTreeSet;
 
 use super::super::{QueryError, Reading, Sample};
 
+/// The columns of a table that says what went wrong.
+const ERROR: [&str; 2] = ["error", "reference"];
+
 /// A table while it is read.
 #[derive(Default)]
 struct Table {
@@ -34,7 +37,8 @@ pub(super) fn first_value(body: &[u8], status: u16) -> Result<Reading, QueryErro
             Some("#default") => table.defaults = record,
             Some(mark) if mark.starts_with('#') => {}
             Some(_) if table.names.is_none() => {
-                if record.iter().any(|name| name == "error") {
+                // A table of the user's may have a column `error` too, among others.
+                if record.iter().filter(|name| !name.is_empty()).eq(ERROR) {
                     return Err(QueryError::Refused { status, reason: None });
                 }
                 table.names = Some(record);

@@ -59,6 +59,7 @@ fn v8_3_influxdb_reads_the_first_row() {
         table("double", &["2"]).replace(",,0,", ",,1,")
     );
     let late_error = format!("{}\r\n{error}", table("double", &["1"]));
+    let of_user = table("double", &["1.4"]).replace("host", "error");
     let no_value = table("double", &["1"]).replace("_value", "_field");
     let cases = [
         ("two rows", 200, table("double", &["1.4", "6.6"]), value(1.4)),
@@ -73,6 +74,7 @@ fn v8_3_influxdb_reads_the_first_row() {
         ("two tables, and it is told", 200, two_tables, of_several(1.0, 2)),
         ("bet_14: an error for a row", 200, error.to_owned(), refused(200, None)),
         ("bet_14: an error behind a row", 200, late_error, refused(200, None)),
+        ("a column that is called error", 200, of_user, value(1.4)),
         ("a text", 200, table("string", &["5"]), malformed),
         ("a number that is none", 200, table("double", &["five"]), malformed),
         ("no such column", 200, no_value, malformed),

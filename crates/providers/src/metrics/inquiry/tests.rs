@@ -186,8 +186,12 @@ fn bet_49_amazons_prometheus_gets_signed_requests() {
     let aws = [("aws_access_key_id", "AKID"), ("aws_secret_access_key", "s")];
     let call = asked("prometheus").at(address).secret(&aws).call();
     assert_eq!(call.request.url.to_string(), format!("{address}/api/v1/query?query=up"));
-    let proof = call.request.headers["authorization"].to_str().unwrap();
-    assert!(proof.contains("AKID/20260301/eu-west-1/aps/aws4_request"), "{proof}");
+    let signing = call.signing.unwrap();
+    assert_eq!(signing.keys.id, "AKID");
+    assert_eq!((signing.region.as_str(), signing.service), ("eu-west-1", "aps"));
+    let in_china = "https://aps-workspaces.cn-north-1.amazonaws.com.cn/workspaces/ws-1";
+    let call = asked("prometheus").at(in_china).secret(&aws).call();
+    assert_eq!(call.signing.unwrap().region, "cn-north-1");
     let mut lax = asked("prometheus").at(address).secret(&aws);
     lax.provider.insecure_skip_verify = Some(true);
     assert!(lax.call().verify_tls, "a signature of the operator's is shown to Amazon alone");
@@ -195,13 +199,32 @@ fn bet_49_amazons_prometheus_gets_signed_requests() {
         "http://aps-workspaces.eu-west-1.amazonaws.com/",
         "https://aps-workspaces.eu-west-1.amazonaws.com.evil.example/",
         "https://evil.example/aps-workspaces.eu-west-1.amazonaws.com",
+        "https://aps-workspaces.eu-west-1.amazonaws.cn/",
     ] {
         let mut asked = asked("prometheus").at(other);
         asked.ambient.aws = super::super::aws::Source::Instance;
         let call = asked.call();
-        assert!(!call.request.headers.contains_key("authorization"), "{other}");
+        assert_eq!(call.signing, None, "{other}");
         assert!(!call.trusted, "{other}");
     }
+}
+
+#[test]
+fn bet_49_a_certificate_of_a_secret_is_shown() {
+    let both = [("tls.crt", "chain"), ("tls.key", "key"), ("ca.crt", "authority")];
+    let call = asked("prometheus").at("https://p").secret(&both).call();
+    let certificate = call.certificate.unwrap();
+    assert_eq!((&*certificate.chain_pem, &*certificate.key_pem), (&b"chain"[..], &b"key"[..]));
+    assert_eq!(format!("{certificate:?}"), "***");
+    assert!(!call.request.headers.contains_key("authorization"), "that says who asks");
+    assert_eq!(call.ca_pem.as_deref(), Some(&b"authority"[..]));
+    for half in &both[..2] {
+        let refused = asked("prometheus").at("https://p").secret(&[*half]).refusal().to_string();
+        assert!(refused.contains("credentials do not contain tls."), "{refused}");
+    }
+    let login = [both[0], both[1], ("username", "u"), ("password", "p")];
+    let call = asked("graphite").at("https://g").query("target=a").secret(&login).call();
+    assert!(call.certificate.is_some() && call.request.headers.contains_key("authorization"));
 }
 
 #[test]

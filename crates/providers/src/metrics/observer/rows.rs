@@ -125,9 +125,10 @@ static TRAEFIK: Row = Row {
     in_seconds: true,
 };
 
+// The route of the copy leads to both sides: only the node that answered tells them apart.
 static APISIX: Row = Row {
     counter: "apisix_http_status",
-    labels: r#"route=~"<ns~>_<route~>-<service~>-canary_.+""#,
+    labels: r#"route=~"<ns~>_<route~>-<service~>-canary_.+",node=~"<nodes>""#,
     counted: "",
     good: r#"code!~"5..""#,
     timed: r#"type=~"request""#,

@@ -49,7 +49,7 @@ const TABLE: [(&str, &str, &str, &str, &str); 13] = [
     ("nginx", "nginx_ingress_controller_requests", r#"namespace="default",ingress="door-1",canary!="""#, r#"status!~"5.*""#, "nginx_ingress_controller_response_duration_seconds_bucket *1000"),
     ("skipper", "skipper_response_duration_seconds_bucket", r#"route=~"kube(ew)?_default__door_1_canary__.*__apex_canary(_[0-9]+)?"|le="+Inf""#, r#"code!~"5..""#, "skipper_serve_route_duration_seconds_bucket *1000"),
     ("traefik", "traefik_service_request_duration_seconds_bucket", r#"service=~"default-apex-canary-[0-9a-zA-Z-]+@kubernetescrd"|le="+Inf""#, r#"code!~"5..""#, "traefik_service_request_duration_seconds_bucket *1000"),
-    ("apisix", "apisix_http_status", r#"route=~"default_podinfo-apex-canary_.+""#, r#"code!~"5..""#, r#"apisix_http_latency_bucket ,type=~"request""#),
+    ("apisix", "apisix_http_status", r#"route=~"default_podinfo-apex-canary_.+",node=~"none""#, r#"code!~"5..""#, r#"apisix_http_latency_bucket ,type=~"request""#),
     ("gatewayapi:v1", "http_request_duration_seconds_count", r#"kubernetes_namespace="default",kubernetes_pod_name=~"podinfo-[0-9a-zA-Z]+(-[0-9a-zA-Z]+)""#, r#"status!~"5.*""#, "http_request_duration_seconds_bucket *1000"),
 ];
 
@@ -74,6 +74,33 @@ fn bet_10_every_provider_has_a_success_rate_and_a_duration() {
         );
         assert_eq!(observer.query(Builtin::Duration, &percentile), duration, "{mesh}");
     }
+}
+
+#[test]
+fn bet_51_apisix_counts_what_the_canarys_own_addresses_answered() {
+    let observer = Observer::select("apisix", None, &deployment());
+    assert!(observer.needs_addresses());
+    assert!(!Observer::select("istio", None, &deployment()).needs_addresses());
+    let cases: [(&str, &[&str], &str); 4] = [
+        ("nobody", &[], "none"),
+        ("pods and a Service", &["10.1.2.3", "10.96.0.7"], "10[.]1[.]2[.]3|10[.]96[.]0[.]7"),
+        ("the newer kind", &["fd00::1"], "[[]?fd00::1[]]?"),
+        ("what is no address", &["10.1.2.3", "None", "x\"} or up"], "10[.]1[.]2[.]3"),
+    ];
+    for (reason, addresses, nodes) in cases {
+        let model = model("podinfo", "apex").with_addresses(addresses.iter().copied());
+        let route = format!(r#"route=~"default_podinfo-apex-canary_.+",node=~"{nodes}""#);
+        let all = format!("sum(rate(apisix_http_status{{{route}}}[1m]))");
+        assert_eq!(observer.total_query(&model), all, "{reason}");
+        let good = format!(r#"sum(rate(apisix_http_status{{{route},code!~"5.."}}[1m]))"#);
+        let rate = format!("{good} / {all} * 100");
+        assert_eq!(observer.query(Builtin::SuccessRate, &model), rate, "{reason}");
+        let duration = observer.query(Builtin::Duration, &model);
+        assert!(duration.contains(&format!(r#"{route},type=~"request""#)), "{reason}: {duration}");
+    }
+    let many: Vec<String> = (0..2000).map(|n| format!("10.0.{}.{}", n / 250, n % 250)).collect();
+    let model = model("podinfo", "apex").with_addresses(many.iter().map(String::as_str));
+    assert_eq!(observer.total_query(&model).matches('|').count(), NODES_MAX - 1);
 }
 
 #[test]
@@ -202,7 +229,7 @@ fn times_are_milliseconds_whatever_they_were_kept_in() {
         ),
         (
             "apisix",
-            r#"histogram_quantile(0.99, sum(rate(apisix_http_latency_bucket{route=~"default_podinfo-apex-canary_.+",type=~"request"}[1m])) by (le))"#,
+            r#"histogram_quantile(0.99, sum(rate(apisix_http_latency_bucket{route=~"default_podinfo-apex-canary_.+",node=~"none",type=~"request"}[1m])) by (le))"#,
         ),
     ];
     for (mesh, want) in cases {

@@ -1,8 +1,8 @@
 //! Which requests a rule is about, in the words of Gateway API.
 //!
 //! The canary's conditions are Istio's. A path, a method, headers and query parameters can be said
-//! here; other members are ignored, as in Flagger. What cannot be said of the analysis is refused:
-//! a dropped condition would send everybody to the canary.
+//! here; other members of the service's are ignored, as in Flagger. What cannot be said of the
+//! analysis is refused: with a dropped condition more would go to the canary than were asked for.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +88,11 @@ fn of_analysis(scene: &Scene<'_>) -> Result<Vec<Condition>, RouteError> {
     conditions
         .map(|(index, condition)| {
             let field = format!("spec.analysis.match[{index}]");
-            let AnalysisMatch { headers, query_params, source_labels: _ } = condition;
+            let AnalysisMatch { headers, query_params, source_labels } = condition;
+            if !source_labels.is_empty() {
+                let why = "Gateway API cannot tell callers apart by their labels";
+                return Err(scene.refuse(format!("{field}.sourceLabels"), why));
+            }
             let mut converted = Condition::default();
             for (name, header) in headers {
                 let HeaderMatch { exact, prefix: _, suffix: _, regex } = header.clone();

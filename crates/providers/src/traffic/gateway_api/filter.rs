@@ -33,7 +33,7 @@ pub(super) fn filters(version: Version, scene: &Scene<'_>, rule: &Rule) -> Vec<V
     }
     filters.extend(service.rewrite.as_ref().and_then(rewrite));
     filters.extend(service.mirror.iter().map(|mirror| mirror_to(&mirror.backend_ref)));
-    if version.full {
+    if version.full && scene.cx.fields.cors {
         filters.extend(service.cors_policy.as_ref().map(cors));
     }
     if rule.mirrored {
@@ -44,14 +44,14 @@ pub(super) fn filters(version: Version, scene: &Scene<'_>, rule: &Rule) -> Vec<V
 
 /// Whether a filter of this type is the canary's to say; others stay as somebody put them there.
 /// A redirect would leave nothing to divide.
-pub(super) fn is_own(version: Version, kind: &str) -> bool {
+pub(super) fn is_own(version: Version, scene: &Scene<'_>, kind: &str) -> bool {
     match kind {
         "RequestHeaderModifier"
         | "ResponseHeaderModifier"
         | "URLRewrite"
         | "RequestMirror"
         | "RequestRedirect" => true,
-        "CORS" => version.full,
+        "CORS" => version.full && scene.cx.fields.cors,
         _ => false,
     }
 }

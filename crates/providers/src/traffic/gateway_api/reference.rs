@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
-use tidegate_engine::{Percent, Split};
+use tidegate_engine::Split;
 
 use super::{Version, WEIGHT_DEFAULT, ready};
 use crate::{
@@ -43,16 +43,6 @@ enum Found<'r> {
     Mixed,
 }
 
-/// What cannot be done for this canary.
-pub(in crate::traffic) fn check(scene: &Scene<'_>) -> Result<(), RouteError> {
-    if scene.cx.spec.analysis.matches.is_empty() {
-        return Ok(());
-    }
-    let why = "a route that is only referred to keeps its own conditions; leave match out, or leave \
-               out spec.routeRef for a route made for this canary";
-    Err(scene.refuse("spec.analysis.match", why))
-}
-
 /// Divides backends that are not divided yet, with traffic as it is in those that are.
 pub(in crate::traffic) fn reconcile(
     version: Version,
@@ -61,7 +51,7 @@ pub(in crate::traffic) fn reconcile(
 ) -> Result<Vec<Change>, RouteError> {
     let route = route(version, scene, live)?;
     let seen = sides(scene, route).next().and_then(|(primary, canary)| of(primary, canary));
-    let canary = seen.and_then(Weights::nearest).unwrap_or(Percent::ZERO);
+    let canary = seen.and_then(Weights::nearest).unwrap_or(scene.cx.inherited.canary);
     divide(version, scene, route, Split::canary(canary))
 }
 

@@ -93,7 +93,7 @@ fn one(
     };
     set("backendRefs", Value::Array(backends));
     if version.full {
-        if let Some(timeouts) = timeouts(scene) {
+        if let Some(timeouts) = timeouts(scene).filter(|_| scene.cx.fields.timeouts) {
             set("timeouts", timeouts);
         }
         if let Some(retries) = retries_to_write(version, scene) {
@@ -189,11 +189,11 @@ impl Foreign {
         let mut foreign = Self::default();
         if weighted.is_empty() {
             let apex = rules.iter().filter(|rule| backend(rule, &names.apex).is_some());
-            apex.for_each(|rule| foreign.add_filters(version, rule));
+            apex.for_each(|rule| foreign.add_filters(version, scene, rule));
             return foreign;
         }
         for rule in &weighted {
-            foreign.add_filters(version, rule);
+            foreign.add_filters(version, scene, rule);
             foreign.add_fields(version, scene, rule);
         }
         // Only names that are not ours: cookie rules go, and their names with them.
@@ -201,10 +201,10 @@ impl Foreign {
         foreign
     }
 
-    fn add_filters(&mut self, version: Version, rule: &Value) {
+    fn add_filters(&mut self, version: Version, scene: &Scene<'_>, rule: &Value) {
         for filter in rule["filters"].as_array().into_iter().flatten() {
             let kind = filter["type"].as_str().unwrap_or_default();
-            if !filter::is_own(version, kind) && !self.filters.contains(filter) {
+            if !filter::is_own(version, scene, kind) && !self.filters.contains(filter) {
                 self.filters.push(filter.clone());
             }
         }
@@ -214,7 +214,7 @@ impl Foreign {
         for (key, value) in rule.as_object().into_iter().flatten() {
             let own = match key.as_str() {
                 "name" | "matches" | "filters" | "backendRefs" => true,
-                "timeouts" => version.full,
+                "timeouts" => version.full && scene.cx.fields.timeouts,
                 "retry" => retries_to_write(version, scene).is_some(),
                 _ => false,
             };

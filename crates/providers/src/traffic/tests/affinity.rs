@@ -67,7 +67,7 @@ fn who_met_the_canary_stays_there_for_the_whole_run() {
 
 #[test]
 fn who_met_the_primary_stays_there_for_a_step() {
-    for mesh in [Mesh::Istio, Mesh::GatewayApiV1] {
+    for mesh in STICKY {
         let mut world = world(mesh, json!({}), json!({ "primaryCookieName": "pk" }));
         world.write(split(10));
         let [_, primary, weighted] = world.rules().try_into().unwrap();
@@ -79,9 +79,6 @@ fn who_met_the_primary_stays_there_for_a_step() {
         world.write(split(20));
         assert!(!world.route().to_string().contains("PrimaryAbc"), "{mesh:?}");
     }
-    let mut old = world(Mesh::GatewayApiV1Beta1, json!({}), json!({ "primaryCookieName": "pk" }));
-    old.write(split(10));
-    assert_eq!(old.rules().len(), 2, "v1beta1 has no primary cookie, and runs without");
 }
 
 #[test]
@@ -191,6 +188,30 @@ fn edits_reach_every_rule_while_cookies_are_out() {
             assert!(text.contains("9s") && text.contains("/b") && !text.contains("/a\""), "{text}");
         }
         assert_eq!(world.read(), Ok(split(30)));
+    }
+}
+
+#[test]
+fn conditions_of_a_test_are_not_written_over_the_rule_of_a_cookie() {
+    let by_user = json!([{ "headers": { "x-user": { "exact": "a" } } }]);
+    let strategies = [
+        ("some requests by weight", json!({ "match": by_user })),
+        ("a test", json!({ "match": by_user, "stepWeight": null, "iterations": 5 })),
+    ];
+    for mesh in STICKY {
+        for (reason, strategy) in &strategies {
+            let mut analysis = strategy.clone();
+            analysis["sessionAffinity"] = json!({ "cookieName": "ck" });
+            let mut world = World::new(mesh, json!({}), analysis).with_cookies();
+            world.write(split(100));
+            let [tested, rest] = world.rules().try_into().unwrap();
+            let case = format!("{mesh:?}, {reason}");
+            assert!(tested.to_string().contains("x-user"), "{case}: {tested}");
+            assert!(!rest.to_string().contains("shop-canary"), "{case}: {rest}");
+            assert!(!world.route().to_string().contains("ck="), "{case}: conditions say who goes");
+            let told = world.mesh.ignored(&world.spec);
+            assert_eq!(told[0].field, "spec.analysis.sessionAffinity", "{case}");
+        }
     }
 }
 

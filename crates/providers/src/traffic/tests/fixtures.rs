@@ -18,6 +18,10 @@ pub(super) fn making() -> Vec<Mesh> {
 /// Those with a route made from one of the user's.
 pub(super) const COPYING: [Mesh; 3] = [Mesh::Nginx, Mesh::Skipper, Mesh::Apisix];
 
+/// A cluster whose definition of routes knows everything.
+pub(super) const EVERY_FIELD: RouteFields =
+    RouteFields { rule_name: true, retry: true, mirror_percent: true, timeouts: true, cors: true };
+
 /// A test that no provider with weights alone, or with headers alone, can do.
 pub(super) fn inexpressible() -> Value {
     let by_query = json!([{ "queryParams": { "q": { "exact": "a" } } }]);
@@ -209,7 +213,7 @@ pub(super) fn weights(world: &World) -> (i64, i64) {
 }
 
 /// Whether a member is the canary's; all others count as the primary's.
-fn is_canary(member: &Value) -> bool {
+pub(super) fn is_canary(member: &Value) -> bool {
     member.to_string().contains("canary") || member["latestRevision"] == true
 }
 

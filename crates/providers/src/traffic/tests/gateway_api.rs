@@ -123,6 +123,10 @@ fn a_condition_of_the_analysis_that_cannot_be_said_never_becomes_everybody() {
         ("a prefix", json!({ "headers": { "x-user": { "prefix": "a" } } })),
         ("a suffix", json!({ "headers": { "x-user": { "suffix": "a" } } })),
         ("labels of the caller only", json!({ "sourceLabels": { "app": "front" } })),
+        (
+            "labels of the caller beside a header, or it would be a test of more than were meant",
+            json!({ "headers": { "x-user": { "exact": "b" } }, "sourceLabels": { "app": "front" } }),
+        ),
         ("nothing", json!({})),
     ];
     for (reason, condition) in cases {
@@ -276,6 +280,30 @@ fn a_prefix_rewrite_makes_one_rule_of_each_condition() {
 }
 
 #[test]
+fn a_prefix_rewrite_beside_a_test_has_one_condition_a_rule() {
+    let service = json!({ "rewrite": { "uri": "/", "type": "ReplacePrefixMatch" },
+        "match": [{ "uri": { "prefix": "/a" } }, { "uri": { "prefix": "/b" } }] });
+    let conditions = json!([
+        { "headers": { "x-user": { "exact": "a" } } },
+        { "headers": { "x-group": { "regex": "b.*" } } },
+    ]);
+    let mut world = world(service, matched(conditions));
+    world.write(split(100));
+    let rules = world.rules();
+    for rule in &rules {
+        assert_eq!(rule["matches"].as_array().unwrap().len(), 1, "or the API refuses it: {rule}");
+        assert_eq!(rule["matches"][0]["path"]["type"], "PathPrefix");
+        assert_eq!(filters(rule, "URLRewrite").len(), 1);
+    }
+    let shares: Vec<_> =
+        rules.iter().map(|rule| rule["backendRefs"][1]["weight"].as_i64()).collect();
+    let (tested, rest) = (Some(100), None);
+    assert_eq!(shares, [tested, tested, tested, tested, rest, rest], "two paths for each");
+    assert_eq!(world.read(), Ok(split(100)));
+    assert_eq!(world.drift(), Ok(vec![]));
+}
+
+#[test]
 fn durations_the_api_would_refuse_are_refused_with_a_reason() {
     for good in ["10s", "1m30s", "500ms", "1h"] {
         assert_eq!(rule(json!({ "timeout": good }))["timeouts"]["request"], good);
@@ -313,10 +341,16 @@ fn the_cluster_tells_which_fields_it_knows() {
     };
     let text = json!({ "type": "string" });
     let cors = json!({ "type": "object" });
-    let new = schema(json!({ "name": text, "retry": text }), json!({ "percent": text }), cors);
-    let all = RouteFields { rule_name: true, retry: true, mirror_percent: true, cors: true };
-    assert_eq!(RouteFields::in_schema(&new), all);
-    let none = RouteFields { rule_name: false, retry: false, mirror_percent: false, cors: false };
+    let rule = json!({ "name": text, "retry": text, "timeouts": cors });
+    let new = schema(rule, json!({ "percent": text }), cors);
+    assert_eq!(RouteFields::in_schema(&new), fixtures::EVERY_FIELD);
+    let none = RouteFields {
+        rule_name: false,
+        retry: false,
+        mirror_percent: false,
+        timeouts: false,
+        cors: false,
+    };
     assert_eq!(RouteFields::in_schema(&schema(json!({}), json!({}), json!(null))), none);
     assert_eq!(RouteFields::in_schema(&Value::Null), none);
 }
@@ -332,14 +366,33 @@ fn a_cors_policy_the_cluster_does_not_know_is_refused_and_not_dropped() {
     assert_eq!(world.check(), Ok(()), "nothing is known: the user is believed");
     let mut older = World::new(Mesh::GatewayApiV1Beta1, policy, json!({}));
     older.fields.cors = false;
-    assert_eq!(older.check(), Ok(()), "it is not written there");
+    assert_eq!(older.check(), Ok(()), "Flagger never wrote it there, and the canary ran");
 }
 
 #[test]
-fn the_older_version_has_no_timeouts_cors_or_retries_and_keeps_those_of_others() {
+fn both_versions_write_timeouts_cors_and_retries_where_the_cluster_knows_them() {
+    let service = json!({ "timeout": "15s", "retries": { "attempts": 2 },
+        "corsPolicy": { "allowOrigin": ["*"] } });
+    let rule = |mesh: Mesh| {
+        let mut world = World::new(mesh, service.clone(), json!({}));
+        world.reconcile();
+        assert_eq!(world.drift(), Ok(vec![]), "{mesh:?}");
+        let [rule] = world.rules().try_into().unwrap();
+        rule
+    };
+    let newer: Value = rule(Mesh::GatewayApiV1);
+    assert_eq!(newer["timeouts"]["request"], "15s");
+    assert_eq!(newer["retry"]["attempts"], 2);
+    assert_eq!(filters(&newer, "CORS").len(), 1);
+    assert_eq!(rule(Mesh::GatewayApiV1Beta1), newer);
+}
+
+#[test]
+fn an_older_definition_without_timeouts_cors_or_retries_is_left_without_as_by_flagger() {
     let service = json!({ "timeout": "1.5s", "retries": { "attempts": 2 },
         "corsPolicy": { "allowOrigin": ["*"] } });
     let mut world = World::new(Mesh::GatewayApiV1Beta1, service, json!({}));
+    world.fields = RouteFields::assumed(HTTP_ROUTE_V1BETA1);
     world.reconcile();
     assert_eq!(world.route()["apiVersion"], "gateway.networking.k8s.io/v1beta1");
     let [rule] = world.rules().try_into().unwrap();
@@ -348,7 +401,7 @@ fn the_older_version_has_no_timeouts_cors_or_retries_and_keeps_those_of_others()
     }
     world.edit_route(|route| route["spec"]["rules"][0]["timeouts"] = json!({ "request": "3s" }));
     world.write(split(10));
-    assert_eq!(world.rules()[0]["timeouts"]["request"], "3s");
+    assert_eq!(world.rules()[0]["timeouts"]["request"], "3s", "what others wrote stays");
 }
 
 #[test]

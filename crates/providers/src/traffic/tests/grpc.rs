@@ -166,6 +166,23 @@ fn a_service_that_changes_its_protocol_keeps_its_weights_and_one_route() {
 }
 
 #[test]
+fn a_route_of_the_other_protocol_that_was_led_back_does_not_pass_that_on() {
+    let mut world = World::new(Mesh::GatewayApiV1, json!({ "appProtocol": "http" }), json!({}));
+    world.reconcile();
+    world.write(split(40));
+    world.edit_spec(json!({ "service": { "appProtocol": "grpc" } }));
+    let requests = world.live.get(HTTP_ROUTE_V1, "shop").unwrap();
+    let left = world.mesh.leave(&world.cx(), HTTP_ROUTE_V1, requests, &world.live).unwrap();
+    assert!(left.is_some());
+    world.carry_out(left.into_iter().collect());
+    let cx = RouteCx { inherited: split(40), ..world.cx() };
+    let changes = world.mesh.reconcile(&cx, &world.live).unwrap();
+    world.carry_out(changes);
+    assert_eq!(world.read(), Ok(split(40)));
+    assert_eq!(world.live.get(HTTP_ROUTE_V1, "shop"), None);
+}
+
+#[test]
 fn a_route_of_the_other_protocol_that_is_the_users_stays() {
     let mut world = world(json!({}), json!({}));
     let route = json!({ "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",

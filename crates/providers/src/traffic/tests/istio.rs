@@ -51,6 +51,18 @@ fn hosts_and_gateways_have_their_defaults() {
             json!(["shop"]),
             json!(["a/b"]),
         ),
+        (
+            "nor taken off it",
+            json!({ "gateways": ["a/b", "mesh"] }),
+            json!(["shop"]),
+            json!(["a/b", "mesh"]),
+        ),
+        (
+            "several of both",
+            json!({ "hosts": ["a.example.com", "b.example.com"], "gateways": ["a/b", "c/d"] }),
+            json!(["a.example.com", "b.example.com", "shop"]),
+            json!(["a/b", "c/d"]),
+        ),
     ];
     for (reason, service, hosts, gateways) in cases {
         let spec = spec(service);

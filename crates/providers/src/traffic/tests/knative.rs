@@ -94,6 +94,22 @@ fn without_the_annotation_nothing_is_shifted_and_a_reconcile_brings_it_back() {
 }
 
 #[test]
+fn with_annotation_and_pin_gone_the_primary_is_the_one_that_is_remembered() {
+    let mut world = world();
+    roll(&mut world, "shop-00002", "shop-00001");
+    world.write(split(30));
+    world.edit_route(|route| {
+        route["metadata"]["annotations"].as_object_mut().unwrap().remove(PRIMARY);
+        route["spec"]["traffic"] = json!([{ "latestRevision": true, "percent": 100 }]);
+    });
+    world.primary = Some("shop-00001");
+    world.reconcile();
+    assert_eq!(annotation(&world), "shop-00001");
+    assert_eq!(world.route()["spec"]["traffic"], traffic(0, "shop-00001", 100), "not the canary");
+    assert_eq!(world.drift(), Ok(vec![]));
+}
+
+#[test]
 fn a_split_that_is_not_in_effect_is_waited_for() {
     let mut world = world();
     roll(&mut world, "shop-00002", "shop-00001");

@@ -295,6 +295,59 @@ fn a_third_member_with_traffic_is_never_read_as_none() {
 }
 
 #[test]
+fn a_route_that_lost_the_primary_is_never_read_as_a_share() {
+    for mesh in dividing().into_iter().filter(|mesh| !members_at(*mesh).is_empty()) {
+        let mut world = World::plain(mesh);
+        world.reconcile();
+        world.write(split(20));
+        world.edit_route(|route| {
+            let members = route.pointer_mut(members_at(mesh)).unwrap().as_array_mut().unwrap();
+            members.retain(is_canary);
+        });
+        assert_eq!(world.read().unwrap_err().label(), "malformed", "{mesh:?}");
+        world.reconcile();
+        assert!(world.read().is_ok(), "{mesh:?}: both sides are in it again");
+    }
+}
+
+#[test]
+fn other_conditions_in_the_middle_of_a_test_do_not_restart_it() {
+    let by_user = |user: &str| {
+        json!({ "stepWeight": null, "iterations": 5,
+            "match": [{ "headers": { "x-user": { "exact": user } } }] })
+    };
+    for mesh in dividing().into_iter().filter(|mesh| mesh.support().ab.is_some()) {
+        let mut world = World::new(mesh, json!({}), by_user("ursula"));
+        world.reconcile();
+        world.write(split(100));
+        world.edit_spec(json!({ "analysis": by_user("boris") }));
+        world.reconcile();
+        assert_eq!(world.read(), Ok(split(100)), "{mesh:?}");
+        let route = world.route().to_string();
+        assert!(route.contains("boris") && !route.contains("ursula"), "{mesh:?}: {route}");
+        assert_eq!(world.drift(), Ok(vec![]), "{mesh:?}");
+    }
+}
+
+#[test]
+fn a_step_names_the_version_it_is_based_on_so_that_a_race_is_lost_and_seen() {
+    for (case, mut world) in worlds() {
+        world.reconcile();
+        let changes = world.planned(split(100)).unwrap();
+        assert!(!changes.is_empty(), "{case}: there is something to lose");
+        for change in changes {
+            let metadata = match &change {
+                Change::Apply { body, .. } => &body["metadata"],
+                Change::Merge { patch, .. } => &patch["metadata"],
+                Change::Delete { .. } => panic!("{case}: a step deletes nothing"),
+            };
+            let read = &world.route()["metadata"]["resourceVersion"];
+            assert_eq!(metadata["resourceVersion"], *read, "{case}");
+        }
+    }
+}
+
+#[test]
 fn dropping_the_conditions_of_a_test_does_not_send_everybody_to_the_canary() {
     for mesh in dividing().into_iter().filter(|mesh| mesh.support().ab.is_some()) {
         let matched = json!({ "stepWeight": null, "iterations": 5,
@@ -373,6 +426,189 @@ fn what_a_provider_cannot_do_does_not_hold_traffic_on_the_canary_either() {
 }
 
 #[test]
+fn a_reference_that_is_of_no_use_does_not_hold_traffic_on_the_canary_either() {
+    for mesh in dividing() {
+        for kind in ["HTTPRoute", "GRPCRoute"] {
+            let mut world = World::plain(mesh);
+            world.reconcile();
+            world.write(split(40));
+            world.edit_spec(json!({ "routeRef": {
+                "apiVersion": "gateway.networking.k8s.io/v1", "kind": kind, "name": "shop" } }));
+            if mesh.refers(&world.spec) {
+                continue;
+            }
+            let impossible = mesh.impossible(&world.spec);
+            let refusal = impossible.first().map(ToString::to_string).unwrap_or_default();
+            assert!(refusal.starts_with("spec.routeRef.kind: "), "{mesh:?} {kind}: {refusal}");
+            let error = world.drift().unwrap_err();
+            assert!(error.to_string().ends_with(&refusal), "{mesh:?} {kind}: {error}");
+            assert_eq!(world.planned(split(50)), Err(error), "{mesh:?} {kind}");
+            world.write(Split::PRIMARY);
+            assert_eq!(world.read(), Ok(Split::PRIMARY), "{mesh:?} {kind}");
+        }
+    }
+    let mut plain = World::plain(Mesh::Kubernetes);
+    plain.edit_spec(json!({ "routeRef": {
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "name": "shop" } }));
+    assert_eq!(plain.mesh.impossible(&plain.spec).len(), 1, "not begun");
+    assert_eq!(plain.check(), Ok(()), "and not stopped: nothing is divided");
+}
+
+#[test]
+fn a_route_that_the_canary_had_before_leads_everybody_to_the_primary() {
+    for mesh in dividing() {
+        let mut world = World::plain(mesh);
+        let Some((kind, name)) = mesh.route(&world.cx()) else { continue };
+        world.reconcile();
+        world.write(split(40));
+        // By another name the canary has other sides: those that it had are led back.
+        let before = world.spec.clone();
+        world.edit_spec(json!({ "service": { "name": "store" } }));
+        let left = |world: &World| {
+            let cx = RouteCx { spec: &before, ..world.cx() };
+            mesh.leave(&cx, kind, world.live.get(kind, &name).unwrap(), &world.live)
+        };
+        let change = left(&world).unwrap();
+        assert!(change.is_some(), "{mesh:?}");
+        world.carry_out(change.into_iter().collect());
+        assert_eq!(left(&world), Ok(None), "{mesh:?}: once");
+        world.spec = before.clone();
+        assert_eq!(world.read(), Ok(Split::PRIMARY), "{mesh:?}");
+    }
+}
+
+#[test]
+fn a_route_that_takes_over_begins_with_what_it_inherits_and_then_speaks_for_itself() {
+    for mesh in dividing() {
+        let mut world = World::plain(mesh);
+        if mesh.route(&world.cx()).is_none() {
+            continue;
+        }
+        let inheriting = |world: &World, percent: i64| {
+            let cx = RouteCx { inherited: split(percent), ..world.cx() };
+            mesh.reconcile(&cx, &world.live).unwrap()
+        };
+        let changes = inheriting(&world, 30);
+        world.carry_out(changes);
+        assert_eq!(world.read(), Ok(split(30)), "{mesh:?}");
+        assert_eq!(inheriting(&world, 70), vec![], "{mesh:?}");
+    }
+}
+
+#[test]
+fn nobody_has_to_be_led_back_from_a_route_that_is_not_there() {
+    for mesh in dividing() {
+        let mut world = World::plain(mesh);
+        if mesh.route(&world.cx()).is_none() {
+            continue;
+        }
+        world.edit_spec(json!({ "service": null }));
+        assert_eq!(world.planned(split(10)).unwrap_err().label(), "spec", "{mesh:?}");
+        assert_eq!(world.planned(Split::PRIMARY), Ok(vec![]), "{mesh:?}");
+    }
+}
+
+#[test]
+fn a_divided_route_that_cannot_be_written_is_never_taken_for_one_without_a_share() {
+    for mesh in dividing() {
+        let mut world = World::plain(mesh);
+        if mesh.route(&world.cx()).is_none() {
+            continue;
+        }
+        world.reconcile();
+        world.write(split(40));
+        world.edit_route(|route| {
+            route["metadata"]["ownerReferences"] = json!([
+                { "kind": "Release", "name": "theirs", "uid": "u-7", "controller": true },
+            ]);
+        });
+        assert_ne!(world.planned(Split::PRIMARY), Ok(vec![]), "{mesh:?}");
+    }
+}
+
+#[test]
+fn a_service_that_is_gone_from_the_spec_does_not_hide_where_traffic_goes() {
+    for mesh in dividing() {
+        let mut world = World::plain(mesh);
+        world.reconcile();
+        world.write(split(40));
+        world.edit_spec(json!({ "service": null }));
+        assert_eq!(world.read(), Ok(split(40)), "{mesh:?}");
+        world.write(Split::PRIMARY);
+        assert_eq!(world.read(), Ok(Split::PRIMARY), "{mesh:?}");
+    }
+}
+
+/// A rule of somebody's that leads to the primary alone, for a place or for a few callers.
+fn added_rule(mesh: Mesh, place: &str, header: bool) -> Value {
+    if mesh == Mesh::Istio {
+        let mut condition = json!({ "uri": { "prefix": place } });
+        if header {
+            condition["headers"] = json!({ "x-staff": { "exact": "yes" } });
+        }
+        let route = json!([{ "destination": { "host": "shop-primary" } }]);
+        return json!({ "match": [condition], "route": route });
+    }
+    let mut condition = json!({ "path": { "type": "PathPrefix", "value": place } });
+    if header {
+        condition["headers"] = json!([{ "name": "x-staff", "type": "Exact", "value": "yes" }]);
+    }
+    let backend = json!({ "group": "", "kind": "Service", "name": "shop-primary", "port": 80 });
+    json!({ "matches": [condition], "backendRefs": [backend] })
+}
+
+#[test]
+fn a_rule_that_somebody_adds_for_the_primary_does_not_take_the_canarys_share() {
+    for mesh in MOVING {
+        let list = if mesh == Mesh::Istio { "http" } else { "rules" };
+        for (place, header) in [("/admin", false), ("/admin", true), ("/", true)] {
+            let mut world = World::plain(mesh);
+            world.reconcile();
+            world.write(split(40));
+            world.edit_route(|route| {
+                let rules = route["spec"][list].as_array_mut().unwrap();
+                rules.push(added_rule(mesh, place, header));
+            });
+            let case = format!("{mesh:?}, {place}, for some: {header}");
+            assert_eq!(world.read(), Ok(split(40)), "{case}");
+            world.reconcile();
+            assert_eq!(world.read(), Ok(split(40)), "{case}");
+        }
+    }
+}
+
+#[test]
+fn conditions_that_are_dropped_in_mid_test_send_nobody_else_to_the_canary() {
+    let headers = json!({ "x-a": { "exact": "a" } });
+    let query = json!({ "q": { "exact": "a" } });
+    let services = [
+        json!({}),
+        json!({ "match": [{ "uri": { "prefix": "/shop" } }] }),
+        json!({ "match": [{ "uri": { "prefix": "/shop" } }, { "uri": { "exact": "/cart" } }] }),
+        json!({ "match": [{ "uri": { "prefix": "/" }, "headers": { "x-b": { "exact": "b" } } }] }),
+    ];
+    let conditions = [
+        json!([{ "headers": headers }]),
+        json!([{ "headers": headers }, { "queryParams": query }]),
+    ];
+    for mesh in MOVING {
+        for service in &services {
+            for condition in &conditions {
+                let test = json!({ "stepWeight": null, "iterations": 5, "match": condition });
+                let mut world = World::new(mesh, service.clone(), test);
+                world.reconcile();
+                world.write(Split::CANARY);
+                let dropped = json!({ "match": null, "iterations": null, "stepWeight": 10 });
+                world.edit_spec(json!({ "analysis": dropped }));
+                world.reconcile();
+                let case = format!("{mesh:?} {service} {condition}");
+                assert_eq!(world.read(), Ok(Split::PRIMARY), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_provider_that_cannot_mirror_says_so_and_refuses_to() {
     let world = World::new(Mesh::Istio, json!({ "appProtocol": "tcp" }), json!({}));
     let capabilities = Mesh::Istio.capabilities(&world.spec);
@@ -388,7 +624,7 @@ fn affinity_is_not_claimed_where_it_means_nothing() {
     };
     assert_eq!(affinity(Mesh::Istio, json!({})), Affinity::Both);
     assert_eq!(affinity(Mesh::GatewayApiV1, json!({})), Affinity::Both);
-    assert_eq!(affinity(Mesh::GatewayApiV1Beta1, json!({})), Affinity::Canary);
+    assert_eq!(affinity(Mesh::GatewayApiV1Beta1, json!({})), Affinity::Both);
     let blue_green = json!({ "stepWeight": null, "iterations": 5 });
     assert_eq!(affinity(Mesh::Istio, blue_green), Affinity::None);
     let matched = json!({ "match": [{ "headers": { "x-a": { "exact": "a" } } }] });

@@ -46,6 +46,25 @@ fn without_the_switch_the_apex_is_never_touched() {
 }
 
 #[test]
+fn an_apex_that_is_not_to_be_switched_any_more_goes_back_to_the_primary() {
+    let mut world = world(true);
+    world.write(Split::CANARY);
+    world.edit_spec(json!({ "service": null }));
+    let left = |world: &World| {
+        let apex = world.live.get(SERVICE, "shop").unwrap();
+        world.mesh.leave(&world.cx(), SERVICE, apex, &world.live)
+    };
+    let change = left(&world).unwrap();
+    world.carry_out(change.into_iter().collect());
+    assert_eq!(selected(&world), json!({ "app": "shop-primary" }));
+    assert_eq!(left(&world), Ok(None), "once");
+    world.put(SERVICE, service("shop", "elsewhere"));
+    assert_eq!(left(&world), Ok(None), "nobody is led to the canary by it");
+    world.live.remove(SERVICE, "shop-primary");
+    assert_eq!(left(&world).unwrap_err().label(), "missing", "no guess");
+}
+
+#[test]
 fn labels_that_somebody_added_to_the_selector_do_not_survive_a_switch() {
     let mut world = world(true);
     let mut apex = service("shop", "shop-primary");

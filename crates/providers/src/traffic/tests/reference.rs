@@ -134,6 +134,33 @@ fn a_route_that_is_referred_to_no_more_is_not_left_divided() {
 }
 
 #[test]
+fn a_route_that_is_left_in_mid_run_is_given_back_and_the_next_takes_over() {
+    for mesh in [Mesh::GatewayApiV1, Mesh::GatewayApiV1Beta1] {
+        let mut world = world(mesh);
+        let kind = mesh.kinds_for(&world.spec)[0];
+        let (before, mut back) = (world.route().clone(), world.route().clone());
+        back["metadata"]["name"] = json!("back");
+        world.put(kind, back);
+        world.reconcile();
+        world.write(split(40));
+        let front = world.route().clone();
+        assert!(mesh.is_route(&world.cx(), kind, &front), "{mesh:?}");
+        world.edit_spec(json!({ "routeRef": { "name": "back" } }));
+        assert!(!mesh.is_route(&world.cx(), kind, &front), "{mesh:?}");
+        let left = mesh.leave(&world.cx(), kind, &front, &world.live).unwrap();
+        world.carry_out(left.into_iter().collect());
+        let front = world.live.get(kind, "front").unwrap().clone();
+        assert_eq!(front["spec"], before["spec"], "{mesh:?}");
+        assert_eq!(front["metadata"]["annotations"], json!({ "note": "mine" }), "{mesh:?}");
+        assert_eq!(mesh.leave(&world.cx(), kind, &front, &world.live), Ok(None), "{mesh:?}: once");
+        let cx = RouteCx { inherited: split(40), ..world.cx() };
+        let changes = mesh.reconcile(&cx, &world.live).unwrap();
+        world.carry_out(changes);
+        assert_eq!(world.read(), Ok(split(40)), "{mesh:?}");
+    }
+}
+
+#[test]
 fn a_route_that_was_referred_to_is_not_taken_for_one_of_ours() {
     // It has the name that a route of ours would have.
     let mut world = world(Mesh::GatewayApiV1);
@@ -147,6 +174,7 @@ fn a_route_that_was_referred_to_is_not_taken_for_one_of_ours() {
         "service": { "gatewayRefs": [{ "name": "gw" }] } }));
     assert_eq!(world.drift().unwrap_err().label(), "unasked");
     let route = world.route().clone();
+    assert!(!world.mesh.is_route(&world.cx(), HTTP_ROUTE_V1, &route));
     let left = Mesh::GatewayApiV1.leftovers(&world.cx(), HTTP_ROUTE_V1, &[&route]);
     world.carry_out(left);
     assert_eq!(world.route()["spec"]["rules"], users()["spec"]["rules"]);
@@ -207,6 +235,8 @@ fn what_cannot_be_divided_is_refused_and_left_as_it_is() {
     let mut gone = world(Mesh::GatewayApiV1);
     gone.live.remove(HTTP_ROUTE_V1, "front");
     assert_eq!(gone.drift().unwrap_err().label(), "missing");
+    assert_eq!(gone.planned(split(10)).unwrap_err().label(), "missing");
+    assert_eq!(gone.planned(Split::PRIMARY), Ok(vec![]), "nobody is led anywhere by it");
     assert_eq!(gone.finalize(), Ok(0), "what is gone needs nothing");
 }
 
@@ -232,6 +262,32 @@ fn conditions_of_a_test_and_mirrors_need_a_route_of_our_own() {
     let by_user = json!([{ "headers": { "x-user": { "exact": "a" } } }]);
     world.edit_spec(json!({ "analysis": { "match": by_user } }));
     assert!(world.check().unwrap_err().to_string().contains("spec.analysis.match"));
+}
+
+#[test]
+fn the_way_back_and_the_way_out_are_there_whatever_the_spec_has_become() {
+    let by_user = json!([{ "headers": { "x-user": { "exact": "a" } } }]);
+    let edits = [json!({ "analysis": { "match": by_user } }), json!({ "service": null })];
+    for mesh in [Mesh::GatewayApiV1, Mesh::GatewayApiV1Beta1] {
+        for edit in &edits {
+            let mut world = world(mesh);
+            world.reconcile();
+            world.write(split(40));
+            world.edit_spec(edit.clone());
+            assert_eq!(world.check().unwrap_err().label(), "spec", "{edit}");
+            assert_eq!(world.planned(split(50)).unwrap_err().label(), "spec", "no further: {edit}");
+            world.write(Split::PRIMARY);
+            let sides =
+                [("shop-primary".to_owned(), 8080, 100), ("shop-canary".to_owned(), 8080, 0)];
+            assert_eq!(backends(&world.rules()[0]), sides, "{mesh:?} {edit}");
+            assert_eq!(backends(&world.rules()[2]), sides, "{mesh:?} {edit}");
+            if world.spec.service.is_some() {
+                assert_eq!(world.read(), Ok(Split::PRIMARY), "{mesh:?} {edit}");
+            }
+            assert_eq!(world.finalize(), Ok(1), "{mesh:?} {edit}");
+            assert_eq!(world.route()["spec"], users()["spec"], "{mesh:?} {edit}");
+        }
+    }
 }
 
 #[test]

@@ -82,7 +82,13 @@ fn a_quantity_that_is_no_number_is_an_error() {
 fn the_way_back_of_quantities_is_in_quantities() {
     let mut world = World::plain(Mesh::LINKERD);
     world.write(split(30));
-    world.edit_spec(json!({ "analysis": { "mirror": true } }));
+    world.edit_spec(json!({ "analysis": fixtures::inexpressible() }));
+    assert_eq!(world.check().unwrap_err().label(), "spec", "nothing but the way back is left");
     world.write(Split::PRIMARY);
-    assert_eq!(world.route()["spec"]["backends"][1]["weight"], "100");
+    let backends = json!([
+        { "service": "shop-canary", "weight": "0" },
+        { "service": "shop-primary", "weight": "100" },
+    ]);
+    assert_eq!(world.route()["spec"]["backends"], backends);
+    assert_eq!(world.read(), Ok(Split::PRIMARY));
 }

@@ -20,7 +20,8 @@ fn every_provider_of_the_definition_has_a_router_and_an_own_name() {
         assert_eq!(select(provider.as_str()).unwrap().as_str(), provider.as_str());
     }
     assert_eq!(Mesh::ALL.len(), Provider::ALL.len());
-    assert_eq!(matrix().len(), Mesh::ALL.len());
+    let rows = matrix().into_iter().filter(|row| row.form.is_empty());
+    assert_eq!(rows.count(), Mesh::ALL.len());
 }
 
 #[test]
@@ -86,51 +87,202 @@ fn a_test_that_a_provider_cannot_do_is_refused_with_what_it_can() {
         assert_eq!(mesh.ignored(&world.spec), [], "{mesh:?}: refused, not left out");
     }
     let tcp = World::new(Mesh::Istio, json!({ "appProtocol": "tcp" }), test());
-    assert_eq!(tcp.mesh.impossible(&tcp.spec).len(), 1);
-    assert_eq!(tcp.check().unwrap_err().label(), "spec");
+    let [found] = tcp.mesh.impossible(&tcp.spec).try_into().unwrap();
+    let want = "the provider \"istio\" cannot tell requests apart over plain TCP; there it supports \
+                rollouts by weight and blue/green; remove match or appProtocol";
+    assert_eq!((found.field, found.why.as_str()), ("spec.analysis.match", want));
+    let error = tcp.check().unwrap_err();
+    assert!(error.to_string().ends_with(want), "{error}");
+}
+
+/// The same with checks in place of steps.
+fn iterations(mut analysis: Value) -> Value {
+    analysis["stepWeight"] = Value::Null;
+    analysis["iterations"] = json!(5);
+    analysis
 }
 
 #[test]
-fn what_else_a_provider_cannot_do_is_left_out_with_a_note() {
-    let sticky = json!({ "cookieName": "ck" });
-    let iterations = |mut analysis: Value| {
-        analysis["stepWeight"] = Value::Null;
-        analysis["iterations"] = json!(5);
-        analysis
-    };
+fn a_mirror_or_affinity_that_a_provider_cannot_do_is_refused_with_what_it_can() {
+    let sticky = json!({ "sessionAffinity": { "cookieName": "ck" } });
+    let mirror = json!({ "mirror": true });
     for mesh in dividing() {
-        let Support { ab, mirror, affinity, .. } = mesh.support();
-        let steps = json!({ "mirror": true });
+        let support = mesh.support();
         let cases = [
-            ("match", json!({ "match": somebody() }), ab.is_some()),
-            ("mirror", steps.clone(), mirror),
-            ("mirror", iterations(steps), mirror),
-            ("sessionAffinity", json!({ "sessionAffinity": sticky }), affinity != Affinity::None),
-            ("sessionAffinity", iterations(json!({ "sessionAffinity": sticky })), false),
+            ("mirror", mirror.clone(), support.mirror),
+            ("mirror", iterations(mirror.clone()), support.mirror),
+            ("sessionAffinity", sticky.clone(), support.affinity != Affinity::None),
+            ("sessionAffinity", iterations(sticky.clone()), support.affinity != Affinity::None),
         ];
         for (member, analysis, can) in cases {
-            let mut world = World::new(mesh, json!({}), analysis.clone()).with_cookies();
             let case = format!("{mesh:?} {analysis}");
+            let mut world = World::new(mesh, json!({}), analysis).with_cookies();
+            let impossible = mesh.impossible(&world.spec);
+            assert_eq!(impossible.is_empty(), can, "{case}: {impossible:?}");
+            if let Some(found) = impossible.first() {
+                assert_eq!(found.field, format!("spec.analysis.{member}"), "{case}");
+                let remove = format!("remove {member}");
+                for word in [mesh.as_str(), "it supports rollouts by weight", &remove] {
+                    assert!(found.why.contains(word), "{found}");
+                }
+            }
+            // And a rollout that is under way goes on as if it had not been asked for.
             assert_eq!(world.check(), Ok(()), "{case}");
-            assert_eq!(mesh.impossible(&world.spec), [], "{case}");
+            world.reconcile();
+            world.write(split(20));
+            assert_eq!(world.read(), Ok(split(20)), "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_form_of_a_provider_that_can_do_less_refuses_more() {
+    let wishes = json!({ "mirror": true, "sessionAffinity": { "cookieName": "ck" } });
+    let referred = json!({ "routeRef": {
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "name": "front" } });
+    let both = "rollouts by weight and blue/green";
+    let cases = [
+        ("over plain TCP", Mesh::Istio, json!({ "appProtocol": "tcp" }), json!({}), 2, both),
+        (
+            "over gRPC",
+            Mesh::GatewayApiV1,
+            json!({ "appProtocol": "grpc" }),
+            json!({}),
+            1,
+            "mirroring",
+        ),
+        ("only referred to", Mesh::GatewayApiV1, json!({}), referred, 2, both),
+        ("", Mesh::Istio, json!({}), json!({}), 0, ""),
+    ];
+    for (way, mesh, service, spec, count, can) in cases {
+        let mut world = World::new(mesh, service, wishes.clone());
+        world.edit_spec(spec);
+        let found = mesh.impossible(&world.spec);
+        assert_eq!(found.len(), count, "{way}: {found:?}");
+        for found in found {
+            assert!(found.why.contains(way) && found.why.contains(can), "{found}");
+        }
+    }
+}
+
+#[test]
+fn what_has_no_meaning_for_a_strategy_is_left_out_with_a_note() {
+    let sticky = json!({ "sessionAffinity": { "cookieName": "ck" } });
+    for mesh in dividing() {
+        let support = mesh.support();
+        let keeps = support.affinity != Affinity::None;
+        let cases = [
+            ("match", json!({ "match": somebody() }), support.ab.is_none()),
+            ("sessionAffinity", iterations(sticky.clone()), keeps),
+            ("sessionAffinity", sticky.clone(), false),
+        ];
+        for (member, analysis, is_noted) in cases {
+            let case = format!("{mesh:?} {analysis}");
+            let mut world = World::new(mesh, json!({}), analysis).with_cookies();
+            if !mesh.impossible(&world.spec).is_empty() {
+                continue;
+            }
             let notes = mesh.ignored(&world.spec);
-            assert_eq!(notes.is_empty(), can, "{case}: {notes:?}");
+            assert_eq!(notes.len(), usize::from(is_noted), "{case}: {notes:?}");
             if let Some(note) = notes.first() {
                 assert_eq!(note.field, format!("spec.analysis.{member}"));
                 assert!(note.why.ends_with(&format!("{member} has no effect")), "{note}");
             }
-            // And the rollout goes as if it had not been asked for.
             world.reconcile();
             world.write(split(20));
             assert_eq!(world.read(), Ok(split(20)), "{case}");
         }
     }
     let tcp = json!({ "appProtocol": "tcp" });
-    let mut tcp = World::new(Mesh::Istio, tcp, json!({ "match": somebody(), "mirror": true }));
+    let mut tcp = World::new(Mesh::Istio, tcp, json!({ "match": somebody() }));
     assert_eq!(tcp.check(), Ok(()));
-    assert_eq!(tcp.mesh.ignored(&tcp.spec).len(), 2);
+    assert_eq!(tcp.mesh.impossible(&tcp.spec), []);
+    assert_eq!(tcp.mesh.ignored(&tcp.spec).len(), 1);
     tcp.write(split(20));
     assert_eq!(tcp.read(), Ok(split(20)));
+}
+
+#[test]
+fn a_built_in_metric_is_told_of_where_nobody_counts_requests() {
+    let metric = |metric: Value| json!({ "metrics": [metric] });
+    let built_in =
+        metric(json!({ "name": "request-success-rate", "thresholdRange": { "min": 99 } }));
+    let own = metric(json!({ "name": "bytes", "query": "q", "thresholdRange": { "min": 1 } }));
+    let over_tcp = |analysis: &Value| {
+        World::new(Mesh::Istio, json!({ "appProtocol": "tcp" }), analysis.clone())
+    };
+    let mut tcp = over_tcp(&built_in);
+    let [note] = tcp.mesh.ignored(&tcp.spec).try_into().unwrap();
+    assert_eq!(note.field, "spec.analysis.metrics");
+    assert!(note.why.contains("request-success-rate"), "{note}");
+    tcp.edit_spec(json!({ "skipAnalysis": true }));
+    assert_eq!(tcp.mesh.ignored(&tcp.spec), [], "nothing is measured");
+    let tcp = over_tcp(&own);
+    assert_eq!(tcp.mesh.ignored(&tcp.spec), [], "a query of one's own");
+    for mesh in dividing() {
+        let world = World::new(mesh, json!({}), built_in.clone());
+        assert_eq!(mesh.ignored(&world.spec), [], "{mesh:?}");
+    }
+}
+
+#[test]
+fn plain_services_refuse_nothing_and_say_what_they_leave_out() {
+    let wishes = json!({ "match": somebody(), "mirror": true,
+        "sessionAffinity": { "cookieName": "ck" } });
+    let world = World::new(Mesh::Kubernetes, json!({}), wishes);
+    assert_eq!(world.mesh.impossible(&world.spec), []);
+    let notes = world.mesh.ignored(&world.spec);
+    assert_eq!(notes.len(), 3, "{notes:?}");
+    assert!(notes.iter().all(|note| note.why.contains("it supports blue/green;")), "{notes:?}");
+}
+
+/// What Flagger 1.44 can do with each provider, as written down from its behaviour, and what is better
+/// here: provider, by weight, A/B testing, blue/green with users, mirroring, affinity, who counts.
+///
+/// Better than Flagger: Gateway API copies requests before steps too and keeps users of both versions in
+/// either version of its API.
+#[rustfmt::skip]
+const CAN: [(&str, bool, bool, bool, bool, bool, &str); 20] = [
+    ("kubernetes",         false, false, false, false, false, "the application"),
+    ("gatewayapi:v1",      true,  true,  true,  true,  true,  "the application"),
+    ("gatewayapi:v1beta1", true,  true,  true,  true,  true,  "the application"),
+    ("istio",              true,  true,  true,  true,  true,  "Istio"),
+    ("istio (TCP)",        true,  false, true,  false, false, ""),
+    ("linkerd",            true,  false, true,  false, false, "Linkerd"),
+    ("osm",                true,  false, true,  false, false, "Open Service Mesh"),
+    ("smi:v1alpha1",       true,  false, true,  false, false, "Istio"),
+    ("smi:v1alpha2",       true,  false, true,  false, false, "Istio"),
+    ("smi:v1alpha3",       true,  false, true,  false, false, "Istio"),
+    ("appmesh",            true,  true,  true,  false, false, "App Mesh"),
+    ("appmesh:v1beta2",    true,  true,  true,  false, false, "App Mesh"),
+    ("contour",            true,  true,  true,  false, false, "Contour"),
+    ("nginx",              true,  true,  true,  false, false, "NGINX, mean"),
+    ("skipper",            true,  false, true,  false, false, "Skipper, mean"),
+    ("gloo",               true,  true,  true,  false, false, "Gloo"),
+    ("traefik",            true,  false, true,  false, false, "Traefik"),
+    ("kuma",               true,  false, true,  false, false, "Kuma"),
+    ("apisix",             true,  false, true,  false, false, "APISIX"),
+    ("knative",            true,  false, true,  false, false, "Knative"),
+];
+
+#[test]
+fn the_table_of_providers_is_what_flagger_can_do_and_what_is_better_here() {
+    let row = |it: &Support| {
+        let counted = it.metrics.map_or_else(String::new, |metrics| {
+            let mean = if metrics.is_mean() { ", mean" } else { "" };
+            format!("{}{mean}", metrics.counted_by())
+        });
+        let affinity = it.affinity != Affinity::None;
+        (it.name(), it.weighted, it.ab.is_some(), it.switched, it.mirror, affinity, counted)
+    };
+    let mut can: Vec<_> = matrix().iter().map(row).collect();
+    let want = |it: (&str, bool, bool, bool, bool, bool, &str)| {
+        (it.0.to_owned(), it.1, it.2, it.3, it.4, it.5, it.6.to_owned())
+    };
+    let mut wanted: Vec<_> = CAN.into_iter().map(want).collect();
+    can.sort();
+    wanted.sort();
+    assert_eq!(can, wanted);
 }
 
 #[test]

@@ -90,7 +90,8 @@ fn a_sticky_cookie_and_settings_of_members_are_not_lost() {
 fn the_way_back_from_a_canary_alone_brings_the_primary_in() {
     let mut world = world();
     world.write(Split::CANARY);
-    world.edit_spec(json!({ "analysis": { "mirror": true } }));
+    world.edit_spec(json!({ "analysis": fixtures::inexpressible() }));
+    assert_eq!(world.check().unwrap_err().label(), "spec", "nothing but the way back is left");
     world.write(Split::PRIMARY);
     assert_eq!(services(&world), json!([member("shop-primary", 100)]));
 }

@@ -30,17 +30,24 @@ impl WorkloadKind {
     ///
     /// Waiting ends when a Deployment exceeds its own progress deadline, or when too few pods have
     /// been available for longer than `deadline`.
+    ///
+    /// A Service of Knative is ready when its latest revision is. Its generation says nothing: it changes
+    /// with every share of traffic.
     pub fn readiness(self, workload: &Value, threshold: i64, deadline: Deadline) -> Readiness {
         if self == Self::Service {
             return Readiness::Ready;
         }
         let count = |field: &str| workload["status"][field].as_i64().unwrap_or(0);
-        let serving = count(self.available()) > 0;
+        let serving = match self {
+            // Until the latest can serve, the one before does.
+            Self::Knative => workload["status"]["latestReadyRevisionName"].is_string(),
+            Self::Deployment | Self::DaemonSet | Self::Service => count(self.available()) > 0,
+        };
         let unready = |why: String| Unready { why, serving };
 
         let generation = workload["metadata"]["generation"].as_i64().unwrap_or(0);
         let observed = count("observedGeneration");
-        if observed < generation {
+        if observed < generation && self != Self::Knative {
             let seen = "its controller has not seen the latest change".to_owned();
             return Readiness::Waiting(unready(self.lacking(workload, threshold).unwrap_or(seen)));
         }
@@ -51,12 +58,17 @@ impl WorkloadKind {
         let Some(why) = self.lacking(workload, threshold) else { return Readiness::Ready };
         let since = match self {
             Self::Deployment => progressing.and_then(|_| unavailable_since(workload)),
-            Self::DaemonSet => deadline.lacking_since,
+            Self::DaemonSet | Self::Knative => deadline.lacking_since,
             Self::Service => None,
         };
         if since.is_some_and(|since| deadline.is_past(since)) {
             let seconds = deadline.seconds;
-            let why = format!("{why}; too few have been available for more than {seconds} s");
+            let why = match self {
+                Self::Knative => format!("{why}, and has not been for more than {seconds} s"),
+                Self::Deployment | Self::DaemonSet | Self::Service => {
+                    format!("{why}; too few have been available for more than {seconds} s")
+                }
+            };
             return Readiness::Stuck(unready(why));
         }
         Readiness::Waiting(unready(why))
@@ -71,6 +83,7 @@ impl WorkloadKind {
                 (count("desiredNumberScheduled"), count("updatedNumberScheduled"), "pods")
             }
             Self::Service => return None,
+            Self::Knative => return lacking_revision(workload),
         };
         if updated < wanted {
             return Some(format!("{updated} of {wanted} {pods} are updated"));
@@ -97,10 +110,24 @@ impl WorkloadKind {
     /// The member of its status that counts the pods that can serve.
     const fn available(self) -> &'static str {
         match self {
-            Self::Deployment | Self::Service => "availableReplicas",
+            Self::Deployment | Self::Service | Self::Knative => "availableReplicas",
             Self::DaemonSet => "numberAvailable",
         }
     }
+}
+
+/// What Knative says of a revision that cannot serve yet.
+fn lacking_revision(service: &Value) -> Option<String> {
+    let status = &service["status"];
+    let (created, ready) =
+        (&status["latestCreatedRevisionName"], &status["latestReadyRevisionName"]);
+    let Some(name) = created.as_str() else { return Some("it has no revision".to_owned()) };
+    if created == ready {
+        return None;
+    }
+    let said = condition(service, "ConfigurationsReady").and_then(|it| it["message"].as_str());
+    let said = said.filter(|said| !said.is_empty()).map(|said| format!(": {said}"));
+    Some(format!("revision {name} is not ready{}", said.unwrap_or_default()))
 }
 
 fn own_deadline(deployment: &Value) -> String {

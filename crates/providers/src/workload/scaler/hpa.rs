@@ -5,19 +5,11 @@
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::AutoscalerRef;
 
-use super::{bounds, primary_name};
+use super::{Draft, bounds, primary_name};
 use crate::{
-    object::{Change, exactly},
-    workload::{
-        Cx, HORIZONTAL_POD_AUTOSCALER, WorkloadError,
-        hash::is_same,
-        metadata::{copied, is_owner, owners, with_version},
-        require_owned,
-    },
+    object::Change,
+    workload::{Cx, HORIZONTAL_POD_AUTOSCALER, WorkloadError, metadata::copied},
 };
-
-/// Every member of the spec comes from the target's autoscaler.
-const EXACT: &[&str] = &["/spec", "/metadata/ownerReferences"];
 
 /// The fewest replicas the autoscaler allows.
 pub(super) fn min_replicas(autoscaler: &Value) -> i64 {
@@ -25,36 +17,20 @@ pub(super) fn min_replicas(autoscaler: &Value) -> i64 {
 }
 
 /// Makes the primary's autoscaler, or brings it up to date with the target's; `None` where it is.
-///
-/// Where it exists and is not the canary's, it is left alone. Labels and annotations of one that
-/// exists are not compared: no difference in them is worth a write.
 pub(super) fn sync(
     cx: &Cx<'_>,
     autoscaler: &AutoscalerRef,
     target: &Value,
     live: Option<&Value>,
 ) -> Result<Option<Change>, WorkloadError> {
-    let spec = primary_spec(cx, autoscaler, target)?;
-    if let Some(live) = live {
-        require_owned(&cx.owner, HORIZONTAL_POD_AUTOSCALER, live)?;
-        let live_spec = with_default_min(&live["spec"]);
-        if is_same(&live_spec, &spec) && is_owner(&cx.owner, live) {
-            return Ok(None);
-        }
-    }
-    let metadata = json!({
-        "name": primary_name(autoscaler),
-        "namespace": cx.owner.namespace,
-        "labels": copied(&target["metadata"]["labels"]),
-        "ownerReferences": owners(&cx.owner, live),
-    });
-    let body = json!({
-        "apiVersion": HORIZONTAL_POD_AUTOSCALER.api_version(),
-        "kind": HORIZONTAL_POD_AUTOSCALER.kind,
-        "metadata": with_version(metadata, live),
-        "spec": spec,
-    });
-    Ok(Some(Change::Apply { body, exact: exactly(EXACT) }))
+    let labels = json!(copied(&target["metadata"]["labels"]));
+    let draft = Draft {
+        kind: HORIZONTAL_POD_AUTOSCALER,
+        metadata: Map::from_iter([("labels".to_owned(), labels)]),
+        spec: primary_spec(cx, autoscaler, target)?,
+    };
+    let live_spec = live.map(|live| with_default_min(&live["spec"]));
+    draft.put(cx, autoscaler, live.zip(live_spec.as_ref()))
 }
 
 fn primary_spec(

@@ -8,14 +8,13 @@
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::AutoscalerRef;
 
-use super::{bounds, primary_name};
+use super::{Draft, bounds, primary_name};
 use crate::{
-    object::{Change, exactly},
+    object::Change,
     workload::{
         Cx, SCALED_OBJECT, WorkloadError,
-        hash::is_same,
-        metadata::{copied, is_owner, owners, with_version},
-        name_of, require_owned,
+        metadata::{copied, with_version},
+        name_of,
     },
 };
 
@@ -25,8 +24,6 @@ const PAUSED_REPLICAS: &str = "autoscaling.keda.sh/paused-replicas";
 const PAUSED: &str = "autoscaling.keda.sh/paused";
 /// The object's own name, which KEDA notes on it.
 const OWN_NAME: &str = "scaledobject.keda.sh/name";
-/// Every member of the spec comes from the target's.
-const EXACT: &[&str] = &["/spec", "/metadata/ownerReferences"];
 /// What KEDA takes where nothing is said.
 const MAX_REPLICAS: i64 = 100;
 
@@ -54,41 +51,24 @@ pub(super) fn pause(scaled: &Value, is_wanted: bool) -> Option<Change> {
 }
 
 /// Makes the primary's, or brings it up to date with the target's; `None` where it is.
-///
-/// Where it exists and is not the canary's, it is left alone. Labels and annotations of one that
-/// exists are not compared: no difference in them is worth a write, and others' stay.
 pub(super) fn sync(
     cx: &Cx<'_>,
     autoscaler: &AutoscalerRef,
     target: &Value,
     live: Option<&Value>,
 ) -> Result<Option<Change>, WorkloadError> {
-    let spec = primary_spec(cx, autoscaler, target)?;
-    if let Some(live) = live {
-        require_owned(&cx.owner, SCALED_OBJECT, live)?;
-        if is_same(&live["spec"], &spec) && is_owner(&cx.owner, live) {
-            return Ok(None);
-        }
-    }
     let is_copied = |key: &String| !key.starts_with(PAUSED) && key != OWN_NAME;
-    let all = |field: &str| -> Map<String, Value> {
+    let all = |field: &str| -> (String, Value) {
         let members = copied(&target["metadata"][field]).into_iter();
-        members.filter(|(key, _)| is_copied(key)).collect()
+        let members: Map<_, _> = members.filter(|(key, _)| is_copied(key)).collect();
+        (field.to_owned(), Value::Object(members))
     };
-    let metadata = json!({
-        "name": primary_name(autoscaler),
-        "namespace": cx.owner.namespace,
-        "labels": all("labels"),
-        "annotations": all("annotations"),
-        "ownerReferences": owners(&cx.owner, live),
-    });
-    let body = json!({
-        "apiVersion": SCALED_OBJECT.api_version(),
-        "kind": SCALED_OBJECT.kind,
-        "metadata": with_version(metadata, live),
-        "spec": spec,
-    });
-    Ok(Some(Change::Apply { body, exact: exactly(EXACT) }))
+    let draft = Draft {
+        kind: SCALED_OBJECT,
+        metadata: ["labels", "annotations"].map(all).into_iter().collect(),
+        spec: primary_spec(cx, autoscaler, target)?,
+    };
+    draft.put(cx, autoscaler, live.map(|live| (live, &live["spec"])))
 }
 
 fn primary_spec(
@@ -245,6 +225,19 @@ mod tests {
         target["metadata"]["annotations"]["autoscaling.keda.sh/paused"] = json!("true");
         let want = json!({ "scaledobject.keda.sh/transfer-hpa-ownership": "true" });
         assert_eq!(made(&reference(), &target)["metadata"]["annotations"], want);
+    }
+
+    #[test]
+    fn a_copy_that_was_left_at_zero_is_woken_and_one_that_somebody_holds_is_not() {
+        let scaler = crate::workload::scaler::Scaler::ScaledObject;
+        let mut copy = made(&reference(), &target());
+        assert_eq!(scaler.wake(&copy), None);
+        copy["metadata"]["annotations"][PAUSED_REPLICAS] = json!("3");
+        assert_eq!(scaler.wake(&copy), None, "somebody wants three");
+        copy["metadata"]["annotations"][PAUSED_REPLICAS] = json!("0");
+        let woken = applied(Some(&copy), &scaler.wake(&copy).unwrap()).unwrap();
+        assert_eq!(woken["metadata"]["annotations"].get(PAUSED_REPLICAS), None);
+        assert_eq!(woken["spec"], copy["spec"]);
     }
 
     #[test]

@@ -6,10 +6,11 @@
 //! ```
 
 use serde_json::{Map, Value, json};
+use tidegate_api::canary::{Service, ServiceNames};
 
-use super::{Role, Services, Side, patch, ports, ports_of};
+use super::{Role, SelectorLabel, Services, Side, patch, ports, ports_of};
 use crate::{
-    object::{Change, FLUX_OFF, controller_of},
+    object::{Change, FLUX_OFF, Owner, controller_of},
     workload::{
         SERVICE, WorkloadError,
         hash::canonical,
@@ -20,6 +21,20 @@ use crate::{
 
 /// Where the original of a routing object is kept, as Flagger does for others.
 const ORIGINAL: &str = "flagger.kubernetes.io/original-configuration";
+
+/// Gives the apex back where the target is gone: by what was written down of it, and by nothing else.
+pub fn give_back(
+    owner: Owner<'_>,
+    service: &Service,
+    names: ServiceNames,
+    live: Option<&Value>,
+) -> Result<Option<Change>, WorkloadError> {
+    let is_taken = |live: &&Value| live["metadata"]["annotations"][ORIGINAL].is_string();
+    // Nothing selects by it: nobody knows the pods any more.
+    let selector = SelectorLabel { key: String::new(), value: String::new() };
+    let services = Services::new(owner, service, names, selector, &Value::Null);
+    services.finalize(live.filter(is_taken))
+}
 
 /// What we change on a Service of somebody else's, as it was.
 struct Original {

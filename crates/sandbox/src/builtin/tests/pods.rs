@@ -127,9 +127,9 @@ fn variables_and_mounts_are_held_to_their_rules() {
                 "a field that can be had",
                 FIRST,
                 container(&json!({"env": [{"name": "A",
-             "valueFrom": {"fieldRef": {"fieldPath": "spec.color"}}}]})),
+             "valueFrom": {"fieldRef": {"fieldPath": "status.phase"}}}]})),
                 &["spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Unsupported value: \
-                 \"spec.color\": supported values: \"metadata.name\", \"metadata.namespace\", \
+                 \"status.phase\": supported values: \"metadata.name\", \"metadata.namespace\", \
                  \"metadata.uid\", \"spec.nodeName\", \"spec.serviceAccountName\", \
                  \"status.hostIP\", \"status.hostIPs\", \"status.podIP\", \"status.podIPs\""],
             ),

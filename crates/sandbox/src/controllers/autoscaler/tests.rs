@@ -145,6 +145,38 @@ fn a_target_that_is_not_there_or_cannot_be_scaled_is_reported() {
 }
 
 #[test]
+fn any_kind_that_has_a_scale_is_scaled_by_the_pods_its_selector_names() {
+    const GAMES: Resource = Resource { group: "example.com", plural: "games" };
+    let mut object = autoscaler();
+    object["spec"]["scaleTargetRef"] =
+        json!({ "apiVersion": "example.com/v1", "kind": "Game", "name": "web" });
+    // The pods are those of a Deployment of that name.
+    let mut simulation = scaled(3, object);
+    assert_eq!(reason(&simulation, "AbleToScale"), ("False".into(), "FailedGetScale".into()));
+    simulation.create(
+        DEFINITIONS,
+        json!({
+            "metadata": { "name": "games.example.com" },
+            "spec": {
+                "group": "example.com", "names": { "kind": "Game", "plural": "games" },
+                "versions": [{ "name": "v1", "subresources": { "scale": {
+                    "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+                    "labelSelectorPath": ".status.selector",
+                } } }],
+            },
+        }),
+    );
+    simulation.create(GAMES, json!({ "metadata": { "name": "web" }, "spec": { "replicas": 3 } }));
+    say(&simulation, "100");
+    simulation.settle();
+    assert_eq!(reason(&simulation, "ScalingActive").1, "InvalidSelector", "nobody wrote it down");
+    simulation.patch(GAMES, "web", &json!({ "status": { "selector": "app=web" } }));
+    simulation.advance(15);
+    assert_eq!(count(&simulation.get(GAMES, "web"), "/spec/replicas"), 6);
+    assert_eq!(replicas(&simulation), 3, "and nobody else is");
+}
+
+#[test]
 fn the_most_demanding_metric_decides() {
     let mut object = autoscaler();
     object["spec"]["metrics"].as_array_mut().unwrap().push(json!({

@@ -4,15 +4,14 @@ use serde_json::{Map, Value, json};
 
 use super::{REVISION_LABEL, STATEFUL_SET};
 use crate::{
-    cluster::{Cluster, Resource},
+    cluster::Cluster,
     controllers::{
         object::{items, name, namespace, set_at, strings, text, unset},
         pods, revisions,
+        volume_claim::CLAIMS,
     },
     failure::Outcome,
 };
-
-const CLAIMS: Resource = Resource { group: "", plural: "persistentvolumeclaims" };
 
 /// The number of a pod in its set; `None` for a pod that is not named as one of it.
 pub(super) fn ordinal(set: &Value, pod: &Value) -> Option<i64> {

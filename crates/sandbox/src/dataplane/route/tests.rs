@@ -20,21 +20,17 @@ fn endpoint(service: &str) -> Endpoint {
 }
 
 fn table(http_routes: &[Value], virtual_services: &[Value]) -> Table {
+    table_of(Sources { http_routes, virtual_services, ..Sources::default() })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "callers make it in place")]
+fn table_of(sources: Sources<'_>) -> Table {
     let mut services: Vec<_> = SERVICES.iter().map(|name| service("test", name)).collect();
     services.push(service("test", "idle"));
     services.push(service("default", "shop"));
     let key = |name: &str| ("test".to_owned(), name.to_owned());
     let endpoints = SERVICES.iter().map(|name| (key(name), vec![endpoint(name)])).collect();
-    let (services, reference_grants) = (&services[..], &[][..]);
-    let grpc_routes = &[][..];
-    Table::new(Sources {
-        http_routes,
-        grpc_routes,
-        virtual_services,
-        reference_grants,
-        services,
-        endpoints,
-    })
+    Table::new(Sources { services: &services, endpoints, ..sources })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "callers make it in place")]
@@ -633,4 +629,142 @@ fn calls_are_told_apart_by_service_method_and_header() {
     }
     let get = Ask::get("a.com/shop.v1.Orders/List");
     assert_ne!(get.goes(&table), "shop-canary", "what is no call falls under no rule of calls");
+}
+
+// === Ingresses ===
+
+#[expect(clippy::needless_pass_by_value, reason = "callers make it in place")]
+fn ingress(name: &str, service: &str, annotations: Value) -> Value {
+    let backend = json!({ "service": { "name": service, "port": { "number": 80 } } });
+    json!({
+        "metadata": { "name": name, "namespace": "test", "annotations": annotations },
+        "spec": { "rules": [{ "host": "shop.example.com", "http": { "paths": [
+            { "path": "/", "pathType": "Prefix", "backend": backend },
+        ] } }] },
+    })
+}
+
+/// Annotations of a canary of the NGINX ingress controller.
+fn canary(settings: &[(&str, &str)]) -> Value {
+    let own = [("canary", "true")];
+    let all = own.iter().chain(settings);
+    let key = |suffix: &str| format!("nginx.ingress.kubernetes.io/{suffix}");
+    all.map(|(suffix, value)| (key(suffix), json!(value))).collect::<serde_json::Map<_, _>>().into()
+}
+
+fn beside(settings: &[(&str, &str)]) -> Table {
+    let both =
+        [ingress("front", "shop", json!({})), ingress("canary", "shop-canary", canary(settings))];
+    table_of(Sources { ingresses: &both, ..Sources::default() })
+}
+
+#[test]
+fn a_canary_ingress_takes_its_weight_of_the_one_beside_it() {
+    let ask = Ask::get("shop.example.com/cart");
+    let share = |settings: &[(&str, &str)]| {
+        let drawn = draw(&beside(settings), &ask, 10_000);
+        drawn.get("shop-canary").copied().unwrap_or_default()
+    };
+    assert_eq!(share(&[]), 0);
+    assert_eq!(share(&[("canary-weight", "0")]), 0);
+    assert_eq!(share(&[("canary-weight", "100")]), 10_000);
+    assert!((2_800..3_200).contains(&share(&[("canary-weight", "30")])));
+    let of_total = share(&[("canary-weight", "30"), ("canary-weight-total", "60")]);
+    assert!((4_800..5_200).contains(&of_total), "{of_total}");
+}
+
+#[test]
+fn a_header_goes_before_a_cookie_and_both_before_chance() {
+    let exact = beside(&[
+        ("canary-weight", "0"),
+        ("canary-by-header", "x-beta"),
+        ("canary-by-header-value", "yes"),
+        ("canary-by-cookie", "beta"),
+    ]);
+    let ask = || Ask::get("shop.example.com/");
+    assert_eq!(ask().goes(&exact), "shop");
+    assert_eq!(ask().with("x-beta", "yes").goes(&exact), "shop-canary");
+    assert_eq!(ask().with("x-beta", "no").goes(&exact), "shop");
+    assert_eq!(ask().with("cookie", "a=b; beta=always").goes(&exact), "shop-canary");
+    assert_eq!(ask().with("cookie", "xbeta=always").goes(&exact), "shop", "another cookie");
+    let plain = beside(&[("canary-weight", "100"), ("canary-by-header", "x-beta")]);
+    assert_eq!(ask().goes(&plain), "shop-canary");
+    assert_eq!(ask().with("x-beta", "never").goes(&plain), "shop");
+    let pattern =
+        beside(&[("canary-by-header", "x-beta"), ("canary-by-header-pattern", "^v[12]$")]);
+    assert_eq!(ask().with("x-beta", "v2").goes(&pattern), "shop-canary");
+    assert_eq!(ask().with("x-beta", "v3").goes(&pattern), "shop");
+}
+
+#[test]
+fn a_canary_ingress_beside_nobody_leads_nowhere() {
+    let alone = [ingress("canary", "shop-canary", canary(&[("canary-weight", "100")]))];
+    let table = table_of(Sources { ingresses: &alone, ..Sources::default() });
+    assert_eq!(Ask::get("shop.example.com/").goes(&table), "404");
+}
+
+// === Traefik ===
+
+#[expect(clippy::needless_pass_by_value, reason = "callers make it in place")]
+fn ingress_route(rule: &str, services: Value) -> Value {
+    json!({
+        "metadata": { "name": "front", "namespace": "test" },
+        "spec": { "routes": [{ "kind": "Rule", "match": rule, "services": services }] },
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "callers make it in place")]
+fn traefik_service(name: &str, spec: Value) -> Value {
+    json!({ "metadata": { "name": name, "namespace": "test" }, "spec": spec })
+}
+
+#[test]
+fn a_traefik_service_divides_by_weight_and_a_missing_weight_is_one() {
+    let lead = json!([{ "kind": "TraefikService", "name": "web" }]);
+    let route = [ingress_route("Host(`shop.example.com`) && PathPrefix(`/cart`)", lead)];
+    let share = |members: Value| {
+        let service = [traefik_service("web", json!({ "weighted": { "services": members } }))];
+        let table = table_of(Sources {
+            ingress_routes: &route,
+            traefik_services: &service,
+            ..Sources::default()
+        });
+        assert_eq!(Ask::get("shop.example.com/").goes(&table), "404", "another path");
+        let drawn = draw(&table, &Ask::get("shop.example.com/cart"), 10_000);
+        drawn.get("shop-canary").copied().unwrap_or_default()
+    };
+    let primary = |weight: Value| json!({ "name": "shop-primary", "port": 80, "weight": weight });
+    let canary = |weight: Value| json!({ "name": "shop-canary", "port": 80, "weight": weight });
+    assert_eq!(share(json!([primary(json!(100))])), 0);
+    let of_hundred = share(json!([primary(json!(70)), canary(json!(30))]));
+    assert!((2_800..3_200).contains(&of_hundred), "{of_hundred}");
+    assert_eq!(share(json!([primary(json!(0)), canary(json!(100))])), 10_000);
+    let without = share(json!([primary(json!(3)), canary(Value::Null)]));
+    assert!((2_300..2_700).contains(&without), "{without}");
+}
+
+#[test]
+fn services_of_traefik_that_lead_in_a_circle_lead_nowhere() {
+    let lead = json!([{ "kind": "TraefikService", "name": "web" }]);
+    let route = [ingress_route("Host(`shop.example.com`)", lead.clone())];
+    let circle = [traefik_service("web", json!({ "weighted": { "services": lead } }))];
+    let table = table_of(Sources {
+        ingress_routes: &route,
+        traefik_services: &circle,
+        ..Sources::default()
+    });
+    assert_eq!(Ask::get("shop.example.com/").goes(&table), "503");
+    let mirrored = json!({ "mirroring": {
+        "name": "shop", "port": 80, "mirrors": [{ "name": "mirror", "port": 80, "percent": 100 }],
+    } });
+    let mirrored = [traefik_service("web", mirrored)];
+    let table = table_of(Sources {
+        ingress_routes: &route,
+        traefik_services: &mirrored,
+        ..Sources::default()
+    });
+    let ask = Ask::get("shop.example.com/");
+    let Choice::Forward(forward) = ask.choose(&table, 1) else { panic!() };
+    assert_eq!(forward.backend.service, "shop");
+    assert_eq!(forward.mirrors.len(), 1);
 }

@@ -1,0 +1,182 @@
+//! The addresses of nodes, which a Canary may not make the operator talk to.
+//!
+//! ```text
+//! watch ──► cache ──► NodeListener ──► NodeAddresses ──► http::guard, at every connection
+//! ```
+//!
+//! Nothing is asked of anybody before nodes were listed. An operator whose role does not let it see them, such
+//! as one that may act in a single namespace, does without: it says so once, and their addresses are open.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    net::IpAddr,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+};
+
+use serde_json::Value;
+use tidegate_providers::game::NODE;
+use tracing::{info, warn};
+
+use super::{Cluster, cache::Key, watch::Listener};
+
+/// The addresses of all nodes that are known; cheap to clone, and every clone knows the same.
+#[derive(Clone, Debug, Default)]
+pub struct NodeAddresses(Arc<RwLock<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    knowledge: Knowledge,
+    /// Counts the times that addresses were added.
+    additions: u64,
+    by_node: BTreeMap<Arc<str>, Vec<IpAddr>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Knowledge {
+    /// Not listed yet.
+    #[default]
+    Pending,
+    Listed,
+    /// What comes after the last list, if there was one, is not known.
+    Refused,
+}
+
+/// Keeps the addresses as the cache has them.
+pub(crate) struct NodeListener(pub(crate) Cluster);
+
+/// Whatever a node is called by that is an address. Names are looked up by whoever is given one.
+fn addresses(node: &Value) -> Vec<IpAddr> {
+    let said = node["status"]["addresses"].as_array().into_iter().flatten();
+    let said = said.filter_map(|it| it.as_str()?.parse::<IpAddr>().ok());
+    said.map(|address| address.to_canonical()).collect()
+}
+
+// === impl NodeAddresses ===
+
+impl NodeAddresses {
+    /// Whether it is an address of a node. Looks through all of them: ten thousand take some microseconds, and
+    /// it is asked once a connection.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.read().by_node.values().flatten().any(|known| *known == address)
+    }
+
+    /// Another number than before if there may be an address that was not one of a node then.
+    pub(crate) fn additions(&self) -> u64 {
+        self.read().additions
+    }
+
+    /// Whether nodes were listed, or are not to be had.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.read().knowledge != Knowledge::Pending
+    }
+
+    /// The addresses of a node are these from now on; none if it is gone.
+    pub(crate) fn set(&self, node: &str, addresses: Vec<IpAddr>) {
+        // Most news of a node are not about its addresses.
+        let known = self.read().by_node.get(node).cloned().unwrap_or_default();
+        if known == addresses {
+            return;
+        }
+        let mut inner = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if addresses.is_empty() {
+            inner.by_node.remove(node);
+        } else {
+            inner.additions += 1;
+            inner.by_node.insert(node.into(), addresses);
+        }
+    }
+
+    /// What was so before.
+    fn settle(&self, knowledge: Knowledge) -> Knowledge {
+        let mut inner = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        mem::replace(&mut inner.knowledge, knowledge)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl NodeListener ===
+
+impl Listener for NodeListener {
+    fn changed(&mut self, key: &Key) {
+        let Self(cluster) = self;
+        let node = cluster.cache.get(NODE, key);
+        cluster.nodes.set(&key.name, node.as_deref().map(addresses).unwrap_or_default());
+    }
+
+    fn listed(&mut self) {
+        if self.0.nodes.settle(Knowledge::Listed) == Knowledge::Refused {
+            info!("The addresses of nodes are known now, and closed to hooks, metrics and alerts");
+        }
+    }
+
+    fn refused(&mut self, why: &str) {
+        if self.0.nodes.settle(Knowledge::Refused) != Knowledge::Refused {
+            warn!(
+                why,
+                "The addresses of nodes are not known, so hooks, metrics and alerts may reach them; close their ranges with --deny-addresses"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tidegate_providers::game::pod::trim_node;
+
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_node_has_every_address_it_is_called_by_and_no_name() {
+        let node = trim_node(&json!({ "status": { "addresses": [
+            { "type": "InternalIP", "address": "10.0.0.1" },
+            { "type": "InternalIP", "address": "fd00::1" },
+            { "type": "ExternalIP", "address": "203.0.113.1" },
+            { "type": "Hostname", "address": "10.0.0.2" },
+            { "type": "Hostname", "address": "node-1" },
+            { "type": "InternalDNS", "address": "node-1.internal" },
+            { "type": "InternalIP", "address": "::ffff:10.0.0.3" },
+            { "type": "InternalIP" },
+        ] } }));
+        let want = ["10.0.0.1", "fd00::1", "203.0.113.1", "10.0.0.2", "10.0.0.3"].map(ip);
+        assert_eq!(addresses(&node), want);
+        for odd in [json!({}), json!({ "status": { "addresses": "10.0.0.1" } })] {
+            assert_eq!(addresses(&trim_node(&odd)), Vec::<IpAddr>::new(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_known_as_long_as_a_node_has_it() {
+        let nodes = NodeAddresses::default();
+        let shared = nodes.clone();
+        nodes.set("a", vec![ip("10.0.0.1"), ip("10.0.0.2")]);
+        nodes.set("b", vec![ip("10.0.0.2")]);
+        assert!(shared.contains(ip("10.0.0.1")) && shared.contains(ip("10.0.0.2")));
+        let before = nodes.additions();
+        nodes.set("a", vec![ip("10.0.0.3")]);
+        assert_ne!(nodes.additions(), before);
+        assert!(!shared.contains(ip("10.0.0.1")), "it has another");
+        assert!(shared.contains(ip("10.0.0.2")), "the other one still has it");
+        nodes.set("b", Vec::new());
+        assert!(!shared.contains(ip("10.0.0.2")), "it is gone");
+    }
+
+    #[test]
+    fn it_is_settled_once_nodes_were_listed_or_are_not_to_be_had_and_the_latter_is_said_once() {
+        let nodes = NodeAddresses::default();
+        assert!(!nodes.is_settled());
+        assert_eq!(nodes.settle(Knowledge::Refused), Knowledge::Pending);
+        assert!(nodes.is_settled());
+        assert_eq!(nodes.settle(Knowledge::Refused), Knowledge::Refused, "it is known already");
+        assert_eq!(nodes.settle(Knowledge::Listed), Knowledge::Refused);
+        assert!(nodes.is_settled());
+    }
+}

@@ -141,7 +141,7 @@ pub fn game_rules() -> Vec<Rule> {
         rule(POD, REPLACE),
         status(POD),
         rule(CONTROLLER_REVISION, REPLACE),
-        rule(VOLUME_CLAIM, &["create"]),
+        rule(VOLUME_CLAIM, &["create", "get"]),
     ]
 }
 

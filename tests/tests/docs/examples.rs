@@ -62,6 +62,7 @@ async fn examples_are_accepted_and_acted_upon() {
 #[tokio::test(start_paused = true)]
 async fn a_game_workload_is_released_as_its_guide_says() {
     const KIND: Resource = Resource { group: "tkex.tencent.com", plural: "gamedeployments" };
+    const CLAIMS: Resource = Resource { group: "", plural: "persistentvolumeclaims" };
     let page = pages().into_iter().find(|page| page.path == GAME).unwrap();
     let mut sitting = Sitting { world: World::of_games() };
     sitting.world.start().await;
@@ -75,6 +76,9 @@ async fn a_game_workload_is_released_as_its_guide_says() {
         status["updatedReadyReplicas"] == updated && status["readyReplicas"] == ready
     };
     assert!(world.until_seen(60, |_| counts(4, 4)).await, "four pods: {:#}", get());
+    for claim in ["world-realm-0", "world-realm-1", "world-realm-2"] {
+        assert!(world.get(CLAIMS, claim).is_some(), "{claim}");
+    }
     let is_patch =
         |words: &&Vec<String>| words.starts_with(&["kubectl", "patch"].map(str::to_owned));
     let patches: Vec<Value> = commands(&page)

@@ -384,6 +384,9 @@ impl Story {
         let (writes, made) = (faults.writes(), Made::since(&log, mark));
         let mut breaches = watched.into_inner().breaches;
         breaches.append(&mut stuck);
+        if !self.more["preDeleteUpdateStrategy"].is_null() {
+            breaches.extend(unasked(&log.since(mark)));
+        }
         breaches.extend(self.restless(&mut world).await);
         let is_missed = fault.is_some_and(|_| faults.injected().total() == 0);
         if is_missed {
@@ -421,6 +424,28 @@ impl Made {
         };
         Self { runs: made(HOOK_RUNS.group, HOOK_RUNS.plural), pods: made(PODS.group, PODS.plural) }
     }
+}
+
+/// Pods that the operator deleted before the run of their hook was made and told what came of it.
+fn unasked(entries: &[Entry]) -> Vec<String> {
+    let is_done = |it: &&Entry| &*it.user == OPERATOR && it.code < 300 && !it.dry_run;
+    let mut breaches = Vec::new();
+    let mut told: Vec<&str> = Vec::new();
+    for entry in entries.iter().filter(is_done) {
+        let name = &*entry.name;
+        let is_run = entry.concerns(HOOK_RUNS.group, HOOK_RUNS.plural);
+        if is_run && &*entry.subresource == "status" && name.starts_with("predelete-") {
+            told.push(name);
+        }
+        if entry.verb == Verb::Delete && entry.concerns(PODS.group, PODS.plural) {
+            let id = format!("-{}-", name.rsplit('-').next().unwrap_or_default());
+            // Once that it runs, and once that it passed.
+            if told.iter().filter(|run| run.contains(&id)).count() < 2 {
+                breaches.push(format!("pod {name} was deleted before its hook was over"));
+            }
+        }
+    }
+    breaches
 }
 
 fn age(world: &World, years: i64) {
@@ -481,6 +506,7 @@ fn a_story_cut_at_any_write_ends_as_if_it_had_not_been() {
     let is_blind = !(counts(|made| made.runs) && counts(|made| made.pods));
     assert!(!is_blind || !only.is_empty(), "nothing is made: {uncut:?}");
     let next = std::sync::atomic::AtomicUsize::new(0);
+    let missed = std::sync::atomic::AtomicUsize::new(0);
     let found = std::sync::Mutex::new(findings);
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
@@ -490,6 +516,9 @@ fn a_story_cut_at_any_write_ends_as_if_it_had_not_been() {
                     let Some((index, fault)) = jobs.get(at) else { return };
                     let story = &stories[*index];
                     let Outcome { made, mut breaches, .. } = play(story, Some(*fault));
+                    if made.is_none() {
+                        missed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    }
                     breaches.extend(made.and_then(|made| story.compare(made, uncut[*index])));
                     let about =
                         breaches.iter().map(|it| format!("{} cut at {fault:?}: {it}", story.name));
@@ -499,7 +528,14 @@ fn a_story_cut_at_any_write_ends_as_if_it_had_not_been() {
         }
     });
     let found = found.into_inner().unwrap();
-    println!("{} stories, {} runs cut short, {} findings", stories.len(), jobs.len(), found.len());
+    let missed = missed.into_inner();
+    println!(
+        "{} stories, {} runs cut short, {missed} ended before their cut, {} findings",
+        stories.len(),
+        jobs.len() - missed,
+        found.len()
+    );
+    assert!(missed * 5 <= jobs.len(), "{missed} of {} cuts never came", jobs.len());
     for one in &found {
         println!("{}", one.lines().next().unwrap_or_default());
     }

@@ -75,6 +75,52 @@ async fn pods_of_a_set_have_numbers_and_claims_that_outlive_them() {
     assert_eq!(names(&world, CLAIMS).len(), 3, "claims stay");
 }
 
+/// Of a migration: the pod of a StatefulSet that is still there.
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_somebody_else_with_the_name_of_ours_is_told() {
+    let mut world = World::of_games();
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "realm-0", "labels": { "app": "realm" } },
+        "spec": { "containers": [{ "name": "game", "image": "game:1" }] },
+    });
+    pod["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "example.com/v1", "kind": "Realm", "name": "old", "uid": "1", "controller": true,
+    }]);
+    world.create(PODS, pod);
+    world.create(SETS, set("OrderedReady", &json!({ "type": "RollingUpdate" })));
+    world.start().await;
+    let said = |world: &World| {
+        let conditions = status(world)["conditions"].as_array().cloned().unwrap_or_default();
+        let failed = conditions.iter().find(|it| it["type"] == "FailedScale");
+        failed.is_some_and(|it| it["message"].as_str().unwrap_or_default().contains("Realm old"))
+    };
+    assert!(world.until_seen(120, said).await, "{:#}", status(&world));
+    world.delete(PODS, "realm-0");
+    let is_up = world.until_seen(300, |world| status(world)["updatedReadyReplicas"] == 3).await;
+    assert!(is_up, "{:#}", status(&world));
+}
+
+/// `kubectl delete pvc/world-realm-2 pod/realm-2`, which is how people empty one of them.
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_claim_is_being_deleted_waits_for_another() {
+    let world = up("OrderedReady", &json!({ "type": "RollingUpdate" })).await;
+    let held = json!({ "metadata": { "finalizers": ["example.com/slow"] } });
+    world.patch(CLAIMS, "world-realm-2", &held);
+    let before = world.get(CLAIMS, "world-realm-2").unwrap()["metadata"]["uid"].clone();
+    world.delete(CLAIMS, "world-realm-2");
+    world.delete(PODS, "realm-2");
+    world.advance_s(60).await;
+    assert_eq!(names(&world, PODS), ["realm-0", "realm-1"], "it would be left without its claim");
+    let conditions = status(&world)["conditions"].to_string();
+    assert!(conditions.contains("world-realm-2 is being deleted"), "{conditions}");
+    world.patch(CLAIMS, "world-realm-2", &json!({ "metadata": { "finalizers": null } }));
+    let is_up = world.until_seen(300, |world| status(world)["updatedReadyReplicas"] == 3).await;
+    assert!(is_up, "{:#}", status(&world));
+    let after = world.get(CLAIMS, "world-realm-2").unwrap()["metadata"]["uid"].clone();
+    assert_ne!(after, before, "a new claim");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_set_is_updated_from_the_highest_number_down_to_its_partition() {
     let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": { "partition": 1 } });

@@ -27,6 +27,8 @@ const KINDS: [(&str, &str); 7] = [
 ];
 /// Between two looks of a task in which something goes on: a pod starts, a hook answers.
 const LOOK_S: u64 = 2;
+/// The first event is late, and then every third: in each part of the story some are.
+const LATE_EVERY: u64 = 3;
 /// Everything may wait for everything.
 const PATIENCE_S: u64 = 7_200;
 
@@ -69,8 +71,8 @@ type Tally = (usize, usize, usize);
 async fn tell(object: Value, delays: &Delays) -> Result<Tally, String> {
     let mut stage = Stage::set(object);
     for ((group, resource), looks) in KINDS.iter().zip(delays).filter(|(_, looks)| **looks > 0) {
-        let lasting = Some(Duration::from_secs(looks * LOOK_S));
-        let fault = Effect::Watch(WatchFault::SilenceAfter { events: 0, lasting });
+        let by = Duration::from_secs(looks * LOOK_S);
+        let fault = Effect::Watch(WatchFault::Late { every: LATE_EVERY, by });
         let matcher = Matcher::any().user(OPERATOR).resource(group, resource);
         stage.world.sandbox.server().faults.add(matcher, When::Always, fault);
     }

@@ -120,8 +120,6 @@ pub struct NewPod {
     pub ordinal: Option<usize>,
     /// Its number in the range of indexes.
     pub index: Option<i64>,
-    /// With the readiness gate of updates in place.
-    pub has_gate: bool,
 }
 
 /// Which pod.

@@ -52,33 +52,50 @@ impl<'a> Leaving<'a> {
         let rest = view.pods.iter().filter(|pod| !is_named(pod)).copied();
         let (mut updated, mut old): (Vec<&Pod>, Vec<&Pod>) =
             rest.partition(|pod| pod.is_of(update));
+        let is_leaving = |pod: &Pod| pod.is_marked || view.is_asked(pod);
+        sort_for_deletion(&mut old, plan.costs, is_leaving);
+        sort_for_deletion(&mut updated, plan.costs, is_leaving);
         let budget = Budget::of_deployment(plan.max_unavailable, plan.max_surge, plan.replicas);
         let standing = Standing {
             updated: updated.len(),
             idle: updated.iter().filter(|pod| !view.is_serving(pod)).count(),
             old: old.len(),
+            idle_old: old.iter().filter(|pod| !view.is_serving(pod)).count(),
             replicas: plan.replicas,
-            partition: view.partition,
+            partition: view.partition_of_new_pods(),
             max_surge: budget.surge,
             differs: view.differs(),
-            is_paused: view.is_paused(),
+            is_paused: view.is_held(),
+            is_halted: view.is_halted,
+            spares_serving: view.is_held(),
         };
-        let scaling = standing.scaling();
-        let is_leaving = |pod: &Pod| pod.is_marked || view.is_asked(pod);
-        sort_for_deletion(&mut old, plan.costs, is_leaving);
-        sort_for_deletion(&mut updated, plan.costs, is_leaving);
-        if view.is_paused() {
+        let serving = updated.iter().chain(&old).filter(|pod| view.is_serving(pod)).count();
+        let least = serving.min(plan.replicas.saturating_sub(budget.unavailable));
+        let mut leaving = Self { named, surplus: Vec::new(), scaling: standing.scaling() };
+        leaving.surplus = take(&old, &updated, leaving.scaling);
+        let is_missed = || {
+            let going = leaving.surplus.iter().filter(|pod| view.is_serving(pod)).count();
+            serving.saturating_sub(going) < least
+        };
+        if standing.spares_serving || is_missed() {
             // Those that do not serve are the ones that are too many, whoever was told to go before.
+            old.sort_by_key(|pod| view.is_serving(pod));
             updated.sort_by_key(|pod| view.is_serving(pod));
+            leaving.scaling = Standing { spares_serving: true, ..standing }.scaling();
+            leaving.surplus = take(&old, &updated, leaving.scaling);
         }
-        let mut surplus: Vec<&Pod> = old.into_iter().take(scaling.delete_old).collect();
-        surplus.extend(updated.into_iter().take(scaling.delete_new));
-        Self { named, surplus, scaling }
+        leaving
     }
 
     fn has(&self, pod: &Pod) -> bool {
         self.named.iter().chain(&self.surplus).any(|leaving| leaving.uid == pod.uid)
     }
+}
+
+/// The first of both, as many as are too many.
+fn take<'a>(old: &[&'a Pod], updated: &[&'a Pod], scaling: Scaling) -> Vec<&'a Pod> {
+    let old = old.iter().take(scaling.delete_old);
+    old.chain(updated.iter().take(scaling.delete_new)).copied().collect()
 }
 
 fn wanted<'a>(view: &View<'a>, leaving: &Leaving<'a>, chosen: &[&'a Pod]) -> Wanted<'a> {
@@ -177,7 +194,6 @@ fn create(view: &View<'_>, leaving: &Leaving<'_>, work: &mut Work) -> usize {
             revision: revision.clone(),
             ordinal: None,
             index,
-            has_gate: plan.way == UpdateWay::InPlace,
         }));
         created += 1;
     }

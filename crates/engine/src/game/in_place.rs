@@ -82,10 +82,11 @@ fn container(before: &Json, after: &Json, index: usize) -> Result<(), String> {
 /// The change that makes a pod one of this revision, if it qualifies.
 ///
 /// Images are those in which the pod itself differs from the template, not those in which two
-/// revisions differ: an earlier change may not have been made yet.
+/// revisions differ: an earlier change may not have been made yet. One that both templates ask for is
+/// left alone, whatever the pod has: somebody rewrites images on their way, and would do so again.
 pub(super) fn change(view: &View<'_>, pod: &Pod, to: &Revision) -> Result<PodChange, String> {
     let (old, new) = templates(view, pod, to)?;
-    Ok(difference(view, pod, to, has_template_of(pod), (old, new)))
+    Ok(difference(view, pod, to, has_template_of(pod), (Some(old), new)))
 }
 
 /// The revision whose template the pod really has.
@@ -123,12 +124,13 @@ fn difference(
     pod: &Pod,
     to: &Revision,
     from: Option<&Revision>,
-    (old, new): (&Json, &Json),
+    (old, new): (Option<&Json>, &Json),
 ) -> PodChange {
-    let wanted = images(new);
+    let (asked, wanted) = (old.map(images).unwrap_or_default(), images(new));
     let changed = pod.containers.iter().filter_map(|container| {
         let image = wanted.get(&container.name)?;
-        (*image != container.image).then_some((container, image))
+        let is_other = asked.get(&container.name) != Some(image);
+        (is_other && *image != container.image).then_some((container, image))
     });
     let mut images = BTreeMap::new();
     let mut image_ids = BTreeMap::new();
@@ -141,7 +143,7 @@ fn difference(
         images_before.insert(container.name.clone(), runs);
         restarts_before.insert(container.name.clone(), container.restarts);
     }
-    let Metadata { labels, annotations } = metadata(old, new);
+    let Metadata { labels, annotations } = metadata(old.unwrap_or(new), new);
     let grace = view.seen.plan.grace;
     PodChange {
         pod: PodRef::of(pod),
@@ -241,8 +243,7 @@ fn waiting_change(view: &View<'_>, pod: &Pod) -> Option<PodChange> {
     let grace = pod.grace.as_ref()?;
     let new = view.template(&grace.revision)?;
     let old = grace.from.as_ref().and_then(|from| view.template(from));
-    let from = (old.unwrap_or(new), new);
-    let mut change = difference(view, pod, &grace.revision, grace.from.as_ref(), from);
+    let mut change = difference(view, pod, &grace.revision, grace.from.as_ref(), (old, new));
     if old.is_none() {
         // Begun by others, or from a revision that is gone: what was written down with it is all there is.
         let Metadata { labels, annotations } = grace.metadata.clone();

@@ -12,6 +12,8 @@ pub struct Standing {
     pub idle: usize,
     /// Pods on any other.
     pub old: usize,
+    /// Of those, pods that do not serve.
+    pub idle_old: usize,
     /// Pods that should be there.
     pub replicas: usize,
     /// Pods that should stay on old revisions.
@@ -22,6 +24,11 @@ pub struct Standing {
     pub differs: bool,
     /// The release is paused.
     pub is_paused: bool,
+    /// The release is about to be told to stop, to begin or to go back: pods on top stay, and no more
+    /// are made until that is written down.
+    pub is_halted: bool,
+    /// Who does not serve goes before who does, whatever its revision.
+    pub spares_serving: bool,
 }
 
 /// What to do about it. At most one of the two sides is not zero.
@@ -50,7 +57,12 @@ impl Standing {
         if self.is_paused {
             return 0;
         }
-        self.max_surge.min(self.old.saturating_sub(self.kept()))
+        let surge = self.max_surge.min(self.old.saturating_sub(self.kept()));
+        if self.is_halted {
+            let on_top = self.old.saturating_add(self.updated).saturating_sub(self.replicas);
+            return surge.min(on_top);
+        }
+        surge
     }
 
     /// What to do.
@@ -66,12 +78,14 @@ impl Standing {
             return Scaling { create_old, create_new, ..Scaling::default() };
         }
         let surplus = total - wanted;
-        // A pause ends a surge: a pod on top that does not serve yet goes before the old one that it
-        // was to relieve, which does.
-        let first_new = if self.is_paused { idle.min(updated).min(surplus) } else { 0 };
+        // A pod on top that does not serve yet goes before the old one that it was to relieve, which
+        // does: a pause ends a surge, and fewer replicas are no leave to interrupt anybody.
+        let first_new = if self.spares_serving { idle.min(updated).min(surplus) } else { 0 };
         let spare_old = match self.partition {
             0 => old,
             _ if holds => old.saturating_sub(self.kept()),
+            // The template went back: the others are of a release that is over.
+            _ if self.spares_serving => self.idle_old.min(old),
             _ => 0,
         };
         let first_old = spare_old.min(surplus - first_new);
@@ -91,11 +105,14 @@ mod tests {
             updated,
             idle: 0,
             old,
+            idle_old: 0,
             replicas,
             partition,
             max_surge: 0,
             differs: true,
             is_paused: false,
+            is_halted: false,
+            spares_serving: false,
         }
     }
 
@@ -148,11 +165,31 @@ mod tests {
 
     #[test]
     fn a_pause_in_the_middle_of_a_surge_takes_the_new_pod_that_does_not_serve() {
-        let paused = Standing { max_surge: 1, is_paused: true, ..standing(1, 4, 4, 0) };
+        let paused = Standing {
+            max_surge: 1,
+            is_paused: true,
+            spares_serving: true,
+            ..standing(1, 4, 4, 0)
+        };
         assert_eq!(Standing { idle: 1, ..paused }.scaling(), delete(0, 1));
         assert_eq!(paused.scaling(), delete(1, 0), "it serves: an old one goes for it");
         let more = Standing { idle: 1, replicas: 2, ..paused };
         assert_eq!(more.scaling(), delete(2, 1));
+    }
+
+    #[test]
+    fn a_broken_pod_of_a_release_that_was_taken_back_goes_before_one_that_serves() {
+        let back = Standing { differs: false, idle_old: 1, ..standing(3, 1, 3, 2) };
+        assert_eq!(back.scaling(), delete(0, 1), "as published");
+        assert_eq!(Standing { spares_serving: true, ..back }.scaling(), delete(1, 0));
+    }
+
+    #[test]
+    fn pods_on_top_outlast_the_look_that_sees_another_template() {
+        let halted = Standing { max_surge: 2, is_halted: true, ..standing(0, 5, 4, 0) };
+        assert_eq!(halted.scaling(), Scaling::default(), "none is made and none goes");
+        let fewer = Standing { max_surge: 0, ..halted };
+        assert_eq!(fewer.scaling(), delete(1, 0), "nobody lets any be on top");
     }
 
     #[test]
@@ -172,11 +209,14 @@ mod tests {
                         updated,
                         idle: updated / 2,
                         old,
+                        idle_old: old / 2,
                         replicas,
                         partition,
                         max_surge,
                         differs,
                         is_paused,
+                        is_halted: updated % 2 == 1,
+                        spares_serving: is_paused,
                     };
                     judge(standing);
                 }

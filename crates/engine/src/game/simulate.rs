@@ -55,6 +55,8 @@ pub(super) struct World {
     pub(super) refuses: fn(&Action) -> bool,
     /// Rounds in which a node does not look at a pod, between two in which it does.
     pub(super) lag: u32,
+    /// Pods come to be without the readiness gate: made by others, or somebody takes it off.
+    pub(super) drops_gates: bool,
     round: u32,
     pub(super) told: Vec<Fact>,
     pub(super) log: Vec<Line>,
@@ -177,6 +179,7 @@ impl World {
             cuts: Vec::new(),
             refuses: |_| false,
             lag: 0,
+            drops_gates: false,
             round: 0,
             told: Vec::new(),
             log: Vec::new(),

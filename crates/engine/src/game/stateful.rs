@@ -70,15 +70,18 @@ impl<'a, 'v> Set<'a, 'v> {
         let left = plan.replicas.saturating_sub(view.done).saturating_sub(view.partition);
         let mut surge = if is_surging { budget.surge.min(left) } else { 0 };
         if view.is_paused() {
-            // None are made, and one that is there goes when the pod it serves for is back.
+            // None are made.
             let highest = view.pods.iter().filter_map(|pod| pod.ordinal).max();
             let there = highest.map_or(0, |number| number.saturating_add(1));
+            surge = surge.min(there.saturating_sub(plan.replicas));
+        }
+        if view.is_held() {
+            // One that is there goes when the pod it serves for is back.
             let serving = |number: &usize| {
                 let pod = view.pods.iter().find(|pod| pod.ordinal == Some(*number));
                 pod.is_some_and(|pod| view.is_serving(pod))
             };
-            let out = (0..plan.replicas).filter(|number| !serving(number)).count();
-            surge = surge.min(there.saturating_sub(plan.replicas)).min(out);
+            surge = surge.min((0..plan.replicas).filter(|number| !serving(number)).count());
         }
         Self { view, management, numbers: plan.replicas + surge, budget }
     }
@@ -188,7 +191,6 @@ impl<'a, 'v> Set<'a, 'v> {
             revision: self.revision(number).clone(),
             ordinal: Some(number),
             index: None,
-            has_gate: self.view.seen.plan.way == UpdateWay::InPlace,
         }));
     }
 
@@ -202,7 +204,7 @@ impl<'a, 'v> Set<'a, 'v> {
     fn revision(&self, number: usize) -> &Revision {
         let Observed { plan, update, .. } = self.view.seen;
         let base = &self.view.base;
-        let partition = self.view.partition;
+        let partition = self.view.partition_of_new_pods();
         if number < partition && number < plan.replicas {
             return base;
         }

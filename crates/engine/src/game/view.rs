@@ -178,7 +178,11 @@ impl<'a> View<'a> {
             return stable.clone();
         }
         let before = memory.current.as_ref().filter(is_known);
-        if let Some(before) = before.filter(|before| *before != update)
+        // A template that went back before its release was over: what was released is not kept.
+        if before == Some(update) {
+            return update.clone();
+        }
+        if let Some(before) = before
             && !self.is_complete_release()
         {
             return before.clone();
@@ -204,7 +208,23 @@ impl<'a> View<'a> {
 
     /// No further pods are chosen.
     pub(super) fn is_paused(&self) -> bool {
-        self.is_halted || self.seen.plan.paused.value || !self.seen.memory.pauses.is_empty()
+        self.is_halted || self.is_held()
+    }
+
+    /// Somebody or something holds the release, as far as that is written down.
+    pub(super) fn is_held(&self) -> bool {
+        self.seen.plan.paused.value || !self.seen.memory.pauses.is_empty()
+    }
+
+    /// Pods that stay on old revisions, for those that are made in this look. A step that is not written
+    /// down yet lets nobody be new who was not before.
+    pub(super) fn partition_of_new_pods(&self) -> usize {
+        if !self.is_halted || !self.differs() {
+            return self.partition;
+        }
+        let Observed { plan, memory, .. } = self.seen;
+        let written = memory.step.unwrap_or_else(|| plan.steps().len());
+        self.partition.max(plan.partition_at(written))
     }
 
     /// A person holds the release: `paused` was set by somebody else, or we set it as we were asked.

@@ -54,7 +54,7 @@ impl Task {
             replies.push(reply);
             if replies.len() > STEPS_MAX {
                 warn!(provider = inquiry.provider(), "An inquiry takes too many steps");
-                break Outcome::NoData;
+                break Outcome::Failure(QueryError::NotInTime);
             }
         };
         made.leftover = None;

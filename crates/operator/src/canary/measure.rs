@@ -255,7 +255,10 @@ impl Task {
         let model = if key.namespace == self.key.namespace {
             model
         } else {
-            strangers = model.clone().for_stranger().map_err(Lack::error)?;
+            strangers = model
+                .clone()
+                .for_stranger(spec.provider.provider_type.as_str())
+                .map_err(Lack::error)?;
             &strangers
         };
         let query = template::render(&key.to_string(), &spec.query, model).map_err(Lack::error)?;
@@ -265,7 +268,16 @@ impl Task {
         let inquiry = inquiry.map_err(Lack::Answer)?;
         let question = format!("{key}\n{}\n{query}", metric.interval());
         let answer = shared.once(question, self.inquire(&inquiry)).await;
-        answer.map_err(|error| error.about(&metric.name, seen))
+        answer.map_err(|error| match error.about(&metric.name, seen) {
+            // Whose server it is that does not answer, its owner should know.
+            Lack::Answer(_) => Lack::Answer(format!(
+                "the query of metric {} failed: {} of metric template {key}: {}",
+                metric.name,
+                spec.provider.provider_type.as_str(),
+                error.text()
+            )),
+            lack @ Lack::Data(_) => lack,
+        })
     }
 
     /// How a template is asked.

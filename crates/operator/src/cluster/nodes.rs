@@ -46,10 +46,23 @@ enum Knowledge {
 pub(crate) struct NodeListener(pub(crate) Cluster);
 
 /// Whatever a node is called by that is an address. Names are looked up by whoever is given one.
+///
+/// Pod networks give a node two more, which it does not tell: the first of the range of its pods is often
+/// that of a tunnel, and the second that of the bridge its pods are on. No pod has either.
 fn addresses(node: &Value) -> Vec<IpAddr> {
     let said = node["status"]["addresses"].as_array().into_iter().flatten();
     let said = said.filter_map(|it| it.as_str()?.parse::<IpAddr>().ok());
-    said.map(|address| address.to_canonical()).collect()
+    let ranges = node["spec"]["podCIDRs"].as_array().into_iter().flatten();
+    let firsts = ranges.filter_map(|it| it.as_str()?.split('/').next()?.parse::<IpAddr>().ok());
+    let on_pods = firsts.flat_map(|first| [Some(first), next(first)]).flatten();
+    said.chain(on_pods).map(|address| address.to_canonical()).collect()
+}
+
+fn next(address: IpAddr) -> Option<IpAddr> {
+    Some(match address {
+        IpAddr::V4(address) => IpAddr::V4(address.to_bits().checked_add(1)?.into()),
+        IpAddr::V6(address) => IpAddr::V6(address.to_bits().checked_add(1)?.into()),
+    })
 }
 
 // === impl NodeAddresses ===
@@ -151,6 +164,15 @@ mod tests {
         for odd in [json!({}), json!({ "status": { "addresses": "10.0.0.1" } })] {
             assert_eq!(addresses(&trim_node(&odd)), Vec::<IpAddr>::new(), "{odd}");
         }
+    }
+
+    #[test]
+    fn a_node_is_known_by_the_ends_of_pod_networks_on_it() {
+        let ranges =
+            json!(["10.244.3.0/24", "fd00:1::/64", "all of them", 7, "255.255.255.255/32"]);
+        let node = trim_node(&json!({ "spec": { "podCIDRs": ranges } }));
+        let want = ["10.244.3.0", "10.244.3.1", "fd00:1::", "fd00:1::1", "255.255.255.255"].map(ip);
+        assert_eq!(addresses(&node), want);
     }
 
     #[test]

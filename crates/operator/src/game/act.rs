@@ -14,9 +14,12 @@ use tidegate_engine::{
         Purpose, Refusal, Scope,
     },
 };
-use tidegate_providers::game::{
-    CONTROLLER_REVISION, GAME_DEPLOYMENT, HOOK_RUN, POD, VOLUME_CLAIM, memory, names, pods,
-    revision, run,
+use tidegate_providers::{
+    game::{
+        CONTROLLER_REVISION, GAME_DEPLOYMENT, HOOK_RUN, POD, VOLUME_CLAIM, is_selected, memory,
+        names, pods, revision, run,
+    },
+    object::controller_of,
 };
 use tracing::debug;
 
@@ -310,19 +313,23 @@ impl Workload {
             for claim in pods::new_claims(&seen.workload, ordinal) {
                 let name = claim["metadata"]["name"].as_str().unwrap_or_default();
                 match self.cx.cluster.create(self.place(VOLUME_CLAIM, name), &claim).await {
-                    // It stays when its pod goes: that is what it is for.
-                    Ok(_) | Err(WriteError::Conflict { .. }) => {}
+                    Ok(_) => {}
+                    Err(WriteError::Conflict { .. }) => self.stays(name).await?,
                     Err(error) => return Err(error),
                 }
             }
         }
         let template = revision::template(known);
         let body = pods::new(self.kind, &seen.workload, &template, pod, &name);
-        let outcome = self.cx.cluster.make(self.place(POD, &name), &body).await;
-        outcome.map_err(|error| match pod.ordinal {
-            Some(_) => error,
-            None => nameless(error, &name, &self.key.name),
-        })?;
+        match (self.cx.cluster.make(self.place(POD, &name), &body).await, pod.ordinal) {
+            (Ok(_), _) => {}
+            (Err(error), None) => return Err(nameless(error, &name, &self.key.name)),
+            (Err(error @ WriteError::Conflict { .. }), Some(_)) => {
+                self.is_free(seen, &name).await?;
+                return Err(error);
+            }
+            (Err(error), Some(_)) => return Err(error),
+        }
         made.insert(name.clone());
         let text = format!("Pod {name} is made.");
         self.announce(&seen.workload, "SuccessfulCreate", Tone::Normal, &text).await;
@@ -418,6 +425,43 @@ impl Workload {
         };
         let body = run::new(self.kind, &seen.workload, template, start, pod);
         self.cx.cluster.make(place, &body).await.map(|_| ())
+    }
+
+    /// A claim stays when its pod goes: that is what it is for. One that is being deleted waits for its
+    /// pod to go, and a pod that is made in the meantime would be left without.
+    async fn stays(&self, name: &str) -> Result<(), WriteError> {
+        let claim = self.cx.cluster.read(self.place(VOLUME_CLAIM, name)).await?;
+        match claim {
+            Some(claim) if claim["metadata"]["deletionTimestamp"].is_null() => Ok(()),
+            Some(_) => Err(WriteError::Refused {
+                what: "the pod of a claim".to_owned(),
+                why: format!("PersistentVolumeClaim {name} is being deleted"),
+            }),
+            None => Err(WriteError::Conflict { what: format!("PersistentVolumeClaim {name}") }),
+        }
+    }
+
+    /// A pod of this name that is none of ours, and never will be, is in the way until somebody takes
+    /// it away.
+    async fn is_free(&self, seen: &Seen, name: &str) -> Result<(), WriteError> {
+        let Some(pod) = self.cx.cluster.read(self.place(POD, name)).await? else { return Ok(()) };
+        let owner = match controller_of(&pod) {
+            Some((kind, of)) if (kind, of) != (self.kind.kind, &*self.key.name) => {
+                format!("belongs to {kind} {of}")
+            }
+            None if !is_selected(
+                &seen.workload["spec"]["selector"],
+                &pod["metadata"]["labels"],
+            ) =>
+            {
+                "belongs to nobody, and has other labels than the selector".to_owned()
+            }
+            Some(_) | None => return Ok(()),
+        };
+        Err(WriteError::Refused {
+            what: format!("Pod {name}"),
+            why: format!("there is a pod of that name, which {owner}"),
+        })
     }
 
     /// What an action was about, read past the cache.

@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     error::Error as _,
     fmt, mem,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -90,6 +91,9 @@ struct Hop {
 
 /// As Go's client, which Flagger uses.
 const REDIRECTS_MAX: usize = 10;
+/// How long a request has one of the turns that all namespaces share. A load test or a chart's tests may take
+/// minutes: eight namespaces with eight of them each would hold up everybody's metrics.
+const COMMON_TURN_MAX: Duration = Duration::from_secs(10);
 /// How long to wait for a turn. It does not count against the request's own timeout: a check must
 /// not fail because we were busy. Three times the longest usual timeout.
 pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -161,9 +165,17 @@ impl Client {
         let patience = request.patience.unwrap_or(Duration::MAX);
         let turn = self.limits.enter(&request.namespace);
         let turn = tokio::time::timeout(TURN_WAIT_MAX.min(patience), turn).await;
-        let Ok(Some(_turn)) = turn else { return Err(HttpError::Busy { host }) };
+        let Ok(Some(mut turn)) = turn else { return Err(HttpError::Busy { host }) };
         let after = request.timeout.min(patience.saturating_sub(start.elapsed()));
-        let answer = tokio::time::timeout(after, self.follow(request)).await;
+        let mut answer = pin!(tokio::time::timeout(after, self.follow(request)));
+        let answer = tokio::select! {
+            biased;
+            answer = &mut answer => answer,
+            () = tokio::time::sleep(COMMON_TURN_MAX) => {
+                turn.let_others_pass();
+                answer.await
+            }
+        };
         answer.unwrap_or(Err(HttpError::Timeout { host, after }))
     }
 

@@ -55,13 +55,17 @@ pub struct Network {
 #[error("{0:?} is not a range of addresses such as 10.0.0.0/8")]
 pub struct NetworkError(String);
 
-/// Metadata servers outside link-local ranges: Alibaba, Oracle, Azure; AWS and Google by IPv6.
-const METADATA: [IpAddr; 5] = [
+/// Metadata servers outside link-local ranges: Alibaba, Oracle, Azure; AWS, the credentials of its pods,
+/// Google, Oracle and Scaleway by IPv6.
+const METADATA: [IpAddr; 8] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)),
 ];
 
 /// The address that `host` spells, in any way a C library would read it: `127.1`, `0x7f000001`,

@@ -26,7 +26,7 @@ struct Lane {
 
 /// The right to have one request under way; given back when dropped.
 pub(super) struct Turn {
-    _total: OwnedSemaphorePermit,
+    total: Option<OwnedSemaphorePermit>,
     _of_namespace: OwnedSemaphorePermit,
     _place: Place,
 }
@@ -53,7 +53,7 @@ impl Limits {
         let (place, turns) = self.take_place(namespace);
         let of_namespace = turns.acquire_owned().await.ok()?;
         let total = Arc::clone(&self.total).acquire_owned().await.ok()?;
-        Some(Turn { _total: total, _of_namespace: of_namespace, _place: place })
+        Some(Turn { total: Some(total), _of_namespace: of_namespace, _place: place })
     }
 
     fn take_place(&self, namespace: &str) -> (Place, Arc<Semaphore>) {
@@ -65,6 +65,13 @@ impl Limits {
         lane.users += 1;
         let namespaces = Arc::clone(&self.namespaces);
         (Place { namespaces, namespace: namespace.to_owned() }, Arc::clone(&lane.turns))
+    }
+}
+
+impl Turn {
+    /// A request that takes long holds up its own namespace, and nobody else.
+    pub(super) fn let_others_pass(&mut self) {
+        self.total = None;
     }
 }
 
@@ -102,6 +109,18 @@ mod tests {
         drop(first);
         assert!(limits.enter("third").now_or_never().is_some());
         drop((second, other));
+    }
+
+    #[tokio::test]
+    async fn who_takes_long_has_a_turn_of_its_namespace_only() {
+        let limits = Limits::new(1, 1);
+        let mut long = limits.enter("slow").await.unwrap();
+        assert!(limits.enter("quick").now_or_never().is_none());
+        long.let_others_pass();
+        assert!(limits.enter("quick").now_or_never().is_some());
+        assert!(limits.enter("slow").now_or_never().is_none());
+        drop(long);
+        assert!(limits.enter("slow").now_or_never().is_some());
     }
 
     #[tokio::test]

@@ -254,6 +254,10 @@ pub fn trim_node(node: &Value) -> Value {
         },
         "status": { "conditions": ready, "addresses": addresses },
     });
+    let ranges = &node["spec"]["podCIDRs"];
+    if !ranges.is_null() {
+        kept["spec"] = serde_json::json!({ "podCIDRs": ranges });
+    }
     let cost = &metadata["annotations"][names::NODE_COST];
     if !cost.is_null() {
         kept["metadata"]["annotations"] = serde_json::json!({ names::NODE_COST: cost });

@@ -49,14 +49,14 @@ pub fn new(kind: Kind, workload: &Value, template: &Value, pod: &NewPod, name: &
             }
         }
     }
-    if pod.has_gate {
-        let gate = json!({ "conditionType": names::GATE });
-        let gates = spec.entry("readinessGates").or_insert_with(|| json!([]));
-        if let Some(gates) = gates.as_array_mut()
-            && !gates.contains(&gate)
-        {
-            gates.push(gate);
-        }
+    // Whatever the way of updates is now: another may be asked for later, and a gate cannot be added
+    // to a pod that is there.
+    let gate = json!({ "conditionType": names::GATE });
+    let gates = spec.entry("readinessGates").or_insert_with(|| json!([]));
+    if let Some(gates) = gates.as_array_mut()
+        && !gates.contains(&gate)
+    {
+        gates.push(gate);
     }
     let mut made = json!({
         "apiVersion": "v1", "kind": "Pod",

@@ -44,7 +44,7 @@ pub enum ModelError {
     Variables,
     /// A variable for a template of another namespace that could end a literal there.
     #[error(
-        "the template variable {0:?} has a quote, a backslash or a line end, which a template of another namespace does not take"
+        "the template variable {0:?} has a quote, a backslash, a line end or, where a query is part of an address, a mark of addresses, which a template of another namespace does not take"
     )]
     Foreign(String),
 }
@@ -96,8 +96,17 @@ impl Model {
 
     /// The same, for a template of somebody else: it is asked with a login that is not the canary's, so a
     /// variable may be a value in its query and no more of it.
-    pub fn for_stranger(self) -> Result<Self, ModelError> {
-        let tame = |text: &str| !text.chars().any(|it| it.is_control() || "\"'`\\".contains(it));
+    ///
+    /// Values are put in as they are, as in Flagger: those that would end what the provider reads as one
+    /// value are refused instead.
+    pub fn for_stranger(self, provider: &str) -> Result<Self, ModelError> {
+        let ends = match provider {
+            // The query is part of an address: another parameter would be another question.
+            "graphite" => "\"'`\\&;#%+?",
+            "keptn" | "externalmetrics" => "\"'`\\&;#%+?/",
+            _ => "\"'`\\",
+        };
+        let tame = |text: &str| !text.chars().any(|it| it.is_control() || ends.contains(it));
         match self.variables.iter().find(|(_, value)| !tame(value)) {
             Some((key, _)) => Err(ModelError::Foreign(excerpt(key.as_bytes()))),
             None => Ok(self),
@@ -271,10 +280,17 @@ mod tests {
             addresses: BTreeSet::new(),
         };
         for value in ["front", "a.b-c_d:8080/e", "web|api.*", "", "sum(x{}) + 1"] {
-            assert!(model(value).for_stranger().is_ok(), "{value:?}");
+            assert!(model(value).for_stranger("prometheus").is_ok(), "{value:?}");
+        }
+        for value in ["web&target=secret", "a;b", "a#b", "a%26b", "a+b"] {
+            assert!(model(value).for_stranger("influxdb").is_ok(), "{value:?}");
+            for provider in ["graphite", "keptn", "externalmetrics"] {
+                let refusal = model(value).for_stranger(provider).unwrap_err();
+                assert_eq!(refusal, ModelError::Foreign("shop".into()), "{provider} {value:?}");
+            }
         }
         for value in ["x\"} or secret #", "a\\", "a\nb", "it's", "`"] {
-            let refusal = model(value).for_stranger().unwrap_err();
+            let refusal = model(value).for_stranger("prometheus").unwrap_err();
             assert_eq!(refusal, ModelError::Foreign("shop".into()), "{value:?}");
         }
     }

@@ -18,6 +18,9 @@ pub enum WatchFault {
     /// After so many events nothing more arrives: for a while, or (`None`) for as long as the
     /// connection lives. What was held back arrives afterwards.
     SilenceAfter { events: u64, lasting: Option<Duration> },
+    /// Again and again, before every so many events, nothing arrives for a while: whoever reads is behind
+    /// in every part of a story, not only in its first.
+    Late { every: u64, by: Duration },
     /// Every event arrives twice.
     Duplicate,
     /// Bookmarks arrive, events do not, except for what the watch starts with: a list that ends
@@ -93,6 +96,7 @@ impl WatchFault {
             Self::GoneAtStart | Self::GoneAfter { .. } => "watch-gone",
             Self::CloseAfter { .. } => "watch-close",
             Self::SilenceAfter { .. } => "watch-silence",
+            Self::Late { .. } => "watch-late",
             Self::Duplicate => "watch-duplicate",
             Self::BookmarksOnly => "watch-bookmarks-only",
         }
@@ -113,6 +117,9 @@ impl WatchFault {
             {
                 Some(WatchAction::Stall(*lasting))
             }
+            Self::Late { every, by } if signal.is_counted() && sent.is_multiple_of(*every) => {
+                Some(WatchAction::Stall(*by))
+            }
             Self::Duplicate if signal.is_counted() => Some(WatchAction::SendTwice),
             Self::BookmarksOnly if signal == WatchSignal::Event => Some(WatchAction::Withhold),
             _ => None,
@@ -125,8 +132,9 @@ impl WatchFault {
             Self::GoneAfter { .. } => 1,
             Self::CloseAfter { .. } => 2,
             Self::SilenceAfter { .. } => 3,
-            Self::BookmarksOnly => 4,
-            Self::Duplicate => 5,
+            Self::Late { .. } => 4,
+            Self::BookmarksOnly => 5,
+            Self::Duplicate => 6,
         }
     }
 

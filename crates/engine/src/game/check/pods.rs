@@ -178,8 +178,22 @@ fn judge_surplus(truth: &Truth<'_>, pod: &Pod) -> Verdict {
     let serving = truth.kept().filter(|other| truth.serves(other)).count();
     let idle = truth.kept().filter(|other| is_of(other, update) && !truth.serves(other)).count();
     let is_missed = truth.serves(pod) && serving <= plan.replicas;
-    if is_paused(truth) && is_missed && idle > total - 1 - plan.replicas {
+    let more = total - 1 - plan.replicas;
+    if is_paused(truth) && is_missed && idle > more {
         return Err((11, format!("pod {} serves, and goes for one that does not", pod.name)));
+    }
+    // Fewer replicas are no leave to interrupt more than may be out, where others do not serve anyway.
+    // Those that the step keeps are kept, well or not.
+    let least = plan.replicas.saturating_sub(truth.may_be_out());
+    let old = truth.kept().filter(|other| !is_of(other, update));
+    let (well, unwell): (Vec<&Pod>, Vec<&Pod>) = old.partition(|other| truth.serves(other));
+    // A template that is new begins with the first step, also before that is written down.
+    let is_new = truth.world.memory.update.as_ref() != Some(update);
+    let first = if is_new { truth.partition_at(0) } else { 0 };
+    let kept = if differs(truth) { truth.partition().max(first) } else { 0 };
+    let spare = unwell.len().min((well.len() + unwell.len()).saturating_sub(kept));
+    if truth.serves(pod) && serving <= least && idle + spare > more {
+        return Err((28, format!("pod {} serves, and too few are left that do", pod.name)));
     }
     Ok(())
 }

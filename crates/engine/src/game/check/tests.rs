@@ -52,7 +52,7 @@ fn remember(world: &Observed, change: impl FnOnce(&mut Memory)) -> Action {
 
 fn new_pod(revision: &str) -> Action {
     let revision = rev(revision);
-    Action::Create(NewPod { revision, ordinal: None, index: None, has_gate: true })
+    Action::Create(NewPod { revision, ordinal: None, index: None })
 }
 
 #[test]

@@ -141,7 +141,7 @@ impl World {
             cost: None,
             node_cost: None,
             is_marked: false,
-            gate: if new.has_gate { ReadinessGate::Unset } else { ReadinessGate::Absent },
+            gate: if self.drops_gates { ReadinessGate::Absent } else { ReadinessGate::Unset },
             update: None,
             grace: None,
             owes_post_hook: false,

@@ -6,9 +6,9 @@ use super::{hooked, in_place, keep, plain, stepped, wait};
 use crate::{
     Again,
     game::{
-        Action, CanaryStep, ConditionKind, Fact, HookKind, HookPhase, HookRun, Indexes,
-        KnownTemplate, PauseReason, Plan, Purpose, ResumeBy, Share, StepHook, UpdateWay, Verb,
-        WorkloadPhase, decide,
+        Action, CanaryStep, ConditionKind, Container, Fact, HookKind, HookPhase, HookRun, Indexes,
+        Json, KnownTemplate, PauseReason, Plan, Purpose, ResumeBy, Share, StepHook, UpdateWay,
+        Verb, WorkloadPhase, decide,
         simulate::{Event, HookWill, World, call, hook_step, rev},
     },
 };
@@ -219,6 +219,43 @@ fn a_pod_that_is_ready_but_not_for_long_enough_ends_no_step_and_is_looked_at_in_
     assert!(matches!(decide(&world.truth).again, Again::At(_)));
     world.rest();
     assert_eq!(world.line(), "1 1/1/4 PausedByCanaryPauseStep paused");
+    world.is_sound();
+}
+
+/// A sidecar whose image both templates ask for, and which a webhook takes from a mirror.
+#[test]
+fn an_image_that_somebody_rewrites_on_its_way_is_left_alone() {
+    let with_proxy = |world: &mut World| {
+        for known in &mut world.truth.revisions {
+            let main = match known.template.at(&["spec", "containers"]) {
+                Some(Json::List(containers)) => containers[0].clone(),
+                _ => panic!("a template has containers"),
+            };
+            let proxy =
+                Json::object([("name", Json::text("proxy")), ("image", Json::text("proxy:1"))]);
+            let spec = Json::object([("containers", Json::List(vec![main, proxy]))]);
+            let metadata = known.template.get("metadata").unwrap().clone();
+            known.template = Json::object([("metadata", metadata), ("spec", spec)]);
+        }
+    };
+    let mut world = World::running(in_place(Vec::new()));
+    with_proxy(&mut world);
+    for pod in &mut world.truth.pods {
+        let main = pod.containers[0].clone();
+        let image = "mirror/proxy:1".to_owned();
+        pod.containers.push(Container { name: "proxy".to_owned(), image, ..main });
+    }
+    world.rest();
+    world.happen(&Event::Push(true));
+    with_proxy(&mut world);
+    world.rest();
+    assert_eq!(super::count(&world, "r2"), 4);
+    let images = world.truth.pods.iter().map(|pod| pod.containers[1].image.as_str());
+    assert!(
+        images.clone().all(|image| image == "mirror/proxy:1"),
+        "{:?}",
+        images.collect::<Vec<_>>()
+    );
     world.is_sound();
 }
 

@@ -41,6 +41,46 @@ fn a_release_that_is_taken_back_and_scaled_in_loses_its_new_pods() {
     world.is_sound();
 }
 
+/// Ten pods of which two are new and broken: half of them are not wanted any more.
+#[test]
+fn fewer_replicas_in_a_broken_release_interrupt_nobody_who_serves() {
+    let plan = Plan { max_unavailable: Share::Percent(20), replicas: 10, ..plain() };
+    let mut world = World::running(plan).then(&Event::Push(false));
+    assert_eq!((count(&world, "r1"), count(&world, "r2")), (8, 2));
+    world.happen(&Event::Scale(5));
+    for _ in 0..30 {
+        world.round();
+        assert!(serving(&world) >= 4, "{:#?}", world.log);
+    }
+    world.is_sound();
+}
+
+/// A new template in the middle of a surge: what was made on top is not deleted to be made again.
+#[test]
+fn pods_on_top_outlast_another_template() {
+    let mut world = World::running(surging(plain()));
+    world.happen(&Event::Push(true));
+    world.rounds(2);
+    assert_eq!(world.truth.pods.len(), 5);
+    world.happen(&Event::Push(true));
+    world.log.clear();
+    world.pass();
+    assert!(!world.wrote("Delete"), "{:#?}", world.log);
+    world.rest();
+    assert_eq!(count(&world, "r3"), 4);
+    world.is_sound();
+}
+
+/// Without steps and with a partition: what was released before is not what is kept.
+#[test]
+fn a_template_that_goes_back_keeps_no_pod_of_what_it_went_back_from() {
+    let plan = Plan { partition: Share::Count(2), ..surging(plain()) };
+    let mut world = World::running(plan).then(&Event::Push(false));
+    world = world.then(&Event::Restore("r1"));
+    assert_eq!(serving(&world), 4, "{:#?}", world.log);
+    world.is_sound();
+}
+
 #[test]
 fn a_set_that_is_taken_back_has_pods_on_top_as_well() {
     let steps = vec![keep(2), wait()];
@@ -123,7 +163,10 @@ fn a_pause_leaves_a_set_its_pod_on_top_while_another_is_away() {
 
 #[test]
 fn pods_without_a_gate_that_are_updated_in_place_are_out_of_service() {
-    let mut world = World::running(plain()).then(&Event::Way(UpdateWay::InPlace));
+    let mut world = World::new(plain());
+    world.drops_gates = true;
+    world.rest();
+    world = world.then(&Event::Way(UpdateWay::InPlace));
     assert!(world.truth.pods.iter().all(|pod| pod.gate == ReadinessGate::Absent));
     world.lag = 3;
     world.happen(&Event::Push(true));

@@ -161,9 +161,11 @@ proptest! {
         events in vec((0_u32..12, events()), 0..10),
         cuts in vec((0_u32..120, any::<bool>()), 0..5),
         lag in 0_u32..5,
+        drops_gates in any::<bool>(),
     ) {
         let mut world = World::new(plan);
         world.lag = lag;
+        world.drops_gates = drops_gates;
         world.cuts = cuts;
         for (rounds, event) in &events {
             world.rounds(*rounds);
@@ -175,6 +177,53 @@ proptest! {
         let ending = world.breach.clone().or_else(|| trouble(&world));
         prop_assert!(ending.is_none(), "{:?}\n{:#?}\n{:#?}", ending, world.truth.plan, world.log);
     }
+}
+
+// What befalls pods on top, more of it than in any story.
+proptest! {
+    #![proptest_config(Config { cases: stories(), failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn a_surge_that_is_paused_pushed_over_and_taken_back_keeps_every_invariant(
+        plan in plans(),
+        events in vec((0_u32..12, troubles()), 3..10),
+        cuts in vec((0_u32..120, any::<bool>()), 0..3),
+        lag in 0_u32..5,
+        drops_gates in any::<bool>(),
+        scale in 2_usize..6,
+    ) {
+        let mut plan = plan;
+        plan.kind = WorkloadKind::Deployment;
+        plan.max_surge = Share::Count(2);
+        plan.replicas = scale;
+        let plan = hooked(hooked(plan, HookKind::PreDelete), HookKind::PostInPlace);
+        let mut world = World::new(plan);
+        world.lag = lag;
+        world.drops_gates = drops_gates;
+        world.cuts = cuts;
+        for (rounds, event) in &events {
+            world.rounds(*rounds);
+            world.happen(event);
+        }
+        world.happen(&Event::Refuse(Refused::None));
+        world.rest();
+        calm_down(&mut world);
+        let ending = world.breach.clone().or_else(|| trouble(&world));
+        prop_assert!(ending.is_none(), "{:?}\n{:#?}\n{:#?}", ending, world.truth.plan, world.log);
+    }
+}
+
+fn troubles() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => any::<bool>().prop_map(Event::Push),
+        4 => any::<bool>().prop_map(Event::Paused),
+        2 => select(vec![Event::Revert, Event::Restore("r1"), Event::NoCanary]),
+        1 => (0_usize..6).prop_map(Event::Restart),
+        2 => (0_usize..6).prop_map(Event::Fail),
+        1 => (0_usize..7).prop_map(Event::Scale),
+        1 => select(vec![UpdateWay::Recreate, UpdateWay::InPlace]).prop_map(Event::Way),
+        1 => (0_usize..6).prop_map(Event::Keep),
+    ]
 }
 
 /// Pods below the partition are not well yet: whether they count is for the step that was written down.

@@ -65,10 +65,13 @@ impl Http2 {
 
     pub(super) async fn exchange(&mut self, template: &Template) -> Result<Answer, Trouble> {
         if self.sender.ready().await.is_err() {
-            return Err(Trouble::ClosedUnanswered);
+            return Err(Trouble::Unsent);
         }
         let answer = self.sender.send_request(template.request.clone()).await;
-        let answer = answer.map_err(|error| Trouble::Failed(of(&error)))?;
+        let answer = answer.map_err(|error| {
+            // The connection ended, or was told to by a GOAWAY, before the request left the queue.
+            if error.is_canceled() { Trouble::Unsent } else { Trouble::Failed(of(&error)) }
+        })?;
         let status = answer.status().as_u16();
         if status >= 600 {
             return Err(Trouble::Failed(Failure::Protocol));

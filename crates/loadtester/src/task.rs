@@ -223,16 +223,17 @@ impl Work {
             Self::Concord(process) => format!("{process:?}"),
             Self::Program { program, arguments } => {
                 let is_line = arguments.first().is_some_and(|it| it == "-c");
-                let mut line = program.clone();
-                for argument in arguments {
-                    line.push(' ');
-                    if !is_line && argument.contains(|c: char| c.is_ascii_whitespace()) {
-                        // Only to be read, and to be seen as one by what hides secrets.
-                        line.push_str(&format!("'{}'", argument.replace('\'', "\u{2019}")));
+                let quoted = arguments.iter().map(|argument| {
+                    let is_one = is_line || !argument.contains(|c: char| c.is_ascii_whitespace());
+                    // Only to be read, and to be seen as one word by what hides secrets.
+                    if is_one {
+                        argument.clone()
                     } else {
-                        line.push_str(argument);
+                        format!("'{}'", argument.replace('\'', "\u{2019}"))
                     }
-                }
+                });
+                let line =
+                    [program.clone()].into_iter().chain(quoted).collect::<Vec<_>>().join(" ");
                 let line = redacted(&line);
                 match line.char_indices().nth(SHOWN_MAX) {
                     Some((at, _)) => format!("{} \u{2026}", line.get(..at).unwrap_or_default()),

@@ -134,6 +134,7 @@ impl Tester {
         let limits = Limits {
             tasks: 4,
             tasks_per_namespace: 4,
+            connections: 64,
             timeout: Duration::from_mins(10),
             patience: Duration::from_mins(1),
         };

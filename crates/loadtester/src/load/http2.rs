@@ -23,9 +23,9 @@ pub(super) struct Template {
     request: Request<Full<Bytes>>,
 }
 
-/// What a server may have on its way to us: as much as an answer's body needs to flow without
-/// waiting, and no more than a connection's worth of memory.
-const WINDOW_BYTES: u32 = 1024 * 1024;
+/// What a server may have on its way to us, which is also what it can make us keep for each connection. 64 KiB
+/// in a millisecond, as long as a round trip in a cluster takes, are 64 MB a second on each.
+const WINDOW_BYTES: u32 = 64 * 1024;
 
 // === impl Template ===
 

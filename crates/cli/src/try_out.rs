@@ -49,7 +49,7 @@ use crate::{
   tidegate try --speed 4 --exit    both in half a minute
   tidegate try --game              a GameDeployment in five steps, with a hook that first fails
   tidegate try --loadtester        a release without users: the load tester makes the traffic, you
-                                   open the gate before the promotion
+                                   open the gate before the promotion; in a pipe with --wait
 
 Exit code: 0 if both ended as they should, 1 if not, 2 if it could not run.")]
 pub(crate) struct Args {
@@ -68,6 +68,10 @@ pub(crate) struct Args {
     /// Open the gate without asking anybody. In a pipe that is the default.
     #[arg(long, requires = "loadtester")]
     yes: bool,
+
+    /// Wait for a person to open the gate, for up to an hour. On a terminal that is the default.
+    #[arg(long, requires = "loadtester", conflicts_with = "yes")]
+    wait: bool,
 
     /// How many times faster the operator's clock runs.
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = speed)]

@@ -198,6 +198,7 @@ fn the_stories_of_try_end_well() {
     std::thread::scope(|scope| {
         scope.spawn(try_tells_a_story_that_ends_well);
         scope.spawn(try_with_a_load_tester_makes_its_traffic_and_opens_the_gate);
+        scope.spawn(try_with_a_load_tester_waits_for_whoever_opens_the_gate);
         scope.spawn(try_with_a_game_stops_at_its_hook_and_ends_with_the_same_pods);
     });
 }
@@ -242,6 +243,56 @@ fn try_with_a_load_tester_makes_its_traffic_and_opens_the_gate() {
     assert!(!talk.contains("CheckFailed"), "{talk}");
 }
 
+/// As a person would who follows the output, and types what it says into another terminal.
+fn try_with_a_load_tester_waits_for_whoever_opens_the_gate() {
+    let args = ["try", "--loadtester", "--wait", "--speed", "4", "--exit"];
+    let mut child = tidegate(&std::env::temp_dir(), &args).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut talk = String::new();
+    let typed = lines.by_ref().find(|line| {
+        talk.extend([line.as_str(), "\n"]);
+        line.trim_start().starts_with("curl ")
+    });
+    assert!(typed.is_some(), "never told what to type:\n{talk}");
+    let typed = typed.unwrap_or_default();
+    let (_, rest) = typed.split_once("curl -d '").unwrap();
+    let (body, address) = rest.split_once("' http://").unwrap();
+    let (host, path) = address.split_once('/').unwrap();
+    assert_eq!(path, "gate/open");
+    // Longer than it takes to open by itself where nobody is to do it.
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(child.try_wait().unwrap(), None, "nobody has opened the gate");
+    let gates = ask(host, "GET", "/gates", "");
+    assert!(gates.ends_with("\r\n\r\n[]"), "no gate is open: {gates}");
+    let answer = ask(host, "POST", "/gate/open", body);
+    assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
+    talk.extend(lines.map(|line| format!("{line}\n")));
+    assert!(child.wait().unwrap().success(), "{talk}");
+    let told = [
+        "WaitingForPromotionApproval",
+        "The gate is closed.",
+        "PromotionApproved",
+        "\u{2713} Succeeded",
+        "harbour-primary runs harbour:2.0",
+    ];
+    assert_told_in_order(&talk, &told);
+    assert!(!talk.contains("so it was opened just now"), "{talk}");
+}
+
+fn ask(host: &str, method: &str, path: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 fn try_with_a_game_stops_at_its_hook_and_ends_with_the_same_pods() {
     let output = run(&["try", "--game", "--speed", "4", "--exit"]);
     let talk = text(&output.stderr);
@@ -268,7 +319,13 @@ fn try_with_a_game_stops_at_its_hook_and_ends_with_the_same_pods() {
 
 #[test]
 fn try_takes_its_flags_together_only_where_they_mean_something() {
-    for wrong in [&["try", "--yes"][..], &["try", "--loadtester", "--game"]] {
+    let wrong: [&[&str]; 4] = [
+        &["try", "--yes"],
+        &["try", "--wait"],
+        &["try", "--loadtester", "--wait", "--yes"],
+        &["try", "--loadtester", "--game"],
+    ];
+    for wrong in wrong {
         assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
     }
 }

@@ -13,6 +13,8 @@ use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +25,7 @@ use self::config_map::{ConfigMapStore, StoreError};
 #[derive(Debug)]
 pub struct Gates {
     kept: Kept,
+    /// Not used where they are in a `ConfigMap`, which is read anew for each answer.
     open: Mutex<BTreeMap<Key, Opening>>,
 }
 
@@ -118,8 +121,13 @@ const GATES_MAX: usize = 10_000;
 const GATES_MAX_IN_CONFIG_MAP: usize = 1000;
 /// Nobody repeats a call for longer than this.
 const REPEATED_WITHIN_S: i64 = 3600;
-/// How often a change is tried that somebody else was ahead of.
-const ATTEMPTS_MAX: u32 = 8;
+/// How often a change is tried that somebody else was ahead of: one of those who try at once is through each
+/// time, and as many hooks as this do not ask at once.
+const ATTEMPTS_MAX: u32 = 32;
+/// Between attempts, times their number: 32 of them pause for two and a half seconds in all.
+const PAUSE: Duration = Duration::from_millis(5);
+/// For all calls to the API server that an answer takes. Hooks wait ten seconds.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 // === impl Gates ===
 
@@ -213,41 +221,64 @@ impl Gates {
     }
 
     /// Looks at gates as they are, and changes one if `decide` says so: what could not be written did not
-    /// happen. Where others change them too it may have to decide again.
+    /// happen.
     fn act<T>(
         &self,
         now: i64,
         decide: impl Fn(&BTreeMap<Key, Opening>) -> Result<(T, Option<Change>), GateError>,
     ) -> Result<T, GateError> {
+        let file = match &self.kept {
+            Kept::ConfigMap(store) => return act_shared(store, now, decide),
+            Kept::File(file) => Some(file),
+            Kept::Nowhere => None,
+        };
         let mut open = self.lock();
-        for _ in 0..ATTEMPTS_MAX {
-            let mut read = None;
-            if let Kept::ConfigMap(store) = &self.kept {
-                (*open, read) = store.load()?.into_parts();
-            }
-            let (answer, change) = decide(&open)?;
-            let Some((key, opening)) = change else { return Ok(answer) };
-            let mut changed = open.clone();
-            changed.retain(|_, opening| opening.until.is_none_or(|until| until > now));
-            match opening {
-                Some(opening) => changed.insert(key, opening),
-                None => changed.remove(&key),
-            };
-            let is_kept = match &self.kept {
-                Kept::Nowhere => true,
-                Kept::File(file) => {
-                    let wrong = |source| GateError::Write { path: file.clone(), source };
-                    write(file, &changed).map(|()| true).map_err(wrong)?
-                }
-                Kept::ConfigMap(store) => store.save(read, &changed)?,
-            };
-            if is_kept {
-                *open = changed;
-                return Ok(answer);
-            }
+        let (answer, change) = decide(&open)?;
+        let Some(change) = change else { return Ok(answer) };
+        let changed = after(&open, change, now);
+        if let Some(file) = file {
+            let wrong = |source| GateError::Write { path: file.clone(), source };
+            write(file, &changed).map_err(wrong)?;
         }
-        Err(StoreError::Contended.into())
+        *open = changed;
+        Ok(answer)
     }
+}
+
+/// As [`Gates::act`], where others change gates too: it may have to decide again. No lock is held, so that a
+/// call that hangs delays nobody but whoever asked; of two that write at once the server refuses one.
+fn act_shared<T>(
+    store: &ConfigMapStore,
+    now: i64,
+    decide: impl Fn(&BTreeMap<Key, Opening>) -> Result<(T, Option<Change>), GateError>,
+) -> Result<T, GateError> {
+    let deadline = Instant::now() + PATIENCE;
+    for attempt in 0..ATTEMPTS_MAX {
+        let (open, read) = store.load(deadline)?.into_parts();
+        let (answer, change) = decide(&open)?;
+        let Some(change) = change else { return Ok(answer) };
+        if store.save(read, &after(&open, change, now), deadline)? {
+            return Ok(answer);
+        }
+        // Whoever was ahead may be so again; those who have tried longer wait longer, and meet fewer.
+        thread::sleep(PAUSE * attempt);
+    }
+    Err(StoreError::Contended.into())
+}
+
+/// Gates as they are after a change, without those whose time is over.
+fn after(
+    open: &BTreeMap<Key, Opening>,
+    (key, opening): Change,
+    now: i64,
+) -> BTreeMap<Key, Opening> {
+    let mut changed = open.clone();
+    changed.retain(|_, opening| opening.until.is_none_or(|until| until > now));
+    match opening {
+        Some(opening) => changed.insert(key, opening),
+        None => changed.remove(&key),
+    };
+    changed
 }
 
 /// A gate, and how far it is open now.

@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod ngrinder;
 pub mod payload;
 pub mod process;
+mod redact;
 pub mod run;
 pub mod runner;
 pub mod server;

@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -134,6 +134,13 @@ fn say_what_is_open(auth: &Auth, policy: &Policy) {
     }
 }
 
+/// A file without a secret lets nobody in: better known at the start.
+fn check_secrets(path: &Path) -> Result<(), RunError> {
+    let secrets = auth::read_secrets(path);
+    let secrets = secrets.map_err(|source| RunError::Secret { path: path.to_owned(), source })?;
+    if secrets.is_empty() { Err(RunError::NoSecret(path.to_owned())) } else { Ok(()) }
+}
+
 // === impl Settings ===
 
 impl Settings {
@@ -156,6 +163,7 @@ impl Settings {
             max_tasks,
             max_tasks_per_namespace,
             max_connections,
+            max_total_connections,
             body_dir,
             concord_key_dir,
             concord_servers,
@@ -167,12 +175,7 @@ impl Settings {
             pattern => Some(auth::whole(pattern).map_err(RunError::Namespaces)?),
         };
         if let Some(path) = &secret_file {
-            let secrets = auth::read_secrets(path);
-            let secrets =
-                secrets.map_err(|source| RunError::Secret { path: path.clone(), source })?;
-            if secrets.is_empty() {
-                return Err(RunError::NoSecret(path.clone()));
-            }
+            check_secrets(path)?;
         }
         let concord = concord::Allowed {
             key_dir: concord_key_dir,
@@ -194,13 +197,18 @@ impl Settings {
                 kinds: enable_tasks.into_iter().collect(),
                 tools: allow_tools.into_iter().filter(|tool| !tool.is_empty()).collect(),
                 shell: allow_shell,
-                load: Bounds { connections_max: max_connections, body_files },
+                load: Bounds {
+                    // More than all may have, no load ever gets.
+                    connections_max: max_connections.min(max_total_connections),
+                    body_files,
+                },
                 concord,
                 ngrinder,
             },
             limits: Limits {
                 tasks: max_tasks,
                 tasks_per_namespace: max_tasks_per_namespace,
+                connections: max_total_connections,
                 timeout,
                 patience,
             },

@@ -20,7 +20,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinSet,
+    time::timeout,
+};
 use tracing::{error, info, warn};
 
 pub use self::work::Outcome;
@@ -28,7 +32,7 @@ use crate::{
     client::Client,
     duration,
     metrics::Metrics,
-    task::{Kind, Task},
+    task::{Kind, Task, Work},
 };
 
 /// Runs tasks. Cheap to clone.
@@ -42,6 +46,8 @@ pub struct Runner {
 pub struct Limits {
     pub tasks: usize,
     pub tasks_per_namespace: usize,
+    /// Of all loads of the built-in generator together: each takes memory of ours.
+    pub connections: u32,
     /// For one task.
     pub timeout: Duration,
     /// How long a task goes on, and an outcome is kept, with nobody waiting.
@@ -58,14 +64,23 @@ pub enum Begun {
 
 /// There is no room for another task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many tasks are running; try again later")]
-pub struct Busy;
+pub enum Busy {
+    #[error("too many tasks are running; try again later")]
+    Tasks,
+    #[error(
+        "the load needs {asked} connections, and of {most} for all loads {free} are free; \
+         try again later, or see -max-total-connections"
+    )]
+    Connections { asked: u32, free: usize, most: u32 },
+}
 
 struct Inner {
     limits: Limits,
     metrics: Arc<Metrics>,
     client: Client,
     places: Mutex<BTreeMap<String, Place>>,
+    /// For all loads.
+    connections: Arc<Semaphore>,
     tasks: Mutex<JoinSet<()>>,
     stopping: watch::Sender<Stop>,
 }
@@ -113,6 +128,7 @@ impl Runner {
             metrics,
             client: Client::new(),
             places: Mutex::default(),
+            connections: Arc::new(Semaphore::new(limits.connections as usize)),
             tasks: Mutex::default(),
             stopping,
         };
@@ -201,8 +217,11 @@ impl Runner {
         let is_stopping = *self.inner.stopping.borrow() > Stop::Nothing;
         if places.len() >= tasks || of_namespace >= tasks_per_namespace || is_stopping {
             self.inner.metrics.count_task(task.kind.as_str(), "busy");
-            return Err(Busy);
+            return Err(Busy::Tasks);
         }
+        let connections = self.connections(&task).inspect_err(|_| {
+            self.inner.metrics.count_task(task.kind.as_str(), "busy");
+        })?;
         let (telling, outcome) = watch::channel(None);
         let waiting = Arc::new(watch::Sender::new(waiting));
         let place = Place {
@@ -214,8 +233,19 @@ impl Runner {
         let inner = Arc::clone(&self.inner);
         let mut running = lock(&self.inner.tasks);
         while running.try_join_next().is_some() {}
-        running.spawn(inner.see_through(task, telling, Arc::clone(&waiting)));
+        running.spawn(inner.see_through(task, connections, telling, Arc::clone(&waiting)));
         Ok((outcome, waiting))
+    }
+
+    /// The connections of a load, all of them or none: with a part of them it would be another load.
+    fn connections(&self, task: &Task) -> Result<Option<OwnedSemaphorePermit>, Busy> {
+        let Work::Load(plan) = &task.work else { return Ok(None) };
+        let (asked, all) = (plan.connections.get(), &self.inner.connections);
+        let taken = Arc::clone(all).try_acquire_many_owned(asked);
+        taken.map(Some).map_err(|_| {
+            let (free, most) = (all.available_permits(), self.inner.limits.connections);
+            Busy::Connections { asked, free, most }
+        })
     }
 }
 
@@ -230,6 +260,7 @@ impl Inner {
     async fn see_through(
         self: Arc<Self>,
         task: Task,
+        connections: Option<OwnedSemaphorePermit>,
         telling: watch::Sender<Option<Outcome>>,
         waiting: Waiting,
     ) {
@@ -253,6 +284,7 @@ impl Inner {
                 (Outcome { reason: Some(reason), abandoned, ..outcome }, label)
             }
         };
+        drop(connections);
         self.metrics.count_task(task.kind.as_str(), label);
         log(&task, &outcome);
         let is_awaited = {

@@ -17,6 +17,7 @@ use crate::{
     load::{Bounds, Plan, PlanError, Tool},
     ngrinder,
     payload::Payload,
+    redact::redacted,
     words::{Meta, WordsError, split},
 };
 
@@ -29,7 +30,7 @@ pub struct Task {
     /// Tasks with the same key are the same task, and run once at a time.
     pub key: String,
     pub work: Work,
-    /// The command as the caller wrote it.
+    /// The command as the caller wrote it, without what looks like a secret: answers end up in events.
     pub text: String,
     /// The command as it may be logged.
     pub shown: String,
@@ -83,6 +84,9 @@ pub struct Refusal {
     pub status: StatusCode,
     pub text: String,
 }
+
+/// As much of a command as a line of the log has room for.
+const SHOWN_MAX: usize = 400;
 
 // === impl Task ===
 
@@ -140,7 +144,7 @@ impl Task {
             key,
             shown: work.shown(),
             work,
-            text,
+            text: redacted(&text),
             blocking,
             logs_output: payload.is_set("logCmdOutput"),
             returns_output: payload.is_set("returnCmdOutput"),
@@ -200,7 +204,8 @@ impl Policy {
         if !self.tools.contains(program) {
             return Err(Refusal::forbidden(format!(
                 "{} is not a program that may be run; see -allow-tools",
-                excerpt(program)
+                // Without the value of a variable that is set there.
+                excerpt(program.split('=').next().unwrap_or_default())
             )));
         }
         Ok(Work::Program { program: program.clone(), arguments: arguments.to_vec() })
@@ -217,55 +222,25 @@ impl Work {
             Self::NGrinder(test) => format!("{test:?}"),
             Self::Concord(process) => format!("{process:?}"),
             Self::Program { program, arguments } => {
-                // A line for a shell is cut at blanks; it is only to be read.
-                let words = arguments.iter().flat_map(|it| it.split_ascii_whitespace());
-                redacted(program, words)
+                let is_line = arguments.first().is_some_and(|it| it == "-c");
+                let quoted = arguments.iter().map(|argument| {
+                    let is_one = is_line || !argument.contains(|c: char| c.is_ascii_whitespace());
+                    // Only to be read, and to be seen as one word by what hides secrets.
+                    if is_one {
+                        argument.clone()
+                    } else {
+                        format!("'{}'", argument.replace('\'', "\u{2019}"))
+                    }
+                });
+                let line =
+                    [program.clone()].into_iter().chain(quoted).collect::<Vec<_>>().join(" ");
+                let line = redacted(&line);
+                match line.char_indices().nth(SHOWN_MAX) {
+                    Some((at, _)) => format!("{} \u{2026}", line.get(..at).unwrap_or_default()),
+                    None => line,
+                }
             }
         }
-    }
-}
-
-/// A command line in which values are hidden that look like secrets, by their flag or their look.
-fn redacted<'a>(program: &str, words: impl Iterator<Item = &'a str>) -> String {
-    const SECRET: [&str; 7] =
-        ["authorization", "token", "password", "passwd", "secret", "api-key", "cookie"];
-    let mut shown = program.to_owned();
-    let mut hides_next = 0_u8;
-    for word in words {
-        let lower = word.to_ascii_lowercase();
-        let names_secret = SECRET.iter().any(|it| lower.contains(it));
-        let takes_credentials = matches!(word, "-u" | "--user" | "-a");
-        shown.push(' ');
-        match word.split_once(['=', ':']) {
-            _ if hides_next > 0 => shown.push_str("***"),
-            _ if word.contains("://") => shown.push_str(&address(word)),
-            Some((name, value)) if names_secret && !value.is_empty() => {
-                shown.push_str(name);
-                shown.push_str("=***");
-            }
-            _ => shown.push_str(word),
-        }
-        hides_next = match (names_secret, hides_next) {
-            // `Authorization: Bearer x` is three words.
-            (true, _) if lower.ends_with(':') => 2,
-            (true, _) if !word.contains('=') => 1,
-            _ if takes_credentials => 1,
-            (_, left) => left.saturating_sub(1),
-        };
-        if shown.len() > 400 {
-            shown.push_str(" \u{2026}");
-            break;
-        }
-    }
-    shown
-}
-
-/// An address without its query and without the name and password it may begin with.
-fn address(word: &str) -> String {
-    let (place, query) = word.split_once('?').map_or((word, ""), |(place, _)| (place, "?***"));
-    match (place.split_once("://"), place.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, after))) => format!("{scheme}://***@{after}{query}"),
-        _ => format!("{place}{query}"),
     }
 }
 

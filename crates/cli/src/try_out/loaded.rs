@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Without the load tester there is no traffic here, and so nothing to measure. The gate is opened by the person who
-//! watches; where there is none, it is opened after a moment, over HTTP as they would.
+//! watches; where there is none, and `--wait` does not say that one will come, it is opened after a moment, over HTTP
+//! as they would.
 
 use std::{
     net::SocketAddr,
@@ -90,7 +91,7 @@ pub(super) async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool>
     let title = "Tidegate: a release that nobody uses, with a load tester\n";
     printer.line(&printer.paint(Tone::Strong, title));
     printer.line(&format!("  the load tester listens on http://{}/", tester.address));
-    let opens_alone = args.yes || !printer.is_terminal();
+    let opens_alone = args.yes || !(printer.is_terminal() || args.wait);
     let cluster = sandbox.local(User::admin());
     let mut story = Story { cluster, printer, tester: &tester, began, told: 0, opens_alone };
     story.first_version(stack.plane.address()).await?;
@@ -134,6 +135,7 @@ impl Tester {
         let limits = Limits {
             tasks: 4,
             tasks_per_namespace: 4,
+            connections: 64,
             timeout: Duration::from_mins(10),
             patience: Duration::from_mins(1),
         };

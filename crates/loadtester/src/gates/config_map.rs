@@ -3,7 +3,11 @@
 //! It is read before every answer and written with the version it was read at: of two that write at once
 //! one reads again, so a step that was granted is granted once, whoever is asked.
 
-use std::{collections::BTreeMap, future::Future, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, api::PostParams};
@@ -41,7 +45,7 @@ pub enum StoreError {
 
 /// The key of its data that gates are in.
 const DATA: &str = "gates.json";
-/// Hooks wait ten seconds for an answer.
+/// For one call, if there is so much left.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 // === impl ConfigMapStore ===
@@ -57,8 +61,8 @@ impl ConfigMapStore {
         Self { api: Api::namespaced(client, &namespace), name, handle: Handle::current() }
     }
 
-    pub(super) fn load(&self) -> Result<Loaded, StoreError> {
-        let object = self.wait(self.api.get_opt(&self.name))?;
+    pub(super) fn load(&self, deadline: Instant) -> Result<Loaded, StoreError> {
+        let object = self.wait(self.api.get_opt(&self.name), deadline)?;
         let text = object.as_ref().and_then(|it| it.data.as_ref()?.get(DATA));
         let gates = match text {
             Some(text) => serde_json::from_str(text).map_err(StoreError::Malformed)?,
@@ -72,19 +76,20 @@ impl ConfigMapStore {
         &self,
         read: Option<ConfigMap>,
         gates: &BTreeMap<Key, Opening>,
+        deadline: Instant,
     ) -> Result<bool, StoreError> {
         let text = serde_json::to_string_pretty(&entries(gates)).map_err(StoreError::Malformed)?;
         let params = PostParams::default();
         let outcome = if let Some(mut object) = read {
             object.data.get_or_insert_default().insert(DATA.to_owned(), text);
-            self.wait(self.api.replace(&self.name, &params, &object))
+            self.wait(self.api.replace(&self.name, &params, &object), deadline)
         } else {
             let object = ConfigMap {
                 metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
                 data: Some(BTreeMap::from([(DATA.to_owned(), text)])),
                 ..ConfigMap::default()
             };
-            self.wait(self.api.create(&params, &object))
+            self.wait(self.api.create(&params, &object), deadline)
         };
         match outcome {
             Ok(_) => Ok(true),
@@ -97,8 +102,10 @@ impl ConfigMapStore {
     fn wait<T>(
         &self,
         asked: impl Future<Output = Result<T, kube::Error>>,
+        deadline: Instant,
     ) -> Result<T, StoreError> {
-        let answer = self.handle.block_on(async { tokio::time::timeout(PATIENCE, asked).await });
+        let patience = PATIENCE.min(deadline.saturating_duration_since(Instant::now()));
+        let answer = self.handle.block_on(async { tokio::time::timeout(patience, asked).await });
         answer.map_err(|_| StoreError::Late)?.map_err(|error| StoreError::Server(Box::new(error)))
     }
 }
@@ -120,3 +127,6 @@ impl Loaded {
 fn is_race(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409 || status.code == 404)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, recv},
+};
 use rustls::pki_types::ServerName;
 use tokio::{
     net::{TcpStream, lookup_host},
@@ -146,11 +150,36 @@ impl Tls {
 // === impl Link ===
 
 impl Link {
+    /// Whether a kept connection cannot be used any more. What the runtime has noticed costs nothing to
+    /// know; with `asks_system` also what came in since it last looked.
+    pub(super) async fn is_gone(&mut self, asks_system: bool) -> bool {
+        match self {
+            Self::Plain(connection) => {
+                connection.is_gone().await || asks_system && is_closed(connection.stream())
+            }
+            Self::Tls(connection) => {
+                connection.is_gone().await
+                    || asks_system && is_closed(connection.stream().get_ref().0)
+            }
+            // Its own task reads it, and says so when a request is handed over.
+            Self::Http2(_) => false,
+        }
+    }
+
     pub(super) async fn exchange(&mut self, request: &Request) -> Result<Answer, Trouble> {
         match self {
             Self::Plain(connection) => connection.exchange(&request.wire).await,
             Self::Tls(connection) => connection.exchange(&request.wire).await,
             Self::Http2(connection) => connection.exchange(&request.template).await,
         }
+    }
+}
+
+/// Whether the other side has closed, as far as the system knows.
+fn is_closed(stream: &TcpStream) -> bool {
+    match recv(stream, &mut [0_u8; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((_, 0)) => true,
+        Ok(_) | Err(Errno::AGAIN | Errno::INTR) => false,
+        Err(_) => true,
     }
 }

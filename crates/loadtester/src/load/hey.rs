@@ -51,11 +51,11 @@ pub(super) const USER_AGENT: &str = concat!("tidegate-loadtester/", env!("CARGO_
 pub(super) fn parse(words: &[String], bounds: &Bounds) -> Result<Plan, PlanError> {
     let mut flags = Flags::default();
     let mut address = None;
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
+    let mut words = words.iter().enumerate();
+    while let Some((at, word)) = words.next() {
         let Some(flag) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else {
             if address.replace(word).is_some() {
-                return Err(PlanError::ExtraWord(word.chars().take(80).collect()));
+                return Err(PlanError::ExtraWord(at + 1));
             }
             continue;
         };
@@ -74,9 +74,12 @@ pub(super) fn parse(words: &[String], bounds: &Bounds) -> Result<Plan, PlanError
         }
         let is_known = KNOWN.contains(&name);
         if !is_known {
-            return Err(PlanError::UnknownFlag(word.chars().take(40).collect(), "hey"));
+            return Err(PlanError::UnknownFlag(
+                format!("-{}", name.chars().take(40).collect::<String>()),
+                "hey",
+            ));
         }
-        let value = value.or_else(|| words.next().map(String::as_str));
+        let value = value.or_else(|| words.next().map(|(_, word)| word.as_str()));
         flags.set(name, value.ok_or_else(|| PlanError::NoValue(format!("-{name}")))?)?;
     }
     flags.plan(address.ok_or(PlanError::NoAddress)?, bounds)
@@ -320,7 +323,13 @@ mod tests {
             ("-q NaN http://a", "`NaN` is no value for -q"),
             ("-bogus http://a", "-bogus is not a flag of hey that is understood"),
             ("-n 1 -c 2 http://a", "-n cannot be less than -c"),
-            ("http://a http://b", "`http://b` is one word too many"),
+            ("-bogus=secret http://a", "-bogus is not a flag of hey that is understood"),
+            ("http://a http://b", "argument 2 is one too many; is a value with blanks not quoted?"),
+            (
+                "-H Authorization: Bearer secret http://a",
+                "argument 4 is one too many; is a value with blanks not quoted?",
+            ),
+            ("-H Authorization: secret", "`***` is no http or https address"),
             ("http://[]", "`http://[]` is no http or https address"),
             ("http://[a]", "`http://[a]` is no http or https address"),
             ("ftp://a", "`ftp://a` is no http or https address"),

@@ -7,11 +7,11 @@
 //! write --> read until the head is whole --> skip the body: by length, by chunks, or to the end
 //! ```
 
-use std::{io, mem::MaybeUninit};
+use std::{future::poll_fn, io, mem::MaybeUninit, pin::Pin, task::Poll};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Method;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::{plan::Plan, stats::Failure};
 
@@ -37,6 +37,8 @@ pub(super) struct Answer {
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
+    /// Nothing of the request was sent.
+    Unsent,
     /// Closed before the first byte of an answer: what a server does to a connection that idled.
     ClosedUnanswered,
     Failed(Failure),
@@ -135,13 +137,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
         Self { stream, buffer: vec![0; BUFFER_BYTES].into_boxed_slice(), filled: 0 }
     }
 
+    pub(super) fn stream(&self) -> &S {
+        &self.stream
+    }
+
+    /// Whether a connection that idled has ended, or holds bytes that nobody asked for, such as a 408:
+    /// either way it is of no use. The runtime knows; the system is not asked if it has nothing to tell.
+    pub(super) async fn is_gone(&mut self) -> bool {
+        poll_fn(|cx| {
+            let mut room = ReadBuf::new(&mut self.buffer);
+            Poll::Ready(Pin::new(&mut self.stream).poll_read(cx, &mut room).is_ready())
+        })
+        .await
+    }
+
     /// Sends the request and reads the answer. After any trouble the connection is of no use.
     pub(super) async fn exchange(&mut self, request: &Wire) -> Result<Answer, Trouble> {
-        let sent = self.stream.write_all(&request.bytes).await;
-        let sent = match sent {
-            Ok(()) => self.stream.flush().await,
-            Err(error) => Err(error),
-        };
+        let sent = self.send(&request.bytes).await;
         // A server may answer and close before it has read everything: look before giving up.
         let unsent = sent.is_err();
         let head = loop {
@@ -158,7 +170,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
             }
             let is_first = self.filled == 0;
             match self.fill().await {
-                Ok(0) | Err(_) if is_first => return Err(Trouble::ClosedUnanswered),
+                Ok(0) | Err(_) if is_first => {
+                    return Err(sent.err().unwrap_or(Trouble::ClosedUnanswered));
+                }
                 Ok(0) | Err(_) => return Err(Trouble::Failed(Failure::Broken)),
                 Ok(_) => {}
             }
@@ -173,6 +187,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
         // Bytes that nobody asked for: what follows could not be told from an answer.
         let reusable = head.keeps_open && !ended && !unsent && self.filled == 0;
         Ok(Answer { status: head.status, bytes, reusable, http2: false })
+    }
+
+    /// Sends all of it, or says whether anything went out.
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        let first = self.stream.write(bytes).await.unwrap_or_default();
+        if first == 0 {
+            return Err(Trouble::Unsent);
+        }
+        let rest = bytes.get(first..).unwrap_or_default();
+        let sent = async {
+            self.stream.write_all(rest).await?;
+            self.stream.flush().await
+        };
+        sent.await.map_err(|_: io::Error| Trouble::ClosedUnanswered)
     }
 
     fn head(&self, bodiless: bool) -> Result<Option<Head>, Trouble> {

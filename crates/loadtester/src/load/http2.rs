@@ -23,9 +23,9 @@ pub(super) struct Template {
     request: Request<Full<Bytes>>,
 }
 
-/// What a server may have on its way to us: as much as an answer's body needs to flow without
-/// waiting, and no more than a connection's worth of memory.
-const WINDOW_BYTES: u32 = 1024 * 1024;
+/// What a server may have on its way to us, which is also what it can make us keep for each connection. 64 KiB
+/// in a millisecond, as long as a round trip in a cluster takes, are 64 MB a second on each.
+const WINDOW_BYTES: u32 = 64 * 1024;
 
 // === impl Template ===
 
@@ -65,10 +65,13 @@ impl Http2 {
 
     pub(super) async fn exchange(&mut self, template: &Template) -> Result<Answer, Trouble> {
         if self.sender.ready().await.is_err() {
-            return Err(Trouble::ClosedUnanswered);
+            return Err(Trouble::Unsent);
         }
         let answer = self.sender.send_request(template.request.clone()).await;
-        let answer = answer.map_err(|error| Trouble::Failed(of(&error)))?;
+        let answer = answer.map_err(|error| {
+            // The connection ended, or was told to by a GOAWAY, before the request left the queue.
+            if error.is_canceled() { Trouble::Unsent } else { Trouble::Failed(of(&error)) }
+        })?;
         let status = answer.status().as_u16();
         if status >= 600 {
             return Err(Trouble::Failed(Failure::Protocol));

@@ -108,8 +108,9 @@ pub enum PlanError {
     BadValue { flag: &'static str, value: String },
     #[error("an address to send requests to is missing")]
     NoAddress,
-    #[error("`{0}` is one word too many")]
-    ExtraWord(String),
+    /// Which one, counted from 1. Not what it says: it may be half of a secret that was not quoted.
+    #[error("argument {0} is one too many; is a value with blanks not quoted?")]
+    ExtraWord(usize),
     #[error("`{0}` is no http or https address")]
     BadAddress(String),
     #[error("{0}")]
@@ -222,7 +223,9 @@ fn without_secrets(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     let shown = match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, after))) => format!("{scheme}://***@{after}"),
-        _ => text.to_owned(),
+        (Some(_), None) => text.to_owned(),
+        // No address at all, but perhaps half of a secret that was not quoted.
+        (None, _) => "***".to_owned(),
     };
     shown.chars().take(200).collect()
 }

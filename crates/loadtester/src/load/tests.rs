@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -9,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, service::service_fn};
@@ -17,6 +19,7 @@ use rustls::{ServerConfig, crypto::ring, pki_types::PrivatePkcs8KeyDer};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::Notify,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -32,6 +35,12 @@ enum Manner {
     Tls,
     /// Answers once, then closes without a word.
     OnceAConnection,
+    /// Answers once, takes a second request and closes without a word.
+    SwallowsTheSecond,
+    /// Answers once and, before it closes, says 408 to nobody.
+    ScoldsTheIdle,
+    /// As `Echo`, and announces after each answer that it goes away.
+    GoesAway,
     /// Takes the request and says nothing.
     Silent,
     /// Answers after a second what comes first, then at once.
@@ -46,6 +55,7 @@ struct Server {
     requests: Arc<AtomicU64>,
 }
 
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const CERT: &[u8] = include_bytes!("testdata/self-signed.cert.der");
 const KEY: &[u8] = include_bytes!("testdata/self-signed.key.der");
 
@@ -91,24 +101,27 @@ async fn converse(manner: Manner, stream: TcpStream, requests: Arc<AtomicU64>) {
             echo(stream, requests).await;
         }
         Manner::OnceAConnection => {
-            let _gone = answer_raw(
-                stream,
-                1,
-                Duration::ZERO,
-                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-            )
-            .await;
+            let _gone = answer_raw(stream, 1, Duration::ZERO, OK).await;
         }
+        Manner::SwallowsTheSecond => {
+            let mut stream = stream;
+            if answer_some(&mut stream, 1, Duration::ZERO, OK).await.is_ok() {
+                let _gone = stream.read(&mut [0; 4096]).await;
+            }
+        }
+        Manner::ScoldsTheIdle => {
+            let mut stream = stream;
+            if answer_some(&mut stream, 1, Duration::ZERO, OK).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                let _gone =
+                    stream.write_all(b"HTTP/1.1 408 Late\r\nContent-Length: 0\r\n\r\n").await;
+            }
+        }
+        Manner::GoesAway => go_away(stream, requests).await,
         Manner::StallsFirst => {
             let stall =
                 Duration::from_secs(u64::from(requests.fetch_add(1, Ordering::Relaxed) == 0));
-            let _gone = answer_raw(
-                stream,
-                u32::MAX,
-                stall,
-                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-            )
-            .await;
+            let _gone = answer_raw(stream, u32::MAX, stall, OK).await;
         }
         Manner::Silent => {
             let _gone = answer_raw(stream, u32::MAX, Duration::from_mins(1), "").await;
@@ -119,9 +132,18 @@ async fn converse(manner: Manner, stream: TcpStream, requests: Arc<AtomicU64>) {
     }
 }
 
-/// Answers `times` requests, the first after `stall`.
+/// Answers `times` requests, the first after `stall`, and closes.
 async fn answer_raw(
     mut stream: TcpStream,
+    times: u32,
+    stall: Duration,
+    answer: &str,
+) -> io::Result<()> {
+    answer_some(&mut stream, times, stall, answer).await
+}
+
+async fn answer_some(
+    stream: &mut TcpStream,
     times: u32,
     stall: Duration,
     answer: &str,
@@ -161,6 +183,26 @@ where
     });
     let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     let _gone = server.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// HTTP/2 whose every answer is followed by a GOAWAY.
+async fn go_away(stream: TcpStream, requests: Arc<AtomicU64>) {
+    let answered = Arc::new(Notify::new());
+    let answering = Arc::clone(&answered);
+    let service = service_fn(move |_: Request<Incoming>| {
+        requests.fetch_add(1, Ordering::Relaxed);
+        answering.notify_one();
+        async { Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default())) }
+    });
+    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
+    loop {
+        tokio::select! {
+            biased;
+            () = answered.notified() => connection.as_mut().graceful_shutdown(),
+            _ = connection.as_mut() => return,
+        }
+    }
 }
 
 fn acceptor() -> TlsAcceptor {
@@ -242,10 +284,39 @@ async fn a_kept_connection_that_was_closed_is_no_error() {
     let report = server.load("http", "-n 10 -c 1").await;
     assert_eq!(failures(&report), []);
     assert_eq!(server.connections(), 10);
-    // What may not be done twice is not sent again.
-    let report = server.load("http", "-n 10 -c 1 -m POST -d x").await;
-    assert_eq!(failures(&report), [(Failure::Broken, 5)]);
-    assert_eq!(report.stats.good(), 5);
+}
+
+/// A server that closes what idles is no server that fails: nothing was sent yet.
+#[tokio::test]
+async fn a_post_is_not_sent_into_a_connection_that_was_closed_while_it_idled() {
+    for (manner, flags) in [
+        (Manner::OnceAConnection, "-m POST -d x"),
+        (Manner::OnceAConnection, "-m PATCH -d x"),
+        (Manner::GoesAway, "-m POST -d x -h2c"),
+    ] {
+        let server = Server::start(manner).await;
+        let report = server.load("http", &format!("-n 6 -c 1 -q 10 {flags}")).await;
+        assert_eq!(failures(&report), [], "{flags}");
+        assert_eq!((report.stats.good(), server.connections()), (6, 6), "{flags}");
+    }
+}
+
+#[tokio::test]
+async fn what_may_have_been_done_is_not_done_twice() {
+    let server = Server::start(Manner::SwallowsTheSecond).await;
+    let report = server.load("http", "-n 6 -c 1 -m POST -d x").await;
+    assert_eq!(failures(&report), [(Failure::Broken, 3)]);
+    assert_eq!((report.stats.good(), server.connections()), (3, 3));
+    let report = server.load("http", "-n 6 -c 1").await;
+    assert_eq!(failures(&report), [], "reading twice does no harm");
+}
+
+#[tokio::test]
+async fn a_farewell_to_an_idle_connection_is_no_answer() {
+    let server = Server::start(Manner::ScoldsTheIdle).await;
+    let report = server.load("http", "-n 4 -c 1 -q 10").await;
+    assert_eq!(report.stats.statuses().collect::<Vec<_>>(), [(200, 4)]);
+    assert_eq!((failures(&report), server.connections()), (vec![], 4));
 }
 
 #[tokio::test]

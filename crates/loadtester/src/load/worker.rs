@@ -31,8 +31,8 @@ pub(super) struct Job {
     pub(super) rate: Option<Rate>,
     pub(super) timeout: Option<Duration>,
     pub(super) keep_alive: bool,
-    /// Whether a request may be sent again when a kept connection turns out to be closed. As Go's
-    /// client: only those that change nothing when done twice.
+    /// Whether a request may be sent again when it was lost on a kept connection that was closed. As Go's
+    /// client: only those that change nothing when done twice. What was not sent at all always may.
     pub(super) repeatable: bool,
     pub(super) connections: u32,
 }
@@ -149,8 +149,15 @@ impl Worker {
 
     /// Sends on the kept connection, or on a new one if that was closed in the meantime.
     async fn attempt(&self, link: &mut Option<Link>) -> Result<Answer, Failure> {
+        let mut kept = link.take();
+        if let Some(connection) = &mut kept {
+            // What cannot be sent again is worth a question to the system.
+            if connection.is_gone(!self.job.repeatable).await {
+                kept = None;
+            }
+        }
         loop {
-            let (mut connection, is_fresh) = match link.take() {
+            let (mut connection, is_fresh) = match kept.take() {
                 Some(kept) => (kept, false),
                 None => (self.connect().await?, true),
             };
@@ -162,7 +169,8 @@ impl Worker {
                     return Ok(answer);
                 }
                 Err(Trouble::ClosedUnanswered) if !is_fresh && self.job.repeatable => {}
-                Err(Trouble::ClosedUnanswered) => return Err(Failure::Broken),
+                Err(Trouble::Unsent) if !is_fresh => {}
+                Err(Trouble::Unsent | Trouble::ClosedUnanswered) => return Err(Failure::Broken),
                 Err(Trouble::Failed(failure)) => return Err(failure),
             }
         }

@@ -54,9 +54,14 @@ struct Written {
 pub(super) fn parse(words: &[String]) -> Result<Plan, PlanError> {
     let mut written = Written::default();
     let mut address = None;
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let unknown = || PlanError::UnknownFlag(word.chars().take(40).collect(), "wrk");
+    let mut words = words.iter().enumerate();
+    while let Some((at, word)) = words.next() {
+        let unknown = || {
+            // Behind a letter stands its value, which may be a secret.
+            let shown = if word.starts_with("--") { 40 } else { 2 };
+            let name = word.split('=').next().unwrap_or_default();
+            PlanError::UnknownFlag(name.chars().take(shown).collect(), "wrk")
+        };
         let (found, value) = if let Some(long) = word.strip_prefix("--") {
             let (name, value) = match long.split_once('=') {
                 Some((name, value)) => (name, Some(value)),
@@ -70,13 +75,13 @@ pub(super) fn parse(words: &[String]) -> Result<Plan, PlanError> {
             (FLAGS.iter().find(|(short, ..)| *short == letter), value)
         } else {
             if address.replace(word).is_some() {
-                return Err(PlanError::ExtraWord(word.chars().take(80).collect()));
+                return Err(PlanError::ExtraWord(at + 1));
             }
             continue;
         };
         let (_, name, flag, takes_value) = found.ok_or_else(unknown)?;
         if *takes_value {
-            let value = value.or_else(|| words.next().map(String::as_str));
+            let value = value.or_else(|| words.next().map(|(_, word)| word.as_str()));
             written.set(*flag, value.ok_or_else(|| PlanError::NoValue(format!("--{name}")))?)?;
         }
     }
@@ -223,6 +228,12 @@ mod tests {
             ("-d é http://a", "`é` is no value for -d"),
             ("-s evil.lua http://a", "-s: scripts are programs, and are not run"),
             ("-x http://a", "-x is not a flag of wrk that is understood"),
+            ("-xsecret http://a", "-x is not a flag of wrk that is understood"),
+            ("--x=secret http://a", "--x is not a flag of wrk that is understood"),
+            (
+                "-H Authorization: Bearer secret http://a",
+                "argument 4 is one too many; is a value with blanks not quoted?",
+            ),
             ("- http://a", "- is not a flag of wrk that is understood"),
             ("-c 10", "an address to send requests to is missing"),
         ];

@@ -1,11 +1,15 @@
 use std::{fs, path::PathBuf, time::Instant};
 
 use super::*;
-use crate::task::Work;
+use crate::{
+    load::{BodyFiles, Bounds, Plan, Tool},
+    task::Work,
+};
 
 const LIMITS: Limits = Limits {
     tasks: 8,
     tasks_per_namespace: 4,
+    connections: 10,
     timeout: Duration::from_secs(30),
     patience: Duration::from_secs(30),
 };
@@ -204,10 +208,10 @@ async fn bet_37_the_number_of_tasks_is_bounded() {
     let begin = |namespace, line| runner.begin(task(namespace, Kind::Cmd, line));
     assert_eq!(begin("red", "sleep 5"), Ok(Begun::Started));
     assert_eq!(begin("red", "sleep 6"), Ok(Begun::Started));
-    assert_eq!(begin("red", "sleep 7"), Err(Busy), "of one namespace");
+    assert_eq!(begin("red", "sleep 7"), Err(Busy::Tasks), "of one namespace");
     assert_eq!(begin("blue", "sleep 5"), Ok(Begun::Started));
-    assert_eq!(begin("green", "sleep 5"), Err(Busy), "of all");
-    assert_eq!(runner.ask(task("green", Kind::Bash, "true")).await, Err(Busy));
+    assert_eq!(begin("green", "sleep 5"), Err(Busy::Tasks), "of all");
+    assert_eq!(runner.ask(task("green", Kind::Bash, "true")).await, Err(Busy::Tasks));
     assert_eq!(begin("red", "sleep 5"), Ok(Begun::Skipped), "one that runs needs no room");
     runner.stop().await;
     assert_eq!(runner.running(), 0);
@@ -232,7 +236,7 @@ async fn lt_3_when_we_stop_nothing_is_left() {
     runner.stop_background();
     let outcome = asking.await.unwrap().unwrap();
     assert_eq!(outcome.output, "asked\ntold\n", "those who wait are served");
-    assert_eq!(runner.begin(task("test", Kind::Cmd, "true")), Err(Busy));
+    assert_eq!(runner.begin(task("test", Kind::Cmd, "true")), Err(Busy::Tasks));
     until_idle(&runner).await;
     runner.stop().await;
 }
@@ -270,4 +274,31 @@ async fn a_task_that_is_cut_off_leaves_no_place_behind() {
     lock(&runner.inner.tasks).abort_all();
     until_idle(&runner).await;
     assert!(runner.inner.places().is_empty());
+}
+
+/// A load without an end on a server that says nothing.
+fn load(address: std::net::SocketAddr, connections: u32) -> Task {
+    let words = ["-z", "1h", "-c", &connections.to_string(), &format!("http://{address}/")];
+    let bounds = Bounds { connections_max: 100, body_files: BodyFiles::Refused };
+    let plan = Plan::parse(Tool::Hey, &words.map(str::to_owned), &bounds).unwrap();
+    let work = Work::Load(Box::new(plan));
+    Task { work, ..task("test", Kind::Cmd, &format!("load {connections}")) }
+}
+
+#[tokio::test]
+async fn bet_37_the_connections_of_all_loads_are_bounded_together() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    let runner = runner(LIMITS);
+    assert_eq!(runner.begin(load(address, 6)), Ok(Begun::Started));
+    let refused = runner.begin(load(address, 5)).unwrap_err();
+    assert_eq!(refused, Busy::Connections { asked: 5, free: 4, most: 10 });
+    let text = "the load needs 5 connections, and of 10 for all loads 4 are free; \
+                try again later, or see -max-total-connections";
+    assert_eq!(refused.to_string(), text);
+    assert_eq!(runner.running(), 1, "what is refused takes no place");
+    assert_eq!(runner.begin(load(address, 4)), Ok(Begun::Started));
+    assert_eq!(runner.begin(task("test", Kind::Cmd, "true")), Ok(Begun::Started), "no load");
+    runner.stop().await;
+    assert_eq!(runner.inner.connections.available_permits(), 10, "given back");
 }

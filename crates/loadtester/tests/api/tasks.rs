@@ -46,6 +46,30 @@ fn lt_32_a_test_that_fails() {
     assert_eq!((answer.status, answer.body.as_str()), (500, want));
 }
 
+/// The operator writes a part of the answer into an event, and we write it into the log.
+#[test]
+fn bet_6_secrets_of_a_command_are_in_no_answer_and_no_log() {
+    let tester = Tester::start(&["-allow-shell"]);
+    let refusing = Tester::start(&[]);
+    let cases = [
+        (&tester, "false -H 'Authorization: Bearer s3cr3t' http://a", 500),
+        (&tester, "false --token s3cr3t http://joe:s3cr3t@a/?t=s3cr3t", 500),
+        (&refusing, "hey -H Authorization: Bearer s3cr3t http://a", 400),
+        (&refusing, "hey -H Authorization: s3cr3t", 400),
+        (&refusing, "TOKEN=s3cr3t curl http://a", 403),
+    ];
+    for (tester, cmd, status) in cases {
+        let answer = tester.task(&json!({ "type": "bash", "cmd": cmd }));
+        assert_eq!(answer.status, status, "{cmd}: {}", answer.body);
+        assert!(!answer.body.contains("s3cr3t"), "{}", answer.body);
+    }
+    tester.until_logged("command failed");
+    refusing.until_logged("see -allow-tools");
+    for tester in [&tester, &refusing] {
+        assert!(!tester.log().contains("s3cr3t"), "{}", tester.log());
+    }
+}
+
 /// "task without metadata: 400 `metadata not found in payload`"; "`type: foo`: 400 for us".
 #[test]
 fn bet_33_a_task_that_is_none_is_a_bad_request() {

@@ -17,7 +17,6 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("describe namespace", "No LimitRange resource."),
     ("describe namespace", "No resource quota."),
     // Which states on the way to the end are caught is a matter of milliseconds.
-    ("*", "rollout to finish:"),
     ("get hpa", "Deployment/web cpu:"),
     ("describe hpa", ""),
     // The sandbox's tokens are its own, and no JSON Web Tokens.

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use http::{Request, header::ACCEPT};
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
     core::{GroupVersionKind, TypeMeta},
     discovery::{Scope, pinned_kind},
@@ -127,7 +127,7 @@ async fn established(client: &Client, definitions: &BTreeSet<String>) -> Result<
     eventually(&format!("{what} are established"), PATIENCE, async || {
         let listed = api.list(&ListParams::default()).await?;
         let ready = listed.iter().filter(|definition| is_established(&definition.data));
-        let ready: BTreeSet<_> = ready.map(|definition| definition.name_any()).collect();
+        let ready: BTreeSet<_> = ready.map(ResourceExt::name_any).collect();
         Ok(definitions.is_subset(&ready).then_some(()))
     })
     .await

@@ -350,8 +350,8 @@ fn no_request_is_lost_and_every_share_is_seen_in_the_split() {
         ensure!(lost.is_empty(), "{} lost: {lost:#?}", lost.len());
         let is_bad = |hit: &&Hit| hit.status != 200 && hit.version != "3.0.0";
         ensure!(hits.iter().find(is_bad).is_none(), "only the bad version fails: {statuses:?}");
-        let last = hits.iter().rev().take(LEAST_OF_BAD);
-        let good = last.filter(|hit| hit.version == "2.0.0").count();
+        let newest = hits.iter().rev().take(LEAST_OF_BAD);
+        let good = newest.filter(|hit| hit.version == "2.0.0").count();
         ensure!(good == LEAST_OF_BAD, "everybody is back on the good version: {good}");
         stage.nothing_was_denied()
     });

@@ -80,8 +80,8 @@ impl Errors {
             let is_there = |pod: &&Pod| pod.metadata.deletion_timestamp.is_none();
             if let Some(pod) = listed.iter().find(is_there) {
                 let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-                let images = containers.filter_map(|container| container.image.as_deref());
-                let of_canary = images.last().and_then(share_of);
+                let mut images = containers.filter_map(|container| container.image.as_deref());
+                let of_canary = images.next().and_then(share_of);
                 let of_primary = if of_canary == Some(FEW) { MANY } else { FEW };
                 shares.extend(of_canary.map(|share| ("web", share)));
                 shares.push(("web-primary", of_primary));
@@ -185,11 +185,11 @@ async fn exporter(errors: Errors, told: Arc<Mutex<Instant>>) -> Result<(String, 
     let task = tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let shares = errors.get(PROMETHEUS);
-            let mut body = String::new();
-            for (app, share) in &shares {
+            let lines = shares.iter().map(|(app, share)| {
                 let labels = format!("namespace=\"{PROMETHEUS}\",app=\"{app}\"");
-                body.push_str(&format!("shop_errors_percent{{{labels}}} {share}\n"));
-            }
+                format!("shop_errors_percent{{{labels}}} {share}\n")
+            });
+            let body = lines.collect::<Vec<_>>().concat();
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n";
             let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
             // One that goes away before it is answered will ask again in a second.
@@ -202,7 +202,7 @@ async fn exporter(errors: Errors, told: Arc<Mutex<Instant>>) -> Result<(String, 
     Ok((address, task))
 }
 
-fn note(told: &Mutex<Instant>, shares: &Shares) {
+fn note(told: &Mutex<Instant>, shares: &[(&str, f64)]) {
     if shares.iter().any(|(app, _)| *app == "web") {
         *told.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }

@@ -306,8 +306,11 @@ fn without_node_ports(cell: &Value) -> Option<String> {
 impl Difference {
     /// The codes of both answers, where these are what differs.
     fn codes(&self) -> Option<(u64, u64)> {
+        if self.place != "/code" {
+            return None;
+        }
         let code = |said: &Option<Value>| said.as_ref()?["code"].as_u64();
-        (self.place == "/code").then(|| Some((code(&self.real)?, code(&self.ours)?)))?
+        Some((code(&self.real)?, code(&self.ours)?))
     }
 
     /// The row that explains it.

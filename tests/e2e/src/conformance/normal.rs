@@ -104,9 +104,11 @@ impl Normaliser {
                 ("metadata", Value::Object(metadata)) if is_list => self.list_metadata(metadata),
                 // By their names: a server that has fewer of them has others in the same places.
                 ("groups" | "resources", Value::Array(listed)) if is_discovery => {
-                    let mut named =
-                        |it: &Value| Some((it["name"].as_str()?.to_owned(), self.object(it)));
-                    Value::Object(listed.iter().filter_map(&mut named).collect())
+                    let named = listed.iter().map(|it| {
+                        let name = it["name"].as_str().unwrap_or_default();
+                        (name.to_owned(), self.object(it))
+                    });
+                    Value::Object(named.collect())
                 }
                 ("resourceVersion", Value::String(text)) if is_number(text) => {
                     json!(marked("version", text))

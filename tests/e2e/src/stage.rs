@@ -276,7 +276,8 @@ pub fn canary(provider: &str, host: &str, analysis: &Value) -> Value {
         "apiVersion": CANARY.0, "kind": CANARY.1, "metadata": { "name": "web" },
         "spec": {
             "provider": provider,
-            "progressDeadlineSeconds": 60,
+            // Pods are up in a second; on a busy machine, and with an operator that is killed, in more.
+            "progressDeadlineSeconds": 180,
             "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
             "service": { "port": 80, "targetPort": 9898 },
             "analysis": analysis,

@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Two busy cores need a tenth of it.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The loops that run. Not among them: those of nodes (they would find ours wanting) and volumes.
 const CONTROLLERS: &str = "deployment-controller,replicaset-controller,statefulset-controller,\

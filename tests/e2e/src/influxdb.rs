@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{Parts, Process, Web, control_plane::free_ports};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 const USER: &str = "tester";
 const PASSWORD: &str = "not-a-real-one";
 const DATABASE: &str = "shop";

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{ControlPlane, Process, Web, apply_yaml, control_plane::free_ports};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 const NAMESPACE: &str = "tidegate-system";
 const ACCOUNT: &str = "tidegate";
 

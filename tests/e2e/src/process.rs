@@ -23,7 +23,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 /// Lines of a log that are shown when its program fails.
 const TAIL_LINES: usize = 25;
 /// Between two looks whether a program is ready.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A running program. Dropping it kills it and waits until it is gone.
 #[derive(Debug)]
@@ -92,7 +92,8 @@ impl Process {
             if Instant::now() > deadline {
                 let waited = patience.as_secs();
                 let last = last.context(format!("{}; its last lines:\n{}", self.name, self.tail()));
-                return Err(last.context(format!("{} was not ready in {waited} s", self.name)));
+                // In the words of `eventually`, by which want of time is known.
+                return Err(last.context(format!("waited {waited} s in vain: {} runs", self.name)));
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }

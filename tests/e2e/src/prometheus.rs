@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{Parts, Process, Web, control_plane::free_ports};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A running Prometheus. Dropping it ends it. Its first scrape comes some five seconds after the start.
 #[derive(Debug)]

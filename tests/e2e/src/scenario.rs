@@ -29,7 +29,7 @@ use anyhow::{Context as _, Result, anyhow};
 use tidegate_tests::scenario::{self, Script};
 
 use self::place::Place;
-pub use self::theatre::Theatre;
+pub use self::{compare::Differs, theatre::Theatre};
 
 /// Longer scripts would keep all others waiting.
 const LENGTH_MAX_S: u64 = 165;
@@ -72,6 +72,12 @@ fn length_s(text: &str) -> u64 {
     last.max(text.lines().filter_map(wait).sum())
 }
 
+/// Whether a script was not played to its end for want of time.
+pub fn is_late(error: &anyhow::Error) -> bool {
+    let differs = error.downcast_ref::<Differs>().is_some_and(|differs| differs.is_late);
+    differs || format!("{error:#}").contains(" s in vain: ")
+}
+
 /// Plays a script in a namespace of its own. `Err` says what differs.
 pub async fn play(theatre: &Theatre, name: &str, path: &Path) -> Result<()> {
     let text = std::fs::read_to_string(path)?;
@@ -83,7 +89,7 @@ pub async fn play(theatre: &Theatre, name: &str, path: &Path) -> Result<()> {
         let (played, place) = played.map_err(|why| anyhow!("{why}"))?;
         let told = place.tell().await.context("what happened cannot be told")?;
         let wanted = Script::parse(&text).map_err(|why| anyhow!("{why}"))?;
-        compare::compare(wanted, played, &told)
+        Ok(compare::compare(wanted, played, &told)?)
     };
     let outcome = outcome.await;
     theatre.remove_namespace(&namespace).await?;

@@ -7,13 +7,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use kube::{
     Client,
     api::{DeleteParams, ListParams, Patch, PatchParams},
     core::TypeMeta,
 };
 use serde_json::{Value, json};
+use tidegate_providers::workload::hash;
 
 use crate::{
     ControlPlane, Installation, Node, NodeSettings, Options, Parts, Prometheus, Traefik, api_of,
@@ -23,8 +24,9 @@ use crate::{
 /// A rollout of a few steps of ten seconds, with an operator that is killed now and then.
 const PATIENCE: Duration = Duration::from_mins(4);
 /// How long a pod that is asked to stop goes on answering. Gateways learn of its end at the same moment as
-/// it does, so every application that loses no requests waits: a `preStop` of a few seconds is usual.
-const DRAIN: Duration = Duration::from_secs(5);
+/// it does, so every application that loses no requests waits: a `preStop` of a few seconds is usual, and on a
+/// busy machine a gateway is slow to learn.
+const DRAIN: Duration = Duration::from_secs(10);
 /// Where the Gateway is.
 const EDGE: &str = "edge";
 
@@ -33,6 +35,7 @@ pub type Kind = (&'static str, &'static str);
 
 pub const CANARY: Kind = ("flagger.app/v1beta1", "Canary");
 pub const DEPLOYMENT: Kind = ("apps/v1", "Deployment");
+const DAEMON_SET: Kind = ("apps/v1", "DaemonSet");
 pub const HTTP_ROUTE: Kind = ("gateway.networking.k8s.io/v1", "HTTPRoute");
 pub const SERVICE: Kind = ("v1", "Service");
 pub const CONFIG_MAP: Kind = ("v1", "ConfigMap");
@@ -146,10 +149,19 @@ impl Stage {
     pub async fn reach(&self, namespace: &str, phase: &str) -> Result<Value> {
         let what = format!("{namespace}: phase {phase}");
         let is_so = |status: &Value| status["phase"] == phase;
-        self.until(namespace, &what, is_so).await
+        if phase != "Failed" {
+            return self.until(namespace, &what, is_so).await;
+        }
+        // Whether it was promoted instead is told by the revision, as it may still stand where the last one ended.
+        let wanted = self.revision(namespace).await?;
+        let is_over = |status: &Value| status["lastPromotedSpec"] == wanted;
+        let status = self.until(namespace, &what, |it| is_so(it) || is_over(it)).await?;
+        ensure!(is_so(&status), "{what}: it was promoted instead: {:#}", status["lastDecision"]);
+        Ok(status)
     }
 
-    /// Waits until the status of the canary `web` is as it should be.
+    /// Waits until the status of the canary `web` is as it should be. What the target asks for may end otherwise:
+    /// that is said at once and in other words, as no time would help.
     pub async fn until(
         &self,
         namespace: &str,
@@ -158,16 +170,38 @@ impl Stage {
     ) -> Result<Value> {
         let waited = eventually(what, PATIENCE, async || {
             let status = self.status(namespace).await?;
-            Ok(is_so(&status).then_some(status))
-        });
-        match waited.await {
-            Ok(status) => Ok(status),
-            Err(error) => {
-                let status = self.status(namespace).await.unwrap_or_default();
-                let said = format!("{:#}", status["lastDecision"]);
-                Err(error.context(format!("phase {}: {said}", status["phase"])))
+            if is_so(&status) {
+                return Ok(Some((status, true)));
             }
+            let is_over = self.has_failed(namespace, &status).await?;
+            Ok(is_over.then_some((status, false)))
+        });
+        let (status, error) = match waited.await {
+            Ok((status, true)) => return Ok(status),
+            Ok((status, false)) => (status, anyhow!("{what}: it failed instead")),
+            Err(error) => (self.status(namespace).await.unwrap_or_default(), error),
+        };
+        let said = format!("{:#}", status["lastDecision"]);
+        Err(error.context(format!("phase {}: {said}", status["phase"])))
+    }
+
+    /// Whether it is the revision that the target asks for now which failed, and not one before it.
+    async fn has_failed(&self, namespace: &str, status: &Value) -> Result<bool> {
+        if status["phase"] != "Failed" {
+            return Ok(false);
         }
+        Ok(status["lastAppliedSpec"] == self.revision(namespace).await?)
+    }
+
+    /// What operators call the template that the target of the canary `web` has now.
+    pub async fn revision(&self, namespace: &str) -> Result<String> {
+        let canary = self.get(CANARY, namespace, "web").await?.context("no canary")?;
+        let kind = match canary["spec"]["targetRef"]["kind"].as_str() {
+            Some("DaemonSet") => DAEMON_SET,
+            _ => DEPLOYMENT,
+        };
+        let target = self.get(kind, namespace, "web").await?.context("no target")?;
+        Ok(hash::revision(&target["spec"]["template"]))
     }
 
     /// Waits until there is no canary `web`.
@@ -242,7 +276,8 @@ pub fn canary(provider: &str, host: &str, analysis: &Value) -> Value {
         "apiVersion": CANARY.0, "kind": CANARY.1, "metadata": { "name": "web" },
         "spec": {
             "provider": provider,
-            "progressDeadlineSeconds": 60,
+            // Pods are up in a second; on a busy machine, and with an operator that is killed, in more.
+            "progressDeadlineSeconds": 180,
             "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
             "service": { "port": 80, "targetPort": 9898 },
             "analysis": analysis,

@@ -98,6 +98,17 @@ impl Traefik {
         .await
     }
 
+    /// The weight that it gives to a Service at this moment, whatever a route says; `None` if no split is carried
+    /// out that has the Service in it.
+    pub async fn weight(&self, service: &str) -> Result<Option<i64>> {
+        let url = format!("http://127.0.0.1:{}/api/http/services?per_page=1000", self.admin_port);
+        let services = self.web.get(&url).await?.json()?;
+        let services = services.as_array().into_iter().flatten();
+        let splits = services.filter_map(|it| it["weighted"]["services"].as_array());
+        let is_it = |side: &&Value| side["name"].as_str().is_some_and(|it| it.contains(service));
+        Ok(splits.flatten().find(is_it).map(|side| side["weight"].as_i64().unwrap_or(1)))
+    }
+
     /// How many of `requests` for `host`, one after another, were answered by each version of the
     /// sample application. An answer other than 200 is an error.
     pub async fn versions(
@@ -120,12 +131,12 @@ impl Traefik {
 /// What must be in the cluster before Traefik looks at it.
 async fn prepare(plane: &ControlPlane) -> Result<()> {
     let client = plane.client();
-    apply_folder(&client, plane.parts().folder("gateway-api")?).await?;
-    for (kind, plural) in KINDS {
-        let definition = definition(kind, plural);
-        apply(&client, &definition).await?;
-        objects::established(&client, &format!("{plural}.traefik.io")).await?;
+    let known = objects::discovered(&client).await?.unwrap_or_default();
+    if !known.contains("httproutes.gateway.networking.k8s.io") {
+        apply_folder(&client, plane.parts().folder("gateway-api")?).await?;
     }
+    let own = KINDS.map(|(kind, plural)| definition(kind, plural));
+    objects::define(&client, &own).await?;
     let gateway_class = json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
         "metadata": { "name": GATEWAY_CLASS },

@@ -47,10 +47,12 @@ pub fn compare(real: &BTreeMap<String, String>, ours: &BTreeMap<String, String>)
             compared.different.push(format!("{name}: ran on one of them only"));
             continue;
         };
+        let ends = [real, ours].map(|text| last_line(text));
+        let waited = waits(real) || waits(ours);
         // Without order: objects are listed by names that are drawn.
         let mut lines = |text: &str| {
             let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-            for line in text.lines().map(normal::line).filter(|line| !line.is_empty()) {
+            for line in compared_lines(text) {
                 match accepted::covering(name, &line) {
                     Some(row) => _ = covered.insert(row),
                     None if is_counted(name) => *counts.entry(line).or_default() += 1,
@@ -70,6 +72,10 @@ pub fn compare(real: &BTreeMap<String, String>, ours: &BTreeMap<String, String>)
         let fewer = accepted::may_be_fewer(name);
         let mut shown = if fewer { Vec::new() } else { surplus("real   ", &real, &ours) };
         shown.extend(surplus("sandbox", &ours, &real));
+        let [real_end, own_end] = ends;
+        if waited && real_end != own_end {
+            shown.push(format!("  in the end: {real_end:?} | {own_end:?}"));
+        }
         if shown.is_empty() {
             compared.same += 1;
         } else {
@@ -78,6 +84,26 @@ pub fn compare(real: &BTreeMap<String, String>, ours: &BTreeMap<String, String>)
     }
     compared.idle = accepted::others(&covered);
     compared
+}
+
+/// The lines of an output that both clusters must print.
+fn compared_lines(text: &str) -> impl Iterator<Item = String> {
+    let lines = text.lines().map(normal::line);
+    lines.filter(|line| !line.is_empty() && !is_waiting(line))
+}
+
+/// What `rollout status` says on the way: which states it catches is a matter of milliseconds.
+fn is_waiting(line: &str) -> bool {
+    line.starts_with("Waiting for ") || line.starts_with("waiting for ")
+}
+
+fn waits(text: &str) -> bool {
+    text.lines().any(|line| is_waiting(&normal::line(line)))
+}
+
+/// What a command said in the end.
+fn last_line(text: &str) -> Option<String> {
+    text.lines().map(normal::line).rfind(|line| !line.is_empty())
 }
 
 /// What is listed is counted. How often something is said to happen, or to be waited for, is a matter of time.
@@ -103,5 +129,22 @@ mod tests {
         assert_eq!(compare(&one, &four).different.len(), 1, "two pods are not one");
         assert_eq!(compare(&one, &BTreeMap::new()).different.len(), 1);
         assert!(read("").is_err());
+    }
+
+    #[test]
+    fn how_a_rollout_got_there_is_no_difference_and_where_it_ended_is() {
+        let status = |lines: &[&str]| {
+            read(&format!("== statefulset rolls out\n{}\n", lines.join("\n"))).unwrap()
+        };
+        let waiting = "Waiting for partitioned roll out to finish: 0 out of 2 new pods...";
+        let ready = "Waiting for 1 pods to be ready...";
+        let done = "partitioned roll out complete: 2 new pods have been updated...";
+        let slow = status(&[waiting, ready, waiting, done]);
+        assert!(compare(&slow, &status(&[done])).different.is_empty());
+        assert!(compare(&status(&[done]), &slow).different.is_empty());
+        for other in [&[waiting][..], &["error: timed out"], &[done, waiting], &[]] {
+            assert_eq!(compare(&slow, &status(other)).different.len(), 1, "{other:?}");
+            assert_eq!(compare(&status(other), &slow).different.len(), 1, "{other:?}");
+        }
     }
 }

@@ -304,7 +304,7 @@ fn nothing_outlives_a_killed_harness() {
             let id = victim.id().to_string();
             ensure!(Command::new("kill").args(["-s", signal, &id]).status()?.success());
             victim.wait()?;
-            eventually("all programs are gone", Duration::from_secs(10), async || {
+            eventually("all programs are gone", PATIENCE, async || {
                 Ok((!ids.iter().any(is_running)).then_some(()))
             })
             .await

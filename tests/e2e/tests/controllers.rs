@@ -1,7 +1,10 @@
 //! The control loops of the sandbox settle where those of Kubernetes do: the same manifests in, the same
 //! objects out, stage by stage.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::{Client, api::ListParams, core::TypeMeta};
@@ -21,9 +24,12 @@ use tidegate_sandbox::{
 };
 
 const NAMESPACE: &str = "shop";
-/// Nothing has moved for this long: it will not move again by itself.
-const QUIET: Duration = Duration::from_secs(4);
-const PATIENCE: Duration = Duration::from_mins(2);
+/// What is equal, and has not moved for this long, stays so.
+const QUIET: Duration = Duration::from_secs(2);
+/// What is not equal by then never will be.
+const PATIENCE: Duration = Duration::from_mins(3);
+/// Stages that lost their objects compare nothing.
+const OBJECTS_MIN: usize = 120;
 
 /// What is compared: where the sandbox keeps it, and what it is called.
 const KINDS: [(Resource, &str, &str); 6] = [
@@ -121,30 +127,39 @@ fn stages() -> Vec<(&'static str, Vec<Value>)> {
     ]
 }
 
-/// All objects of the real cluster, once they have not changed for a while.
-async fn settled(client: &Client) -> Result<Vec<Value>> {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    let mut last = (Vec::new(), tokio::time::Instant::now());
+/// All objects of the real cluster.
+async fn real_objects(client: &Client) -> Result<Vec<Value>> {
+    let mut objects = Vec::new();
+    for (_, version, kind) in KINDS {
+        let types = TypeMeta { api_version: version.to_owned(), kind: kind.to_owned() };
+        let api = api_of(client, &types, Some(NAMESPACE)).await?;
+        for object in api.list(&ListParams::default()).await? {
+            let mut object = serde_json::to_value(object)?;
+            object["apiVersion"] = version.into();
+            object["kind"] = kind.into();
+            objects.push(object);
+        }
+    }
+    Ok(objects)
+}
+
+/// Waits until the real cluster has come to rest where the sandbox has; how many objects there are, and what still
+/// differs in the end.
+async fn settled(client: &Client, ours: &BTreeMap<String, usize>) -> Result<(usize, Vec<String>)> {
+    let deadline = Instant::now() + PATIENCE;
+    let (mut known, mut since) = (Vec::new(), Instant::now());
     loop {
-        let mut objects = Vec::new();
-        for (_, version, kind) in KINDS {
-            let types = TypeMeta { api_version: version.to_owned(), kind: kind.to_owned() };
-            let api = api_of(client, &types, Some(NAMESPACE)).await?;
-            for object in api.list(&ListParams::default()).await? {
-                let mut object = serde_json::to_value(object)?;
-                object["apiVersion"] = version.into();
-                object["kind"] = kind.into();
-                objects.push(object);
-            }
+        let objects = real_objects(client).await?;
+        if objects != known {
+            (known, since) = (objects, Instant::now());
         }
-        let now = tokio::time::Instant::now();
-        if objects != last.0 {
-            last = (objects, now);
-        } else if now - last.1 >= QUIET {
-            return Ok(last.0);
+        let real = canonical(&known);
+        let found = differences(&real, ours);
+        let is_over = found.is_empty() && since.elapsed() >= QUIET;
+        if is_over || Instant::now() > deadline {
+            return Ok((real.values().sum(), found));
         }
-        ensure!(now < deadline, "the real cluster does not come to rest");
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
     }
 }
 
@@ -177,21 +192,25 @@ fn the_sandboxs_loops_settle_where_those_of_kubernetes_do() {
         apply(&client, &namespace).await?;
         let refused = |failure| anyhow::anyhow!("the sandbox refuses: {failure:?}");
         sandbox.load(vec![namespace]).map_err(refused)?;
-        let (mut compared, mut found) = (0, Vec::new());
+        let mut compared = 0;
         for (stage, objects) in stages() {
             for object in &objects {
                 apply(&client, object).await.with_context(|| stage.to_owned())?;
             }
             sandbox.load(objects).map_err(refused)?;
             sandbox.advance(Duration::from_mins(1));
-            let real = canonical(&settled(&client).await?);
             let ours = canonical(&sandbox_objects(&sandbox));
-            compared += real.values().sum::<usize>();
-            let here = differences(&real, &ours);
-            found.extend(here.into_iter().map(|line| format!("{stage}: {line}")));
+            let (count, found) = settled(&client, &ours).await?;
+            compared += count;
+            ensure!(
+                found.is_empty(),
+                "{stage}: {} differences:\n{}",
+                found.len(),
+                found.join("\n")
+            );
         }
         println!("{compared} objects compared in {} stages", stages().len());
-        ensure!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+        ensure!(compared >= OBJECTS_MIN, "only {compared} objects");
         Ok(())
     });
 }

@@ -7,12 +7,16 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, api::EvictParams};
+use kube::{
+    Api, Config,
+    api::EvictParams,
+    config::{KubeConfigOptions, Kubeconfig},
+};
 use serde_json::{Value, json};
 use tidegate_e2e::{
     Asked, ControlPlane, Installation, Node, NodeSettings, Options, Process, apply_folder,
@@ -25,6 +29,8 @@ use tokio::{
 };
 
 const PATIENCE: Duration = Duration::from_mins(2);
+/// Whatever it is, the answer to an eviction comes within this.
+const EVICTION_MAX: Duration = Duration::from_mins(1);
 const GAME: &str = "test-gamedeployment";
 const FIRST: &str = "test-gamedeployment-67864c6f65";
 const SECOND: &str = "test-gamedeployment-9d78dd5db";
@@ -117,18 +123,17 @@ impl Seat {
         wanted: &str,
         look: impl AsyncFn(&Self) -> Result<String>,
     ) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let seen = look(self).await?;
-            if seen == wanted {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                let game = self.game().await.unwrap_or_default();
-                bail!("{} {when}: {seen}, not {wanted}\n{game:#}", self.cluster);
-            }
-            tokio::time::sleep(Duration::from_millis(150)).await;
+        let mut seen = String::new();
+        let what = format!("{} {when}: {wanted}", self.cluster);
+        let outcome = eventually(&what, PATIENCE, async || {
+            seen = look(self).await?;
+            pause_unless(seen == wanted).await
+        });
+        if let Err(error) = outcome.await {
+            let game = self.game().await.unwrap_or_default();
+            return Err(error.context(format!("{} {when}: {seen}\n{game:#}", self.cluster)));
         }
+        Ok(())
     }
 
     async fn paused(&self, when: &str, reason: &str, step: u8) -> Result<()> {
@@ -476,8 +481,8 @@ fn db_29_a_policy_and_a_budget_keep_pods_from_going_past_their_hook() {
             it["status"]["currentHealthy"] == 1 && it["status"]["disruptionsAllowed"] == 0
         })
         .await?;
-        ensure!(!evict(&seat, &client, "guarded").await?, "an eviction is put off");
-        ensure!(evict(&seat, &client, "plain").await?, "others are not");
+        ensure!(!evict(&seat, "guarded").await?, "an eviction is put off");
+        ensure!(evict(&seat, "plain").await?, "others are not");
         // The cluster takes away what a person asked for as a whole.
         seat.kubectl(&["delete", "deployment", "guarded", "--timeout=60s"]).await?;
         eventually("its pods go with it", PATIENCE, async || {
@@ -507,36 +512,44 @@ async fn deploy(seat: &Seat, client: &kube::Client, name: &str, mut labels: Valu
 }
 
 /// Evicts the pod of a Deployment; whether it goes.
-async fn evict(seat: &Seat, client: &kube::Client, app: &str) -> Result<bool> {
+async fn evict(seat: &Seat, app: &str) -> Result<bool> {
     let label = format!("app={app}");
     let name = seat.kubectl(&["get", "pods", "-l", &label, "-o", "name"]).await?;
     let name = name.trim().trim_start_matches("pod/");
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &seat.namespace);
-    // The answer is to ask again later, which the client does.
+    // To be told to ask again later is an answer; a client would do so for minutes, and say nothing meanwhile.
+    let options = KubeConfigOptions::default();
+    let mut config =
+        Config::from_custom_kubeconfig(Kubeconfig::read_from(&seat.kubeconfig)?, &options).await?;
+    (config.default_retry, config.proxy_url) = (false, None);
+    let pods: Api<Pod> = Api::namespaced(kube::Client::try_from(config)?, &seat.namespace);
     let how = EvictParams::default();
-    let asked = pods.evict(name, &how);
-    match tokio::time::timeout(Duration::from_secs(5), asked).await {
+    match tokio::time::timeout(EVICTION_MAX, pods.evict(name, &how)).await {
         Ok(Err(kube::Error::Api(status))) => ensure!(status.code == 429, "{status:?}"),
         Ok(answer) => drop(answer?),
-        Err(_) => {}
+        Err(_) => bail!("waited {} s in vain: an eviction is answered", EVICTION_MAX.as_secs()),
     }
     let pod = pods.get_opt(name).await?;
     Ok(pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()))
 }
 
+/// A look starts a program, which takes more of a machine than what is looked at; nothing here is over so soon.
+async fn pause_unless(is_so: bool) -> Result<Option<()>> {
+    if !is_so {
+        tokio::time::sleep(Duration::from_millis(800)).await;
+    }
+    Ok(is_so.then_some(()))
+}
+
 /// Waits until something holds of an object, and says what it was instead.
 async fn holds(seat: &Seat, kind: &str, name: &str, is_so: impl Fn(&Value) -> bool) -> Result<()> {
-    let what = format!("{kind} {name}");
     let mut last = Value::Null;
-    let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline {
+    let what = format!("{kind} {name} comes to it");
+    let waited = eventually(&what, PATIENCE, async || {
         last = seat.object(kind, name).await?;
-        if is_so(&last) {
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    bail!("{what} never came to it:\n{last:#}");
+        pause_unless(is_so(&last)).await
+    });
+    let waited = waited.await;
+    waited.with_context(|| format!("{kind} {name} is this instead:\n{last:#}"))
 }
 
 /// Everything that takes a right, on one workload of each kind.

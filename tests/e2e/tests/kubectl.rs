@@ -18,7 +18,7 @@ use tidegate_e2e::{
     ControlPlane, Node, NodeSettings, Parts, Process, apply_folder, eventually, inside, transcript,
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -24,7 +24,8 @@ const TOUCHES: u32 = 100;
 
 fn judged(mut analysis: Value) -> Value {
     analysis["interval"] = json!("10s");
-    analysis["threshold"] = json!(1);
+    // One check may fail for want of an answer in time.
+    analysis["threshold"] = json!(2);
     analysis["metrics"] = json!([{
         "name": "success", "templateRef": { "name": "success" }, "interval": "1m",
         "thresholdRange": { "min": 99 },
@@ -641,6 +642,8 @@ fn the_shipped_role_is_enough_and_grants_nothing_in_vain() {
         let vain: Vec<_> = granted.difference(&used).collect();
         ensure!(vain.is_empty(), "granted, and never used: {vain:#?}");
         println!("{} requests, {} rights granted and used", asked.len(), granted.len());
+        let conflicts = asked.iter().filter(|it| it.code == 409).count();
+        println!("{conflicts} conflicts, of writes that somebody else came before");
         Ok(())
     });
 }

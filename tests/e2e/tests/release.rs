@@ -18,20 +18,29 @@ use tidegate_e2e::{
     Web, eventually, inside,
     stage::{HTTP_ROUTE, Stage, canary, metric},
 };
-use tokio::task::JoinHandle;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    task::JoinHandle,
+};
 
 const HOST: &str = "shop.test";
 const NAMESPACE: &str = "shop";
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Clients that ask one after another, each so often: enough for [`LEAST`] in a step of ten seconds.
+/// Clients that ask one after another, each so often: enough for [`LEAST`] in a step of ten seconds. On a machine
+/// that is slower, the step takes longer.
 const CLIENTS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(20);
-/// Requests that a share is measured by.
+/// Requests that a share is measured by before it grows.
 const LEAST: usize = 2000;
+/// Requests that the share of a version is measured by that nobody asks to go on.
+const LEAST_OF_BAD: usize = 100;
 /// Both sides run the same version, or will in a moment: who answered says nothing about the share.
 const BLENDED: i64 = -1;
-/// How long Traefik may take to do what a route says; half a second is usual, on a busy machine it is longer.
-const LAG: Duration = Duration::from_secs(2);
+/// Around a change of the share requests are not counted for either.
+const LAG: Duration = Duration::from_secs(1);
+/// Between two looks at the route.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Success of the canary's answers, as Traefik counts them.
 const QUERY: &str = r#"
@@ -57,17 +66,27 @@ struct Load {
     clients: Vec<JoinHandle<()>>,
 }
 
-/// The shares a route gave to the canary, and since when, until the primary gets the same version.
+/// A share that a route gave to the canary.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    percent: i64,
+    /// When Traefik was first seen to carry it out.
+    since: Option<Instant>,
+    /// When the route was last seen to say so, once it says something else.
+    until: Option<Instant>,
+}
+
+/// The shares a route gave to the canary, in order, until the primary gets the same version.
 struct Shares {
-    seen: Arc<Mutex<Vec<(Instant, i64)>>>,
+    seen: Arc<Mutex<Vec<Share>>>,
     task: JoinHandle<()>,
 }
 
 // === impl Load ===
 
 impl Load {
-    fn start(url: &str) -> Self {
-        let (hits, lost) = (Arc::default(), Arc::default());
+    fn start(url: &str, hits: Arc<Mutex<Vec<Hit>>>) -> Self {
+        let lost = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
         let mut load = Self { hits, lost, stop, clients: Vec::new() };
         for _ in 0..CLIENTS {
@@ -81,9 +100,15 @@ impl Load {
         load
     }
 
-    /// All hits so far.
-    fn hits(&self) -> Vec<Hit> {
-        self.hits.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// How many hits there are so far.
+    fn len(&self) -> usize {
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// How many of the last `number` hits are so.
+    fn count(&self, number: usize, is_so: impl Fn(&Hit) -> bool) -> usize {
+        let hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        hits.iter().rev().take(number).filter(|hit| is_so(hit)).count()
     }
 
     /// Ends it, and says which requests were lost on the way: not answered, or answered by the gateway
@@ -130,43 +155,101 @@ async fn client(
     }
 }
 
+// === impl Share ===
+
+impl Share {
+    /// Whether a request was made while this was the share.
+    fn covers(&self, at: Instant) -> bool {
+        self.since.is_some_and(|since| at >= since + LAG)
+            && self.until.is_none_or(|until| at + LAG < until)
+    }
+}
+
 // === impl Shares ===
 
 impl Shares {
-    fn follow(stage: &Arc<Stage>) -> Self {
-        let seen: Arc<Mutex<Vec<(Instant, i64)>>> = Arc::default();
+    fn follow(stage: &Arc<Stage>, seen: Arc<Mutex<Vec<Share>>>) -> Self {
         let (stage, list) = (Arc::clone(stage), Arc::clone(&seen));
         let task = tokio::spawn(async move {
+            let mut last_look = Instant::now();
             loop {
-                let status = stage.status(NAMESPACE).await.unwrap_or_default();
-                let route = stage.get(HTTP_ROUTE, NAMESPACE, "web").await.ok().flatten();
-                let share = match status["phase"].as_str() {
-                    Some("Promoting" | "Finalising" | "Succeeded") if !is_empty(&list) => BLENDED,
-                    _ => route.as_ref().map_or(BLENDED, share_in),
-                };
-                note(&list, share);
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                let look = Instant::now();
+                if let Ok((percent, carried)) = shares_now(&stage, &list).await {
+                    note(&list, percent, carried == Some(percent), last_look);
+                    last_look = look;
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
             }
         });
         Self { seen, task }
     }
 
-    fn end(self) -> Vec<(Instant, i64)> {
+    /// The last one.
+    fn last(&self) -> Option<Share> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).last().copied()
+    }
+
+    async fn end(self) -> Vec<Share> {
         self.task.abort();
+        let _ = self.task.await;
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn note(list: &Mutex<Vec<(Instant, i64)>>, share: i64) {
+/// What the route says, and what Traefik does.
+async fn shares_now(stage: &Stage, list: &Mutex<Vec<Share>>) -> Result<(i64, Option<i64>)> {
+    let status = stage.status(NAMESPACE).await?;
+    let route = stage.get(HTTP_ROUTE, NAMESPACE, "web").await?;
+    let carried = stage.traefik.weight("web-canary").await?;
+    let percent = match status["phase"].as_str() {
+        Some("Promoting" | "Finalising" | "Succeeded") if !is_empty(list) => BLENDED,
+        _ => route.as_ref().map_or(BLENDED, share_in),
+    };
+    Ok((percent, carried))
+}
+
+fn note(list: &Mutex<Vec<Share>>, percent: i64, is_carried: bool, last_look: Instant) {
     let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
-    if list.last().is_none_or(|(_, last)| *last != share) {
-        list.push((Instant::now(), share));
+    if list.last().is_none_or(|last| last.percent != percent) {
+        if let Some(last) = list.last_mut() {
+            last.until = Some(last_look);
+        }
+        list.push(Share { percent, since: None, until: None });
+    }
+    if let Some(last) = list.last_mut().filter(|last| is_carried && last.since.is_none()) {
+        last.since = Some(Instant::now());
     }
 }
 
 /// Whether nothing but the rest before a release was seen.
-fn is_empty(list: &Mutex<Vec<(Instant, i64)>>) -> bool {
+fn is_empty(list: &Mutex<Vec<Share>>) -> bool {
     list.lock().unwrap_or_else(PoisonError::into_inner).len() < 2
+}
+
+/// A hook that lets the share grow once it was measured; its address.
+async fn gate(shares: Arc<Mutex<Vec<Share>>>, hits: Arc<Mutex<Vec<Hit>>>) -> Result<String> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = format!("http://{}", listener.local_addr()?);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let last = shares.lock().unwrap_or_else(PoisonError::into_inner).last().copied();
+            let is_measured = last.is_some_and(|share| {
+                let hits = hits.lock().unwrap_or_else(PoisonError::into_inner);
+                let now = Some(Instant::now());
+                let within = |hit: &&Hit| Share { until: now, ..share }.covers(hit.at);
+                share.percent == 0 || hits.iter().filter(within).count() >= LEAST
+            });
+            let status = if is_measured { "200 OK" } else { "403 Forbidden" };
+            let answer = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}"
+            );
+            // The operator asks again if it gets no answer.
+            let _ = stream.read(&mut [0; 8192]).await;
+            let _ = stream.write_all(answer.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+    });
+    Ok(address)
 }
 
 fn share_in(route: &Value) -> i64 {
@@ -185,23 +268,23 @@ fn is_plausible(hits: usize, requests: usize, share: i64) -> bool {
 }
 
 /// Compares each step with what clients saw during it. Returns the shares, in order.
-fn compare(shares: &[(Instant, i64)], hits: &[Hit], canary: &str) -> Result<Vec<i64>> {
+fn compare(shares: &[Share], hits: &[Hit], canary: &str, least: usize) -> Result<Vec<i64>> {
     let mut compared = Vec::new();
-    for (index, (since, share)) in shares.iter().enumerate() {
-        if *share == BLENDED {
-            continue;
-        }
-        let until = shares.get(index + 1).map(|(until, _)| *until);
-        let during =
-            |hit: &&Hit| hit.at >= *since + LAG && until.is_none_or(|until| hit.at < until);
-        let within: Vec<_> = hits.iter().filter(during).collect();
+    for share in shares.iter().filter(|share| share.percent != BLENDED) {
+        let percent = share.percent;
+        ensure!(share.since.is_some(), "Traefik never gave {percent}%: {shares:?}");
+        let within: Vec<_> = hits.iter().filter(|hit| share.covers(hit.at)).collect();
         let new = within.iter().filter(|hit| hit.version == canary).count();
-        println!("share {share}%: {new} of {} requests", within.len());
-        if (1..100).contains(share) {
-            ensure!(within.len() >= LEAST, "share {share}%: {} requests only", within.len());
+        println!("share {percent}%: {new} of {} requests", within.len());
+        if (1..100).contains(&percent) {
+            ensure!(within.len() >= least, "share {percent}%: {} requests only", within.len());
         }
-        ensure!(is_plausible(new, within.len(), *share), "{new} of {} at {share}%", within.len());
-        compared.push(*share);
+        ensure!(
+            is_plausible(new, within.len(), percent),
+            "{new} of {} at {percent}%",
+            within.len()
+        );
+        compared.push(percent);
     }
     Ok(compared)
 }
@@ -211,46 +294,51 @@ fn no_request_is_lost_and_every_share_is_seen_in_the_split() {
     inside("no_request_is_lost_and_every_share_is_seen_in_the_split", async || {
         let stage = Arc::new(Stage::start().await?);
         let _operator = stage.installation.start(&stage.plane, "operator").await?;
+        let (hits, seen) = (Arc::default(), Arc::default());
+        let gate = gate(Arc::clone(&seen), Arc::clone(&hits)).await?;
         stage.furnish(NAMESPACE, "shop:1.0.0").await?;
         stage.apply(NAMESPACE, metric(&stage, QUERY)).await?;
         let analysis = json!({
             "interval": "10s", "threshold": 2, "stepWeight": 20, "maxWeight": 60,
             "metrics": [{
-                "name": "success", "templateRef": { "name": "success" }, "interval": "10s",
+                "name": "success", "templateRef": { "name": "success" }, "interval": "20s",
                 "thresholdRange": { "min": 99 },
             }],
+            "webhooks": [{ "name": "measured", "type": "confirm-traffic-increase", "url": gate }],
         });
         stage.apply(NAMESPACE, canary("gatewayapi:v1", HOST, &analysis)).await?;
         stage.reach(NAMESPACE, "Initialized").await?;
         stage.traefik.routes(HOST).await?;
 
-        let load = Load::start(&stage.traefik.url());
-        let shares = Shares::follow(&stage);
+        let load = Load::start(&stage.traefik.url(), hits);
+        let shares = Shares::follow(&stage, Arc::clone(&seen));
         stage.release(NAMESPACE, "shop:2.0.0").await?;
         stage.reach(NAMESPACE, "Succeeded").await?;
         eventually("all clients have the new version", PATIENCE, async || {
-            let hits = load.hits();
-            let last = hits.iter().rev().take(200);
-            let new = last.filter(|hit| hit.version == "2.0.0").count();
-            Ok((new == 200).then_some(()))
+            Ok((load.count(200, |hit| hit.version == "2.0.0") == 200).then_some(()))
         })
         .await?;
-        let promoted = load.hits().len();
-        let steps = shares.end();
+        let promoted = load.len();
+        let steps = shares.end().await;
 
-        let shares = Shares::follow(&stage);
+        let shares = Shares::follow(&stage, seen);
         stage.release(NAMESPACE, "shop:3.0.0-errors-50").await?;
         let failed = stage.reach(NAMESPACE, "Failed").await?;
         ensure!(failed["canaryWeight"] == 0, "{failed:#}");
-        tokio::time::sleep(LAG + Duration::from_secs(3)).await;
+        eventually("all clients are back on the good version", PATIENCE, async || {
+            let last = shares.last().filter(|last| last.percent == 0);
+            let is_so = |hit: &Hit| last.is_some_and(|last| last.covers(hit.at));
+            Ok((load.count(LEAST_OF_BAD, is_so) == LEAST_OF_BAD).then_some(()))
+        })
+        .await?;
         let (hits, lost) = load.end().await;
         let (promotion, rollback) = hits.split_at(promoted);
 
         println!("promotion:");
-        ensure!(compare(&steps, promotion, "2.0.0")? == [0, 20, 40, 60], "{steps:?}");
+        ensure!(compare(&steps, promotion, "2.0.0", LEAST)? == [0, 20, 40, 60], "{steps:?}");
         println!("rollback:");
-        let back = shares.end();
-        let taken = compare(&back, rollback, "3.0.0")?;
+        let back = shares.end().await;
+        let taken = compare(&back, rollback, "3.0.0", LEAST_OF_BAD)?;
         ensure!(taken.first() == Some(&0) && taken.last() == Some(&0), "{taken:?}");
         ensure!(taken.contains(&20), "the bad version had its share: {taken:?}");
 
@@ -262,8 +350,9 @@ fn no_request_is_lost_and_every_share_is_seen_in_the_split() {
         ensure!(lost.is_empty(), "{} lost: {lost:#?}", lost.len());
         let is_bad = |hit: &&Hit| hit.status != 200 && hit.version != "3.0.0";
         ensure!(hits.iter().find(is_bad).is_none(), "only the bad version fails: {statuses:?}");
-        let good = hits.iter().rev().take(200).filter(|hit| hit.version == "2.0.0").count();
-        ensure!(good == 200, "everybody is back on the good version: {good} of 200");
+        let newest = hits.iter().rev().take(LEAST_OF_BAD);
+        let good = newest.filter(|hit| hit.version == "2.0.0").count();
+        ensure!(good == LEAST_OF_BAD, "everybody is back on the good version: {good}");
         stage.nothing_was_denied()
     });
 }

@@ -1,19 +1,20 @@
 //! Releases that are judged by real metric servers: Prometheus, Graphite and `InfluxDB`.
 //!
-//! The shipped operator asks each of them through a `MetricTemplate`, for a release of its own. What
-//! they answer is what the test put into them: few errors, then many, then nothing more.
+//! The shipped operator asks each of them through a `MetricTemplate`, for a release of its own. What they are told
+//! follows from what runs: the image of the canary's pods says whether there are few errors, many, or nothing to
+//! tell. Of the primary they are told the opposite, so that a query about the wrong side judges wrongly.
 
 #![expect(clippy::print_stdout, reason = "what was judged is read by people")]
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, api::ListParams};
 use serde_json::{Value, json};
 use tidegate_e2e::{
     Graphite, InfluxDb, Operator, Prometheus, eventually, inside,
@@ -29,41 +30,74 @@ use tokio::{
 const FEW: f64 = 0.5;
 const MANY: f64 = 62.5;
 const MOST: f64 = 5.0;
-/// How old a sample may be that a query still finds. Checks come every ten seconds.
+/// How old a sample may be that a query still finds. Checks come every ten seconds, samples every second.
 const WINDOW: Duration = Duration::from_secs(15);
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Of the provider, of the namespace, and of the metric.
+const PROMETHEUS: &str = "prometheus";
+const GRAPHITE: &str = "graphite";
+const INFLUXDB: &str = "influxdb";
 
 /// One server with what is asked of it.
 struct Judge {
-    /// Of the provider, of the namespace, and of the metric.
     name: &'static str,
     template: Value,
     secret: Option<Value>,
 }
 
-/// The share of errors that every server is told of, each second; none means that nobody tells them anything.
+/// What there is to tell of each namespace now: shares of errors, by application.
 #[derive(Clone, Default)]
-struct Errors(Arc<Mutex<Option<f64>>>);
+struct Errors(Arc<Mutex<BTreeMap<&'static str, Shares>>>);
+
+/// `web` is the canary; nothing is told of pods that are not there or say nothing.
+type Shares = Vec<(&'static str, f64)>;
 
 /// All servers, and what feeds them.
 struct Servers {
     graphite: Arc<Graphite>,
     influxdb: Arc<InfluxDb>,
     prometheus: Prometheus,
-    errors: Errors,
-    pushed: Arc<AtomicU64>,
+    /// When one of them was last told of a canary.
+    told: Arc<Mutex<Instant>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 // === impl Errors ===
 
 impl Errors {
-    fn set(&self, share: Option<f64>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = share;
+    fn get(&self, namespace: &str) -> Shares {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(namespace).cloned().unwrap_or_default()
     }
 
-    fn get(&self) -> Option<f64> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Looks at what runs.
+    async fn look(&self, client: &Client) -> Result<()> {
+        for namespace in [PROMETHEUS, GRAPHITE, INFLUXDB] {
+            let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+            let listed = pods.list(&ListParams::default().labels("app=web")).await?;
+            let mut shares = Vec::new();
+            let is_there = |pod: &&Pod| pod.metadata.deletion_timestamp.is_none();
+            if let Some(pod) = listed.iter().find(is_there) {
+                let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+                let mut images = containers.filter_map(|container| container.image.as_deref());
+                let of_canary = images.next().and_then(share_of);
+                let of_primary = if of_canary == Some(FEW) { MANY } else { FEW };
+                shares.extend(of_canary.map(|share| ("web", share)));
+                shares.push(("web-primary", of_primary));
+            }
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace, shares);
+        }
+        Ok(())
+    }
+}
+
+/// The errors of a version; the last one works, and has nothing to say.
+fn share_of(image: &str) -> Option<f64> {
+    match image {
+        "shop:3.0.0" => Some(MANY),
+        "shop:4.0.0" => None,
+        _ => Some(FEW),
     }
 }
 
@@ -73,22 +107,22 @@ impl Servers {
     async fn start(stage: &Stage) -> Result<Self> {
         let (parts, folder) = (stage.plane.parts(), stage.plane.folder());
         let errors = Errors::default();
-        errors.set(Some(FEW));
-        let (address, exporter) = exporter(errors.clone()).await?;
+        let told = Arc::new(Mutex::new(Instant::now()));
+        let (address, exporter) = exporter(errors.clone(), Arc::clone(&told)).await?;
         let own = folder.join("signals");
         std::fs::create_dir_all(&own)?;
         let prometheus = Prometheus::start(parts, &own, &[("shop", address)]).await?;
         let graphite = Arc::new(Graphite::start(parts, folder).await?);
         let influxdb = Arc::new(InfluxDb::start(parts, folder).await?);
-        let pushed = Arc::default();
         let feeder = tokio::spawn(feed(
+            stage.client.clone(),
             Arc::clone(&graphite),
             Arc::clone(&influxdb),
-            errors.clone(),
-            Arc::clone(&pushed),
+            errors,
+            Arc::clone(&told),
         ));
         let tasks = vec![exporter, feeder];
-        Ok(Self { graphite, influxdb, prometheus, errors, pushed, tasks })
+        Ok(Self { graphite, influxdb, prometheus, told, tasks })
     }
 
     /// How each of them is asked: the newest share of errors of the canary, within the window.
@@ -99,14 +133,12 @@ impl Servers {
                 "spec": { "provider": { "type": kind, "address": address }, "query": query },
             })
         };
-        let prometheus = r#"max_over_time(shop_errors_percent{app="{{ target }}"}[5s])"#;
-        let graphite =
-            format!("target=shop.{{{{ target }}}}.errors&from=-{}s&until=now", WINDOW.as_secs());
-        let influxdb = format!(
-            r#"from(bucket: "{}") |> range(start: -{}s) |> filter(fn: (r) => r._measurement == "errors" and r.app == "{{{{ target }}}}") |> last()"#,
-            InfluxDb::BUCKET,
-            WINDOW.as_secs(),
-        );
+        let window = format!("{}s", WINDOW.as_secs());
+        let prometheus = r#"max_over_time(shop_errors_percent{namespace="{{ namespace }}",app="{{ target }}"}[WINDOW])"#;
+        let graphite = "target=shop.{{ namespace }}.{{ target }}.errors&from=-WINDOW&until=now";
+        let influxdb = r#"from(bucket: "BUCKET") |> range(start: -WINDOW) |> filter(fn: (r) => r._measurement == "errors" and r.namespace == "{{ namespace }}" and r.app == "{{ target }}") |> last()"#;
+        let [prometheus, graphite, influxdb] = [prometheus, graphite, influxdb]
+            .map(|query| query.replace("WINDOW", &window).replace("BUCKET", InfluxDb::BUCKET));
         let token = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "influxdb" },
             "stringData": { "token": self.influxdb.token(), "org": "shop" },
@@ -115,33 +147,24 @@ impl Servers {
         by_influxdb["spec"]["provider"]["secretRef"] = json!({ "name": "influxdb" });
         [
             Judge {
-                name: "prometheus",
-                template: template("prometheus", self.prometheus.url(), prometheus.to_owned()),
+                name: PROMETHEUS,
+                template: template("prometheus", self.prometheus.url(), prometheus),
                 secret: None,
             },
             Judge {
-                name: "graphite",
+                name: GRAPHITE,
                 template: template("graphite", self.graphite.url(), graphite),
                 secret: None,
             },
-            Judge { name: "influxdb", template: by_influxdb, secret: Some(token) },
+            Judge { name: INFLUXDB, template: by_influxdb, secret: Some(token) },
         ]
     }
 
-    /// Changes what the servers are told, and waits until they answer by that alone.
-    async fn tell(&self, share: Option<f64>) -> Result<()> {
-        self.errors.set(share);
-        tokio::time::sleep(WINDOW).await;
-        let before = self.pushed.load(Ordering::Relaxed);
-        if share.is_some() {
-            eventually("samples are pushed", PATIENCE, async || {
-                Ok((self.pushed.load(Ordering::Relaxed) > before + 2).then_some(()))
-            })
-            .await?;
-        }
-        eventually("Prometheus has scraped the same", PATIENCE, async || {
-            let seen = self.prometheus.number("max_over_time(shop_errors_percent[5s])").await?;
-            Ok((seen == share).then_some(()))
+    /// Waits until no query finds what was told of the last canary any more.
+    async fn forget(&self) -> Result<()> {
+        eventually("no canary is told of", PATIENCE, async || {
+            let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok((told.elapsed() > WINDOW + Duration::from_secs(2)).then_some(()))
         })
         .await
     }
@@ -156,41 +179,60 @@ impl Drop for Servers {
 }
 
 /// What Prometheus scrapes; its host and port.
-async fn exporter(errors: Errors) -> Result<(String, JoinHandle<()>)> {
+async fn exporter(errors: Errors, told: Arc<Mutex<Instant>>) -> Result<(String, JoinHandle<()>)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?.to_string();
     let task = tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let line =
-                errors.get().map(|share| format!("shop_errors_percent{{app=\"web\"}} {share}\n"));
-            let body = line.unwrap_or_default();
+            let shares = errors.get(PROMETHEUS);
+            let lines = shares.iter().map(|(app, share)| {
+                let labels = format!("namespace=\"{PROMETHEUS}\",app=\"{app}\"");
+                format!("shop_errors_percent{{{labels}}} {share}\n")
+            });
+            let body = lines.collect::<Vec<_>>().concat();
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n";
             let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
             // One that goes away before it is answered will ask again in a second.
             let _ = stream.read(&mut [0; 4096]).await;
             let _ = stream.write_all(answer.as_bytes()).await;
             let _ = stream.shutdown().await;
+            note(&told, &shares);
         }
     });
     Ok((address, task))
 }
 
-/// Tells the servers that take samples, each second.
+fn note(told: &Mutex<Instant>, shares: &[(&str, f64)]) {
+    if shares.iter().any(|(app, _)| *app == "web") {
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+}
+
+/// Looks at what runs and tells the servers that take samples, each second.
 async fn feed(
+    client: Client,
     graphite: Arc<Graphite>,
     influxdb: Arc<InfluxDb>,
     errors: Errors,
-    pushed: Arc<AtomicU64>,
+    told: Arc<Mutex<Instant>>,
 ) {
     loop {
-        if let Some(share) = errors.get() {
-            let taken = graphite.push("shop.web.errors", share).await;
-            let taken = taken.and(influxdb.push("errors,app=web", "percent", share).await);
-            match taken {
-                Ok(()) => _ = pushed.fetch_add(1, Ordering::Relaxed),
-                Err(error) => println!("a sample was not taken: {error:#}"),
-            }
+        if let Err(error) = errors.look(&client).await {
+            println!("the pods cannot be seen: {error:#}");
         }
+        let mut taken = Ok(());
+        for (app, share) in errors.get(GRAPHITE) {
+            let series = format!("shop.{GRAPHITE}.{app}.errors");
+            taken = taken.and(graphite.push(&series, share).await);
+        }
+        for (app, share) in errors.get(INFLUXDB) {
+            let series = format!("errors,namespace={INFLUXDB},app={app}");
+            taken = taken.and(influxdb.push(&series, "percent", share).await);
+        }
+        if let Err(error) = taken {
+            println!("a sample was not taken: {error:#}");
+        }
+        note(&told, &[errors.get(GRAPHITE), errors.get(INFLUXDB)].concat());
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
@@ -232,13 +274,11 @@ async fn release(
     for judge in judges {
         let by = format!("{version} judged by {}", judge.name);
         // It may still stand where the last one ended.
-        let moving = |status: &Value| status["phase"] == "Progressing";
-        stage.until(judge.name, &format!("{by} starts"), moving).await?;
-    }
-    for judge in judges {
-        let by = format!("{version} judged by {}", judge.name);
-        let ended =
-            |status: &Value| matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let revision = stage.revision(judge.name).await?;
+        let ended = |status: &Value| {
+            status["lastAppliedSpec"] == revision
+                && matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"))
+        };
         let status = stage.until(judge.name, &format!("{by} ends"), ended).await?;
         let decided = &status["lastDecision"];
         ensure!(
@@ -287,14 +327,13 @@ fn every_server_promotes_the_good_and_takes_back_the_bad() {
             furnished(&stage, judge).await?;
         }
 
-        servers.tell(Some(FEW)).await?;
         release(&stage, &judges, "2.0.0", "Succeeded", "2.0.0").await?;
         for judge in &judges {
             let value = measured(&operator, judge.name).await?;
             ensure!(value == Some(FEW), "{} measured {value:?}", judge.name);
         }
 
-        servers.tell(Some(MANY)).await?;
+        servers.forget().await?;
         release(&stage, &judges, "3.0.0", "Failed", "2.0.0").await?;
         for judge in &judges {
             let value = measured(&operator, judge.name).await?;
@@ -302,8 +341,8 @@ fn every_server_promotes_the_good_and_takes_back_the_bad() {
             was_told(&stage, judge.name, "CheckFailed", "62.50 > 5").await?;
         }
 
-        // A server that works and has nothing to say passes nobody either.
-        servers.tell(None).await?;
+        // A server that works and has nothing to say passes nobody either, whatever it knows of the primary.
+        servers.forget().await?;
         release(&stage, &judges, "4.0.0", "Failed", "2.0.0").await?;
         for judge in &judges {
             was_told(&stage, judge.name, "NotEnoughData", "no values found").await?;

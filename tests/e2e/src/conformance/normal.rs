@@ -93,12 +93,23 @@ impl Normaliser {
         self.learn_name(members);
         let is_list = members.contains_key("items") || members.contains_key("rows");
         let is_status = members.get("kind").is_some_and(|kind| kind == "Status");
+        let is_discovery = members
+            .get("kind")
+            .is_some_and(|kind| kind == "APIGroupList" || kind == "APIResourceList");
         let mut normal = Map::new();
         for (key, value) in members {
             let value = match (key.as_str(), value) {
                 ("message", Value::String(text)) if !text.is_empty() => json!("<text>"),
                 ("details", Value::Object(details)) if is_status => self.details(details),
                 ("metadata", Value::Object(metadata)) if is_list => self.list_metadata(metadata),
+                // By their names: a server that has fewer of them has others in the same places.
+                ("groups" | "resources", Value::Array(listed)) if is_discovery => {
+                    let named = listed.iter().map(|it| {
+                        let name = it["name"].as_str().unwrap_or_default();
+                        (name.to_owned(), self.object(it))
+                    });
+                    Value::Object(named.collect())
+                }
                 ("resourceVersion", Value::String(text)) if is_number(text) => {
                     json!(marked("version", text))
                 }

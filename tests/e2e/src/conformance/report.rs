@@ -43,11 +43,12 @@ impl Report {
         reasons.filter(|why| !self.explained.contains_key(why)).collect()
     }
 
-    /// Rows that explain more than they say they do, beyond what the second a request falls into accounts for:
-    /// two writes of one second are one entry of who owns what.
+    /// Rows that explain more than they say they do, and a little.
     pub fn swollen_rows(&self) -> Vec<String> {
         let swollen = ACCEPTED.iter().filter_map(|row| {
-            let count = self.explained.get(row.why)?.values().sum::<usize>();
+            let classes = self.explained.get(row.why)?.iter();
+            let counted = classes.filter(|(class, _)| !class.contains("/managedFields"));
+            let count = counted.map(|(_, count)| count).sum::<usize>();
             let most = row.most.saturating_add(row.most / 20 + 2);
             (count > most).then(|| format!("{count} instead of {}: {}", row.most, row.why))
         });

@@ -1,7 +1,8 @@
 //! Tells a story to one server and writes down what it answers.
 //!
 //! Watches are read in the background until the server ends them, so a story goes on while it is being
-//! watched; they must carry `timeoutSeconds`. Everything else is asked in order.
+//! watched; they must carry `timeoutSeconds`. Those of [`LIVE`] are let go once the story is told and nothing more
+//! comes: how long its writes take is the machine's business. Everything else is asked in order.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use http::{HeaderMap, Request as HttpRequest, header};
 use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::{sync::watch, task::JoinHandle};
 
 use super::request::{Request, Story};
 
@@ -43,19 +44,25 @@ enum Pending {
 }
 
 /// A server that does not answer within this has failed the request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
+/// The end that a watch is given which is told of a story as it happens: it never gets there.
+pub const LIVE: &str = "timeoutSeconds=600";
+/// What was written has been told of when nothing came for so long.
+const QUIET: Duration = Duration::from_secs(3);
 /// Between two attempts of a patient request.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Tells `story` in `namespace`, request by request.
 pub async fn tell(client: &Client, story: &Story, namespace: &str) -> Vec<Answer> {
     let mut pending: Vec<Pending> = Vec::new();
+    let (told, is_told) = watch::channel(false);
     for request in &story.requests {
         let filled = |text: &str| fill(text, namespace, &pending);
         let request =
             Request { path: filled(&request.path), body: filled(&request.body), ..request.clone() };
-        pending.push(ask(client, &request).await);
+        pending.push(ask(client, &request, &is_told).await);
     }
+    told.send_replace(true);
     join_all(pending.into_iter().map(Pending::finish)).await
 }
 
@@ -89,11 +96,11 @@ fn referred(name: &str, namespace: &str, answers: &[Pending]) -> String {
     }
 }
 
-async fn ask(client: &Client, request: &Request) -> Pending {
-    let mut attempts_left = if request.is_patient { 150 } else { 1 };
+async fn ask(client: &Client, request: &Request, is_told: &watch::Receiver<bool>) -> Pending {
+    let mut attempts_left = if request.is_patient { 600 } else { 1 };
     loop {
         attempts_left -= 1;
-        let pending = tokio::time::timeout(PATIENCE, once(client, request)).await;
+        let pending = tokio::time::timeout(PATIENCE, once(client, request, is_told)).await;
         let pending = pending.unwrap_or_else(|_| Pending::Done(Answer::default()));
         let is_good = matches!(&pending, Pending::Done(answer) if answer.code < 300);
         if is_good || attempts_left == 0 {
@@ -103,7 +110,7 @@ async fn ask(client: &Client, request: &Request) -> Pending {
     }
 }
 
-async fn once(client: &Client, request: &Request) -> Pending {
+async fn once(client: &Client, request: &Request, is_told: &watch::Receiver<bool>) -> Pending {
     let mut builder = HttpRequest::builder().method(request.method).uri(&request.path);
     let headers =
         [(header::CONTENT_TYPE, &request.content_type), (header::ACCEPT, &request.accept)];
@@ -127,6 +134,9 @@ async fn once(client: &Client, request: &Request) -> Pending {
         warnings: warnings(&parts.headers),
         body: Content::Nothing,
     };
+    if request.path.contains(LIVE) && parts.status.is_success() {
+        return Pending::Watching(answer, tokio::spawn(live(body, is_told.clone())));
+    }
     let whole =
         async { body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default() };
     if request.is_watch() && parts.status.is_success() {
@@ -135,6 +145,25 @@ async fn once(client: &Client, request: &Request) -> Pending {
     }
     let body = content(whole.await);
     Pending::Done(Answer { body, ..answer })
+}
+
+/// What comes of a watch until the story is told, and after that until nothing more comes.
+async fn live(body: Body, mut is_told: watch::Receiver<bool>) -> Bytes {
+    let (mut bytes, mut body) = (Vec::new(), std::pin::pin!(body));
+    loop {
+        let is_over = *is_told.borrow();
+        let patience = if is_over { QUIET } else { PATIENCE };
+        tokio::select! {
+            biased;
+            frame = body.frame() => match frame {
+                Some(Ok(frame)) => bytes.extend(frame.into_data().unwrap_or_default()),
+                _ => break,
+            },
+            Ok(()) = is_told.changed(), if !is_over => {}
+            () = tokio::time::sleep(patience) => break,
+        }
+    }
+    bytes.into()
 }
 
 fn content(bytes: Bytes) -> Content {

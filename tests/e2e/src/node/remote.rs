@@ -19,7 +19,10 @@ use tokio::runtime::Runtime;
 use super::applications::Applications;
 
 /// No request to a server on this machine takes longer, but for a server that is down.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_mins(1);
+/// So often is read what could not be read; a server that is down then is taken for one that has nothing.
+const READS_MAX: usize = 5;
+const READ_AGAIN: Duration = Duration::from_millis(200);
 
 pub(super) struct Remote {
     runtime: Runtime,
@@ -71,6 +74,20 @@ impl Remote {
         }
     }
 
+    /// What is at a path, if there is anything. A server that did not answer has not said that there is nothing.
+    fn read(&self, path: &str) -> Option<Value> {
+        for _ in 0..READS_MAX {
+            match self.send(Method::GET, path, None) {
+                Ok(found) => return Some(found),
+                Err(failure) if (400..500).contains(&failure.code) && failure.code != 429 => {
+                    return None;
+                }
+                Err(_) => std::thread::sleep(READ_AGAIN),
+            }
+        }
+        None
+    }
+
     /// Lets the application of a pod catch up with the status about to be written.
     fn run_application(&self, pod: &Value) -> anyhow::Result<()> {
         let Some(applications) = &self.applications else { return Ok(()) };
@@ -85,13 +102,12 @@ impl Cluster for Remote {
     }
 
     fn get(&self, resource: Resource, namespace: &str, name: &str) -> Option<Value> {
-        self.send(Method::GET, &path(resource, namespace, name, ""), None).ok()
+        self.read(&path(resource, namespace, name, ""))
     }
 
     fn list(&self, resource: Resource, namespace: Option<&str>) -> Vec<Value> {
         let path = path(resource, namespace.unwrap_or_default(), "", "");
-        let list = self.send(Method::GET, &path, None).unwrap_or_default();
-        let mut list = list;
+        let mut list = self.read(&path).unwrap_or_default();
         match list["items"].take() {
             Value::Array(items) => items,
             _ => Vec::new(),

@@ -1,6 +1,7 @@
 //! What a script says, against what happened on a real cluster.
 
-use anyhow::{Result, bail};
+use std::fmt;
+
 use tidegate_tests::scenario::{Script, Step, difference};
 
 /// What happened, or should: writes, and calls.
@@ -10,8 +11,27 @@ pub(super) struct Told {
     pub(super) calls: Vec<String>,
 }
 
+/// Where a cluster did not do what a script says.
+#[derive(Debug)]
+pub struct Differs {
+    /// The lines that differ.
+    text: String,
+    /// Whether the cluster did nothing that the script does not say, in no other order: it had not come so far.
+    pub is_late: bool,
+}
+
+// === impl Differs ===
+
+impl fmt::Display for Differs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Differs {}
+
 /// `Err` shows the lines that differ.
-pub(super) fn compare(mut wanted: Script, mut played: Script, told: &Told) -> Result<()> {
+pub(super) fn compare(mut wanted: Script, mut played: Script, told: &Told) -> Result<(), Differs> {
     let mut expected = Told::default();
     let mut shown = [String::new(), String::new()];
     for (step, played) in wanted.steps_mut().zip(played.steps_mut()) {
@@ -39,7 +59,10 @@ pub(super) fn compare(mut wanted: Script, mut played: Script, told: &Told) -> Re
             seen == wanted || what != "what is shown" && seen.starts_with(&format!("{wanted}\n"))
         };
         if !is_so {
-            bail!("{what} (- the script, + the cluster):\n{}", difference(&wanted, &seen));
+            let lines = difference(&wanted, &seen);
+            let text = format!("{what} (- the script, + the cluster):\n{lines}");
+            let is_late = what != "what is shown" && is_part(&seen, &wanted);
+            return Err(Differs { text, is_late });
         }
     }
     Ok(())
@@ -74,6 +97,12 @@ impl Told {
 pub(super) fn counts(line: &str) -> bool {
     let line = without_time(line);
     !matches!(kind_of(line), Kind::Neither) && !is_of_pods(line)
+}
+
+/// Whether these are lines of the whole, in their order.
+fn is_part(lines: &str, whole: &str) -> bool {
+    let mut whole = whole.lines();
+    lines.lines().all(|line| whole.any(|other| other == line))
 }
 
 fn has_all(lines: &str, wanted: &str) -> bool {
@@ -126,4 +155,20 @@ fn text(step: &Step) -> String {
 /// ` 0:35  Service web is created` without when.
 fn without_time(line: &str) -> &str {
     line.get(7..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_may_come_late_and_what_is_other_never_does() {
+        let whole = "made\nweight 0 -> 20\nweight 20 -> 40";
+        for part in ["", "made", "made\nweight 20 -> 40"] {
+            assert!(is_part(part, whole), "{part}");
+        }
+        for other in ["weight 20 -> 40\nmade", "made\nmade", "made\nweight 0 -> 40"] {
+            assert!(!is_part(other, whole), "{other}");
+        }
+    }
 }

@@ -33,7 +33,7 @@ const SETTLES_IN: Duration = Duration::from_millis(800);
 /// What comes at once in a script takes up to this: the garbage collector has to hear of new kinds first.
 const COMES_IN: Duration = Duration::from_secs(40);
 /// A new operator lists what there is before it looks at anything.
-const FIRST_LOOK_MAX: Duration = Duration::from_secs(15);
+const FIRST_LOOK_MAX: Duration = Duration::from_mins(1);
 /// Nobody waits longer for a moment without writes.
 const QUIET_MAX: Duration = Duration::from_secs(25);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -258,7 +258,10 @@ impl Ground for Place<'_> {
         self.operator = Some(started.map_err(|error| format!("{error:#}"))?);
         let deadline = Instant::now() + FIRST_LOOK_MAX;
         let is_new = self.get(CANARIES, "web").await?.is_some() && self.phase().await?.is_empty();
-        while is_new && self.phase().await?.is_empty() && Instant::now() < deadline {
+        while is_new && self.phase().await?.is_empty() {
+            if Instant::now() > deadline {
+                return Err(in_vain(FIRST_LOOK_MAX, "the operator looks for the first time"));
+            }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
         // Time counts from its first look.
@@ -325,7 +328,7 @@ impl Ground for Place<'_> {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(format!("never {wanted}, but {phase}"));
+                return Err(in_vain(PATIENCE, &format!("{wanted}, not {phase}")));
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
@@ -367,6 +370,11 @@ fn difference(old: &Value, new: &Value) -> Value {
         }
     }
     Value::Object(patch)
+}
+
+/// In the words of [`crate::eventually`].
+fn in_vain(patience: Duration, what: &str) -> String {
+    format!("waited {} s in vain: {what}", patience.as_secs())
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -20,8 +20,7 @@ use serde_json::json;
 use super::clerk::resource;
 use crate::{
     ControlPlane, Installation, Node, NodeSettings, Operator, Options, apply,
-    control_plane::client_of, denied, eventually, objects::established, scratch::Scratch,
-    stage::cluster,
+    control_plane::client_of, denied, eventually, objects, scratch::Scratch, stage::cluster,
 };
 
 /// How long a namespace may take to go, with pods that are given their time to stop.
@@ -203,15 +202,15 @@ impl Theatre {
 /// Defines our kinds where they are missing, and says which were.
 async fn define(client: &Client) -> Result<Vec<String>> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let mut made = Vec::new();
+    let (mut made, mut missing) = (Vec::new(), Vec::new());
     let ours = tidegate_api::crds();
     for definition in ours.iter().filter(|it| it["spec"]["group"] == "flagger.app") {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if definitions.get_opt(&name).await?.is_none() {
-            apply(client, definition).await?;
-            established(client, &name).await?;
+            missing.push(definition);
             made.push(name);
         }
     }
+    objects::define(client, missing).await?;
     Ok(made)
 }

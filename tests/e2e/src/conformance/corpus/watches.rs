@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::kinds::{Sample, samples};
-use crate::conformance::request::{MERGE, PARTIAL, Request, Story, TABLE};
+use crate::conformance::{
+    request::{MERGE, PARTIAL, Request, Story, TABLE},
+    run::LIVE,
+};
 
 const MAPS: &str = "/api/v1/namespaces/${ns}/configmaps";
 
@@ -49,7 +52,7 @@ fn starts() -> Story {
     let mut story = Story::new("where watches start");
     let made = story.post("a made", MAPS, &map("a", "web"));
     let list = story.get("listed", MAPS);
-    let live = "watch=true&timeoutSeconds=3";
+    let live = format!("watch=true&{LIVE}");
     story.get("live, from a list", format!("{MAPS}?{live}&resourceVersion={}", list.version()));
     story.get("live, with state", format!("{MAPS}?{live}"));
     story.get("live, from any version", format!("{MAPS}?{live}&resourceVersion=0"));
@@ -62,7 +65,7 @@ fn starts() -> Story {
     story.get("live, streamed", format!("{MAPS}?{live}&{initial}"));
     story.get(
         "live, the older path",
-        "/api/v1/watch/namespaces/${ns}/configmaps?timeoutSeconds=3&watch=true",
+        format!("/api/v1/watch/namespaces/${{ns}}/configmaps?{LIVE}&watch=true"),
     );
     events(&mut story);
     let short = "watch=true&timeoutSeconds=1";
@@ -165,7 +168,7 @@ fn kinds(sample: &Sample) -> Story {
     let (all, one) = (sample.collection(), sample.path());
     let list = story.get("listed", all.clone());
     let from = format!("resourceVersion={}", list.version());
-    story.get("live", format!("{all}?watch=true&timeoutSeconds=2&{from}"));
+    story.get("live", format!("{all}?watch=true&{LIVE}&{from}"));
     story.post("made", all.clone(), &sample.object);
     story.patch("labelled", one.clone(), MERGE, &label("web"));
     story.patch(

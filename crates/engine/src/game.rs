@@ -131,6 +131,6 @@ pub use self::{
     pod::{
         Container, Grace, InPlaceState, Metadata, NodeState, Pod, PodPhase, ReadinessGate, Ready,
     },
-    scale::{Scaling, Standing},
+    scale::{Hold, Scaling, Standing},
     share::{Budget, Share},
 };

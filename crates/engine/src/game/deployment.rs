@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Action, Budget, ConditionKind, Departure, Fact, Indexes, NewPod, Observed, Pod, Scaling,
+    Action, Budget, ConditionKind, Departure, Fact, Hold, Indexes, NewPod, Observed, Pod, Scaling,
     Standing, UpdateWay, by_use, in_place,
     pod_hooks::{self, Wanted},
     sort_for_deletion,
@@ -65,8 +65,11 @@ impl<'a> Leaving<'a> {
             partition: view.partition_of_new_pods(),
             max_surge: budget.surge,
             differs: view.differs(),
-            is_paused: view.is_held(),
-            is_halted: view.is_halted,
+            hold: match (view.is_held(), view.is_halted) {
+                (true, _) => Hold::Paused,
+                (false, true) => Hold::Halted,
+                (false, false) => Hold::Free,
+            },
             spares_serving: view.is_held(),
         };
         let serving = updated.iter().chain(&old).filter(|pod| view.is_serving(pod)).count();

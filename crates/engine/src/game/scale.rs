@@ -22,13 +22,22 @@ pub struct Standing {
     pub max_surge: usize,
     /// There is another revision to come from.
     pub differs: bool,
-    /// The release is paused.
-    pub is_paused: bool,
-    /// The release is about to be told to stop, to begin or to go back: pods on top stay, and no more
-    /// are made until that is written down.
-    pub is_halted: bool,
+    /// Whether pods on top may be made.
+    pub hold: Hold,
     /// Who does not serve goes before who does, whatever its revision.
     pub spares_serving: bool,
+}
+
+/// What holds a release, as far as pods on top go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Nothing.
+    Free,
+    /// It is about to be told to stop, to begin or to go back: pods on top stay, and no more are made
+    /// until that is written down.
+    Halted,
+    /// A pause, which ends a surge.
+    Paused,
 }
 
 /// What to do about it. At most one of the two sides is not zero.
@@ -54,15 +63,13 @@ impl Standing {
     /// Pods on top of the replicas: no more than are still to be updated, none while paused. A template
     /// that went back has pods to update too, although there is nothing else to come from.
     pub fn surge(self) -> usize {
-        if self.is_paused {
-            return 0;
-        }
         let surge = self.max_surge.min(self.old.saturating_sub(self.kept()));
-        if self.is_halted {
-            let on_top = self.old.saturating_add(self.updated).saturating_sub(self.replicas);
-            return surge.min(on_top);
+        let on_top = self.old.saturating_add(self.updated).saturating_sub(self.replicas);
+        match self.hold {
+            Hold::Free => surge,
+            Hold::Halted => surge.min(on_top),
+            Hold::Paused => 0,
         }
-        surge
     }
 
     /// What to do.
@@ -110,8 +117,7 @@ mod tests {
             partition,
             max_surge: 0,
             differs: true,
-            is_paused: false,
-            is_halted: false,
+            hold: Hold::Free,
             spares_serving: false,
         }
     }
@@ -148,7 +154,8 @@ mod tests {
     fn surge_is_what_is_still_to_be_updated_and_never_negative() {
         let surge = |updated, old, partition, is_paused| {
             let standing = standing(updated, old, 4, partition);
-            Standing { max_surge: 2, is_paused, ..standing }.surge()
+            let hold = if is_paused { Hold::Paused } else { Hold::Free };
+            Standing { max_surge: 2, hold, ..standing }.surge()
         };
         assert_eq!(surge(0, 4, 0, false), 2);
         assert_eq!(surge(0, 4, 3, false), 1);
@@ -167,7 +174,7 @@ mod tests {
     fn a_pause_in_the_middle_of_a_surge_takes_the_new_pod_that_does_not_serve() {
         let paused = Standing {
             max_surge: 1,
-            is_paused: true,
+            hold: Hold::Paused,
             spares_serving: true,
             ..standing(1, 4, 4, 0)
         };
@@ -186,7 +193,7 @@ mod tests {
 
     #[test]
     fn pods_on_top_outlast_the_look_that_sees_another_template() {
-        let halted = Standing { max_surge: 2, is_halted: true, ..standing(0, 5, 4, 0) };
+        let halted = Standing { max_surge: 2, hold: Hold::Halted, ..standing(0, 5, 4, 0) };
         assert_eq!(halted.scaling(), Scaling::default(), "none is made and none goes");
         let fewer = Standing { max_surge: 0, ..halted };
         assert_eq!(fewer.scaling(), delete(1, 0), "nobody lets any be on top");
@@ -202,8 +209,9 @@ mod tests {
     fn for_every_small_number_nothing_is_deleted_that_is_needed() {
         for replicas in 0..=6 {
             for (updated, old, partition, max_surge) in all_of(7, 7, 7, 3) {
-                for (differs, is_paused) in
-                    [(true, false), (true, true), (false, false), (false, true)]
+                let holds = [Hold::Free, Hold::Halted, Hold::Paused];
+                for (differs, hold) in
+                    holds.into_iter().flat_map(|hold| [(true, hold), (false, hold)])
                 {
                     let standing = Standing {
                         updated,
@@ -214,9 +222,8 @@ mod tests {
                         partition,
                         max_surge,
                         differs,
-                        is_paused,
-                        is_halted: updated % 2 == 1,
-                        spares_serving: is_paused,
+                        hold,
+                        spares_serving: hold == Hold::Paused,
                     };
                     judge(standing);
                 }
@@ -228,10 +235,10 @@ mod tests {
     /// the two mends that are ours: a surge is never negative, and there is none in a pause.
     fn specified(standing: Standing) -> Scaling {
         let signed = |number: usize| i64::try_from(number).unwrap();
-        let Standing { updated, old, replicas, partition, max_surge, is_paused, .. } = standing;
+        let Standing { updated, old, replicas, partition, max_surge, hold, .. } = standing;
         let kept = signed(partition.min(replicas));
         let left = if partition == 0 { signed(old) } else { signed(old) - kept };
-        let surge = if is_paused { 0 } else { signed(max_surge).min(left).max(0) };
+        let surge = if hold == Hold::Paused { 0 } else { signed(max_surge).min(left).max(0) };
         let diff = signed(updated + old) - signed(replicas) - surge;
         let old_diff = if partition == 0 { 0 } else { signed(old) - kept };
         let count = |number: i64| usize::try_from(number).unwrap();
@@ -249,12 +256,9 @@ mod tests {
         let mut cases = 0;
         for replicas in 0..=6 {
             for (updated, old, partition, max_surge) in all_of(8, 8, 8, 4) {
-                for is_paused in [false, true] {
-                    let standing = Standing {
-                        max_surge,
-                        is_paused,
-                        ..standing(updated, old, replicas, partition)
-                    };
+                for hold in [Hold::Free, Hold::Paused] {
+                    let standing =
+                        Standing { max_surge, hold, ..standing(updated, old, replicas, partition) };
                     assert_eq!(standing.scaling(), specified(standing), "{standing:?}");
                     cases += 1;
                 }

@@ -253,7 +253,12 @@ impl Watched {
         if field("/metadata/annotations/flagger.app~1webhook-restart").is_some() {
             self.see(at, What::Retried);
         }
-        let Ok(canary) = serde_json::from_value::<Canary>(now.clone()) else { return };
+        let Ok(mut canary) = serde_json::from_value::<Canary>(now.clone()) else { return };
+        let target = &self.canary.spec.target_ref;
+        if self.phase != Phase::New && canary.spec.target_ref.name == target.name {
+            // What was set up stays of its kind, whatever the spec says later.
+            canary.spec.target_ref = target.clone();
+        }
         let Some((mesh, plan, memory)) = understand(&canary, &self.habits.mesh_provider) else {
             return;
         };

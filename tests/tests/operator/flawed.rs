@@ -47,7 +47,7 @@ fn cases() -> Vec<Case> {
         case(
             "a target that is none of Knative",
             KNATIVE,
-            { json!({ "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment" } }) },
+            json!({ "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment" } }),
             "spec.targetRef: ",
         ),
         case("a scaler", KNATIVE, json!({ "autoscalerRef": scaler }), "spec.autoscalerRef: "),

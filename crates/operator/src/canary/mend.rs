@@ -24,9 +24,6 @@ use tidegate_providers::{
 use super::{manager, plan, roads, task::Task};
 use crate::cluster::cache::{Key, TableState};
 
-/// The API of a Service of Knative.
-const KNATIVE: &str = "serving.knative.dev/v1";
-
 /// A canary whose spec can be worked with, as far as that goes.
 pub(super) struct Mended {
     pub(super) canary: Arc<Canary>,
@@ -176,5 +173,96 @@ fn leave_out(canary: &mut Canary, allowed: &Allowed<'_>) {
     }
     if spec.target_ref.kind == TargetKind::Service {
         spec.autoscaler_ref = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn target(api: &str, kind: &str) -> TargetRef {
+        serde_json::from_value(json!({ "apiVersion": api, "kind": kind, "name": "web" })).unwrap()
+    }
+
+    #[test]
+    fn the_route_that_there_is_says_what_was_edited() {
+        let deployment = || target("apps/v1", "Deployment");
+        let knative = || target("serving.knative.dev/v1", "Service");
+        let odd = || target("apps/v1", "StatefulSet");
+        let (istio, linkerd, of_knative) = (Mesh::Istio, Mesh::LINKERD, Mesh::Knative);
+        let cases = [
+            ("nothing was", deployment(), istio, None, Some((istio, Begun::AsAsked))),
+            ("nor here", knative(), of_knative, None, Some((of_knative, Begun::AsAsked))),
+            ("another road", deployment(), istio, Some(linkerd), Some((istio, Begun::AsAsked))),
+            ("the provider", deployment(), of_knative, Some(istio), Some((istio, Begun::AsAsked))),
+            (
+                "the provider, away from Knative",
+                knative(),
+                istio,
+                Some(of_knative),
+                Some((of_knative, Begun::OfKnative)),
+            ),
+            ("the target", knative(), istio, Some(istio), Some((istio, Begun::OfPrimary))),
+            (
+                "the target, away from Knative",
+                deployment(),
+                of_knative,
+                Some(of_knative),
+                Some((of_knative, Begun::OfKnative)),
+            ),
+            ("to what nobody knows", odd(), istio, Some(istio), Some((istio, Begun::OfPrimary))),
+            ("there was no route", odd(), istio, None, None),
+            ("nor here", knative(), istio, None, None),
+        ];
+        for (reason, target, asked, former, want) in cases {
+            assert_eq!(begun(&target, asked, former), want, "{reason}");
+        }
+    }
+
+    #[test]
+    fn what_must_not_be_looked_at_is_left_out() {
+        let elsewhere = json!({ "name": "a", "namespace": "other" });
+        let spec = json!({
+            "targetRef": { "apiVersion": "v1", "kind": "Service", "name": "web" },
+            "autoscalerRef": { "apiVersion": "v1", "kind": "ScaledObject", "name": "web" },
+            "upstreamRef": { "apiVersion": "v1", "kind": "Upstream", "name": "a", "namespace": "gloo" },
+            "analysis": {
+                "interval": "1m", "threshold": 1, "stepWeight": 10,
+                "sessionAffinity": { "cookieName": "a", "primaryCookieName": "a" },
+                "metrics": [
+                    { "name": "theirs", "templateRef": elsewhere },
+                    { "name": "own", "templateRef": { "name": "a", "namespace": "shop" } },
+                    { "name": "request-success-rate" },
+                ],
+                "alerts": [{ "name": "theirs", "providerRef": elsewhere }],
+            },
+        });
+        let left = |others: CrossNamespace, upstream: bool| {
+            let canary = json!({ "metadata": { "name": "web" }, "spec": spec });
+            let mut canary: Canary = serde_json::from_value(canary).unwrap();
+            leave_out(&mut canary, &Allowed { own: "shop", others, upstream });
+            json!(canary.spec)
+        };
+        let few = left(CrossNamespace::Forbidden, true);
+        let names = |list: &Value| -> Vec<Value> {
+            list.as_array().into_iter().flatten().map(|it| it["name"].clone()).collect()
+        };
+        assert_eq!(names(&few["analysis"]["metrics"]), ["own", "request-success-rate"]);
+        assert_eq!(names(&few["analysis"]["alerts"]), Vec::<Value>::new());
+        for gone in ["upstreamRef", "autoscalerRef"] {
+            assert_eq!(few.get(gone), None, "{gone}");
+        }
+        let cookies = &few["analysis"]["sessionAffinity"];
+        assert_eq!(
+            (cookies["cookieName"].as_str(), cookies.get("primaryCookieName")),
+            (Some("a"), None)
+        );
+
+        let many = left(CrossNamespace::Allowed, true);
+        assert_eq!(names(&many["analysis"]["metrics"]).len(), 3);
+        assert_eq!(many["upstreamRef"]["namespace"], "gloo");
+        assert_eq!(left(CrossNamespace::Allowed, false).get("upstreamRef"), None, "out of sight");
     }
 }

@@ -7,7 +7,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
     sync::Arc,
-    time::Duration,
 };
 
 use serde_json::Value;
@@ -35,7 +34,7 @@ use tidegate_providers::{
 use super::{
     derived::Derived,
     former::{self, Former},
-    lacking::Clocks,
+    lacking::{Clocks, Since},
     mend::{self, Mended},
     plan,
     refusals::Attempt,
@@ -231,7 +230,8 @@ fn gather(
     };
     let cookies = status::cookies(&status);
     let both = [target.as_deref(), primary.as_deref()];
-    task.lacking.note(&canary.spec, workload, both, task.cx.clock.monotonic());
+    let clocks = Clocks { wall: task.cx.clock.now(), steady: task.cx.clock.monotonic() };
+    task.lacking.note(&canary.spec, workload, both, status.rollout.as_ref(), clocks);
     let mut seen = Seen {
         names: names(spec, workload, &task.key),
         gauge: crate::telemetry::Target::new(namespace.clone(), spec.target_ref.name.clone()),
@@ -533,7 +533,7 @@ impl Seen {
     }
 
     /// Of a workload, from where the rollout came to where it stands.
-    fn deadline(&self, task: &Task, lacking_since: Option<Duration>) -> Deadline {
+    fn deadline(&self, task: &Task, lacking_since: Option<Since>) -> Deadline {
         let clock = &task.cx.clock;
         let clocks = Clocks { wall: clock.now(), steady: clock.monotonic() };
         Deadline {

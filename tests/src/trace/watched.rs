@@ -547,7 +547,10 @@ impl Watched {
         self.apex = side;
         let is_ours = change.now.is_some_and(|now| self.is_ours(now, &["spec", "selector"]));
         let can = self.mesh.capabilities(&self.canary.spec);
-        if let Some(side) = side.filter(|_| can.switched && !can.weighted && is_ours) {
+        // In the end what was there before comes back, and that is the target.
+        let is_ending = matches!(self.phase, Phase::Terminating | Phase::Terminated);
+        let moves = can.switched && !can.weighted && !is_ending;
+        if let Some(side) = side.filter(|_| moves && is_ours) {
             // Here that is the whole of live traffic.
             self.look_at_pods(at, objects);
             let canary = if side == Side::Canary { 100 } else { 0 };

@@ -447,8 +447,7 @@ impl Task {
             route: progress.route.as_ref(),
             is_left: seen.former.is_none() || seen.observed.setup.former_route == State::Fits,
             lacking: {
-                let clocks =
-                    Clocks { wall: self.cx.clock.now(), steady: self.cx.clock.monotonic() };
+                let clocks = Clocks::now(&*self.cx.clock);
                 self.lacking.to_remember(seen.status.rollout.as_ref(), clocks)
             },
         };

@@ -15,6 +15,8 @@ use tidegate_api::canary::{CanarySpec, status::RolloutMemory};
 use tidegate_engine::Form;
 use tidegate_providers::workload::WorkloadKind;
 
+use crate::clock::Clock;
+
 /// When each of the two was first seen to lack something, and has been since.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Lacking {
@@ -100,6 +102,11 @@ impl Lacking {
 // === impl Clocks ===
 
 impl Clocks {
+    /// The present.
+    pub(super) fn now(clock: &dyn Clock) -> Self {
+        Self { wall: clock.now(), steady: clock.monotonic() }
+    }
+
     /// What began now, or at a moment that is remembered. One that lies ahead, as a clock was put back, is now.
     fn since(self, remembered: Option<Timestamp>) -> Since {
         let lasted = remembered.map(|since| self.wall.duration_since(since));

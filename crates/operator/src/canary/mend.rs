@@ -68,12 +68,17 @@ pub(super) fn judge(task: &Task, canary: Arc<Canary>, status: &CanaryStatus) -> 
     let unseen = roads::out_of_sight(&canary.spec, asked, &task.key.namespace, watched);
     let is_seen = unseen.is_none();
     flaws.extend(unseen);
+    let moved = another_kind(task, &canary)?;
+    flaws.extend(moved.map(|was| {
+        let kind = was.kind().kind;
+        format!("spec.targetRef.kind: the rollout under way is that of a {kind}; leave it so until it is over")
+    }));
     if flaws.is_empty() {
         return Some(Mended { canary, mesh: asked, flaws, problems: Vec::new() });
     }
     let begun = known.and_then(|asked| begun(&canary.spec.target_ref, asked, former));
     let begun = match begun {
-        Some((mesh, Begun::AsAsked)) => Some((mesh, None)),
+        Some((mesh, Begun::AsAsked)) => Some((mesh, moved)),
         Some((mesh, Begun::OfKnative)) => Some((mesh, Some(WorkloadKind::Knative))),
         Some((mesh, Begun::OfPrimary)) => {
             kind_of_primary(task, &canary)?.map(|kind| (mesh, Some(kind)))
@@ -127,6 +132,21 @@ fn former_mesh(status: &CanaryStatus) -> Option<Mesh> {
     traffic::select(provider).ok()
 }
 
+/// What the target of a rollout under way was, if its kind is another one since.
+#[expect(clippy::option_option, reason = "as below")]
+fn another_kind(task: &Task, canary: &Canary) -> Option<Option<WorkloadKind>> {
+    let is_under_way = canary.status.as_ref().is_some_and(|it| it.phase.is_under_way());
+    let copied = match WorkloadKind::of(&canary.spec.target_ref).filter(|_| is_under_way) {
+        Some(kind @ (WorkloadKind::Deployment | WorkloadKind::DaemonSet)) => kind,
+        Some(WorkloadKind::Service | WorkloadKind::Knative) | None => return Some(None),
+    };
+    let key = Key::new(&task.key.namespace, &canary.spec.primary_name());
+    if task.cx.cluster.cache.get(copied.kind(), &key).is_some() {
+        return Some(None);
+    }
+    Some(kind_of_primary(task, canary)?.filter(|was| *was != copied))
+}
+
 /// What the canary's primary is; `None` while kinds are listed that it may be of.
 #[expect(clippy::option_option, reason = "one that is not listed yet is not one that is not there")]
 fn kind_of_primary(task: &Task, canary: &Canary) -> Option<Option<WorkloadKind>> {
@@ -134,7 +154,8 @@ fn kind_of_primary(task: &Task, canary: &Canary) -> Option<Option<WorkloadKind>>
     let Key { namespace, name } = &task.key;
     let owner = Owner { name, namespace, uid: &task.uid, can_own: true };
     let key = Key::new(namespace, &canary.spec.primary_name());
-    let kinds = [WorkloadKind::Deployment, WorkloadKind::DaemonSet, WorkloadKind::Service];
+    // A Service of that name is there in any case.
+    let kinds = [WorkloadKind::Deployment, WorkloadKind::DaemonSet];
     for kind in kinds.map(WorkloadKind::kind) {
         manager::watch_too(&task.cx, kind);
         if cache.state(kind) == TableState::Pending {

@@ -229,9 +229,8 @@ fn gather(
         workload => get(workload.kind(), &spec.primary_name()),
     };
     let cookies = status::cookies(&status);
-    let both = [target.as_deref(), primary.as_deref()];
-    let clocks = Clocks { wall: task.cx.clock.now(), steady: task.cx.clock.monotonic() };
-    task.lacking.note(&canary.spec, workload, both, status.rollout.as_ref(), clocks);
+    let (both, clocks) = ([target.as_deref(), primary.as_deref()], Clocks::now(&*task.cx.clock));
+    task.lacking.note(spec, workload, both, status.rollout.as_ref(), clocks);
     let mut seen = Seen {
         names: names(spec, workload, &task.key),
         gauge: crate::telemetry::Target::new(namespace.clone(), spec.target_ref.name.clone()),
@@ -534,8 +533,7 @@ impl Seen {
 
     /// Of a workload, from where the rollout came to where it stands.
     fn deadline(&self, task: &Task, lacking_since: Option<Since>) -> Deadline {
-        let clock = &task.cx.clock;
-        let clocks = Clocks { wall: clock.now(), steady: clock.monotonic() };
+        let clocks = Clocks::now(&*task.cx.clock);
         Deadline {
             seconds: i64::from(self.canary.spec.progress_deadline_s()),
             from: self.status.last_transition_time.as_ref().map(|time| time.0),

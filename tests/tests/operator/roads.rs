@@ -350,9 +350,9 @@ async fn a_switched_apex_of_the_users_is_as_it_was_once_the_canary_is_deleted() 
         world.start().await;
         reach(&world, "Initialized").await;
         release(&world, "web:2.0");
-        let is_there = world.until(200, |world| match is_switched {
-            true => selects(world) == "web",
-            false => world.status("web")["iterations"] == 1,
+        let is_there = world.until(200, |world| {
+            let iterations = &world.status("web")["iterations"];
+            if is_switched { selects(world) == "web" } else { *iterations == 1 }
         });
         assert!(is_there.await, "{:#}", world.status("web"));
         world.delete(CANARIES, "web");

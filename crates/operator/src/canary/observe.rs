@@ -634,6 +634,12 @@ impl Seen {
         let key = Key::new(&task.key.namespace, &name);
         let kind = config::ConfigKind::Secret;
         let is_kept = task.cx.cluster.cache.digest(kind, &key).is_some();
+        if is_kept && self.target.is_none() {
+            // What else it is made of, its names and settings, is the target's.
+            let why =
+                "the primary is gone, and so is the target, without which it is not made again";
+            return State::Blocked(Obstacle(why.to_owned()));
+        }
         if is_kept || is_target {
             return State::Differs;
         }

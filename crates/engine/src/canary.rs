@@ -99,8 +99,8 @@ fn choose(seen: &Observed) -> Step {
     if life.deleted.is_some() {
         return if life.held { terminate::decide(seen) } else { idle_until_gone() };
     }
-    if !seen.problems.is_empty() {
-        return Decision::because(Fact::Refused(seen.problems.clone())).telling().into();
+    if let Some(why) = refusal(seen) {
+        return Decision::because(Fact::Refused(why)).telling().into();
     }
     if plan.revert != life.held {
         let action = if plan.revert { Action::Hold } else { Action::Release };
@@ -127,6 +127,20 @@ fn choose(seen: &Observed) -> Step {
         | Phase::Finalising => settled(seen),
         Phase::New | Phase::Terminating | Phase::Terminated => idle_until_gone(),
     }
+}
+
+/// Why nothing is done at all, if so.
+///
+/// A spec that means nothing begins nothing. Once clients may be led to the canary it is no reason to leave
+/// them there with nobody looking: it is in the way then, like anything else that lasts, and the rollout goes
+/// back by what is known of its route.
+fn refusal(seen: &Observed) -> Option<Vec<String>> {
+    let Observed { memory, problems, setup, .. } = seen;
+    let leads_back = memory.phase.is_under_way() || memory.is_stranded();
+    let flaw = setup.flaw.iter().filter(|_| !leads_back || !problems.is_empty());
+    let why: Vec<String> =
+        problems.iter().cloned().chain(flaw.map(|flaw| flaw.0.clone())).collect();
+    (!why.is_empty()).then_some(why)
 }
 
 fn idle_until_gone() -> Step {
@@ -306,7 +320,7 @@ fn complete(seen: &Observed, mut decision: Decision) -> Decision {
         decision.actions.splice(0..0, facts.into_iter().map(Action::Announce));
     }
     cookies::add(seen, &mut decision);
-    let may_write = seen.problems.is_empty() && !seen.plan.suspended;
+    let may_write = refusal(seen).is_none() && !seen.plan.suspended;
     if seen.tempo.retry && may_write && (answered || decision.again != Again::Now) {
         // Before the step: one try must not become two if the step lands and its answer is lost.
         decision.actions.insert(0, Action::ClearRetry);

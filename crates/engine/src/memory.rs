@@ -101,6 +101,24 @@ impl Phase {
     pub const fn is_idle(self) -> bool {
         matches!(self, Self::Initialized | Self::Succeeded | Self::Failed)
     }
+
+    /// A rollout was asked for and is not over yet.
+    pub const fn is_under_way(self) -> bool {
+        match self {
+            Self::Waiting
+            | Self::Progressing
+            | Self::WaitingPromotion
+            | Self::Promoting
+            | Self::Finalising => true,
+            Self::New
+            | Self::Initializing
+            | Self::Initialized
+            | Self::Succeeded
+            | Self::Failed
+            | Self::Terminating
+            | Self::Terminated => false,
+        }
+    }
 }
 
 impl fmt::Display for Phase {

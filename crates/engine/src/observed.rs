@@ -109,8 +109,8 @@ pub struct Setup {
     pub former_route: State,
     /// The route that is put in place next takes over from that one.
     pub takes_over: bool,
-    /// What is wrong with the spec since the rollout began: it is not a reason to do nothing, as it would be
-    /// before, but it is in the way.
+    /// What is wrong with the spec. Nothing is begun with it; what is under way takes no step forward, and can
+    /// go back.
     pub flaw: Option<Obstacle>,
     /// Why the last attempt to divide traffic was refused, if none succeeded since: it may be tried
     /// again, but nothing says that the trouble is over.

@@ -23,6 +23,7 @@ mod inquire;
 mod lacking;
 mod manager;
 mod measure;
+mod mend;
 mod observe;
 mod plan;
 mod refusals;
@@ -39,11 +40,7 @@ use std::{
 
 use tidegate_api::canary::{Canary, CrossNamespace};
 use tidegate_engine::{Memory, Plan};
-use tidegate_providers::{
-    notify::Destination,
-    traffic::{self, Mesh},
-    workload::LabelPrefixes,
-};
+use tidegate_providers::{notify::Destination, traffic::Mesh, workload::LabelPrefixes};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{
@@ -110,10 +107,9 @@ pub struct Options {
 
 /// What a canary asks for and remembers, as the operator understands it: for those who watch it.
 ///
-/// `None` if its provider is unknown.
+/// `None` if its provider is unknown, or does not fit its target, and nothing says which one it was.
 pub fn understand(canary: &Canary, mesh_provider: &str) -> Option<(Mesh, Plan, Memory)> {
-    let provider = canary.spec.provider.map_or(mesh_provider, |provider| provider.as_str());
-    let mesh = traffic::select(provider).ok()?;
+    let mesh = mend::mesh_of(canary, mesh_provider)?;
     let memory = status::memory(&canary.status.clone().unwrap_or_default());
     Some((mesh, plan::plan(&canary.spec, mesh), memory))
 }

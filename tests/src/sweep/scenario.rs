@@ -177,10 +177,11 @@ fn over_other_kinds(provider: &'static str) -> Vec<Scenario> {
 
 /// What is lived through by other workloads and scalers as well: everything that makes, parks, starts,
 /// promotes or gives back.
-const WITH_OTHER_PODS: [&str; 7] = [
+const WITH_OTHER_PODS: [&str; 8] = [
     ": init",
     ": promote",
     ": fail half-way, then mend",
+    ": fail by deadline",
     ": new revision half-way",
     ": new configuration",
     ": delete in Progressing",
@@ -327,6 +328,11 @@ fn blue_green_only() -> Vec<Scenario> {
     let switched = || plain().with(json!({ "spec": { "service": { "switchApex": true } } }));
     vec![
         switched().called("switch").then([Image("web:2.0"), Phase("Succeeded")]),
+        switched()
+            .called("delete a switched apex")
+            .with(json!({ "spec": { "revertOnDeletion": true } }))
+            .with_service()
+            .then([Image("web:2.0-slow-start-15s"), Phase("Promoting"), Step::Delete, Step::Gone]),
         switched().called("switch, then another").then([
             Image("web:2.0"),
             Phase("Promoting"),

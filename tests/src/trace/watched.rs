@@ -253,7 +253,12 @@ impl Watched {
         if field("/metadata/annotations/flagger.app~1webhook-restart").is_some() {
             self.see(at, What::Retried);
         }
-        let Ok(canary) = serde_json::from_value::<Canary>(now.clone()) else { return };
+        let Ok(mut canary) = serde_json::from_value::<Canary>(now.clone()) else { return };
+        let target = &self.canary.spec.target_ref;
+        if self.phase != Phase::New && canary.spec.target_ref.name == target.name {
+            // What was set up stays of its kind, whatever the spec says later.
+            canary.spec.target_ref = target.clone();
+        }
         let Some((mesh, plan, memory)) = understand(&canary, &self.habits.mesh_provider) else {
             return;
         };
@@ -542,7 +547,10 @@ impl Watched {
         self.apex = side;
         let is_ours = change.now.is_some_and(|now| self.is_ours(now, &["spec", "selector"]));
         let can = self.mesh.capabilities(&self.canary.spec);
-        if let Some(side) = side.filter(|_| can.switched && !can.weighted && is_ours) {
+        // In the end what was there before comes back, and that is the target.
+        let is_ending = matches!(self.phase, Phase::Terminating | Phase::Terminated);
+        let moves = can.switched && !can.weighted && !is_ending;
+        if let Some(side) = side.filter(|_| moves && is_ours) {
             // Here that is the whole of live traffic.
             self.look_at_pods(at, objects);
             let canary = if side == Side::Canary { 100 } else { 0 };

@@ -94,6 +94,19 @@ async fn a_revision_that_is_never_ready_gets_nothing_and_is_taken_back_in_time()
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_operator_that_starts_again_does_not_give_a_revision_its_deadline_again() {
+    let mut world = set_up(by_weight()).await;
+    edit(&world, json!({ "progressDeadlineSeconds": 60 }));
+    release(&world, "web:2.0-never-ready");
+    world.advance_s(40).await;
+    assert_eq!(world.phase("web"), "Progressing", "{:#}", world.status("web"));
+    world.kill();
+    world.start().await;
+    let is_back = world.until(35, |world| world.phase("web") == "Failed").await;
+    assert!(is_back, "{:#}", world.status("web"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_revision_that_failed_is_not_tried_again() {
     let world = set_up(by_weight()).await;
     break_metrics(&world);

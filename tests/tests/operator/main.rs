@@ -6,6 +6,7 @@ mod builtin;
 mod conditions;
 mod cost;
 mod deletion;
+mod flawed;
 mod gates;
 mod hostile;
 mod knative;

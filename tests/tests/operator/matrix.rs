@@ -332,6 +332,21 @@ async fn who_can_mirror_copies_requests_before_the_first_step() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_can_mirror_copies_requests_to_a_version_that_is_checked_beside_users() {
+    for (provider, _) in rows().filter(|(_, support)| support.mirror && support.switched) {
+        let mut analysis = measured(blue_green());
+        analysis["mirror"] = json!(true);
+        let world = set_up(provider, analysis).await;
+        release(&world, "web:2.0");
+        let seen = follow(&world, "Succeeded").await;
+        let mirrored: Vec<_> = seen.iter().filter(|split| split.mirrored).collect();
+        assert_eq!(mirrored, [&Split { mirrored: true, ..Split::PRIMARY }], "{provider}: {seen:?}");
+        assert_eq!(seen.last(), Some(&Split::PRIMARY), "{provider}");
+        assert_eq!(told(&world), Vec::<String>::new(), "{provider}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_can_keep_users_has_a_cookie_for_them_while_both_versions_serve() {
     for (provider, support) in rows().filter(|(_, it)| it.affinity != Affinity::None) {
         let mut analysis = measured(by_weight());
@@ -402,6 +417,57 @@ async fn who_cannot_keep_users_refuses_affinity_before_anything_is_made() {
         let mut analysis = by_weight();
         analysis["sessionAffinity"] = json!({ "cookieName": "side" });
         is_refused(row, analysis, "sessionAffinity").await;
+    }
+}
+
+/// Rows where no traffic moves, with and without an autoscaler.
+fn still() -> Vec<(&'static str, bool, World)> {
+    let still = rows().filter(|(_, support)| !support.switched);
+    let stages = still.flat_map(|(provider, _)| {
+        let plain = stage(provider, Way::BlueGreen.analysis(provider));
+        [(provider, false, plain), (provider, true, stage_scaled(provider, Way::BlueGreen))]
+    });
+    stages.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_traffic_moves_a_bad_version_meets_nobody_and_is_taken_back() {
+    for (provider, is_scaled, world) in still() {
+        let case = format!("{provider}, scaled: {is_scaled}");
+        let world = initialized(world).await;
+        let since = revision(&world);
+        release(&world, "web:2.0");
+        let is_there = world.until(200, |world| Way::BlueGreen.is_half_way(world)).await;
+        assert!(is_there, "{case}: {:#}", world.status("web"));
+        break_metrics(&world);
+        reach(&world, "Failed").await;
+        world.advance_s(5).await;
+        assert_eq!(history(&world, SERVICES, "web", since), Vec::<Value>::new(), "{case}");
+        assert_eq!(runs(&world), expected(&world, "web:1.0", 0), "{case}");
+        if is_scaled {
+            assert_eq!(scales(&world), (json!("web-primary"), json!(2)), "{case}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_traffic_moves_a_deletion_half_way_leaves_nothing_behind() {
+    for (provider, is_scaled, world) in still() {
+        let case = format!("{provider}, scaled: {is_scaled}");
+        let world = initialized(world).await;
+        release(&world, "web:2.0");
+        let is_there = world.until(200, |world| Way::BlueGreen.is_half_way(world)).await;
+        assert!(is_there, "{case}: {:#}", world.status("web"));
+        world.delete(CANARIES, "web");
+        let is_gone = world.until(300, |world| world.get(CANARIES, "web").is_none()).await;
+        assert!(is_gone, "{case}: {:#}", world.status("web"));
+        assert_eq!(replicas(&world, "web"), 2, "{case}: the target serves again");
+        world.advance_s(5).await;
+        assert_eq!(world.get(DEPLOYMENTS, "web-primary"), None, "{case}");
+        assert_eq!(world.get(AUTOSCALERS, "web-primary"), None, "{case}");
+        for name in ["web", "web-primary", "web-canary"] {
+            assert_eq!(world.get(SERVICES, name), None, "{case}: {name}");
+        }
     }
 }
 

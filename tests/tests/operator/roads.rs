@@ -334,6 +334,40 @@ async fn a_revision_pushed_while_the_canary_is_selected_gets_no_clients_unanalys
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_switched_apex_of_the_users_is_as_it_was_once_the_canary_is_deleted() {
+    for is_switched in [false, true] {
+        let mut canary = switching(measured(blue_green()));
+        canary["spec"]["revertOnDeletion"] = json!(true);
+        let mut world = with_canary(canary);
+        let spec = json!({
+            "selector": { "app": "web" }, "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }],
+        });
+        let metadata = json!({ "name": "web", "labels": { "team": "a" } });
+        let service =
+            json!({ "apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec });
+        world.create(SERVICES, service);
+        let before = object(&world, SERVICES, "web");
+        world.start().await;
+        reach(&world, "Initialized").await;
+        release(&world, "web:2.0");
+        let is_there = world.until(200, |world| {
+            let iterations = &world.status("web")["iterations"];
+            if is_switched { selects(world) == "web" } else { *iterations == 1 }
+        });
+        assert!(is_there.await, "{:#}", world.status("web"));
+        world.delete(CANARIES, "web");
+        let is_gone = world.until(300, |world| world.get(CANARIES, "web").is_none()).await;
+        assert!(is_gone, "switched: {is_switched}: {:#}", world.status("web"));
+        world.advance_s(5).await;
+        let after = object(&world, SERVICES, "web");
+        assert_eq!(after["spec"], before["spec"], "switched: {is_switched}");
+        assert_eq!(after["metadata"]["labels"], before["metadata"]["labels"]);
+        assert_eq!(after["metadata"]["ownerReferences"], Value::Null);
+        assert_eq!(crate::stage::replicas(&world, "web"), 2, "switched: {is_switched}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_apex_somebody_switches_by_hand_goes_back() {
     let world = initialized_with(switching(blue_green())).await;
     world.patch(DEPLOYMENTS, "web", &json!({ "spec": { "replicas": 1 } }));

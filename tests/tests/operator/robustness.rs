@@ -339,7 +339,7 @@ async fn validation_is_not_bypassed_by_a_later_edit() {
     world.advance_s(60).await;
     assert_eq!(world.network.calls().len(), 0, "another tenant's template is not used");
     let (stalled, reason, message) = condition(&world, "web", "Stalled");
-    assert_eq!((&*stalled, &*reason), ("True", "Refused"), "{message}");
+    assert_eq!((&*stalled, &*reason), ("True", "Obstructed"), "{message}");
     assert!(message.contains("metrics[0].templateRef.namespace: other/x"), "{message}");
     edit_analysis(&world, measured(json!({})));
     reach(&world, "Succeeded").await;

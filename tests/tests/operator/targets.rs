@@ -156,6 +156,45 @@ async fn item_29_a_pod_that_is_missing_for_a_moment_after_a_long_rest_fails_noth
 }
 
 #[tokio::test(start_paused = true)]
+async fn item_29_operators_that_start_again_and_again_give_daemons_one_deadline() {
+    let mut canary = of_daemons();
+    canary["spec"]["progressDeadlineSeconds"] = json!(60);
+    let mut world = with_daemons(daemon_set("web", "web:1.0"), canary);
+    world.start().await;
+    reach(&world, "Initialized").await;
+    release(&world, "web:2.0-never-ready");
+    for _ in 0..3 {
+        world.advance_s(18).await;
+        assert_eq!(world.phase("web"), "Progressing", "{:#}", world.status("web"));
+        world.kill();
+        world.start().await;
+    }
+    let is_back = world.until(20, |world| world.phase("web") == "Failed").await;
+    assert!(is_back, "{:#}", world.status("web"));
+    assert_eq!(told(&world, "ProgressDeadlineExceeded"), 1);
+    assert!(is_parked(&world, "web"));
+    let memory = world.status("web")["rollout"].clone();
+    assert_eq!(memory["canaryLackingSince"], Value::Null, "it is over: {memory}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_of_another_kind_and_of_one_name_is_refused_with_the_reason() {
+    let mut world = with_daemons(daemon_set("web", "web:1.0"), of_daemons());
+    world.create(DEPLOYMENTS, deployment("web", "web:1.0", 2));
+    world.start().await;
+    reach(&world, "Initialized").await;
+    let mut newer = canary("newer", "kubernetes", blue_green());
+    newer["spec"]["targetRef"]["name"] = json!("web");
+    world.create(CANARIES, newer);
+    world.advance_s(30).await;
+    let (status, reason, message) = condition(&world, "newer", "Stalled");
+    assert_eq!((&*status, &*reason), ("True", "Refused"), "{message}");
+    assert!(message.contains("canary `web` has the DaemonSet `web` as its target"), "{message}");
+    assert!(message.contains("the same names"), "{message}");
+    assert_eq!(world.get(DEPLOYMENTS, "web-primary"), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn item_34_daemons_at_rest_cost_no_write() {
     let world = initialized_daemons().await;
     world.advance_s(60).await;

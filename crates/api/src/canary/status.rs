@@ -137,6 +137,14 @@ pub struct RolloutMemory {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Timestamp>")]
     pub no_data_since: Option<Time>,
+    /// Since when the canary has lacked pods in this rollout, for workloads whose own status does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Timestamp>")]
+    pub canary_lacking_since: Option<Time>,
+    /// Since when the primary has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Timestamp>")]
+    pub primary_lacking_since: Option<Time>,
     /// The revision of a Service of Knative that is the primary, for the day its annotation is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary_revision: Option<String>,

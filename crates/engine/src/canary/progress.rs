@@ -21,7 +21,8 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if let Some(step) = must_go_back(seen, target) {
         return step;
     }
-    if seen.plan.skip {
+    // Not by a spec that means nothing, whoever asks for no analysis.
+    if seen.plan.skip && seen.setup.flaw.is_none() {
         return skip(seen, target);
     }
     let Ok(split) = seen.routes else {

@@ -2,7 +2,10 @@
 
 use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
-use tidegate_providers::hook::sign;
+use tidegate_providers::{
+    hook::sign,
+    traffic::{self, UnknownProvider},
+};
 
 use super::{Args, Secret};
 use crate::{
@@ -77,6 +80,8 @@ pub enum SettingsError {
     Url { flag: &'static str, source: UrlError },
     #[error("--{flag}: must be more than zero")]
     NotPositive { flag: &'static str },
+    #[error("--{flag}: {source}")]
+    Provider { flag: &'static str, source: UnknownProvider },
     #[error("--{flag}: `{}` holds no secret, or cannot be read", path.display())]
     NoSecret { flag: &'static str, path: PathBuf },
 }
@@ -147,7 +152,7 @@ impl Settings {
             query_timeout: query_timeout.ok_or(not_positive("query-timeout"))?,
             control_loop_interval: interval.ok_or(not_positive("control-loop-interval"))?,
             port: args.port,
-            mesh_provider: args.mesh_provider,
+            mesh_provider: provider_of("mesh-provider", args.mesh_provider)?,
             metrics_server: url_of("metrics-server", &args.metrics_server)?,
             selector_labels: list(&args.selector_labels),
             include_label_prefix: list(&args.include_label_prefix),
@@ -217,6 +222,14 @@ impl Alerts {
 
 fn url_of(flag: &'static str, text: &Secret) -> Result<SafeUrl, SettingsError> {
     SafeUrl::parse(text.expose()).map_err(|source| SettingsError::Url { flag, source })
+}
+
+/// Flagger would write objects of Istio for a name it does not know.
+fn provider_of(flag: &'static str, name: String) -> Result<String, SettingsError> {
+    match traffic::select(&name) {
+        Ok(_) => Ok(name),
+        Err(source) => Err(SettingsError::Provider { flag, source }),
+    }
 }
 
 /// A file that does not hold a secret now will hardly hold one later: better told at the start.

@@ -183,6 +183,20 @@ fn what_cannot_be_understood_is_refused() {
 }
 
 #[test]
+fn a_provider_that_nobody_knows_is_refused_with_those_that_there_are() {
+    for name in ["istoi", "gatewayapi", "smi", "kubernetes:x", ""] {
+        let error = settings_with(&[&format!("-mesh-provider={name}")], &[]).unwrap_err();
+        let said = format!("--mesh-provider: there is no provider \"{name}\"; known are ");
+        assert!(error.to_string().starts_with(&said), "{error}");
+        assert!(error.to_string().contains("istio, linkerd, osm"), "{error}");
+    }
+    for name in ["linkerd", "smi:v1alpha2:istio", "appmesh:v1beta2"] {
+        let settings = settings_with(&[&format!("-mesh-provider={name}")], &[]).unwrap();
+        assert_eq!(settings.mesh_provider, name);
+    }
+}
+
+#[test]
 fn the_environment_overrides_flags_unless_it_is_empty() {
     let flags = ["-slack-url=https://flag.example/", "-slack-channel=c"];
     let cases = [

@@ -23,6 +23,7 @@ use tidegate_providers::{
 
 use super::{
     cookies,
+    lacking::Clocks,
     observe::{FINALIZER, RETRY, Seen},
     refusals::Attempt,
     status::{self, Beside, Page},
@@ -445,6 +446,10 @@ impl Task {
             provider: &seen.provider,
             route: progress.route.as_ref(),
             is_left: seen.former.is_none() || seen.observed.setup.former_route == State::Fits,
+            lacking: {
+                let clocks = Clocks::now(&*self.cx.clock);
+                self.lacking.to_remember(seen.status.rollout.as_ref(), clocks)
+            },
         };
         let mut fields = status::fields(memory, &beside);
         fields.extend(status::told(memory, decision, &seen.status, &page));

@@ -1,25 +1,38 @@
 //! Since when a workload has lacked pods, where its own status does not say.
 //!
 //! A Deployment says since when too few of its replicas are available; a `DaemonSet` and a Service of
-//! Knative do not, and the
-//! canary's last transition is no stand-in: after a long rest any pod that is missing for a moment
-//! would be overdue at once. So what is seen is remembered here, by the steady clock: a wall clock that is
-//! set makes nothing overdue. An operator that starts again gives a workload its time again: it is judged
-//! later, not otherwise.
+//! Knative do not, and the canary's last transition is no stand-in: after a long rest any pod that is
+//! missing for a moment would be overdue at once. So what is seen is remembered here, by the steady clock:
+//! a wall clock that is set makes nothing overdue. While a rollout is under way the canary's status has it
+//! too, by the wall clock, for an operator that starts again: an image that never starts would have its
+//! whole deadline again with each restart.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tidegate_api::canary::CanarySpec;
+use tidegate_api::canary::{CanarySpec, status::RolloutMemory};
 use tidegate_engine::Form;
 use tidegate_providers::workload::WorkloadKind;
 
-/// When each of the two was first seen to lack something, and has been since; by the steady clock.
+use crate::clock::Clock;
+
+/// When each of the two was first seen to lack something, and has been since.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Lacking {
-    pub(super) target: Option<Duration>,
-    pub(super) primary: Option<Duration>,
+    pub(super) target: Option<Since>,
+    pub(super) primary: Option<Since>,
+    /// What the status remembers is of use for the first look alone: after that we know better.
+    has_looked: bool,
+}
+
+/// When something began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Since {
+    /// When this process saw it first, by its steady clock.
+    seen: Duration,
+    /// How long it had lasted by then.
+    before: Duration,
 }
 
 /// The two clocks at one moment.
@@ -38,7 +51,8 @@ impl Lacking {
         spec: &CanarySpec,
         workload: WorkloadKind,
         [target, primary]: [Option<&Value>; 2],
-        now: Duration,
+        remembered: Option<&RolloutMemory>,
+        clocks: Clocks,
     ) {
         let analysis = &spec.analysis;
         let is_lacking = |object: Option<&Value>, threshold: i64| {
@@ -51,23 +65,59 @@ impl Lacking {
                     && workload.lacking(object, threshold).is_some()
             })
         };
+        let remembered = remembered.filter(|_| !self.has_looked);
+        self.has_looked = true;
+        let of_target = remembered.and_then(|it| it.canary_lacking_since.as_ref());
+        let of_primary = remembered.and_then(|it| it.primary_lacking_since.as_ref());
         let sides = [
-            (&mut self.target, is_lacking(target, analysis.canary_ready_threshold())),
-            (&mut self.primary, is_lacking(primary, analysis.primary_ready_threshold())),
+            (&mut self.target, of_target, is_lacking(target, analysis.canary_ready_threshold())),
+            (
+                &mut self.primary,
+                of_primary,
+                is_lacking(primary, analysis.primary_ready_threshold()),
+            ),
         ];
-        for (since, is_lacking) in sides {
-            *since = is_lacking.then(|| since.unwrap_or(now));
+        for (since, remembered, is_lacking) in sides {
+            let begun = || clocks.since(remembered.map(|time| time.0));
+            *since = is_lacking.then(|| since.unwrap_or_else(begun));
         }
+    }
+
+    /// Since when target and primary have lacked something, for the status. What it says already stays, as long
+    /// as that can be.
+    pub(super) fn to_remember(
+        &self,
+        remembered: Option<&RolloutMemory>,
+        clocks: Clocks,
+    ) -> [Option<Timestamp>; 2] {
+        let of_target = remembered.and_then(|it| it.canary_lacking_since.as_ref());
+        let of_primary = remembered.and_then(|it| it.primary_lacking_since.as_ref());
+        [(self.target, of_target), (self.primary, of_primary)].map(|(since, remembered)| {
+            let kept = remembered.map(|time| time.0).filter(|it| *it <= clocks.wall);
+            kept.filter(|_| since.is_some()).or_else(|| clocks.on_the_wall(since?))
+        })
     }
 }
 
 // === impl Clocks ===
 
 impl Clocks {
-    /// A moment of the steady clock as the wall clock would have it if it had always been right.
-    pub(super) fn on_the_wall(self, since: Duration) -> Option<Timestamp> {
-        let lasted = SignedDuration::try_from(self.steady.saturating_sub(since)).ok()?;
-        self.wall.checked_sub(lasted).ok()
+    /// The present.
+    pub(super) fn now(clock: &dyn Clock) -> Self {
+        Self { wall: clock.now(), steady: clock.monotonic() }
+    }
+
+    /// What began now, or at a moment that is remembered. One that lies ahead, as a clock was put back, is now.
+    fn since(self, remembered: Option<Timestamp>) -> Since {
+        let lasted = remembered.map(|since| self.wall.duration_since(since));
+        let before = lasted.and_then(|lasted| Duration::try_from(lasted).ok());
+        Since { seen: self.steady, before: before.unwrap_or_default() }
+    }
+
+    /// When it began as the wall clock would have it if it had always been right.
+    pub(super) fn on_the_wall(self, since: Since) -> Option<Timestamp> {
+        let lasted = self.steady.saturating_sub(since.seen).saturating_add(since.before);
+        self.wall.checked_sub(SignedDuration::try_from(lasted).ok()?).ok()
     }
 }
 
@@ -84,21 +134,37 @@ mod tests {
         } })
     }
 
-    #[test]
-    fn the_time_runs_from_the_first_look_that_finds_something_missing() {
-        let spec: CanarySpec = serde_json::from_value(json!({
+    fn spec() -> CanarySpec {
+        serde_json::from_value(json!({
             "targetRef": { "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "web" },
             "analysis": { "interval": "1m", "threshold": 1, "stepWeight": 10 },
         }))
-        .unwrap();
-        let at = Duration::from_secs;
+        .unwrap()
+    }
+
+    fn wall(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn lacking_since(second: i64) -> RolloutMemory {
+        serde_json::from_value(json!({ "canaryLackingSince": wall(second).to_string() })).unwrap()
+    }
+
+    fn clocks(second: i64, steady: u64) -> Clocks {
+        Clocks { wall: wall(second), steady: Duration::from_secs(steady) }
+    }
+
+    #[test]
+    fn the_time_runs_from_the_first_look_that_finds_something_missing() {
+        let spec = spec();
+        let at = |second: u64| Since { seen: Duration::from_secs(second), before: Duration::ZERO };
         let mut parked = set(0, 0);
         parked["spec"]["template"]["spec"]["nodeSelector"] =
             json!({ "flagger.app/scale-to-zero": "true" });
         let mut lacking = Lacking::default();
         let mut look = |target: &Value, second: u64| {
             let both = [Some(target), None];
-            lacking.note(&spec, WorkloadKind::DaemonSet, both, at(second));
+            lacking.note(&spec, WorkloadKind::DaemonSet, both, None, clocks(1_000_000, second));
             assert_eq!(lacking.primary, None, "there is none");
             lacking.target
         };
@@ -109,24 +175,60 @@ mod tests {
         assert_eq!(look(&set(3, 0), 5), Some(at(5)), "and the time begins again");
         assert_eq!(look(&parked, 6), None, "what is parked lacks nothing");
         let none = [None, None];
-        lacking.note(&spec, WorkloadKind::DaemonSet, none, at(7));
-        assert_eq!(lacking, Lacking::default());
+        lacking.note(&spec, WorkloadKind::DaemonSet, none, None, clocks(1_000_000, 7));
+        assert_eq!(lacking, Lacking { has_looked: true, ..Lacking::default() });
+    }
+
+    #[test]
+    fn what_is_remembered_counts_for_the_first_look_alone() {
+        let remembered = lacking_since(999_970);
+        let look = |lacking: &mut Lacking, target: &Value, now: Clocks| {
+            let both = [Some(target), None];
+            lacking.note(&spec(), WorkloadKind::DaemonSet, both, Some(&remembered), now);
+            lacking.target.and_then(|since| now.on_the_wall(since))
+        };
+        let begun = |target: &Value, now: Clocks| look(&mut Lacking::default(), target, now);
+        let now = clocks(1_000_000, 2);
+        assert_eq!(begun(&set(3, 0), now), Some(wall(999_970)), "longer ago than the process");
+        assert_eq!(begun(&set(3, 3), now), None, "it is well");
+        let back = clocks(999_000, 2);
+        assert_eq!(begun(&set(3, 0), back), Some(wall(999_000)), "the clock was put back");
+
+        let mut lacking = Lacking::default();
+        look(&mut lacking, &set(3, 3), now);
+        let later = clocks(1_000_010, 12);
+        assert_eq!(look(&mut lacking, &set(3, 0), later), Some(wall(1_000_010)), "it began anew");
+    }
+
+    #[test]
+    fn the_status_keeps_what_it_says() {
+        let now = clocks(1_000_000, 100);
+        let since = Since { seen: Duration::from_secs(70), before: Duration::ZERO };
+        let lacking = Lacking { target: Some(since), ..Lacking::default() };
+        let said = |lacking: &Lacking, remembered: Option<i64>| {
+            let remembered = remembered.map(lacking_since);
+            let [target, primary] = lacking.to_remember(remembered.as_ref(), now);
+            assert_eq!(primary, None);
+            target.map(Timestamp::as_second)
+        };
+        assert_eq!(said(&lacking, None), Some(999_970));
+        assert_eq!(said(&lacking, Some(999_969)), Some(999_969), "no other word for the same");
+        assert_eq!(said(&lacking, Some(1_000_900)), Some(999_970), "the clock was put back");
+        assert_eq!(said(&Lacking::default(), Some(999_969)), None, "it is well");
     }
 
     #[test]
     fn a_wall_clock_that_is_set_makes_nothing_overdue() {
-        let wall = |second: i64| Timestamp::from_second(second).unwrap();
-        let clocks = |second: i64| Clocks { wall: wall(second), steady: Duration::from_secs(100) };
-        let since = Duration::from_secs(70);
+        let since = Since { seen: Duration::from_secs(70), before: Duration::ZERO };
         let cases = [
             ("nobody touched it", 1_000_000, 999_970),
             ("an hour ahead", 1_003_600, 1_003_570),
             ("an hour back", 996_400, 996_370),
         ];
         for (reason, now, want) in cases {
-            assert_eq!(clocks(now).on_the_wall(since), Some(wall(want)), "{reason}");
+            assert_eq!(clocks(now, 100).on_the_wall(since), Some(wall(want)), "{reason}");
         }
-        let later = Duration::from_secs(101);
-        assert_eq!(clocks(5).on_the_wall(later), Some(wall(5)), "not before it was seen");
+        let later = Since { seen: Duration::from_secs(101), before: Duration::ZERO };
+        assert_eq!(clocks(5, 100).on_the_wall(later), Some(wall(5)), "not before it was seen");
     }
 }

@@ -7,12 +7,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
     sync::Arc,
-    time::Duration,
 };
 
 use serde_json::Value;
 use tidegate_api::canary::{
-    AutoscalerRef, Canary, CanaryPhase, CanarySpec, CanaryStatus, Provider, analysis::ObjectRef,
+    AutoscalerRef, Canary, CanaryPhase, CanarySpec, CanaryStatus, analysis::ObjectRef,
 };
 use tidegate_engine::{
     Answers, Configs, Fact, Life, Memory, Missing, Names, Observed, Obstacle, Phase, Piece, Plan,
@@ -21,7 +20,7 @@ use tidegate_engine::{
 use tidegate_providers::{
     hook,
     object::{Change, Kind, Live, Owner},
-    traffic::{self, Cookies, IngressOptions, Mesh, RouteCx, RouteFields, knative_primary},
+    traffic::{Cookies, IngressOptions, Mesh, RouteCx, RouteFields, knative_primary},
     workload::{
         Cx, SERVICE, WorkloadError, WorkloadKind, clone,
         config::{self, ConfigDigest, ConfigRef, Tracked},
@@ -35,7 +34,8 @@ use tidegate_providers::{
 use super::{
     derived::Derived,
     former::{self, Former},
-    lacking::Clocks,
+    lacking::{Clocks, Since},
+    mend::{self, Mended},
     plan,
     refusals::Attempt,
     roads, status,
@@ -114,16 +114,11 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
     if let Some(shadow) = &task.shadow {
         fill_pruned(&mut status, shadow);
     }
-    let provider = canary.spec.provider.map(Provider::as_str);
-    let provider = provider.unwrap_or(&task.cx.options.mesh_provider).to_owned();
-    let mesh = traffic::select(&provider);
-    let mut problems = Vec::new();
-    let mesh = mesh.unwrap_or_else(|error| {
-        problems.push(format!("spec.provider: {error}"));
-        Mesh::Kubernetes
-    });
+    let Some(mut mended) = mend::judge(task, canary, &status) else { return Look::Listing };
     // An error that passes says nothing about what is served: who believed it would write another route.
-    let mesh = mesh.served(|kind| !matches!(cache.state(kind), TableState::NotServed(_)));
+    let serves = |kind| !matches!(cache.state(kind), TableState::NotServed(_));
+    mended.mesh = mended.mesh.served(serves);
+    let (mesh, canary) = (mended.mesh, &mended.canary);
     let are_known = roads::are_workloads_known(&task.cx, &canary.spec)
         & roads::are_known(&task.cx, mesh, &canary.spec)
         & roads::is_former_known(&task.cx, mesh, &status)
@@ -131,11 +126,9 @@ pub(super) fn look(task: &mut Task, answers: &Answers) -> Look {
     if !are_known {
         return Look::Listing;
     }
-    problems.extend(plan::problems(&canary, mesh, task.cx.options.cross_namespace));
-    let watched = task.cx.cluster.namespace.as_deref();
-    problems.extend(roads::out_of_sight(&canary.spec, mesh, &task.key.namespace, watched));
-    problems.extend(rival(task, &canary, &raw));
-    let seen = gather(task, canary, raw, status, mesh, problems, answers);
+    let rival = rival(task, canary, &raw);
+    mended.problems.extend(rival);
+    let seen = gather(task, mended, raw, status, answers);
     cache.follow(&task.key, follows(&seen));
     Look::Seen(Box::new(seen))
 }
@@ -151,7 +144,8 @@ fn fill_pruned(status: &mut CanaryStatus, shadow: &CanaryStatus) {
     }
 }
 
-/// Of two canaries of one target the older acts.
+/// Of two canaries of one target the older acts. So it does where the targets are of two kinds and have one name:
+/// what is made for the two would have the same names.
 fn rival(task: &Task, canary: &Canary, raw: &Value) -> Option<String> {
     let age = |object: &Value| {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -166,7 +160,15 @@ fn rival(task: &Task, canary: &Canary, raw: &Value) -> Option<String> {
             && age(other) < age(raw)
     })?;
     let name = older["metadata"]["name"].as_str().unwrap_or_default();
-    Some(format!("spec.targetRef: `{target}` is the target of the older canary `{name}` already"))
+    let kind = older["spec"]["targetRef"]["kind"].as_str().unwrap_or_default();
+    Some(if kind == canary.spec.target_ref.kind.as_str() {
+        format!("spec.targetRef: `{target}` is the target of the older canary `{name}` already")
+    } else {
+        format!(
+            "spec.targetRef.name: the older canary `{name}` has the {kind} `{target}` as its target, and what is \
+             made for the two would have the same names; name one of them otherwise"
+        )
+    })
 }
 
 /// Everything that is looked at, for waking up when it changes.
@@ -206,13 +208,12 @@ fn follows(seen: &Seen) -> BTreeSet<(Kind, Key)> {
 
 fn gather(
     task: &mut Task,
-    canary: Arc<Canary>,
+    mended: Mended,
     raw: Arc<Value>,
     status: CanaryStatus,
-    mesh: Mesh,
-    problems: Vec<String>,
     answers: &Answers,
 ) -> Seen {
+    let Mended { canary, mesh, flaws, problems } = mended;
     let spec = &canary.spec;
     let namespace = task.key.namespace.to_string();
     let cache = Arc::clone(&task.cx.cluster.cache);
@@ -228,8 +229,8 @@ fn gather(
         workload => get(workload.kind(), &spec.primary_name()),
     };
     let cookies = status::cookies(&status);
-    let both = [target.as_deref(), primary.as_deref()];
-    task.lacking.note(&canary.spec, workload, both, task.cx.clock.monotonic());
+    let (both, clocks) = ([target.as_deref(), primary.as_deref()], Clocks::now(&*task.cx.clock));
+    task.lacking.note(spec, workload, both, status.rollout.as_ref(), clocks);
     let mut seen = Seen {
         names: names(spec, workload, &task.key),
         gauge: crate::telemetry::Target::new(namespace.clone(), spec.target_ref.name.clone()),
@@ -247,7 +248,7 @@ fn gather(
             problems,
             target: Err(Missing::Gone),
             primary: absent_primary(),
-            setup: Setup { flaw: plan::flaw(&canary, mesh), ..Setup::default() },
+            setup: Setup { flaw: joined(&flaws), ..Setup::default() },
             routes: Err(Obstacle("routes were not looked at".to_owned())),
             answers: answers.clone(),
             plan,
@@ -284,6 +285,10 @@ fn gather(
     task.derived = derived;
     seen.look_at_leftovers(task);
     seen
+}
+
+fn joined(flaws: &[String]) -> Option<Obstacle> {
+    (!flaws.is_empty()).then(|| Obstacle(flaws.join("; ")))
 }
 
 /// The plan, with what its templates say about it.
@@ -527,9 +532,8 @@ impl Seen {
     }
 
     /// Of a workload, from where the rollout came to where it stands.
-    fn deadline(&self, task: &Task, lacking_since: Option<Duration>) -> Deadline {
-        let clock = &task.cx.clock;
-        let clocks = Clocks { wall: clock.now(), steady: clock.monotonic() };
+    fn deadline(&self, task: &Task, lacking_since: Option<Since>) -> Deadline {
+        let clocks = Clocks::now(&*task.cx.clock);
         Deadline {
             seconds: i64::from(self.canary.spec.progress_deadline_s()),
             from: self.status.last_transition_time.as_ref().map(|time| time.0),
@@ -630,6 +634,12 @@ impl Seen {
         let key = Key::new(&task.key.namespace, &name);
         let kind = config::ConfigKind::Secret;
         let is_kept = task.cx.cluster.cache.digest(kind, &key).is_some();
+        if is_kept && self.target.is_none() {
+            // What else it is made of, its names and settings, is the target's.
+            let why =
+                "the primary is gone, and so is the target, without which it is not made again";
+            return State::Blocked(Obstacle(why.to_owned()));
+        }
         if is_kept || is_target {
             return State::Differs;
         }
@@ -766,7 +776,8 @@ impl Seen {
     fn prepared(&self, task: &Task) -> Result<Vec<Change>, String> {
         let kinds = self.mesh.kinds_for(&self.canary.spec);
         let is_listed = |kind: &Kind| task.cx.cluster.cache.state(*kind) == TableState::Synced;
-        if !kinds.iter().all(is_listed) {
+        // What was wrong with the spec is left out of it: what is there was written by a better one.
+        if !kinds.iter().all(is_listed) || self.observed.setup.flaw.is_some() {
             return Ok(Vec::new());
         }
         let changes = self.mesh.prepare(&self.route_cx(&task.key.namespace), &self.live);

@@ -5,7 +5,7 @@ use tidegate_api::canary::{
     analysis::{ObjectRef, Webhook, WebhookType},
 };
 use tidegate_engine::{
-    Hooks, ManualStep, Note, Obstacle, Percent, Plan, Steps, Stickiness, Strategy, Traffic,
+    Hooks, ManualStep, Note, Percent, Plan, Steps, Stickiness, Strategy, Traffic,
 };
 use tidegate_providers::{
     metrics::limits,
@@ -162,19 +162,19 @@ fn hooks(webhooks: &[Webhook]) -> Hooks {
     }
 }
 
-/// Everything in the spec that keeps the canary from being acted upon.
-pub(super) fn problems(
-    canary: &Canary,
-    mesh: Mesh,
-    cross_namespace: CrossNamespace,
-) -> Vec<String> {
+/// Everything that is wrong with the spec.
+///
+/// What cannot be done is not begun; but a rollout that is edited into it, or was begun by a controller that
+/// ignored it, must not stand still with its share. Where its route is blocked by it, or no step leads on, the
+/// engine sees that for itself.
+pub(super) fn flaws(canary: &Canary, mesh: Mesh, cross_namespace: CrossNamespace) -> Vec<String> {
     let spec = &canary.spec;
     let usual = (mesh == Mesh::Knative).then_some(Provider::Knative);
     let found = canary.problems(usual, cross_namespace);
-    let mut problems: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let mut flaws: Vec<String> = found.iter().map(ToString::to_string).collect();
     match &spec.target_ref.kind {
         TargetKind::Deployment | TargetKind::DaemonSet | TargetKind::Service => {}
-        kind @ TargetKind::Other(_) => problems.push(format!(
+        kind @ TargetKind::Other(_) => flaws.push(format!(
             "spec.targetRef.kind: {} cannot be released; use a Deployment, a DaemonSet or a Service",
             kind.as_str()
         )),
@@ -183,16 +183,17 @@ pub(super) fn problems(
     let is_service = spec.target_ref.kind == TargetKind::Service && !spec.target_ref.is_knative();
     if is_service && spec.autoscaler_ref.is_some() {
         let why = "spec.autoscalerRef: not possible for a Service, which has no replicas";
-        problems.push(why.to_owned());
+        flaws.push(why.to_owned());
     }
-    if !is_under_way(canary) {
-        problems.extend(flaws(spec, mesh).into_iter().map(str::to_owned));
-        problems.extend(mesh.impossible(spec).iter().map(ToString::to_string));
+    flaws.extend(unreachable(spec, mesh).into_iter().map(str::to_owned));
+    let is_under_way = canary.status.as_ref().is_some_and(|it| it.phase.is_under_way());
+    if !is_under_way {
+        flaws.extend(mesh.impossible(spec).iter().map(ToString::to_string));
         if leads_nowhere(spec, mesh) {
-            problems.push("spec.analysis.stepWeight: must be greater than 0".into());
+            flaws.push("spec.analysis.stepWeight: must be greater than 0".into());
         }
     }
-    problems
+    flaws
 }
 
 /// Whether a rollout by weight has no step to take.
@@ -205,15 +206,8 @@ fn leads_nowhere(spec: &CanarySpec, mesh: Mesh) -> bool {
     }
 }
 
-/// What is wrong with the spec of a rollout that is under way, and would have kept it from being begun.
-pub(super) fn flaw(canary: &Canary, mesh: Mesh) -> Option<Obstacle> {
-    let flaws = if is_under_way(canary) { flaws(&canary.spec, mesh) } else { Vec::new() };
-    (!flaws.is_empty()).then(|| Obstacle(flaws.join("; ")))
-}
-
-/// What a rollout cannot be begun with, and can be led back from. A Service as target is the apex, and nobody
-/// here knows its pods.
-fn flaws(spec: &CanarySpec, mesh: Mesh) -> Vec<&'static str> {
+/// Why the workload cannot be reached. A Service as target is the apex, and nobody here knows its pods.
+fn unreachable(spec: &CanarySpec, mesh: Mesh) -> Vec<&'static str> {
     let mut flaws = Vec::new();
     if spec.target_ref.is_knative() {
         return flaws;
@@ -240,13 +234,6 @@ fn flaws(spec: &CanarySpec, mesh: Mesh) -> Vec<&'static str> {
         _ => {}
     }
     flaws
-}
-
-/// Whether a rollout runs. What cannot be done is not begun; but a rollout that is edited into it, or was begun
-/// by a controller that ignored it, must not stand still with its share: its route is blocked then, or no
-/// step leads on, and it goes back when its deadline has passed.
-fn is_under_way(canary: &Canary) -> bool {
-    canary.status.as_ref().is_some_and(|status| status.phase.is_under_way())
 }
 
 fn count(number: i64) -> u32 {

@@ -244,8 +244,9 @@ impl Seen {
             TableState::Synced | TableState::NotServed(_) => true,
             TableState::Pending | TableState::Failed(_) => false,
         };
-        let Observed { problems, routes, .. } = &self.observed;
+        let Observed { problems, routes, setup, .. } = &self.observed;
         problems.is_empty()
+            && setup.flaw.is_none()
             && routes.is_ok()
             && self.leftovers.is_empty()
             && former_kinds(cluster, self.mesh, &self.status).into_iter().all(was_listed)

@@ -130,11 +130,13 @@ pub(super) struct Beside<'a> {
     pub(super) route: Option<&'a RouteMemory>,
     /// Whether nobody is led to the canary by a former one.
     pub(super) is_left: bool,
+    /// Since when target and primary have lacked pods, where the cluster does not say.
+    pub(super) lacking: [Option<Timestamp>; 2],
 }
 
 /// The fields of status as they should be; a `null` is one that should not be there.
 pub(super) fn fields(memory: &Memory, beside: &Beside<'_>) -> Map<String, Value> {
-    let Beside { primary, provider, route, is_left } = *beside;
+    let Beside { primary, provider, route, is_left, lacking } = *beside;
     let Memory {
         phase,
         failed_checks,
@@ -166,6 +168,13 @@ pub(super) fn fields(memory: &Memory, beside: &Beside<'_>) -> Map<String, Value>
     }
     if let Some(since) = no_data_since {
         rollout.insert("noDataSince".into(), time(*since));
+    }
+    // At rest nothing hangs on it, and a pod that is missing for a moment is no reason to write.
+    let lacking = lacking.map(|since| since.filter(|_| phase.is_under_way()).map(moment));
+    for (field, since) in ["canaryLackingSince", "primaryLackingSince"].into_iter().zip(lacking) {
+        if let Some(since) = since {
+            rollout.insert(field.into(), time(since));
+        }
     }
     if let Some(primary) = primary {
         rollout.insert("primaryRevision".into(), json!(primary));

@@ -98,8 +98,10 @@ fn annotations(
 ) -> Result<BTreeMap<String, String>, RouteError> {
     let (reserved, named) = (key(scene, CANARY), WHO.map(|suffix| key(scene, suffix)));
     let is_scoped = !scene.cx.spec.analysis.matches.is_empty();
-    // Who fits may be said on the original too, unless the analysis says it.
-    let is_named = |key: &str| !is_scoped && named.iter().any(|named| named == key);
+    // Who fits may be said on the original too, unless the analysis says it. Without a share there may be no
+    // pods, and nobody is let in.
+    let lets_in = !is_scoped && canary > Percent::ZERO;
+    let is_named = |key: &str| lets_in && named.iter().any(|named| named == key);
     let mut annotations =
         copied::annotations(original, |key| !key.contains(&reserved) || is_named(key));
     annotations.insert(reserved, "true".to_owned());

@@ -7,8 +7,10 @@
 //! ```
 //!
 //! What an address belongs to is no part of a copy, and no part of a revision: every Service has its
-//! own. Whether a copy is headless is settled when it is made: no server lets anybody change that. The
-//! canary owns both copies for as long as they are there; finalizers of the target are the target's.
+//! own. Who may come in by it is: a copy of a load balancer is another load balancer, which must not be open to
+//! more than the target is. Whether a copy is headless, and of which class a load balancer is, is settled when it
+//! is made: no server lets anybody change that. The canary owns both copies for as long as they are there;
+//! finalizers of the target are the target's.
 
 use std::borrow::Cow;
 
@@ -24,17 +26,19 @@ use super::{
 use crate::object::{Change, exactly};
 
 /// What belongs to one Service alone.
-const OWN: [&str; 9] = [
-    "allocateLoadBalancerNodePorts",
+const OWN: [&str; 7] = [
     "clusterIP",
     "clusterIPs",
     "externalIPs",
     "healthCheckNodePort",
-    "loadBalancerClass",
+    LOAD_BALANCER_CLASS,
     "loadBalancerIP",
-    "loadBalancerSourceRanges",
     DISTRIBUTION,
 ];
+/// Who makes the load balancer.
+const LOAD_BALANCER_CLASS: &str = "loadBalancerClass";
+/// Whether ports of nodes lead to it as well. The server writes `true` where nobody says so.
+const NODE_PORTS: &str = "allocateLoadBalancerNodePorts";
 /// A hint to the network, which the canary may set for the copies.
 const DISTRIBUTION: &str = "trafficDistribution";
 /// The selector is one value: keys of others must not stay in it.
@@ -45,7 +49,9 @@ const NAME_LENGTH_MAX: usize = 63;
 /// What a copy has of a Service's spec.
 pub(super) fn spec_of(service: &Value) -> Cow<'_, Value> {
     let mut spec = service["spec"].as_object().cloned().unwrap_or_default();
-    spec.retain(|field, _| !OWN.contains(&field.as_str()));
+    spec.retain(|field, value| {
+        !OWN.contains(&field.as_str()) && (field != NODE_PORTS || *value == json!(false))
+    });
     let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
     for port in ports.into_iter().flatten() {
         if let Some(port) = port.as_object_mut() {
@@ -90,9 +96,18 @@ pub fn promote(
 ) -> Result<Option<Change>, WorkloadError> {
     require_revision(cx, target, revision)?;
     let labels = included(&target["metadata"]["labels"], cx.included);
-    let annotations = included(&target["metadata"]["annotations"], cx.included);
+    let annotations = if is_load_balancer(target) {
+        // They say who may come in, such as whether it is an internal one.
+        copied(&target["metadata"]["annotations"])
+    } else {
+        included(&target["metadata"]["annotations"], cx.included)
+    };
     let name = cx.primary_name();
     sync(cx, &name, (labels, annotations), (target, distribution), Some(live))
+}
+
+fn is_load_balancer(service: &Value) -> bool {
+    service["spec"]["type"] == "LoadBalancer"
 }
 
 /// Makes a primary's copy that Flagger left the canary's own again; `None` where it is not one.
@@ -156,6 +171,13 @@ fn sync(
     }
     if live.unwrap_or(target)["spec"]["clusterIP"] == "None" {
         spec["clusterIP"] = json!("None");
+    }
+    if is_load_balancer(target) {
+        let settled = live.filter(|live| is_load_balancer(live)).unwrap_or(target);
+        let class = settled["spec"].get(LOAD_BALANCER_CLASS);
+        spec.as_object_mut().into_iter().for_each(|spec| {
+            spec.extend(class.map(|class| (LOAD_BALANCER_CLASS.to_owned(), class.clone())));
+        });
     }
     let metadata = json!({
         "name": name,
@@ -232,6 +254,69 @@ mod tests {
         assert_eq!(copy["metadata"].get("finalizers"), None);
         assert_eq!(copy["metadata"]["annotations"], json!({}));
         assert_eq!(copy["metadata"]["ownerReferences"][0]["kind"], "Canary");
+    }
+
+    /// A load balancer inside the company.
+    fn internal() -> Value {
+        let mut target = target();
+        let spec = json!({
+            "type": "LoadBalancer", "loadBalancerClass": "example.com/internal",
+            "loadBalancerSourceRanges": ["10.0.0.0/8"], "loadBalancerIP": "10.1.2.3",
+            "allocateLoadBalancerNodePorts": false, "externalTrafficPolicy": "Local",
+            "healthCheckNodePort": 31000, "clusterIP": "10.0.0.7",
+            "ports": [{ "port": 80, "targetPort": 8080, "protocol": "TCP" }],
+            "selector": { "app": "shop", "version": "1" },
+        });
+        target["spec"] = spec;
+        target["metadata"]["annotations"]["lb.example.com/internal"] = json!("true");
+        target
+    }
+
+    #[test]
+    fn a_copy_of_a_load_balancer_is_open_to_nobody_else() {
+        let change = with_cx(|cx| create_primary(cx, &internal(), None)).unwrap().unwrap();
+        let copy = applied(None, &change).unwrap();
+        let want = json!({
+            "type": "LoadBalancer", "loadBalancerClass": "example.com/internal",
+            "loadBalancerSourceRanges": ["10.0.0.0/8"],
+            "allocateLoadBalancerNodePorts": false, "externalTrafficPolicy": "Local",
+            "ports": [{ "port": 80, "targetPort": 8080, "protocol": "TCP" }],
+            "selector": { "app": "shop", "version": "1" },
+        });
+        assert_eq!(copy["spec"], want);
+        let internal_too = &copy["metadata"]["annotations"]["lb.example.com/internal"];
+        assert_eq!(internal_too, "true");
+
+        let mut next = internal();
+        next["spec"]["loadBalancerSourceRanges"] = json!(["10.9.0.0/16"]);
+        let revision = WorkloadKind::Service.revision(&next);
+        assert_ne!(revision, WorkloadKind::Service.revision(&internal()), "it is a change");
+        let change = with_cx(|cx| promote(cx, &next, &copy, None, &revision)).unwrap().unwrap();
+        let after = applied(Some(&copy), &change).unwrap();
+        assert_eq!(after["spec"]["loadBalancerSourceRanges"], json!(["10.9.0.0/16"]));
+        assert_eq!(after["spec"]["loadBalancerClass"], "example.com/internal", "it stays");
+        let internal_too = &after["metadata"]["annotations"]["lb.example.com/internal"];
+        assert_eq!(internal_too, "true", "also once promoted");
+        assert_eq!(with_cx(|cx| promote(cx, &next, &after, None, &revision)).unwrap(), None);
+    }
+
+    #[test]
+    fn the_class_of_a_load_balancer_is_settled_when_it_is_made() {
+        let class = |live: &Value| {
+            let change = with_cx(|cx| sync_canary(cx, &internal(), None, Some(live))).unwrap();
+            applied(Some(live), &change.unwrap()).unwrap()["spec"]["loadBalancerClass"].clone()
+        };
+        // Made by a version that left it out: no server takes another one.
+        let mut older = primary();
+        older["spec"]["type"] = json!("LoadBalancer");
+        assert_eq!(class(&older), Value::Null);
+        assert_eq!(class(&primary()), "example.com/internal", "it becomes one");
+        let mut usual = internal();
+        usual["spec"]["allocateLoadBalancerNodePorts"] = json!(true);
+        let mut silent = internal();
+        silent["spec"].as_object_mut().unwrap().remove("allocateLoadBalancerNodePorts");
+        let revision = |service: &Value| WorkloadKind::Service.revision(service);
+        assert_eq!(revision(&usual), revision(&silent), "what the server adds is no change");
     }
 
     #[test]

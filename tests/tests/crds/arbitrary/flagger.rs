@@ -461,6 +461,8 @@ strategy! { rollout_memory: RolloutMemory {
     untold: maybe(text()),
     trouble_since: maybe(time()),
     no_data_since: maybe(time()),
+    canary_lacking_since: maybe(time()),
+    primary_lacking_since: maybe(time()),
     primary_revision: maybe(text()),
     provider: maybe(text()),
     route: maybe(route_memory()),

@@ -91,9 +91,61 @@ fn item_11_an_unlisted_share_does_not_jump_to_everything() {
 }
 
 #[test]
-fn item_12_a_canary_that_became_invalid_is_not_acted_upon() {
-    let invalid = progressing(50).checked(true).with(|seen| seen.problems = vec!["x".to_owned()]);
-    assert_eq!((invalid.does().as_str(), invalid.why()), ("", "Refused"));
+fn item_12_a_canary_that_became_invalid_takes_no_step_forward() {
+    let flawed = |scene: Scene| {
+        scene.with(|seen| seen.setup.flaw = Some(Obstacle("of another tenant".to_owned())))
+    };
+    table([
+        ("no check is asked for, and none counts", flawed(progressing(50)), "remember trouble=0"),
+        ("nor is what one said", flawed(progressing(50).checked(true)), "remember trouble=0"),
+        ("nor is it promoted for want of analysis", flawed(progressing(50).skipping()), {
+            "remember trouble=0"
+        }),
+        ("nothing is begun", flawed(at_rest().target("v1-b")), ""),
+        ("nor set up", flawed(at_rest().phase(Phase::New)), ""),
+    ]);
+    assert_eq!(flawed(at_rest().target("v1-b")).why(), "Refused");
+    let theirs = progressing(50).checked(true).with(|seen| seen.problems = vec!["x".to_owned()]);
+    assert_eq!((theirs.does().as_str(), theirs.why()), ("", "Refused"), "it is another's");
+}
+
+#[test]
+fn item_17_a_canary_that_became_invalid_can_go_back() {
+    let flawed = |scene: Scene| {
+        scene.with(|seen| seen.setup.flaw = Some(Obstacle("spec.provider: unknown".to_owned())))
+    };
+    let for_minutes = |minutes: i64, scene: Scene| {
+        scene.remembering(|memory| {
+            memory.trouble_since = Some(Moment(NOW.0 - minutes * MINUTE));
+        })
+    };
+    let back = "shift 0 · park · remember phase=Failed weight=0 prepared=false trouble=-";
+    table([
+        ("there is time to mend it", for_minutes(4, flawed(progressing(40))), ""),
+        ("then it goes back", for_minutes(5, flawed(progressing(40))), back),
+        ("held by hand too", for_minutes(5, flawed(progressing(40).paused(40))), {
+            "shift 0 · park · remember phase=Failed weight=0 pause=- prepared=false trouble=-"
+        }),
+        ("a revision that nobody analysed has no share", flawed(progressing(40).target("v1-c")), {
+            "shift 0 · remember weight=0 applied=v1-c prepared=false"
+        }),
+        ("going back to what was promoted ends it", flawed(progressing(40).target("v1-a")), {
+            "shift 0 · park · remember phase=Succeeded weight=0 applied=v1-a prepared=false"
+        }),
+        (
+            "whoever calls it back is heard",
+            flawed(progressing(40).hooks(|hooks| hooks.rollback = true)),
+            "ask rollback",
+        ),
+        ("a promotion that was given ends", flawed(promoting(40)), {
+            "shift 0 · remember phase=Finalising weight=0"
+        }),
+        (
+            "clients are not left on a canary that died",
+            flawed(stranded().canary(waiting(false)).primary(waiting(true))),
+            "shift 0 · remember weight=0",
+        ),
+    ]);
 }
 
 #[test]

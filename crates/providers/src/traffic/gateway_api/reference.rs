@@ -92,7 +92,7 @@ pub(in crate::traffic) fn write(
     divide(version, scene, route(version, scene, live)?, split)
 }
 
-/// Makes the apex the backend again. What is gone, or was put back by its owner, needs nothing.
+/// Makes the apex the backend again, and takes away what was written beside it. What is gone needs nothing.
 pub(in crate::traffic) fn finalize(
     version: Version,
     scene: &Scene<'_>,
@@ -136,7 +136,17 @@ fn undo(kind: Kind, scene: &Scene<'_>, route: &Value) -> Option<Change> {
         // Somebody else's backends are divided still, and Flux must not undo that.
         annotations.insert(DIVIDED_FOR.to_owned(), json!(others));
     }
-    change(kind, route, rules, annotations)
+    // Its owner may have put the rules back already: Flux must not be kept from it for ever.
+    let is_marked = divided_for(route).any(|canary| canary == scene.cx.owner.name);
+    let is_whole = alike(&json!(rules), &route["spec"]["rules"]);
+    if !is_whole {
+        return change(kind, route, rules, annotations);
+    }
+    let metadata = json!({
+        "resourceVersion": route["metadata"]["resourceVersion"], "annotations": annotations,
+    });
+    let name = route["metadata"]["name"].as_str().filter(|_| is_marked)?.to_owned();
+    Some(Change::Merge { kind, name, patch: json!({ "metadata": metadata }) })
 }
 
 fn divided_for(route: &Value) -> impl Iterator<Item = &str> {

@@ -215,7 +215,7 @@ impl Foreign {
             let own = match key.as_str() {
                 "name" | "matches" | "filters" | "backendRefs" => true,
                 "timeouts" => version.full && scene.cx.fields.timeouts,
-                "retry" => retries_to_write(version, scene).is_some(),
+                "retry" => version.full && scene.cx.fields.retry,
                 _ => false,
             };
             if !own && !self.fields.contains_key(key) {

@@ -853,3 +853,71 @@ proptest! {
         }
     }
 }
+
+/// Members of `service` that routers may write, each with something to write. What `apex` has written is told by
+/// the server's record of who wrote it, which is another test's.
+fn members() -> Vec<(&'static str, Value)> {
+    vec![
+        ("hosts", json!(["other.example.com"])),
+        ("match", json!([{ "uri": { "prefix": "/api" } }])),
+        ("rewrite", json!({ "uri": "/v2" })),
+        ("timeout", json!("10s")),
+        ("backendTimeout", json!("5s")),
+        ("retries", json!({ "attempts": 3, "perTryTimeout": "1s", "retryOn": "gateway-error" })),
+        ("headers", json!({ "request": { "add": { "x-b": "2" } } })),
+        ("mirror", json!([{ "backendRef": { "name": "audit", "port": 80 } }])),
+        ("corsPolicy", json!({ "allowOrigin": ["*"], "allowMethods": ["GET"] })),
+        ("gateways", json!(["public"])),
+        ("trafficPolicy", json!({ "tls": { "mode": "ISTIO_MUTUAL" } })),
+        ("delegation", json!(true)),
+        ("backends", json!(["http://db"])),
+        ("portName", json!("grpc-web")),
+        ("appProtocol", json!("kubernetes.io/h2c")),
+    ]
+}
+
+/// All that the provider has written, but for what the server counts.
+fn written(world: &World) -> Vec<Value> {
+    let names = world.mesh.names(&world.cx()).into_iter();
+    let objects = names.filter_map(|(kind, name)| world.live.get(kind, &name).cloned());
+    let plain = objects.map(|mut object| {
+        for field in ["resourceVersion", "uid"] {
+            object["metadata"][field].take();
+        }
+        strip_nulls(&mut object);
+        object
+    });
+    plain.collect()
+}
+
+#[test]
+fn what_a_user_takes_out_of_the_service_goes_from_the_routes() {
+    let mut changed = BTreeMap::<&str, Vec<&str>>::new();
+    for mesh in dividing().into_iter().filter(|mesh| *mesh != Mesh::Knative) {
+        for (member, value) in members() {
+            let mut world = World::plain(mesh);
+            world.reconcile();
+            world.write(split(30));
+            world.reconcile();
+            let before = written(&world);
+            world.edit_spec(json!({ "service": { member: value } }));
+            if world.check().is_err() || world.drift().is_err() {
+                continue;
+            }
+            world.reconcile();
+            if written(&world) != before {
+                changed.entry(mesh.as_str()).or_default().push(member);
+            }
+            world.edit_spec(json!({ "service": { member: null } }));
+            world.reconcile();
+            assert_eq!(written(&world), before, "{}: {member} was taken out", mesh.as_str());
+            assert_eq!(world.drift(), Ok(vec![]), "{}: {member}", mesh.as_str());
+        }
+    }
+    // That there was something to take out.
+    for mesh in MOVING {
+        for member in ["hosts", "match", "rewrite", "timeout", "retries", "headers", "corsPolicy"] {
+            assert!(changed[mesh.as_str()].contains(&member), "{mesh:?}: {member}, {changed:?}");
+        }
+    }
+}

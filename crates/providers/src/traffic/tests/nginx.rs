@@ -138,12 +138,18 @@ fn who_the_user_names_on_the_original_is_kept() {
     annotations[format!("{PREFIX}/canary-weight")] = json!("99");
     world.put(INGRESS, original);
     world.reconcile();
+    let nobody = json!({ "canary": "true", "canary-weight": "0" });
+    assert_eq!(canary_annotations(&world), nobody, "at rest there are no pods to be led to");
     world.write(split(5));
     assert_eq!(
         canary_annotations(&world),
         json!({ "canary": "true", "canary-weight": "5", "canary-by-header": "x-insider" })
     );
     assert_eq!(world.read(), Ok(split(5)));
+    assert_eq!(world.drift(), Ok(vec![]));
+    world.write(split(0));
+    assert_eq!(canary_annotations(&world), nobody, "nor after a rollout");
+    assert_eq!(world.drift(), Ok(vec![]));
 }
 
 #[test]

@@ -106,6 +106,20 @@ fn the_route_is_given_back_with_what_its_owner_changed_meanwhile() {
 }
 
 #[test]
+fn a_route_whose_rules_its_owner_put_back_is_not_left_with_what_was_written_beside_them() {
+    let mut world = world(Mesh::GatewayApiV1);
+    let untouched = world.finalize();
+    assert_eq!(untouched, Ok(0), "one that was never divided");
+    world.reconcile();
+    world.write(split(60));
+    world.edit_route(|route| route["spec"]["rules"] = users()["spec"]["rules"].clone());
+    assert_eq!(world.finalize(), Ok(1));
+    assert_eq!(world.route()["metadata"]["annotations"], json!({ "note": "mine" }), "Flux goes on");
+    assert_eq!(world.route()["spec"], users()["spec"]);
+    assert_eq!(world.finalize(), Ok(0), "given back once");
+}
+
+#[test]
 fn a_route_that_is_referred_to_no_more_is_not_left_divided() {
     for mesh in [Mesh::GatewayApiV1, Mesh::GatewayApiV1Beta1] {
         let mut world = world(mesh);

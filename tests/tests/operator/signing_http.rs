@@ -35,7 +35,13 @@ use crate::{
 async fn tester(secret: &SecretFile) -> SocketAddr {
     let metrics = Arc::new(Metrics::default());
     let minute = Duration::from_mins(1);
-    let limits = Limits { tasks: 1, tasks_per_namespace: 1, timeout: minute, patience: minute };
+    let limits = Limits {
+        tasks: 1,
+        tasks_per_namespace: 1,
+        timeout: minute,
+        patience: minute,
+        connections: 16,
+    };
     let gates = Gates::in_memory();
     let (namespace, canary) = ("default".to_owned(), "web".to_owned());
     let key = Key { namespace, canary, kind: Kind::Advance, gate: String::new() };

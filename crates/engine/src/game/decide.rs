@@ -116,9 +116,9 @@ fn conclude(
         troubles.retain(|(kind, _)| *kind != ConditionKind::HookBlocked);
         troubles.insert(0, (ConditionKind::HookBlocked, Fact::HookBlocked(why)));
     }
+    next.message = decision.why.text();
     next.conditions = conditions(view, &next, &troubles);
     next.phase = Some(phase(&next.conditions));
-    next.message = decision.why.text();
     let wants_pause = !next.pauses.is_empty();
     if seen.plan.paused.value != wants_pause {
         decision = decision.act(Action::SetPaused(wants_pause));
@@ -226,8 +226,9 @@ fn conditions(
             ("OldPodsKept", "Pods run an older revision until somebody deletes them.")
         }
         (false, _) => ("Complete", "All pods that should run the template do."),
-        (true, true) => ("StepReached", "As many pods as this step lets run the template."),
-        (true, false) => ("Updating", "Pods are on their way to the template."),
+        // What is waited for: a pod, a hook, a person.
+        (true, true) => ("StepReached", next.message.as_str()),
+        (true, false) => ("Updating", next.message.as_str()),
     };
     let progress = about(ConditionKind::Progressing, is_progressing, reason, message);
     let enough = view.counts.available >= plan.replicas;

@@ -222,6 +222,24 @@ fn a_pod_that_is_ready_but_not_for_long_enough_ends_no_step_and_is_looked_at_in_
     world.is_sound();
 }
 
+#[test]
+fn the_condition_says_what_a_release_waits_for() {
+    let world = World::running(stepped(vec![keep(3), hook_step()]));
+    let progress = |world: &World| {
+        let conditions = world.truth.memory.conditions.iter();
+        let found = conditions.filter(|it| it.kind == ConditionKind::Progressing).last().unwrap();
+        (found.holds, found.message.clone())
+    };
+    assert!(!progress(&world).0);
+    let mut world = world;
+    world.happen(&Event::StepHooks(HookWill::Hang));
+    world.happen(&Event::Push(true));
+    world.rounds(20);
+    let (is_progressing, message) = progress(&world);
+    assert!(is_progressing && message.contains("r2-1-test"), "{message}");
+    assert_eq!(message, world.truth.memory.message);
+}
+
 /// A sidecar whose image both templates ask for, and which a webhook takes from a mirror.
 #[test]
 fn an_image_that_somebody_rewrites_on_its_way_is_left_alone() {

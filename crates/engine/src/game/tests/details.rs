@@ -227,7 +227,8 @@ fn the_condition_says_what_a_release_waits_for() {
     let world = World::running(stepped(vec![keep(3), hook_step()]));
     let progress = |world: &World| {
         let conditions = world.truth.memory.conditions.iter();
-        let found = conditions.filter(|it| it.kind == ConditionKind::Progressing).last().unwrap();
+        let mut found = conditions.filter(|it| it.kind == ConditionKind::Progressing);
+        let found = found.next().unwrap();
         (found.holds, found.message.clone())
     };
     assert!(!progress(&world).0);

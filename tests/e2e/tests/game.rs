@@ -677,6 +677,12 @@ impl Life {
             self.release("gamedeployment", "lobby"),
             self.release("gamestatefulset", "rooms")
         )?;
+        // One that is lost finds the claim that it had.
+        let lost = seat.object("pod", "rooms-1").await?["metadata"]["uid"].take();
+        seat.kubectl(&["delete", "pod", "rooms-1", "--wait=false"]).await?;
+        let is_back =
+            |it: &Value| it["metadata"]["uid"].is_string() && it["metadata"]["uid"] != lost;
+        holds(seat, "pod", "rooms-1", is_back).await?;
         seat.kubectl(&["scale", "gamedeployment", "lobby", "--replicas=1"]).await?;
         holds(seat, "gamedeployment", "lobby", |it| it["status"]["replicas"] == 1).await?;
         // A revision whose name somebody else has.

@@ -1,9 +1,9 @@
 # What kubectl must be able to do, one check a line. Settings: KUBECTL, WORK, MANIFESTS. Against another
-# cluster than the sandbox, NODE is what its nodes' names begin with, ADMIN who we are, and LOGS is empty if
-# nobody has any. With TRANSCRIPT, what each command said goes to that file.
+# cluster than the sandbox, NODE is what its nodes' names begin with, and ADMIN who we are. With TRANSCRIPT, what
+# each command said goes to that file.
 set -uo pipefail
 passed=0 failed=0
-node=${NODE:-sandbox} admin=${ADMIN:-kubernetes-admin} logs=${LOGS-yes} transcript=${TRANSCRIPT:-/dev/null}
+node=${NODE:-sandbox} admin=${ADMIN:-kubernetes-admin} transcript=${TRANSCRIPT:-/dev/null}
 # What is waited for comes within seconds; on a machine that does much else it may take a hundred times as long.
 patience=120
 k() { timeout $((patience + 60)) "$KUBECTL" "$@"; }
@@ -244,10 +244,8 @@ has 'describe namespace' 'Status: +Active' k describe ns shop
 has 'events' 'ScalingReplicaSet' k -n shop events
 has 'events --for' 'ScalingReplicaSet' k -n shop events --for deployment/web
 has 'get events' 'ScalingReplicaSet' k -n shop get events
-if [ -n "$logs" ]; then
-    has 'logs' '.' k -n shop logs deploy/web
-    has 'logs --tail' '.' k -n shop logs deploy/web --tail=1
-fi
+has 'logs' '.' k -n shop logs deploy/web
+has 'logs --tail' '.' k -n shop logs deploy/web --tail=1
 has 'auth can-i' '^yes$' k auth can-i create deployments
 has 'auth whoami' "$admin" k auth whoami
 has 'auth can-i --list' '\*' k auth can-i --list

@@ -41,7 +41,7 @@ pub use self::{
     graphite::Graphite,
     influxdb::InfluxDb,
     namespace::inside,
-    node::{Node, NodeSettings},
+    node::{Logs, Node, NodeSettings},
     objects::{api_of, apply, apply_folder, apply_yaml, eventually},
     operator::{Installation, Operator, program},
     parts::Parts,

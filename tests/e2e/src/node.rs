@@ -26,10 +26,12 @@ use tidegate_sandbox::{
 };
 use tokio::sync::{mpsc::UnboundedReceiver, watch};
 
+pub use self::logs::Logs;
 use self::{applications::Applications, news::News, queue::Queue, remote::Remote};
 use crate::ControlPlane;
 
 mod applications;
+mod logs;
 mod news;
 mod queue;
 mod remote;

@@ -170,6 +170,14 @@ impl<'s> Place<'s> {
         let canary = self.get(CANARIES, "web").await?.unwrap_or_default();
         Ok(canary["status"]["phase"].as_str().unwrap_or_default().to_owned())
     }
+
+    /// Whether the operator has said anything of the canary: a phase, or why there is none.
+    async fn was_looked_at(&self) -> Done<bool> {
+        let canary = self.get(CANARIES, "web").await?.unwrap_or_default();
+        let (phase, conditions) = (&canary["status"]["phase"], &canary["status"]["conditions"]);
+        let is_told = conditions.as_array().is_some_and(|it| !it.is_empty());
+        Ok(is_told || phase.as_str().is_some_and(|it| !it.is_empty()))
+    }
 }
 
 impl Ground for Place<'_> {
@@ -258,7 +266,7 @@ impl Ground for Place<'_> {
         self.operator = Some(started.map_err(|error| format!("{error:#}"))?);
         let deadline = Instant::now() + FIRST_LOOK_MAX;
         let is_new = self.get(CANARIES, "web").await?.is_some() && self.phase().await?.is_empty();
-        while is_new && self.phase().await?.is_empty() {
+        while is_new && !self.was_looked_at().await? {
             if Instant::now() > deadline {
                 return Err(in_vain(FIRST_LOOK_MAX, "the operator looks for the first time"));
             }

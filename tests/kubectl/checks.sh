@@ -148,7 +148,9 @@ has 'scale' 'deployment.apps/web scaled' k -n shop scale deployment web --replic
 has 'wait for jsonpath' 'condition met' k -n shop wait deploy/web --for=jsonpath='{.status.readyReplicas}'=5 --timeout=${patience}s
 has 'wait for condition' 'condition met' k -n shop wait deploy/web --for=condition=Available --timeout=${patience}s
 fails 'wait times out' 'timed out' k -n shop wait deploy/web --for=condition=Never --timeout=1s
-soon 'get -w shows new pods run' 'MODIFIED +web-[^ ]+ +1/1 +Running' cat "$WORK/watch"
+# Both of them: what was watched is compared when it is whole.
+soon 'both new pods run' '^[2-9]$' grep -cE '^MODIFIED +web-[^ ]+ +1/1 +Running' "$WORK/watch"
+has 'get -w shows new pods run' 'MODIFIED +web-[^ ]+ +1/1 +Running' cat "$WORK/watch"
 has 'get -w shows changes' 'ADDED +web-' cat "$WORK/watch"
 kill "$watch" 2>/dev/null; wait "$watch" 2>/dev/null
 has 'set image' 'image updated' k -n shop set image deployment/web web=web:2.0
@@ -178,10 +180,12 @@ fails 'json patch test' 'rejected|test' k -n shop patch deploy web --type json -
 has 'set env' 'env updated' k -n shop set env deployment/web MODE=fast
 has 'set resources' 'resource requirements updated' k -n shop set resources deployment/web --limits=cpu=200m,memory=64Mi
 has 'autoscale' 'autoscaled' k -n shop autoscale deployment web --min=2 --max=6 --cpu-percent=80
-has 'get hpa' '^web +Deployment/web ' k -n shop get hpa
 printf '#!/bin/sh\nsed -i "s/hello/edited/" "$1"\n' >"$WORK/editor"; chmod +x "$WORK/editor"
 has 'edit' 'deployment.apps/web edited' env KUBE_EDITOR="$WORK/editor" "$KUBECTL" -n shop edit deploy web
 same 'edit took' edited k -n shop get deploy web -o 'jsonpath={.metadata.annotations.note}'
+# What is described below must have come to rest, with the last old pod gone.
+has 'rollout status after all changes' 'successfully rolled out' k -n shop rollout status deploy/web
+soon 'old pods have gone' '^5$' bash -c "$KUBECTL -n shop get pods -l app=web -o name | wc -l"
 
 # apply, client side
 has 'apply creates' 'deployment.apps/api created' k apply -f "$m/app.yaml"
@@ -236,10 +240,13 @@ fails 'with its CEL rule' 'count must not shrink' k patch widget one --type merg
 has 'describe deployment' 'StrategyType: +RollingUpdate' k -n shop describe deployment web
 has 'describe shows events' 'ScalingReplicaSet' k -n shop describe deployment web
 has 'describe pod' "Node: +$node-" bash -c "$KUBECTL -n shop describe \$($KUBECTL -n shop get pods -o name | head -1)"
-soon 'describe service' 'Endpoints: +10\.24[4-7]\.' k -n shop describe service web
+soon 'describe service' 'Endpoints: +10\.24[4-7]\..* \+ 2 more' k -n shop describe service web
 has 'describe node' 'Allocatable' k describe node "$node-0"
 has 'describe configmap' 'colour' k -n shop describe cm settings
-has 'describe hpa' 'Min replicas' k -n shop describe hpa web
+# It looks every quarter of a minute, and says then that there are no metrics.
+soon 'the autoscaler has looked' 'SucceededGetScale' k -n shop get hpa web -o 'jsonpath={.status.conditions[*].reason}'
+soon 'describe hpa' 'Warning +FailedGetResourceMetric' k -n shop describe hpa web
+has 'get hpa' '^web +Deployment/web ' k -n shop get hpa
 has 'describe namespace' 'Status: +Active' k describe ns shop
 has 'events' 'ScalingReplicaSet' k -n shop events
 has 'events --for' 'ScalingReplicaSet' k -n shop events --for deployment/web
@@ -253,7 +260,8 @@ has 'auth can-i --list' '\*' k auth can-i --list
 # A bad image, and back
 has 'set a bad image' 'image updated' k set image deployment/api api=api:image-pull-error
 fails 'its rollout does not finish' 'timed out|error' k rollout status deploy/api --timeout=3s
-soon 'pods say why' 'ImagePullBackOff|ErrImagePull' k get pods -l app=api
+# The end of trying: which of the states before it is met is a matter of time.
+soon 'pods say why' 'ImagePullBackOff' k get pods -l app=api
 has 'undo mends it' 'rolled back' k rollout undo deployment api
 has 'rollout finishes' 'successfully rolled out' k rollout status deploy/api --timeout=${patience}s
 

@@ -63,7 +63,7 @@ pub fn foreign() -> Vec<&'static str> {
 }
 
 /// Definitions of all kinds that no router here knows better, with schemas that take anything.
-fn definitions() -> Vec<Value> {
+pub fn definitions() -> Vec<Value> {
     const KNOWN: [&str; 4] = [
         "gateway.networking.k8s.io",
         "networking.istio.io",

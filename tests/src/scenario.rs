@@ -30,7 +30,7 @@ use std::{fs, path::Path};
 use self::{ground::Sandboxed, stage::Stage};
 pub use self::{
     ground::{Done, Ground},
-    lines::{Revisions, call as tell_call, write as tell_write},
+    lines::{Revisions, call as tell_call, pods as tell_pods, write as tell_write},
     script::{Script, Step, difference},
 };
 

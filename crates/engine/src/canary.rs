@@ -149,6 +149,9 @@ fn idle_until_gone() -> Step {
 
 /// Everything after initialisation.
 fn settled(seen: &Observed) -> Step {
+    if let Some(step) = start_over(seen) {
+        return step;
+    }
     if let Some(step) = adopt(seen) {
         return step;
     }
@@ -212,6 +215,21 @@ fn drop_resume(seen: &Observed, step: Step, fact: Fact) -> Step {
     }
 }
 
+/// Sets everything up anew for another target, once there is one: what is remembered is of the one before.
+///
+/// Only while nothing is rolled out and nobody is led to the canary; until then the one before is the target.
+fn start_over(seen: &Observed) -> Option<Step> {
+    let Observed { memory, setup, .. } = seen;
+    let former = setup.former_target.clone()?;
+    let is_at_rest = (memory.phase.is_idle() || memory.is_gated()) && !memory.is_stranded();
+    if !is_at_rest || memory.untold.is_some() || seen.target.is_err() {
+        return None;
+    }
+    let next = Memory { phase: Phase::Initializing, since: Some(seen.now), ..Memory::default() };
+    let decision = Decision::because(Fact::TargetChanged { former }).remember(next).telling();
+    Some(decision.again(Again::Now).into())
+}
+
 /// Takes over what another controller left.
 ///
 /// Its fingerprints say nothing about ours. Where the workload is what it was, ours is put in their
@@ -256,15 +274,17 @@ fn restore(seen: &Observed) -> Option<Step> {
             Side::Primary => seen.primary.readiness.is_serving(),
             Side::Canary => seen.target.as_ref().is_ok_and(|it| it.readiness.is_serving()),
         },
+        // Those who use it stay where they are until the pods of the other workload can serve.
+        Piece::PrimaryService => {
+            !seen.setup.primary_service_moves || seen.primary.readiness.is_serving()
+        }
         // Never to a primary that is gone and that nobody knows: what is put in its place might be the
         // canary. Nor beside a route that has a share still, or by a spec that means nothing.
         Piece::Route => {
             let is_known = seen.primary.exists || !matches!(seen.setup.primary, State::Blocked(_));
             is_known && seen.setup.former_route == State::Fits && seen.setup.flaw.is_none()
         }
-        Piece::CanaryService | Piece::PrimaryService | Piece::Primary | Piece::PrimaryScaler => {
-            true
-        }
+        Piece::CanaryService | Piece::Primary | Piece::PrimaryScaler => true,
     };
     let differs = |piece: &Piece| *seen.setup.of(*piece) == State::Differs;
     let piece = Piece::ALL.into_iter().find(|piece| differs(piece) && is_safe(piece))?;

@@ -48,6 +48,11 @@ pub enum Fact {
     Initialized,
     /// A canary of another controller was taken over.
     Adopted,
+    /// The spec names another workload than the primary was made for.
+    TargetChanged {
+        /// The one before.
+        former: String,
+    },
     /// A gate said yes.
     GatePassed(GateKind, String),
     /// The gate before a rollout is closed.
@@ -256,6 +261,7 @@ impl Fact {
             Self::PrimaryStuck(_) => "PrimaryStuck",
             Self::Initialized => "Initialized",
             Self::Adopted => "Adopted",
+            Self::TargetChanged { .. } => "TargetChanged",
             Self::GatePassed(kind, _) => kind.passed(),
             Self::AwaitingApproval(_) => "WaitingForApproval",
             Self::AwaitingIncrease(_) => "WaitingForTrafficApproval",
@@ -326,6 +332,7 @@ impl Fact {
             | Self::ServiceTakenOver(_)
             | Self::Initialized
             | Self::Adopted
+            | Self::TargetChanged { .. }
             | Self::GatePassed(..)
             | Self::NewRevision
             | Self::Restarted
@@ -393,7 +400,7 @@ impl Fact {
     }
 
     fn text_of_setup(&self, names: &Names) -> Option<String> {
-        let Names { canary, primary, .. } = names;
+        let Names { canary, target, primary, .. } = names;
         Some(match self {
             Self::Idle => format!("Nothing to roll out: {primary} runs the current revision."),
             Self::Suspended => {
@@ -427,6 +434,11 @@ impl Fact {
             }
             Self::Initialized => format!("{canary} is set up: {primary} serves its traffic."),
             Self::Adopted => format!("Took over {canary} as it was left, without a new rollout."),
+            Self::TargetChanged { former } => {
+                format!(
+                    "{canary} has the target {target} now and is set up anew; what was made for {former} serves until then, and its primary stays."
+                )
+            }
             Self::IdleTargetRuns(None) => {
                 format!(
                     "{} runs its pods although nothing is rolled out; have what re-applies it keep the node selector flagger.app/scale-to-zero.",

@@ -96,6 +96,10 @@ pub struct Setup {
     pub canary_service: State,
     /// The Service in front of the primary.
     pub primary_service: State,
+    /// That Service is there and selects the pods of another workload: to write it moves whoever uses it.
+    pub primary_service_moves: bool,
+    /// The workload that the primary was made for, if the spec names another one since.
+    pub former_target: Option<String>,
     /// The primary workload itself: it fits if it exists.
     pub primary: State,
     /// The primary's scaler: it fits if it exists, or if there is nothing to copy.

@@ -180,6 +180,11 @@ impl Cluster {
         !WATCHED.contains(&kind) && claimed.insert(kind)
     }
 
+    /// Whether somebody asked for a kind that is not watched from the start: one that a cluster may have or not.
+    pub(crate) fn is_claimed(&self, kind: Kind) -> bool {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner).contains(&kind)
+    }
+
     /// Whether everything that is watched from the start was listed once. Nodes may be out of reach.
     pub fn is_synced(&self) -> bool {
         WATCHED.iter().all(|kind| self.cache.state(*kind) == TableState::Synced)

@@ -3,7 +3,8 @@
 # The oldest Go that Kubernetes 1.36 builds with.
 go_minor_min=26
 
-fail() { echo "e2e: $*" >&2; exit 1; }
+# Says what is wrong, in one line. Shells around this one see by the status that it was said.
+fail() { echo "e2e: $*" >&2; exit 3; }
 note() { echo "e2e: $*" >&2; }
 
 # Fails with one line when a program is missing: need PROGRAM PACKAGE
@@ -49,10 +50,13 @@ find_go() {
 
 # Builds packages of the module in the current folder: go_build INTO LDFLAGS PACKAGE...
 go_build() {
-    local into=$1 ldflags=$2 go
+    local into=$1 ldflags=$2 go required
     shift 2
     go=$(find_go)
     export CGO_ENABLED=0 GOTOOLCHAIN=local GOWORK=off GOFLAGS=-mod=readonly
+    # What a program says of its version may be what it is told here.
+    required=$("$go" list -f '{{.Module.Version}}' "$@" | sort -u)
+    [ "$required" = "$version" ] || fail "$(basename "$PWD"): go.mod requires $required, the recipe wants $version"
     slowly "building $(basename "$PWD") $version with Go, some minutes the first time" "$into.log" \
         "$go" build -v -trimpath -ldflags "-s -w $ldflags" -o "$into/" "$@"
     rm -f "$into.log"

@@ -21,9 +21,10 @@ pub mod run;
 
 use std::time::Instant;
 
-use futures::{StreamExt as _, stream};
+use futures::future::join_all;
 use jiff::Timestamp;
 use kube::Client;
+use tokio::sync::Semaphore;
 
 use self::{
     difference::{Difference, places},
@@ -40,18 +41,17 @@ pub struct Pair {
     pub run: String,
 }
 
-/// So many stories are told at once: watches spend their time waiting.
+/// So many stories are told at once; what comes of their watches is waited for by all together.
 const AT_ONCE: usize = 8;
 
 /// Tells all `stories` to both servers.
 pub async fn compare(pair: &Pair, stories: &[Story]) -> Report {
     let started = Instant::now();
-    let told = stream::iter(stories.iter().enumerate())
-        .map(|(number, story)| tell_both(pair, number, story))
-        .buffered(AT_ONCE)
-        .collect::<Vec<_>>();
+    let turns = Semaphore::new(AT_ONCE);
+    let told =
+        stories.iter().enumerate().map(|(number, story)| tell_both(pair, &turns, number, story));
     let mut report = Report::default();
-    for (differences, unanswered) in told.await {
+    for (differences, unanswered) in join_all(told).await {
         report.unanswered.extend(unanswered);
         for difference in differences {
             report.note(difference);
@@ -64,21 +64,37 @@ pub async fn compare(pair: &Pair, stories: &[Story]) -> Report {
 }
 
 /// Where the servers differ, and what the real one left unanswered.
-async fn tell_both(pair: &Pair, number: usize, story: &Story) -> (Vec<Difference>, Vec<String>) {
+async fn tell_both(
+    pair: &Pair,
+    turns: &Semaphore,
+    number: usize,
+    story: &Story,
+) -> (Vec<Difference>, Vec<String>) {
     let namespace = format!("{}-{number}", pair.run);
+    let turn = turns.acquire().await;
     let (real, ours) = futures::join!(
         run::tell(&pair.real, story, &namespace),
         run::tell(&pair.ours, story, &namespace),
     );
+    drop(turn);
+    let mut unanswered: Vec<String> = Vec::new();
+    for (step, reference) in &real.unanswered {
+        unanswered.push(format!("{} #{step}: nothing is at {reference}", story.name));
+    }
+    let (real, ours) = futures::join!(real.answers(), ours.answers());
     let now = Timestamp::now();
     let (mut normal_real, mut normal_ours) = (Normaliser::new(now), Normaliser::new(now));
     let mut pairs = Pairs::default();
-    let (mut differences, mut unanswered) = (Vec::new(), Vec::new());
+    let mut differences = Vec::new();
     for (step, ((request, real), ours)) in story.requests.iter().zip(&real).zip(&ours).enumerate() {
         if real.code == 0 {
             unanswered.push(format!("{} #{step} ({})", story.name, request.note));
         }
         let (a, b) = (normal_real.normal(real), normal_ours.normal(ours));
+        pairs.is_rehearsal = request.is_rehearsal();
+        if request.method == "DELETE" {
+            pairs.forget_addresses();
+        }
         let found = if real.code == ours.code {
             places(&a, &b, &mut pairs)
         } else {

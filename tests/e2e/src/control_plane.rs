@@ -241,11 +241,25 @@ impl Access {
     }
 }
 
+/// Whether a client goes through a proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proxy {
+    /// As kubeconfig and environment say.
+    AsConfigured,
+    Never,
+}
+
+/// A client of an API server on this machine, whatever the environment says of proxies.
 pub(crate) async fn client_of(kubeconfig: &Path) -> Result<Client> {
+    client_by(kubeconfig, Proxy::Never).await
+}
+
+pub(crate) async fn client_by(kubeconfig: &Path, proxy: Proxy) -> Result<Client> {
     let read = Kubeconfig::read_from(kubeconfig)?;
     let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    // The API server is on this machine, whatever the environment says of proxies.
-    config.proxy_url = None;
+    if proxy == Proxy::Never {
+        config.proxy_url = None;
+    }
     Ok(Client::try_from(config)?)
 }
 
@@ -359,11 +373,17 @@ fn pem(label: &str, bytes: Vec<u8>) -> Result<String> {
     Ok(format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n"))
 }
 
-/// Ports of the loopback device that nobody listens on, all different.
+/// Ports of the loopback device that nobody listens on. None is given twice, and all are below those that the
+/// kernel chooses from for others (32768 and up): whoever is given one finds it free a moment later too.
 pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let listeners = (0..N).map(|_| TcpListener::bind(("127.0.0.1", 0)));
-    let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
-    let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port()));
-    let ports = ports.collect::<std::io::Result<Vec<_>>>()?;
-    Ok(ports.try_into().expect("as many ports as listeners"))
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    // Others who do the same on this machine begin elsewhere.
+    let begin = std::process::id().wrapping_mul(131);
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let next = || begin.wrapping_add(TURN.fetch_add(1, Ordering::Relaxed)) % COUNT + FIRST;
+    let tried = (0..COUNT).map(|_| next()).filter_map(|port| u16::try_from(port).ok());
+    let ports: Vec<u16> = tried.filter(is_free).take(N).collect();
+    ports.try_into().map_err(|_| anyhow::anyhow!("no port of this machine is free"))
 }

@@ -40,7 +40,7 @@ pub use self::{
     control_plane::{ControlPlane, Options},
     graphite::Graphite,
     influxdb::InfluxDb,
-    namespace::inside,
+    namespace::{inside, inside_for},
     node::{Logs, Node, NodeSettings},
     objects::{api_of, apply, apply_folder, apply_yaml, eventually},
     operator::{Installation, Operator, program},

@@ -25,7 +25,7 @@ use crate::scratch;
 
 /// Set in the process that has the network.
 const INSIDE: &str = "TIDEGATE_E2E_INSIDE";
-/// No test takes longer; one that does is stuck.
+/// Few tests take longer; one that does is stuck.
 const PATIENCE: Duration = Duration::from_mins(15);
 /// Holds 10.244.0.0 to 10.247.255.255: the ranges a node's pods get their addresses from.
 const SETUP: &str = "ip link set lo up && ip addr add 10.244.0.1/14 dev lo && \
@@ -36,8 +36,17 @@ const SETUP: &str = "ip link set lo up && ip addr add 10.244.0.1/14 dev lo && \
 /// # Panics
 ///
 /// When the test fails, or the machine does not allow namespaces.
-#[expect(clippy::panic, reason = "it is how a test fails")]
 pub fn inside(name: &str, body: impl AsyncFnOnce() -> Result<()>) {
+    inside_for(PATIENCE, name, body);
+}
+
+/// As [`inside`], for a test that may take longer than others.
+///
+/// # Panics
+///
+/// As [`inside`].
+#[expect(clippy::panic, reason = "it is how a test fails")]
+pub fn inside_for(patience: Duration, name: &str, body: impl AsyncFnOnce() -> Result<()>) {
     if env::var_os(INSIDE).is_none() {
         if let Err(error) = start_again(name) {
             panic!("{error:#}");
@@ -48,7 +57,7 @@ pub fn inside(name: &str, body: impl AsyncFnOnce() -> Result<()>) {
     let runtime = runtime.expect("a runtime starts");
     scratch::keep_all();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(async { tokio::time::timeout(PATIENCE, body()).await })
+        runtime.block_on(async { tokio::time::timeout(patience, body()).await })
     }));
     let folders = scratch::take_kept();
     if matches!(outcome, Ok(Ok(Ok(())))) {
@@ -63,7 +72,7 @@ pub fn inside(name: &str, body: impl AsyncFnOnce() -> Result<()>) {
     match outcome {
         Ok(Ok(Ok(()))) => {}
         Ok(Ok(Err(error))) => panic!("{error:?}"),
-        Ok(Err(_)) => panic!("{name} is stuck: it ran for {} s", PATIENCE.as_secs()),
+        Ok(Err(_)) => panic!("{name} is stuck: it ran for {} s", patience.as_secs()),
         Err(cause) => resume_unwind(cause),
     }
 }

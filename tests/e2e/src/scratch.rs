@@ -39,11 +39,17 @@ impl Scratch {
     pub(crate) fn new() -> io::Result<Self> {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         sweep(&std::env::temp_dir());
-        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}{}-{serial}", process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder)?;
-        Ok(Self(folder))
+        loop {
+            let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{PREFIX}{}-{serial}", process::id());
+            let folder = std::env::temp_dir().join(name);
+            match fs::create_dir(&folder) {
+                // Of a process that had this number before.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(Self(folder)),
+            }
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -89,6 +89,11 @@ fn stable_names(objects: &[Value], images: &BTreeMap<String, String>) -> BTreeMa
                 format!("{owner}-<hash of {}>", image.as_str().unwrap_or_default())
             }
             (Some("Pod"), Some(owner)) if !is_ordinal(name, owner) => format!("<pod of {owner}>"),
+            // One that was left behind.
+            (Some("Pod"), None) => match object["metadata"]["generateName"].as_str() {
+                Some(prefix) => format!("<pod of {}>", prefix.trim_end_matches('-')),
+                None => continue,
+            },
             (Some("EndpointSlice"), Some(owner)) => format!("<slice of {owner}>"),
             _ => continue,
         };
@@ -157,24 +162,41 @@ fn reduce(object: &mut Value) {
     }
 }
 
-/// Admission of the real server mounts a token and adds tolerations of a node's troubles; the sandbox has
-/// neither tokens to mount nor such troubles.
+/// Admission of the real server mounts a token and lets a pod stay for five minutes on a node in trouble; the sandbox
+/// has neither tokens to mount nor such troubles.
 fn reduce_pod(pod: &mut Value) {
     let Some(spec) = pod["spec"].as_object_mut() else { return };
-    for field in ["volumes", "tolerations", "preemptionPolicy", "priority"] {
+    for field in ["preemptionPolicy", "priority"] {
         spec.remove(field);
     }
+    without(spec, "tolerations", |toleration| toleration["tolerationSeconds"] == 300);
+    without(spec, "volumes", is_token);
     for container in spec.get_mut("containers").and_then(Value::as_array_mut).into_iter().flatten()
     {
         if let Some(container) = container.as_object_mut() {
-            container.remove("volumeMounts");
+            without(container, "volumeMounts", is_token);
         }
     }
     for status in pod["status"]["containerStatuses"].as_array_mut().into_iter().flatten() {
         if let Some(status) = status.as_object_mut() {
-            status.remove("volumeMounts");
+            without(status, "volumeMounts", is_token);
         }
     }
+}
+
+/// Takes items out of a list, and an empty list with them.
+fn without(members: &mut Map<String, Value>, key: &str, is_out: fn(&Value) -> bool) {
+    if let Some(Value::Array(items)) = members.get_mut(key) {
+        items.retain(|item| !is_out(item));
+        if items.is_empty() {
+            members.remove(key);
+        }
+    }
+}
+
+/// A volume, or where it is mounted, by its name.
+fn is_token(volume: &Value) -> bool {
+    volume["name"].as_str().is_some_and(|name| name.starts_with("kube-api-access-"))
 }
 
 /// Which pods, in which order, on which nodes: the number is compared.
@@ -183,8 +205,11 @@ fn reduce_slice(slice: &mut Value) {
     if let Some(metadata) = slice["metadata"].as_object_mut() {
         metadata.remove("annotations");
     }
-    for endpoint in slice["endpoints"].as_array_mut().into_iter().flatten() {
-        endpoint["addresses"] = json!(["<address>"]);
+    if let Some(endpoints) = slice["endpoints"].as_array_mut() {
+        for endpoint in endpoints.iter_mut() {
+            endpoint["addresses"] = json!(["<address>"]);
+        }
+        endpoints.sort_by_key(ToString::to_string);
     }
 }
 
@@ -217,6 +242,43 @@ mod tests {
                 "template": { "spec": { "containers": [{ "image": image }] } },
             },
         })
+    }
+
+    #[test]
+    fn what_admission_adds_is_no_difference_and_what_was_asked_for_is() {
+        let pod = |tolerations: Value, volumes: Value| {
+            json!({
+                "kind": "Pod",
+                "spec": {
+                    "tolerations": tolerations, "volumes": volumes,
+                    "containers": [{ "volumeMounts": volumes }],
+                },
+            })
+        };
+        let equal = |real: Value, ours: Value| {
+            differences(&canonical(&[real]), &canonical(&[ours])).is_empty()
+        };
+        let added = json!({ "key": "a", "tolerationSeconds": 300 });
+        let token = json!({ "name": "kube-api-access-x2x9z" });
+        let (asked, own) = (json!({ "key": "b" }), json!({ "name": "data" }));
+        let bare = || json!({ "kind": "Pod", "spec": { "containers": [{}] } });
+        assert!(equal(pod(json!([added]), json!([token])), bare()));
+        let full = || pod(json!([added, asked]), json!([own, token]));
+        assert!(equal(full(), pod(json!([asked]), json!([own]))));
+        assert!(!equal(full(), pod(json!([asked]), json!([]))));
+        assert!(!equal(full(), pod(json!([]), json!([own]))));
+    }
+
+    #[test]
+    fn the_order_of_endpoints_is_no_difference_and_their_state_is() {
+        let slice = |ready: &[bool]| {
+            let endpoint =
+                |ready: &bool| json!({ "addresses": ["a"], "conditions": { "ready": ready } });
+            let endpoints: Vec<Value> = ready.iter().map(endpoint).collect();
+            canonical(&[json!({ "kind": "EndpointSlice", "metadata": {}, "endpoints": endpoints })])
+        };
+        assert!(differences(&slice(&[true, false]), &slice(&[false, true])).is_empty());
+        assert_eq!(differences(&slice(&[true, false]), &slice(&[true, true])).len(), 2);
     }
 
     #[test]

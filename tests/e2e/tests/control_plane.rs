@@ -3,9 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead as _, BufReader},
     path::Path,
-    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -24,7 +22,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tidegate_e2e::{
-    ControlPlane, Node, NodeSettings, Options, Parts, Web, apply, apply_folder, eventually, inside,
+    ControlPlane, Node, NodeSettings, Options, Parts, Process, Web, apply, apply_folder,
+    eventually, inside,
 };
 
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -196,8 +195,8 @@ fn a_tag_says_how_a_pod_behaves() {
         let _node = Node::start(&plane, settings).await?;
         let client = plane.client();
         namespace(&client, "shop").await?;
-        apply(&client, &deployment("shop:1-slow-start-2s", 1)).await?;
         let started = Instant::now();
+        apply(&client, &deployment("shop:1-slow-start-2s", 1)).await?;
         rolled_out(&client).await?;
         ensure!(started.elapsed() >= Duration::from_secs(2), "ready in its own time");
 
@@ -266,20 +265,35 @@ fn users_and_service_accounts_may_do_what_rbac_says() {
     });
 }
 
-/// The processes of a killed harness, as it printed them.
-fn start_a_victim() -> Result<(std::process::Child, Vec<u32>)> {
-    let mut victim = Command::new(std::env::current_exe()?)
-        .args(["nothing_outlives_a_killed_harness", "--exact", "--nocapture", "--test-threads=1"])
-        .env(VICTIM, "1")
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let output = victim.stdout.take().context("no output")?;
-    let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-    // The test harness has begun the line with the test's name.
-    let line = lines.find_map(|line| Some(line.split_once("victims:")?.1.to_owned()));
-    let line = line.context("the victim did not start")?;
-    let ids = line.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+/// A harness of its own, and the processes that it printed.
+async fn start_a_victim(name: &str, folder: &Path) -> Result<(Process, Vec<u32>)> {
+    let binary = std::env::current_exe()?.display().to_string();
+    let test = ["nothing_outlives_a_killed_harness", "--exact", "--nocapture", "--test-threads=1"];
+    let arguments = [format!("{VICTIM}=1"), binary].into_iter().chain(test.map(str::to_owned));
+    let arguments: Vec<String> = arguments.collect();
+    let victim = Process::start(name, Path::new("/usr/bin/env"), &arguments, folder)?;
+    let mut ids = Vec::new();
+    let prints = async || {
+        let said = std::fs::read_to_string(victim.log())?;
+        // The test harness has begun the line with the test's name.
+        let line = said.lines().find_map(|line| line.split_once("victims:")?.1.strip_suffix('.'));
+        ids = line
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(str::parse)
+            .collect::<Result<_, _>>()?;
+        Ok(line.is_some())
+    };
+    victim.ready(PATIENCE, prints).await?;
     Ok((victim, ids))
+}
+
+/// Whether a process does anything yet: one that ended is there until its parent has heard of it.
+fn is_running(id: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    // After the name, which is in brackets and may be anything.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 #[test]
@@ -289,27 +303,29 @@ fn nothing_outlives_a_killed_harness() {
             let plane = ControlPlane::start(&Parts::find()?).await?;
             let ids = plane.processes();
             let ids: Vec<String> = ids.iter().map(|process| process.id().to_string()).collect();
-            println!("victims:{}", ids.join(" "));
+            println!("victims:{}.", ids.join(" "));
             tokio::time::sleep(Duration::from_mins(10)).await;
             return Ok(());
         }
         // At once for the first, with a chance to do something about it for the second.
+        let folder =
+            std::env::temp_dir().join(format!("tidegate-e2e-{}-victims", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
         let mut victims = Vec::new();
         for signal in ["KILL", "TERM"] {
-            victims.push((signal, start_a_victim()?));
+            let name = format!("victim-of-{signal}");
+            victims.push((signal, start_a_victim(&name, &folder).await?));
         }
-        let is_running = |id: &u32| Path::new(&format!("/proc/{id}")).exists();
-        for (signal, (mut victim, ids)) in victims {
-            ensure!(ids.len() == 3 && ids.iter().all(is_running), "{ids:?} run");
-            let id = victim.id().to_string();
-            ensure!(Command::new("kill").args(["-s", signal, &id]).status()?.success());
-            victim.wait()?;
+        for (signal, (victim, ids)) in victims {
+            ensure!(ids.len() == 3 && ids.iter().copied().all(is_running), "{ids:?} run");
+            victim.signal(signal)?;
             eventually("all programs are gone", PATIENCE, async || {
-                Ok((!ids.iter().any(is_running)).then_some(()))
+                Ok((!ids.iter().copied().any(is_running)).then_some(()))
             })
             .await
             .with_context(|| format!("after SIG{signal}"))?;
         }
+        std::fs::remove_dir_all(folder)?;
         Ok(())
     });
 }

@@ -7,7 +7,11 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use kube::{Client, api::ListParams, core::TypeMeta};
+use kube::{
+    Client,
+    api::{DeleteParams, ListParams, PropagationPolicy},
+    core::TypeMeta,
+};
 use serde_json::{Value, json};
 use tidegate_e2e::{
     ControlPlane, Node, NodeSettings, Parts, api_of, apply, inside,
@@ -16,8 +20,8 @@ use tidegate_e2e::{
 use tidegate_sandbox::{
     Sandbox, Settings,
     cluster::{
-        Cluster as _, DAEMON_SETS, DEPLOYMENTS, ENDPOINT_SLICES, PODS, REPLICA_SETS, Resource,
-        STATEFUL_SETS,
+        Cluster as _, DAEMON_SETS, DEPLOYMENTS, Deletion, ENDPOINT_SLICES, PODS, REPLICA_SETS,
+        Resource, STATEFUL_SETS,
     },
     kubelet::KubeletSettings,
     server::User,
@@ -29,7 +33,7 @@ const QUIET: Duration = Duration::from_secs(2);
 /// What is not equal by then never will be.
 const PATIENCE: Duration = Duration::from_mins(3);
 /// Stages that lost their objects compare nothing.
-const OBJECTS_MIN: usize = 120;
+const OBJECTS_MIN: usize = 180;
 
 /// What is compared: where the sandbox keeps it, and what it is called.
 const KINDS: [(Resource, &str, &str); 6] = [
@@ -77,8 +81,21 @@ fn service(name: &str, spec: Value) -> Value {
     object
 }
 
-/// What is applied at each stage, on top of what is there.
-fn stages() -> Vec<(&'static str, Vec<Value>)> {
+/// What is done at once, on top of what is there.
+struct Stage {
+    name: &'static str,
+    applied: Vec<Value>,
+    deleted: Vec<Deleted>,
+}
+
+/// What is deleted, and what becomes of what it owns.
+struct Deleted {
+    kind: &'static str,
+    name: &'static str,
+    propagation: PropagationPolicy,
+}
+
+fn stages() -> Vec<Stage> {
     let web = |image: &str, replicas: u32| {
         workload("Deployment", "web", image, json!({ "replicas": replicas }))
     };
@@ -86,6 +103,8 @@ fn stages() -> Vec<(&'static str, Vec<Value>)> {
         let spec = json!({ "replicas": 2, "strategy": { "type": "Recreate" } });
         workload("Deployment", "plain", image, spec)
     };
+    let lone =
+        |replicas: u32| workload("ReplicaSet", "lone", "lone:1", json!({ "replicas": replicas }));
     let db = |image: &str, replicas: u32, partition: u32| {
         let strategy =
             json!({ "type": "RollingUpdate", "rollingUpdate": { "partition": partition } });
@@ -98,32 +117,54 @@ fn stages() -> Vec<(&'static str, Vec<Value>)> {
         });
         workload("StatefulSet", "crowd", "crowd:1", spec)
     };
-    let agent = |image: &str| workload("DaemonSet", "agent", image, json!({}));
+    // With what admission adds too, of its own.
+    let agent = |image: &str| {
+        let mut agent = workload("DaemonSet", "agent", image, json!({}));
+        let pod = &mut agent["spec"]["template"]["spec"];
+        pod["tolerations"] = json!([{ "key": "slow", "operator": "Exists" }]);
+        pod["volumes"] = json!([{ "name": "scratch", "emptyDir": {} }]);
+        pod["containers"][0]["volumeMounts"] = json!([{ "name": "scratch", "mountPath": "/tmp" }]);
+        agent
+    };
+    let applied = |name, applied| Stage { name, applied, deleted: Vec::new() };
+    let services = [
+        service("web", json!({})),
+        service("db", json!({ "clusterIP": "None" })),
+        service("nobody", json!({})),
+    ];
+    let workloads =
+        [web("web:1", 3), plain("plain:1"), lone(2), db("db:1", 3, 0), crowd(2), agent("agent:1")];
     vec![
-        (
-            "created",
-            vec![
-                service("web", json!({})),
-                service("db", json!({ "clusterIP": "None" })),
-                service("nobody", json!({})),
-                web("web:1", 3),
-                plain("plain:1"),
-                db("db:1", 3, 0),
-                crowd(2),
-                agent("agent:1"),
-            ],
+        applied("created", services.into_iter().chain(workloads).collect()),
+        applied(
+            "updated",
+            vec![web("web:2", 3), plain("plain:2"), db("db:2", 3, 0), agent("agent:2")],
         ),
-        ("updated", vec![web("web:2", 3), plain("plain:2"), db("db:2", 3, 0), agent("agent:2")]),
-        ("scaled", vec![web("web:2", 5), plain("plain:2"), db("db:2", 1, 0), crowd(4)]),
-        (
+        applied(
+            "scaled",
+            vec![web("web:2", 5), plain("plain:2"), lone(4), db("db:2", 1, 0), crowd(4)],
+        ),
+        applied(
             "half a partition, and back to an image of before",
             vec![web("web:1", 5), db("db:3", 3, 2)],
         ),
-        ("to nothing", vec![web("web:1", 0), db("db:3", 0, 0), crowd(0)]),
-        (
+        applied("to nothing", vec![web("web:1", 0), db("db:3", 0, 0), crowd(0)]),
+        applied(
             "a version that is never ready",
             vec![web("web:3-never-ready", 2), plain("plain:3-never-ready")],
         ),
+        Stage { name: "deleted", applied: Vec::new(), deleted: deleted() },
+        applied("pods that were left behind find an owner", vec![lone(3)]),
+    ]
+}
+
+fn deleted() -> Vec<Deleted> {
+    let deleted = |kind, name, propagation| Deleted { kind, name, propagation };
+    vec![
+        deleted("Deployment", "plain", PropagationPolicy::Background),
+        deleted("StatefulSet", "db", PropagationPolicy::Background),
+        deleted("DaemonSet", "agent", PropagationPolicy::Foreground),
+        deleted("ReplicaSet", "lone", PropagationPolicy::Orphan),
     ]
 }
 
@@ -176,6 +217,23 @@ fn sandbox_objects(sandbox: &Sandbox) -> Vec<Value> {
     objects
 }
 
+async fn delete_from_both(client: &Client, sandbox: &Sandbox, it: &Deleted) -> Result<()> {
+    let Deleted { kind, name, propagation } = it;
+    let kinds = KINDS.iter().find(|(_, _, known)| known == kind);
+    let (resource, version, _) = kinds.context("what is deleted is compared")?;
+    let types = TypeMeta { api_version: (*version).to_owned(), kind: (*kind).to_owned() };
+    let api = api_of(client, &types, Some(NAMESPACE)).await?;
+    let parameters =
+        DeleteParams { propagation_policy: Some(propagation.clone()), ..DeleteParams::default() };
+    api.delete(name, &parameters).await?;
+    let deletion =
+        Deletion { propagation: Some(format!("{propagation:?}")), ..Deletion::default() };
+    let done = sandbox.local(User::admin()).delete(*resource, NAMESPACE, name, &deletion);
+    done.map_err(|failure| {
+        anyhow::anyhow!("the sandbox does not delete {kind} {name}: {failure:?}")
+    })
+}
+
 #[test]
 fn the_sandboxs_loops_settle_where_those_of_kubernetes_do() {
     inside("the_sandboxs_loops_settle_where_those_of_kubernetes_do", async || {
@@ -193,11 +251,14 @@ fn the_sandboxs_loops_settle_where_those_of_kubernetes_do() {
         let refused = |failure| anyhow::anyhow!("the sandbox refuses: {failure:?}");
         sandbox.load(vec![namespace]).map_err(refused)?;
         let mut compared = 0;
-        for (stage, objects) in stages() {
-            for object in &objects {
+        for Stage { name: stage, applied, deleted } in stages() {
+            for object in &applied {
                 apply(&client, object).await.with_context(|| stage.to_owned())?;
             }
-            sandbox.load(objects).map_err(refused)?;
+            sandbox.load(applied).map_err(refused)?;
+            for it in &deleted {
+                delete_from_both(&client, &sandbox, it).await.with_context(|| stage.to_owned())?;
+            }
             sandbox.advance(Duration::from_mins(1));
             let ours = canonical(&sandbox_objects(&sandbox));
             let (count, found) = settled(&client, &ours).await?;

@@ -432,8 +432,12 @@ fn db_44_a_policy_keeps_workloads_from_being_deleted_by_accident() {
         seat.kubectl(&["create", "namespace", "closing"]).await?;
         let closing = Seat { namespace: "closing".to_owned(), ..seat.clone() };
         closing.apply("gamedeployment.yaml").await?;
-        seat.kubectl(&["delete", "namespace", "closing", "--timeout=60s"]).await?;
-        Ok(())
+        seat.kubectl(&["delete", "namespace", "closing", "--wait=false"]).await?;
+        eventually("the namespace is gone", PATIENCE, async || {
+            let listed = seat.kubectl(&["get", "namespaces", "-o", "name"]).await?;
+            Ok((!listed.lines().any(|name| name == "namespace/closing")).then_some(()))
+        })
+        .await
     });
 }
 
@@ -484,7 +488,7 @@ fn db_29_a_policy_and_a_budget_keep_pods_from_going_past_their_hook() {
         ensure!(!evict(&seat, "guarded").await?, "an eviction is put off");
         ensure!(evict(&seat, "plain").await?, "others are not");
         // The cluster takes away what a person asked for as a whole.
-        seat.kubectl(&["delete", "deployment", "guarded", "--timeout=60s"]).await?;
+        seat.kubectl(&["delete", "deployment", "guarded", "--wait=false"]).await?;
         eventually("its pods go with it", PATIENCE, async || {
             let left = seat.kubectl(&["get", "pods", "-l", "app=guarded", "-o", "name"]).await?;
             Ok(left.trim().is_empty().then_some(()))

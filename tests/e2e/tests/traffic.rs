@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, Patch, PatchParams},
@@ -88,12 +88,11 @@ fn a_split_is_exact_before_and_after_a_patch() {
         split(&traefik, 50, 50).await?;
 
         let query = r#"sum(traefik_service_requests_total{service=~".*canary.*",code="200"})"#;
-        let counted = eventually("Prometheus counted", PATIENCE, async || {
+        eventually("Prometheus counted", PATIENCE, async || {
             let number = prometheus.number(query).await?;
             Ok(number.filter(|number| *number >= 660.0))
         })
         .await?;
-        ensure!(counted >= 660.0, "{counted}");
         Ok(())
     });
 }

@@ -137,22 +137,7 @@ impl Chronicle {
 
     /// Which workloads have other pods than before.
     fn pods(&mut self, world: &World) -> Vec<String> {
-        let mut counts: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
-        for pod in world.admin.list(PODS, Some("default")) {
-            let app = pod["metadata"]["labels"]["app"].as_str().unwrap_or_default();
-            let image = lines::image(&pod["spec"]).unwrap_or_default();
-            let is_ready = pod["status"]["conditions"].as_array().is_some_and(|conditions| {
-                conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
-            });
-            let kind = if is_ready { image } else { format!("{image} not ready") };
-            *counts.entry(app.to_owned()).or_default().entry(kind).or_default() += 1;
-        }
-        let text = |counts: &BTreeMap<String, usize>| {
-            let each = counts.iter().map(|(kind, count)| format!("{count} of {kind}"));
-            each.collect::<Vec<_>>().join(", ")
-        };
-        let now: BTreeMap<String, String> =
-            counts.iter().map(|(app, counts)| (app.clone(), text(counts))).collect();
+        let now = lines::pods(&world.admin.list(PODS, Some("default")));
         let mut lines = Vec::new();
         for app in now.keys().chain(self.pods.keys().filter(|app| !now.contains_key(*app))) {
             if now.get(app) != self.pods.get(app) {

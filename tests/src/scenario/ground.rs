@@ -47,6 +47,11 @@ pub trait Ground {
     async fn kill_operator(&mut self) -> Done;
     /// The page that Prometheus reads from the operator.
     async fn metrics(&self) -> Done<String>;
+    /// Lets pods become what the script last said they are: whoever acts upon pods means those. Where time
+    /// is not real they are that already.
+    async fn settle_pods(&mut self) -> Done {
+        Ok(())
+    }
     /// Pods of this image behave otherwise from now on.
     fn change_pods(&self, image: &str, behaviour: Behaviour) -> Done;
     /// Whether the operator may write anything of a canary but its status.

@@ -1,5 +1,7 @@
 //! One write or one call, as a line of text; or as none, where it is of no interest.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::routes;
@@ -71,6 +73,25 @@ pub fn call(call: &Call) -> String {
         }
         None => format!("hook {hook} is asked ({phase}): {reply}"),
     }
+}
+
+/// What pods each workload has, by its name: `2 of web:1.0, 1 of web:2.0 not ready`.
+pub fn pods(pods: &[Value]) -> BTreeMap<String, String> {
+    let mut counts: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+    for pod in pods {
+        let app = pod["metadata"]["labels"]["app"].as_str().unwrap_or_default();
+        let image = image(&pod["spec"]).unwrap_or_default();
+        let is_ready = pod["status"]["conditions"].as_array().is_some_and(|conditions| {
+            conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+        });
+        let kind = if is_ready { image } else { format!("{image} not ready") };
+        *counts.entry(app.to_owned()).or_default().entry(kind).or_default() += 1;
+    }
+    let text = |counts: BTreeMap<String, usize>| {
+        let each = counts.iter().map(|(kind, count)| format!("{count} of {kind}"));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    counts.into_iter().map(|(app, counts)| (app, text(counts))).collect()
 }
 
 /// The image of the first container.

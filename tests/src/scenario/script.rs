@@ -54,6 +54,13 @@ impl Script {
         Ok(Self { parts })
     }
 
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Text(_) => None,
+            Part::Step(step) => Some(step),
+        })
+    }
+
     pub fn steps_mut(&mut self) -> impl Iterator<Item = &mut Step> {
         self.parts.iter_mut().filter_map(|part| match part {
             Part::Text(_) => None,

@@ -133,7 +133,12 @@ impl<G: Ground> Stage<G> {
             }
             Command::Become { image, behaviour } => {
                 let behaviour = Behaviour::parse(&behaviour).ok_or("no such behaviour")?;
+                self.ground.settle_pods().await?;
                 self.ground.change_pods(&image, behaviour)
+            }
+            Command::Die(app) => {
+                self.ground.settle_pods().await?;
+                self.kill_pods(&app).await
             }
             command => self.write(command).await,
         }
@@ -187,7 +192,6 @@ impl<G: Ground> Stage<G> {
                 let resource = self.resource(thing).await?;
                 self.ground.delete(resource, &name, None).await
             }
-            Command::Die(app) => self.kill_pods(&app).await,
             Command::SetRoute { primary, canary } => self.set_route(primary, canary).await,
             Command::Gateway { accepts } => self.judge_route(accepts).await,
             Command::Permit(may) => self.ground.permit(may),

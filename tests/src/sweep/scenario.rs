@@ -81,6 +81,8 @@ pub enum Step {
     Config(&'static str),
     /// A merge patch of the canary.
     Edit(Value),
+    /// Another workload, which is the target from now on.
+    Retarget(&'static str),
     /// A merge patch of the target's container.
     Container(Value),
     /// What the gate answers from now on.
@@ -218,7 +220,9 @@ pub fn sample() -> Vec<Scenario> {
 
 #[expect(clippy::too_many_lines, reason = "a list")]
 fn rollouts(provider: &'static str) -> Vec<Scenario> {
-    use Step::{Config, Container, Edit, Image, Iterations, Pass, Phase, Spoil, Success, Weight};
+    use Step::{
+        Config, Container, Edit, Image, Iterations, Pass, Phase, Retarget, Spoil, Success, Weight,
+    };
     let by_weight = || Scenario::new(provider, weights());
     let manual = |weight: i64, resume: bool| json!({ "spec": { "manualStep": { "weight": weight, "resume": resume } } });
     let suspend = |suspend: bool| json!({ "spec": { "suspend": suspend } });
@@ -275,6 +279,10 @@ fn rollouts(provider: &'static str) -> Vec<Scenario> {
             Phase("Succeeded"),
             Pass(30),
         ]),
+        by_weight()
+            .called("another target")
+            .with(json!({ "spec": { "service": { "name": "front" } } }))
+            .then([Retarget("shop"), Phase("Initializing"), Phase("Initialized"), Pass(30)]),
         by_weight().called("skip").with(json!({ "spec": { "skipAnalysis": true } })).then([
             Image("web:2.0"),
             Phase("Progressing"),
@@ -722,6 +730,7 @@ impl Step {
             | Self::Lead(_)
             | Self::Config(_)
             | Self::Edit(_)
+            | Self::Retarget(_)
             | Self::Container(_)
             | Self::Gate(_)
             | Self::Spoil(_)
@@ -750,6 +759,11 @@ impl Step {
             }
             Self::Edit(patch) => {
                 world.patch(CANARIES, "web", patch);
+            }
+            Self::Retarget(name) => {
+                world.create(DEPLOYMENTS, deployment(name, "web:1.0", 2));
+                let target = json!({ "targetRef": { "name": name } });
+                world.patch(CANARIES, "web", &json!({ "spec": target }));
             }
             Self::Gate(code) => world.network.hook(GATE, Reply::Status(*code, String::new())),
             Self::Spoil(image) => {

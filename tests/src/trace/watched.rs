@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tidegate_api::canary::Canary;
+use tidegate_api::canary::{Canary, CanaryPhase};
 use tidegate_engine::{
     Configs, Fact, Note, Percent, Phase, Readiness, Revision, Side, Split,
     check::{Checker, Entry, Pods, Template, What, Workload},
@@ -254,11 +254,13 @@ impl Watched {
             self.see(at, What::Retried);
         }
         let Ok(mut canary) = serde_json::from_value::<Canary>(now.clone()) else { return };
-        let target = &self.canary.spec.target_ref;
-        if self.phase != Phase::New && canary.spec.target_ref.name == target.name {
-            // What was set up stays of its kind, whatever the spec says later.
-            canary.spec.target_ref = target.clone();
+        let phase = canary.status.as_ref().map_or(CanaryPhase::Unset, |status| status.phase);
+        let is_anew = matches!(phase, CanaryPhase::Unset | CanaryPhase::Initializing);
+        if self.phase != Phase::New && !is_anew {
+            // What was set up stays the target, whatever the spec says later, until it is set up anew.
+            canary.spec.target_ref = self.canary.spec.target_ref.clone();
         }
+        let is_retargeted = canary.spec.target_ref != self.canary.spec.target_ref;
         let Some((mesh, plan, memory)) = understand(&canary, &self.habits.mesh_provider) else {
             return;
         };
@@ -266,7 +268,7 @@ impl Watched {
         if memory.phase.is_idle() {
             self.former.clear();
         }
-        if field("/spec").is_some() {
+        if field("/spec").is_some() || is_retargeted {
             self.note_former_route(before, objects);
             self.see(at, What::Planned(Box::new(plan)));
             self.on_target(at, objects);

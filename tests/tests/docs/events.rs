@@ -93,6 +93,11 @@ fn setting_up() -> Vec<Entry> {
         ),
         (Fact::Initialized, Event, "Done. The target was scaled to zero, the primary serves"),
         (Fact::Adopted, Event, "A canary that Flagger left is carried on"),
+        (
+            Fact::TargetChanged { former: "the Deployment shop".into() },
+            Event,
+            "`targetRef` names another workload. Delete the primary of the one before, and scale that one, as you see fit",
+        ),
         (Fact::Idle, Status, "Nothing to do"),
         (Fact::Suspended, Event, "Set `spec.suspend` to false to go on"),
         (

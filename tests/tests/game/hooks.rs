@@ -10,7 +10,7 @@ use tidegate_sandbox::{
 use tidegate_tests::{network::Reply, rollout::OPERATOR};
 
 use crate::rig::{
-    ARENA, HOOK_RUNS, HOOK_TEMPLATES, Stage, arena, name_of, numbered, run, template, web,
+    ARENA, HOOK_RUNS, HOOK_TEMPLATES, Stage, arena, measured, name_of, numbered, run, template, web,
 };
 
 const DRAINED: &str = "example.com/drained";
@@ -80,15 +80,6 @@ fn object(function: &str, path: &str, value: &str) -> Value {
     json!({ "provider": { "kubernetes": {
         "function": function, "fields": [{ "path": path, "value": value }],
     } } })
-}
-
-async fn measured(stage: &Stage, metric: Value, arguments: &[(&str, &str)]) -> Value {
-    stage.world.create(HOOK_RUNS, run("probe", metric, arguments));
-    stage.until(300, "over", |stage| stage.run("probe")["status"]["completedAt"].is_string()).await;
-    let status = stage.run("probe")["status"].clone();
-    stage.world.delete(HOOK_RUNS, "probe");
-    stage.world.settle().await;
-    status
 }
 
 #[tokio::test(start_paused = true)]

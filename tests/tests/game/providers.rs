@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tidegate_sandbox::cluster::SECRETS;
 use tidegate_tests::network::{Metric, PROMETHEUS, Reply};
 
-use crate::rig::{HOOK_RUNS, Stage, arena, run};
+use crate::rig::{HOOK_RUNS, Stage, arena, measured, run};
 
 async fn up() -> Stage {
     Stage::up(arena(&json!({ "type": "RollingUpdate", "maxUnavailable": 1 }))).await
@@ -15,15 +15,6 @@ fn secret(name: &str, labels: &Value, data: &Value) -> Value {
         "apiVersion": "v1", "kind": "Secret",
         "metadata": { "name": name, "labels": labels }, "stringData": data,
     })
-}
-
-async fn measured(stage: &Stage, metric: Value, arguments: &[(&str, &str)]) -> Value {
-    stage.world.create(HOOK_RUNS, run("probe", metric, arguments));
-    stage.until(300, "over", |stage| stage.run("probe")["status"]["completedAt"].is_string()).await;
-    let status = stage.run("probe")["status"].clone();
-    stage.world.delete(HOOK_RUNS, "probe");
-    stage.world.settle().await;
-    status
 }
 
 #[tokio::test(start_paused = true)]

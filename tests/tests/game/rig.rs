@@ -164,6 +164,16 @@ pub(crate) fn run(name: &str, mut metric: Value, arguments: &[(&str, &str)]) -> 
     })
 }
 
+/// What a run of this metric alone comes to.
+pub(crate) async fn measured(stage: &Stage, metric: Value, arguments: &[(&str, &str)]) -> Value {
+    stage.world.create(HOOK_RUNS, run("probe", metric, arguments));
+    stage.until(300, "over", |stage| stage.run("probe")["status"]["completedAt"].is_string()).await;
+    let status = stage.run("probe")["status"].clone();
+    stage.world.delete(HOOK_RUNS, "probe");
+    stage.world.settle().await;
+    status
+}
+
 /// Asks the web server of the example, once.
 pub(crate) fn web(condition: &str) -> Value {
     json!({

@@ -141,8 +141,7 @@ async fn a_restarted_operator_finds_nothing_to_do() {
     assert_eq!(others, schemas, "it lists once, reads what routes may have, and that is all");
 }
 
-#[tokio::test(start_paused = true)]
-async fn item_34_canaries_found_at_the_start_are_not_looked_at_all_at_once() {
+fn twenty_spread_over_ten_seconds() -> World {
     let mut world = World::new();
     world.options.spread = Duration::from_secs(10);
     for index in 0..20 {
@@ -150,6 +149,12 @@ async fn item_34_canaries_found_at_the_start_are_not_looked_at_all_at_once() {
         world.create(DEPLOYMENTS, deployment(&name, "app:1.0", 1));
         world.create(CANARIES, canary_of(&name, GATEWAY_API, by_weight()));
     }
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_34_canaries_found_at_the_start_are_not_looked_at_all_at_once() {
+    let mut world = twenty_spread_over_ten_seconds();
     world.start().await;
     let begun = |world: &World| {
         (0..20).filter(|index| !world.phase(&format!("app-{index}")).is_empty()).count()
@@ -163,13 +168,7 @@ async fn item_34_canaries_found_at_the_start_are_not_looked_at_all_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_operator_that_dies_every_few_seconds_comes_to_every_canary_all_the_same() {
-    let mut world = World::new();
-    world.options.spread = Duration::from_secs(10);
-    for index in 0..20 {
-        let name = format!("app-{index}");
-        world.create(DEPLOYMENTS, deployment(&name, "app:1.0", 1));
-        world.create(CANARIES, canary_of(&name, GATEWAY_API, by_weight()));
-    }
+    let mut world = twenty_spread_over_ten_seconds();
     let is_new = |world: &World, index: u32| world.phase(&format!("app-{index}")).is_empty();
     for _ in 0..40 {
         world.start().await;

@@ -43,6 +43,12 @@ fn cases() -> Vec<Case> {
             "spec.targetRef.kind: ",
         ),
         case(
+            "another name",
+            GATEWAY_API,
+            json!({ "targetRef": { "name": "shop" } }),
+            "spec.targetRef.name: ",
+        ),
+        case(
             "a target of Knative",
             GATEWAY_API,
             {
@@ -134,8 +140,9 @@ async fn a_rollout_whose_spec_becomes_invalid_goes_back_when_its_deadline_has_pa
             assert_eq!(promoted_image(&world), "web:1.0", "{case}: nothing passed");
             assert_eq!(told(&world, "ProgressDeadlineExceeded"), 1, "{case}");
             let (_, reason, _) = condition(&world, "web", "Stalled");
-            // Once nothing is rolled out another kind is another target, which is not there.
-            let want = if name == "another kind" { "Obstructed" } else { "Refused" };
+            // Once nothing is rolled out it is another target, which is not there.
+            let is_another = matches!(name, "another kind" | "another name");
+            let want = if is_another { "Obstructed" } else { "Refused" };
             assert_eq!(reason, want, "{case}: nothing is begun with it");
         }
     }

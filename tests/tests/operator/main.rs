@@ -20,6 +20,7 @@ mod own_metrics;
 mod permissions;
 mod providers;
 mod rerouted;
+mod retargeted;
 mod roads;
 mod robustness;
 mod secrets;

@@ -80,6 +80,30 @@ async fn a_cluster_without_routes_of_calls_says_so_and_nothing_is_touched() {
     assert_eq!(world.get(HTTP_ROUTES, "web"), None, "no guess");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_kind_of_route_that_is_taken_away_and_given_back_is_noticed_without_a_restart() {
+    let world = unjudged(initialized_with(canary_of("web", GATEWAY_API, by_weight())).await);
+    let mut definition = world.admin.get(DEFINITIONS, "", HTTP_ROUTE_DEFINITION).unwrap();
+    let gone = world.admin.delete(DEFINITIONS, "", HTTP_ROUTE_DEFINITION, &Deletion::default());
+    gone.unwrap();
+    let says_so = |world: &World| {
+        let (_, _, message) = condition(world, "web", "Reconciling");
+        let (_, _, stalled) = condition(world, "web", "Stalled");
+        format!("{message}{stalled}").contains("does not serve HTTPRoute")
+    };
+    assert!(world.until(300, says_so).await, "{}", world.status("web"));
+
+    for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
+        definition["metadata"][field] = Value::Null;
+    }
+    world.admin.create(DEFINITIONS, "", definition).unwrap();
+    let is_back = |world: &World| world.get(HTTP_ROUTES, "web").is_some();
+    assert!(world.until(900, is_back).await, "{}", world.status("web"));
+    release(&world, "web:2.0");
+    reach(&world, "Succeeded").await;
+    assert_eq!(image(&world, "web-primary"), "web:2.0");
+}
+
 // === Routes of users ===
 
 /// A route to the apex with a filter, as somebody wrote it long before there was a canary.

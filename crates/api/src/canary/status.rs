@@ -148,6 +148,9 @@ pub struct RolloutMemory {
     /// The revision of a Service of Knative that is the primary, for the day its annotation is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary_revision: Option<String>,
+    /// The workload that the primary was made for, and of which a rollout may be under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetMemory>,
     /// The provider whose routing objects there may be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
@@ -155,6 +158,21 @@ pub struct RolloutMemory {
     /// way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<RouteMemory>,
+}
+
+/// A workload that is rolled out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetMemory {
+    /// Group and version of its kind.
+    #[serde(default)]
+    pub api_version: String,
+    /// Its kind.
+    #[serde(default)]
+    pub kind: String,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
 }
 
 /// A routing object that divides traffic.

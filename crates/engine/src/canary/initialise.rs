@@ -2,7 +2,8 @@
 //!
 //! Services, then the primary; wait until it is ready; its scaler, the apex Service onto it, routes
 //! to it; only then the target goes to zero. A primary that does not become ready is left to
-//! retry: the target still serves, and there is nothing to go back to.
+//! retry: the target still serves, and there is nothing to go back to. Where another target was there
+//! before, its primary serves, and the Service in front of it is moved like the apex.
 
 use crate::{
     Action, Again, Decision, Fact, Missing, Notice, Observed, Phase, Piece, Question, Readiness,
@@ -17,7 +18,12 @@ pub(super) fn decide(seen: &Observed) -> Step {
         Err(Missing::Gone) => return obstructed(seen, TARGET_GONE).into(),
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
-    if let Some(step) = place(seen, &[Piece::CanaryService, Piece::PrimaryService]) {
+    let first: &[Piece] = if seen.setup.primary_service_moves {
+        &[Piece::CanaryService]
+    } else {
+        &[Piece::CanaryService, Piece::PrimaryService]
+    };
+    if let Some(step) = place(seen, first) {
         return step;
     }
     if !seen.plan.skip && seen.tempo.due && seen.answers.backends.is_none() {
@@ -40,7 +46,8 @@ pub(super) fn decide(seen: &Observed) -> Step {
             return decision.alert(Severity::Error, notice).again(later(seen)).into();
         }
     }
-    if let Some(step) = place(seen, &[Piece::PrimaryScaler, Piece::ApexService, Piece::Route]) {
+    let last = [Piece::PrimaryScaler, Piece::PrimaryService, Piece::ApexService, Piece::Route];
+    if let Some(step) = place(seen, &last) {
         return step;
     }
     match &seen.routes {

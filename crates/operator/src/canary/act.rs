@@ -443,6 +443,8 @@ impl Task {
         };
         let beside = Beside {
             primary: seen.primary_revision(),
+            target: &seen.canary.spec.target_ref,
+            known_target: seen.status.rollout.as_ref().and_then(|it| it.target.as_ref()),
             provider: &seen.provider,
             route: progress.route.as_ref(),
             is_left: seen.former.is_none() || seen.observed.setup.former_route == State::Fits,
@@ -477,7 +479,7 @@ impl Task {
             known.retain(|name, value| *value != 0 || !live["status"][name].is_null());
         }
         let changed = status::patch(&known, fields);
-        let changed = changed.filter(|changed| !status::is_provider_alone(&known, changed));
+        let changed = changed.filter(|changed| !status::is_first_said(&known, changed));
         let Some(changed) = changed else { return Ok(()) };
         let patch = json!({
             "metadata": { "resourceVersion": live["metadata"]["resourceVersion"] },

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use tidegate_api::canary::{
     Canary, CanaryStatus, CrossNamespace, Provider, TargetKind, TargetRef, analysis::ObjectRef,
+    status::TargetMemory,
 };
 use tidegate_providers::{
     object::Owner,
@@ -21,7 +22,7 @@ use tidegate_providers::{
     workload::WorkloadKind,
 };
 
-use super::{manager, plan, roads, task::Task};
+use super::{manager, plan, roads, status, task::Task};
 use crate::cluster::cache::{Key, TableState};
 
 /// A canary whose spec can be worked with, as far as that goes.
@@ -68,7 +69,9 @@ pub(super) fn judge(task: &Task, canary: Arc<Canary>, status: &CanaryStatus) -> 
     let unseen = roads::out_of_sight(&canary.spec, asked, &task.key.namespace, watched);
     let is_seen = unseen.is_none();
     flaws.extend(unseen);
-    let moved = another_kind(task, &canary)?;
+    let left = left_target(&canary, status);
+    let moved = if left.is_some() { None } else { another_kind(task, &canary)? };
+    flaws.extend(left.as_ref().map(|was| left_in_words(was, &canary.spec.target_ref)));
     flaws.extend(moved.map(|was| {
         let kind = was.kind().kind;
         format!("spec.targetRef.kind: the rollout under way is that of a {kind}; leave it so until it is over")
@@ -76,7 +79,8 @@ pub(super) fn judge(task: &Task, canary: Arc<Canary>, status: &CanaryStatus) -> 
     if flaws.is_empty() {
         return Some(Mended { canary, mesh: asked, flaws, problems: Vec::new() });
     }
-    let begun = known.and_then(|asked| begun(&canary.spec.target_ref, asked, former));
+    let target = left.as_ref().unwrap_or(&canary.spec.target_ref);
+    let begun = known.and_then(|asked| begun(target, asked, former));
     let begun = match begun {
         Some((mesh, Begun::AsAsked)) => Some((mesh, moved)),
         Some((mesh, Begun::OfKnative)) => Some((mesh, Some(WorkloadKind::Knative))),
@@ -90,6 +94,7 @@ pub(super) fn judge(task: &Task, canary: Arc<Canary>, status: &CanaryStatus) -> 
         return Some(Mended { canary, mesh: asked, flaws: Vec::new(), problems: flaws });
     };
     let mut mended = Canary::clone(&canary);
+    mended.spec.target_ref = target.clone();
     if let Some(workload) = kind {
         mended.spec.target_ref.api_version = workload.kind().api_version();
         mended.spec.target_ref.kind = match workload {
@@ -130,6 +135,47 @@ fn former_mesh(status: &CanaryStatus) -> Option<Mesh> {
     let of_route = rollout.route.as_ref().map(|route| route.provider.as_str());
     let provider = of_route.or(rollout.provider.as_deref())?;
     traffic::select(provider).ok()
+}
+
+/// The workload that the primary was made for, if the spec names another one.
+fn remembered_target(canary: &Canary, status: &CanaryStatus) -> Option<TargetRef> {
+    let TargetMemory { api_version, kind, name } = status.rollout.as_ref()?.target.clone()?;
+    // One that nobody can read says nothing.
+    let kind = TargetKind::ALL.iter().find(|it| it.as_str() == kind)?.clone();
+    let was = TargetRef { api_version, kind, name };
+    let now = &canary.spec.target_ref;
+    let is_same = was.name == now.name && WorkloadKind::of(&was) == WorkloadKind::of(now);
+    (!is_same && WorkloadKind::of(&was).is_some()).then_some(was)
+}
+
+/// The workload that is left before its rollout is over, or while clients are on its pods, or that is to be given
+/// back with the canary: until then it is the target.
+fn left_target(canary: &Canary, status: &CanaryStatus) -> Option<TargetRef> {
+    let was = remembered_target(canary, status)?;
+    let memory = status::memory(status);
+    let is_needed = memory.is_stranded()
+        || (memory.phase.is_under_way() && !memory.is_gated())
+        || canary.metadata.deletion_timestamp.is_some();
+    is_needed.then_some(was)
+}
+
+/// What is wrong with naming another target now.
+fn left_in_words(was: &TargetRef, now: &TargetRef) -> String {
+    let (kind, name) = (was.kind.as_str(), &was.name);
+    if was.name == now.name {
+        return format!(
+            "spec.targetRef.kind: the rollout under way is that of a {kind}; leave it so until it is over"
+        );
+    }
+    format!(
+        "spec.targetRef.name: the rollout under way is that of the {kind} `{name}`; leave it so until it is over"
+    )
+}
+
+/// The workload that the primary was made for, in words, if another one is the target.
+pub(super) fn former_target(canary: &Canary, status: &CanaryStatus) -> Option<String> {
+    let was = remembered_target(canary, status)?;
+    Some(format!("the {} `{}`", was.kind.as_str(), was.name))
 }
 
 /// What the target of a rollout under way was, if its kind is another one since.

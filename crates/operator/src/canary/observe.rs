@@ -453,6 +453,7 @@ impl Seen {
     }
 
     fn look_at_workloads(&mut self, task: &Task, derived: &mut Derived) {
+        self.observed.setup.former_target = mend::former_target(&self.canary, &self.status);
         let Some(target) = self.target.clone() else {
             self.look_at_primary(task, None);
             self.look_at_apex_without_target(task);
@@ -685,6 +686,8 @@ impl Seen {
             Side::Primary => services::Side::Primary,
             Side::Canary => services::Side::Canary,
         };
+        let before = Self::service(task, services.name(Role::Primary));
+        let moves = services.leads_elsewhere(Role::Primary, before.as_deref());
         let (mut found, mut notes) = (Vec::new(), BTreeMap::new());
         for (piece, role) in [
             (Piece::CanaryService, Role::Canary),
@@ -704,6 +707,7 @@ impl Seen {
             services.finalize(Self::service(task, services.name(Role::Apex(side))).as_deref());
         self.note_way_back(back);
         self.notes = notes;
+        self.observed.setup.primary_service_moves = moves;
         let scaler = self.scaler(task);
         found.push((Piece::PrimaryScaler, scaler));
         for (piece, sync) in found {

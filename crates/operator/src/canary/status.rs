@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tidegate_api::canary::{CanaryPhase, CanaryStatus, status::RouteMemory};
+use tidegate_api::canary::{
+    CanaryPhase, CanaryStatus, TargetRef,
+    status::{RouteMemory, TargetMemory},
+};
 use tidegate_engine::{
     Checks, Configs, Decision, Fact, Form, Memory, Moment, Names, Pause, Percent, Phase, Revision,
     Tone,
@@ -124,6 +127,10 @@ pub(super) struct Page<'a> {
 pub(super) struct Beside<'a> {
     /// The revision of Knative that the primary is.
     pub(super) primary: Option<&'a str>,
+    /// The target, as the spec has it.
+    pub(super) target: &'a TargetRef,
+    /// The one that the primary was made for, as the status has it.
+    pub(super) known_target: Option<&'a TargetMemory>,
     /// Whose routing objects there may be.
     pub(super) provider: &'a str,
     /// The routing object that may have a share.
@@ -136,7 +143,7 @@ pub(super) struct Beside<'a> {
 
 /// The fields of status as they should be; a `null` is one that should not be there.
 pub(super) fn fields(memory: &Memory, beside: &Beside<'_>) -> Map<String, Value> {
-    let Beside { primary, provider, route, is_left, lacking } = *beside;
+    let Beside { primary, target, known_target, provider, route, is_left, lacking } = *beside;
     let Memory {
         phase,
         failed_checks,
@@ -179,6 +186,7 @@ pub(super) fn fields(memory: &Memory, beside: &Beside<'_>) -> Map<String, Value>
     if let Some(primary) = primary {
         rollout.insert("primaryRevision".into(), json!(primary));
     }
+    rollout.insert("target".into(), json!(made_for(*phase, target, known_target)));
     rollout.insert("provider".into(), json!(provider));
     if let Some(route) = route.filter(|_| may_have_share(memory) || !is_left) {
         rollout.insert("route".into(), json!(route));
@@ -200,6 +208,20 @@ pub(super) fn fields(memory: &Memory, beside: &Beside<'_>) -> Map<String, Value>
     match fields {
         Value::Object(fields) => fields,
         _ => Map::new(),
+    }
+}
+
+/// The workload that the primary is made for: while it is set up, the target; from then on it stays the same,
+/// whatever the spec says, until it is set up anew.
+fn made_for(phase: Phase, target: &TargetRef, known: Option<&TargetMemory>) -> TargetMemory {
+    let is_made = !matches!(phase, Phase::New | Phase::Initializing);
+    match known.filter(|_| is_made) {
+        Some(known) => known.clone(),
+        None => TargetMemory {
+            api_version: target.api_version.clone(),
+            kind: target.kind.as_str().to_owned(),
+            name: target.name.clone(),
+        },
     }
 }
 
@@ -303,13 +325,17 @@ pub(super) fn patch(live: &Value, fields: Map<String, Value>) -> Option<Map<Stri
     (!changed.is_empty()).then_some(changed)
 }
 
-/// Whether a patch says which provider there is for the first time, and nothing else. That is no reason to
-/// write: it comes along with the next one.
-pub(super) fn is_provider_alone(live: &Value, changed: &Map<String, Value>) -> bool {
+/// Whether a patch says which provider and target there are for the first time, and nothing else. That is no
+/// reason to write: it comes along with the next one.
+pub(super) fn is_first_said(live: &Value, changed: &Map<String, Value>) -> bool {
     let before = live["rollout"].as_object().cloned().unwrap_or_default();
     let after = changed.get("rollout").and_then(Value::as_object);
     let Some(mut after) = after.filter(|_| changed.len() == 1).cloned() else { return false };
-    after.remove("provider").is_some() && after == before
+    let known = after.len();
+    after.retain(|field, _| {
+        before.contains_key(field) || !matches!(&**field, "provider" | "target")
+    });
+    after.len() < known && after == before
 }
 
 struct Condition {

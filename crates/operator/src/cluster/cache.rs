@@ -71,7 +71,7 @@ pub enum TableState {
     Pending,
     /// Listed at least once; kept up to date by a watch.
     Synced,
-    /// Never listed, because the cluster has no such kind; and that in a sentence. There are none.
+    /// The cluster has no such kind, or has it no longer; and that in a sentence. There are none.
     NotServed(String),
     /// Never listed, because that failed in another way. There may be some.
     Failed(String),
@@ -365,6 +365,18 @@ impl Cache {
             inner.wake_all(kind);
         }
         is_news
+    }
+
+    /// A kind that was listed is served no longer: nothing of it is left. True if that is news.
+    pub(crate) fn vanished(&self, kind: Kind, state: TableState) -> bool {
+        let mut inner = self.inner();
+        let table = inner.tables.entry(kind).or_default();
+        if table.state != TableState::Synced {
+            return false;
+        }
+        *table = Table { state, ..Table::default() };
+        inner.wake_all(kind);
+        true
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -1,7 +1,9 @@
 //! Watches: one per kind, into the cache.
 //!
 //! Objects arrive as JSON, whatever they hold: one that nobody can decode disturbs no other. A kind
-//! the cluster does not serve is tried again with growing pauses, and says so in the cache meanwhile.
+//! the cluster does not serve is tried again with growing pauses, and says so in the cache meanwhile. So does one
+//! that it serves no longer, once it has said nothing else for a while: one server of several may come late to
+//! what it serves.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,6 +32,9 @@ const REFUSED_MAX: Duration = Duration::from_mins(5);
 /// A failure this long after the one before is a first one. A server that always lists and never
 /// watches does not get there: its lists would cost the most.
 const QUIET: Duration = Duration::from_mins(2);
+
+/// A kind that was listed is gone when that was said for so long.
+const GONE_AFTER: Duration = Duration::from_mins(1);
 
 /// Nodes are large, 100 KiB with all their images, and there may be thousands: a page of them is what is held
 /// at a time.
@@ -86,14 +91,32 @@ pub(crate) async fn feed(
     if kind == NODE {
         config = config.page_size(NODES_PER_PAGE);
     }
-    let mut events = std::pin::pin!(watcher(api, config));
+    let mut events = std::pin::pin!(watcher(api.clone(), config.clone()));
     let mut pauses = Pauses::default();
+    let mut missing_since = None;
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => take(&cluster, kind, event, &mut listener),
+            Ok(event) => {
+                // That a list begins says nothing of how it ends.
+                if !matches!(event, watcher::Event::Init) {
+                    missing_since = None;
+                }
+                take(&cluster, kind, event, &mut listener);
+            }
             Err(error) => {
                 debug!(kind = kind.kind, %error, "Watch interrupted");
-                let state = failure(kind, code_of(&error));
+                let (code, now) = (code_of(&error), clock.monotonic());
+                let state = failure(kind, code);
+                missing_since = missing_since.or(Some(now)).filter(|_| code == Some(404));
+                let is_gone = missing_since.is_some_and(|since| now >= since + GONE_AFTER);
+                if is_gone
+                    && cluster.is_claimed(kind)
+                    && cluster.cache.vanished(kind, state.clone())
+                {
+                    warn!(kind = kind.kind, "A kind is served no longer; it is tried again");
+                    // When it is back it is listed: a watch would go on where this one ended.
+                    events.set(watcher(api.clone(), config.clone()));
+                }
                 if is_refused(&error) {
                     listener.refused(state.failure().unwrap_or_default());
                 }

@@ -136,6 +136,12 @@ impl<'a> Services<'a> {
         }
     }
 
+    /// Whether a Service selects other pods than it should: to correct it moves whoever uses it.
+    pub fn leads_elsewhere(&self, role: Role, live: Option<&Value>) -> bool {
+        let selector = live.and_then(|live| live["spec"]["selector"].as_object());
+        selector.is_some_and(|selector| !selector.is_empty() && *selector != self.selector(role))
+    }
+
     /// Deletes Services of this canary under names it no longer has.
     pub fn orphans(&self, existing: &[&Value]) -> Vec<Change> {
         let ServiceNames { apex, primary, canary } = &self.names;

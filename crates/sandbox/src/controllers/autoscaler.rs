@@ -223,11 +223,12 @@ impl AutoscalerController {
             return None;
         };
         let (demands, failures) = self.demands(look, current, selector);
+        let all = demands.len() + failures.len();
         let Some(highest) = demands.iter().max_by_key(|demand| demand.replicas) else {
-            self.report_failures(look, &failures);
+            self.report_failures(look, &failures, all);
             return None;
         };
-        if failures.is_empty() || highest.replicas > current {
+        if failures.is_empty() || highest.replicas >= current {
             let message = format!(
                 "the HPA was able to successfully calculate a replica count from {}",
                 highest.what
@@ -235,7 +236,7 @@ impl AutoscalerController {
             look.set("ScalingActive", "True", "ValidMetricFound", &message);
         } else {
             // Scaling down on half the picture would be rash.
-            self.report_failures(look, &failures);
+            self.report_failures(look, &failures, all);
             return None;
         }
         let reason = match highest.replicas.cmp(&current) {
@@ -279,11 +280,19 @@ impl AutoscalerController {
         (demands, failures)
     }
 
-    fn report_failures(&mut self, look: &mut Look<'_>, failures: &[MetricFailure]) {
+    /// Says that of `all` metrics these cannot be read.
+    fn report_failures(&mut self, look: &mut Look<'_>, failures: &[MetricFailure], all: usize) {
         let Some(first) = failures.first() else { return };
         let message = format!("the HPA was unable to compute the replica count: {}", first.message);
         if look.set("ScalingActive", "False", first.reason, &message) {
             self.warn(look.cluster, look.autoscaler, first.reason, &first.message);
+            let problem = format!(
+                "invalid metrics ({} invalid out of {all}), first error is: failed to get {}: {}",
+                failures.len(),
+                first.what,
+                first.message
+            );
+            self.warn(look.cluster, look.autoscaler, "FailedComputeMetricsReplicas", &problem);
         }
     }
 

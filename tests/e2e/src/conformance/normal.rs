@@ -27,6 +27,8 @@ pub struct Normaliser {
 pub struct Pairs {
     real: BTreeMap<String, String>,
     ours: BTreeMap<String, String>,
+    /// Whether the answers compared now are of a rehearsal.
+    pub is_rehearsal: bool,
 }
 
 /// What no text from outside begins with.
@@ -220,15 +222,27 @@ impl Normaliser {
 // === impl Pairs ===
 
 impl Pairs {
+    /// What is given back may be drawn again, and be another of ours then.
+    pub fn forget_addresses(&mut self) {
+        self.real.retain(|symbol, _| class(symbol) != Some("address"));
+    }
+
     /// Whether two texts mean the same: symbols of one class that were not paired otherwise.
     pub fn agree(&mut self, real: &str, ours: &str) -> bool {
         if !real.starts_with(MARK) || !ours.starts_with(MARK) || class(real) != class(ours) {
             return real == ours;
         }
-        // One draws lots, the other takes the next that is free: what a rehearsal gave back may
-        // come again.
-        if matches!(class(real), Some("address" | "port")) {
-            return true;
+        match class(real) {
+            // Of few, drawn by lot: what was given back comes again.
+            Some("port") => return true,
+            // One draws lots, the other takes the next that is free, so one of ours may be many of the real
+            // server's: what a rehearsal or a Service that is gone gave back. Which one a Service has stays.
+            Some("address") if self.is_rehearsal => return true,
+            Some("address") => {
+                let known = self.real.entry(real.to_owned()).or_insert_with(|| ours.to_owned());
+                return known.as_str() == ours;
+            }
+            _ => {}
         }
         match (self.real.get(real), self.ours.get(ours)) {
             (None, None) => {
@@ -302,6 +316,22 @@ mod tests {
         assert!(agree(&moved, &[object("100"), object("204")]));
         assert!(!agree(&moved, &[object("7"), object("7")]));
         assert!(!agree(&[object("7"), object("7")], &moved));
+    }
+
+    #[test]
+    fn an_address_stays_unless_it_is_rehearsed() {
+        let service = |address: &str| json!({ "spec": { "clusterIP": address } });
+        let kept = [service("10.96.7.1"), service("10.96.7.1")];
+        let moved = [service("10.96.0.3"), service("10.96.0.4")];
+        assert!(agree(&kept, &[service("10.96.0.3"), service("10.96.0.3")]));
+        assert!(!agree(&kept, &moved));
+        assert!(agree(&moved, &kept), "one that was given back is taken again");
+        let mut pairs = Pairs { is_rehearsal: true, ..Pairs::default() };
+        let mut found = kept
+            .iter()
+            .zip(&moved)
+            .map(|(real, ours)| places(&normal(real), &normal(ours), &mut pairs));
+        assert!(found.all(|places| places.is_empty()), "a rehearsal keeps nothing");
     }
 
     #[test]

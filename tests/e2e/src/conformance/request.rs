@@ -90,6 +90,11 @@ impl Request {
         self
     }
 
+    /// Whether nothing comes of it.
+    pub fn is_rehearsal(&self) -> bool {
+        self.path.contains("dryRun=") || self.body.contains("\"dryRun\"")
+    }
+
     pub fn is_watch(&self) -> bool {
         self.path.contains("watch=true") || self.path.contains("watch=1")
     }

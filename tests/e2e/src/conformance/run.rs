@@ -2,7 +2,8 @@
 //!
 //! Watches are read in the background until the server ends them, so a story goes on while it is being
 //! watched; they must carry `timeoutSeconds`. Those of [`LIVE`] are let go once the story is told and nothing more
-//! comes: how long its writes take is the machine's business. Everything else is asked in order.
+//! comes: how long its writes take is the machine's business. Everything else is asked in order. [`tell`] returns
+//! when all is asked, and [`Told::answers`] when all has come.
 
 use std::time::Duration;
 
@@ -37,6 +38,13 @@ pub enum Content {
     Bytes(Bytes),
 }
 
+/// A story that was told, some of whose answers may still be arriving.
+pub struct Told {
+    pending: Vec<Pending>,
+    /// References to what an answer does not have, each with the number of its request.
+    pub unanswered: Vec<(usize, String)>,
+}
+
 /// An answer, or the rest of one that is still arriving.
 enum Pending {
     Done(Answer),
@@ -48,51 +56,61 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// The end that a watch is given which is told of a story as it happens: it never gets there.
 pub const LIVE: &str = "timeoutSeconds=600";
 /// What was written has been told of when nothing came for so long.
-const QUIET: Duration = Duration::from_secs(3);
+/// A stall of a busy machine is shorter than that.
+const QUIET: Duration = Duration::from_secs(8);
 /// Between two attempts of a patient request.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Tells `story` in `namespace`, request by request.
-pub async fn tell(client: &Client, story: &Story, namespace: &str) -> Vec<Answer> {
+pub async fn tell(client: &Client, story: &Story, namespace: &str) -> Told {
     let mut pending: Vec<Pending> = Vec::new();
+    let mut unanswered = Vec::new();
     let (told, is_told) = watch::channel(false);
-    for request in &story.requests {
-        let filled = |text: &str| fill(text, namespace, &pending);
+    for (step, request) in story.requests.iter().enumerate() {
+        let mut filled = |text: &str| {
+            fill(text, |name| {
+                let part = referred(name, namespace, &pending);
+                part.unwrap_or_else(|| {
+                    unanswered.push((step, name.to_owned()));
+                    String::new()
+                })
+            })
+        };
         let request =
             Request { path: filled(&request.path), body: filled(&request.body), ..request.clone() };
         pending.push(ask(client, &request, &is_told).await);
     }
     told.send_replace(true);
-    join_all(pending.into_iter().map(Pending::finish)).await
+    Told { pending, unanswered }
 }
 
-/// Replaces `${...}` by what it refers to; what refers to nothing becomes an empty text.
-fn fill(text: &str, namespace: &str, answers: &[Pending]) -> String {
+/// Replaces each `${...}` by what it refers to.
+fn fill(text: &str, mut referred: impl FnMut(&str) -> String) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
         filled.push_str(before);
         let (name, after) = after.split_once('}').unwrap_or((after, ""));
-        filled.push_str(&referred(name, namespace, answers));
+        filled.push_str(&referred(name));
         rest = after;
     }
     filled.push_str(rest);
     filled
 }
 
-fn referred(name: &str, namespace: &str, answers: &[Pending]) -> String {
+/// What a name stands for, if there is such a thing.
+fn referred(name: &str, namespace: &str, answers: &[Pending]) -> Option<String> {
     if name == "ns" {
-        return namespace.to_owned();
+        return Some(namespace.to_owned());
     }
     let (index, pointer) = name.split_at(name.find('/').unwrap_or(name.len()));
     let answer = index.parse().ok().and_then(|index: usize| answers.get(index));
     let Some(Pending::Done(Answer { body: Content::Json(body), .. })) = answer else {
-        return String::new();
+        return None;
     };
-    match body.pointer(pointer) {
-        Some(Value::String(text)) => text.clone(),
-        Some(value) => value.to_string(),
-        None => String::new(),
+    match body.pointer(pointer)? {
+        Value::String(text) => Some(text.clone()),
+        value => Some(value.to_string()),
     }
 }
 
@@ -181,6 +199,15 @@ fn text(headers: &HeaderMap, name: &header::HeaderName) -> String {
 fn warnings(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::WARNING).iter();
     values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
+}
+
+// === impl Told ===
+
+impl Told {
+    /// All answers, once they have come.
+    pub async fn answers(self) -> Vec<Answer> {
+        join_all(self.pending.into_iter().map(Pending::finish)).await
+    }
 }
 
 // === impl Pending ===

@@ -138,6 +138,44 @@ const BROKEN: &[&str] = &[
     "{__name__=~\"a|b\"}",
 ];
 
+/// The first of values no two of which are equal: nothing is left to chance.
+const RANKED: &[&str] = &[
+    "topk(1, special)",
+    "topk(2, special)",
+    "topk(3, special)",
+    "bottomk(1, special)",
+    "bottomk(2, special)",
+    "bottomk(3, special)",
+    "topk(1, rank)",
+    "topk(3, rank)",
+    "topk(2.9, rank)",
+    "topk(0, rank)",
+    "topk(-1, rank)",
+    "topk(100, rank)",
+    "bottomk(1, rank)",
+    "bottomk(5, rank)",
+    "topk by (g) (1, rank)",
+    "bottomk by (g) (2, rank)",
+    "topk without (i) (1, rank)",
+    "bottomk by (nowhere) (2, rank)",
+    "topk(1, max by (g) (rank))",
+    "bottomk(2, max_over_time(rank[2m]))",
+    "topk(scalar(one{x=\"1\"}) % 4, rank)",
+    "topk(2, -rank)",
+    "topk(2, rank > 40)",
+    "sum(topk(2, rank))",
+    "count by (g) (bottomk(4, rank))",
+    "topk(4, rank) / bottomk(6, rank)",
+    "topk(1, bottomk(3, rank))",
+    "rank unless topk(3, rank)",
+];
+
+/// Questions for the first of many, each of which has one right answer.
+pub fn ranked() -> Vec<Question> {
+    let queries: Vec<String> = RANKED.iter().map(|query| (*query).to_owned()).collect();
+    builtin(&queries)
+}
+
 /// `queries` at several moments, early ones with little to see among them.
 pub fn builtin(queries: &[String]) -> Vec<Question> {
     let moments = [START_S + 3, START_S + 90, START_S + 600, END_S, END_S + 200, END_S + 900];

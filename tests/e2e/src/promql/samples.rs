@@ -158,19 +158,75 @@ const TIMED_TOO: &[(&str, &str, &str)] = &[
     ("envoy_cluster_upstream_rq_time_bucket", r#"service="podinfo-canary_test_svc_9898""#, ""),
 ];
 
+/// What pods of a `DaemonSet` count, drawn after everything else for the same reason.
+const COUNTED_LAST: &[(&str, &str, &str)] = &[
+    (
+        "envoy_cluster_upstream_rq",
+        r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-x2x4z""#,
+        "envoy_response_code",
+    ),
+    (
+        "response_total",
+        r#"namespace="test",daemonset="podinfo",direction="inbound""#,
+        "classification",
+    ),
+    (
+        "osm_request_total",
+        r#"destination_namespace="test",destination_kind="DaemonSet",destination_name="podinfo""#,
+        "response_code",
+    ),
+    (
+        "http_request_duration_seconds_count",
+        r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-x2x4z""#,
+        "status",
+    ),
+];
+
+/// Their times, and those of ingresses for who asks for the percentile.
+const TIMED_LAST: &[(&str, &str, &str)] = &[
+    (
+        "nginx_ingress_controller_response_duration_seconds_bucket",
+        r#"namespace="test",ingress="podinfo",canary="podinfo-canary""#,
+        "status",
+    ),
+    (
+        "skipper_serve_route_duration_seconds_bucket",
+        r#"route="kube_test__podinfo_canary__a____podinfo_canary_0""#,
+        "code",
+    ),
+    (
+        "envoy_cluster_upstream_rq_time_bucket",
+        r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-x2x4z""#,
+        "",
+    ),
+    (
+        "response_latency_ms_bucket",
+        r#"namespace="test",daemonset="podinfo",direction="inbound""#,
+        "",
+    ),
+    (
+        "osm_request_duration_ms_bucket",
+        r#"destination_namespace="test",destination_kind="DaemonSet",destination_name="podinfo""#,
+        "",
+    ),
+    (
+        "http_request_duration_seconds_bucket",
+        r#"kubernetes_namespace="test",kubernetes_pod_name="podinfo-x2x4z""#,
+        "",
+    ),
+];
+
 /// Where counters begin. Near zero the versions of Prometheus do not agree on how far to extrapolate.
 const AWAY_FROM_ZERO: f64 = 2_000.0;
 
 /// All series, the same each time.
 pub fn rows() -> Vec<Row> {
     let random = Random::seeded(7);
-    let mut rows = Vec::new();
-    for (name, labels, ending) in COUNTED {
-        for code in ["200", "404", "503", "failure", "success"] {
-            let more = [(*ending, code)];
-            rows.push(Row::new(name, labels, &more, counter(&random)));
-        }
-    }
+    let counted = |(name, labels, ending): &(&str, &str, &str)| {
+        let codes = ["200", "404", "503", "failure", "success"];
+        codes.map(|code| Row::new(name, labels, &[(*ending, code)], counter(&random)))
+    };
+    let mut rows: Vec<Row> = COUNTED.iter().flat_map(counted).collect();
     let timed = |(name, labels, ending): &(&str, &str, &str)| {
         let codes: &[&str] = if ending.is_empty() { &[""] } else { &["200", "500"] };
         let of = |code: &&str| histogram(&random, name, labels, (*ending, *code));
@@ -190,6 +246,12 @@ pub fn rows() -> Vec<Row> {
     rows.push(Row::new("special", "", &[("k", "zero")], constant(0.0)));
     rows.push(Row::new("special", "", &[("k", "negative")], constant(-2.5)));
     rows.extend(TIMED_TOO.iter().flat_map(timed));
+    rows.extend(COUNTED_LAST.iter().flat_map(counted));
+    rows.extend(TIMED_LAST.iter().flat_map(timed));
+    for (residue, i) in ["0", "1", "2", "3", "4", "5", "6", "7"].into_iter().enumerate() {
+        let group = if residue % 3 == 0 { "a" } else { "b" };
+        rows.push(Row::new("rank", "", &[("g", group), ("i", i)], ranked(&random, residue)));
+    }
     rows
 }
 
@@ -261,6 +323,12 @@ fn counter(random: &Random) -> Vec<(i64, f64)> {
 
 fn gauge(random: &Random) -> Vec<(i64, f64)> {
     times().filter(|_| !random.chance(0.05)).map(|at| (at, small(random) * 1.5 - 9.0)).collect()
+}
+
+/// Moves up and down among numbers that no other of the eight has.
+fn ranked(random: &Random, residue: usize) -> Vec<(i64, f64)> {
+    let residue = f64::from(u32::try_from(residue).unwrap_or_default());
+    times().map(|at| (at, small(random) * 8.0 + residue)).collect()
 }
 
 fn constant(value: f64) -> Vec<(i64, f64)> {

@@ -3,17 +3,20 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use anyhow::Result;
 use futures::StreamExt as _;
 use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject, WatchEvent, WatchParams},
+    Api,
+    api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams},
 };
 use serde_json::Value;
 use tidegate_tests::scenario::{Revisions, tell_write};
 use tokio::task::JoinHandle;
+
+use super::Theatre;
 
 /// What is looked at: group, version, kind, plural.
 pub(super) const KINDS: [(&str, &str, &str, &str); 10] = [
@@ -28,6 +31,11 @@ pub(super) const KINDS: [(&str, &str, &str, &str); 10] = [
     ("", "v1", "Secret", "secrets"),
     ("", "v1", "Event", "events"),
 ];
+
+/// Before a watch that was refused is tried again.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// What clusters put into every namespace, and no script knows of.
+const FURNITURE: [&str; 3] = ["kube-root-ca.crt", "istio-ca-root-cert", "openshift-service-ca.crt"];
 
 /// Follows a namespace. Dropping it ends that.
 pub(super) struct Clerk {
@@ -57,12 +65,13 @@ struct Seen {
 // === impl Clerk ===
 
 impl Clerk {
-    pub(super) async fn start(client: &Client, namespace: &str) -> Result<Self> {
+    pub(super) async fn start(theatre: &Theatre, namespace: &str) -> Result<Self> {
         let notes = Arc::<Mutex<Notes>>::default();
         let mut tasks = Vec::new();
-        for (group, version, kind, plural) in KINDS {
+        let known = KINDS.into_iter().filter(|(group, version, ..)| theatre.knows(group, version));
+        for (group, version, kind, plural) in known {
             let api: Api<DynamicObject> = Api::namespaced_with(
-                client.clone(),
+                theatre.client.clone(),
                 namespace,
                 &resource(group, version, kind, plural),
             );
@@ -72,14 +81,21 @@ impl Clerk {
             let notes = Arc::clone(&notes);
             tasks.push(tokio::spawn(async move {
                 loop {
+                    let mut is_behind = false;
                     while let Some(Ok(event)) = first.next().await {
+                        is_behind |= matches!(event, WatchEvent::Error(_));
                         if let Some(version) = lock(&notes).take(plural, event) {
                             since = version;
                         }
                     }
+                    // What nobody wrote to for some minutes is behind what the server remembers.
+                    if is_behind && let Ok(list) = api.list(&ListParams::default()).await {
+                        since = list.metadata.resource_version.unwrap_or_default();
+                        lock(&notes).catch_up(plural, list.items);
+                    }
                     match api.watch(&WatchParams::default(), &since).await {
                         Ok(stream) => first = stream.boxed(),
-                        Err(_) => tokio::time::sleep(std::time::Duration::from_millis(200)).await,
+                        Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
                     }
                 }
             }));
@@ -140,17 +156,29 @@ impl Drop for Clerk {
 // === impl Notes ===
 
 impl Notes {
+    /// Takes note of objects as they are, where nobody could tell of every change. Those that are gone by then
+    /// are not told of, and missed at the end.
+    fn catch_up(&mut self, plural: &'static str, objects: Vec<DynamicObject>) {
+        for object in objects {
+            let version = object.metadata.resource_version.as_deref().unwrap_or_default();
+            let version: u64 = version.parse().unwrap_or_default();
+            if !self.seen.iter().any(|seen| seen.plural == plural && seen.version == version) {
+                self.take(plural, WatchEvent::Modified(object));
+            }
+        }
+    }
+
     /// The version up to which is known what happened.
     fn take(&mut self, plural: &'static str, event: WatchEvent<DynamicObject>) -> Option<String> {
         let (object, is_gone) = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
             WatchEvent::Deleted(object) => (object, true),
-            WatchEvent::Bookmark(_) | WatchEvent::Error(_) => return None,
+            WatchEvent::Bookmark(bookmark) => return Some(bookmark.metadata.resource_version),
+            WatchEvent::Error(_) => return None,
         };
         let value = serde_json::to_value(object).unwrap_or_default();
         let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        // Every namespace has it, and no script knows of it.
-        let is_known = name != "kube-root-ca.crt";
+        let is_known = !FURNITURE.contains(&&*name);
         let version = version_of(&value);
         let object = if is_gone { Value::Null } else { value };
         if is_known {

@@ -30,40 +30,63 @@ impl fmt::Display for Differs {
 
 impl std::error::Error for Differs {}
 
-/// `Err` shows the lines that differ.
-pub(super) fn compare(mut wanted: Script, mut played: Script, told: &Told) -> Result<(), Differs> {
+/// Compares what a script says with what had happened at its end, and a while later. `Err` shows the lines that
+/// differ.
+pub(super) fn compare(
+    wanted: &Script,
+    played: &Script,
+    at_the_end: &Told,
+    told: &Told,
+) -> Result<(), Differs> {
     let mut expected = Told::default();
     let mut shown = [String::new(), String::new()];
-    for (step, played) in wanted.steps_mut().zip(played.steps_mut()) {
+    // Where the last thing a script says is that nothing happens, nothing may.
+    let mut ends_still = false;
+    // What is looked at when nothing just happened is looked at by the clock alone, which may be late.
+    let mut is_clock_late = true;
+    for (step, played) in wanted.steps().zip(played.steps()) {
         if is_look(step) {
             shown[0].push_str(&text(step));
             shown[1].push_str(&text(played));
+            is_clock_late &= ends_still || text(step) == text(played);
             continue;
         }
+        ends_still = step.text.starts_with("wait ") && !step.outcome.iter().any(|it| counts(it));
         expected.add(&step.outcome);
     }
     let [wanted, seen] = shown;
     let [(wanted_gone, wanted_writes), (seen_gone, seen_writes)] =
         [&expected.writes, &told.writes].map(|writes| apart(writes));
+    let differs = |what: &str, wanted: &str, seen: &str, is_late: bool| {
+        let lines = difference(wanted, seen);
+        Err(Differs { text: format!("{what} (- the script, + the cluster):\n{lines}"), is_late })
+    };
+    let calls = once(&expected.calls);
+    let (_, last_writes) = apart(&at_the_end.writes);
+    let last_calls = once(&at_the_end.calls);
     let pairs = [
-        ("writes", wanted_writes, seen_writes),
-        ("what is gone", wanted_gone, seen_gone),
-        ("calls", once(&expected.calls), once(&told.calls)),
-        ("what is shown", wanted, seen),
+        ("writes", wanted_writes, seen_writes, last_writes),
+        ("calls", calls, once(&told.calls), last_calls),
     ];
-    for (what, wanted, seen) in pairs {
+    for (what, wanted, seen, last) in pairs {
         // A rollout goes on while its end is looked at.
-        let is_so = if what == "what is gone" {
-            has_all(&seen, &wanted)
-        } else {
-            seen == wanted || what != "what is shown" && seen.starts_with(&format!("{wanted}\n"))
-        };
-        if !is_so {
-            let lines = difference(&wanted, &seen);
-            let text = format!("{what} (- the script, + the cluster):\n{lines}");
-            let is_late = what != "what is shown" && is_part(&seen, &wanted);
-            return Err(Differs { text, is_late });
+        if !begins(&seen, &wanted) {
+            return differs(what, &wanted, &seen, begins(&wanted, &seen));
         }
+        if ends_still && !begins(&wanted, &last) {
+            return differs(&format!("{what} after the end"), &wanted, &last, false);
+        }
+    }
+    if !has_all(&seen_gone, &wanted_gone) {
+        return differs(
+            "what is gone",
+            &wanted_gone,
+            &seen_gone,
+            has_all(&wanted_gone, &seen_gone),
+        );
+    }
+    if seen != wanted {
+        return differs("what is shown", &wanted, &seen, is_clock_late);
     }
     Ok(())
 }
@@ -99,10 +122,10 @@ pub(super) fn counts(line: &str) -> bool {
     !matches!(kind_of(line), Kind::Neither) && !is_of_pods(line)
 }
 
-/// Whether these are lines of the whole, in their order.
-fn is_part(lines: &str, whole: &str) -> bool {
-    let mut whole = whole.lines();
-    lines.lines().all(|line| whole.any(|other| other == line))
+/// Whether lines begin with these.
+fn begins(lines: &str, with: &str) -> bool {
+    let mut lines = lines.lines();
+    with.lines().all(|line| lines.next() == Some(line))
 }
 
 fn has_all(lines: &str, wanted: &str) -> bool {
@@ -114,11 +137,39 @@ fn is_of_pods(line: &str) -> bool {
     line.contains("NotReady: ")
 }
 
+/// A line without which pods were lacking, if it says so: how many there are and in which order they come and go
+/// is the cluster's business.
+fn without_pods(line: &str) -> String {
+    let Some((sentence, why)) = line.rsplit_once(": ") else { return line.to_owned() };
+    let (pods, rest) = why.split_once("; ").map_or((why, None), |(pods, rest)| (pods, Some(rest)));
+    let ends = [
+        " are updated",
+        " are still terminating",
+        "1 has to run",
+        " has not seen the latest change",
+    ];
+    let is_of_pods = ends.iter().any(|end| pods.ends_with(end))
+        || pods.contains(" updated ") && pods.contains(" have to be (readyThreshold ");
+    if !is_of_pods {
+        return line.to_owned();
+    }
+    let rest = rest.map(|rest| format!("; {rest}")).unwrap_or_default();
+    format!("{sentence}: pods are lacking{rest}")
+}
+
+/// The pods of which workloads an outcome tells of, and which there are: all there is to know is in the last line
+/// of each.
+pub(super) fn pods_of(outcome: &[String]) -> impl Iterator<Item = (String, String)> {
+    let lines = outcome.iter().filter_map(|line| without_time(line).strip_prefix("pods of "));
+    let pairs = lines.filter_map(|line| line.split_once(": "));
+    pairs.map(|(app, pods)| (app.to_owned(), pods.to_owned()))
+}
+
 /// What is gone, and everything else in its order: in which order the garbage collector takes things is its
 /// own business.
 fn apart(writes: &[String]) -> (String, String) {
-    let told = writes.iter().map(String::as_str).filter(|line| !is_of_pods(line));
-    let (mut gone, others): (Vec<&str>, Vec<&str>) =
+    let told = writes.iter().filter(|line| !is_of_pods(line)).map(|line| without_pods(line));
+    let (mut gone, others): (Vec<String>, Vec<String>) =
         told.partition(|line| line.ends_with(" is gone"));
     gone.sort_unstable();
     (gone.join("\n"), others.join("\n"))
@@ -126,7 +177,7 @@ fn apart(writes: &[String]) -> (String, String) {
 
 /// A hook that is asked again and says the same has said it once more or less by the time of day.
 fn once(calls: &[String]) -> String {
-    let mut calls: Vec<&str> = calls.iter().map(String::as_str).collect();
+    let mut calls: Vec<String> = calls.iter().map(|line| without_pods(line)).collect();
     calls.dedup();
     calls.join("\n")
 }
@@ -149,7 +200,8 @@ fn is_look(step: &Step) -> bool {
 }
 
 fn text(step: &Step) -> String {
-    format!("{}\n{}\n", step.text, step.outcome.join("\n"))
+    let outcome: Vec<String> = step.outcome.iter().map(|line| without_pods(line)).collect();
+    format!("{}\n{}\n", step.text, outcome.join("\n"))
 }
 
 /// ` 0:35  Service web is created` without when.
@@ -164,11 +216,75 @@ mod tests {
     #[test]
     fn what_is_missing_may_come_late_and_what_is_other_never_does() {
         let whole = "made\nweight 0 -> 20\nweight 20 -> 40";
-        for part in ["", "made", "made\nweight 20 -> 40"] {
-            assert!(is_part(part, whole), "{part}");
+        for part in ["", "made", "made\nweight 0 -> 20", whole] {
+            assert!(begins(whole, part), "{part}");
         }
-        for other in ["weight 20 -> 40\nmade", "made\nmade", "made\nweight 0 -> 40"] {
-            assert!(!is_part(other, whole), "{other}");
+        let others = ["weight 20 -> 40\nmade", "made\nmade", "made\nweight 20 -> 40", "mad"];
+        for other in others.into_iter().chain(["made\nweight 0 -> 20\nweight 20 -> 40\nmade"]) {
+            assert!(!begins(whole, other), "{other}");
         }
+    }
+
+    fn script(text: &str) -> Script {
+        Script::parse(&format!("A release\n\n{text}")).unwrap()
+    }
+
+    fn told(writes: &[&str]) -> Told {
+        let writes = writes.iter().map(|&it| it.to_owned()).collect();
+        Told { writes, calls: Vec::new() }
+    }
+
+    #[test]
+    fn where_a_script_ends_with_nothing_nothing_may_happen() {
+        let still = script("release web:2.0\n     0:00  made\nwait 60s\n");
+        let goes_on = script("release web:2.0\n     0:00  made\n");
+        let (as_said, more) = (told(&["made"]), told(&["made", "made again"]));
+        let judged = |script: &Script, at_the_end: &Told, later: &Told| {
+            compare(script, script, at_the_end, later).map_err(|differs| differs.is_late)
+        };
+        assert_eq!(judged(&still, &as_said, &as_said), Ok(()));
+        assert_eq!(judged(&still, &more, &more), Err(false), "in the time that nothing happens");
+        assert_eq!(judged(&still, &as_said, &more), Ok(()), "after that time");
+        assert_eq!(judged(&goes_on, &more, &more), Ok(()), "a rollout goes on");
+        assert_eq!(judged(&still, &told(&[]), &told(&[])), Err(true), "it had not come so far");
+    }
+
+    #[test]
+    fn which_pods_are_lacking_is_not_compared() {
+        let lacking = [
+            "1 of 2 replicas are updated",
+            "0 of 6 updated pods are available, 6 have to be (readyThreshold 100%)",
+            "1 old replicas are still terminating",
+            "0 replicas are asked for, at least 1 has to run",
+            "its controller has not seen the latest change",
+        ];
+        let lines = ["! CanaryDown: web has no pod", "chat (error): No progress: the primary"];
+        for line in lines {
+            for why in lacking {
+                let told = format!("{line}: {why}; too few have been available for more than 60 s");
+                let compared = "pods are lacking; too few have been available for more than 60 s";
+                assert_eq!(without_pods(&told), format!("{line}: {compared}"));
+                let told = format!("{line}: {why}");
+                assert_eq!(without_pods(&told), format!("{line}: pods are lacking"));
+            }
+        }
+        let others = [
+            "weight 0 -> 20",
+            "! PromotionFailed: web-primary: it made no progress for its own 600 s",
+            "Deployment web is created: replicas 2, image web:1.0",
+            "* Promoted: web.default is promoted, and its own pods are stopped.",
+        ];
+        for other in others {
+            assert_eq!(without_pods(other), other);
+        }
+    }
+
+    #[test]
+    fn pods_are_read_from_outcomes() {
+        let outcome =
+            [" 0:10  pods of web: 2 of web:1.0", "       pods of web: none", "       made"];
+        let pods: Vec<_> = pods_of(&outcome.map(str::to_owned)).collect();
+        let pair = |pods: &str| ("web".to_owned(), pods.to_owned());
+        assert_eq!(pods, [pair("2 of web:1.0"), pair("none")]);
     }
 }

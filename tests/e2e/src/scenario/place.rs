@@ -12,17 +12,20 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::Value;
-use tidegate_sandbox::{cluster::Resource, kubelet::Behaviour};
+use tidegate_sandbox::{
+    cluster::{PODS, Resource},
+    kubelet::Behaviour,
+};
 use tidegate_tests::{
     network::{Call, Metric, Network, PROBE, PROMETHEUS},
     rollout::CANARIES,
-    scenario::{Done, Ground, tell_call},
+    scenario::{Done, Ground, tell_call, tell_pods},
 };
 
 use super::{
     Theatre,
     clerk::{Clerk, KINDS, resource},
-    compare::Told,
+    compare::{Told, pods_of},
     pace::{Pace, is_timed},
     server::Server,
 };
@@ -37,8 +40,10 @@ const FIRST_LOOK_MAX: Duration = Duration::from_mins(1);
 /// Nobody waits longer for a moment without writes.
 const QUIET_MAX: Duration = Duration::from_secs(25);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Longer than the longest rollout of the scripts that are played here.
-const PATIENCE: Duration = Duration::from_mins(3);
+/// Pods have come to rest well within this, and the operator has not taken its next step.
+const PODS_COME_IN: Duration = Duration::from_secs(8);
+/// No script is over sooner than this if something does not come.
+const PATIENCE_MIN: Duration = Duration::from_mins(3);
 
 /// Kinds that scripts write or look at and that nobody follows.
 const OTHERS: [(&str, &str, &str, &str); 3] = [
@@ -56,9 +61,13 @@ pub(super) struct Place<'s> {
     clerk: Clerk,
     operator: Option<Operator>,
     operators: u32,
+    /// Longer than the script takes.
+    patience: Duration,
     pace: Pace,
     /// What the script says has happened by the end of the command that is carried out.
     expected: Told,
+    /// Which pods the script says there are, before and by the end of that command, by the workload's name.
+    pods: [BTreeMap<String, String>; 2],
     forgotten_calls: usize,
     /// Objects as the script read them last, by plural and name.
     read_last: RefCell<BTreeMap<(&'static str, String), Value>>,
@@ -67,7 +76,8 @@ pub(super) struct Place<'s> {
 // === impl Place ===
 
 impl<'s> Place<'s> {
-    pub(super) async fn new(theatre: &'s Theatre, namespace: &str) -> Result<Self> {
+    /// A ground for a script that takes so long.
+    pub(super) async fn new(theatre: &'s Theatre, namespace: &str, length_s: u64) -> Result<Self> {
         let client = theatre.client.clone();
         let network = Network::new();
         network.metric("histogram_quantile", Metric::Value(0.05));
@@ -78,12 +88,14 @@ impl<'s> Place<'s> {
             namespace: namespace.to_owned(),
             server: Server::start(network.clone()).await?,
             network,
-            clerk: Clerk::start(&client, namespace).await?,
+            clerk: Clerk::start(theatre, namespace).await?,
             client,
             operator: None,
             operators: 0,
+            patience: PATIENCE_MIN.max(Duration::from_secs(length_s + length_s / 2)),
             pace: Pace::new(Instant::now()),
             expected: Told::default(),
+            pods: Default::default(),
             forgotten_calls: 0,
             read_last: RefCell::default(),
         })
@@ -96,7 +108,8 @@ impl<'s> Place<'s> {
         Ok(self.told())
     }
 
-    fn told(&self) -> Told {
+    /// What happened so far.
+    pub(super) fn told(&self) -> Told {
         let writes = self.clerk.tell().iter().map(|line| self.inward(line)).collect();
         let calls = self.network.calls();
         let calls = calls.get(self.forgotten_calls..).unwrap_or_default();
@@ -149,13 +162,15 @@ impl<'s> Place<'s> {
 
     /// Addresses and names of this place.
     fn outward(&self, object: &Value) -> Value {
-        let text = self.server.outward(&self.theatre.outward(object.to_string()));
+        let text = self.theatre.outward(&self.namespace, object.to_string());
+        let text = self.server.outward(&text);
         serde_json::from_str(&text).unwrap_or_default()
     }
 
     /// Addresses and names as scripts write them.
     fn inward(&self, text: &str) -> String {
-        let text = self.server.inward(&self.theatre.inward(text.to_owned()));
+        let text = self.theatre.inward(&self.namespace, text.to_owned());
+        let text = self.server.inward(&text);
         text.replace(&format!(".{}", self.namespace), ".default")
             .replace(&format!("\"{}\"", self.namespace), "\"default\"")
             .replace(&format!("{}/", self.namespace), "default/")
@@ -191,6 +206,11 @@ impl Ground for Place<'_> {
     }
 
     async fn list(&self, resource: Resource) -> Done<Vec<Value>> {
+        let mut kinds = KINDS.iter().filter(|kind| kind.0 == resource.group);
+        if !kinds.all(|(group, version, ..)| self.theatre.knows(group, version)) {
+            // Nobody can have any.
+            return Ok(Vec::new());
+        }
         let found = self.api(resource)?.list(&ListParams::default()).await.map_err(text)?;
         let kind = KINDS.iter().find(|kind| kind.0 == resource.group && kind.3 == resource.plural);
         let kind = kind.map_or("", |kind| kind.2);
@@ -292,8 +312,23 @@ impl Ground for Place<'_> {
         Ok(self.inward(&page))
     }
 
-    fn change_pods(&self, _image: &str, _behaviour: Behaviour) -> Done {
-        Err("pods cannot change on a real cluster".to_owned())
+    /// Or as long as that may take: a DaemonSet has as many pods as there are nodes.
+    async fn settle_pods(&mut self) -> Done {
+        let deadline = Instant::now() + PODS_COME_IN;
+        loop {
+            let there = tell_pods(&self.list(PODS).await?);
+            let is_so = |(app, pods): (&String, &String)| {
+                there.get(app).map_or("none", String::as_str) == pods
+            };
+            if self.pods[0].iter().all(is_so) || Instant::now() > deadline {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    fn change_pods(&self, image: &str, behaviour: Behaviour) -> Done {
+        self.theatre.change_pods(&self.namespace, image, behaviour)
     }
 
     fn permit(&self, _may: bool) -> Done {
@@ -302,6 +337,9 @@ impl Ground for Place<'_> {
 
     fn expect(&mut self, outcome: &[String]) {
         self.pace.expect(outcome);
+        let [before, after] = &mut self.pods;
+        before.append(after);
+        after.extend(pods_of(outcome));
         // What is shown was not done.
         if is_timed(outcome) {
             self.expected.add(outcome);
@@ -326,17 +364,24 @@ impl Ground for Place<'_> {
             }
             return Ok(());
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience;
+        let mut is_under_way = false;
         loop {
             let phase = self.phase().await?;
+            // The end of the rollout before is no end of this one.
+            let is_end = matches!(&*phase, "Succeeded" | "Failed");
+            is_under_way |= !is_end;
             if phase == wanted {
                 self.pace.arrive(Instant::now());
                 // What follows from it at once belongs to it.
                 tokio::time::sleep(SETTLES_IN).await;
                 return Ok(());
             }
+            if is_end && is_under_way {
+                return Err(format!("it ended as {phase} and not as {wanted}"));
+            }
             if Instant::now() > deadline {
-                return Err(in_vain(PATIENCE, &format!("{wanted}, not {phase}")));
+                return Err(in_vain(self.patience, &format!("{wanted}, not {phase}")));
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }

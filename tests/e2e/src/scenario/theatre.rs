@@ -2,25 +2,31 @@
 
 use std::{
     collections::BTreeSet,
+    fmt,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::{
     api::core::v1::Namespace,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    serde::de::DeserializeOwned,
 };
 use kube::{
-    Api, Client, ResourceExt as _,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    Api, Client, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
+use tidegate_sandbox::kubelet::{Behaviour, Behaviours};
 
 use super::clerk::resource;
 use crate::{
     ControlPlane, Installation, Node, NodeSettings, Operator, Options, apply,
-    control_plane::client_of, denied, eventually, objects, scratch::Scratch, stage::cluster,
+    control_plane::{Proxy, client_by},
+    denied, eventually, objects,
+    scratch::Scratch,
+    stage::cluster,
 };
 
 /// How long a namespace may take to go, with pods that are given their time to stop.
@@ -31,6 +37,9 @@ const NODES: u8 = 6;
 /// to fail.
 const IMAGES: &str =
     "registry.k8s.io/pause:3.8,registry.k8s.io/pause:3.9,registry.k8s.io/pause:3.10";
+/// An operator that watches all namespaces writes something about a new canary well within this.
+const ANSWERS_IN: Duration = Duration::from_secs(5);
+const OF_A_REGISTRY: &str = "pods of a real registry do as they please";
 /// The images of scripts.
 const SCRIPTED: [&str; 3] = ["web:1.0", "web:2.0", "web:3.0"];
 
@@ -46,6 +55,8 @@ enum Kind {
     Own {
         plane: Box<ControlPlane>,
         _node: Node,
+        /// Of pods, by image.
+        behaviours: Behaviours,
     },
     Borrowed(Borrowed),
 }
@@ -59,8 +70,8 @@ struct Borrowed {
     images: Vec<String>,
     /// Definitions that were not there before.
     made: Vec<String>,
-    /// Groups of kinds that the cluster knows.
-    groups: Vec<String>,
+    /// What the cluster knows, as `group/version`.
+    versions: BTreeSet<String>,
     _scratch: Scratch,
 }
 
@@ -74,33 +85,77 @@ impl Theatre {
             NodeSettings { applications: false, count: NODES, ..NodeSettings::default() };
         let audited = Some(Installation::USER.to_owned());
         let options = Options { audited, ..Options::default() };
+        let behaviours = settings.kubelet.behaviours.clone();
         let (plane, node) = cluster(&options, settings).await?;
         let installation = Installation::apply(&plane, &["--allow-loopback-hooks"]).await?;
         let client = plane.client();
-        let kind = Kind::Own { plane: Box::new(plane), _node: node };
+        let kind = Kind::Own { plane: Box::new(plane), _node: node, behaviours };
         Ok(Self { client, installation: installation.without_election(), kind })
     }
 
     /// The cluster of a kubeconfig. The operator runs beside it, with the rights of its user, and looks
     /// after nothing but namespaces made here.
     pub async fn borrow(kubeconfig: &Path) -> Result<Self> {
-        let client = client_of(kubeconfig).await?;
+        let client = client_by(kubeconfig, Proxy::AsConfigured).await?;
         let version = client.apiserver_version().await;
         version.with_context(|| format!("no cluster answers at {}", kubeconfig.display()))?;
-        let made = define(&client).await?;
-        let groups = client.list_api_groups().await?.groups;
         let images = std::env::var("E2E_IMAGES").unwrap_or_else(|_| IMAGES.to_owned());
+        let images: Vec<String> = images.split(',').map(str::to_owned).collect();
+        let wanted = SCRIPTED.len();
+        ensure!(images.len() == wanted, "E2E_IMAGES names {wanted} images, one comma apart");
         let scratch = Scratch::new()?;
         let installation = Installation::bare(scratch.path(), &["--allow-loopback-hooks"])?;
-        let kind = Kind::Borrowed(Borrowed {
+        let groups = client.list_api_groups().await?.groups;
+        let versions = groups.into_iter().flat_map(|group| group.versions);
+        let mut borrowed = Borrowed {
             prefix: format!("tidegate-e2e-{}", std::process::id()),
-            images: images.split(',').map(str::to_owned).collect(),
-            groups: groups.into_iter().map(|group| group.name).collect(),
+            images,
+            versions: versions.map(|it| it.group_version).collect(),
             kubeconfig: kubeconfig.to_owned(),
-            made,
+            made: Vec::new(),
             _scratch: scratch,
+        };
+        // From here on there is something to take out again, whatever comes.
+        let defined = define(&client, &mut borrowed.made).await;
+        let theatre = Self { client, installation, kind: Kind::Borrowed(borrowed) };
+        let prepared = match defined {
+            Ok(()) => theatre.is_alone().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = prepared {
+            theatre.close().await.context("what was put into the cluster is still there")?;
+            return Err(error);
+        }
+        Ok(theatre)
+    }
+
+    /// Fails if somebody else looks after canaries of all namespaces: two operators would act on each of ours.
+    async fn is_alone(&self) -> Result<()> {
+        let namespace = self.make_namespace("probe").await?;
+        let canaries = self.canaries(&namespace);
+        let probe = json!({
+            "apiVersion": "flagger.app/v1beta1", "kind": "Canary", "metadata": { "name": "probe" },
+            "spec": {
+                "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "probe" },
+                "service": { "port": 80 },
+                "analysis": { "interval": "1m", "threshold": 1, "iterations": 1 },
+            },
         });
-        Ok(Self { client, installation, kind })
+        canaries.create(&PostParams::default(), &serde_json::from_value(probe)?).await?;
+        tokio::time::sleep(ANSWERS_IN).await;
+        let probe = serde_json::to_value(canaries.get("probe").await?)?;
+        self.remove_namespace(&namespace).await?;
+        ensure!(
+            probe["status"].is_null() && probe["metadata"]["finalizers"].is_null(),
+            "another operator looks after canaries of all namespaces of this cluster: stop it, or use another \
+             cluster"
+        );
+        Ok(())
+    }
+
+    fn canaries(&self, namespace: &str) -> Api<DynamicObject> {
+        let canaries = resource("flagger.app", "v1beta1", "Canary", "canaries");
+        Api::namespaced_with(self.client.clone(), namespace, &canaries)
     }
 
     /// What operators asked for without the right to it. On a borrowed cluster they have those of its user.
@@ -111,34 +166,63 @@ impl Theatre {
         }
     }
 
-    /// Takes out again what was put into a borrowed cluster.
+    /// Takes out again what was put into a borrowed cluster: all that can be, and then tells of the rest.
     pub async fn close(self) -> Result<()> {
-        let Kind::Borrowed(borrowed) = self.kind else { return Ok(()) };
-        let definitions: Api<CustomResourceDefinition> = Api::all(self.client);
-        for name in &borrowed.made {
-            definitions.delete(name, &DeleteParams::default()).await?;
-            eventually(&format!("{name} is gone"), PATIENCE, async || {
-                Ok(definitions.get_opt(name).await?.is_none().then_some(()))
-            })
-            .await?;
+        let Kind::Borrowed(borrowed) = &self.kind else { return Ok(()) };
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let left = namespaces.list(&ListParams::default()).await?;
+        let left = left.iter().map(ResourceExt::name_any);
+        let prefix = format!("{}-", borrowed.prefix);
+        let mut outcomes = Vec::new();
+        for name in left.filter(|name| name.starts_with(&prefix)) {
+            outcomes.push(self.remove_namespace(&name).await);
         }
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        for name in &borrowed.made {
+            outcomes.push(remove(&definitions, name).await);
+        }
+        outcomes.into_iter().collect()
+    }
+
+    /// Whether kinds of this group and version are known here.
+    pub(super) fn knows(&self, group: &str, version: &str) -> bool {
+        let Kind::Borrowed(borrowed) = &self.kind else { return true };
+        // Every cluster has these, and ours were defined after it was asked.
+        let is_certain = group.is_empty() || group == "flagger.app";
+        is_certain || borrowed.versions.contains(&format!("{group}/{version}"))
+    }
+
+    /// Makes the pods of an image of this namespace behave so.
+    pub(super) fn change_pods(
+        &self,
+        namespace: &str,
+        image: &str,
+        behaviour: Behaviour,
+    ) -> Result<(), String> {
+        let Kind::Own { behaviours, .. } = &self.kind else { return Err(OF_A_REGISTRY.to_owned()) };
+        behaviours.set(&format!("{namespace}/{image}"), behaviour);
         Ok(())
     }
 
     /// What a script needs that is not here.
     pub(super) fn lacks(&self, text: &str) -> Option<&'static str> {
         let Kind::Borrowed(borrowed) = &self.kind else { return None };
-        let has = |group: &str| borrowed.groups.iter().any(|known| known == group);
-        if text.contains("-slow-start") || text.contains("-never-ready") {
-            return Some("pods of a real registry do as they please");
+        let knows = |group: &str| self.knows(group, "v1");
+        let is_scripted = [" become ", "-slow-start", "-never-ready"];
+        if is_scripted.iter().any(|words| text.contains(words)) {
+            return Some(OF_A_REGISTRY);
         }
-        if text.contains("gatewayapi") && !has("gateway.networking.k8s.io") {
-            return Some("this cluster does not know the Gateway API");
+        if text.contains("gatewayapi") && !knows("gateway.networking.k8s.io") {
+            return Some("this cluster does not know version 1 of the Gateway API");
         }
         if (text.contains("istio") || text.contains("virtual service"))
-            && !has("networking.istio.io")
+            && !knows("networking.istio.io")
         {
-            return Some("this cluster does not know Istio");
+            return Some("this cluster does not know version 1 of Istio's kinds");
+        }
+        let has_keda = borrowed.versions.iter().any(|version| version.starts_with("keda.sh/"));
+        if text.contains("no KEDA") && has_keda {
+            return Some("this cluster knows KEDA");
         }
         None
     }
@@ -160,20 +244,15 @@ impl Theatre {
             return Ok(());
         }
         // Nobody is left to let canaries go that wait to be reverted.
-        let canaries = resource("flagger.app", "v1beta1", "Canary", "canaries");
-        let canaries: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), name, &canaries);
+        let canaries = self.canaries(name);
         let let_go = json!({ "metadata": { "finalizers": null } });
         for canary in canaries.list(&ListParams::default()).await? {
             let parameters = PatchParams::default();
-            canaries.patch(&canary.name_any(), &parameters, &Patch::Merge(&let_go)).await?;
+            let outcome =
+                canaries.patch(&canary.name_any(), &parameters, &Patch::Merge(&let_go)).await;
+            outcome.map(drop).or_else(unless_gone)?;
         }
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        namespaces.delete(name, &DeleteParams::default()).await?;
-        eventually(&format!("namespace {name} is gone"), PATIENCE, async || {
-            Ok(namespaces.get_opt(name).await?.is_none().then_some(()))
-        })
-        .await
+        remove(&Api::<Namespace>::all(self.client.clone()), name).await
     }
 
     pub(super) async fn start_operator(&self, name: &str, flags: &[String]) -> Result<Operator> {
@@ -184,25 +263,48 @@ impl Theatre {
         }
     }
 
-    /// Images as scripts write them, as they are here.
-    pub(super) fn outward(&self, text: String) -> String {
-        let Kind::Borrowed(borrowed) = &self.kind else { return text };
+    /// Images as scripts write them, as they are here: those of each namespace may behave in their own way.
+    pub(super) fn outward(&self, namespace: &str, text: String) -> String {
+        let Kind::Borrowed(borrowed) = &self.kind else {
+            return text.replace("\"web:", &format!("\"{namespace}/web:"));
+        };
         let pairs = SCRIPTED.iter().zip(&borrowed.images);
         pairs.fold(text, |text, (scripted, image)| text.replace(scripted, image))
     }
 
     /// Images as they are here, as scripts write them.
-    pub(super) fn inward(&self, text: String) -> String {
-        let Kind::Borrowed(borrowed) = &self.kind else { return text };
+    pub(super) fn inward(&self, namespace: &str, text: String) -> String {
+        let Kind::Borrowed(borrowed) = &self.kind else {
+            return text.replace(&format!("{namespace}/web:"), "web:");
+        };
         let pairs = SCRIPTED.iter().zip(&borrowed.images).rev();
         pairs.fold(text, |text, (scripted, image)| text.replace(image, scripted))
     }
 }
 
+/// Deletes what has no namespace, and waits until it is gone.
+async fn remove<K>(api: &Api<K>, name: &str) -> Result<()>
+where
+    K: Clone + fmt::Debug + DeserializeOwned,
+{
+    api.delete(name, &DeleteParams::default()).await.map(drop).or_else(unless_gone)?;
+    eventually(&format!("{name} is gone"), PATIENCE, async || {
+        Ok(api.get_opt(name).await?.is_none().then_some(()))
+    })
+    .await
+}
+
+fn unless_gone(error: kube::Error) -> Result<(), kube::Error> {
+    match error {
+        kube::Error::Api(status) if status.code == 404 => Ok(()),
+        error => Err(error),
+    }
+}
+
 /// Defines our kinds where they are missing, and says which were.
-async fn define(client: &Client) -> Result<Vec<String>> {
+async fn define(client: &Client, made: &mut Vec<String>) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let (mut made, mut missing) = (Vec::new(), Vec::new());
+    let mut missing = Vec::new();
     let ours = tidegate_api::crds();
     for definition in ours.iter().filter(|it| it["spec"]["group"] == "flagger.app") {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -211,6 +313,5 @@ async fn define(client: &Client) -> Result<Vec<String>> {
             made.push(name);
         }
     }
-    objects::define(client, missing).await?;
-    Ok(made)
+    objects::define(client, missing).await
 }

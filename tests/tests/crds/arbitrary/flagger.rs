@@ -20,6 +20,7 @@ use tidegate_api::{
         },
         status::{
             CanaryCondition, CheckResult, LastDecision, ManualPause, RolloutMemory, RouteMemory,
+            TargetMemory,
         },
         traffic_policy::{
             ConnectionPool, ConsistentHash, H2UpgradePolicy, HashCookie, HttpPool, LoadBalancer,
@@ -464,8 +465,15 @@ strategy! { rollout_memory: RolloutMemory {
     canary_lacking_since: maybe(time()),
     primary_lacking_since: maybe(time()),
     primary_revision: maybe(text()),
+    target: maybe(target_memory()),
     provider: maybe(text()),
     route: maybe(route_memory()),
+} }
+
+strategy! { target_memory: TargetMemory {
+    api_version: text(),
+    kind: text(),
+    name: text(),
 } }
 
 strategy! { route_memory: RouteMemory {

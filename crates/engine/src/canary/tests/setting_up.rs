@@ -121,3 +121,50 @@ fn switches_of_the_user_come_first() {
         ("suspended in mid-flight", progressing(30).planning(|plan| plan.suspended = true), ""),
     ]);
 }
+
+#[test]
+fn another_target_is_set_up_anew_once_nothing_is_rolled_out() {
+    let moved = |scene: Scene| {
+        scene.with(|seen| seen.setup.former_target = Some("the Deployment `shop`".to_owned()))
+    };
+    let done = at_rest().phase(Phase::Succeeded);
+    let anew = moved(done.clone()).decision();
+    let remembered = anew.actions.iter().find_map(|action| match action {
+        Action::Remember(next) => Some(next.clone()),
+        _ => None,
+    });
+    let wanted = Memory { phase: Phase::Initializing, since: Some(NOW), ..Memory::default() };
+    assert_eq!(remembered, Some(Box::new(wanted)), "nothing that was remembered is of this one");
+    assert_eq!(moved(done.clone()).tells(), ["TargetChanged"]);
+    let why = |scene: Scene| moved(scene).why().to_owned();
+    assert_eq!(why(done.clone().gone()), "Obstructed", "not before it is there");
+    assert_ne!(why(stranded()), "TargetChanged", "clients are on the canary");
+    assert_eq!(moved(progressing(30)).does(), "check", "in mid-rollout it is checked");
+    let untold = done.remembering(|memory| memory.untold = Some(Phase::Succeeded));
+    assert_ne!(why(untold), "TargetChanged", "hooks are told of the end first");
+}
+
+#[test]
+fn a_service_that_leads_to_pods_of_another_target_is_moved_once_the_primary_is_ready() {
+    let all = Piece::ALL;
+    let moving = |scene: Scene| scene.with(|seen| seen.setup.primary_service_moves = true);
+    table([
+        ("the canary's has no clients", moving(missing(setting_up(), &all)), "put canary Service"),
+        ("the primary first", moving(missing(setting_up(), &all[1..])), "put primary workload"),
+        (
+            "which must be ready",
+            moving(missing(setting_up(), &[Piece::PrimaryService])).primary(waiting(true)),
+            "",
+        ),
+        (
+            "before those who use the Service",
+            moving(missing(setting_up(), &[Piece::PrimaryService, Piece::ApexService])),
+            "put primary Service",
+        ),
+    ]);
+    let at_rest = |readiness: Readiness| {
+        moving(missing(at_rest(), &[Piece::PrimaryService])).primary(readiness)
+    };
+    assert_eq!(at_rest(Readiness::Ready).does(), "put primary Service");
+    assert_eq!(at_rest(waiting(false)).does(), "", "never onto pods that cannot serve");
+}

@@ -152,6 +152,18 @@ fn trouble(world: &World) -> Option<String> {
     (!is_stable).then(|| "it is not stable".to_owned())
 }
 
+/// Tells a story to its good end, and what did not hold on the way or is not well then.
+fn tell(world: &mut World, events: &[(u32, Event)]) -> Option<String> {
+    for (rounds, event) in events {
+        world.rounds(*rounds);
+        world.happen(event);
+    }
+    world.happen(&Event::Refuse(Refused::None));
+    world.rest();
+    calm_down(world);
+    world.breach.clone().or_else(|| trouble(world))
+}
+
 proptest! {
     #![proptest_config(Config { cases: stories(), failure_persistence: None, ..Config::default() })]
 
@@ -164,17 +176,8 @@ proptest! {
         drops_gates in any::<bool>(),
     ) {
         let mut world = World::new(plan);
-        world.lag = lag;
-        world.drops_gates = drops_gates;
-        world.cuts = cuts;
-        for (rounds, event) in &events {
-            world.rounds(*rounds);
-            world.happen(event);
-        }
-        world.happen(&Event::Refuse(Refused::None));
-        world.rest();
-        calm_down(&mut world);
-        let ending = world.breach.clone().or_else(|| trouble(&world));
+        (world.lag, world.drops_gates, world.cuts) = (lag, drops_gates, cuts);
+        let ending = tell(&mut world, &events);
         prop_assert!(ending.is_none(), "{:?}\n{:#?}\n{:#?}", ending, world.truth.plan, world.log);
     }
 }
@@ -198,17 +201,8 @@ proptest! {
         plan.replicas = scale;
         let plan = hooked(hooked(plan, HookKind::PreDelete), HookKind::PostInPlace);
         let mut world = World::new(plan);
-        world.lag = lag;
-        world.drops_gates = drops_gates;
-        world.cuts = cuts;
-        for (rounds, event) in &events {
-            world.rounds(*rounds);
-            world.happen(event);
-        }
-        world.happen(&Event::Refuse(Refused::None));
-        world.rest();
-        calm_down(&mut world);
-        let ending = world.breach.clone().or_else(|| trouble(&world));
+        (world.lag, world.drops_gates, world.cuts) = (lag, drops_gates, cuts);
+        let ending = tell(&mut world, &events);
         prop_assert!(ending.is_none(), "{:?}\n{:#?}\n{:#?}", ending, world.truth.plan, world.log);
     }
 }

@@ -43,6 +43,8 @@ pub(super) struct Demand {
 pub(super) struct MetricFailure {
     pub(super) reason: &'static str,
     pub(super) message: String,
+    /// What could not be had, in the words of the real controller.
+    pub(super) what: String,
 }
 
 /// What demands are worked out from.
@@ -60,6 +62,8 @@ struct Metric<'a> {
     /// The member of the entry that describes it: `resource`, `pods`, ...
     member: &'static str,
     name: &'a str,
+    /// The container it is of, if it is of one.
+    container: &'a str,
     target: &'a Value,
     reason: &'static str,
 }
@@ -172,7 +176,8 @@ impl<'a> Metric<'a> {
         let source = &entry[member];
         let own = text(source, "/name");
         let name = if own.is_empty() { text(source, "/metric/name") } else { own };
-        Self { kind, member, name, target: &source["target"], reason }
+        let container = text(source, "/container");
+        Self { kind, member, name, container, target: &source["target"], reason }
     }
 
     fn is_resource(&self) -> bool {
@@ -217,7 +222,13 @@ impl<'a> Metric<'a> {
         } else {
             format!("unable to get metric {name}: no metrics returned from custom metrics API")
         };
-        MetricFailure { reason: self.reason, message }
+        let what = match self.member {
+            "pods" | "object" => format!("{} metric value", self.member),
+            "external" => format!("{name} external metric value"),
+            "containerResource" => format!("{} container metric value", self.container),
+            _ => format!("{name} resource metric value"),
+        };
+        MetricFailure { reason: self.reason, message, what }
     }
 
     fn status(&self, entry: &Value, value: f64, pods: &[Value]) -> Value {

@@ -120,10 +120,39 @@ fn without_a_metric_nothing_is_scaled_and_the_reason_is_given() {
         reason(&simulation, "ScalingActive"),
         ("False".into(), "FailedGetResourceMetric".into())
     );
+    // In the words of the real controller, but for what the API says.
+    let want = "invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: \
+                failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from \
+                resource metrics API";
+    assert_eq!(simulation.events("FailedComputeMetricsReplicas"), [want]);
     let before = simulation.cluster.writes();
     simulation.advance(300);
     assert_eq!(replicas(&simulation), 3);
     assert_eq!(simulation.cluster.writes(), before, "nothing new is nothing written");
+}
+
+#[test]
+fn a_metric_that_cannot_be_read_matters_only_to_who_would_scale_down() {
+    let mut object = autoscaler();
+    let queue = json!({ "type": "External", "external": {
+        "metric": { "name": "queue" }, "target": { "type": "Value", "value": "30" },
+    } });
+    object["spec"]["metrics"].as_array_mut().unwrap().push(queue);
+    let cases = [
+        ("100", 6, "ValidMetricFound", "more is wanted"),
+        ("50", 3, "ValidMetricFound", "as many are wanted"),
+        ("10", 3, "FailedGetExternalMetric", "fewer on half the picture would be rash"),
+    ];
+    for (cpu, size, why, case) in cases {
+        let mut simulation = scaled(3, object.clone());
+        say(&simulation, cpu);
+        simulation.settle();
+        assert_eq!(
+            (replicas(&simulation), reason(&simulation, "ScalingActive").1),
+            (size, why.to_owned()),
+            "{case}"
+        );
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub(super) fn stories() -> Vec<Story> {
         edited_by_hand(),
         versions(),
         controllers(),
+        binary(),
     ]
 }
 
@@ -494,5 +495,30 @@ fn controllers() -> Story {
         &json!({ "spec": { "targetCPUUtilizationPercentage": 10 } }),
     );
     story.get("at v2 at last", format!("{v2}/h"));
+    story
+}
+
+/// A quantity that the real server does not find equal to itself.
+fn binary() -> Story {
+    let mut story = Story::new("a metric of 200Mi");
+    let all = "/apis/autoscaling/v2/namespaces/${ns}/horizontalpodautoscalers";
+    let one = format!("{all}/h");
+    let metric = json!({
+        "type": "Resource",
+        "resource": { "name": "memory", "target": { "type": "AverageValue", "averageValue": "200Mi" } },
+    });
+    let object = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": { "name": "h" },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "maxReplicas": 3, "metrics": [metric],
+        },
+    });
+    story.post("made", format!("{all}?fieldManager=maker"), &object);
+    let label = json!({ "metadata": { "labels": { "a": "b" } } });
+    story.patch("labelled", format!("{one}?fieldManager=other"), MERGE, &label);
+    story.patch("nothing changed", format!("{one}?fieldManager=third"), MERGE, &label);
+    story.put("put", format!("{one}?fieldManager=fourth"), &super::merged(&object, &label));
+    story.get("in the end", one);
     story
 }

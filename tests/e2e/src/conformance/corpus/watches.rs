@@ -68,23 +68,22 @@ fn starts() -> Story {
         format!("/api/v1/watch/namespaces/${{ns}}/configmaps?{LIVE}&watch=true"),
     );
     events(&mut story);
-    let short = "watch=true&timeoutSeconds=1";
-    story.get("history, from a list", format!("{MAPS}?{short}&resourceVersion={}", list.version()));
+    story.get("history, from a list", format!("{MAPS}?{live}&resourceVersion={}", list.version()));
     story.get(
         "history, from an object",
-        format!("{MAPS}?{short}&resourceVersion={}", made.version()),
+        format!("{MAPS}?{live}&resourceVersion={}", made.version()),
     );
-    story.get("streamed after", format!("{MAPS}?{short}&{initial}"));
+    story.get("streamed after", format!("{MAPS}?{live}&{initial}"));
     story.get(
         "streamed from then",
-        format!("{MAPS}?{short}&{initial}&resourceVersion={}", list.version()),
+        format!("{MAPS}?{live}&{initial}&resourceVersion={}", list.version()),
     );
     let without =
         "sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
-    story.get("no initial events", format!("{MAPS}?{short}&{without}"));
+    story.get("no initial events", format!("{MAPS}?{live}&{without}"));
     story.get(
         "no initial events, from then",
-        format!("{MAPS}?{short}&{without}&resourceVersion={}", list.version()),
+        format!("{MAPS}?{live}&{without}&resourceVersion={}", list.version()),
     );
     story
 }
@@ -94,7 +93,7 @@ fn selected() -> Story {
     story.post("a made", MAPS, &map("a", "web"));
     let list = story.get("listed", MAPS);
     events(&mut story);
-    let from = format!("watch=true&timeoutSeconds=1&resourceVersion={}", list.version());
+    let from = format!("watch=true&{LIVE}&resourceVersion={}", list.version());
     for selector in [
         "labelSelector=app%3Dweb",
         "labelSelector=app%3Dshop",
@@ -106,7 +105,9 @@ fn selected() -> Story {
     ] {
         story.get(selector, format!("{MAPS}?{from}&{selector}"));
     }
-    let initial = "watch=true&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let initial = format!(
+        "watch=true&{LIVE}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    );
     story.get("streamed", format!("{MAPS}?{initial}&labelSelector=app%3Dshop"));
     story.get("streamed, none", format!("{MAPS}?{initial}&labelSelector=app%3Dnone"));
     story
@@ -117,7 +118,7 @@ fn forms() -> Story {
     story.post("a made", MAPS, &map("a", "web"));
     let list = story.get("listed", MAPS);
     events(&mut story);
-    let path = format!("{MAPS}?watch=true&timeoutSeconds=1&resourceVersion={}", list.version());
+    let path = format!("{MAPS}?watch=true&{LIVE}&resourceVersion={}", list.version());
     for accept in [
         TABLE,
         PARTIAL,
@@ -155,10 +156,10 @@ fn refused() -> Story {
         "timeoutSeconds=x",
         "resourceVersion=1",
     ] {
-        story.get(query, format!("{MAPS}?watch=true&timeoutSeconds=1&{query}"));
+        story.get(query, format!("{MAPS}?watch=true&{LIVE}&{query}"));
     }
-    story.get("one object by its name", format!("{MAPS}/a?watch=true&timeoutSeconds=1"));
-    story.get("a kind nobody knows", "/apis/nope.com/v1/things?watch=true&timeoutSeconds=1");
+    story.get("one object by its name", format!("{MAPS}/a?watch=true&{LIVE}"));
+    story.get("a kind nobody knows", format!("/apis/nope.com/v1/things?watch=true&{LIVE}"));
     story
 }
 
@@ -178,7 +179,7 @@ fn kinds(sample: &Sample) -> Story {
         &json!({ "status": { "observedGeneration": 1 } }),
     );
     story.delete_with("deleted", one, &json!({ "gracePeriodSeconds": 0 }));
-    let told = format!("{all}?watch=true&timeoutSeconds=1&{from}");
+    let told = format!("{all}?watch=true&{LIVE}&{from}");
     story.get("told", told.clone());
     story.ask(Request::new("GET", told.clone()).note("told as tables").accept(TABLE));
     story.ask(Request::new("GET", told).note("told as metadata").accept(PARTIAL));

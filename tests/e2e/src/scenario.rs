@@ -37,8 +37,6 @@ pub fn unsuited(theatre: &Theatre, text: &str) -> Result<Option<&'static str>> {
     let has = |words: &str| script.steps().any(|step| step.text.contains(words));
     let reasons = [
         ("the operator may not", "the sandbox refuses the operator's requests there"),
-        ("is not there", "a server that runs cannot refuse connections"),
-        ("cannot be asked", "a server that runs cannot refuse connections"),
         ("set the autoscaler", "autoscalers act in their own time"),
         ("given a scaled object", "there is no KEDA"),
     ];

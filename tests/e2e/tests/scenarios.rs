@@ -85,7 +85,10 @@ async fn play(
         Some(Differing { name: name.clone(), path: path.clone(), is_late })
     };
     let played = futures::stream::iter(scripts.iter().enumerate()).map(one);
-    played.buffer_unordered(at_once).filter_map(async |it| it).collect().await
+    let counted = played.buffer_unordered(at_once).enumerate().inspect(|(before, _)| {
+        println!("so far: {} of {} scripts", before + 1, scripts.len());
+    });
+    counted.filter_map(async |(_, differing)| differing).collect().await
 }
 
 /// Plays everything that can be played there.

@@ -1,6 +1,6 @@
 //! The scripted network of a script, on real sockets.
 
-use std::{convert::Infallible, net::SocketAddr};
+use std::{fmt, net::SocketAddr};
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -14,6 +14,10 @@ use tokio::{net::TcpListener, task::JoinHandle};
 /// The hosts of scripts, and the loopback addresses that stand for them.
 const HOSTS: [(&str, &str); 3] =
     [("hooks", "127.0.0.2"), (PROMETHEUS, "127.0.0.3"), ("chat", "127.0.0.4")];
+
+/// Nobody is there. A server that has to hear of a call cannot refuse to be connected to, so it hangs up.
+#[derive(Debug)]
+struct HangUp;
 
 /// Answers for all hosts of a script on one port. Dropping it ends it.
 pub(super) struct Server {
@@ -60,9 +64,24 @@ impl Server {
             let port = if *host == PROMETHEUS { ":9090" } else { "" };
             text.replace(&format!("{address}:{}", self.port), &format!("{host}{port}"))
                 .replace(address, host)
+                // See `HangUp`.
+                .replace(
+                    &format!("`{host}{port}` broke off the exchange"),
+                    &format!("cannot connect to `{host}`"),
+                )
         })
     }
 }
+
+// === impl HangUp ===
+
+impl fmt::Display for HangUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the script says that nobody is there")
+    }
+}
+
+impl std::error::Error for HangUp {}
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -73,7 +92,7 @@ impl Drop for Server {
 async fn answer(
     network: Network,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+) -> Result<Response<Full<Bytes>>, HangUp> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let address = head.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -84,6 +103,7 @@ async fn answer(
         Some(Reply::Status(status, text)) => (status, text),
         // Until the caller loses patience.
         Some(Reply::Hang) => std::future::pending().await,
+        Some(Reply::Refuse) => return Err(HangUp),
         other => (500, format!("a script on a real cluster cannot answer {other:?}")),
     };
     let mut response = Response::new(Full::new(Bytes::from(text)));

@@ -32,8 +32,8 @@ mod weighted;
 mod tests;
 
 use crate::{
-    Action, Again, Decision, Fact, GateKind, Memory, Note, Observed, Obstacle, Pause, Percent,
-    Phase, Piece, Plan, State, Step, Strategy, Target, Traffic,
+    Action, Again, Decision, Fact, GateKind, ManagedObject, Memory, Note, Observed, Obstacle,
+    Pause, Percent, Phase, Plan, State, Step, Strategy, Target, Traffic,
 };
 
 /// Which pods a Service selects.
@@ -61,7 +61,8 @@ pub fn decide(seen: &Observed) -> Step {
 /// The primary's, always, but for one case: where traffic cannot be divided and a promotion left the
 /// primary broken, clients are sent to the canary, which works.
 pub fn apex_side(plan: &Plan, memory: &Memory) -> Side {
-    let is_left_behind = memory.is_stranded() || (memory.rescue && memory.weight > Percent::ZERO);
+    let is_left_behind = memory.serves_from_canary()
+        || (memory.replaces_broken_primary && memory.weight > Percent::ZERO);
     if plan.traffic == Traffic::Whole && is_left_behind { Side::Canary } else { Side::Primary }
 }
 
@@ -95,21 +96,21 @@ pub fn inherited_share(seen: &Observed) -> Percent {
 }
 
 fn choose(seen: &Observed) -> Step {
-    let Observed { plan, memory, life, now, .. } = seen;
-    if life.deleted.is_some() {
-        return if life.held { terminate::decide(seen) } else { idle_until_gone() };
+    let Observed { plan, memory, lifecycle, now, .. } = seen;
+    if lifecycle.deleted_at.is_some() {
+        return if lifecycle.has_finalizer { terminate::decide(seen) } else { idle_until_gone() };
     }
     if let Some(why) = refusal(seen) {
         return Decision::because(Fact::Refused(why)).telling().into();
     }
-    if plan.revert != life.held {
-        let action = if plan.revert { Action::Hold } else { Action::Release };
+    if plan.revert != lifecycle.has_finalizer {
+        let action = if plan.revert { Action::AddFinalizer } else { Action::RemoveFinalizer };
         return Decision::because(Fact::Idle).act(action).again(Again::Now).into();
     }
     let unknown = matches!(memory.phase, Phase::New | Phase::Terminating | Phase::Terminated);
     if unknown {
         let mut next = memory.in_phase(Phase::Initializing, *now);
-        next.rescue = false;
+        next.replaces_broken_primary = false;
         return Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into();
     }
     if plan.suspended {
@@ -135,11 +136,11 @@ fn choose(seen: &Observed) -> Step {
 /// them there with nobody looking: it is in the way then, like anything else that lasts, and the rollout goes
 /// back by what is known of its route.
 fn refusal(seen: &Observed) -> Option<Vec<String>> {
-    let Observed { memory, problems, setup, .. } = seen;
-    let leads_back = memory.phase.is_under_way() || memory.is_stranded();
-    let flaw = setup.flaw.iter().filter(|_| !leads_back || !problems.is_empty());
+    let Observed { memory, blockers, objects, .. } = seen;
+    let leads_back = memory.phase.is_under_way() || memory.serves_from_canary();
+    let spec_error = objects.spec_error.iter().filter(|_| !leads_back || !blockers.is_empty());
     let why: Vec<String> =
-        problems.iter().cloned().chain(flaw.map(|flaw| flaw.0.clone())).collect();
+        blockers.iter().cloned().chain(spec_error.map(|spec_error| spec_error.0.clone())).collect();
     (!why.is_empty()).then_some(why)
 }
 
@@ -155,7 +156,7 @@ fn settled(seen: &Observed) -> Step {
     if let Some(step) = adopt(seen) {
         return step;
     }
-    if let Some(step) = leave_route(seen) {
+    if let Some(step) = retire_previous_route(seen) {
         return step;
     }
     if let Some(step) = restore(seen) {
@@ -185,7 +186,7 @@ fn remembered_pause(seen: &Observed) -> Option<Step> {
     let memory = &seen.memory;
     let target = seen.target.as_ref().ok()?;
     seen.plan.manual?;
-    if !memory.is_stranded() || !memory.is_gated() || is_changed(memory, target) {
+    if !memory.serves_from_canary() || !memory.is_gated() || is_changed(memory, target) {
         return None;
     }
     let mut next = memory.clone();
@@ -219,9 +220,9 @@ fn drop_resume(seen: &Observed, step: Step, fact: Fact) -> Step {
 ///
 /// Only while nothing is rolled out and nobody is led to the canary; until then the one before is the target.
 fn start_over(seen: &Observed) -> Option<Step> {
-    let Observed { memory, setup, .. } = seen;
-    let former = setup.former_target.clone()?;
-    let is_at_rest = (memory.phase.is_idle() || memory.is_gated()) && !memory.is_stranded();
+    let Observed { memory, objects, .. } = seen;
+    let former = objects.previous_target.clone()?;
+    let is_at_rest = (memory.phase.is_idle() || memory.is_gated()) && !memory.serves_from_canary();
     if !is_at_rest || memory.untold.is_some() || seen.target.is_err() {
         return None;
     }
@@ -256,58 +257,66 @@ fn adopt(seen: &Observed) -> Option<Step> {
 }
 
 /// Takes the canary's share out of a route that is not its own any more: at once, as nobody else would.
-fn leave_route(seen: &Observed) -> Option<Step> {
-    let leaves = seen.setup.former_route == State::Differs && primary_takes(seen);
+fn retire_previous_route(seen: &Observed) -> Option<Step> {
+    let leaves = seen.objects.previous_route == State::OutOfSync && primary_takes(seen);
     leaves.then(route_left)
 }
 
 fn route_left() -> Step {
-    let decision = Decision::because(Fact::RouteLeft).act(Action::LeaveRoute).telling();
+    let decision = Decision::because(Fact::RouteLeft).act(Action::RetirePreviousRoute).telling();
     decision.again(Again::Now).into()
 }
 
 /// Puts objects back that were deleted or edited.
 fn restore(seen: &Observed) -> Option<Step> {
-    let is_safe = |piece: &Piece| match piece {
+    let is_safe = |piece: &ManagedObject| match piece {
         // Never onto pods that cannot serve.
-        Piece::ApexService => match apex_side(&seen.plan, &seen.memory) {
+        ManagedObject::ApexService => match apex_side(&seen.plan, &seen.memory) {
             Side::Primary => seen.primary.readiness.is_serving(),
             Side::Canary => seen.target.as_ref().is_ok_and(|it| it.readiness.is_serving()),
         },
         // Those who use it stay where they are until the pods of the other workload can serve.
-        Piece::PrimaryService => {
-            !seen.setup.primary_service_moves || seen.primary.readiness.is_serving()
+        ManagedObject::PrimaryService => {
+            !seen.objects.primary_service_moves || seen.primary.readiness.is_serving()
         }
         // Never to a primary that is gone and that nobody knows: what is put in its place might be the
         // canary. Nor beside a route that has a share still, or by a spec that means nothing.
-        Piece::Route => {
-            let is_known = seen.primary.exists || !matches!(seen.setup.primary, State::Blocked(_));
-            is_known && seen.setup.former_route == State::Fits && seen.setup.flaw.is_none()
+        ManagedObject::Route => {
+            let is_known =
+                seen.primary.exists || !matches!(seen.objects.primary, State::Blocked(_));
+            is_known
+                && seen.objects.previous_route == State::InSync
+                && seen.objects.spec_error.is_none()
         }
-        Piece::CanaryService | Piece::Primary | Piece::PrimaryScaler => true,
+        ManagedObject::CanaryService | ManagedObject::Primary | ManagedObject::PrimaryScaler => {
+            true
+        }
     };
-    let differs = |piece: &Piece| *seen.setup.of(*piece) == State::Differs;
-    let piece = Piece::ALL.into_iter().find(|piece| differs(piece) && is_safe(piece))?;
+    let differs = |piece: &ManagedObject| *seen.objects.of(*piece) == State::OutOfSync;
+    let piece = ManagedObject::ALL.into_iter().find(|piece| differs(piece) && is_safe(piece))?;
     let decision = put(piece);
     // Nobody was led to the canary meanwhile: its share is watched for a whole interval.
-    let begins = piece == Piece::Route && seen.setup.takes_over;
-    Some(if begins { decision.beat() } else { decision }.into())
+    let begins = piece == ManagedObject::Route && seen.objects.takes_over;
+    Some(if begins { decision.starts_interval() } else { decision }.into())
 }
 
-fn put(piece: Piece) -> Decision {
+fn put(piece: ManagedObject) -> Decision {
     let decision = Decision::because(Fact::Placed(piece)).act(Action::Ensure(piece));
     decision.again(Again::Now)
 }
 
 /// What keeps the rollout from going on, if anything.
 fn obstacle(seen: &Observed) -> Option<&Obstacle> {
-    let setup = &seen.setup;
-    let states = Piece::ALL.into_iter().map(|piece| setup.of(piece)).chain([&setup.former_route]);
+    let objects = &seen.objects;
+    let states = ManagedObject::ALL
+        .into_iter()
+        .map(|piece| objects.of(piece))
+        .chain([&objects.previous_route]);
     let mut blocked = states.filter_map(|state| match state {
         State::Blocked(obstacle) => Some(obstacle),
-        State::Fits | State::Differs => None,
+        State::InSync | State::OutOfSync => None,
     });
-    setup.flaw.as_ref().or_else(|| blocked.next()).or_else(|| seen.routes.as_ref().err())
+    objects.spec_error.as_ref().or_else(|| blocked.next()).or_else(|| seen.routes.as_ref().err())
 }
 
 /// Holds, tells why, and tries again after an interval.
@@ -318,7 +327,7 @@ fn obstructed(seen: &Observed, why: &str) -> Decision {
 /// Waits for pods, which come up one by one: worth telling only if it takes an interval.
 fn awaiting_pods(seen: &Observed, why: Fact) -> Decision {
     let decision = Decision::because(why).again(later(seen));
-    if seen.tempo.due { decision.telling() } else { decision }
+    if seen.interval_state.due { decision.telling() } else { decision }
 }
 
 fn later(seen: &Observed) -> Again {
@@ -328,7 +337,7 @@ fn later(seen: &Observed) -> Again {
 /// Adds what answers have to say, and what goes with every step.
 fn complete(seen: &Observed, mut decision: Decision) -> Decision {
     let answered = seen.answers != crate::Answers::default();
-    decision.beat |= answered;
+    decision.starts_interval |= answered;
     let mut facts = noted(seen, &decision);
     if progress::is_start(seen) && begins_analysis(seen, &decision) {
         facts.push(Fact::AnalysisStarted);
@@ -341,7 +350,7 @@ fn complete(seen: &Observed, mut decision: Decision) -> Decision {
     }
     cookies::add(seen, &mut decision);
     let may_write = refusal(seen).is_none() && !seen.plan.suspended;
-    if seen.tempo.retry && may_write && (answered || decision.again != Again::Now) {
+    if seen.interval_state.retry && may_write && (answered || decision.again != Again::Now) {
         // Before the step: one try must not become two if the step lands and its answer is lost.
         decision.actions.insert(0, Action::ClearRetry);
     }
@@ -407,7 +416,7 @@ fn told_by_answers(seen: &Observed, facts: &mut Vec<Fact>) {
 /// promotion must be ready: its last few pods are not what it is rescued for.
 fn primary_takes(seen: &Observed) -> bool {
     let readiness = &seen.primary.readiness;
-    if seen.memory.rescue || seen.memory.is_stranded() {
+    if seen.memory.replaces_broken_primary || seen.memory.serves_from_canary() {
         readiness.is_ready()
     } else {
         readiness.is_serving()
@@ -416,7 +425,7 @@ fn primary_takes(seen: &Observed) -> bool {
 
 /// Whether going back gives the primary traffic it does not have. Unknown routes do.
 fn canary_has_share(seen: &Observed) -> bool {
-    if seen.setup.former_route != State::Fits {
+    if seen.objects.previous_route != State::InSync {
         return true;
     }
     match seen.plan.traffic {
@@ -433,7 +442,9 @@ fn canary_has_share(seen: &Observed) -> bool {
 /// not run what it was given, by what it really runs.
 fn equals_promoted(seen: &Observed, target: &Target) -> bool {
     let memory = &seen.memory;
-    let is_doubtful = memory.rescue || memory.is_stranded() || memory.phase == Phase::Failed;
+    let is_doubtful = memory.replaces_broken_primary
+        || memory.serves_from_canary()
+        || memory.phase == Phase::Failed;
     match &memory.promoted {
         Some(promoted) if !promoted.is_foreign() && !is_doubtful => *promoted == target.revision,
         _ => target.same_as_primary,

@@ -180,7 +180,7 @@ pub struct Checker {
     split: Option<Split>,
     apex: Option<Side>,
     looked: Look,
-    pace: Pace,
+    pace: IntervalTimer,
     /// What was taken back last, until the target changes.
     failed: Option<Template>,
     effects: effects::Effects,
@@ -199,7 +199,7 @@ struct Look {
 
 /// When the rollout went on last, and on what grounds.
 #[derive(Clone, Debug, Default)]
-struct Pace {
+struct IntervalTimer {
     last_step: Option<Moment>,
     /// The next step may come early: a person asked for it, or the clock was moved.
     is_excused: bool,
@@ -233,7 +233,7 @@ impl Checker {
             split: None,
             apex: None,
             looked: Look::default(),
-            pace: Pace::default(),
+            pace: IntervalTimer::default(),
             failed: None,
             effects: effects::Effects::default(),
         }

@@ -1,6 +1,6 @@
 //! What to do next.
 
-use crate::{Fact, GateKind, Memory, Moment, Piece, Revision, Split};
+use crate::{Fact, GateKind, ManagedObject, Memory, Moment, Revision, Split};
 
 /// The outcome of one look.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ pub struct Decision {
     /// When to look again.
     pub again: Again,
     /// This was a step, a check or a question: the next one is an interval away.
-    pub beat: bool,
+    pub starts_interval: bool,
 }
 
 /// When to look again. A change of anything that was looked at always wakes.
@@ -54,11 +54,11 @@ pub enum Again {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Put the object in place.
-    Ensure(Piece),
+    Ensure(ManagedObject),
     /// Divide live traffic like this.
     Shift(Split),
     /// Lead everybody to the primary in the route that had the canary's share before.
-    LeaveRoute,
+    RetirePreviousRoute,
     /// Give clients other cookies. Fresh ones are written down before anything else is done: a cookie
     /// that only a route has is lost with it. What is retired is written down with the memory.
     Cookies(CookieChange),
@@ -89,13 +89,13 @@ pub enum Action {
     /// Count a finished rollout.
     Count(Outcome),
     /// Put our finalizer on the canary.
-    Hold,
+    AddFinalizer,
     /// Take our finalizer off the canary.
-    Release,
+    RemoveFinalizer,
     /// Give the apex Service back to the target.
-    GiveApexBack,
+    RestoreApex,
     /// Give the routing objects back.
-    GiveRouteBack,
+    RestoreRoute,
     /// Delete what was made for the canary and is of no more use to it.
     Prune,
 }
@@ -187,7 +187,7 @@ pub enum Outcome {
 
 impl Decision {
     pub(crate) fn because(why: Fact) -> Self {
-        Self { why, actions: Vec::new(), again: Again::OnChange, beat: false }
+        Self { why, actions: Vec::new(), again: Again::OnChange, starts_interval: false }
     }
 
     /// Does this next.
@@ -236,8 +236,8 @@ impl Decision {
     }
 
     #[must_use]
-    pub(crate) fn beat(mut self) -> Self {
-        self.beat = true;
+    pub(crate) fn starts_interval(mut self) -> Self {
+        self.starts_interval = true;
         self
     }
 }

@@ -3,7 +3,7 @@
 //! A fact has a fixed reason (a word for machines), a tone (is something wrong?) and a sentence
 //! for people. Sentences are made when somebody wants to read them, not when the decision is taken.
 
-use crate::{Form, Note, Percent, Phase, Piece};
+use crate::{Form, ManagedObject, Note, Percent, Phase};
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Fact {
     /// Something around the workloads cannot be put in place.
     Obstructed(String),
     /// An object was put in place.
-    Placed(Piece),
+    Placed(ManagedObject),
     /// Metric backends answer.
     BackendsAvailable,
     /// A metric backend does not answer.
@@ -406,7 +406,7 @@ impl Fact {
             Self::Suspended => {
                 format!("{canary} is suspended: nothing is done until that is lifted.")
             }
-            Self::Refused(problems) => problems.join("; "),
+            Self::Refused(blockers) => blockers.join("; "),
             Self::Obstructed(why) => format!("{canary} cannot go on: {why}"),
             Self::Placed(piece) => format!("Put the {} in place.", piece.as_str()),
             Self::BackendsAvailable => "Every metric backend answers.".to_owned(),
@@ -645,9 +645,9 @@ impl Note {
     }
 }
 
-// === impl Piece ===
+// === impl ManagedObject ===
 
-impl Piece {
+impl ManagedObject {
     /// What it is called in sentences.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -21,18 +21,18 @@
 mod canary;
 pub mod check;
 mod decision;
+mod event_dedup;
 mod fact;
 pub mod game;
+mod interval;
 mod memory;
 mod observed;
-mod pace;
 mod percent;
 mod plan;
 mod readiness;
 mod revision;
 pub mod simulate;
 mod time;
-mod told;
 
 pub use self::{
     canary::{Side, apex_side, decide, inherited_share},
@@ -40,17 +40,17 @@ pub use self::{
         Action, Again, Alert, Cookie, CookieChange, Decision, Notice, Outcome, Question, Severity,
         Step,
     },
+    event_dedup::EventDedup,
     fact::{Fact, GateKind, Names, Tone},
+    interval::{Clocks, IntervalTimer},
     memory::{Memory, Pause, Phase},
     observed::{
-        Answers, Checks, Cookies, Form, Gate, Life, Measurement, Missing, Observed, Obstacle,
-        Piece, Primary, Refusal, Setup, State, Target, Tempo, Verdict,
+        Answers, Checks, Cookies, Form, Gate, IntervalState, Lifecycle, ManagedObject, Measurement,
+        Missing, Objects, Observed, Obstacle, Primary, Refusal, State, Target, Verdict,
     },
-    pace::{Clocks, Pace},
     percent::{Percent, Split},
     plan::{Hooks, ManualStep, Note, Plan, Steps, Stickiness, Strategy, Traffic},
     readiness::{Readiness, Unready},
     revision::{Configs, Revision},
     time::Moment,
-    told::Told,
 };

@@ -28,11 +28,11 @@ pub struct Memory {
     /// The pre-rollout gate of this rollout was passed.
     pub prepared: bool,
     /// This rollout replaces a primary that never became ready: traffic stays on the canary.
-    pub rescue: bool,
+    pub replaces_broken_primary: bool,
     /// The end of the rollout that post-rollout hooks have not been told of yet.
     pub untold: Option<Phase>,
     /// Since when something keeps the rollout from going on.
-    pub trouble_since: Option<Moment>,
+    pub blocked_since: Option<Moment>,
     /// Since when checks that wait for data have had none.
     pub no_data_since: Option<Moment>,
 }
@@ -138,7 +138,7 @@ impl Memory {
     pub(crate) fn in_phase(&self, phase: Phase, now: Moment) -> Self {
         let mut next = self.clone();
         if !matches!(phase, Phase::Progressing | Phase::Waiting | Phase::Promoting) {
-            let is_rescue = self.rescue && phase == Phase::WaitingPromotion;
+            let is_rescue = self.replaces_broken_primary && phase == Phase::WaitingPromotion;
             next.weight = if is_rescue { self.weight } else { Percent::ZERO };
             next.iterations = 0;
         }
@@ -167,7 +167,7 @@ impl Memory {
         next.pause = None;
         next.prepared = false;
         next.untold = None;
-        next.trouble_since = None;
+        next.blocked_since = None;
         next.no_data_since = None;
         next.since = Some(now);
         next
@@ -195,7 +195,7 @@ impl Memory {
 
     /// The last rollout is over and live traffic is on the canary, because the primary could not
     /// take it: a promotion failed.
-    pub fn is_stranded(&self) -> bool {
+    pub fn serves_from_canary(&self) -> bool {
         self.weight > Percent::ZERO && (self.phase == Phase::Failed || self.is_gated())
     }
 }

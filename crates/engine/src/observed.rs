@@ -12,22 +12,22 @@ pub struct Observed {
     /// What was written down last.
     pub memory: Memory,
     /// Why this canary must not be acted upon at all; empty if it may.
-    pub problems: Vec<String>,
+    pub blockers: Vec<String>,
     /// The user's workload, or why it cannot be used.
     pub target: Result<Target, Missing>,
     /// What serves production.
     pub primary: Primary,
     /// The objects around the workloads.
-    pub setup: Setup,
+    pub objects: Objects,
     /// How live traffic is divided, or why that cannot be told. Where it cannot be divided at all,
     /// it is [`Split::PRIMARY`].
     pub routes: Result<Split, Obstacle>,
     /// Which cookies clients are given.
     pub cookies: Cookies,
     /// Whether it is time for the next step.
-    pub tempo: Tempo,
+    pub interval_state: IntervalState,
     /// The finalizer and deletion of the canary itself.
-    pub life: Life,
+    pub lifecycle: Lifecycle,
     /// What hooks and checks said in this tick.
     pub answers: Answers,
 }
@@ -91,7 +91,7 @@ pub struct Primary {
 
 /// The objects around the workloads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Setup {
+pub struct Objects {
     /// The Service in front of the canary.
     pub canary_service: State,
     /// The Service in front of the primary.
@@ -99,7 +99,7 @@ pub struct Setup {
     /// That Service is there and selects the pods of another workload: to write it moves whoever uses it.
     pub primary_service_moves: bool,
     /// The workload that the primary was made for, if the spec names another one since.
-    pub former_target: Option<String>,
+    pub previous_target: Option<String>,
     /// The primary workload itself: it fits if it exists.
     pub primary: State,
     /// The primary's scaler: it fits if it exists, or if there is nothing to copy.
@@ -110,22 +110,22 @@ pub struct Setup {
     pub route: State,
     /// The route that had the canary's share before the spec named another one. It fits if there is none, or if
     /// nobody is led to the canary by it any more.
-    pub former_route: State,
+    pub previous_route: State,
     /// The route that is put in place next takes over from that one.
     pub takes_over: bool,
     /// What is wrong with the spec. Nothing is begun with it; what is under way takes no step forward, and can
     /// go back.
-    pub flaw: Option<Obstacle>,
+    pub spec_error: Option<Obstacle>,
     /// Why the last attempt to divide traffic was refused, if none succeeded since: it may be tried
     /// again, but nothing says that the trouble is over.
     pub shift_refused: Option<Obstacle>,
     /// Something made for the canary is of no more use to it: copies of configuration that no pod
     /// reads, Services and routes of a former name. Looked at while nothing is rolled out.
-    pub leftovers: bool,
+    pub orphans: bool,
     /// The way back of the apex Service, looked at on deletion.
-    pub apex_given_back: State,
+    pub apex_restored: State,
     /// The way back of the routing objects, looked at on deletion.
-    pub route_given_back: State,
+    pub route_restored: State,
 }
 
 /// How an object compares with what it should be.
@@ -133,11 +133,11 @@ pub struct Setup {
 pub enum State {
     /// As it should be.
     #[default]
-    Fits,
+    InSync,
     /// Missing or different; it can be written.
-    Differs,
+    OutOfSync,
     /// It cannot be what it should be: something is missing, it is somebody else's, or the last
-    /// attempt to write it was refused. What is merely `Differs` is written before anything else
+    /// attempt to write it was refused. What is merely `OutOfSync` is written before anything else
     /// happens, so an attempt that fails again and again must not stay so.
     Blocked(Obstacle),
 }
@@ -146,9 +146,9 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle(pub String);
 
-/// The parts of [`Setup`], in the order they are put in place.
+/// The parts of [`Objects`], in the order they are put in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Piece {
+pub enum ManagedObject {
     /// The Service in front of the canary.
     CanaryService,
     /// The Service in front of the primary.
@@ -174,7 +174,7 @@ pub struct Cookies {
 
 /// Whether it is time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tempo {
+pub struct IntervalState {
     /// One interval passed since the last step, check or question.
     pub due: bool,
     /// When it will have.
@@ -185,11 +185,11 @@ pub struct Tempo {
 
 /// The canary object itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Life {
+pub struct Lifecycle {
     /// It carries our finalizer.
-    pub held: bool,
+    pub has_finalizer: bool,
     /// It is being deleted, since then.
-    pub deleted: Option<Moment>,
+    pub deleted_at: Option<Moment>,
 }
 
 /// What hooks and checks said in this tick. `None` where nobody asked.
@@ -283,24 +283,24 @@ impl Target {
     }
 }
 
-// === impl Setup ===
+// === impl Objects ===
 
-impl Setup {
-    pub(crate) fn of(&self, piece: Piece) -> &State {
+impl Objects {
+    pub(crate) fn of(&self, piece: ManagedObject) -> &State {
         match piece {
-            Piece::CanaryService => &self.canary_service,
-            Piece::PrimaryService => &self.primary_service,
-            Piece::Primary => &self.primary,
-            Piece::PrimaryScaler => &self.primary_scaler,
-            Piece::ApexService => &self.apex_service,
-            Piece::Route => &self.route,
+            ManagedObject::CanaryService => &self.canary_service,
+            ManagedObject::PrimaryService => &self.primary_service,
+            ManagedObject::Primary => &self.primary,
+            ManagedObject::PrimaryScaler => &self.primary_scaler,
+            ManagedObject::ApexService => &self.apex_service,
+            ManagedObject::Route => &self.route,
         }
     }
 }
 
-// === impl Piece ===
+// === impl ManagedObject ===
 
-impl Piece {
+impl ManagedObject {
     /// All, in the order they are put in place.
     pub const ALL: [Self; 6] = [
         Self::CanaryService,

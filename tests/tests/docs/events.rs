@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, fs};
 
-use tidegate_engine::{Fact, Form, GateKind, Names, Note, Percent, Phase, Piece, Tone};
+use tidegate_engine::{Fact, Form, GateKind, ManagedObject, Names, Note, Percent, Phase, Tone};
 
 use crate::{
     game_events,
@@ -74,7 +74,7 @@ fn setting_up() -> Vec<Entry> {
     let metrics = "prometheus is not available: connection refused";
     let route = "HTTPRoute shop/web belongs to somebody else";
     vec![
-        (Fact::Placed(Piece::Primary), Status, "An object was created or put right"),
+        (Fact::Placed(ManagedObject::Primary), Status, "An object was created or put right"),
         (Fact::BackendsAvailable, Event, "Metrics can be asked for"),
         (
             Fact::BackendsUnavailable(metrics.into()),

@@ -23,7 +23,7 @@ pub(super) fn step(seen: &Observed, split: Split, mut base: Memory) -> Step {
         .act_if(split != Split::CANARY, Action::Shift(Split::CANARY))
         .remember(base)
         .telling()
-        .beat()
+        .starts_interval()
         .again(later(seen))
         .into()
 }

@@ -23,7 +23,7 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
 /// Live traffic is on the canary before its time: we died after moving it, or somebody did.
 pub(super) fn drifted(seen: &Observed, split: Split) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
-    let is_early = memory.iterations <= plan.iterations && !memory.rescue;
+    let is_early = memory.iterations <= plan.iterations && !memory.replaces_broken_primary;
     if plan.traffic == Traffic::Whole || split.canary == Percent::ZERO || !is_early {
         return None;
     }
@@ -34,7 +34,9 @@ pub(super) fn drifted(seen: &Observed, split: Split) -> Option<Step> {
         next.iterations = plan.iterations.saturating_add(1);
         let next = next.stamped(memory, seen.now);
         let why = Fact::RoutedToCanary { was_mirrored: false };
-        return Some(Decision::because(why).remember(next).beat().again(later(seen)).into());
+        return Some(
+            Decision::because(why).remember(next).starts_interval().again(later(seen)).into(),
+        );
     }
     Some(progress::take_back(seen, split, Percent::ZERO))
 }
@@ -54,13 +56,13 @@ fn iterate(seen: &Observed, split: Split, mut base: Memory) -> Decision {
     let mirrors = seen.plan.mirror
         && seen.plan.traffic == Traffic::Divisible
         && !split.mirrored
-        && !base.rescue;
+        && !base.replaces_broken_primary;
     let mirrored = Split { canary: Percent::ZERO, mirrored: true };
     Decision::because(fact)
         .act_if(mirrors, Action::Shift(mirrored))
         .remember(base)
         .telling()
-        .beat()
+        .starts_interval()
         .again(later(seen))
 }
 
@@ -75,5 +77,5 @@ fn switch(seen: &Observed, split: Split, mut base: Memory) -> Decision {
         Traffic::Divisible => decision.act(Action::Shift(Split::CANARY)).remember(base).telling(),
         Traffic::Whole => decision.remember(base),
     };
-    decision.beat().again(later(seen))
+    decision.starts_interval().again(later(seen))
 }

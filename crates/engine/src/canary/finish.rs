@@ -50,7 +50,7 @@ fn roll_back(
         next.applied = Some(target.revision.clone());
         next.configs.clone_from(&target.configs);
     }
-    let is_rescue = memory.rescue || memory.is_stranded();
+    let is_rescue = memory.replaces_broken_primary || memory.serves_from_canary();
     if is_rescue && seen.routes.is_err() && !primary_takes(seen) {
         return no_routes(seen);
     }
@@ -95,7 +95,7 @@ fn may_run(seen: &Observed) -> bool {
 fn share_left(seen: &Observed, target: Option<&Target>) -> Option<Percent> {
     let Observed { memory, plan, .. } = seen;
     let serves = target.is_some_and(|target| target.readiness.is_serving() && target.replicas > 0);
-    if !(memory.rescue || memory.is_stranded())
+    if !(memory.replaces_broken_primary || memory.serves_from_canary())
         || !serves
         || primary_takes(seen)
         || !canary_has_share(seen)
@@ -103,7 +103,7 @@ fn share_left(seen: &Observed, target: Option<&Target>) -> Option<Percent> {
         return None;
     }
     match (&seen.routes, plan.traffic) {
-        (Ok(split), Traffic::Divisible) if seen.setup.former_route == State::Fits => {
+        (Ok(split), Traffic::Divisible) if seen.objects.previous_route == State::InSync => {
             Some(split.canary)
         }
         (Ok(_) | Err(_), Traffic::Divisible | Traffic::Whole) => Some(memory.weight),
@@ -115,31 +115,31 @@ fn share_left(seen: &Observed, target: Option<&Target>) -> Option<Percent> {
 /// Where traffic is divided, one write takes them all. Where it is not, the memory says which pods
 /// clients use, and the Service follows it before anything is parked.
 fn hand_over(seen: &Observed) -> Option<Step> {
-    let Observed { memory, plan, setup, .. } = seen;
+    let Observed { memory, plan, objects, .. } = seen;
     let primary_serves = seen.primary.readiness.is_serving();
-    if let State::Blocked(obstacle) = &setup.former_route {
+    if let State::Blocked(obstacle) = &objects.previous_route {
         // It may have a share, which would be led to nobody.
         return Some(obstructed(seen, &obstacle.0).into());
     }
     if canary_has_share(seen) && !primary_serves {
         return Some(held(seen, no_pod(seen)));
     }
-    if setup.former_route == State::Differs {
+    if objects.previous_route == State::OutOfSync {
         return Some(route_left());
     }
     if plan.traffic == Traffic::Whole && canary_has_share(seen) {
-        if let State::Blocked(obstacle) = &setup.apex_service {
+        if let State::Blocked(obstacle) = &objects.apex_service {
             return Some(obstructed(seen, &obstacle.0).into());
         }
         let mut next = memory.clone();
-        next.rescue = false;
+        next.replaces_broken_primary = false;
         next.weight = Percent::ZERO;
         let next = next.stamped(memory, seen.now);
         let decision = Decision::because(Fact::RoutedToPrimary).remember(next).telling();
         return Some(decision.again(Again::Now).into());
     }
     // Somebody sent clients elsewhere. It would have been put right by now if the primary served.
-    (setup.apex_service == State::Differs).then(|| held(seen, no_pod(seen)))
+    (objects.apex_service == State::OutOfSync).then(|| held(seen, no_pod(seen)))
 }
 
 fn no_pod(seen: &Observed) -> &str {
@@ -245,8 +245,8 @@ pub(super) fn skip(seen: &Observed) -> Step {
     };
     let shifts = is_divisible && split != Split::PRIMARY;
     let stays = shifts && canary_has_share(seen) && !primary_takes(seen);
-    if memory.rescue || stays {
-        let base = Memory { rescue: true, ..memory.clone() };
+    if memory.replaces_broken_primary || stays {
+        let base = Memory { replaces_broken_primary: true, ..memory.clone() };
         return promote::begin(seen, split, &base).again(Again::Now).into();
     }
     let mut decision = promote::begin(seen, Split::PRIMARY, memory).again(Again::Now);
@@ -292,9 +292,9 @@ fn park(
 /// The memory of a rollout that is over, with its hooks still to be told.
 fn ended(seen: &Observed, phase: Phase) -> Memory {
     let mut next = seen.memory.in_phase(phase, seen.now);
-    next.rescue = false;
+    next.replaces_broken_primary = false;
     next.prepared = false;
-    next.trouble_since = None;
+    next.blocked_since = None;
     next.no_data_since = None;
     next.untold = seen.plan.hooks.post_rollout.then_some(phase);
     next

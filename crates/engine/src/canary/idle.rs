@@ -18,9 +18,9 @@ pub(super) fn decide(seen: &Observed) -> Step {
 }
 
 fn choose(seen: &Observed) -> Step {
-    let Observed { memory, plan, tempo, .. } = seen;
+    let Observed { memory, plan, interval_state, .. } = seen;
     let is_over = matches!(memory.phase, Phase::Succeeded | Phase::Failed);
-    if tempo.retry && is_over && plan.hooks.post_rollout {
+    if interval_state.retry && is_over && plan.hooks.post_rollout {
         return tell_the_end(seen, None);
     }
     let repair = leave_dead_canary(seen).or_else(|| drifted(seen)).or_else(|| hand_back(seen));
@@ -33,10 +33,10 @@ fn choose(seen: &Observed) -> Step {
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
     let is_back = equals_promoted(seen, target) && !configs_changed(memory, target);
-    if memory.is_gated() && is_back && !memory.is_stranded() {
+    if memory.is_gated() && is_back && !memory.serves_from_canary() {
         let mut next = memory.in_phase(Phase::Succeeded, seen.now);
         next.applied = Some(target.revision.clone());
-        next.rescue = false;
+        next.replaces_broken_primary = false;
         let decision = Decision::because(Fact::WentBack(Phase::Waiting)).remember(next).telling();
         return decision.again(Again::Now).into();
     }
@@ -53,12 +53,12 @@ fn choose(seen: &Observed) -> Step {
 /// that can.
 fn leave_dead_canary(seen: &Observed) -> Option<Step> {
     let serves = seen.target.as_ref().is_ok_and(|target| target.readiness.is_serving());
-    if !seen.memory.is_stranded() || serves || !seen.primary.readiness.is_serving() {
+    if !seen.memory.serves_from_canary() || serves || !seen.primary.readiness.is_serving() {
         return None;
     }
-    match seen.setup.former_route {
-        State::Fits => {}
-        State::Differs => return Some(route_left()),
+    match seen.objects.previous_route {
+        State::InSync => {}
+        State::OutOfSync => return Some(route_left()),
         State::Blocked(_) => return None,
     }
     let mut next = seen.memory.clone();
@@ -76,7 +76,7 @@ fn leave_dead_canary(seen: &Observed) -> Option<Step> {
 /// much a failed promotion leaves there is theirs to decide.
 fn drifted(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
-    if seen.setup.former_route != State::Fits {
+    if seen.objects.previous_route != State::InSync {
         // The share may be in that one, whatever the route says that takes over.
         return None;
     }
@@ -85,7 +85,7 @@ fn drifted(seen: &Observed) -> Option<Step> {
     if split == right {
         return None;
     }
-    if memory.is_stranded() {
+    if memory.serves_from_canary() {
         let next = Memory { weight: split.canary, ..memory.clone() }.stamped(memory, seen.now);
         return Some(Decision::because(Fact::Idle).remember(next).again(Again::Now).into());
     }
@@ -104,8 +104,9 @@ fn hand_back(seen: &Observed) -> Option<Step> {
     if !seen.primary.readiness.is_ready() || obstacle(seen).is_some() {
         return None;
     }
-    if memory.is_stranded() {
-        let next = Memory { weight: Percent::ZERO, rescue: true, ..memory.clone() };
+    if memory.serves_from_canary() {
+        let next =
+            Memory { weight: Percent::ZERO, replaces_broken_primary: true, ..memory.clone() };
         let shifts = plan.traffic == Traffic::Divisible;
         let decision = Decision::because(Fact::RoutedToPrimary)
             .act_if(shifts, Action::Shift(Split::PRIMARY))
@@ -113,14 +114,14 @@ fn hand_back(seen: &Observed) -> Option<Step> {
             .telling();
         return Some(decision.again(Again::Now).into());
     }
-    if !memory.rescue || seen.setup.apex_service != State::Fits {
+    if !memory.replaces_broken_primary || seen.objects.apex_service != State::InSync {
         return None;
     }
     let runs = seen.target.as_ref().is_ok_and(|target| target.replicas > 0);
     let decision = Decision::because(Fact::Idle)
         .act_if(plan.scaled, Action::PauseScaler)
         .act_if(runs, Action::Park)
-        .remember(Memory { rescue: false, ..memory.clone() });
+        .remember(Memory { replaces_broken_primary: false, ..memory.clone() });
     Some(decision.again(Again::Now).into())
 }
 
@@ -149,12 +150,12 @@ fn rest(seen: &Observed, target: &Target) -> Step {
     if let Some(obstacle) = obstacle(seen) {
         return obstructed(seen, &obstacle.0).into();
     }
-    if seen.setup.leftovers && !memory.is_stranded() && seen.primary.readiness.is_ready() {
+    if seen.objects.orphans && !memory.serves_from_canary() && seen.primary.readiness.is_ready() {
         // A primary that is ready has no pod of an earlier revision that could still read them.
         return Decision::because(Fact::Idle).act(Action::Prune).again(Again::Now).into();
     }
     let runs = target.replicas > 0 && target.form != Form::Elsewhere;
-    if runs && !memory.is_stranded() {
+    if runs && !memory.serves_from_canary() {
         let replicas = (target.form == Form::Replicas).then_some(target.replicas);
         return Decision::because(Fact::IdleTargetRuns(replicas)).telling().into();
     }
@@ -162,7 +163,7 @@ fn rest(seen: &Observed, target: &Target) -> Step {
 }
 
 fn may_start(seen: &Observed, target: &Target) -> Step {
-    let Observed { memory, plan, tempo, answers, .. } = seen;
+    let Observed { memory, plan, interval_state, answers, .. } = seen;
     if !plan.skip
         && !rescues(seen)
         && let Some(why) = seen.primary.readiness.why()
@@ -173,8 +174,10 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
     if !plan.hooks.confirm_rollout {
         return start(seen, target).into();
     }
-    if !tempo.due && !tempo.retry {
-        return Decision::because(Fact::AwaitingInterval).again(Again::At(tempo.next)).into();
+    if !interval_state.due && !interval_state.retry {
+        return Decision::because(Fact::AwaitingInterval)
+            .again(Again::At(interval_state.next))
+            .into();
     }
     if memory.is_gated() && plan.hooks.rollback {
         match &answers.rollback {
@@ -194,7 +197,7 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
         return decision.again(later(seen)).into();
     }
     let mut next = memory.in_phase(Phase::Waiting, seen.now);
-    next.rescue = rescues(seen);
+    next.replaces_broken_primary = rescues(seen);
     let notice = Notice::Awaiting(GateKind::ConfirmRollout);
     let decision = if refusal.muted { decision } else { decision.alert(Severity::Warn, notice) };
     decision.remember(next).telling().again(later(seen)).into()
@@ -206,7 +209,7 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
 /// primary that waiting does not mend, and another revision may.
 fn rescues(seen: &Observed) -> bool {
     let is_broken = matches!(seen.primary.readiness, Readiness::Stuck(_));
-    seen.memory.is_stranded() || seen.memory.rescue || is_broken
+    seen.memory.serves_from_canary() || seen.memory.replaces_broken_primary || is_broken
 }
 
 /// Capacity first, then the memory that it was started.
@@ -214,7 +217,7 @@ fn start(seen: &Observed, target: &Target) -> Decision {
     let mut next = seen.memory.started(&target.revision, target.configs.as_ref(), seen.now);
     if rescues(seen) {
         // Live traffic stays where it is until the primary can take it.
-        next.rescue = true;
+        next.replaces_broken_primary = true;
         next.weight = seen.memory.weight;
     }
     Decision::because(Fact::NewRevision)
@@ -223,7 +226,7 @@ fn start(seen: &Observed, target: &Target) -> Decision {
         .act_if(seen.plan.scaled, Action::ResumeScaler)
         .act_if(target.replicas < 1, Action::ScaleTarget(target.replicas_to_run.max(1)))
         .remember(next)
-        .beat()
+        .starts_interval()
         .again(later(seen))
 }
 

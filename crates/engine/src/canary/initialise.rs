@@ -6,8 +6,8 @@
 //! before, its primary serves, and the Service in front of it is moved like the apex.
 
 use crate::{
-    Action, Again, Decision, Fact, Missing, Notice, Observed, Phase, Piece, Question, Readiness,
-    Revision, Severity, Split, State, Step, Target, Traffic,
+    Action, Again, Decision, Fact, ManagedObject, Missing, Notice, Observed, Phase, Question,
+    Readiness, Revision, Severity, Split, State, Step, Target, Traffic,
 };
 
 use super::{TARGET_GONE, awaiting_pods, later, obstructed, put};
@@ -18,18 +18,18 @@ pub(super) fn decide(seen: &Observed) -> Step {
         Err(Missing::Gone) => return obstructed(seen, TARGET_GONE).into(),
         Err(Missing::Unusable(why)) => return obstructed(seen, why).into(),
     };
-    let first: &[Piece] = if seen.setup.primary_service_moves {
-        &[Piece::CanaryService]
+    let first: &[ManagedObject] = if seen.objects.primary_service_moves {
+        &[ManagedObject::CanaryService]
     } else {
-        &[Piece::CanaryService, Piece::PrimaryService]
+        &[ManagedObject::CanaryService, ManagedObject::PrimaryService]
     };
     if let Some(step) = place(seen, first) {
         return step;
     }
-    if !seen.plan.skip && seen.tempo.due && seen.answers.backends.is_none() {
+    if !seen.plan.skip && seen.interval_state.due && seen.answers.backends.is_none() {
         return Step::Ask(Question::Backends);
     }
-    if let Some(step) = place(seen, &[Piece::Primary]) {
+    if let Some(step) = place(seen, &[ManagedObject::Primary]) {
         return step;
     }
     match &seen.primary.readiness {
@@ -46,7 +46,12 @@ pub(super) fn decide(seen: &Observed) -> Step {
             return decision.alert(Severity::Error, notice).again(later(seen)).into();
         }
     }
-    let last = [Piece::PrimaryScaler, Piece::PrimaryService, Piece::ApexService, Piece::Route];
+    let last = [
+        ManagedObject::PrimaryScaler,
+        ManagedObject::PrimaryService,
+        ManagedObject::ApexService,
+        ManagedObject::Route,
+    ];
     if let Some(step) = place(seen, &last) {
         return step;
     }
@@ -57,10 +62,10 @@ pub(super) fn decide(seen: &Observed) -> Step {
 }
 
 /// The first of these that is not in place.
-fn place(seen: &Observed, pieces: &[Piece]) -> Option<Step> {
-    pieces.iter().find_map(|piece| match seen.setup.of(*piece) {
-        State::Fits => None,
-        State::Differs => Some(put(*piece).into()),
+fn place(seen: &Observed, pieces: &[ManagedObject]) -> Option<Step> {
+    pieces.iter().find_map(|piece| match seen.objects.of(*piece) {
+        State::InSync => None,
+        State::OutOfSync => Some(put(*piece).into()),
         State::Blocked(obstacle) => Some(obstructed(seen, &obstacle.0).into()),
     })
 }
@@ -77,7 +82,7 @@ fn finish(seen: &Observed, target: &Target, split: Split) -> Step {
     next.configs.clone_from(&target.configs);
     next.prepared = false;
     next.untold = None;
-    next.trouble_since = None;
+    next.blocked_since = None;
     next.no_data_since = None;
     // Routes that were there before, as when the status was lost in mid-rollout, may have a share for
     // the canary, which is about to have no pods.

@@ -16,7 +16,7 @@ pub(super) fn at_once(seen: &Observed, split: Split) -> Option<Step> {
     let by_weight = plan.strategy == Strategy::Weighted && plan.traffic == Traffic::Divisible;
     match plan.manual {
         // With the next step, if that is due: a resume that cannot be removed must not hold it up.
-        Some(manual) if manual.resume && !memory.is_paused() && seen.tempo.due => None,
+        Some(manual) if manual.resume && !memory.is_paused() && seen.interval_state.due => None,
         Some(manual) if manual.resume => Some(resume(seen, split)),
         None if memory.is_paused() => Some(resume(seen, split)),
         Some(_) if memory.is_paused() && !by_weight => Some(resume(seen, split)),
@@ -45,7 +45,7 @@ pub(super) fn without_hold(seen: &Observed, split: Split, step: Step) -> Step {
 fn resume(seen: &Observed, split: Split) -> Step {
     let decision = Decision::because(Fact::Resumed(split.canary));
     if !seen.memory.is_paused() {
-        let step: Step = decision.again(Again::At(seen.tempo.next)).into();
+        let step: Step = decision.again(Again::At(seen.interval_state.next)).into();
         return without_hold(seen, split, step);
     }
     let mut next = seen.memory.clone();
@@ -101,7 +101,7 @@ fn paused(seen: &Observed, at: Percent, base: Memory, shift: Option<Split>) -> S
         .alert(Severity::Warn, Notice::Held(at))
         .remember(next)
         .telling()
-        .beat()
+        .starts_interval()
         .again(later(seen))
         .into()
 }

@@ -22,16 +22,16 @@ pub(super) fn decide(seen: &Observed) -> Step {
         return step;
     }
     // Not by a spec that means nothing, whoever asks for no analysis.
-    if seen.plan.skip && seen.setup.flaw.is_none() {
+    if seen.plan.skip && seen.objects.spec_error.is_none() {
         return skip(seen, target);
     }
     let Ok(split) = seen.routes else {
-        return hampered(seen, target);
+        return blocked(seen, target);
     };
     if obstacle(seen).is_some() {
-        return hampered(seen, target);
+        return blocked(seen, target);
     }
-    if let Some(obstacle) = &seen.setup.shift_refused
+    if let Some(obstacle) = &seen.objects.shift_refused
         && is_overdue(seen)
     {
         return finish::overdue(seen, Some(target), &obstacle.0);
@@ -49,8 +49,10 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if let Some(step) = manual::at_once(seen, split) {
         return step;
     }
-    if !seen.tempo.due && !seen.tempo.retry {
-        return Decision::because(Fact::AwaitingInterval).again(Again::At(seen.tempo.next)).into();
+    if !seen.interval_state.due && !seen.interval_state.retry {
+        return Decision::because(Fact::AwaitingInterval)
+            .again(Again::At(seen.interval_state.next))
+            .into();
     }
     manual::without_hold(seen, split, check(seen, target, split))
 }
@@ -72,12 +74,12 @@ pub(super) fn is_start(seen: &Observed) -> bool {
 /// In a rescue traffic stays where it is for as long as the primary cannot take it.
 pub(super) fn changed(seen: &Observed, target: &Target) -> Step {
     let Observed { memory, plan, now, .. } = seen;
-    let stays = memory.rescue && !primary_takes(seen);
+    let stays = memory.replaces_broken_primary && !primary_takes(seen);
     if equals_promoted(seen, target) && !super::configs_changed(memory, target) && !stays {
         return finish::went_back(seen, target);
     }
     let mut next = memory.started(&target.revision, target.configs.as_ref(), *now);
-    next.rescue = stays;
+    next.replaces_broken_primary = stays;
     if stays {
         next.weight = seen.routes.as_ref().map_or(memory.weight, |split| match plan.traffic {
             Traffic::Divisible => split.canary,
@@ -95,7 +97,7 @@ pub(super) fn changed(seen: &Observed, target: &Target) -> Step {
         // It approved what is gone.
         decision = decision.act(Action::TakeResumeBack).tell(Fact::ResumeVoid);
     }
-    decision.remember(next).beat().again(later(seen)).into()
+    decision.remember(next).starts_interval().again(later(seen)).into()
 }
 
 /// Whether routes say anything else than all to the primary. Unknown routes do.
@@ -112,7 +114,7 @@ fn held(seen: &Observed) -> Step {
 fn must_go_back(seen: &Observed, target: &Target) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     if !plan.skip
-        && !memory.rescue
+        && !memory.replaces_broken_primary
         && let Readiness::Stuck(unready) = &seen.primary.readiness
     {
         return Some(finish::primary_stuck(seen, target, &unready.why));
@@ -130,7 +132,7 @@ fn must_go_back(seen: &Observed, target: &Target) -> Option<Step> {
     if target.is_parked() {
         return Some(scaled_away(seen, target).into());
     }
-    let is_time = seen.tempo.due || seen.tempo.retry;
+    let is_time = seen.interval_state.due || seen.interval_state.retry;
     let asks = is_time && (target.readiness.is_ready() || canary_has_share(seen));
     if plan.hooks.rollback && !plan.skip && asks {
         match &seen.answers.rollback {
@@ -151,12 +153,12 @@ fn scaled_away(seen: &Observed, target: &Target) -> Decision {
         .again(later(seen));
     let has_share = seen.plan.traffic == Traffic::Divisible
         && seen.routes.as_ref().is_ok_and(|split| split.canary > Percent::ZERO);
-    if !has_share || !seen.tempo.due || seen.plan.skip {
+    if !has_share || !seen.interval_state.due || seen.plan.skip {
         return decision;
     }
     let mut next = seen.memory.clone();
     next.failed_checks = next.failed_checks.saturating_add(1);
-    decision.remember(next).beat()
+    decision.remember(next).starts_interval()
 }
 
 fn skip(seen: &Observed, target: &Target) -> Step {
@@ -187,19 +189,19 @@ fn without_target(seen: &Observed, missing: &Missing) -> Step {
         Missing::Gone => TARGET_GONE,
         Missing::Unusable(why) => why,
     };
-    troubled(seen, why, None)
+    counts_against_deadline(seen, why, None)
 }
 
-fn hampered(seen: &Observed, target: &Target) -> Step {
+fn blocked(seen: &Observed, target: &Target) -> Step {
     let why = obstacle(seen).map_or("routes cannot be read", |obstacle| &obstacle.0);
-    troubled(seen, why, Some(target))
+    counts_against_deadline(seen, why, Some(target))
 }
 
 /// Something lasting is in the way: it counts against the deadline.
-pub(super) fn troubled(seen: &Observed, why: &str, target: Option<&Target>) -> Step {
+pub(super) fn counts_against_deadline(seen: &Observed, why: &str, target: Option<&Target>) -> Step {
     // A clock that was put back must not make it wait for ever: what lies ahead began now.
-    if seen.memory.trouble_since.is_none_or(|since| since > seen.now) {
-        let next = Memory { trouble_since: Some(seen.now), ..seen.memory.clone() };
+    if seen.memory.blocked_since.is_none_or(|since| since > seen.now) {
+        let next = Memory { blocked_since: Some(seen.now), ..seen.memory.clone() };
         return obstructed(seen, why).remember(next).into();
     }
     if is_overdue(seen) {
@@ -210,15 +212,15 @@ pub(super) fn troubled(seen: &Observed, why: &str, target: Option<&Target>) -> S
 
 /// Whether something has been in the way for longer than the deadline allows.
 fn is_overdue(seen: &Observed) -> bool {
-    let since = seen.memory.trouble_since.filter(|since| *since <= seen.now);
+    let since = seen.memory.blocked_since.filter(|since| *since <= seen.now);
     since.is_some_and(|since| seen.now.since(since) >= seen.plan.deadline)
 }
 
 /// Nothing is in the way any more: the next trouble has the whole deadline. A split that was refused
 /// must have been written before that is believed.
 pub(super) fn trouble_over(seen: &Observed) -> Option<Step> {
-    seen.memory.trouble_since.filter(|_| seen.setup.shift_refused.is_none())?;
-    let next = Memory { trouble_since: None, ..seen.memory.clone() };
+    seen.memory.blocked_since.filter(|_| seen.objects.shift_refused.is_none())?;
+    let next = Memory { blocked_since: None, ..seen.memory.clone() };
     Some(Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into())
 }
 
@@ -241,13 +243,15 @@ fn drifted(seen: &Observed, split: Split) -> Option<Step> {
     let next_step = plan.next_share(memory.weight);
     let is_ours = split.canary == next_step
         || split.canary < memory.weight
-        || (memory.rescue && !primary_takes(seen));
+        || (memory.replaces_broken_primary && !primary_takes(seen));
     if is_ours {
         let mut next = memory.clone();
         next.weight = split.canary;
         let next = next.stamped(memory, seen.now);
         let fact = Fact::Advanced(split.canary);
-        return Some(Decision::because(fact).remember(next).beat().again(later(seen)).into());
+        return Some(
+            Decision::because(fact).remember(next).starts_interval().again(later(seen)).into(),
+        );
     }
     Some(take_back(seen, split, memory.weight))
 }
@@ -262,22 +266,24 @@ pub(super) fn take_back(seen: &Observed, split: Split, to: Percent) -> Step {
     let next = Memory { weight: to, ..seen.memory.clone() };
     let decision = Decision::because(fact).act(back).telling();
     let decision = if next == seen.memory { decision } else { decision.remember(next) };
-    decision.beat().again(later(seen)).into()
+    decision.starts_interval().again(later(seen)).into()
 }
 
 /// Asks what the checks say, and goes on if they pass.
 fn check(seen: &Observed, target: &Target, split: Split) -> Step {
-    let Observed { memory, plan, tempo, answers, .. } = seen;
-    if !tempo.due && !has_gate(seen, split) {
+    let Observed { memory, plan, interval_state, answers, .. } = seen;
+    if !interval_state.due && !has_gate(seen, split) {
         // Another try was asked for, and there is no gate to try.
-        return Decision::because(Fact::AwaitingInterval).again(Again::At(tempo.next)).into();
+        return Decision::because(Fact::AwaitingInterval)
+            .again(Again::At(interval_state.next))
+            .into();
     }
     let has_share = split.canary > Percent::ZERO;
     if let Readiness::Waiting(unready) = &target.readiness {
-        if has_share && !unready.serving && tempo.due {
+        if has_share && !unready.serving && interval_state.due {
             return failed(seen, Fact::CanaryDown(unready.why.clone()));
         }
-        if !has_share || !tempo.due {
+        if !has_share || !interval_state.due {
             return awaiting_pods(seen, Fact::CanaryNotReady(unready.why.clone())).into();
         }
     }
@@ -319,7 +325,9 @@ fn without_data(seen: &Observed, why: &str) -> Step {
     }
     let no_data_since = if is_up_to_people { None } else { since.or(Some(*now)) };
     let next = Memory { no_data_since, ..memory.clone() };
-    keep(seen, next, Decision::because(Fact::AwaitingData(why.to_owned())).telling()).beat().into()
+    keep(seen, next, Decision::because(Fact::AwaitingData(why.to_owned())).telling())
+        .starts_interval()
+        .into()
 }
 
 /// Whether a gate stands before the next step.
@@ -349,18 +357,18 @@ fn go_on(seen: &Observed, target: &Target, split: Split, base: Memory) -> Step {
     let Observed { memory, plan, .. } = seen;
     let unready = match (&target.readiness, &seen.primary.readiness) {
         (Readiness::Ready, Readiness::Ready) => None,
-        (Readiness::Ready, primary) if !memory.rescue => {
+        (Readiness::Ready, primary) if !memory.replaces_broken_primary => {
             primary.why().map(|why| Fact::PrimaryNotReady(why.to_owned()))
         }
         (Readiness::Ready, _) => None,
         (canary, _) => canary.why().map(|why| Fact::CanaryNotReady(why.to_owned())),
     };
     if let Some(why) = unready {
-        return keep(seen, base, awaiting_pods(seen, why)).beat().into();
+        return keep(seen, base, awaiting_pods(seen, why)).starts_interval().into();
     }
     if memory.is_paused() {
         let held = Decision::because(Fact::Held(split.canary));
-        return keep(seen, base, held).beat().into();
+        return keep(seen, base, held).starts_interval().into();
     }
     if let Some(step) = manual::before_traffic(seen, split, &base) {
         return step;
@@ -380,8 +388,8 @@ pub(super) fn keep(seen: &Observed, base: Memory, decision: Decision) -> Decisio
 
 /// One more failed check. A try asked for by hand does not count.
 fn failed(seen: &Observed, fact: Fact) -> Step {
-    let decision = Decision::because(fact).telling().beat();
-    if !seen.tempo.due {
+    let decision = Decision::because(fact).telling().starts_interval();
+    if !seen.interval_state.due {
         return decision.again(later(seen)).into();
     }
     let mut next = seen.memory.clone();

@@ -34,7 +34,7 @@ pub(super) fn approved(seen: &Observed, base: &Memory) -> Result<(), Box<Step>> 
     };
     let decision = Decision::because(Fact::AwaitingPromotion(refusal.told()));
     if base.phase == Phase::WaitingPromotion {
-        return Err(Box::new(decision.beat().again(later(seen)).into()));
+        return Err(Box::new(decision.starts_interval().again(later(seen)).into()));
     }
     let mut next = base.in_phase(Phase::WaitingPromotion, seen.now);
     if seen.plan.strategy != Strategy::Weighted {
@@ -42,7 +42,7 @@ pub(super) fn approved(seen: &Observed, base: &Memory) -> Result<(), Box<Step>> 
     }
     let notice = Notice::Awaiting(GateKind::ConfirmPromotion);
     let decision = if refusal.muted { decision } else { decision.alert(Severity::Warn, notice) };
-    Err(Box::new(decision.remember(next).telling().beat().again(later(seen)).into()))
+    Err(Box::new(decision.remember(next).telling().starts_interval().again(later(seen)).into()))
 }
 
 /// The intent first, then the copy.
@@ -53,7 +53,7 @@ pub(super) fn begin(seen: &Observed, split: Split, base: &Memory) -> Decision {
     }
     let next = next.stamped(&seen.memory, seen.now);
     let decision = Decision::because(Fact::Copying).remember(next).telling();
-    copy(seen, decision).beat().again(later(seen))
+    copy(seen, decision).starts_interval().again(later(seen))
 }
 
 /// Whether the share is written down while promoting: it was by weight, or goes back by steps.
@@ -93,7 +93,7 @@ fn give_or_wait(seen: &Observed) -> Step {
     if let Some(step) = protect(seen, target) {
         return step;
     }
-    let unchecked = seen.plan.skip && !seen.memory.rescue;
+    let unchecked = seen.plan.skip && !seen.memory.replaces_broken_primary;
     match &seen.primary.readiness {
         Readiness::Stuck(unready) => return finish::promotion_failed(seen, target, &unready.why),
         Readiness::Waiting(unready) if !unchecked => return primary_waits(seen, &unready.why),
@@ -110,10 +110,12 @@ fn give_or_wait(seen: &Observed) -> Step {
         let next = Memory { weight: split.canary, ..seen.memory.clone() };
         let next = next.stamped(&seen.memory, seen.now);
         let why = Fact::PrimaryAdvanced(split.canary.rest());
-        return Decision::because(why).remember(next).beat().again(later(seen)).into();
+        return Decision::because(why).remember(next).starts_interval().again(later(seen)).into();
     }
-    if !seen.tempo.due {
-        return Decision::because(Fact::AwaitingInterval).again(Again::At(seen.tempo.next)).into();
+    if !seen.interval_state.due {
+        return Decision::because(Fact::AwaitingInterval)
+            .again(Again::At(seen.interval_state.next))
+            .into();
     }
     give_back(seen, split).into()
 }
@@ -128,7 +130,7 @@ fn update(seen: &Observed, target: Option<&Target>) -> Step {
         return progress::changed(seen, target);
     }
     if let Some(obstacle) = obstacle(seen) {
-        return progress::troubled(seen, &obstacle.0, Some(target));
+        return progress::counts_against_deadline(seen, &obstacle.0, Some(target));
     }
     copy(seen, Decision::because(Fact::Copying)).telling().again(later(seen)).into()
 }
@@ -196,7 +198,7 @@ fn give_back(seen: &Observed, split: Split) -> Decision {
         .act_if(shifts, Action::Shift(Split::canary(canary)))
         .remember(next);
     let decision = if shifts || follows { decision.tell(why) } else { decision };
-    decision.beat().again(if follows { Again::Now } else { later(seen) })
+    decision.starts_interval().again(if follows { Again::Now } else { later(seen) })
 }
 
 fn finish_or_wait(seen: &Observed) -> Step {
@@ -210,8 +212,10 @@ fn finish_or_wait(seen: &Observed) -> Step {
         Readiness::Stuck(unready) => return finish::promotion_failed(seen, target, &unready.why),
         Readiness::Waiting(unready) => return primary_waits(seen, &unready.why),
     }
-    if !seen.tempo.due {
-        return Decision::because(Fact::AwaitingInterval).again(Again::At(seen.tempo.next)).into();
+    if !seen.interval_state.due {
+        return Decision::because(Fact::AwaitingInterval)
+            .again(Again::At(seen.interval_state.next))
+            .into();
     }
     finish::finalise(seen, target)
 }

@@ -18,7 +18,7 @@ const DEADLINES: u32 = 3;
 pub(super) fn decide(seen: &Observed) -> Step {
     let Observed { memory, plan, .. } = seen;
     if !plan.revert {
-        return Decision::because(Fact::Terminated).act(Action::Release).into();
+        return Decision::because(Fact::Terminated).act(Action::RemoveFinalizer).into();
     }
     match memory.phase {
         // Written down and not released yet: what happened in between still counts.
@@ -40,8 +40,8 @@ pub(super) fn decide(seen: &Observed) -> Step {
     }
     for (state, action) in ways_back(seen) {
         match state {
-            State::Fits => {}
-            State::Differs => {
+            State::InSync => {}
+            State::OutOfSync => {
                 let decision = Decision::because(Fact::Terminating).act(action);
                 return decision.again(Again::Now).into();
             }
@@ -54,8 +54,8 @@ pub(super) fn decide(seen: &Observed) -> Step {
 /// What outlives the canary, in the order it goes back.
 fn ways_back(seen: &Observed) -> [(&State, Action); 2] {
     [
-        (&seen.setup.apex_given_back, Action::GiveApexBack),
-        (&seen.setup.route_given_back, Action::GiveRouteBack),
+        (&seen.objects.apex_restored, Action::RestoreApex),
+        (&seen.objects.route_restored, Action::RestoreRoute),
     ]
 }
 
@@ -82,7 +82,7 @@ fn bring_back(seen: &Observed, target: &Target) -> Option<Step> {
 
 fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
     // From when the way back began: what was deleted while nobody looked still gets its chance.
-    let since = seen.memory.since.max(seen.life.deleted).unwrap_or(seen.now);
+    let since = seen.memory.since.max(seen.lifecycle.deleted_at).unwrap_or(seen.now);
     if since > seen.now {
         // The clock was put back.
         let next = Memory { since: Some(seen.now), ..seen.memory.clone() };
@@ -108,15 +108,15 @@ fn given_up(seen: &Observed, why: &str) -> Step {
         .telling()
         .alert(Severity::Error, Notice::RevertGivenUp(why.to_owned()));
     for (state, action) in ways_back(seen) {
-        decision = decision.act_if(*state == State::Differs, action);
+        decision = decision.act_if(*state == State::OutOfSync, action);
     }
     let next = seen.memory.in_phase(Phase::Terminated, seen.now);
-    decision.remember(next).act(Action::Release).into()
+    decision.remember(next).act(Action::RemoveFinalizer).into()
 }
 
 fn released(seen: &Observed) -> Step {
     if seen.memory.phase == Phase::Terminated {
-        return Decision::because(Fact::Terminated).act(Action::Release).into();
+        return Decision::because(Fact::Terminated).act(Action::RemoveFinalizer).into();
     }
     let next = seen.memory.in_phase(Phase::Terminated, seen.now);
     // The target may run with its scaler still paused: we died in between, or somebody scaled it.
@@ -125,6 +125,6 @@ fn released(seen: &Observed) -> Step {
         .act_if(resumes, Action::ResumeScaler)
         .remember(next)
         .telling()
-        .act(Action::Release)
+        .act(Action::RemoveFinalizer)
         .into()
 }

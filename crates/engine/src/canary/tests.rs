@@ -22,9 +22,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    Answers, Checks, Cookie, CookieChange, Cookies, Form, Gate, Hooks, Life, ManualStep, Missing,
-    Moment, Primary, Question, Readiness, Refusal, Revision, Setup, Split, Steps, Stickiness,
-    Tempo, Unready, Verdict,
+    Answers, Checks, Cookie, CookieChange, Cookies, Form, Gate, Hooks, IntervalState, Lifecycle,
+    ManualStep, Missing, Moment, Objects, Primary, Question, Readiness, Refusal, Revision, Split,
+    Steps, Stickiness, Unready, Verdict,
 };
 
 /// The time of every scene; an interval is a minute, the deadline five.
@@ -99,7 +99,7 @@ fn at_rest() -> Scene {
             since: Some(Moment(NOW.0 - MINUTE)),
             ..Memory::default()
         },
-        problems: Vec::new(),
+        blockers: Vec::new(),
         target: Ok(Target {
             revision: rev("v1-a"),
             configs: None,
@@ -117,11 +117,11 @@ fn at_rest() -> Scene {
             is_updated: true,
             replicas: 2,
         },
-        setup: Setup::default(),
+        objects: Objects::default(),
         routes: Ok(Split::PRIMARY),
         cookies: Cookies::default(),
-        tempo: Tempo { due: true, next: NOW, retry: false },
-        life: Life::default(),
+        interval_state: IntervalState { due: true, next: NOW, retry: false },
+        lifecycle: Lifecycle::default(),
         answers: Answers::default(),
     })
 }
@@ -164,7 +164,7 @@ fn stranded() -> Scene {
 fn rescuing() -> Scene {
     let mut scene = stranded().phase(Phase::Progressing).target("v1-c");
     scene.0.memory.applied = Some(rev("v1-c"));
-    scene.0.memory.rescue = true;
+    scene.0.memory.replaces_broken_primary = true;
     scene.0.primary.is_updated = false;
     scene
 }
@@ -242,13 +242,16 @@ impl Scene {
 
     fn early(self) -> Self {
         self.with(|seen| {
-            seen.tempo =
-                Tempo { due: false, next: NOW.after(Duration::from_secs(30)), retry: false };
+            seen.interval_state = IntervalState {
+                due: false,
+                next: NOW.after(Duration::from_secs(30)),
+                retry: false,
+            };
         })
     }
 
     fn retrying(self) -> Self {
-        self.early().with(|seen| seen.tempo.retry = true)
+        self.early().with(|seen| seen.interval_state.retry = true)
     }
 
     fn checked(self, passed: bool) -> Self {
@@ -368,11 +371,11 @@ fn effect(before: &Memory, action: &Action) -> Option<String> {
         Action::DropManualStep(_) => "drop manual step".to_owned(),
         Action::TakeResumeBack => "take resume back".to_owned(),
         Action::ClearRetry => "clear retry".to_owned(),
-        Action::Hold => "hold".to_owned(),
-        Action::Release => "release".to_owned(),
-        Action::GiveApexBack => "give apex back".to_owned(),
-        Action::GiveRouteBack => "give route back".to_owned(),
-        Action::LeaveRoute => "leave route".to_owned(),
+        Action::AddFinalizer => "hold".to_owned(),
+        Action::RemoveFinalizer => "release".to_owned(),
+        Action::RestoreApex => "give apex back".to_owned(),
+        Action::RestoreRoute => "give route back".to_owned(),
+        Action::RetirePreviousRoute => "leave route".to_owned(),
         Action::Prune => "prune".to_owned(),
     })
 }
@@ -406,11 +409,11 @@ fn difference(before: &Memory, next: &Memory) -> String {
             ),
             ("pause", memory.pause.map_or("-".to_owned(), |pause| pause.weight.to_string())),
             ("prepared", memory.prepared.to_string()),
-            ("rescue", memory.rescue.to_string()),
+            ("replaces_broken_primary", memory.replaces_broken_primary.to_string()),
             ("untold", format!("{:?}", memory.untold)),
             (
                 "trouble",
-                memory.trouble_since.map_or("-".to_owned(), |since| (since.0 - NOW.0).to_string()),
+                memory.blocked_since.map_or("-".to_owned(), |since| (since.0 - NOW.0).to_string()),
             ),
             (
                 "without data",

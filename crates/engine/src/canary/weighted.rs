@@ -54,8 +54,8 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
     }
     if leads_nowhere(seen, split) {
         // Checks go on, and the deadline runs. A clock that was put back begins anew.
-        let since = base.trouble_since.filter(|since| *since <= seen.now);
-        let base = Memory { trouble_since: since.or(Some(seen.now)), ..base };
+        let since = base.blocked_since.filter(|since| *since <= seen.now);
+        let base = Memory { blocked_since: since.or(Some(seen.now)), ..base };
         return progress::keep(seen, base, obstructed(seen, NO_STEP)).into();
     }
     advance(seen, split, base).into()
@@ -71,7 +71,7 @@ fn mirror(seen: &Observed, mut base: Memory) -> Decision {
         .remember(base)
         .act(Action::Shift(Split { canary: Percent::ZERO, mirrored: true }))
         .telling()
-        .beat()
+        .starts_interval()
         .again(later(seen))
 }
 
@@ -91,5 +91,5 @@ fn advance(seen: &Observed, split: Split, mut base: Memory) -> Decision {
     if is_held {
         decision = decision.tell(Fact::Held(weight));
     }
-    decision.beat().again(later(seen))
+    decision.starts_interval().again(later(seen))
 }

@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use crate::{Fact, GateKind, Notice, Percent, Phase, Revision, Side, told};
+use crate::{Fact, GateKind, Notice, Percent, Phase, Revision, Side, event_dedup};
 
 use super::{Checker, Entry, Template, Verdict, What, Workload};
 
@@ -45,7 +45,7 @@ impl Checker {
             What::Released => self.judge_release(),
             What::Waits(reason) => self.judge_wait(reason),
             What::Alerted(notice) => {
-                let repeated = effects.alerts.contains(&told::kind(notice));
+                let repeated = effects.alerts.contains(&event_dedup::kind(notice));
                 let text = || format!("{notice:?} was sent twice");
                 if repeated && effects.is_at(self) { Err((22, text())) } else { Ok(()) }
             }
@@ -106,7 +106,7 @@ impl Checker {
             return Err((16, "nobody says what is waited for".to_owned()));
         }
         let is_overdue = self.is_stuck(Workload::Target) && self.looked.is_current;
-        let can_go_back = self.can_serve(Workload::Primary) && !self.memory.rescue;
+        let can_go_back = self.can_serve(Workload::Primary) && !self.memory.replaces_broken_primary;
         let is_known = self.looked.pods == self.pods;
         if self.is_analysing() && is_overdue && can_go_back && is_known && !self.is_idle() {
             return Err((16, format!("the deadline passed, and it waits for {reason}")));
@@ -169,7 +169,7 @@ impl Checker {
             What::Alerted(notice) => {
                 effects.gave_up |= matches!(**notice, Notice::RevertGivenUp(_));
                 effects.arrive(place);
-                effects.alerts.push(told::kind(notice));
+                effects.alerts.push(event_dedup::kind(notice));
             }
             What::Messaged(text) => {
                 effects.arrive(place);

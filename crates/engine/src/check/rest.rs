@@ -67,7 +67,7 @@ impl Checker {
         if phase != Phase::Failed && split != Split::PRIMARY {
             return Err((14, format!("{phase:?} with {split:?}")));
         }
-        let is_left = weight > Percent::ZERO || self.memory.rescue;
+        let is_left = weight > Percent::ZERO || self.memory.replaces_broken_primary;
         if is_left && self.pods.get(Workload::Primary as usize).is_some_and(|pods| pods.ready) {
             return Err((14, format!("{weight}% stay on the canary, and the primary is ready")));
         }

@@ -57,7 +57,7 @@ impl Checker {
         }
         let share = self.share();
         let can_go_back = self.plan.traffic == Traffic::Divisible
-            && !next.rescue
+            && !next.replaces_broken_primary
             && self.looked.is_route_ours
             && self.can_serve(Workload::Primary);
         if can_go_back && share > Percent::ZERO {

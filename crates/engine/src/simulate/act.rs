@@ -1,7 +1,7 @@
 //! The controller acts: each effect a write, each write possibly the last.
 
 use crate::{
-    Action, Cookie, CookieChange, Percent, Piece, Side, Split, apex_side,
+    Action, Cookie, CookieChange, ManagedObject, Percent, Side, Split, apex_side,
     check::{What, Workload as Which},
 };
 
@@ -14,13 +14,13 @@ impl World {
     /// Carries out one action, and says whether the next may follow.
     pub(super) fn act(&mut self, action: Action) -> bool {
         if let Action::Announce(fact) = action {
-            if self.process.told.is_news(&self.memory, &fact) {
+            if self.process.told.first_time(&self.memory, &fact) {
                 self.emit(What::Announced(Box::new(fact)));
             }
             return true;
         }
         if let Action::Alert(alert) = action {
-            if self.process.told.is_new_alert(&self.memory, &alert.about) {
+            if self.process.told.first_alert(&self.memory, &alert.about) {
                 self.emit(What::Alerted(Box::new(alert.about)));
             }
             return true;
@@ -78,8 +78,8 @@ impl World {
             Action::ResumeScaler => self.set_scaler(false),
             Action::PauseScaler => self.set_scaler(true),
             Action::Promote(revision) => return self.promote(&revision),
-            Action::RefreshPrimaryScaler | Action::LeaveRoute => self.emit(What::Placed),
-            Action::GiveRouteBack => {
+            Action::RefreshPrimaryScaler | Action::RetirePreviousRoute => self.emit(What::Placed),
+            Action::RestoreRoute => {
                 self.route = Split::PRIMARY;
                 self.emit(What::Placed);
             }
@@ -91,16 +91,16 @@ impl World {
                 }
             }),
             Action::ClearRetry => self.wants_retry = false,
-            Action::Hold => {
+            Action::AddFinalizer => {
                 self.is_held = true;
                 self.emit(What::Held);
             }
-            Action::Release => {
+            Action::RemoveFinalizer => {
                 self.is_held = false;
                 self.is_released = self.deleted_at.is_some();
                 self.emit(What::Released);
             }
-            Action::GiveApexBack => {
+            Action::RestoreApex => {
                 self.apex = Some(Side::Canary);
                 self.emit(What::ApexSelects(Side::Canary));
             }
@@ -123,14 +123,14 @@ impl World {
         self.tell_pods();
     }
 
-    fn ensure(&mut self, piece: Piece) {
+    fn ensure(&mut self, piece: ManagedObject) {
         match piece {
-            Piece::CanaryService => self.pieces.canary_service = true,
-            Piece::PrimaryService => self.pieces.primary_service = true,
-            Piece::PrimaryScaler => self.pieces.primary_scaler = true,
-            Piece::Route => self.pieces.route = true,
-            Piece::Primary => return self.create_primary(),
-            Piece::ApexService => {
+            ManagedObject::CanaryService => self.pieces.canary_service = true,
+            ManagedObject::PrimaryService => self.pieces.primary_service = true,
+            ManagedObject::PrimaryScaler => self.pieces.primary_scaler = true,
+            ManagedObject::Route => self.pieces.route = true,
+            ManagedObject::Primary => return self.create_primary(),
+            ManagedObject::ApexService => {
                 let side = apex_side(&self.seen.plan, &self.memory);
                 self.apex = Some(side);
                 return self.emit(What::ApexSelects(side));

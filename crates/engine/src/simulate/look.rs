@@ -44,7 +44,7 @@ impl World {
 
     /// Carries a decision out, and says whether to look again at once.
     fn carry_out(&mut self, decision: Decision) -> bool {
-        let Decision { why, actions, again, beat } = decision;
+        let Decision { why, actions, again, starts_interval } = decision;
         for action in actions {
             if !self.act(action) {
                 self.process.wakes_at = Some(self.now + RETRY_MS);
@@ -54,7 +54,7 @@ impl World {
                 return false;
             }
         }
-        self.process.pace.done(beat, &self.memory, Moment(self.now));
+        self.process.pace.done(starts_interval, &self.memory, Moment(self.now));
         match again {
             Again::Now => return true,
             Again::At(when) => self.process.wakes_at = Some(when.0 - self.skew),
@@ -84,9 +84,10 @@ impl World {
         self.observe_setup();
         let clocks = Clocks { wall: self.clock(), steady: Moment(now) };
         let interval = self.seen.plan.interval;
-        self.seen.tempo = self.process.pace.tempo(&self.memory, clocks, interval, self.wants_retry);
-        self.seen.life.held = self.is_held;
-        self.seen.life.deleted = self.deleted_at.map(|at| Moment(at + self.skew));
+        self.seen.interval_state =
+            self.process.pace.state(&self.memory, clocks, interval, self.wants_retry);
+        self.seen.lifecycle.has_finalizer = self.is_held;
+        self.seen.lifecycle.deleted_at = self.deleted_at.map(|at| Moment(at + self.skew));
     }
 
     fn observed_target(&self, now: i64, deadline: i64) -> Result<Target, Missing> {
@@ -111,21 +112,21 @@ impl World {
     }
 
     fn observe_setup(&mut self) {
-        let fits = |is_there: bool| if is_there { State::Fits } else { State::Differs };
+        let fits = |is_there: bool| if is_there { State::InSync } else { State::OutOfSync };
         let pieces = self.pieces;
         let side = apex_side(&self.seen.plan, &self.memory);
-        let setup = &mut self.seen.setup;
-        setup.canary_service = fits(pieces.canary_service);
-        setup.primary_service = fits(pieces.primary_service);
-        setup.primary = fits(self.primary.exists);
-        setup.primary_scaler = fits(pieces.primary_scaler || !self.seen.plan.scaled);
-        setup.apex_service = fits(self.apex == Some(side));
-        setup.route = fits(pieces.route);
-        setup.apex_given_back = fits(self.apex != Some(Side::Primary));
-        setup.route_given_back = fits(self.route.canary == crate::Percent::ZERO || !pieces.route);
+        let objects = &mut self.seen.objects;
+        objects.canary_service = fits(pieces.canary_service);
+        objects.primary_service = fits(pieces.primary_service);
+        objects.primary = fits(self.primary.exists);
+        objects.primary_scaler = fits(pieces.primary_scaler || !self.seen.plan.scaled);
+        objects.apex_service = fits(self.apex == Some(side));
+        objects.route = fits(pieces.route);
+        objects.apex_restored = fits(self.apex != Some(Side::Primary));
+        objects.route_restored = fits(self.route.canary == crate::Percent::ZERO || !pieces.route);
         let blocked = || Obstacle("the route cannot be written".to_owned());
         if self.is_blocked {
-            setup.route = State::Blocked(blocked());
+            objects.route = State::Blocked(blocked());
         }
         let is_divisible = self.seen.plan.traffic == Traffic::Divisible;
         self.seen.routes = match (self.is_blocked && is_divisible, is_divisible) {

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    Answers, Configs, Cookies, GateKind, Life, Memory, Missing, Moment, Observed, Pace, Phase,
-    Plan, Primary, Readiness, Revision, Setup, Side, Split, Tempo, Told, Unready,
+    Answers, Configs, Cookies, EventDedup, GateKind, IntervalState, IntervalTimer, Lifecycle,
+    Memory, Missing, Moment, Objects, Observed, Phase, Plan, Primary, Readiness, Revision, Side,
+    Split, Unready,
     check::{Breach, Checker, Entry, Pods, Template, What, Workload as Which},
 };
 
@@ -57,8 +58,8 @@ pub(super) struct World {
 /// What the controller keeps in its own memory, and loses when it dies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Process {
-    pub(super) told: Told,
-    pub(super) pace: Pace,
+    pub(super) told: EventDedup,
+    pub(super) pace: IntervalTimer,
     pub(super) wakes_at: Option<i64>,
 }
 
@@ -258,7 +259,7 @@ fn blank(plan: Plan) -> Observed {
         now: Moment::default(),
         plan,
         memory: Memory::default(),
-        problems: Vec::new(),
+        blockers: Vec::new(),
         target: Err(Missing::Gone),
         primary: Primary {
             exists: false,
@@ -266,11 +267,11 @@ fn blank(plan: Plan) -> Observed {
             is_updated: false,
             replicas: 0,
         },
-        setup: Setup::default(),
+        objects: Objects::default(),
         routes: Ok(Split::PRIMARY),
         cookies: Cookies::default(),
-        tempo: Tempo { due: true, next: Moment::default(), retry: false },
-        life: Life::default(),
+        interval_state: IntervalState { due: true, next: Moment::default(), retry: false },
+        lifecycle: Lifecycle::default(),
         answers: Answers::default(),
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::status::RouteMemory;
 use tidegate_engine::{
-    Action, Cookie, CookieChange, Decision, Fact, Memory, Note, Outcome, Phase, Piece, Revision,
-    Split, State, Tone,
+    Action, Cookie, CookieChange, Decision, Fact, ManagedObject, Memory, Note, Outcome, Phase,
+    Revision, Split, State, Tone,
 };
 use tidegate_providers::{
     object::{Change, Live},
@@ -77,8 +77,9 @@ impl Task {
             outcome?;
         }
         // What is waited for is said to the last; but not of what is let go.
-        let is_let_go = observed.life.deleted.is_some()
-            && (!observed.life.held || decision.actions.contains(&Action::Release));
+        let is_let_go = observed.lifecycle.deleted_at.is_some()
+            && (!observed.lifecycle.has_finalizer
+                || decision.actions.contains(&Action::RemoveFinalizer));
         if !progress.is_written && !is_let_go {
             let memory = progress.memory.clone();
             self.write_status(seen, decision, &memory, &mut progress).await?;
@@ -94,10 +95,10 @@ impl Task {
             Some(error @ WriteError::Refused { .. }) => {
                 let rest = match attempt {
                     // Nothing comes after these but the end: longer than any pause before the next look.
-                    Attempt::GiveApexBack | Attempt::GiveRouteBack => {
+                    Attempt::RestoreApex | Attempt::RestoreRoute => {
                         seen.observed.plan.interval.max(PAUSE_MAX * 2)
                     }
-                    Attempt::Place(_) | Attempt::Divide | Attempt::LeaveRoute => {
+                    Attempt::Place(_) | Attempt::Divide | Attempt::RetirePreviousRoute => {
                         seen.observed.plan.interval
                     }
                 };
@@ -117,9 +118,11 @@ impl Task {
         progress: &mut Progress,
     ) -> Result<(), WriteError> {
         match action {
-            Action::Ensure(Piece::Primary) => self.make_primary(seen, &progress.memory).await,
+            Action::Ensure(ManagedObject::Primary) => {
+                self.make_primary(seen, &progress.memory).await
+            }
             Action::Ensure(piece) => {
-                if *piece == Piece::Route {
+                if *piece == ManagedObject::Route {
                     self.note_route(seen, progress).await?;
                 }
                 let changes = seen.changes.get(piece).map(Vec::as_slice).unwrap_or_default();
@@ -131,7 +134,7 @@ impl Task {
             }
             Action::Cookies(change) => self.change_cookies(seen, *change, progress).await,
             Action::Shift(split) => self.shift(seen, *split, progress).await,
-            Action::LeaveRoute => self.leave_route(seen).await,
+            Action::RetirePreviousRoute => self.leave_route(seen).await,
             Action::ScaleTarget(replicas) => self.scale(seen, *replicas).await,
             Action::Park => self.scale(seen, 0).await,
             Action::ResumeScaler => self.write(seen.pause_scaler(self, false).as_slice()).await,
@@ -160,10 +163,10 @@ impl Task {
                 self.count(seen, *outcome);
                 Ok(())
             }
-            Action::Hold => self.set_finalizer(seen, true).await,
-            Action::Release => self.set_finalizer(seen, false).await,
-            Action::GiveApexBack => self.write(&seen.apex_back).await,
-            Action::GiveRouteBack => self.write(&seen.route_back).await,
+            Action::AddFinalizer => self.set_finalizer(seen, true).await,
+            Action::RemoveFinalizer => self.set_finalizer(seen, false).await,
+            Action::RestoreApex => self.write(&seen.apex_back).await,
+            Action::RestoreRoute => self.write(&seen.route_back).await,
             Action::Prune => self.write(&seen.leftovers).await,
         }
     }
@@ -219,7 +222,7 @@ impl Task {
 
     /// Which route may have a share is written down before it has one, and after the one before has none.
     async fn note_route(&mut self, seen: &Seen, progress: &mut Progress) -> Result<(), WriteError> {
-        let is_left = seen.observed.setup.former_route == State::Fits;
+        let is_left = seen.observed.objects.previous_route == State::InSync;
         let present = seen.present_route();
         if seen.former.is_none() || !is_left || progress.route == present {
             return Ok(());
@@ -447,7 +450,7 @@ impl Task {
             known_target: seen.status.rollout.as_ref().and_then(|it| it.target.as_ref()),
             provider: &seen.provider,
             route: progress.route.as_ref(),
-            is_left: seen.former.is_none() || seen.observed.setup.former_route == State::Fits,
+            is_left: seen.former.is_none() || seen.observed.objects.previous_route == State::InSync,
             lacking: {
                 let clocks = Clocks::now(&*self.cx.clock);
                 self.lacking.to_remember(seen.status.rollout.as_ref(), clocks)

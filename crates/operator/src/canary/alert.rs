@@ -105,7 +105,7 @@ const WAITING_MAX: usize = 32;
 impl Task {
     /// Sends a chat message wherever this canary reports to.
     pub(super) async fn alert(&mut self, seen: &Seen, alert: &Alert, memory: &Memory) {
-        if !self.told.is_new_alert(memory, &alert.about) {
+        if !self.told.first_alert(memory, &alert.about) {
             return;
         }
         let severity = match alert.severity {

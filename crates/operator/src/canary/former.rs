@@ -79,7 +79,7 @@ impl Seen {
         let present = self.present_route();
         let remembered = remembered(&self.status).filter(|it| present.as_ref() != Some(*it));
         let Some(route) = remembered.cloned() else { return };
-        self.observed.setup.takes_over = true;
+        self.observed.objects.takes_over = true;
         let Some((mesh, kind)) = kind_of(&task.cx.cluster, &route) else {
             self.former = Some(Former { route, place: None, changes: Vec::new() });
             return;
@@ -89,14 +89,14 @@ impl Seen {
         let (state, changes) = match (self.doubt(task, kind, &route), &object) {
             (Some(why), _) => (State::Blocked(Obstacle(why)), Vec::new()),
             (None, Some(object)) => self.leave(task, (mesh, kind), &route, object),
-            (None, None) => (State::Fits, Vec::new()),
+            (None, None) => (State::InSync, Vec::new()),
         };
         let is_users = object.is_some_and(|object| !self.owner().owns(&object));
-        if self.observed.life.held && is_users && state != State::Fits {
+        if self.observed.lifecycle.has_finalizer && is_users && state != State::InSync {
             // It would lead to Services that go with the canary.
             self.observed.plan.revert = true;
         }
-        self.observed.setup.former_route = state;
+        self.observed.objects.previous_route = state;
         self.former = Some(Former { route, place: Some((kind, key)), changes });
     }
 
@@ -140,13 +140,13 @@ impl Seen {
         let is_same_service = self.canary.spec.apex_name() == former.service;
         if is_same_service && self.mesh.is_route(&present, kind, object) {
             // The same object in other words, such as another version of its API.
-            return (State::Fits, Vec::new());
+            return (State::InSync, Vec::new());
         }
         let is_apex = kind == SERVICE && is_same_service && self.canary.spec.service.is_some();
-        let Observed { plan, memory, life, .. } = &self.observed;
-        if is_apex && (apex_side(plan, memory) == Side::Canary || life.deleted.is_some()) {
+        let Observed { plan, memory, lifecycle, .. } = &self.observed;
+        if is_apex && (apex_side(plan, memory) == Side::Canary || lifecycle.deleted_at.is_some()) {
             // It is still the Service that clients use, on the side that the memory says.
-            return (State::Fits, Vec::new());
+            return (State::InSync, Vec::new());
         }
         let mut spec = self.canary.spec.clone();
         spec.service.get_or_insert_default().name = Some(former.service.clone());
@@ -172,21 +172,22 @@ impl Seen {
 
     /// On deletion a former route is given back together with the present one.
     pub(super) fn give_former_back(&mut self) {
-        let Some(former) = self.former.as_ref().filter(|_| self.observed.life.deleted.is_some())
+        let Some(former) =
+            self.former.as_ref().filter(|_| self.observed.lifecycle.deleted_at.is_some())
         else {
             return;
         };
-        let setup = &mut self.observed.setup;
-        match &setup.former_route {
-            State::Fits => {}
-            State::Differs => {
+        let objects = &mut self.observed.objects;
+        match &objects.previous_route {
+            State::InSync => {}
+            State::OutOfSync => {
                 self.route_back.extend(former.changes.iter().cloned());
-                if setup.route_given_back == State::Fits {
-                    setup.route_given_back = State::Differs;
+                if objects.route_restored == State::InSync {
+                    objects.route_restored = State::OutOfSync;
                 }
             }
             State::Blocked(obstacle) => {
-                setup.route_given_back = State::Blocked(obstacle.clone());
+                objects.route_restored = State::Blocked(obstacle.clone());
             }
         }
     }

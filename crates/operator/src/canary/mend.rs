@@ -153,7 +153,7 @@ fn remembered_target(canary: &Canary, status: &CanaryStatus) -> Option<TargetRef
 fn left_target(canary: &Canary, status: &CanaryStatus) -> Option<TargetRef> {
     let was = remembered_target(canary, status)?;
     let memory = status::memory(status);
-    let is_needed = memory.is_stranded()
+    let is_needed = memory.serves_from_canary()
         || (memory.phase.is_under_way() && !memory.is_gated())
         || canary.metadata.deletion_timestamp.is_some();
     is_needed.then_some(was)
@@ -173,7 +173,7 @@ fn left_in_words(was: &TargetRef, now: &TargetRef) -> String {
 }
 
 /// The workload that the primary was made for, in words, if another one is the target.
-pub(super) fn former_target(canary: &Canary, status: &CanaryStatus) -> Option<String> {
+pub(super) fn previous_target(canary: &Canary, status: &CanaryStatus) -> Option<String> {
     let was = remembered_target(canary, status)?;
     Some(format!("the {} `{}`", was.kind.as_str(), was.name))
 }

@@ -14,8 +14,8 @@ use tidegate_api::canary::{
     AutoscalerRef, Canary, CanaryPhase, CanarySpec, CanaryStatus, analysis::ObjectRef,
 };
 use tidegate_engine::{
-    Answers, Configs, Fact, Life, Memory, Missing, Names, Observed, Obstacle, Phase, Piece, Plan,
-    Primary, Readiness, Revision, Setup, Side, State, Target, Unready, apex_side,
+    Answers, Configs, Fact, Lifecycle, ManagedObject, Memory, Missing, Names, Objects, Observed,
+    Obstacle, Phase, Plan, Primary, Readiness, Revision, Side, State, Target, Unready, apex_side,
 };
 use tidegate_providers::{
     hook,
@@ -84,9 +84,9 @@ pub(super) struct Seen {
     pub(super) primary: Option<Arc<Value>>,
     pub(super) tracked: Tracked,
     /// What would put each piece in place.
-    pub(super) changes: BTreeMap<Piece, Vec<Change>>,
+    pub(super) changes: BTreeMap<ManagedObject, Vec<Change>>,
     /// What people are told once a piece is in place.
-    pub(super) notes: BTreeMap<Piece, Fact>,
+    pub(super) notes: BTreeMap<ManagedObject, Fact>,
     pub(super) apex_back: Vec<Change>,
     pub(super) route_back: Vec<Change>,
     /// What deletes objects that are of no more use.
@@ -236,7 +236,7 @@ fn gather(
         gauge: crate::telemetry::Target::new(namespace.clone(), spec.target_ref.name.clone()),
         observed: Observed {
             now: status::moment(task.cx.clock.now()),
-            tempo: {
+            interval_state: {
                 let retry = raw["metadata"]["annotations"][RETRY].as_str().unwrap_or_default();
                 task.tempo(&memory, plan.interval, !retry.is_empty())
             },
@@ -244,11 +244,11 @@ fn gather(
                 canary: cookies.canary.is_some(),
                 primary: cookies.primary.is_some(),
             },
-            life: life(&canary),
-            problems,
+            lifecycle: life(&canary),
+            blockers: problems,
             target: Err(Missing::Gone),
             primary: absent_primary(),
-            setup: Setup { flaw: joined(&flaws), ..Setup::default() },
+            objects: Objects { spec_error: joined(&flaws), ..Objects::default() },
             routes: Err(Obstacle("routes were not looked at".to_owned())),
             answers: answers.clone(),
             plan,
@@ -315,7 +315,7 @@ fn recall(status: &CanaryStatus, plan: &Plan) -> Memory {
     if is_held
         && plan.manual.is_some()
         && status.canary_weight > 0
-        && !memory.rescue
+        && !memory.replaces_broken_primary
         && memory.weight < tidegate_engine::Percent::ALL
     {
         let since = memory.since.unwrap_or_default();
@@ -335,11 +335,11 @@ fn names(spec: &CanarySpec, workload: WorkloadKind, key: &Key) -> Names {
     }
 }
 
-fn life(canary: &Canary) -> Life {
+fn life(canary: &Canary) -> Lifecycle {
     let metadata = &canary.metadata;
     let held = metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
     let deleted = metadata.deletion_timestamp.as_ref().map(|time| status::moment(time.0));
-    Life { held, deleted }
+    Lifecycle { has_finalizer: held, deleted_at: deleted }
 }
 
 fn absent_primary() -> Primary {
@@ -453,7 +453,7 @@ impl Seen {
     }
 
     fn look_at_workloads(&mut self, task: &Task, derived: &mut Derived) {
-        self.observed.setup.former_target = mend::former_target(&self.canary, &self.status);
+        self.observed.objects.previous_target = mend::previous_target(&self.canary, &self.status);
         let Some(target) = self.target.clone() else {
             self.look_at_primary(task, None);
             self.look_at_apex_without_target(task);
@@ -475,7 +475,7 @@ impl Seen {
             }
         }
         if let Err(error) = self.look_at_setup(task, &target) {
-            self.observed.setup.canary_service = State::Blocked(Obstacle(error.to_string()));
+            self.observed.objects.canary_service = State::Blocked(Obstacle(error.to_string()));
         }
     }
 
@@ -568,7 +568,7 @@ impl Seen {
 
     fn look_at_primary(&mut self, task: &Task, target: Option<&Target>) {
         let Some(primary) = self.primary.clone() else {
-            self.observed.setup.primary = self.missing_primary(task, target);
+            self.observed.objects.primary = self.missing_primary(task, target);
             return;
         };
         let memory = &self.observed.memory;
@@ -605,13 +605,13 @@ impl Seen {
         };
         if self.workload == WorkloadKind::Knative {
             // The user's own, and it stays so.
-            self.observed.setup.primary = State::Fits;
+            self.observed.objects.primary = State::InSync;
             return;
         }
         let owned = require_owned(&self.owner(), self.workload.kind(), &primary);
-        self.observed.setup.primary = match owned {
-            Ok(()) => State::Fits,
-            Err(_) if self.left_by_flagger(task).is_some() => State::Fits,
+        self.observed.objects.primary = match owned {
+            Ok(()) => State::InSync,
+            Err(_) if self.left_by_flagger(task).is_some() => State::InSync,
             Err(error) => State::Blocked(Obstacle(error.to_string())),
         };
     }
@@ -629,7 +629,7 @@ impl Seen {
             return state_of(choice).0;
         }
         if is_first {
-            return State::Differs;
+            return State::OutOfSync;
         }
         let name = Snapshot::name(&self.canary.spec.target_ref.name);
         let key = Key::new(&task.key.namespace, &name);
@@ -642,7 +642,7 @@ impl Seen {
             return State::Blocked(Obstacle(why.to_owned()));
         }
         if is_kept || is_target {
-            return State::Differs;
+            return State::OutOfSync;
         }
         let why = match self.workload {
             WorkloadKind::Knative => {
@@ -690,16 +690,16 @@ impl Seen {
         let moves = services.leads_elsewhere(Role::Primary, before.as_deref());
         let (mut found, mut notes) = (Vec::new(), BTreeMap::new());
         for (piece, role) in [
-            (Piece::CanaryService, Role::Canary),
-            (Piece::PrimaryService, Role::Primary),
-            (Piece::ApexService, Role::Apex(side)),
+            (ManagedObject::CanaryService, Role::Canary),
+            (ManagedObject::PrimaryService, Role::Primary),
+            (ManagedObject::ApexService, Role::Apex(side)),
         ] {
             let live = Self::service(task, services.name(role));
             let sync = services.sync(role, live.as_deref()).map_err(|error| error.to_string());
             let note = sync.as_ref().ok().and_then(|sync| sync.note.clone());
             notes.extend(note.map(|note| (piece, fact_of(note))));
             let sync = sync.map(|sync| sync.changes);
-            let is_primary = piece == Piece::PrimaryService;
+            let is_primary = piece == ManagedObject::PrimaryService;
             let is_in_place = sync.as_ref().is_ok_and(Vec::is_empty);
             found.push((piece, if is_primary && is_in_place { self.prepared(task) } else { sync }));
         }
@@ -707,18 +707,18 @@ impl Seen {
             services.finalize(Self::service(task, services.name(Role::Apex(side))).as_deref());
         self.note_way_back(back);
         self.notes = notes;
-        self.observed.setup.primary_service_moves = moves;
+        self.observed.objects.primary_service_moves = moves;
         let scaler = self.scaler(task);
-        found.push((Piece::PrimaryScaler, scaler));
+        found.push((ManagedObject::PrimaryScaler, scaler));
         for (piece, sync) in found {
             let (state, changes) = state_of(sync);
             self.changes.insert(piece, changes);
             match piece {
-                Piece::CanaryService => self.observed.setup.canary_service = state,
-                Piece::PrimaryService => self.observed.setup.primary_service = state,
-                Piece::ApexService => self.observed.setup.apex_service = state,
-                Piece::PrimaryScaler => self.observed.setup.primary_scaler = state,
-                Piece::Primary | Piece::Route => {}
+                ManagedObject::CanaryService => self.observed.objects.canary_service = state,
+                ManagedObject::PrimaryService => self.observed.objects.primary_service = state,
+                ManagedObject::ApexService => self.observed.objects.apex_service = state,
+                ManagedObject::PrimaryScaler => self.observed.objects.primary_scaler = state,
+                ManagedObject::Primary | ManagedObject::Route => {}
             }
         }
         Ok(())
@@ -739,11 +739,11 @@ impl Seen {
     }
 
     fn note_way_back(&mut self, back: Result<Option<Change>, WorkloadError>) {
-        if self.observed.life.deleted.is_none() {
+        if self.observed.lifecycle.deleted_at.is_none() {
             return;
         }
         let (state, changes) = state_of(back.map(|change| change.into_iter().collect()));
-        self.observed.setup.apex_given_back = state;
+        self.observed.objects.apex_restored = state;
         self.apex_back = changes;
     }
 
@@ -756,10 +756,10 @@ impl Seen {
         let (state, changes) = state_of(change.map(|change| change.into_iter().collect()));
         let back = self.left_by_flagger(task).map(|change| Ok(vec![change]));
         let (prepared, others) = state_of(back.unwrap_or_else(|| self.prepared(task)));
-        self.observed.setup.canary_service = state;
-        self.observed.setup.primary_service = prepared;
-        self.changes.insert(Piece::CanaryService, changes);
-        self.changes.insert(Piece::PrimaryService, others);
+        self.observed.objects.canary_service = state;
+        self.observed.objects.primary_service = prepared;
+        self.changes.insert(ManagedObject::CanaryService, changes);
+        self.changes.insert(ManagedObject::PrimaryService, others);
         Ok(())
     }
 
@@ -781,7 +781,7 @@ impl Seen {
         let kinds = self.mesh.kinds_for(&self.canary.spec);
         let is_listed = |kind: &Kind| task.cx.cluster.cache.state(*kind) == TableState::Synced;
         // What was wrong with the spec is left out of it: what is there was written by a better one.
-        if !kinds.iter().all(is_listed) || self.observed.setup.flaw.is_some() {
+        if !kinds.iter().all(is_listed) || self.observed.objects.spec_error.is_some() {
             return Ok(Vec::new());
         }
         let changes = self.mesh.prepare(&self.route_cx(&task.key.namespace), &self.live);
@@ -836,18 +836,18 @@ impl Seen {
     fn note_refusals(&mut self, task: &Task) {
         let now = task.cx.clock.monotonic();
         let generation = self.generation();
-        let setup = &mut self.observed.setup;
-        setup.shift_refused = task.refusals.last(Attempt::Divide);
+        let objects = &mut self.observed.objects;
+        objects.shift_refused = task.refusals.last(Attempt::Divide);
         let pieces: [(&[Attempt], &mut State); 9] = [
-            (&[Attempt::Place(Piece::CanaryService)], &mut setup.canary_service),
-            (&[Attempt::Place(Piece::PrimaryService)], &mut setup.primary_service),
-            (&[Attempt::Place(Piece::Primary)], &mut setup.primary),
-            (&[Attempt::Place(Piece::PrimaryScaler)], &mut setup.primary_scaler),
-            (&[Attempt::Place(Piece::ApexService)], &mut setup.apex_service),
-            (&[Attempt::Place(Piece::Route), Attempt::Divide], &mut setup.route),
-            (&[Attempt::LeaveRoute], &mut setup.former_route),
-            (&[Attempt::GiveApexBack], &mut setup.apex_given_back),
-            (&[Attempt::GiveRouteBack], &mut setup.route_given_back),
+            (&[Attempt::Place(ManagedObject::CanaryService)], &mut objects.canary_service),
+            (&[Attempt::Place(ManagedObject::PrimaryService)], &mut objects.primary_service),
+            (&[Attempt::Place(ManagedObject::Primary)], &mut objects.primary),
+            (&[Attempt::Place(ManagedObject::PrimaryScaler)], &mut objects.primary_scaler),
+            (&[Attempt::Place(ManagedObject::ApexService)], &mut objects.apex_service),
+            (&[Attempt::Place(ManagedObject::Route), Attempt::Divide], &mut objects.route),
+            (&[Attempt::RetirePreviousRoute], &mut objects.previous_route),
+            (&[Attempt::RestoreApex], &mut objects.apex_restored),
+            (&[Attempt::RestoreRoute], &mut objects.route_restored),
         ];
         for (attempts, state) in pieces {
             let refused = |it: &Attempt| task.refusals.obstacle(*it, now, generation);
@@ -871,8 +871,8 @@ pub(super) fn state_of(
     outcome: Result<Vec<Change>, impl std::fmt::Display>,
 ) -> (State, Vec<Change>) {
     match outcome {
-        Ok(changes) if changes.is_empty() => (State::Fits, changes),
-        Ok(changes) => (State::Differs, changes),
+        Ok(changes) if changes.is_empty() => (State::InSync, changes),
+        Ok(changes) => (State::OutOfSync, changes),
         Err(error) => (State::Blocked(Obstacle(error.to_string())), Vec::new()),
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tidegate_engine::{Action, Obstacle, Piece};
+use tidegate_engine::{Action, ManagedObject, Obstacle};
 
 /// What was refused, and has not succeeded since.
 #[derive(Default)]
@@ -16,13 +16,13 @@ pub(super) struct Refusals(BTreeMap<Attempt, Refusal>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Attempt {
     /// To put a piece in place, or to give it another content.
-    Place(Piece),
+    Place(ManagedObject),
     /// To divide traffic.
     Divide,
     /// To take the canary's share out of a former route.
-    LeaveRoute,
-    GiveApexBack,
-    GiveRouteBack,
+    RetirePreviousRoute,
+    RestoreApex,
+    RestoreRoute,
 }
 
 struct Refusal {
@@ -70,11 +70,11 @@ impl Attempt {
     pub(super) fn of(action: &Action) -> Option<Self> {
         match action {
             Action::Ensure(piece) => Some(Self::Place(*piece)),
-            Action::Promote(_) => Some(Self::Place(Piece::Primary)),
+            Action::Promote(_) => Some(Self::Place(ManagedObject::Primary)),
             Action::Shift(_) => Some(Self::Divide),
-            Action::LeaveRoute => Some(Self::LeaveRoute),
-            Action::GiveApexBack => Some(Self::GiveApexBack),
-            Action::GiveRouteBack => Some(Self::GiveRouteBack),
+            Action::RetirePreviousRoute => Some(Self::RetirePreviousRoute),
+            Action::RestoreApex => Some(Self::RestoreApex),
+            Action::RestoreRoute => Some(Self::RestoreRoute),
             _ => None,
         }
     }
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_refusal_stands_for_an_interval_or_until_the_spec_changes() {
         let mut refusals = Refusals::default();
-        let attempt = Attempt::Place(Piece::Route);
+        let attempt = Attempt::Place(ManagedObject::Route);
         refusals.note(attempt, "forbidden".to_owned(), Duration::from_secs(10), 1);
         let cases = [
             ("within the interval", attempt, 9, 1, true),

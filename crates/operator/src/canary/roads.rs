@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tidegate_api::canary::{CanarySpec, CanaryStatus};
-use tidegate_engine::{Observed, Obstacle, Phase, Piece, Split, State, Traffic};
+use tidegate_engine::{ManagedObject, Observed, Obstacle, Phase, Split, State, Traffic};
 use tidegate_providers::{
     object::Kind,
     traffic::{self, Mesh, RouteFields},
@@ -144,8 +144,10 @@ impl Seen {
 
     /// Whether the next decision may be a step, which wants the one before it to be in effect.
     fn needs_effect(&self) -> bool {
-        let Observed { memory, tempo, .. } = &self.observed;
-        !memory.phase.is_idle() && !memory.is_gated() && (tempo.due || tempo.retry)
+        let Observed { memory, interval_state, .. } = &self.observed;
+        !memory.phase.is_idle()
+            && !memory.is_gated()
+            && (interval_state.due || interval_state.retry)
     }
 
     /// Reads where traffic goes, and finds what would put the routes in place or give them back.
@@ -160,10 +162,10 @@ impl Seen {
             let Some(why) = state.failure() else { continue };
             let obstacle = Obstacle(why.to_owned());
             self.observed.routes = Err(obstacle.clone());
-            self.observed.setup.route = State::Blocked(obstacle.clone());
-            self.observed.setup.route_given_back = match state {
+            self.observed.objects.route = State::Blocked(obstacle.clone());
+            self.observed.objects.route_restored = match state {
                 // Where there is no such kind there is nothing to give back.
-                TableState::NotServed(_) => State::Fits,
+                TableState::NotServed(_) => State::InSync,
                 _ => State::Blocked(obstacle),
             };
             self.unlisted = Some(state);
@@ -178,17 +180,17 @@ impl Seen {
             }
             read => read,
         };
-        let is_deleted = self.observed.life.deleted.is_some();
+        let is_deleted = self.observed.lifecycle.deleted_at.is_some();
         let back = is_deleted.then(|| state_of(self.mesh.finalize(&cx, &self.live)));
         let (state, changes) = state_of(reconcile);
         self.observed.routes = match self.observed.plan.traffic {
             Traffic::Divisible => read.map_err(|error| Obstacle(error.to_string())),
             Traffic::Whole => Ok(Split::PRIMARY),
         };
-        self.observed.setup.route = state;
-        self.changes.insert(Piece::Route, changes);
+        self.observed.objects.route = state;
+        self.changes.insert(ManagedObject::Route, changes);
         if let Some((state, changes)) = back {
-            self.observed.setup.route_given_back = state;
+            self.observed.objects.route_restored = state;
             self.route_back = changes;
         }
     }
@@ -196,7 +198,7 @@ impl Seen {
     /// Finds what is of no more use, where it can be deleted.
     pub(super) fn look_at_leftovers(&mut self, task: &Task) {
         let is_quiet = self.observed.memory.phase.is_idle()
-            && self.observed.life.deleted.is_none()
+            && self.observed.lifecycle.deleted_at.is_none()
             && self.observed.primary.readiness.is_ready();
         if !is_quiet {
             return;
@@ -231,7 +233,7 @@ impl Seen {
                 leftovers.extend(self.mesh.leftovers(&cx, kind, &existing));
             }
         }
-        self.observed.setup.leftovers = !leftovers.is_empty();
+        self.observed.objects.orphans = !leftovers.is_empty();
         self.leftovers = leftovers;
         if self.is_moved(&task.cx.cluster) {
             self.mesh.as_str().clone_into(&mut self.provider);
@@ -244,9 +246,9 @@ impl Seen {
             TableState::Synced | TableState::NotServed(_) => true,
             TableState::Pending | TableState::Failed(_) => false,
         };
-        let Observed { problems, routes, setup, .. } = &self.observed;
-        problems.is_empty()
-            && setup.flaw.is_none()
+        let Observed { blockers, routes, objects, .. } = &self.observed;
+        blockers.is_empty()
+            && objects.spec_error.is_none()
             && routes.is_ok()
             && self.leftovers.is_empty()
             && former_kinds(cluster, self.mesh, &self.status).into_iter().all(was_listed)

@@ -42,9 +42,9 @@ pub(super) fn memory(status: &CanaryStatus) -> Memory {
         }),
         since: status.last_transition_time.as_ref().map(|time| moment(time.0)),
         prepared: rollout.prepared,
-        rescue: rollout.rescue,
+        replaces_broken_primary: rollout.rescue,
         untold: rollout.untold.as_deref().and_then(ended),
-        trouble_since: rollout.trouble_since.as_ref().map(|time| moment(time.0)),
+        blocked_since: rollout.trouble_since.as_ref().map(|time| moment(time.0)),
         no_data_since: rollout.no_data_since.as_ref().map(|time| moment(time.0)),
     }
 }
@@ -155,9 +155,9 @@ pub(super) fn fields(memory: &Memory, beside: &Beside<'_>) -> Map<String, Value>
         pause,
         since,
         prepared,
-        rescue,
+        replaces_broken_primary: rescue,
         untold,
-        trouble_since,
+        blocked_since: trouble_since,
         no_data_since,
     } = memory;
     let mut rollout = Map::new();
@@ -229,7 +229,7 @@ fn made_for(phase: Phase, target: &TargetRef, known: Option<&TargetMemory>) -> T
 fn may_have_share(memory: &Memory) -> bool {
     match memory.phase {
         Phase::New | Phase::Initializing => false,
-        Phase::Initialized | Phase::Succeeded | Phase::Failed => memory.is_stranded(),
+        Phase::Initialized | Phase::Succeeded | Phase::Failed => memory.serves_from_canary(),
         Phase::Waiting
         | Phase::Progressing
         | Phase::WaitingPromotion

@@ -5,8 +5,8 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures::FutureExt;
 use tidegate_api::canary::CanaryStatus;
 use tidegate_engine::{
-    Action, Again, Answers, Clocks, Decision, Fact, Memory, Moment, Pace, Phase, Question, Step,
-    Tempo, Told, Verdict, decide,
+    Action, Again, Answers, Clocks, Decision, EventDedup, Fact, IntervalState, IntervalTimer,
+    Memory, Moment, Phase, Question, Step, Verdict, decide,
 };
 use tokio::sync::watch;
 use tracing::{Instrument, debug, error, info_span, warn};
@@ -40,9 +40,9 @@ pub(super) struct Task {
     pub(super) key: Key,
     pub(super) uid: String,
     /// When the last step, check or question was.
-    pace: Pace,
+    pace: IntervalTimer,
     /// What was told where the rollout stands now: said once is enough.
-    pub(super) told: Told,
+    pub(super) told: EventDedup,
     /// What the server refused lately.
     pub(super) refusals: Refusals,
     /// How often that was in this wake-up.
@@ -83,8 +83,8 @@ impl Task {
             cx,
             key,
             uid,
-            pace: Pace::default(),
-            told: Told::default(),
+            pace: IntervalTimer::default(),
+            told: EventDedup::default(),
             refusals: Refusals::default(),
             refused: 0,
             derived: Derived::default(),
@@ -235,7 +235,7 @@ impl Task {
     ) -> Result<Option<Next>, WriteError> {
         debug!(reason = decision.why.reason(), actions = decision.actions.len(), "Decided");
         self.cx.telemetry.count_decision(decision.why.reason());
-        if decision.beat {
+        if decision.starts_interval {
             let phase = seen.observed.memory.phase;
             let is_analysis = matches!(phase, Phase::Progressing | Phase::WaitingPromotion);
             self.timed = is_analysis.then(|| seen.gauge.clone());
@@ -246,7 +246,7 @@ impl Task {
         }
         match self.act(seen, decision).await {
             // Only now: what did not happen, or not in full, is not waited for.
-            Ok(memory) => self.pace.done(decision.beat, &memory, self.steady()),
+            Ok(memory) => self.pace.done(decision.starts_interval, &memory, self.steady()),
             Err(error) if refused == 0 && self.refused > 0 => {
                 debug!(%error, "Refused; deciding upon that");
                 return Ok(None);
@@ -282,7 +282,7 @@ impl Task {
         let Look::Seen(seen) = observe::look(self, &Answers::default()) else { return };
         let why = Fact::Obstructed(error.to_string());
         let actions = vec![Action::Announce(why.clone())];
-        let decision = Decision { why, actions, again: Again::OnChange, beat: false };
+        let decision = Decision { why, actions, again: Again::OnChange, starts_interval: false };
         if let Err(error) = self.act(&seen, &decision).await {
             debug!(%error, "Could not say so");
         }
@@ -311,10 +311,15 @@ impl Task {
     }
 
     /// Whether an interval has passed since the last step.
-    pub(super) fn tempo(&mut self, memory: &Memory, interval: Duration, retry: bool) -> Tempo {
+    pub(super) fn tempo(
+        &mut self,
+        memory: &Memory,
+        interval: Duration,
+        retry: bool,
+    ) -> IntervalState {
         let wall = status::moment(self.cx.clock.now());
         let clocks = Clocks { wall, steady: self.steady() };
-        self.pace.tempo(memory, clocks, interval, retry)
+        self.pace.state(memory, clocks, interval, retry)
     }
 
     fn steady(&self) -> Moment {

@@ -45,7 +45,7 @@ const MESSAGE_MAX: usize = 1024;
 impl Task {
     /// Tells a fact to everybody who listens, unless they heard it here before.
     pub(super) async fn announce(&mut self, seen: &Seen, fact: &Fact, memory: &Memory) {
-        if !self.told.is_news(memory, fact) {
+        if !self.told.first_time(memory, fact) {
             return;
         }
         let (reason, text) = (fact.reason(), fact.text(&seen.names));

@@ -4,7 +4,8 @@ use super::*;
 
 fn deleted(scene: Scene) -> Scene {
     scene.planning(|plan| plan.revert = true).with(|seen| {
-        seen.life = Life { held: true, deleted: Some(Moment(NOW.0 - 60 * MINUTE)) };
+        seen.lifecycle =
+            Lifecycle { has_finalizer: true, deleted_at: Some(Moment(NOW.0 - 60 * MINUTE)) };
     })
 }
 
@@ -14,8 +15,8 @@ fn terminating() -> Scene {
 
 #[test]
 fn the_target_comes_back_then_clients_then_routes_and_the_finalizer_goes_last() {
-    let apex = |seen: &mut Observed| seen.setup.apex_given_back = State::Differs;
-    let route = |seen: &mut Observed| seen.setup.route_given_back = State::Differs;
+    let apex = |seen: &mut Observed| seen.objects.apex_restored = State::OutOfSync;
+    let route = |seen: &mut Observed| seen.objects.route_restored = State::OutOfSync;
     table([
         ("it is written down", deleted(at_rest()), "remember phase=Terminating"),
         ("the target first", terminating().with(apex).with(route).replicas(0), "scale 2"),
@@ -40,14 +41,18 @@ fn the_target_comes_back_then_clients_then_routes_and_the_finalizer_goes_last() 
             "scale 2",
         ),
         ("nobody asked for it", terminating().planning(|plan| plan.revert = false), "release"),
-        ("without our finalizer", terminating().with(|seen| seen.life.held = false), ""),
+        (
+            "without our finalizer",
+            terminating().with(|seen| seen.lifecycle.has_finalizer = false),
+            "",
+        ),
     ]);
 }
 
 #[test]
 fn a_target_that_is_gone_leaves_nothing_that_leads_to_what_goes() {
-    let apex = |seen: &mut Observed| seen.setup.apex_given_back = State::Differs;
-    let route = |seen: &mut Observed| seen.setup.route_given_back = State::Differs;
+    let apex = |seen: &mut Observed| seen.objects.apex_restored = State::OutOfSync;
+    let route = |seen: &mut Observed| seen.objects.route_restored = State::OutOfSync;
     table([
         (
             "a target that is gone needs nothing",
@@ -73,7 +78,7 @@ fn deletion_is_heard_in_every_phase_and_above_every_switch() {
         promoting(50),
         stranded(),
         at_rest().planning(|plan| plan.suspended = true),
-        at_rest().with(|seen| seen.problems = vec!["taken".to_owned()]),
+        at_rest().with(|seen| seen.blockers = vec!["taken".to_owned()]),
     ];
     for scene in scenes {
         assert!(deleted(scene.clone()).does().starts_with("remember phase=Terminating"));
@@ -93,7 +98,7 @@ fn a_target_that_does_not_come_back_is_not_waited_for_for_ever() {
         ),
         (
             "from when the way back began, not from when it was asked for",
-            unready().with(|seen| seen.life.deleted = Some(Moment(0))),
+            unready().with(|seen| seen.lifecycle.deleted_at = Some(Moment(0))),
             "",
         ),
         (
@@ -104,15 +109,15 @@ fn a_target_that_does_not_come_back_is_not_waited_for_for_ever() {
         (
             "what blocks is not waited for either",
             terminating().remembering(since(15 * MINUTE)).with(|seen| {
-                seen.setup.apex_given_back = State::Blocked(Obstacle("no".to_owned()));
+                seen.objects.apex_restored = State::Blocked(Obstacle("no".to_owned()));
             }),
             "remember phase=Terminated · release",
         ),
     ]);
-    let apex = |seen: &mut Observed| seen.setup.apex_given_back = State::Differs;
-    let route = |seen: &mut Observed| seen.setup.route_given_back = State::Differs;
+    let apex = |seen: &mut Observed| seen.objects.apex_restored = State::OutOfSync;
+    let route = |seen: &mut Observed| seen.objects.route_restored = State::OutOfSync;
     let no = |seen: &mut Observed| {
-        seen.setup.route_given_back = State::Blocked(Obstacle("no".to_owned()));
+        seen.objects.route_restored = State::Blocked(Obstacle("no".to_owned()));
     };
     let late = |scene: Scene| scene.remembering(since(15 * MINUTE));
     table([

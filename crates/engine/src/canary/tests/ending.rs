@@ -24,7 +24,7 @@ fn a_rollback_never_sends_traffic_to_nobody() {
             progressing(0)
                 .failing(3)
                 .primary(waiting(false))
-                .with(|seen| seen.setup.apex_service = State::Differs),
+                .with(|seen| seen.objects.apex_service = State::OutOfSync),
             "",
         ),
     ]);
@@ -51,12 +51,12 @@ fn a_fix_after_a_failed_promotion_is_analysed_where_traffic_is() {
         (
             "it starts, and nobody is moved",
             stranded().target("v1-c"),
-            "remember phase=Progressing applied=v1-c rescue=true",
+            "remember phase=Progressing applied=v1-c replaces_broken_primary=true",
         ),
         (
             "so does the revision before",
             stranded().target("v1-a"),
-            "remember phase=Progressing applied=v1-a rescue=true",
+            "remember phase=Progressing applied=v1-a replaces_broken_primary=true",
         ),
         ("the failed one does not", stranded(), ""),
         ("checked", rescuing(), "check"),
@@ -77,30 +77,31 @@ fn a_fix_after_a_failed_promotion_is_analysed_where_traffic_is() {
         (
             "failed checks leave it where it is",
             rescuing().failing(3),
-            "remember phase=Failed failed=0 rescue=false",
+            "remember phase=Failed failed=0 replaces_broken_primary=false",
         ),
         (
             "a few old pods are no primary",
             rescuing().failing(3).primary(stuck(true)),
-            "remember phase=Failed failed=0 rescue=false",
+            "remember phase=Failed failed=0 replaces_broken_primary=false",
         ),
         (
             "a primary that recovered is one",
             rescuing().failing(3).primary(Readiness::Ready),
-            "shift 0 · park · remember phase=Failed failed=0 weight=0 rescue=false",
+            "shift 0 · park · remember phase=Failed failed=0 weight=0 replaces_broken_primary=false",
         ),
         (
             "a canary that died as well goes to whoever serves",
             rescuing().canary(stuck(false)).primary(stuck(true)),
-            "shift 0 · park · remember phase=Failed weight=0 rescue=false",
+            "shift 0 · park · remember phase=Failed weight=0 replaces_broken_primary=false",
         ),
     ]);
 }
 
 #[test]
 fn a_rescue_shifts_back_only_to_a_primary_that_is_ready() {
-    let rescue = |scene: Scene| scene.remembering(|memory| memory.rescue = true);
-    let copied = || rescue(promoting(100));
+    let replacing =
+        |scene: Scene| scene.remembering(|memory| memory.replaces_broken_primary = true);
+    let copied = || replacing(promoting(100));
     table([
         ("not yet", copied().primary(waiting(true)), ""),
         ("skipping waits too", copied().skipping().primary(waiting(true)), ""),
@@ -108,24 +109,24 @@ fn a_rescue_shifts_back_only_to_a_primary_that_is_ready() {
         (
             "stuck again",
             copied().primary(stuck(false)),
-            "remember phase=Failed promoted=v1-b prepared=false rescue=false",
+            "remember phase=Failed promoted=v1-b prepared=false replaces_broken_primary=false",
         ),
     ]);
 }
 
 #[test]
 fn plain_services_hand_clients_over_before_pods_go() {
-    let rescue = || rescuing().whole().remembering(|memory| memory.weight = Percent::ALL);
-    let ready = || rescue().primary(Readiness::Ready);
-    assert_eq!(apex_side(&rescue().0.plan, &rescue().0.memory), Side::Canary);
+    let replacing = || rescuing().whole().remembering(|memory| memory.weight = Percent::ALL);
+    let ready = || replacing().primary(Readiness::Ready);
+    assert_eq!(apex_side(&replacing().0.plan, &replacing().0.memory), Side::Canary);
     table([
-        ("the memory first", ready().failing(3), "remember weight=0 rescue=false"),
+        ("the memory first", ready().failing(3), "remember weight=0 replaces_broken_primary=false"),
         (
             "then the Service",
             ready().failing(3).with(|seen| {
                 seen.memory.weight = Percent::ZERO;
-                seen.memory.rescue = false;
-                seen.setup.apex_service = State::Differs;
+                seen.memory.replaces_broken_primary = false;
+                seen.objects.apex_service = State::OutOfSync;
             }),
             "put apex Service",
         ),
@@ -133,29 +134,30 @@ fn plain_services_hand_clients_over_before_pods_go() {
             "then the pods",
             ready().failing(3).remembering(|memory| {
                 memory.weight = Percent::ZERO;
-                memory.rescue = false;
+                memory.replaces_broken_primary = false;
             }),
             "park · remember phase=Failed failed=0",
         ),
         (
             "in promotion as well",
-            rescue().phase(Phase::Promoting).primary(Readiness::Ready).with(|seen| {
+            replacing().phase(Phase::Promoting).primary(Readiness::Ready).with(|seen| {
                 seen.primary.is_updated = true;
             }),
             "remember phase=Finalising weight=0",
         ),
     ]);
-    let waits = rescue().hooks(|hooks| hooks.confirm_promotion = true).iterated(3).with(|seen| {
-        seen.memory.weight = Percent::ALL;
-        seen.answers.confirm_promotion = Some(closed());
-    });
+    let waits =
+        replacing().hooks(|hooks| hooks.confirm_promotion = true).iterated(3).with(|seen| {
+            seen.memory.weight = Percent::ALL;
+            seen.answers.confirm_promotion = Some(closed());
+        });
     assert_eq!(
         waits.checked(true).does(),
         "remember phase=WaitingPromotion iterations=2",
         "clients stay where they are while somebody thinks"
     );
     let promoted = promoting(0).whole().iterated(4).remembering(|memory| {
-        memory.rescue = true;
+        memory.replaces_broken_primary = true;
         memory.weight = Percent::ALL;
     });
     assert_eq!(promoted.tells(), ["RoutedToPrimary"]);
@@ -167,16 +169,24 @@ fn traffic_comes_back_when_the_primary_recovers() {
     let ready = || stranded().primary(Readiness::Ready);
     let handed = |memory: &mut Memory| {
         memory.weight = Percent::ZERO;
-        memory.rescue = true;
+        memory.replaces_broken_primary = true;
     };
     table([
-        ("traffic first", ready(), "shift 0 · remember weight=0 rescue=true"),
-        ("then the pods", ready().routed(0).remembering(handed), "park · remember rescue=false"),
-        ("plain Services: the memory first", ready().whole(), "remember weight=0 rescue=true"),
+        ("traffic first", ready(), "shift 0 · remember weight=0 replaces_broken_primary=true"),
+        (
+            "then the pods",
+            ready().routed(0).remembering(handed),
+            "park · remember replaces_broken_primary=false",
+        ),
+        (
+            "plain Services: the memory first",
+            ready().whole(),
+            "remember weight=0 replaces_broken_primary=true",
+        ),
         (
             "then the Service",
             ready().whole().remembering(handed).with(|seen| {
-                seen.setup.apex_service = State::Differs;
+                seen.objects.apex_service = State::OutOfSync;
             }),
             "put apex Service",
         ),

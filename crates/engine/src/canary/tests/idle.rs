@@ -53,7 +53,7 @@ fn a_new_revision_starts_at_once_when_nobody_has_to_be_asked() {
 fn counters_of_the_last_rollout_are_gone() {
     let scene = at_rest().target("v1-b").failing(2).remembering(|memory| {
         memory.prepared = true;
-        memory.trouble_since = Some(NOW);
+        memory.blocked_since = Some(NOW);
     });
     let want =
         "scale 2 · remember phase=Progressing failed=0 applied=v1-b prepared=false trouble=-";
@@ -112,7 +112,7 @@ fn a_revision_waits_for_a_primary_that_is_not_ready_and_rescues_one_that_is_stuc
         (
             "stuck: only another revision can mend it",
             pushed().primary(stuck(true)),
-            "scale 2 · remember phase=Progressing applied=v1-b rescue=true",
+            "scale 2 · remember phase=Progressing applied=v1-b replaces_broken_primary=true",
         ),
         (
             "stuck, with a closed gate",
@@ -120,7 +120,7 @@ fn a_revision_waits_for_a_primary_that_is_not_ready_and_rescues_one_that_is_stuc
                 .primary(stuck(true))
                 .hooks(|hooks| hooks.confirm_rollout = true)
                 .answering(|answers| answers.confirm_rollout = Some(closed())),
-            "remember phase=Waiting rescue=true",
+            "remember phase=Waiting replaces_broken_primary=true",
         ),
         ("skipping waits for nobody", pushed().primary(waiting(true)).skipping(), START),
         ("routes cannot be read", pushed().unrouted(), ""),
@@ -151,14 +151,14 @@ fn a_lost_mark_of_a_hold_is_not_a_closed_gate() {
         (
             "with another revision it is none",
             lost().target("v1-c").primary(Readiness::Ready),
-            "shift 0 · remember weight=0 rescue=true",
+            "shift 0 · remember weight=0 replaces_broken_primary=true",
         ),
     ]);
 }
 
 #[test]
 fn what_is_of_no_more_use_goes_only_while_nothing_can_need_it() {
-    let left = || at_rest().with(|seen| seen.setup.leftovers = true);
+    let left = || at_rest().with(|seen| seen.objects.orphans = true);
     table([
         ("at rest", left(), "prune"),
         ("after a failure the primary is what it was", left().phase(Phase::Failed), "prune"),

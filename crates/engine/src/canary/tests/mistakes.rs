@@ -16,14 +16,17 @@ fn item_2_a_fix_after_a_failed_promotion_does_not_route_to_the_broken_primary() 
         assert!(!scene.does().contains("park"), "{}", scene.does());
     }
     let reverted = stranded().target("v1-a");
-    assert_eq!(reverted.does(), "remember phase=Progressing applied=v1-a rescue=true");
+    assert_eq!(
+        reverted.does(),
+        "remember phase=Progressing applied=v1-a replaces_broken_primary=true"
+    );
 }
 
 #[test]
 fn item_3_plain_services_do_not_leave_clients_on_the_broken_primary() {
     let scene = stranded().whole();
     assert_eq!(apex_side(&scene.0.plan, &scene.0.memory), Side::Canary);
-    let scene = scene.with(|seen| seen.setup.apex_service = State::Differs);
+    let scene = scene.with(|seen| seen.objects.apex_service = State::OutOfSync);
     assert_eq!(scene.does(), "put apex Service");
 }
 
@@ -93,7 +96,7 @@ fn item_11_an_unlisted_share_does_not_jump_to_everything() {
 #[test]
 fn item_12_a_canary_that_became_invalid_takes_no_step_forward() {
     let flawed = |scene: Scene| {
-        scene.with(|seen| seen.setup.flaw = Some(Obstacle("of another tenant".to_owned())))
+        scene.with(|seen| seen.objects.spec_error = Some(Obstacle("of another tenant".to_owned())))
     };
     table([
         ("no check is asked for, and none counts", flawed(progressing(50)), "remember trouble=0"),
@@ -105,18 +108,20 @@ fn item_12_a_canary_that_became_invalid_takes_no_step_forward() {
         ("nor set up", flawed(at_rest().phase(Phase::New)), ""),
     ]);
     assert_eq!(flawed(at_rest().target("v1-b")).why(), "Refused");
-    let theirs = progressing(50).checked(true).with(|seen| seen.problems = vec!["x".to_owned()]);
+    let theirs = progressing(50).checked(true).with(|seen| seen.blockers = vec!["x".to_owned()]);
     assert_eq!((theirs.does().as_str(), theirs.why()), ("", "Refused"), "it is another's");
 }
 
 #[test]
 fn item_17_a_canary_that_became_invalid_can_go_back() {
     let flawed = |scene: Scene| {
-        scene.with(|seen| seen.setup.flaw = Some(Obstacle("spec.provider: unknown".to_owned())))
+        scene.with(|seen| {
+            seen.objects.spec_error = Some(Obstacle("spec.provider: unknown".to_owned()))
+        })
     };
     let for_minutes = |minutes: i64, scene: Scene| {
         scene.remembering(|memory| {
-            memory.trouble_since = Some(Moment(NOW.0 - minutes * MINUTE));
+            memory.blocked_since = Some(Moment(NOW.0 - minutes * MINUTE));
         })
     };
     let back = "shift 0 · park · remember phase=Failed weight=0 prepared=false trouble=-";
@@ -209,7 +214,7 @@ fn item_17_traffic_is_not_left_with_dead_pods_unnoticed() {
         (
             "trouble around it does not stop a rollback",
             progressing(20).failing(3).with(|seen| {
-                seen.setup.primary_scaler = State::Blocked(Obstacle("gone".to_owned()));
+                seen.objects.primary_scaler = State::Blocked(Obstacle("gone".to_owned()));
             }),
             "shift 0 · park · remember phase=Failed failed=0 weight=0 prepared=false",
         ),
@@ -251,9 +256,9 @@ fn item_18_a_lost_status_does_not_declare_the_target_promoted() {
 fn a_split_that_is_refused_is_tried_again_until_the_deadline() {
     let refused = |scene: Scene, minutes: i64| {
         let scene = scene.remembering(|memory| {
-            memory.trouble_since = Some(Moment(NOW.0 - minutes * MINUTE));
+            memory.blocked_since = Some(Moment(NOW.0 - minutes * MINUTE));
         });
-        scene.with(|seen| seen.setup.shift_refused = Some(crate::Obstacle("invalid".to_owned())))
+        scene.with(|seen| seen.objects.shift_refused = Some(crate::Obstacle("invalid".to_owned())))
     };
     table([
         (
@@ -268,7 +273,7 @@ fn a_split_that_is_refused_is_tried_again_until_the_deadline() {
         ),
         (
             "a split that was written ends the trouble",
-            refused(progressing(10), 4).with(|seen| seen.setup.shift_refused = None),
+            refused(progressing(10), 4).with(|seen| seen.objects.shift_refused = None),
             "remember trouble=-",
         ),
     ]);
@@ -278,7 +283,7 @@ fn a_split_that_is_refused_is_tried_again_until_the_deadline() {
 fn item_20_an_answer_that_comes_after_the_deletion_moves_nothing() {
     let deleted = |scene: Scene, held: bool| {
         scene.planning(|plan| plan.revert = held).with(|seen| {
-            seen.life = Life { held, deleted: Some(NOW) };
+            seen.lifecycle = Lifecycle { has_finalizer: held, deleted_at: Some(NOW) };
         })
     };
     for answered in [progressing(30).checked(true), progressing(50).checked(true)] {
@@ -293,8 +298,8 @@ fn item_20_an_answer_that_comes_after_the_deletion_moves_nothing() {
 fn item_32_a_primary_nobody_knows_is_not_chosen_by_putting_a_route_back() {
     let bent = |scene: Scene| {
         scene.with(|seen| {
-            seen.setup.primary = State::Blocked(Obstacle("what it ran is not known".to_owned()));
-            seen.setup.route = State::Differs;
+            seen.objects.primary = State::Blocked(Obstacle("what it ran is not known".to_owned()));
+            seen.objects.route = State::OutOfSync;
         })
     };
     let lost = |scene: Scene| {

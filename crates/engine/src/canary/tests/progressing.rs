@@ -175,7 +175,10 @@ fn a_hold_for_want_of_data_counts_and_moves_nothing() {
     ]);
     let decision = progressing(20).judged(held()).decision();
     assert_eq!(decision.why.reason(), "WaitingForData");
-    assert!(decision.beat && decision.tells(&decision.why), "told, and an interval until the next");
+    assert!(
+        decision.starts_interval && decision.tells(&decision.why),
+        "told, and an interval until the next"
+    );
     assert_eq!(decision.again, Again::At(NOW.after(Duration::from_mins(1))));
 }
 
@@ -347,15 +350,18 @@ fn routes_and_memory_that_disagree_are_settled_first() {
             "shift 0",
         ),
     ]);
-    assert!(progressing(10).routed(20).decision().beat, "and the next step is an interval away");
+    assert!(
+        progressing(10).routed(20).decision().starts_interval,
+        "and the next step is an interval away"
+    );
 }
 
 #[test]
 fn lasting_trouble_counts_against_the_deadline() {
     let since =
-        |ago: i64| move |memory: &mut Memory| memory.trouble_since = Some(Moment(NOW.0 - ago));
+        |ago: i64| move |memory: &mut Memory| memory.blocked_since = Some(Moment(NOW.0 - ago));
     let blocked = |scene: Scene| {
-        scene.with(|seen| seen.setup.route = State::Blocked(Obstacle("denied".to_owned())))
+        scene.with(|seen| seen.objects.route = State::Blocked(Obstacle("denied".to_owned())))
     };
     table([
         ("it begins", blocked(progressing(20)), "remember trouble=0"),
@@ -392,7 +398,7 @@ fn lasting_trouble_counts_against_the_deadline() {
 #[test]
 fn a_plan_that_is_edited_into_one_without_a_step_goes_back_in_time() {
     let since =
-        |ago: i64| move |memory: &mut Memory| memory.trouble_since = Some(Moment(NOW.0 - ago));
+        |ago: i64| move |memory: &mut Memory| memory.blocked_since = Some(Moment(NOW.0 - ago));
     for step in [0, -5] {
         let nowhere = |scene: Scene| scene.planning(move |plan| plan.steps = Steps::By(step));
         table([
@@ -435,20 +441,22 @@ fn objects_that_were_deleted_or_edited_come_back() {
     table([
         (
             "in mid-flight",
-            progressing(20).with(|seen| seen.setup.canary_service = State::Differs),
+            progressing(20).with(|seen| seen.objects.canary_service = State::OutOfSync),
             { "put canary Service" },
         ),
-        ("at rest", at_rest().with(|seen| seen.setup.primary = State::Differs), {
+        ("at rest", at_rest().with(|seen| seen.objects.primary = State::OutOfSync), {
             "put primary workload"
         }),
         (
             "the Service of clients",
-            at_rest().with(|seen| seen.setup.apex_service = State::Differs),
+            at_rest().with(|seen| seen.objects.apex_service = State::OutOfSync),
             { "put apex Service" },
         ),
         (
             "but not onto pods that are not there",
-            at_rest().primary(waiting(false)).with(|seen| seen.setup.apex_service = State::Differs),
+            at_rest()
+                .primary(waiting(false))
+                .with(|seen| seen.objects.apex_service = State::OutOfSync),
             "",
         ),
     ]);

@@ -77,14 +77,15 @@ fn a_copy_that_was_not_made_is_made() {
         ("from nothing", uncopied().gone(), ""),
         (
             "something is in the way",
-            uncopied().with(|seen| seen.setup.primary = State::Blocked(Obstacle("no".to_owned()))),
+            uncopied()
+                .with(|seen| seen.objects.primary = State::Blocked(Obstacle("no".to_owned()))),
             "remember trouble=0",
         ),
         (
             "for too long",
             uncopied()
-                .with(|seen| seen.setup.primary = State::Blocked(Obstacle("no".to_owned())))
-                .remembering(|memory| memory.trouble_since = Some(Moment(NOW.0 - 5 * MINUTE))),
+                .with(|seen| seen.objects.primary = State::Blocked(Obstacle("no".to_owned())))
+                .remembering(|memory| memory.blocked_since = Some(Moment(NOW.0 - 5 * MINUTE))),
             "shift 0 · park · remember phase=Failed weight=0 prepared=false trouble=-",
         ),
     ]);
@@ -192,7 +193,7 @@ fn skipping_the_analysis_writes_its_intent_copies_and_parks() {
         (
             "a primary that cannot take the share is promoted over, and waited for",
             progressing(30).skipping().primary(waiting(false)),
-            "remember phase=Promoting rescue=true · promote v1-b",
+            "remember phase=Promoting replaces_broken_primary=true · promote v1-b",
         ),
         (
             "mid-promotion",

@@ -3,7 +3,7 @@
 use super::*;
 
 fn formerly(scene: Scene, state: State) -> Scene {
-    scene.with(|seen| seen.setup.former_route = state)
+    scene.with(|seen| seen.objects.previous_route = state)
 }
 
 fn blocked() -> State {
@@ -12,14 +12,14 @@ fn blocked() -> State {
 
 fn in_trouble_for(minutes: i64, scene: Scene) -> Scene {
     scene.remembering(|memory| {
-        memory.trouble_since = Some(Moment(NOW.0 - minutes * MINUTE));
+        memory.blocked_since = Some(Moment(NOW.0 - minutes * MINUTE));
     })
 }
 
 #[test]
 fn a_route_that_was_left_behind_has_its_share_taken_at_once() {
-    let behind = |scene: Scene| formerly(scene.early(), State::Differs);
-    let unplaced = |scene: Scene| scene.with(|seen| seen.setup.route = State::Differs);
+    let behind = |scene: Scene| formerly(scene.early(), State::OutOfSync);
+    let unplaced = |scene: Scene| scene.with(|seen| seen.objects.route = State::OutOfSync);
     table([
         ("in mid-rollout", behind(progressing(30)), "leave route"),
         ("whatever the new one is", behind(progressing(30).unrouted()), "leave route"),
@@ -42,11 +42,14 @@ fn a_route_that_was_left_behind_has_its_share_taken_at_once() {
 fn a_share_that_is_taken_over_is_watched_for_an_interval() {
     for takes_over in [true, false] {
         let scene = progressing(30).with(|seen| {
-            seen.setup.route = State::Differs;
-            seen.setup.takes_over = takes_over;
+            seen.objects.route = State::OutOfSync;
+            seen.objects.takes_over = takes_over;
         });
         let decision = scene.decision();
-        assert_eq!((decision.why.reason(), decision.beat), ("ObjectWritten", takes_over));
+        assert_eq!(
+            (decision.why.reason(), decision.starts_interval),
+            ("ObjectWritten", takes_over)
+        );
     }
 }
 
@@ -55,13 +58,13 @@ fn pods_are_not_taken_away_while_a_former_route_may_lead_to_them() {
     for scene in [progressing(30).failing(3), progressing(30).target("v1-a")] {
         let held = formerly(scene.clone(), blocked());
         assert_eq!((held.does().as_str(), held.why()), ("", "Obstructed"));
-        let dead = formerly(scene.primary(waiting(false)), State::Differs);
+        let dead = formerly(scene.primary(waiting(false)), State::OutOfSync);
         assert_eq!((dead.does().as_str(), dead.why()), ("", "RollbackHeld"));
     }
     // A primary that broke in a promotion takes nobody over before it is ready, unless nobody else serves.
     let dead = || stranded().canary(waiting(false)).primary(waiting(true));
     table([
-        ("what is dead is left", formerly(dead(), State::Differs), "leave route"),
+        ("what is dead is left", formerly(dead(), State::OutOfSync), "leave route"),
         ("or waited for", formerly(dead(), blocked()), ""),
         (
             "what a new route says is not the share that was left",
@@ -84,8 +87,8 @@ fn pods_are_not_taken_away_while_a_former_route_may_lead_to_them() {
 fn a_spec_that_becomes_one_that_cannot_be_carried_out_counts_against_the_deadline() {
     let flawed = |scene: Scene| {
         scene.with(|seen| {
-            seen.setup.flaw = Some(Obstacle("spec.service: needed".to_owned()));
-            seen.setup.route = State::Differs;
+            seen.objects.spec_error = Some(Obstacle("spec.service: needed".to_owned()));
+            seen.objects.route = State::OutOfSync;
         })
     };
     table([

@@ -13,24 +13,24 @@ fn setting_up() -> Scene {
     })
 }
 
-fn missing(mut scene: Scene, pieces: &[Piece]) -> Scene {
-    let setup = &mut scene.0.setup;
+fn missing(mut scene: Scene, pieces: &[ManagedObject]) -> Scene {
+    let objects = &mut scene.0.objects;
     for piece in pieces {
         *match piece {
-            Piece::CanaryService => &mut setup.canary_service,
-            Piece::PrimaryService => &mut setup.primary_service,
-            Piece::Primary => &mut setup.primary,
-            Piece::PrimaryScaler => &mut setup.primary_scaler,
-            Piece::ApexService => &mut setup.apex_service,
-            Piece::Route => &mut setup.route,
-        } = State::Differs;
+            ManagedObject::CanaryService => &mut objects.canary_service,
+            ManagedObject::PrimaryService => &mut objects.primary_service,
+            ManagedObject::Primary => &mut objects.primary,
+            ManagedObject::PrimaryScaler => &mut objects.primary_scaler,
+            ManagedObject::ApexService => &mut objects.apex_service,
+            ManagedObject::Route => &mut objects.route,
+        } = State::OutOfSync;
     }
     scene
 }
 
 #[test]
 fn pieces_are_put_in_place_one_by_one_and_the_target_is_parked_last() {
-    let all = Piece::ALL;
+    let all = ManagedObject::ALL;
     table([
         ("nothing was done", at_rest().phase(Phase::New), "remember phase=Initializing"),
         ("the canary Service is first", missing(setting_up(), &all), "put canary Service"),
@@ -89,9 +89,9 @@ fn a_primary_that_does_not_start_touches_nobody() {
 fn what_is_in_the_way_is_waited_for() {
     let blocked = || State::Blocked(Obstacle("taken".to_owned()));
     let cases = [
-        setting_up().with(|seen| seen.setup.canary_service = blocked()),
-        setting_up().with(|seen| seen.setup.primary = blocked()),
-        setting_up().with(|seen| seen.setup.route = blocked()),
+        setting_up().with(|seen| seen.objects.canary_service = blocked()),
+        setting_up().with(|seen| seen.objects.primary = blocked()),
+        setting_up().with(|seen| seen.objects.route = blocked()),
         setting_up().unrouted(),
         setting_up().gone(),
         setting_up().with(|seen| seen.target = Err(Missing::Unusable("no label".to_owned()))),
@@ -103,7 +103,7 @@ fn what_is_in_the_way_is_waited_for() {
 
 #[test]
 fn switches_of_the_user_come_first() {
-    let refused = at_rest().phase(Phase::New).with(|seen| seen.problems = vec!["twice".to_owned()]);
+    let refused = at_rest().phase(Phase::New).with(|seen| seen.blockers = vec!["twice".to_owned()]);
     table([
         ("a canary that must not be acted upon", refused, ""),
         (
@@ -111,7 +111,11 @@ fn switches_of_the_user_come_first() {
             at_rest().phase(Phase::New).planning(|plan| plan.revert = true),
             "hold",
         ),
-        ("and taken off on sight", at_rest().with(|seen| seen.life.held = true), "release"),
+        (
+            "and taken off on sight",
+            at_rest().with(|seen| seen.lifecycle.has_finalizer = true),
+            "release",
+        ),
         (
             "a suspended canary is seen and left alone",
             at_rest().phase(Phase::New).planning(|plan| plan.suspended = true),
@@ -125,7 +129,7 @@ fn switches_of_the_user_come_first() {
 #[test]
 fn another_target_is_set_up_anew_once_nothing_is_rolled_out() {
     let moved = |scene: Scene| {
-        scene.with(|seen| seen.setup.former_target = Some("the Deployment `shop`".to_owned()))
+        scene.with(|seen| seen.objects.previous_target = Some("the Deployment `shop`".to_owned()))
     };
     let done = at_rest().phase(Phase::Succeeded);
     let anew = moved(done.clone()).decision();
@@ -146,24 +150,27 @@ fn another_target_is_set_up_anew_once_nothing_is_rolled_out() {
 
 #[test]
 fn a_service_that_leads_to_pods_of_another_target_is_moved_once_the_primary_is_ready() {
-    let all = Piece::ALL;
-    let moving = |scene: Scene| scene.with(|seen| seen.setup.primary_service_moves = true);
+    let all = ManagedObject::ALL;
+    let moving = |scene: Scene| scene.with(|seen| seen.objects.primary_service_moves = true);
     table([
         ("the canary's has no clients", moving(missing(setting_up(), &all)), "put canary Service"),
         ("the primary first", moving(missing(setting_up(), &all[1..])), "put primary workload"),
         (
             "which must be ready",
-            moving(missing(setting_up(), &[Piece::PrimaryService])).primary(waiting(true)),
+            moving(missing(setting_up(), &[ManagedObject::PrimaryService])).primary(waiting(true)),
             "",
         ),
         (
             "before those who use the Service",
-            moving(missing(setting_up(), &[Piece::PrimaryService, Piece::ApexService])),
+            moving(missing(
+                setting_up(),
+                &[ManagedObject::PrimaryService, ManagedObject::ApexService],
+            )),
             "put primary Service",
         ),
     ]);
     let at_rest = |readiness: Readiness| {
-        moving(missing(at_rest(), &[Piece::PrimaryService])).primary(readiness)
+        moving(missing(at_rest(), &[ManagedObject::PrimaryService])).primary(readiness)
     };
     assert_eq!(at_rest(Readiness::Ready).does(), "put primary Service");
     assert_eq!(at_rest(waiting(false)).does(), "", "never onto pods that cannot serve");

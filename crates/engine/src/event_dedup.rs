@@ -1,7 +1,7 @@
 //! Says everything once.
 //!
 //! A decision that is taken again tells the same again: after a conflict, at every interval that
-//! something is waited for, whenever a change elsewhere wakes the canary. [`Told`] lives as long as
+//! something is waited for, whenever a change elsewhere wakes the canary. [`EventDedup`] lives as long as
 //! the process does and lets the first one through, until the rollout moves. After a restart it
 //! lets one more through, which is the price of never losing one.
 
@@ -15,7 +15,7 @@ const FACTS_MAX: usize = 64;
 
 /// What was told since the rollout last moved.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct EventDedup {
     place: Option<Place>,
     facts: Vec<Fact>,
     notices: Vec<Kind>,
@@ -25,11 +25,11 @@ type Place = (Phase, Percent, u32, Option<Revision>);
 /// Which message it is, and which gate it is about.
 type Kind = (mem::Discriminant<Notice>, Option<GateKind>);
 
-// === impl Told ===
+// === impl EventDedup ===
 
-impl Told {
+impl EventDedup {
     /// Whether this event is news: it was not told here.
-    pub fn is_news(&mut self, memory: &Memory, fact: &Fact) -> bool {
+    pub fn first_time(&mut self, memory: &Memory, fact: &Fact) -> bool {
         self.arrive(memory);
         // Pods come up one by one: that they do is told once, and not how many there are by now.
         let is_same = |told: &Fact| {
@@ -47,7 +47,7 @@ impl Told {
     }
 
     /// Whether this chat message is news: none of its kind was sent here.
-    pub fn is_new_alert(&mut self, memory: &Memory, notice: &Notice) -> bool {
+    pub fn first_alert(&mut self, memory: &Memory, notice: &Notice) -> bool {
         self.arrive(memory);
         let kind = kind(notice);
         if self.notices.contains(&kind) {
@@ -89,61 +89,61 @@ mod tests {
 
     #[test]
     fn the_same_event_is_told_once_until_the_rollout_moves() {
-        let (mut told, mut memory) = (Told::default(), Memory::default());
+        let (mut told, mut memory) = (EventDedup::default(), Memory::default());
         let failed = |why: &str| Fact::CheckFailed(why.to_owned());
-        assert!(told.is_news(&memory, &failed("98% < 99%")));
-        assert!(!told.is_news(&memory, &failed("98% < 99%")));
-        assert!(told.is_news(&memory, &failed("97% < 99%")), "another number is news");
-        assert!(!told.is_news(&memory, &failed("98% < 99%")), "and the first is not forgotten");
+        assert!(told.first_time(&memory, &failed("98% < 99%")));
+        assert!(!told.first_time(&memory, &failed("98% < 99%")));
+        assert!(told.first_time(&memory, &failed("97% < 99%")), "another number is news");
+        assert!(!told.first_time(&memory, &failed("98% < 99%")), "and the first is not forgotten");
         memory.weight = Percent::clamped(10);
-        assert!(told.is_news(&memory, &failed("98% < 99%")), "it moved");
+        assert!(told.first_time(&memory, &failed("98% < 99%")), "it moved");
     }
 
     #[test]
     fn what_is_so_at_every_check_is_told_once_a_rollout() {
-        let (mut told, mut memory) = (Told::default(), Memory::default());
+        let (mut told, mut memory) = (EventDedup::default(), Memory::default());
         let ambiguous = Fact::Ambiguous("errors".to_owned());
-        assert!(told.is_news(&memory, &ambiguous));
+        assert!(told.first_time(&memory, &ambiguous));
         memory.weight = Percent::clamped(10);
-        assert!(!told.is_news(&memory, &ambiguous), "it moved, and the metric is what it was");
+        assert!(!told.first_time(&memory, &ambiguous), "it moved, and the metric is what it was");
         memory.applied = Some(Revision::new("v1-b"));
-        assert!(told.is_news(&memory, &ambiguous), "another rollout");
+        assert!(told.first_time(&memory, &ambiguous), "another rollout");
     }
 
     #[test]
     fn pods_on_their_way_are_told_of_once() {
-        let (mut told, memory) = (Told::default(), Memory::default());
+        let (mut told, memory) = (EventDedup::default(), Memory::default());
         let (canary, primary) = (Fact::CanaryNotReady, Fact::PrimaryNotReady);
-        assert!(told.is_news(&memory, &canary("0 of 2".to_owned())));
-        assert!(!told.is_news(&memory, &canary("1 of 2".to_owned())), "that is how they come");
-        assert!(told.is_news(&memory, &primary("0 of 2".to_owned())), "those are others");
+        assert!(told.first_time(&memory, &canary("0 of 2".to_owned())));
+        assert!(!told.first_time(&memory, &canary("1 of 2".to_owned())), "that is how they come");
+        assert!(told.first_time(&memory, &primary("0 of 2".to_owned())), "those are others");
     }
 
     #[test]
     fn a_sentence_that_never_rests_does_not_fill_the_memory() {
-        let (mut told, memory) = (Told::default(), Memory::default());
+        let (mut told, memory) = (EventDedup::default(), Memory::default());
         for number in 0..10_000 {
-            assert!(told.is_news(&memory, &Fact::Obstructed(format!("version {number}"))));
+            assert!(told.first_time(&memory, &Fact::Obstructed(format!("version {number}"))));
         }
         assert_eq!(told.facts.len(), FACTS_MAX);
     }
 
     #[test]
     fn an_alert_is_sent_once_until_the_rollout_moves() {
-        let (mut told, mut memory) = (Told::default(), Memory::default());
+        let (mut told, mut memory) = (EventDedup::default(), Memory::default());
         let stuck = |why: &str| Notice::PrimaryStuck(why.to_owned());
-        assert!(told.is_new_alert(&memory, &stuck("0 of 2")));
-        assert!(!told.is_new_alert(&memory, &stuck("1 of 2")), "the kind counts, not the words");
+        assert!(told.first_alert(&memory, &stuck("0 of 2")));
+        assert!(!told.first_alert(&memory, &stuck("1 of 2")), "the kind counts, not the words");
         memory.phase = Phase::Progressing;
-        assert!(told.is_new_alert(&memory, &stuck("0 of 2")));
+        assert!(told.first_alert(&memory, &stuck("0 of 2")));
     }
 
     #[test]
     fn two_gates_that_wait_at_one_place_are_two_alerts() {
-        let (mut told, memory) = (Told::default(), Memory::default());
+        let (mut told, memory) = (EventDedup::default(), Memory::default());
         for gate in [GateKind::ConfirmTrafficIncrease, GateKind::ConfirmPromotion] {
-            assert!(told.is_new_alert(&memory, &Notice::Awaiting(gate)), "{gate:?}");
-            assert!(!told.is_new_alert(&memory, &Notice::Awaiting(gate)), "{gate:?}");
+            assert!(told.first_alert(&memory, &Notice::Awaiting(gate)), "{gate:?}");
+            assert!(!told.first_alert(&memory, &Notice::Awaiting(gate)), "{gate:?}");
         }
     }
 }

@@ -9,14 +9,14 @@
 
 use std::time::Duration;
 
-use crate::{Memory, Moment, Percent, Phase, Tempo};
+use crate::{IntervalState, Memory, Moment, Percent, Phase};
 
 /// The status has whole seconds: up to one of them is missing from what it says.
 const KNOWN_TO: Duration = Duration::from_secs(1);
 
 /// When the last step was, as this process knows it. One for each canary.
 #[derive(Clone, Debug, Default)]
-pub struct Pace {
+pub struct IntervalTimer {
     /// What the status said of the last step or check.
     mark: Option<Mark>,
     /// When that was found, or made, by the steady clock.
@@ -43,21 +43,21 @@ struct Mark {
     failed_checks: u32,
 }
 
-// === impl Pace ===
+// === impl IntervalTimer ===
 
-impl Pace {
+impl IntervalTimer {
     /// Whether it is time, given what is remembered.
-    pub fn tempo(
+    pub fn state(
         &mut self,
         memory: &Memory,
         now: Clocks,
         interval: Duration,
         retry: bool,
-    ) -> Tempo {
+    ) -> IntervalState {
         self.notice(memory, now);
         let passed = self.last.map(|last| now.steady.since(last));
         let left = passed.map_or(Duration::ZERO, |passed| interval.saturating_sub(passed));
-        Tempo { due: left.is_zero(), next: now.wall.after(left), retry }
+        IntervalState { due: left.is_zero(), next: now.wall.after(left), retry }
     }
 
     /// A decision was carried out in full, and this is remembered now. If it was a step, a check or a
@@ -134,38 +134,39 @@ mod tests {
             ),
         ];
         for (reason, memory, due, next) in cases {
-            let tempo = Pace::default().tempo(&memory, at(1_000, 7), INTERVAL, false);
-            let want = Tempo { due, next: Moment(next * 1_000), retry: false };
-            assert_eq!(tempo, want, "{reason}");
+            let interval_state =
+                IntervalTimer::default().state(&memory, at(1_000, 7), INTERVAL, false);
+            let want = IntervalState { due, next: Moment(next * 1_000), retry: false };
+            assert_eq!(interval_state, want, "{reason}");
         }
     }
 
     #[test]
     fn a_clock_that_jumps_neither_hastens_nor_holds_a_step() {
         for jump in [-3_600, 3_600] {
-            let mut pace = Pace::default();
+            let mut pace = IntervalTimer::default();
             let memory = stepped_at(1_000);
-            assert!(!pace.tempo(&memory, at(1_000, 0), INTERVAL, false).due);
-            assert!(!pace.tempo(&memory, at(1_030 + jump, 30), INTERVAL, false).due, "{jump}");
-            assert!(pace.tempo(&memory, at(1_060 + jump, 60), INTERVAL, false).due, "{jump}");
+            assert!(!pace.state(&memory, at(1_000, 0), INTERVAL, false).due);
+            assert!(!pace.state(&memory, at(1_030 + jump, 30), INTERVAL, false).due, "{jump}");
+            assert!(pace.state(&memory, at(1_060 + jump, 60), INTERVAL, false).due, "{jump}");
         }
     }
 
     #[test]
     fn an_interval_begins_with_the_step_and_not_with_the_next_look() {
-        let mut pace = Pace::default();
+        let mut pace = IntervalTimer::default();
         pace.done(true, &stepped_at(1_000), Moment(0));
-        assert!(!pace.tempo(&stepped_at(1_000), at(1_059, 59), INTERVAL, false).due);
-        assert!(pace.tempo(&stepped_at(1_000), at(1_060, 60), INTERVAL, false).due);
+        assert!(!pace.state(&stepped_at(1_000), at(1_059, 59), INTERVAL, false).due);
+        assert!(pace.state(&stepped_at(1_000), at(1_060, 60), INTERVAL, false).due);
     }
 
     #[test]
     fn what_was_done_between_two_steps_moves_neither() {
-        let mut pace = Pace::default();
+        let mut pace = IntervalTimer::default();
         pace.done(true, &stepped_at(1_000), Moment(0));
         let over = Memory { phase: Phase::Succeeded, ..stepped_at(1_050) };
         pace.done(false, &over, Moment(50_000));
-        assert!(pace.tempo(&over, at(1_060, 60), INTERVAL, false).due);
+        assert!(pace.state(&over, at(1_060, 60), INTERVAL, false).due);
     }
 
     #[test]
@@ -179,30 +180,30 @@ mod tests {
             ),
         ];
         for (reason, landed) in cases {
-            let mut pace = Pace::default();
-            assert!(pace.tempo(&stepped_at(100), at(1_000, 0), INTERVAL, false).due);
-            assert!(!pace.tempo(&landed, at(1_001, 1), INTERVAL, false).due, "{reason}");
-            assert!(pace.tempo(&landed, at(1_061, 61), INTERVAL, false).due, "{reason}");
+            let mut pace = IntervalTimer::default();
+            assert!(pace.state(&stepped_at(100), at(1_000, 0), INTERVAL, false).due);
+            assert!(!pace.state(&landed, at(1_001, 1), INTERVAL, false).due, "{reason}");
+            assert!(pace.state(&landed, at(1_061, 61), INTERVAL, false).due, "{reason}");
         }
     }
 
     #[test]
     fn a_step_that_failed_is_due_at_once() {
-        let mut pace = Pace::default();
+        let mut pace = IntervalTimer::default();
         pace.done(true, &stepped_at(1_000), Moment(0));
         for seconds in [60, 61, 62] {
             // Asked, decided, refused: nothing is remembered of it.
             let clocks = at(1_000 + seconds, seconds);
-            assert!(pace.tempo(&stepped_at(1_000), clocks, INTERVAL, false).due);
+            assert!(pace.state(&stepped_at(1_000), clocks, INTERVAL, false).due);
         }
     }
 
     #[test]
     fn times_are_compared_as_the_status_has_them() {
-        let mut pace = Pace::default();
+        let mut pace = IntervalTimer::default();
         let written = Memory { since: Some(Moment(1_000_987)), ..stepped_at(0) };
         pace.done(true, &written, Moment(0));
         let read = stepped_at(1_000);
-        assert!(pace.tempo(&read, at(1_060, 60), INTERVAL, false).due, "it is the same step");
+        assert!(pace.state(&read, at(1_060, 60), INTERVAL, false).due, "it is the same step");
     }
 }

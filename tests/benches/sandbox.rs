@@ -16,13 +16,13 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use serde_json::json;
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     cluster::{CONFIG_MAPS, Cluster},
     http::listen::Listener,
     server::User,
 };
+use serde_json::json;
 use tokio::{net::TcpStream, sync::mpsc};
 
 const OBJECTS: u32 = 10_000;
@@ -183,7 +183,7 @@ fn memory() -> Outcome<()> {
         }
     }
     let after = resident_bytes()?;
-    let table = tidegate_sandbox::store::TableKey::new("", "configmaps");
+    let table = kube_sandbox::store::TableKey::new("", "configmaps");
     let (_, stored) = sandbox.server().store.list(&table, None);
     let json: usize = stored.iter().map(|object| object.json.len()).sum();
     let over = after.saturating_sub(before).saturating_sub(json) / stored.len().max(1);

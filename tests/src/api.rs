@@ -7,12 +7,12 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
 use http_body_util::{BodyExt, Full};
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox,
     http::{ApiService, ResponseBody},
     server::User,
 };
+use serde_json::{Value, json};
 use tower::ServiceExt;
 
 pub const JSON_PATCH: &str = "application/json-patch+json";

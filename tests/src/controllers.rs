@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     cluster::{Cluster, Deletion, EVENTS, PODS, REPLICA_SETS, Resource},
     failure::{Failure, Outcome},
@@ -13,6 +12,7 @@ use tidegate_sandbox::{
     server::{User, local::Local},
     store::{Event, EventKind, TableKey},
 };
+use serde_json::{Value, json};
 
 pub const CRDS: Resource =
     Resource { group: "apiextensions.k8s.io", plural: "customresourcedefinitions" };

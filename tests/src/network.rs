@@ -13,9 +13,9 @@ use std::{
 
 use futures::future::BoxFuture;
 use http::{HeaderMap, StatusCode};
+use kube_sandbox::clock::Clock;
 use serde_json::{Value, json};
 use tidegate_operator::http::{Answer, HttpError, Outgoing, Transport};
-use tidegate_sandbox::clock::Clock;
 use tokio::sync::Semaphore;
 
 /// Host of the metrics server of tests.

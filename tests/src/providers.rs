@@ -8,14 +8,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kube_sandbox::{
+    cluster::Resource,
+    controllers::{KNATIVE_REVISIONS, KNATIVE_SERVICES, knative_crds},
+};
 use serde_json::{Value, json};
 use tidegate_providers::{
     object::Kind,
     traffic::{Mesh, Support, matrix},
-};
-use tidegate_sandbox::{
-    cluster::Resource,
-    controllers::{KNATIVE_REVISIONS, KNATIVE_SERVICES, knative_crds},
 };
 
 use crate::{

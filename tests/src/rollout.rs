@@ -17,6 +17,13 @@ use std::{
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use kube_sandbox::{
+    Sandbox, Settings,
+    clock::{between, later},
+    cluster::{Cluster, Deletion, EVENTS, Resource},
+    faults::Matcher,
+    server::{User, local::Local},
+};
 use serde_json::{Value, json};
 use tidegate_operator::{
     canary::{Context, Manager, Options},
@@ -25,13 +32,6 @@ use tidegate_operator::{
     game,
     install::Install,
     telemetry::Telemetry,
-};
-use tidegate_sandbox::{
-    Sandbox, Settings,
-    clock::{between, later},
-    cluster::{Cluster, Deletion, EVENTS, Resource},
-    faults::Matcher,
-    server::{User, local::Local},
 };
 use tokio::task::JoinHandle;
 
@@ -110,7 +110,7 @@ pub struct World {
 }
 
 /// The sandbox's clock as the operator's.
-struct Time(tidegate_sandbox::clock::Clock);
+struct Time(kube_sandbox::clock::Clock);
 
 impl Clock for Time {
     fn now(&self) -> Timestamp {

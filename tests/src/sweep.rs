@@ -19,8 +19,8 @@ use std::{
 };
 
 use jiff::Timestamp;
+use kube_sandbox::{cluster::Cluster, faults::Cut, request_log::Entry};
 use serde_json::Value;
-use tidegate_sandbox::{cluster::Cluster, faults::Cut, request_log::Entry};
 
 pub use self::{
     report::Report,

@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Request, Response, header};
 use http_body_util::{BodyExt as _, Full};
 use kube::client::Body;
+use kube_sandbox::http::{ApiService, ResponseBody};
 use serde_json::Value;
-use tidegate_sandbox::http::{ApiService, ResponseBody};
 use tower::{BoxError, Service};
 
 /// Everything that was asked so far. Clones are the same tape.

@@ -23,16 +23,16 @@ use std::{
 };
 
 use jiff::Timestamp;
+use kube_sandbox::{
+    Sandbox,
+    cluster::{Cluster, EVENTS, Resource},
+    store::{Event, EventKind, TableKey},
+};
 use serde_json::Value;
 use tidegate_api::canary::Canary;
 use tidegate_engine::{Moment, Split, check::What};
 use tidegate_operator::canary::understand;
 use tidegate_providers::{object::Kind, traffic::Mesh};
-use tidegate_sandbox::{
-    Sandbox,
-    cluster::{Cluster, EVENTS, Resource},
-    store::{Event, EventKind, TableKey},
-};
 
 use self::watched::Watched;
 use crate::{

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{HeaderMap, Request, header};
 use http_body_util::{BodyExt as _, Full};
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox,
     http::{ApiService, ResponseBody},
     server::User,
     store::TableKey,
 };
+use serde_json::{Value, json};
 use tower::Service as _;
 
 /// A client in the name of one user.

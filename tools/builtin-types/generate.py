@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes crates/sandbox/data/builtin-types.txt from the Kubernetes Go modules.
+"""Writes crates/kube-sandbox/data/builtin-types.txt from the Kubernetes Go modules.
 
 The Go structs are the source: their tags hold JSON names, omitempty, protobuf numbers and the keys
 of strategic merge. generated.proto is read to prove that the numbers agree, the OpenAPI documents

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use tidegate_sandbox::{Sandbox, Settings, http::listen::Listener, server::User};
+use kube_sandbox::{Sandbox, Settings, http::listen::Listener, server::User};
 
 use crate::{
     error::hinted,

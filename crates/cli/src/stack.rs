@@ -9,6 +9,13 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use kube_sandbox::{
+    Sandbox,
+    dataplane::{DataPlane, Resolver},
+    http::listen::Listener,
+    prometheus::{self, Database},
+    server::User,
+};
 use tidegate_operator::{
     canary::{Context, Manager, Options},
     clock::{Clock, FastClock},
@@ -16,13 +23,6 @@ use tidegate_operator::{
     game,
     http::{Client, Policy, Resolve, SystemResolver},
     telemetry::Telemetry,
-};
-use tidegate_sandbox::{
-    Sandbox,
-    dataplane::{DataPlane, Resolver},
-    http::listen::Listener,
-    prometheus::{self, Database},
-    server::User,
 };
 use tokio::task::JoinHandle;
 

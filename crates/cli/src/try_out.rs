@@ -16,14 +16,14 @@ use std::{
 };
 
 use anyhow::Context;
-use serde_json::Value;
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     cluster::{Cluster, DEPLOYMENTS, EVENTS, Resource},
     dataplane::{Load, Traffic},
     http::listen::Listener,
     server::{User, local::Local},
 };
+use serde_json::Value;
 
 use self::{
     manifests::HOST,

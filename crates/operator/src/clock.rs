@@ -99,12 +99,12 @@ pub(crate) mod testing {
     /// A clock that a test moves. `skew_s` sets the time of day apart from the cluster's.
     #[derive(Clone)]
     pub(crate) struct VirtualClock {
-        pub(crate) cluster: tidegate_sandbox::clock::Clock,
+        pub(crate) cluster: kube_sandbox::clock::Clock,
         pub(crate) skew_s: i64,
     }
 
     impl VirtualClock {
-        pub(crate) fn of(cluster: &tidegate_sandbox::clock::Clock) -> Self {
+        pub(crate) fn of(cluster: &kube_sandbox::clock::Clock) -> Self {
             Self { cluster: cluster.clone(), skew_s: 0 }
         }
     }
@@ -126,7 +126,7 @@ pub(crate) mod testing {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_sandbox::Settings;
+    use kube_sandbox::Settings;
 
     use super::{testing::VirtualClock, *};
 

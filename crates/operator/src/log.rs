@@ -194,7 +194,7 @@ where
 mod tests {
     use std::sync::Mutex;
 
-    use tidegate_sandbox::Settings;
+    use kube_sandbox::Settings;
     use tracing::{debug, info, info_span, warn};
 
     use super::*;

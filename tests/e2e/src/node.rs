@@ -3,7 +3,7 @@
 //! What pods do, how fast and how badly, is decided by the sandbox's own [`Scheduler`] and [`Kubelet`],
 //! so the words in image tags mean the same on both clusters (`never-ready`, `slow-start-15s`, ...). Here
 //! they get what the sandbox's runtime gives them: changes from a watch, a queue, and a
-//! [`Cluster`](tidegate_sandbox::cluster::Cluster) whose reads and writes are requests to the API server.
+//! [`Cluster`](kube_sandbox::cluster::Cluster) whose reads and writes are requests to the API server.
 //!
 //! ```text
 //! watch pods, nodes ──► keys ──► Queue ──► Scheduler, Kubelet ──► Remote ──► API server
@@ -17,13 +17,13 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use serde_json::json;
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, NODES, PODS},
     controllers::{Change, Controller},
     dataplane::Meter,
     kubelet::{Kubelet, KubeletSettings, Scheduler, node_object},
 };
+use serde_json::json;
 use tokio::sync::{mpsc::UnboundedReceiver, watch};
 
 pub use self::logs::Logs;

@@ -15,12 +15,12 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use kube_sandbox::{Sandbox, Settings, clock::Clock};
 use tidegate_e2e::{
     ControlPlane, Options, Parts,
     conformance::{Pair, compare, contest, corpus},
     inside,
 };
-use tidegate_sandbox::{Sandbox, Settings, clock::Clock};
 
 /// Each contest is held so often on either server.
 const ROUNDS: usize = 5;

@@ -12,12 +12,7 @@ use kube::{
     api::{DeleteParams, ListParams, PropagationPolicy},
     core::TypeMeta,
 };
-use serde_json::{Value, json};
-use tidegate_e2e::{
-    ControlPlane, Node, NodeSettings, Parts, api_of, apply, inside,
-    settled::{canonical, differences},
-};
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     cluster::{
         Cluster as _, DAEMON_SETS, DEPLOYMENTS, Deletion, ENDPOINT_SLICES, PODS, REPLICA_SETS,
@@ -25,6 +20,11 @@ use tidegate_sandbox::{
     },
     kubelet::KubeletSettings,
     server::User,
+};
+use serde_json::{Value, json};
+use tidegate_e2e::{
+    ControlPlane, Node, NodeSettings, Parts, api_of, apply, inside,
+    settled::{canonical, differences},
 };
 
 const NAMESPACE: &str = "shop";

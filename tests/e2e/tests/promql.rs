@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Result, ensure};
 use http::Method;
 use jiff::Timestamp;
+use kube_sandbox::prometheus::respond;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tidegate_api::canary::{Canary, analysis::AnalysisMetric};
@@ -26,7 +27,6 @@ use tidegate_providers::{
     metrics::{Builtin, observer::Observer},
     template::Model,
 };
-use tidegate_sandbox::prometheus::respond;
 
 /// Generated queries that find something, at the least: a corpus that lost its samples compares nothing.
 const ANSWERED_MIN: usize = 900;

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::Value;
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, PODS},
     store::{EventKind, TableKey},
 };
+use serde_json::Value;
 
 use super::lines::{self, Revisions};
 use crate::{

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::routes;
 use crate::rollout::{CANARIES, DAEMON_SETS, DEPLOYMENTS, HTTP_ROUTES, VIRTUAL_SERVICES, World};
-use tidegate_sandbox::cluster::Cluster as _;
+use kube_sandbox::cluster::Cluster as _;
 
 /// The one place for checks of every scenario.
 pub(super) fn examine(world: &World) -> Result<(), String> {

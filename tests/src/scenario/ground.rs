@@ -5,9 +5,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
-use tidegate_operator::telemetry::Format;
-use tidegate_sandbox::{
+use kube_sandbox::{
     clock::{between, later},
     cluster::{Cluster as _, Deletion, Resource},
     controllers::keda_crds,
@@ -15,6 +13,8 @@ use tidegate_sandbox::{
     faults::{Effect, When},
     kubelet::Behaviour,
 };
+use serde_json::Value;
+use tidegate_operator::telemetry::Format;
 
 use super::{chronicle::Chronicle, examine};
 use crate::{
@@ -204,6 +204,6 @@ impl Ground for Sandboxed {
     }
 }
 
-fn done<T>(outcome: Result<T, tidegate_sandbox::failure::Failure>) -> Done {
+fn done<T>(outcome: Result<T, kube_sandbox::failure::Failure>) -> Done {
     outcome.map(|_| ()).map_err(|error| format!("{error:?}"))
 }

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{PODS, Resource},
     kubelet::Behaviour,
 };
+use serde_json::{Value, json};
 
 use super::{
     command::{Command, Config, Sight, Thing},

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use kube_sandbox::faults::Cut;
 use serde_json::Value;
-use tidegate_sandbox::faults::Cut;
 
 use super::{Fault, Outcome, Scenario};
 

@@ -5,14 +5,14 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     clock::Clock,
     cluster::Resource,
     controllers::keda_crds,
     kubelet::{Behaviour, KubeletSettings},
 };
+use serde_json::{Value, json};
 
 use crate::{
     network::{Metric, Reply},

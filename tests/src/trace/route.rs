@@ -1,5 +1,6 @@
 //! What a routing object says, first by its bare numbers, then as the operator reads it.
 
+use kube_sandbox::cluster::Resource;
 use serde_json::Value;
 use tidegate_api::canary::{Canary, ServiceNames};
 use tidegate_engine::Split;
@@ -7,7 +8,6 @@ use tidegate_providers::{
     object::{Kind, Live, Owner},
     traffic::{Cookies, IngressOptions, Mesh, RouteCx, RouteFields},
 };
-use tidegate_sandbox::cluster::Resource;
 
 use super::{Objects, table_of};
 

@@ -7,6 +7,10 @@ use std::{
 };
 
 use jiff::Timestamp;
+use kube_sandbox::{
+    cluster::{EVENTS, Resource},
+    controllers::KNATIVE_SERVICES,
+};
 use serde_json::Value;
 use tidegate_api::canary::{Canary, CanaryPhase};
 use tidegate_engine::{
@@ -21,10 +25,6 @@ use tidegate_providers::{
         config::{self, ConfigDigest, ConfigKind},
         primary::{self, Deadline},
     },
-};
-use tidegate_sandbox::{
-    cluster::{EVENTS, Resource},
-    controllers::KNATIVE_SERVICES,
 };
 
 use super::{Change, Habits, Objects, is_ours, moment};

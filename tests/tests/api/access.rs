@@ -1,8 +1,8 @@
 //! Who may do what, who is who, and what the request log keeps of it.
 
 use http::Method;
+use kube_sandbox::{Sandbox, Settings, request::Verb, server::User};
 use serde_json::{Value, json};
-use tidegate_sandbox::{Sandbox, Settings, request::Verb, server::User};
 use tidegate_tests::api::{Api, MERGE_PATCH};
 
 use super::fixtures::{CONFIG_MAPS, PODS, cluster, config_map, deployment, pod};

@@ -1,8 +1,8 @@
 //! Creation: names, namespaces, what the server sets and what it does not let through.
 
 use http::Method;
+use kube_sandbox::{Sandbox, Settings};
 use serde_json::json;
-use tidegate_sandbox::{Sandbox, Settings};
 use tidegate_tests::api::Api;
 
 use super::fixtures::{

@@ -1,8 +1,8 @@
 //! Custom resources: versions, schemas that change, columns, subresources, names.
 
 use http::Method;
+use kube_sandbox::store::{ObjectKey, TableKey};
 use serde_json::{Value, json};
-use tidegate_sandbox::store::{ObjectKey, TableKey};
 use tidegate_tests::api::{MERGE_PATCH, TABLE};
 
 use super::fixtures::{

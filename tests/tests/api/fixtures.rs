@@ -1,7 +1,7 @@
 //! Objects and paths that many tests use.
 
+use kube_sandbox::{Sandbox, Settings};
 use serde_json::{Value, json};
-use tidegate_sandbox::{Sandbox, Settings};
 use tidegate_tests::api::Api;
 
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";

@@ -1,8 +1,8 @@
 //! Forms of bodies and answers, and paths and methods that do not exist.
 
 use http::Method;
+use kube_sandbox::protobuf;
 use serde_json::{Value, json};
-use tidegate_sandbox::protobuf;
 use tidegate_tests::api::TABLE;
 
 use super::fixtures::{CONFIG_MAPS, PODS, WIDGETS, cluster, config_map, pod, widget, with_widgets};

@@ -103,7 +103,7 @@ async fn http_2_carries_many_watches_on_one_connection() {
 
 #[tokio::test]
 async fn strangers_on_the_socket_are_nobody_when_permissions_count() {
-    let sandbox = tidegate_sandbox::Sandbox::new(tidegate_sandbox::Settings::for_tests().rbac());
+    let sandbox = kube_sandbox::Sandbox::new(kube_sandbox::Settings::for_tests().rbac());
     let listener = sandbox.listen(any_port()).await.unwrap();
     let stream = TcpStream::connect(listener.address).await.unwrap();
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::Method;
+use kube_sandbox::protobuf;
 use serde_json::{Value, json};
-use tidegate_sandbox::protobuf;
 use tidegate_tests::api::{Api, MERGE_PATCH, TABLE};
 
 use super::fixtures::{

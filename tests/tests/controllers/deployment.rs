@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use kube_sandbox::cluster::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use serde_json::json;
-use tidegate_sandbox::cluster::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use tidegate_tests::controllers::{
     World, annotation, deployment, merged, number, owned_by, pod, replica_set, text, uid,
     without_times,

@@ -1,10 +1,10 @@
 //! Garbage collection: who goes with whom, in which order, and who stays.
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{CONFIG_MAPS, DEPLOYMENTS, PODS, REPLICA_SETS, SECRETS},
     store::EventKind,
 };
+use serde_json::{Value, json};
 use tidegate_tests::controllers::{
     CRDS, GIZMOS, WIDGETS, World, blocking, config_map, custom, definition, deployment, merged,
     owned_by, text, uid,
@@ -147,10 +147,10 @@ fn an_owner_that_waits_is_dropped_where_another_stays() {
 fn references_are_judged_by_kind_name_uid_and_place() {
     let world = World::new();
     let a = world.create(CONFIG_MAPS, config_map("a", &[]));
-    world.create(tidegate_sandbox::cluster::NAMESPACES, json!({ "metadata": { "name": "other" } }));
+    world.create(kube_sandbox::cluster::NAMESPACES, json!({ "metadata": { "name": "other" } }));
     let elsewhere = json!({ "metadata": { "name": "far", "namespace": "other" } });
     let far = world.create(CONFIG_MAPS, merged(config_map("far", &[]), &elsewhere));
-    let node = world.get(tidegate_sandbox::cluster::NODES, "sandbox-0");
+    let node = world.get(kube_sandbox::cluster::NODES, "sandbox-0");
     let with = |more: Value| merged(owned_by(&a), &more);
     let cases = [
         ("good", owned_by(&a), true),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster, DEPLOYMENTS, Deletion, PODS},
     kubelet::{Behaviour, KubeletSettings},
     store::EventKind,
 };
+use serde_json::{Value, json};
 use tidegate_tests::controllers::{World, deployment, is_ready, merged, number, pod, text, uid};
 
 fn container(world: &World, name: &str) -> Value {

@@ -1,9 +1,9 @@
 //! Namespaces and definitions on their way out.
 
-use serde_json::{Value, json};
-use tidegate_sandbox::cluster::{
+use kube_sandbox::cluster::{
     CONFIG_MAPS, Cluster, DEPLOYMENTS, Deletion, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES,
 };
+use serde_json::{Value, json};
 use tidegate_tests::controllers::{
     CRDS, WIDGETS, World, config_map, custom, definition, deployment, merged, service, text,
 };

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use kube_sandbox::cluster::{DEPLOYMENTS, ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES};
 use serde_json::{Value, json};
-use tidegate_sandbox::cluster::{DEPLOYMENTS, ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES};
 use tidegate_tests::controllers::{World, deployment, merged, service, text};
 
 fn addresses(list: &Value) -> BTreeSet<String> {
@@ -101,7 +101,7 @@ fn a_service_without_a_selector_is_left_to_its_owner() {
 fn a_pod_that_stops_leaves_the_ready_addresses_at_once() {
     use std::time::Duration;
 
-    use tidegate_sandbox::kubelet::KubeletSettings;
+    use kube_sandbox::kubelet::KubeletSettings;
 
     let slow =
         KubeletSettings { stop_delay: Duration::from_secs(20), ..KubeletSettings::instant() };

@@ -1,13 +1,13 @@
 //! Autoscaling, disruption budgets, scheduling.
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     Settings,
     cluster::{AUTOSCALERS, Cluster, DEPLOYMENTS, DISRUPTION_BUDGETS, NODES, PODS},
     failure::Failure,
     request::{RequestInfo, Verb},
     server::{Body, Request, User, options::Query},
 };
+use serde_json::{Value, json};
 use tidegate_tests::controllers::{World, deployment, merged, number, pod, text, without_times};
 
 fn autoscaler(min: i64, max: i64) -> Value {

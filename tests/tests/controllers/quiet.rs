@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-use tidegate_sandbox::{
+use kube_sandbox::{
     Settings,
     cluster::{
         AUTOSCALERS, DAEMON_SETS, DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, SERVICES, STATEFUL_SETS,
     },
 };
+use serde_json::json;
 use tidegate_tests::controllers::{World, daemon_set, deployment, number, service, stateful_set};
 
 #[test]

@@ -1,11 +1,11 @@
 //! Rollouts seen from close by: what holds after every single step of any loop.
 
-use serde_json::json;
-use tidegate_sandbox::{
+use kube_sandbox::{
     Settings,
     cluster::{DEPLOYMENTS, PODS, REPLICA_SETS},
     kubelet::KubeletSettings,
 };
+use serde_json::json;
 use tidegate_tests::controllers::{World, deployment, is_ready, merged, number, text};
 
 /// `maxSurge`, `maxUnavailable`, replicas; the most pods there may be, and the fewest available.

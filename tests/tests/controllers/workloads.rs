@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     Settings,
     cluster::{Cluster, DAEMON_SETS, Deletion, NODES, PODS, REPLICA_SETS, Resource, STATEFUL_SETS},
     kubelet::node_object,
     store::EventKind,
 };
+use serde_json::{Value, json};
 use tidegate_tests::controllers::{
     World, daemon_set, is_ready, merged, number, replica_set, stateful_set, text, uid,
     without_times,

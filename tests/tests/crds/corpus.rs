@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
+use kube_sandbox::schema::Schema;
 use serde_json::Value;
-use tidegate_sandbox::schema::Schema;
 
 /// A manifest and the file it stands in.
 pub(crate) struct Manifest {

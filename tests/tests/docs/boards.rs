@@ -4,12 +4,12 @@
 use std::{collections::BTreeSet, fs, time::Duration};
 
 use jiff::Timestamp;
+use kube_sandbox::prometheus::{Database, Labels, Query, Value as Answer};
 use serde_json::Value;
 use tidegate_api::canary::CanaryPhase;
 use tidegate_operator::telemetry::{
     Analysis, Format, Outcome, Strategy, Target, Telemetry, Verdict,
 };
-use tidegate_sandbox::prometheus::{Database, Labels, Query, Value as Answer};
 
 use crate::markdown::repository;
 

@@ -7,13 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
-use tidegate_providers::traffic::Mesh;
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster, Resource},
     controllers::knative_crds,
     dataplane::GATEWAY_CLASS,
 };
+use serde_json::{Value, json};
+use tidegate_providers::traffic::Mesh;
 use tidegate_tests::{
     network::Metric,
     rollout::{CANARIES, DEPLOYMENTS, World, deployment},

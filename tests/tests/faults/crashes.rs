@@ -1,10 +1,10 @@
 //! Crash points: a client cut at every write, in every way, must finish after a restart.
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     faults::{Cut, Matcher},
 };
+use serde_json::{Value, json};
 use tidegate_tests::wire::{Broken, Reply, Wire, config_map};
 
 use super::{MAPS, at, sandbox};

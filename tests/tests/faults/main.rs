@@ -10,7 +10,7 @@ mod replay;
 mod requests;
 mod watches;
 
-use tidegate_sandbox::{Sandbox, Settings};
+use kube_sandbox::{Sandbox, Settings};
 use tidegate_tests::wire::Wire;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde_json::json;
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     faults::{Effect, Matcher, When},
 };
+use serde_json::json;
 use tidegate_tests::wire::{Wire, config_map, contents, deployment, trace};
 
 use super::{MAPS, at};

@@ -7,13 +7,13 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     faults::{Effect, Matcher, When},
     request::Verb,
     server::User,
 };
+use serde_json::{Value, json};
 use tidegate_tests::wire::{Broken, Wire, config_map, contents, deployment, revision};
 
 use super::{MAPS, at, sandbox};

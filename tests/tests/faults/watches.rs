@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::json;
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox,
     faults::{Effect, Interruption, Matcher, WatchFault, When},
 };
+use serde_json::json;
 use tidegate_tests::wire::{Event, Watch, Wire, brief, config_map, revision};
 
 use super::{MAPS, at, sandbox};

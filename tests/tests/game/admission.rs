@@ -6,8 +6,8 @@
 
 use std::{fs, path::PathBuf};
 
+use kube_sandbox::cluster::{Cluster as _, Resource};
 use serde_json::{Value, json};
-use tidegate_sandbox::cluster::{Cluster as _, Resource};
 use tidegate_tests::rollout::World;
 
 use crate::rig::{

@@ -8,13 +8,13 @@
 
 use std::{cell::RefCell, collections::BTreeSet};
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, PODS, Resource},
     faults::Cut,
     request::Verb,
     request_log::{Entry, Mark, RequestLog},
 };
+use serde_json::{Value, json};
 use tidegate_tests::{
     network::Reply,
     rollout::{OPERATOR, World},

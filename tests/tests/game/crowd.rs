@@ -7,7 +7,7 @@ use tidegate_tests::{
 };
 
 use crate::rig::{ARENA, GAME_DEPLOYMENTS, HOOK_RUNS, Stage, arena, run, web};
-use tidegate_sandbox::cluster::{DEPLOYMENTS, Resource};
+use kube_sandbox::cluster::{DEPLOYMENTS, Resource};
 
 const CANARIES: Resource = Resource { group: "flagger.app", plural: "canaries" };
 

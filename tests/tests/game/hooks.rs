@@ -1,12 +1,12 @@
 //! Hooks from end to end: what they ask of the cluster, and what pods wait for.
 
-use serde_json::{Value, json};
-use tidegate_loadtester::auth::{Auth, AuthError, Signed};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, Deletion, PODS},
     faults::{Effect, Matcher, When},
     request::Verb,
 };
+use serde_json::{Value, json};
+use tidegate_loadtester::auth::{Auth, AuthError, Signed};
 use tidegate_tests::{network::Reply, rollout::OPERATOR};
 
 use crate::rig::{

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
-use tidegate_sandbox::{
+use kube_sandbox::{
     Settings,
     clock::between,
     cluster::{Cluster as _, NODES},
@@ -11,6 +10,7 @@ use tidegate_sandbox::{
     request::Verb,
     request_log::Mark,
 };
+use serde_json::json;
 use tidegate_tests::rollout::{OPERATOR, World};
 
 use crate::rig::GAME_DEPLOYMENTS;

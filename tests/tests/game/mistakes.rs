@@ -60,13 +60,13 @@
 
 use std::{cell::Cell, fs, path::PathBuf, time::Duration};
 
-use serde_json::{Value, json};
-use tidegate_operator::telemetry::Format;
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{CONTROLLER_REVISIONS, Cluster as _, Deletion, PODS},
     faults::{Effect, Matcher, WatchFault, When},
     request::Verb,
 };
+use serde_json::{Value, json};
+use tidegate_operator::telemetry::Format;
 use tidegate_tests::{
     network::{Metric, Reply},
     rollout::OPERATOR,

@@ -1,11 +1,11 @@
 //! Sets whose node is lost: the pod on it comes back elsewhere, and no release stops for it.
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, Deletion, NODES, PODS},
     faults::{Effect, Matcher, RuleId, When},
     request::Verb,
 };
+use serde_json::{Value, json};
 
 use crate::rig::{Stage, numbered};
 
@@ -102,7 +102,7 @@ async fn release(policy: &str, way: &str, steps: bool, loss: Loss) {
     assert_eq!(stage.told("SuccessfulForceDelete").len(), 1, "{about}: {:?}", stage.world.events());
     mend(&stage, rule);
     if let Loss::Deleted = loss {
-        let node = tidegate_sandbox::kubelet::node_object("spare", 7, stage.world.admin.now());
+        let node = kube_sandbox::kubelet::node_object("spare", 7, stage.world.admin.now());
         stage.world.admin.create(NODES, "", node).unwrap();
     }
     stage.until(600, &format!("{about}: updated"), is_done).await;

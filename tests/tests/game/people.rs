@@ -103,7 +103,7 @@ async fn a_set_whose_pods_a_person_deletes_is_at_rest_and_says_what_it_waits_for
     let progressing = progressing.into_iter().find(|it| it["type"] == "Progressing").unwrap();
     assert_eq!(progressing["reason"], "OldPodsKept");
     for pod in ["arena-2", "arena-0", "arena-1"] {
-        stage.world.delete(tidegate_sandbox::cluster::PODS, pod);
+        stage.world.delete(kube_sandbox::cluster::PODS, pod);
         stage.world.advance_s(60).await;
     }
     assert!(stage.is_settled() && stage.with_image("game:2") == 3, "{:#}", stage.status());

@@ -1,7 +1,7 @@
 //! What runs send along, and how long they may take.
 
+use kube_sandbox::cluster::SECRETS;
 use serde_json::{Value, json};
-use tidegate_sandbox::cluster::SECRETS;
 use tidegate_tests::network::{Metric, PROMETHEUS, Reply};
 
 use crate::rig::{HOOK_RUNS, Stage, arena, measured, run};

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, EVENTS},
     faults::{Effect, Matcher, RuleId, When},
     request::Verb,
     request_log::Entry,
 };
+use serde_json::{Value, json};
 use tidegate_tests::rollout::OPERATOR;
 
 use crate::rig::{GAME_DEPLOYMENTS, Stage, arena, numbered};

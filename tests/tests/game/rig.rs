@@ -1,11 +1,11 @@
 //! A world with game workloads in it, and short words for what is done to them.
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, PODS, Resource},
     faults::{Effect, Matcher, RuleId, When},
     request::Verb,
 };
+use serde_json::{Value, json};
 use tidegate_tests::{
     network::Reply,
     rollout::{OPERATOR, World},

@@ -4,8 +4,8 @@
 //! the history of the store, and is compared line by line.
 
 use jiff::Timestamp;
+use kube_sandbox::store::TableKey;
 use serde_json::{Value, json};
-use tidegate_sandbox::store::TableKey;
 use tidegate_tests::{game::STATUS_MEMBERS, rollout::World};
 
 use crate::rig::{

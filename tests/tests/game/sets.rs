@@ -1,7 +1,7 @@
 //! Numbered pods: names, claims, order.
 
+use kube_sandbox::cluster::{Cluster as _, PODS, Resource};
 use serde_json::{Value, json};
-use tidegate_sandbox::cluster::{Cluster as _, PODS, Resource};
 use tidegate_tests::rollout::World;
 
 use crate::rig::{Stage, numbered};

@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     faults::{Effect, Matcher, WatchFault, When},
     request::Verb,
 };
+use serde_json::{Value, json};
 use tidegate_tests::rollout::OPERATOR;
 
 use crate::rig::{Stage, arena, numbered};
@@ -111,7 +111,7 @@ async fn tell(object: Value, delays: &Delays) -> Result<Tally, String> {
         return Err(format!("{least:?} pods were ready"));
     }
     let made = |group: &'static str, resource: &'static str| {
-        let is_made = |it: &tidegate_sandbox::request_log::Entry| {
+        let is_made = |it: &kube_sandbox::request_log::Entry| {
             it.verb == Verb::Create && it.concerns(group, resource) && it.code == 201
         };
         stage.world.sandbox.server().log.matching(is_made).len()

@@ -3,12 +3,12 @@
 //! Each seed is a day of its own. When it is over and everything is well declared, everything must be well
 //! within the hour, and then nothing may move. `GAME_STORMS=500` has that many.
 
-use serde_json::{Value, json};
-use tidegate_operator::telemetry::Format;
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, PODS},
     faults::{Effect, Matcher, WatchFault, When},
 };
+use serde_json::{Value, json};
+use tidegate_operator::telemetry::Format;
 use tidegate_tests::rollout::{OPERATOR, World};
 
 use crate::rig::{GAME_DEPLOYMENTS, Stage, arena, name_of, numbered};

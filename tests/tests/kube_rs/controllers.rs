@@ -24,8 +24,8 @@ use kube::{
         watcher,
     },
 };
+use kube_sandbox::faults::{Effect, Matcher, When};
 use serde_json::json;
-use tidegate_sandbox::faults::{Effect, Matcher, When};
 use tidegate_tests::wire::config_map;
 
 use super::{made, running, soon, still};
@@ -132,7 +132,7 @@ async fn a_controller_gets_there_though_a_third_of_its_writes_fail() {
         let mine = Matcher::writes().user("kubernetes-admin");
         faults.add(mine, When::Share(0.12), effect);
     }
-    let other = sandbox.service_as(tidegate_sandbox::server::User::named("other"));
+    let other = sandbox.service_as(kube_sandbox::server::User::named("other"));
     let maps: Api<ConfigMap> = Api::default_namespaced(Client::new(other, "default"));
     let (shared, task) = start(&client);
     for index in 0..10 {

@@ -12,9 +12,9 @@ mod watching;
 use std::{fmt::Debug, future::Future, time::Duration};
 
 use kube::Client;
+use kube_sandbox::{Sandbox, Settings, clock::Clock};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tidegate_sandbox::{Sandbox, Settings, clock::Clock};
 
 /// A cluster that stands still, and a client in it.
 fn still() -> (Sandbox, Client) {

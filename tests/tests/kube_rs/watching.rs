@@ -21,8 +21,8 @@ use kube::{
         watcher::{self, Event, watcher},
     },
 };
+use kube_sandbox::faults::{Effect, Interruption, Matcher, WatchFault, When};
 use serde_json::json;
-use tidegate_sandbox::faults::{Effect, Interruption, Matcher, WatchFault, When};
 use tidegate_tests::wire::{config_map, deployment};
 
 use super::{made, running, soon, still};

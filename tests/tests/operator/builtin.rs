@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use kube_sandbox::prometheus::{Database, Labels, respond};
 use serde_json::json;
 use tidegate_api::canary::{Canary, analysis::AnalysisMetric};
 use tidegate_providers::{
@@ -16,7 +17,6 @@ use tidegate_providers::{
     },
     template::Model,
 };
-use tidegate_sandbox::prometheus::{Database, Labels, respond};
 
 /// What one provider exposes.
 struct Recorded {

@@ -1,8 +1,8 @@
 //! What a user reads in status: conditions in every phase, the last decision, and all of it also
 //! where the cluster has Flagger's own definitions.
 
+use kube_sandbox::cluster::{Cluster as _, Resource};
 use serde_json::{Value, json};
-use tidegate_sandbox::cluster::{Cluster as _, Resource};
 use tidegate_tests::{
     network::Reply,
     rollout::{CANARIES, World},

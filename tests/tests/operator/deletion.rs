@@ -1,12 +1,12 @@
 //! What outlives a canary, when its target does not: routes and Services lead to nothing that goes with
 //! it, whoever is deleted first, and nothing keeps it from going for ever.
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, Deletion, Resource},
     faults::{Effect, Matcher, When},
     kubelet::Behaviour,
 };
+use serde_json::{Value, json};
 use tidegate_tests::{
     providers::{canary_for, furnish},
     rollout::{

@@ -3,15 +3,15 @@
 use std::{fs, sync::Arc};
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube_sandbox::{
+    Sandbox, Settings,
+    faults::{Effect, Matcher, When},
+    server::User,
+};
 use serde_json::{Value, json};
 use tidegate_loadtester::gates::{
     Asker, GateError, Gates, Key, Kind, Opening,
     config_map::{ConfigMapStore, StoreError},
-};
-use tidegate_sandbox::{
-    Sandbox, Settings,
-    faults::{Effect, Matcher, When},
-    server::User,
 };
 use tokio::task::spawn_blocking;
 

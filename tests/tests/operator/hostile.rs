@@ -1,8 +1,8 @@
 //! Input that nobody means, and input that somebody does: one condition each, and nobody else is
 //! disturbed.
 
+use kube_sandbox::cluster::Cluster as _;
 use serde_json::{Value, json};
-use tidegate_sandbox::cluster::Cluster as _;
 use tidegate_tests::{
     network::{Metric, Reply},
     rollout::{CANARIES, DEPLOYMENTS, VIRTUAL_SERVICES, World, deployment},

@@ -1,7 +1,7 @@
 //! Services of Knative as targets: what differs from workloads that are copied.
 
+use kube_sandbox::{cluster::Cluster as _, controllers::KNATIVE_SERVICES};
 use serde_json::{Value, json};
-use tidegate_sandbox::{cluster::Cluster as _, controllers::KNATIVE_SERVICES};
 use tidegate_tests::{
     providers::{KNATIVE, canary_for, furnish, promoted_image},
     rollout::{CANARIES, DEPLOYMENTS, SERVICES, World},

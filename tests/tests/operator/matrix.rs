@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-use tidegate_engine::Split;
-use tidegate_providers::traffic::{Affinity, Support};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, Resource},
     controllers::KNATIVE_SERVICES,
 };
+use serde_json::{Value, json};
+use tidegate_engine::Split;
+use tidegate_providers::traffic::{Affinity, Support};
 use tidegate_tests::{
     providers::{ISTIO_TCP, KNATIVE, all, canary_for, furnish, promoted_image, target_table},
     rollout::{AUTOSCALERS, CANARIES, DEPLOYMENTS, SERVICES, World},

@@ -176,7 +176,7 @@ async fn bet_46_a_canary_with_another_target_leaves_no_series_of_the_old_one() {
 
 #[tokio::test(start_paused = true)]
 async fn bet_28_a_token_of_a_cloud_is_asked_for_once_until_it_ends() {
-    use tidegate_sandbox::cluster::Resource;
+    use kube_sandbox::cluster::Resource;
     use tidegate_tests::{network::Reply, rollout::SECRETS};
     let mut analysis = by_weight();
     analysis["metrics"] = json!([

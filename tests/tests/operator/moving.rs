@@ -3,11 +3,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     clock::later,
     dataplane::{Simulation, Sink, Traffic},
 };
+use serde_json::{Value, json};
 use tidegate_tests::{
     providers::{canary_for, furnish, promoted_image},
     rollout::World,

@@ -2,9 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use serde_json::{Value, json};
-use tidegate_operator::http::Policy;
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     cluster::{Cluster as _, Deletion, EVENTS, NODES, Resource},
     faults::{Effect, Matcher, When},
@@ -12,6 +10,8 @@ use tidegate_sandbox::{
     request::Verb,
     server::{User, local::Local},
 };
+use serde_json::{Value, json};
+use tidegate_operator::http::Policy;
 use tidegate_tests::rollout::{CANARIES, DEPLOYMENTS, OPERATOR, World, deployment};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use kube_sandbox::{cluster::Cluster as _, kubelet::Behaviour};
 use serde_json::{Value, json};
-use tidegate_sandbox::{cluster::Cluster as _, kubelet::Behaviour};
 use tidegate_tests::{
     network::Reply,
     rollout::{

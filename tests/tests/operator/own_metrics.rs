@@ -8,8 +8,8 @@ use std::{
 
 use http::{Response, header::AUTHORIZATION};
 use kube::client::Body;
+use kube_sandbox::cluster::{Cluster as _, Resource};
 use serde_json::{Value, json};
-use tidegate_sandbox::cluster::{Cluster as _, Resource};
 use tidegate_tests::rollout::{CANARIES, OPERATOR, SECRETS, World};
 
 use crate::stage::{

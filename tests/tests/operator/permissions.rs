@@ -5,15 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
-use tidegate_operator::install::{Install, rules};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, Resource},
     controllers::keda_crds,
     faults::{Effect, Matcher, When},
     request::Verb,
     request_log::Entry,
 };
+use serde_json::{Value, json};
+use tidegate_operator::install::{Install, rules};
 use tidegate_tests::{
     providers::{KNATIVE, canary_for, foreign, furnish, redirect},
     rollout::{
@@ -323,6 +323,6 @@ fn the_pod_is_one_that_the_restricted_standard_lets_in() {
     assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
     let arguments = container["args"].as_array().unwrap();
     assert!(arguments.contains(&json!("--mesh-provider=istio")));
-    let sandbox = tidegate_sandbox::Sandbox::new(tidegate_sandbox::Settings::for_tests());
+    let sandbox = kube_sandbox::Sandbox::new(kube_sandbox::Settings::for_tests());
     sandbox.load(manifests).expect("everything is accepted");
 }

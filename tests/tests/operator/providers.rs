@@ -1,12 +1,12 @@
 //! What providers of foreign kinds have in common beside what the table of providers says.
 
-use serde_json::{Value, json};
-use tidegate_engine::Split;
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, Resource},
     faults::{Effect, Matcher, When},
     request::Verb,
 };
+use serde_json::{Value, json};
+use tidegate_engine::Split;
 use tidegate_tests::{
     providers::{canary_for, furnish, promoted_image},
     rollout::{CANARIES, HTTP_ROUTES, OPERATOR, World, canary},

@@ -1,11 +1,11 @@
 //! A spec that names another route in mid-rollout, or none that can be written: the one before keeps no share, the
 //! next one takes over, and what leads nowhere ends in time.
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, Deletion, NODES, Resource},
     faults::{Effect, Matcher, When},
 };
+use serde_json::{Value, json};
 use tidegate_tests::{
     providers::{canary_for, furnish, promoted_image, users_objects},
     rollout::{

@@ -1,7 +1,7 @@
 //! A canary whose spec names another target: what was made for the one before serves until the new one can.
 
+use kube_sandbox::cluster::SERVICES;
 use serde_json::{Value, json};
-use tidegate_sandbox::cluster::SERVICES;
 use tidegate_tests::rollout::{CANARIES, DEPLOYMENTS, World, deployment};
 
 use crate::stage::{

@@ -1,13 +1,13 @@
 //! How traffic reaches the two sides: routes of calls, routes of users, a Service that is switched,
 //! definitions of another version, a cluster of its own; and what is left when names change.
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     cluster::{Cluster as _, Deletion, Resource},
     faults::{Effect, Matcher, When},
     server::User,
 };
+use serde_json::{Value, json};
 use tidegate_tests::rollout::{
     CANARIES, CONFIG_MAPS, DEPLOYMENTS, GRPC_ROUTES, HTTP_ROUTES, OPERATOR, SERVICES,
     VIRTUAL_SERVICES, World, canary, deployment,

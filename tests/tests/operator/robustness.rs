@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     faults::{Effect, Interruption, Matcher, WatchFault, When},
     request::Verb,
 };
+use serde_json::{Value, json};
 use tidegate_tests::{
     network::{Metric, Reply},
     rollout::{CANARIES, CONFIG_MAPS, DEPLOYMENTS, OPERATOR, SECRETS, SERVICES, World},

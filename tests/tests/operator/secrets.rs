@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
-use tidegate_operator::telemetry::Format;
-use tidegate_providers::notify::Destination;
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     cluster::{Cluster as _, EVENTS, Resource},
     server::User,
 };
+use serde_json::{Value, json};
+use tidegate_operator::telemetry::Format;
+use tidegate_providers::notify::Destination;
 use tidegate_tests::{
     network::{Call, Reply},
     rollout::{CANARIES, DEPLOYMENTS, SECRETS, SERVICES, World, deployment},

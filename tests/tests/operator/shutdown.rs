@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
+use kube_sandbox::faults::{Effect, Matcher, When};
 use serde_json::Value;
-use tidegate_sandbox::faults::{Effect, Matcher, When};
 use tidegate_tests::{
     network::Reply,
     rollout::{OPERATOR, World},

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use kube_sandbox::{Sandbox, Settings, cluster::Cluster as _, server::User};
 use serde_json::{Value, json};
 use tidegate_loadtester::{
     auth::Auth,
@@ -22,7 +23,6 @@ use tidegate_operator::{
     http::{self, Client},
     telemetry::Telemetry,
 };
-use tidegate_sandbox::{Sandbox, Settings, cluster::Cluster as _, server::User};
 use tidegate_tests::rollout::{CANARIES, DEPLOYMENTS, deployment};
 use tokio::net::TcpListener;
 

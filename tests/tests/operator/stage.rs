@@ -1,13 +1,13 @@
 //! What the tests of this folder have in common: one application called `web`, and short words for
 //! what its owner does and sees.
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, PODS, Resource},
     request::Verb,
     request_log::{Entry, Mark},
     store::TableKey,
 };
+use serde_json::{Value, json};
 use tidegate_tests::{
     network::{Metric, Reply},
     providers::target_table,

@@ -1,14 +1,14 @@
 //! Targets that are no Deployment, and scalers that are no `HorizontalPodAutoscaler`: what others got
 //! wrong about them. The numbers are those of the list in the documentation of differences.
 
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster as _, NODES},
     controllers::keda_crds,
     dataplane::routing_crds,
     faults::{Effect, Matcher, When},
     request::Verb,
 };
+use serde_json::{Value, json};
 use tidegate_tests::rollout::{
     CANARIES, DAEMON_SETS, DEPLOYMENTS, OPERATOR, SCALED_OBJECTS, SERVICES, World, canary,
     daemon_set, deployment, scaled_object,

@@ -1,8 +1,8 @@
 //! Events, event hooks and chat messages: each fact once, in order, to whom it concerns.
 
+use kube_sandbox::cluster::Resource;
 use serde_json::{Value, json};
 use tidegate_providers::notify::Destination;
-use tidegate_sandbox::cluster::Resource;
 use tidegate_tests::{
     network::{Call, Reply},
     rollout::{CANARIES, SECRETS, World},
@@ -380,9 +380,9 @@ async fn a_rollback_hook_is_heard_at_rest_and_on_the_way() {
 async fn events_belong_to_the_canary() {
     let world = initialized(GATEWAY_API, by_weight()).await;
     let uid = crate::stage::object(&world, CANARIES, "web")["metadata"]["uid"].clone();
-    let events = tidegate_sandbox::cluster::Cluster::list(
+    let events = kube_sandbox::cluster::Cluster::list(
         &world.admin,
-        tidegate_sandbox::cluster::EVENTS,
+        kube_sandbox::cluster::EVENTS,
         Some("default"),
     );
     let ours: Vec<_> =

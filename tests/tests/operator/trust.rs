@@ -1,7 +1,7 @@
 //! Whom a request may reach and believes: what a spec says is checked, what a flag says is the administrator's.
 
+use kube_sandbox::cluster::Resource;
 use serde_json::{Value, json};
-use tidegate_sandbox::cluster::Resource;
 use tidegate_tests::{
     network::{Metric, Reply, Way},
     rollout::{SECRETS, World},

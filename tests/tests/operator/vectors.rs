@@ -1,8 +1,8 @@
 //! Cases of the metrics and alerts of Flagger that only a whole operator can be asked. Where each case is
 //! tested is listed in `tests/tests/docs/acceptance.rs`.
 
+use kube_sandbox::cluster::Resource;
 use serde_json::json;
-use tidegate_sandbox::cluster::Resource;
 use tidegate_tests::network::{Metric, PROBE, Reply};
 
 use crate::{

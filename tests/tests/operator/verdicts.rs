@@ -1,7 +1,7 @@
 //! What a check comes to: good, bad, or not enough data; and how often metrics are asked.
 
+use kube_sandbox::cluster::Resource;
 use serde_json::{Value, json};
-use tidegate_sandbox::cluster::Resource;
 use tidegate_tests::{
     network::{Metric, PROBE, Reply},
     rollout::World,

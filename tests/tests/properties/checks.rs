@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox,
     store::{Event, EventKind, TableKey},
 };
+use serde_json::Value;
 use tidegate_tests::wire::revision;
 
 use super::{plan::Kind, world::fields_path};

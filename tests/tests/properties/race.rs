@@ -5,8 +5,8 @@ use std::{net::SocketAddr, sync::Arc};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use kube_sandbox::{Sandbox, Settings, clock::Clock};
 use serde_json::{Value, json};
-use tidegate_sandbox::{Sandbox, Settings, clock::Clock};
 use tidegate_tests::wire::config_map;
 
 const TASKS: u32 = 8;

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use kube_sandbox::{Sandbox, Settings};
 use serde_json::{Value, json};
-use tidegate_sandbox::{Sandbox, Settings};
 use tidegate_tests::wire::{Reply, Wire, deployment, revision};
 
 use super::{

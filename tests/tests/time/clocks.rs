@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use kube_sandbox::{Sandbox, Settings};
 use serde_json::json;
-use tidegate_sandbox::{Sandbox, Settings};
 use tidegate_tests::wire::{brief, config_map, deployment};
 
 use super::{DEPLOYMENTS, MAPS, WEB, sandbox};

@@ -9,8 +9,8 @@ mod rollouts;
 mod source;
 mod watches;
 
+use kube_sandbox::{Sandbox, Settings};
 use serde_json::Value;
-use tidegate_sandbox::{Sandbox, Settings};
 use tidegate_tests::wire::Wire;
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";

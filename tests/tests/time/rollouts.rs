@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use kube_sandbox::Sandbox;
 use serde_json::{Value, json};
-use tidegate_sandbox::Sandbox;
 use tidegate_tests::wire::{Wire, deployment};
 
 use super::{DEPLOYMENTS, WEB, condition, sandbox};

@@ -44,7 +44,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn only_the_clock_asks_the_machine_for_time() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/sandbox/src");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/kube-sandbox/src");
     let files = sources(&root);
     assert!(files.len() > 100, "the sources are where they were");
     let is_excused = |file: &&PathBuf| {

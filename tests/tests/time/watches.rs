@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_sandbox::Sandbox;
+use kube_sandbox::Sandbox;
 use tidegate_tests::wire::{Event, Watch, brief, config_map};
 
 use super::{MAPS, sandbox};

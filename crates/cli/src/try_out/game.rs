@@ -17,12 +17,12 @@ use std::{
 };
 
 use anyhow::Context as _;
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     cluster::{Cluster as _, EVENTS, PODS, Resource},
     server::{User, local::Local},
 };
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,

@@ -16,6 +16,11 @@ use std::{
 };
 
 use anyhow::Context as _;
+use kube_sandbox::{
+    Sandbox, Settings,
+    cluster::{Cluster as _, DEPLOYMENTS, EVENTS},
+    server::{User, local::Local},
+};
 use serde_json::{Value, json};
 use tidegate_loadtester::{
     auth::Auth,
@@ -27,11 +32,6 @@ use tidegate_loadtester::{
     runner::{Limits, Runner},
     server::{self, App},
     task::{Kind, Policy},
-};
-use tidegate_sandbox::{
-    Sandbox, Settings,
-    cluster::{Cluster as _, DEPLOYMENTS, EVENTS},
-    server::{User, local::Local},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

@@ -8,8 +8,8 @@ use std::{
 };
 
 use jiff::Timestamp;
+use kube_sandbox::dataplane::Answers;
 use serde_json::Value;
-use tidegate_sandbox::dataplane::Answers;
 
 use crate::printer::{Printer, Tone};
 

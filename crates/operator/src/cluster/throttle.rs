@@ -125,7 +125,7 @@ impl Bucket {
 mod tests {
     use std::{convert::Infallible, future::Ready};
 
-    use tidegate_sandbox::Settings;
+    use kube_sandbox::Settings;
     use tower::ServiceExt;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! Elections between candidates on one sandbox, in virtual time.
 
-use tidegate_sandbox::{
+use kube_sandbox::{
     Sandbox, Settings,
     cluster::{Cluster as _, Deletion, Resource},
     faults::{Effect, Matcher, RuleId, When},

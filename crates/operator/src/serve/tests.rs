@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use jiff::Timestamp;
-use tidegate_sandbox::Settings;
+use kube_sandbox::Settings;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::{Notify, oneshot},

@@ -7,11 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::Value;
-use tidegate_sandbox::{
+use kube_sandbox::{
     dataplane::{Meter, Pod, PodServer, app::App},
     random::Random,
 };
+use serde_json::Value;
 
 /// Applications by their pod's uid.
 #[derive(Debug)]

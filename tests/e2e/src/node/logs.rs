@@ -10,9 +10,9 @@ use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, Client, api::ListParams};
+use kube_sandbox::kubelet::log_entries;
 use rustls::{ServerConfig, crypto::ring};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
-use tidegate_sandbox::kubelet::log_entries;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},

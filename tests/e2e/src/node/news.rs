@@ -9,11 +9,11 @@ use kube::{
     core::GroupVersionKind,
     runtime::{WatchStreamExt as _, watcher},
 };
-use serde_json::Value;
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{NODES, PODS, Resource},
     controllers::Key,
 };
+use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// An object was seen, or is gone.

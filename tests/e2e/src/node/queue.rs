@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
-use tidegate_sandbox::{
+use kube_sandbox::{
     clock::{between, later},
     controllers::{Key, Next},
 };

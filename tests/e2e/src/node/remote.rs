@@ -8,12 +8,12 @@ use anyhow::Context as _;
 use http::{Method, Request, header::CONTENT_TYPE};
 use jiff::Timestamp;
 use kube::Client;
-use serde_json::{Value, json};
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{Cluster, Deletion, PODS, Resource},
     failure::{Cause, Failure, Outcome},
     random::Random,
 };
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::applications::Applications;
@@ -218,7 +218,7 @@ fn failure(error: kube::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_sandbox::cluster::{DEPLOYMENTS, NODES};
+    use kube_sandbox::cluster::{DEPLOYMENTS, NODES};
 
     use super::*;
 

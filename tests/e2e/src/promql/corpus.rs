@@ -1,6 +1,6 @@
 //! The queries: all built-in ones, a grammar's worth of others, and some that are wrong.
 
-use tidegate_sandbox::random::Random;
+use kube_sandbox::random::Random;
 
 use super::samples::{END_S, START_S};
 

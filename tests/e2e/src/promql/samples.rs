@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tidegate_sandbox::{
+use kube_sandbox::{
     prometheus::{Database, Labels},
     random::Random,
 };

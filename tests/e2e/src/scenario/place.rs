@@ -11,11 +11,11 @@ use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
-use serde_json::Value;
-use tidegate_sandbox::{
+use kube_sandbox::{
     cluster::{PODS, Resource},
     kubelet::Behaviour,
 };
+use serde_json::Value;
 use tidegate_tests::{
     network::{Call, Metric, Network, PROBE, PROMETHEUS},
     rollout::CANARIES,

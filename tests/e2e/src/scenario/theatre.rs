@@ -17,8 +17,8 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
+use kube_sandbox::kubelet::{Behaviour, Behaviours};
 use serde_json::json;
-use tidegate_sandbox::kubelet::{Behaviour, Behaviours};
 
 use super::clerk::resource;
 use crate::{

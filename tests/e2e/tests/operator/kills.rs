@@ -11,9 +11,9 @@
 use std::{convert::Infallible, time::Duration};
 
 use anyhow::{Result, ensure};
+use kube_sandbox::random::Random;
 use serde_json::Value;
 use tidegate_e2e::stage::Stage;
-use tidegate_sandbox::random::Random;
 use tokio::{
     sync::{Notify, watch},
     time::sleep,

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use http::Request as HttpRequest;
 use kube::Client;
+use kube_sandbox::{cluster::Resource, server::User};
 use serde_json::{Value, json};
-use tidegate_sandbox::{cluster::Resource, server::User};
 use tidegate_tests::{
     rollout::{CANARIES, World, canary, deployment},
     tape::{Recorded, Tape},

@@ -3,8 +3,8 @@
 //! A walk is seeded: the same seed is the same story. Each step is one write by one of three managers to one of two objects, in any of
 //! the ways there are, mostly valid.
 
+use kube_sandbox::random::Random;
 use serde_json::{Value, json};
-use tidegate_sandbox::random::Random;
 
 use crate::conformance::request::{APPLY, JSON_PATCH, MERGE, STRATEGIC, Story};
 

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full};
+use kube_sandbox::{Sandbox, Settings};
 use serde_json::{Value, json};
-use tidegate_sandbox::{Sandbox, Settings};
 use tower::Service as _;
 
 const JSON: &str = "application/json";

@@ -26,11 +26,7 @@ use kube_sandbox::{
 };
 use serde_json::{Value, json};
 use tidegate_operator::{
-    canary::{Context, Manager, Options},
-    clock::Clock,
-    cluster::Cluster as Seat,
-    game,
-    install::Install,
+    Context, Options, Supervisor, clock::Clock, cluster::Cluster as Seat, install::Install,
     telemetry::Telemetry,
 };
 use tokio::task::JoinHandle;
@@ -220,22 +216,15 @@ impl World {
 
     fn run_one(&self, leads: Arc<AtomicBool>) -> (JoinHandle<()>, Arc<Telemetry>) {
         let (cx, telemetry) = self.context(leads);
-        let mut manager = Manager::start(Arc::clone(&cx));
-        let operator = tokio::spawn(async move {
-            if cx.options.game {
-                let mut game = game::Manager::new(cx);
-                tokio::join!(manager.run(), game.run());
-            } else {
-                manager.run().await;
-            }
-        });
+        let mut supervisor = Supervisor::start(cx);
+        let operator = tokio::spawn(async move { supervisor.run().await });
         (operator, telemetry)
     }
 
     /// An operator that does not run yet.
-    pub fn manager(&self, leads: Arc<AtomicBool>) -> (Manager, Arc<Telemetry>) {
+    pub fn supervisor(&self, leads: Arc<AtomicBool>) -> (Supervisor, Arc<Telemetry>) {
         let (cx, telemetry) = self.context(leads);
-        (Manager::start(cx), telemetry)
+        (Supervisor::start(cx), telemetry)
     }
 
     fn context(&self, leads: Arc<AtomicBool>) -> (Arc<Context>, Arc<Telemetry>) {

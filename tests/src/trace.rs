@@ -31,7 +31,7 @@ use kube_sandbox::{
 use serde_json::Value;
 use tidegate_api::canary::Canary;
 use tidegate_engine::{Moment, Split, check::What};
-use tidegate_operator::canary::understand;
+use tidegate_providers::canary::understand;
 use tidegate_providers::{object::Kind, traffic::Mesh};
 
 use self::watched::Watched;

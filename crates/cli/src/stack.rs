@@ -17,10 +17,9 @@ use kube_sandbox::{
     server::User,
 };
 use tidegate_operator::{
-    canary::{Context, Manager, Options},
+    Context, Options, Supervisor,
     clock::{Clock, FastClock},
     cluster::Cluster,
-    game,
     http::{Client, Policy, Resolve, SystemResolver},
     telemetry::Telemetry,
 };
@@ -103,9 +102,7 @@ fn spawn_operator(
     let cluster = Cluster::new(client, None, Arc::new(|| true));
     let cx = Context::new(cluster, options, clock, Arc::new(http), Arc::new(telemetry));
     tokio::spawn(async move {
-        let mut canaries = Manager::start(Arc::clone(&cx));
-        let mut game = game::Manager::new(cx);
-        tokio::join!(canaries.run(), game.run());
+        Supervisor::start(cx).run().await;
     })
 }
 

@@ -68,13 +68,12 @@ pub fn apex_side(plan: &Plan, memory: &Memory) -> Side {
 
 /// The share with which a route begins that takes over from another one: the one that was approved last, if the
 /// canary can serve it and is still what was analysed.
-pub fn inherited_share(seen: &Observed) -> Percent {
-    let Observed { plan, memory, .. } = seen;
+pub fn inherited_share(plan: &Plan, memory: &Memory, target: Option<&Target>) -> Percent {
     let serves = |target: &Target| {
         target.replicas > 0 && target.readiness.is_serving() && !is_changed(memory, target)
     };
     let is_rejected = memory.failed_checks >= plan.threshold.max(1);
-    let may_serve = seen.target.as_ref().is_ok_and(serves) && !is_rejected;
+    let may_serve = target.is_some_and(serves) && !is_rejected;
     if plan.traffic == Traffic::Whole || !may_serve {
         return Percent::ZERO;
     }

@@ -1,22 +1,22 @@
-//! The game workloads: a task for each workload and for each run of a hook.
+//! Game workloads and hook runs: observe, decide, act.
 //!
 //! ```text
-//! GameDeployment, GameStatefulSet ─┐                        ┌─► pods, claims, revisions
-//! pods, runs, templates, nodes ────┼─► workload: observe ──► engine::game::decide ──► act ─┼─► runs of hooks
-//!                                  │                        └─► spec.paused, status
-//! HookRun ─────────────────────────┴─► run: measure ──► engine::game::hook ──► status
+//! GameDeployment, GameStatefulSet ─┐                         ┌─► pods, claims, revisions
+//! pods, runs, templates, nodes ────┼─► observe ─► engine::game::decide ─► act ─┼─► hook runs
+//!                                  │                         └─► spec.paused, status
+//! HookRun ─────────────────────────┴─► hook_run: measure ─► engine::game::hook ─► status
 //! ```
 //!
-//! Nothing is kept in memory that cannot be lost: what the engine needs stands in the objects. Pods are watched
+//! Everything the engine remembers is in the objects, so a process that ends loses nothing. Pods are watched
 //! only where there are game workloads.
 
 mod act;
-mod kubernetes;
-mod life;
-mod manager;
+mod controller;
+mod hook_run;
+mod object_probe;
 mod observe;
-mod run;
-mod tell;
-mod workload;
+mod prepare;
+mod reconcile;
+mod workload_ref;
 
-pub use self::manager::Manager;
+pub(crate) use self::controller::GameWorkloads;

@@ -1,19 +1,37 @@
 //! The operator: every side effect.
 //!
-//! Watches feed a cache ([`cluster`]); each canary has a task ([`canary`]) that looks at the cache,
-//! lets the engine decide, and carries the decision out.
+//! ```text
+//! watches ─► cluster::cache ─► supervisor ─► reconcile: one loop for each object ─┬─► canary
+//!                                                                                 └─► game
+//! ```
+//!
+//! Watches feed a cache ([`cluster`]); each canary, game workload and hook run has a loop ([`Supervisor`])
+//! that observes the cache, lets the engine decide, and carries the decision out.
 
 pub mod args;
-pub mod canary;
+mod canary;
 pub mod clock;
 pub mod cluster;
-pub mod game;
+mod context;
+mod events;
+mod game;
 pub mod http;
 pub mod install;
 pub mod lease;
 pub mod log;
+mod once;
+mod outgoing;
+mod reconcile;
+mod rejected_writes;
 mod run;
+mod secrets;
 pub mod serve;
+mod supervisor;
 pub mod telemetry;
 
-pub use self::run::{RunError, VERSION, run};
+pub use self::{
+    canary::probe_server,
+    context::{Context, Options},
+    run::{RunError, VERSION, run},
+    supervisor::Supervisor,
+};

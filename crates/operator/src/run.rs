@@ -18,17 +18,19 @@ use tracing::{info, warn};
 
 use crate::{
     args::{Args, ClusterAccess, Notifier, Settings, SettingsError},
-    canary::{Context, Manager, Options, probe_server},
+    canary::probe_server,
     clock::{Clock, SystemClock},
     cluster::{
         Cluster,
         nodes::NodeAddresses,
         throttle::{Rate, Throttle},
     },
-    game, http,
+    context::{Context, Options},
+    http,
     lease::{Election, Ended, LeaseSettings, identity},
     log,
     serve::{self, Health},
+    supervisor::Supervisor,
     telemetry::Telemetry,
 };
 
@@ -203,12 +205,10 @@ async fn work(
 ) {
     let heartbeat = health.expect_beats("the main loop", SILENCE_MAX);
     let clock = Arc::clone(&cx.clock);
-    let mut manager = Manager::start(Arc::clone(&cx));
-    let mut game = game::Manager::new(Arc::clone(&cx));
+    let mut supervisor = Supervisor::start(Arc::clone(&cx));
     let mut stop = std::pin::pin!(stop);
     {
-        let mut running = std::pin::pin!(manager.run());
-        let mut playing = std::pin::pin!(game.run());
+        let mut running = std::pin::pin!(supervisor.run());
         let mut ready = Some(ready);
         loop {
             if cx.cluster.is_synced()
@@ -221,16 +221,15 @@ async fn work(
                 biased;
                 () = &mut stop => break,
                 () = &mut running => {
-                    warn!("The watch of canaries ended");
+                    warn!("A watch ended");
                     break;
                 }
-                () = &mut playing => {}
                 () = clock.sleep(BEAT) => {}
             }
         }
     }
     info!("Stopping");
-    tokio::join!(manager.drain(DRAIN_MAX), game.drain(DRAIN_MAX));
+    supervisor.drain(DRAIN_MAX).await;
 }
 
 fn options(settings: &Settings, metrics_server: String) -> Options {
@@ -263,8 +262,8 @@ fn options(settings: &Settings, metrics_server: String) -> Options {
         ingress_class: settings.ingress_class.clone(),
         notifier,
         spread: settings.startup_spread,
-        // Flagger's workers only fill a queue; ours wait for hooks, so there are more of them.
-        turns: usize::from(settings.workers.get()).saturating_mul(8),
+        // Flagger's workers only fill a queue; ours write, so there are more of them.
+        permits: usize::from(settings.workers.get()).saturating_mul(8),
         game: true,
     }
 }

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 mod base64;
+pub mod canary;
 pub mod game;
 pub mod hook;
 pub mod metrics;

@@ -17,7 +17,7 @@ use tidegate_engine::{
     Configs, Fact, Note, Percent, Phase, Readiness, Revision, Side, Split,
     check::{Checker, Entry, Pods, Template, What, Workload},
 };
-use tidegate_operator::canary::understand;
+use tidegate_providers::canary::understand;
 use tidegate_providers::{
     traffic::Mesh,
     workload::{

@@ -44,7 +44,7 @@ async fn runs_that_wait_for_a_server_hold_up_neither_workloads_nor_canaries() {
     let stage = Stage::up(arena(&rolling())).await;
     let (reply, hold) = answer().held();
     stage.world.network.hook("1.1.1.1/", reply);
-    let turns = stage.world.options.turns;
+    let turns = stage.world.options.permits;
     for index in 0..turns * 2 {
         let name = format!("slow-{index}");
         stage.world.create(HOOK_RUNS, run(&name, web("asInt(result) < 30"), &[]));

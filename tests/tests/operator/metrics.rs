@@ -28,7 +28,7 @@ pub(crate) fn value(world: &World, name: &str, labels: &[&str]) -> Option<f64> {
 
 #[tokio::test(start_paused = true)]
 async fn met_52_the_metrics_server_is_asked_once_at_the_start() {
-    use tidegate_operator::canary::probe_server;
+    use tidegate_operator::probe_server;
     use tidegate_tests::network::{Metric, Network, PROBE, Reply};
     let network = Network::new();
     let probe = || probe_server(&network, "http://prometheus:9090", Duration::from_secs(10));

@@ -21,15 +21,15 @@ use crate::stage::{
 /// An operator at 20%, as the program runs it, and how to tell it to stop.
 async fn at_20(analysis: Value) -> (World, oneshot::Sender<()>, JoinHandle<()>) {
     let world = with_canary(canary_of("web", GATEWAY_API, analysis));
-    let (mut manager, _) = world.manager(Arc::new(AtomicBool::new(true)));
+    let (mut supervisor, _) = world.supervisor(Arc::new(AtomicBool::new(true)));
     let (stop, stopped) = oneshot::channel();
     let operator = tokio::spawn(async move {
         tokio::select! {
             biased;
             _ = stopped => {}
-            () = manager.run() => {}
+            () = supervisor.run() => {}
         }
-        manager.drain(Duration::from_secs(30)).await;
+        supervisor.drain(Duration::from_secs(30)).await;
     });
     reach(&world, "Initialized").await;
     release(&world, "web:2.0");

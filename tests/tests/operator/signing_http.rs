@@ -17,7 +17,7 @@ use tidegate_loadtester::{
     task::Policy,
 };
 use tidegate_operator::{
-    canary::{Context, Manager, Options},
+    Context, Options, Supervisor,
     clock::FastClock,
     cluster::Cluster as Seat,
     http::{self, Client},
@@ -101,7 +101,7 @@ pub(crate) fn operator_with(
     let clock = Arc::new(FastClock::new(10.0));
     let http = Arc::new(Client::new(policy).with_nodes(seat.nodes.clone()));
     let cx = Context::new(seat, options, clock, http, Arc::new(telemetry));
-    tokio::spawn(async move { Manager::start(cx).run().await })
+    tokio::spawn(async move { Supervisor::start(cx).run().await })
 }
 
 /// What came of a release behind the gate: whether it began, and what was said last.

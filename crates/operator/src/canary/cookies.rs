@@ -1,7 +1,7 @@
-//! Session cookies: what the engine decides about them, in letters.
+//! Session cookies: the engine's decision about them, as the cookies themselves.
 //!
-//! A cookie is made from the identity of the canary, the revision and the time of the last step: the same
-//! step makes the same cookie, also after a crash, and the next step another one.
+//! A cookie is derived from the identity of the canary, the revision and the time of the last step: the
+//! same step makes the same cookie, also after a crash, and the next step another one.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use sha2::{Digest, Sha256};
 use tidegate_engine::{Cookie, CookieChange, Revision};
 use tidegate_providers::traffic::Cookies;
 
-use super::observe::Seen;
+use super::inputs::Inputs;
 
 /// The cookies after a change.
-pub(super) fn after(seen: &Seen, uid: &str, change: CookieChange, now: &Cookies) -> Cookies {
-    let affinity = seen.canary.spec.analysis.session_affinity.as_ref();
-    let memory = &seen.observed.memory;
+pub(super) fn after(inputs: &Inputs, uid: &str, change: CookieChange, now: &Cookies) -> Cookies {
+    let affinity = inputs.canary.spec.analysis.session_affinity.as_ref();
+    let memory = &inputs.remembered.memory;
     let applied = memory.applied.as_ref().map_or("", Revision::as_str);
     let since = memory.since.unwrap_or_default().0;
     let make = |name: Option<&str>, side: &str| {
@@ -28,7 +28,7 @@ pub(super) fn after(seen: &Seen, uid: &str, change: CookieChange, now: &Cookies)
         Cookie::Fresh => {
             cookies.canary = make(affinity.map(|it| it.cookie_name.as_str()), "canary");
         }
-        // Browsers that have it are told so until the next one takes its place.
+        // Browsers that have it are told to drop it until the next one takes its place.
         Cookie::Retire => cookies.previous = cookies.canary.take().or(cookies.previous),
     }
     match change.primary {
@@ -42,7 +42,7 @@ pub(super) fn after(seen: &Seen, uid: &str, change: CookieChange, now: &Cookies)
     cookies
 }
 
-/// Cookies as status has them.
+/// The fields of status that hold cookies.
 pub(super) fn fields(cookies: &Cookies) -> Map<String, Value> {
     let fields = BTreeMap::from([
         ("sessionAffinityCookie", &cookies.canary),
@@ -52,7 +52,7 @@ pub(super) fn fields(cookies: &Cookies) -> Map<String, Value> {
     fields.into_iter().map(|(name, cookie)| (name.to_owned(), json!(cookie))).collect()
 }
 
-/// Ten letters made from a text.
+/// Ten letters derived from a text.
 fn letters(text: &str) -> String {
     const ALPHABET: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     let digest = Sha256::digest(text.as_bytes());

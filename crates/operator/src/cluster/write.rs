@@ -32,6 +32,9 @@ pub enum WriteError {
     /// Another operator leads now.
     #[error("not the leader any more")]
     NotLeading,
+    /// The loop of the object is to stop.
+    #[error("the operator is stopping")]
+    Stopped,
     /// The object is not there.
     #[error("{what} does not exist")]
     Missing { what: String },

@@ -1,14 +1,14 @@
-//! Carries decisions about a game workload out, one write after the other.
+//! Carries out decisions about a game workload, one write after the other.
 //!
-//! What follows from a write that failed is left out, as the engine says; everything else goes on. A
-//! conflict is no failure of anybody's: the world is looked at again.
+//! Actions that must not follow a failed write are left out, as the engine says; all others go on. A conflict is
+//! no failure: the object is read again, and the workload observed again.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use tidegate_engine::{
-    Moment, Tone,
+    Tone,
     game::{
         Action, ConditionKind, Decision, Departure, HookKind, HookStart, NewPod, PodChange, PodRef,
         Purpose, Refusal, Scope,
@@ -23,34 +23,37 @@ use tidegate_providers::{
 };
 use tracing::debug;
 
-use super::{observe::Seen, workload::Workload};
+use super::{observe::Observation, workload_ref::WorkloadRef};
 use crate::{
     cluster::{
         cache::Key,
         write::{Place, WriteError},
     },
+    once::Once,
     telemetry::PodWork,
 };
 
 /// Letters and digits that make no words.
 const ID_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const ID_LENGTH: usize = 5;
-/// Refusals that are told while the cluster goes on refusing: a pod each, of a workload that is not small.
-const TOLD_MAX: usize = 100;
-/// A refusal that was not met for so long is another one when it is. What is refused is tried again within
-/// a minute, but not while something else comes first.
-const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 
-/// What came of a decision.
+/// Everything that acting keeps between decisions. It can be lost without harm.
 #[derive(Default)]
-pub(super) struct Done {
-    /// Somebody else was faster somewhere: look again.
+pub(super) struct Actor {
+    /// Rejected writes that were recorded.
+    rejections: Once,
+}
+
+/// The outcome of a decision.
+#[derive(Default)]
+pub(super) struct Acted {
+    /// A write met a conflict.
     pub(super) is_stale: bool,
-    /// What the cluster refused.
+    /// Writes that the API server rejected.
     pub(super) refusals: Vec<Refusal>,
 }
 
-/// What must not follow any more.
+/// Actions that must not follow, because one before them failed.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a yes or no of its own")]
 struct LeftOut {
@@ -91,64 +94,77 @@ impl LeftOut {
     }
 }
 
-impl Workload {
-    /// Carries out what can be.
+// === impl Actor ===
+
+impl Actor {
+    /// Carries out every action that no failure forbids.
     pub(super) async fn act(
         &mut self,
-        seen: &Seen,
+        workload: &WorkloadRef,
+        observation: &Observation,
         decision: &Decision,
-    ) -> Result<Done, WriteError> {
-        let mut done = Done::default();
+    ) -> Result<Acted, WriteError> {
+        let mut acted = Acted::default();
         let mut left_out = LeftOut::default();
-        // As it is after our own writes.
-        let mut workload = Value::clone(&seen.workload);
-        let mut made = BTreeSet::new();
+        let mut writer = Writer {
+            workload,
+            observation,
+            object: Value::clone(&observation.workload),
+            created: BTreeSet::new(),
+        };
         for action in &decision.actions {
             if left_out.has(action) {
                 continue;
             }
-            let begun = self.cx.clock.monotonic();
-            let outcome = self.carry_out(seen, action, &mut workload, &mut made).await;
-            self.measured(
-                seen,
-                action,
-                outcome.is_ok(),
-                self.cx.clock.monotonic().saturating_sub(begun),
-            );
+            let begun = workload.cx.clock.monotonic();
+            let outcome = writer.carry_out(action).await;
+            let took = workload.cx.clock.monotonic().saturating_sub(begun);
+            writer.measure(action, outcome.is_ok(), took);
             let Err(error) = outcome else { continue };
             debug!(%error, "An effect did not happen");
             left_out.add(action);
             match error {
                 WriteError::Conflict { .. } | WriteError::Missing { .. } => {
-                    self.read_again(seen, action).await?;
-                    done.is_stale = true;
+                    writer.read_again(action).await?;
+                    acted.is_stale = true;
                 }
                 WriteError::Refused { ref what, ref why } => {
                     let message = format!("{what} was refused: {why}");
-                    if self.is_news(&message, seen.observed.now) {
+                    if self.rejections.first_time(&message, observation.observed.now) {
                         let reason = failed_reason(action);
-                        self.announce(&workload, reason, Tone::Warning, &message).await;
+                        workload.record(&writer.object, reason, Tone::Warning, &message).await;
                     }
                     let kind = refusal_kind(action);
-                    if !done.refusals.iter().any(|known| known.kind == kind) {
-                        done.refusals.push(Refusal { kind, message });
+                    if !acted.refusals.iter().any(|known| known.kind == kind) {
+                        acted.refusals.push(Refusal { kind, message });
                     }
                 }
-                WriteError::Unavailable { .. } => {
-                    // Nothing more is done on top of what may or may not have happened.
-                    self.is_in_doubt = true;
+                WriteError::Unavailable { .. } | WriteError::NotLeading | WriteError::Stopped => {
                     return Err(error);
                 }
-                WriteError::NotLeading => return Err(error),
             }
         }
-        Ok(done)
+        Ok(acted)
     }
+}
 
-    /// How long a write of a pod or a run took.
-    fn measured(&self, seen: &Seen, action: &Action, is_ok: bool, took: Duration) {
-        let (who, series) = (self.in_telemetry(), &self.cx.telemetry.game);
-        let hooks = &seen.observed.plan.hooks;
+/// The writes of one decision.
+struct Writer<'a> {
+    workload: &'a WorkloadRef,
+    observation: &'a Observation,
+    /// The workload after our own writes.
+    object: Value,
+    /// Names of pods created by this decision.
+    created: BTreeSet<String>,
+}
+
+// === impl Writer ===
+
+impl Writer<'_> {
+    /// Records how long a write of a pod or a run took.
+    fn measure(&self, action: &Action, is_ok: bool, took: Duration) {
+        let (labels, series) = (self.workload.labels(), &self.workload.cx.telemetry.game);
+        let hooks = &self.observation.observed.plan.hooks;
         let (work, hook) = match action {
             Action::Create(_) => (PodWork::Create, None),
             Action::Delete(..) | Action::ForceDelete(_) => {
@@ -157,39 +173,46 @@ impl Workload {
             Action::UpdateInPlace(_) => (PodWork::UpdateInPlace, hooks.pre_in_place.call.as_ref()),
             Action::HotPatch(_) => (PodWork::HotPatch, hooks.pre_in_place.call.as_ref()),
             Action::StartHook(start) => {
-                series.observe_run_made(who, run::type_of(&start.purpose), is_ok, took);
+                series.observe_run_made(labels, run::type_of(&start.purpose), is_ok, took);
                 return;
             }
-            _ => return,
+            Action::Mark(_)
+            | Action::Unmark(_)
+            | Action::SetGate(..)
+            | Action::ApplyGrace(_)
+            | Action::DropGrace(_)
+            | Action::ClearPostHook(_)
+            | Action::Identify(_)
+            | Action::TerminateHook(_)
+            | Action::DeleteHook(_)
+            | Action::SetPaused(_)
+            | Action::Lift(_)
+            | Action::ClearVerb
+            | Action::GoBack { .. }
+            | Action::ResetRetry(_)
+            | Action::PrunePodsToDelete(_)
+            | Action::Remember(_)
+            | Action::DropRevisions(_)
+            | Action::Announce(_) => return,
         };
-        series.observe_pod(who, work, hook.is_some(), is_ok, took);
+        series.observe_pod(labels, work, hook.is_some(), is_ok, took);
     }
 
-    /// Whether a refusal is to be told. Once is enough while it is met again and again.
-    fn is_news(&mut self, message: &str, now: Moment) -> bool {
-        self.told.retain(|_, last| now.since(*last) < FORGOTTEN_AFTER);
-        let is_news = !self.told.contains_key(message) && self.told.len() < TOLD_MAX;
-        if is_news || self.told.contains_key(message) {
-            self.told.insert(message.to_owned(), now);
-        }
-        is_news
-    }
-
-    async fn carry_out(
-        &self,
-        seen: &Seen,
-        action: &Action,
-        workload: &mut Value,
-        made: &mut BTreeSet<String>,
-    ) -> Result<(), WriteError> {
-        let now = seen.observed.now;
+    async fn carry_out(&mut self, action: &Action) -> Result<(), WriteError> {
+        let now = self.observation.observed.now;
         match action {
-            Action::Create(pod) => self.create(seen, pod, made).await,
-            Action::Delete(pod, why) => self.delete(seen, pod, *why).await,
+            Action::Create(pod) => self.create(pod).await,
+            Action::Delete(pod, why) => self.delete(pod, *why).await,
             Action::ForceDelete(pod) => {
-                self.cx.cluster.end(self.place(POD, &pod.name), &pod.uid, Some(0)).await?;
+                self.workload
+                    .cx
+                    .cluster
+                    .end(self.workload.place(POD, &pod.name), &pod.uid, Some(0))
+                    .await?;
                 let text = format!("Pod {} is taken from its lost node.", pod.name);
-                self.announce(workload, "SuccessfulForceDelete", Tone::Normal, &text).await;
+                self.workload
+                    .record(&self.object, "SuccessfulForceDelete", Tone::Normal, &text)
+                    .await;
                 Ok(())
             }
             Action::Mark(pod) => self.change(pod, "", |live| pods::mark(live, true)).await,
@@ -199,7 +222,7 @@ impl Workload {
             }
             Action::UpdateInPlace(change) => {
                 self.change(&change.pod, "", |live| pods::update_in_place(live, change)).await?;
-                self.told_of_update(workload, change, "SuccessfulUpdatePodInPlace").await;
+                self.record_update(change, "SuccessfulUpdatePodInPlace").await;
                 Ok(())
             }
             Action::ApplyGrace(change) => {
@@ -208,56 +231,62 @@ impl Workload {
             Action::DropGrace(pod) => self.change(pod, "", pods::drop_grace).await,
             Action::HotPatch(change) => {
                 self.change(&change.pod, "", |live| pods::hot_patch(live, change)).await?;
-                self.told_of_update(workload, change, "SuccessfulUpdatePodHotPatch").await;
+                self.record_update(change, "SuccessfulUpdatePodHotPatch").await;
                 Ok(())
             }
             Action::ClearPostHook(pod) => self.change(pod, "", pods::clear_post_hook).await,
             Action::Identify(pod) => self.change(pod, "", pods::identify).await,
-            Action::StartHook(start) => self.start_hook(seen, start).await,
+            Action::StartHook(start) => self.start_hook(start).await,
             Action::TerminateHook(name) => {
-                let Some(run) = seen.runs.get(name) else { return Ok(()) };
+                let Some(run) = self.observation.runs.get(name) else { return Ok(()) };
                 let version = &run["metadata"]["resourceVersion"];
                 let patch = json!({
                     "metadata": { "resourceVersion": version }, "spec": { "terminate": true },
                 });
-                self.cx.cluster.merge(self.place(HOOK_RUN, name), &patch).await.map(|_| ())
+                self.workload
+                    .cx
+                    .cluster
+                    .merge(self.workload.place(HOOK_RUN, name), &patch)
+                    .await
+                    .map(|_| ())
             }
             Action::DeleteHook(name) => {
-                let Some(run) = seen.runs.get(name) else { return Ok(()) };
+                let Some(run) = self.observation.runs.get(name) else { return Ok(()) };
                 let uid = run["metadata"]["uid"].as_str().unwrap_or_default();
-                self.cx.cluster.end(self.place(HOOK_RUN, name), uid, None).await
+                self.workload.cx.cluster.end(self.workload.place(HOOK_RUN, name), uid, None).await
             }
             Action::DropRevisions(names) => {
                 for name in names {
-                    let Some(known) = seen.revisions.get(name.as_str()) else { continue };
+                    let Some(known) = self.observation.revisions.get(name.as_str()) else {
+                        continue;
+                    };
                     let uid = known["metadata"]["uid"].as_str().unwrap_or_default();
-                    let place = self.place(CONTROLLER_REVISION, name.as_str());
-                    self.cx.cluster.end(place, uid, None).await?;
+                    let place = self.workload.place(CONTROLLER_REVISION, name.as_str());
+                    self.workload.cx.cluster.end(place, uid, None).await?;
                 }
                 Ok(())
             }
             Action::Remember(next) => {
-                let patch = memory::patch(self.kind, workload, next);
-                let place =
-                    Place { subresource: "status", ..self.place(self.kind, &self.key.name) };
-                *workload = self.cx.cluster.merge(place, &patch).await?;
+                let patch = memory::patch(self.workload.kind, &self.object, next);
+                let place = self.workload.own_place("status");
+                self.object = self.workload.cx.cluster.merge(place, &patch).await?;
                 Ok(())
             }
             Action::Announce(fact) => {
-                self.announce(workload, fact.reason(), fact.tone(), &fact.text()).await;
+                self.workload.record(&self.object, fact.reason(), fact.tone(), &fact.text()).await;
                 Ok(())
             }
-            other => self.write_spec(seen, other, workload).await,
+            Action::SetPaused(_)
+            | Action::Lift(_)
+            | Action::ClearVerb
+            | Action::GoBack { .. }
+            | Action::ResetRetry(_)
+            | Action::PrunePodsToDelete(_) => self.write_spec(action).await,
         }
     }
 
     /// Changes what the user wrote, as far as that is ours to change.
-    async fn write_spec(
-        &self,
-        seen: &Seen,
-        action: &Action,
-        workload: &mut Value,
-    ) -> Result<(), WriteError> {
+    async fn write_spec(&mut self, action: &Action) -> Result<(), WriteError> {
         let paused = |paused: bool| json!({ "updateStrategy": { "paused": paused } });
         let asked = json!({ "annotations": { names::ASK: Value::Null } });
         let (spec, metadata) = match action {
@@ -265,9 +294,11 @@ impl Workload {
             Action::Lift(_) => (paused(false), asked),
             Action::ClearVerb => (Value::Null, asked),
             Action::GoBack { to, .. } => {
-                let Some(known) = seen.revisions.get(to.as_str()) else { return Ok(()) };
+                let Some(known) = self.observation.revisions.get(to.as_str()) else {
+                    return Ok(());
+                };
                 let template = revision::template(known);
-                let change = difference(&workload["spec"]["template"], &template);
+                let change = difference(&self.object["spec"]["template"], &template);
                 (json!({ "template": change }), asked)
             }
             Action::ResetRetry(kind) => {
@@ -279,40 +310,58 @@ impl Workload {
                 (json!({ member: { "retry": false } }), json!({}))
             }
             Action::PrunePodsToDelete(gone) => {
-                let listed = workload["spec"]["scaleStrategy"]["podsToDelete"].as_array();
+                let listed = self.object["spec"]["scaleStrategy"]["podsToDelete"].as_array();
                 let is_gone = |name: &&Value| gone.iter().any(|gone| **name == gone.as_str());
                 let left: Vec<Value> =
                     listed.into_iter().flatten().filter(|name| !is_gone(name)).cloned().collect();
                 (json!({ "scaleStrategy": { "podsToDelete": left } }), json!({}))
             }
-            _ => return Ok(()),
+            Action::Create(_)
+            | Action::Delete(..)
+            | Action::ForceDelete(_)
+            | Action::Mark(_)
+            | Action::Unmark(_)
+            | Action::SetGate(..)
+            | Action::UpdateInPlace(_)
+            | Action::ApplyGrace(_)
+            | Action::DropGrace(_)
+            | Action::HotPatch(_)
+            | Action::ClearPostHook(_)
+            | Action::Identify(_)
+            | Action::StartHook(_)
+            | Action::TerminateHook(_)
+            | Action::DeleteHook(_)
+            | Action::Remember(_)
+            | Action::DropRevisions(_)
+            | Action::Announce(_) => return Ok(()),
         };
         let mut patch = json!({ "metadata": metadata });
-        patch["metadata"]["resourceVersion"] = workload["metadata"]["resourceVersion"].clone();
+        patch["metadata"]["resourceVersion"] = self.object["metadata"]["resourceVersion"].clone();
         if !spec.is_null() {
             patch["spec"] = spec;
         }
-        *workload = self.cx.cluster.merge(self.place(self.kind, &self.key.name), &patch).await?;
+        self.object = self.workload.cx.cluster.merge(self.workload.own_place(""), &patch).await?;
         Ok(())
     }
 
-    async fn create(
-        &self,
-        seen: &Seen,
-        pod: &NewPod,
-        made: &mut BTreeSet<String>,
-    ) -> Result<(), WriteError> {
-        let Some(known) = seen.revisions.get(pod.revision.as_str()) else {
+    async fn create(&mut self, pod: &NewPod) -> Result<(), WriteError> {
+        let Some(known) = self.observation.revisions.get(pod.revision.as_str()) else {
             return Err(WriteError::Missing { what: format!("revision {}", pod.revision) });
         };
         let name = match pod.ordinal {
-            Some(ordinal) => format!("{}-{ordinal}", self.key.name),
-            None => self.free_name(seen, made),
+            Some(ordinal) => format!("{}-{ordinal}", self.workload.key.name),
+            None => self.free_name(),
         };
         if let Some(ordinal) = pod.ordinal {
-            for claim in pods::new_claims(&seen.workload, ordinal) {
+            for claim in pods::new_claims(&self.observation.workload, ordinal) {
                 let name = claim["metadata"]["name"].as_str().unwrap_or_default();
-                match self.cx.cluster.create(self.place(VOLUME_CLAIM, name), &claim).await {
+                match self
+                    .workload
+                    .cx
+                    .cluster
+                    .create(self.workload.place(VOLUME_CLAIM, name), &claim)
+                    .await
+                {
                     Ok(_) => {}
                     Err(WriteError::Conflict { .. }) => self.stays(name).await?,
                     Err(error) => return Err(error),
@@ -320,46 +369,50 @@ impl Workload {
             }
         }
         let template = revision::template(known);
-        let body = pods::new(self.kind, &seen.workload, &template, pod, &name);
-        match (self.cx.cluster.make(self.place(POD, &name), &body).await, pod.ordinal) {
+        let body = pods::new(self.workload.kind, &self.observation.workload, &template, pod, &name);
+        match (
+            self.workload.cx.cluster.make(self.workload.place(POD, &name), &body).await,
+            pod.ordinal,
+        ) {
             (Ok(_), _) => {}
-            (Err(error), None) => return Err(nameless(error, &name, &self.key.name)),
+            (Err(error), None) => return Err(nameless(error, &name, &self.workload.key.name)),
             (Err(error @ WriteError::Conflict { .. }), Some(_)) => {
-                self.is_free(seen, &name).await?;
+                self.is_free(&name).await?;
                 return Err(error);
             }
             (Err(error), Some(_)) => return Err(error),
         }
-        made.insert(name.clone());
+        self.created.insert(name.clone());
         let text = format!("Pod {name} is made.");
-        self.announce(&seen.workload, "SuccessfulCreate", Tone::Normal, &text).await;
+        self.workload.record(&self.object, "SuccessfulCreate", Tone::Normal, &text).await;
         Ok(())
     }
 
     /// A name no pod has, and that none had a moment ago.
-    fn free_name(&self, seen: &Seen, made: &BTreeSet<String>) -> String {
+    fn free_name(&self) -> String {
         let mut number = 0_u32;
         loop {
-            let text = format!("{}/{}/{number}", self.uid, seen.observed.now.0);
+            let text =
+                format!("{}/{}/{number}", self.workload.uid, self.observation.observed.now.0);
             let digest = Sha256::digest(text.as_bytes());
             let letters = digest
                 .iter()
                 .take(ID_LENGTH)
                 .filter_map(|byte| ID_LETTERS.get(usize::from(*byte) % ID_LETTERS.len()));
             let id: String = letters.map(|letter| char::from(*letter)).collect();
-            let name = format!("{}-{id}", self.key.name);
-            let key = Key::new(&self.key.namespace, &name);
-            let is_known = self.cx.cluster.cache.get(POD, &key).is_some();
-            let was_seen = seen.observed.pods.iter().any(|pod| pod.name == name);
-            if !is_known && !was_seen && !made.contains(&name) {
+            let name = format!("{}-{id}", self.workload.key.name);
+            let key = Key::new(&self.workload.key.namespace, &name);
+            let is_known = self.workload.cx.cluster.cache.get(POD, &key).is_some();
+            let was_seen = self.observation.observed.pods.iter().any(|pod| pod.name == name);
+            if !is_known && !was_seen && !self.created.contains(&name) {
                 return name;
             }
             number += 1;
         }
     }
 
-    async fn delete(&self, seen: &Seen, pod: &PodRef, why: Departure) -> Result<(), WriteError> {
-        self.cx.cluster.end(self.place(POD, &pod.name), &pod.uid, None).await?;
+    async fn delete(&self, pod: &PodRef, why: Departure) -> Result<(), WriteError> {
+        self.workload.cx.cluster.end(self.workload.place(POD, &pod.name), &pod.uid, None).await?;
         let name = &pod.name;
         let (reason, text) = match why {
             Departure::Surplus => {
@@ -369,7 +422,7 @@ impl Workload {
                 ("SuccessfulDelete", format!("Pod {name} is deleted: podsToDelete names it."))
             }
             Departure::Failed => ("SuccessfulDelete", format!("Pod {name} is deleted: it ended.")),
-            Departure::Replaced if self.kind == GAME_DEPLOYMENT => (
+            Departure::Replaced if self.workload.kind == GAME_DEPLOYMENT => (
                 "SuccessfulUpdatePodReCreate",
                 format!("Pod {name} is deleted: one of the new revision takes its place."),
             ),
@@ -378,7 +431,7 @@ impl Workload {
                 format!("Pod {name} is deleted: one of the new revision takes its place."),
             ),
         };
-        self.announce(&seen.workload, reason, Tone::Normal, &text).await;
+        self.workload.record(&self.object, reason, Tone::Normal, &text).await;
         Ok(())
     }
 
@@ -389,48 +442,50 @@ impl Workload {
         patch: impl FnOnce(&Value) -> Value,
     ) -> Result<(), WriteError> {
         // As it is after our own writes of this look.
-        let key = Key::new(&self.key.namespace, &pod.name);
-        let live = self.cx.cluster.cache.get(POD, &key);
+        let key = Key::new(&self.workload.key.namespace, &pod.name);
+        let live = self.workload.cx.cluster.cache.get(POD, &key);
         let live = live.filter(|live| live["metadata"]["uid"] == pod.uid.as_str());
         let Some(live) = live else {
             return Err(WriteError::Missing { what: format!("Pod {key}") });
         };
-        let place = Place { subresource, ..self.place(POD, &pod.name) };
-        self.cx.cluster.strategic(place, &patch(&live)).await.map(|_| ())
+        let place = Place { subresource, ..self.workload.place(POD, &pod.name) };
+        self.workload.cx.cluster.strategic(place, &patch(&live)).await.map(|_| ())
     }
 
-    async fn told_of_update(&self, workload: &Value, change: &PodChange, reason: &str) {
+    async fn record_update(&self, change: &PodChange, reason: &str) {
         let text = format!("Pod {} becomes {}.", change.pod.name, change.revision);
-        self.announce(workload, reason, Tone::Normal, &text).await;
+        self.workload.record(&self.object, reason, Tone::Normal, &text).await;
     }
 
     /// Makes a run unless it exists. What is cached may be behind: a run that is made twice runs twice.
-    async fn start_hook(&self, seen: &Seen, start: &HookStart) -> Result<(), WriteError> {
-        let place = self.place(HOOK_RUN, &start.name);
-        if let Some(found) = self.cx.cluster.read(place).await? {
-            let is_new = !seen.runs.contains_key(&start.name);
-            self.cx.cluster.cache.learn(HOOK_RUN, found);
+    async fn start_hook(&self, start: &HookStart) -> Result<(), WriteError> {
+        let place = self.workload.place(HOOK_RUN, &start.name);
+        if let Some(found) = self.workload.cx.cluster.read(place).await? {
+            let is_new = !self.observation.runs.contains_key(&start.name);
+            self.workload.cx.cluster.cache.learn(HOOK_RUN, found);
             return if is_new {
                 Err(WriteError::Conflict { what: place.to_string() })
             } else {
                 Ok(())
             };
         }
-        let Some(template) = seen.templates.get(&start.template) else {
+        let Some(template) = self.observation.templates.get(&start.template) else {
             return Err(WriteError::Missing { what: format!("HookTemplate {}", start.template) });
         };
         let pod = match &start.purpose {
-            Purpose::Pod { uid, .. } => seen.observed.pods.iter().find(|pod| pod.uid == *uid),
+            Purpose::Pod { uid, .. } => {
+                self.observation.observed.pods.iter().find(|pod| pod.uid == *uid)
+            }
             Purpose::Step { .. } => None,
         };
-        let body = run::new(self.kind, &seen.workload, template, start, pod);
-        self.cx.cluster.make(place, &body).await.map(|_| ())
+        let body = run::new(self.workload.kind, &self.observation.workload, template, start, pod);
+        self.workload.cx.cluster.make(place, &body).await.map(|_| ())
     }
 
     /// A claim stays when its pod goes: that is what it is for. One that is being deleted waits for its
     /// pod to go, and a pod that is made in the meantime would be left without.
     async fn stays(&self, name: &str) -> Result<(), WriteError> {
-        let claim = self.cx.cluster.read(self.place(VOLUME_CLAIM, name)).await?;
+        let claim = self.workload.cx.cluster.read(self.workload.place(VOLUME_CLAIM, name)).await?;
         match claim {
             Some(claim) if claim["metadata"]["deletionTimestamp"].is_null() => Ok(()),
             Some(_) => Err(WriteError::Refused {
@@ -443,14 +498,18 @@ impl Workload {
 
     /// A pod of this name that is none of ours, and never will be, is in the way until somebody takes
     /// it away.
-    async fn is_free(&self, seen: &Seen, name: &str) -> Result<(), WriteError> {
-        let Some(pod) = self.cx.cluster.read(self.place(POD, name)).await? else { return Ok(()) };
+    async fn is_free(&self, name: &str) -> Result<(), WriteError> {
+        let Some(pod) = self.workload.cx.cluster.read(self.workload.place(POD, name)).await? else {
+            return Ok(());
+        };
         let owner = match controller_of(&pod) {
-            Some((kind, of)) if (kind, of) != (self.kind.kind, &*self.key.name) => {
+            Some((kind, of))
+                if (kind, of) != (self.workload.kind.kind, &*self.workload.key.name) =>
+            {
                 format!("belongs to {kind} {of}")
             }
             None if !is_selected(
-                &seen.workload["spec"]["selector"],
+                &self.observation.workload["spec"]["selector"],
                 &pod["metadata"]["labels"],
             ) =>
             {
@@ -465,8 +524,8 @@ impl Workload {
     }
 
     /// What an action was about, read past the cache.
-    async fn read_again(&self, seen: &Seen, action: &Action) -> Result<(), WriteError> {
-        let cluster = &self.cx.cluster;
+    async fn read_again(&self, action: &Action) -> Result<(), WriteError> {
+        let cluster = &self.workload.cx.cluster;
         let pod = |name: &str| (POD, name.to_owned());
         let (kind, name) = match action {
             Action::Delete(it, _)
@@ -481,23 +540,29 @@ impl Workload {
                 pod(&it.pod.name)
             }
             Action::Create(NewPod { ordinal: Some(ordinal), .. }) => {
-                pod(&format!("{}-{ordinal}", self.key.name))
+                pod(&format!("{}-{ordinal}", self.workload.key.name))
             }
             Action::StartHook(start) => (HOOK_RUN, start.name.clone()),
             Action::TerminateHook(name) | Action::DeleteHook(name) => (HOOK_RUN, name.clone()),
             Action::DropRevisions(names) => {
                 for name in names {
-                    cluster.refresh(self.place(CONTROLLER_REVISION, name.as_str())).await?;
+                    cluster
+                        .refresh(self.workload.place(CONTROLLER_REVISION, name.as_str()))
+                        .await?;
                 }
                 return Ok(());
             }
             Action::Create(_) => return Ok(()),
-            _ => (
-                self.kind,
-                seen.workload["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-            ),
+            Action::SetPaused(_)
+            | Action::Lift(_)
+            | Action::ClearVerb
+            | Action::GoBack { .. }
+            | Action::ResetRetry(_)
+            | Action::PrunePodsToDelete(_)
+            | Action::Remember(_)
+            | Action::Announce(_) => (self.workload.kind, self.workload.key.name.to_string()),
         };
-        cluster.refresh(self.place(kind, &name)).await
+        cluster.refresh(self.workload.place(kind, &name)).await
     }
 }
 
@@ -518,7 +583,27 @@ fn refusal_kind(action: &Action) -> ConditionKind {
         Action::Create(_) | Action::Delete(..) | Action::ForceDelete(_) => {
             ConditionKind::FailedScale
         }
-        _ => ConditionKind::FailedUpdate,
+        Action::Mark(_)
+        | Action::Unmark(_)
+        | Action::SetGate(..)
+        | Action::UpdateInPlace(_)
+        | Action::ApplyGrace(_)
+        | Action::DropGrace(_)
+        | Action::HotPatch(_)
+        | Action::ClearPostHook(_)
+        | Action::Identify(_)
+        | Action::StartHook(_)
+        | Action::TerminateHook(_)
+        | Action::DeleteHook(_)
+        | Action::SetPaused(_)
+        | Action::Lift(_)
+        | Action::ClearVerb
+        | Action::GoBack { .. }
+        | Action::ResetRetry(_)
+        | Action::PrunePodsToDelete(_)
+        | Action::Remember(_)
+        | Action::DropRevisions(_)
+        | Action::Announce(_) => ConditionKind::FailedUpdate,
     }
 }
 
@@ -532,7 +617,23 @@ fn failed_reason(action: &Action) -> &'static str {
             "FailedUpdatePodInPlace"
         }
         Action::HotPatch(_) => "FailedUpdatePodHotPatch",
-        _ => "FailedUpdate",
+        Action::Mark(_)
+        | Action::Unmark(_)
+        | Action::DropGrace(_)
+        | Action::ClearPostHook(_)
+        | Action::Identify(_)
+        | Action::StartHook(_)
+        | Action::TerminateHook(_)
+        | Action::DeleteHook(_)
+        | Action::SetPaused(_)
+        | Action::Lift(_)
+        | Action::ClearVerb
+        | Action::GoBack { .. }
+        | Action::ResetRetry(_)
+        | Action::PrunePodsToDelete(_)
+        | Action::Remember(_)
+        | Action::DropRevisions(_)
+        | Action::Announce(_) => "FailedUpdate",
     }
 }
 

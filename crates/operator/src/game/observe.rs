@@ -1,4 +1,8 @@
-//! One look at a game workload: everything the engine may ask about, from the cache.
+//! Observation of a game workload: a look at the cache, as one value that the engine decides upon.
+//!
+//! Nothing here waits, writes or asks the API server. Some things come before any decision: an orphan that is
+//! selected is adopted, a pod that is selected no more is released, the revision of the template is created.
+//! Those are [`NotYet`]s, which say what to write first.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,123 +12,150 @@ use std::{
 use serde_json::Value;
 use tidegate_engine::{
     Moment,
-    game::{CanaryStep, Claim, HookKind, Memory, Observed, Plan, RevisionChoice},
+    game::{CanaryStep, Claim, HookKind, Observed, Plan, Refusal, RevisionChoice},
 };
 use tidegate_providers::{
     game::{
         CONTROLLER_REVISION, GAME_DEPLOYMENT, HOOK_RUN, HOOK_TEMPLATE, NODE, POD, is_selected,
         memory, names, plan,
-        pod::{self, Identity},
+        pod::{self, Identity, ordinal},
         revision, run,
     },
     object::Kind,
 };
 
-use super::{life::follower, manager::is_listed, workload::Workload};
-use crate::cluster::cache::Key;
+use crate::cluster::{
+    Cluster,
+    cache::{Key, TableState},
+};
 
-/// What a look came to.
-pub(super) enum Look {
-    Gone,
-    /// Not everything was listed yet.
-    Listing,
-    /// The object cannot be understood.
-    Unreadable(Arc<Value>, String),
-    /// Something of nobody's is to be taken in first.
-    Adopt(Kind, Arc<Value>),
-    /// A pod that is not selected any more is to be let go first.
-    Release(Arc<Value>),
-    /// The revision of the template is to be made or brought to the front first.
-    Revise(Box<Revise>),
-    Seen(Box<Seen>),
+/// A snapshot of the operator, for one look at one workload.
+pub(super) struct Env<'a> {
+    pub(super) kind: Kind,
+    pub(super) key: &'a Key,
+    pub(super) uid: &'a str,
+    pub(super) cluster: &'a Cluster,
+    pub(super) now: Moment,
+    /// Writes that the API server rejected when they were last tried.
+    pub(super) refusals: &'a [Refusal],
+    /// Names of revisions that turned out to be taken.
+    pub(super) collisions: u32,
 }
 
-/// A revision that is not as it should be.
+/// Why there is no observation yet.
+pub(super) enum NotYet {
+    Gone,
+    /// Kinds that the workload needs are being listed.
+    Listing,
+    /// The object cannot be read as a workload.
+    Unreadable(Arc<Value>, String),
+    /// An orphan is to be adopted first.
+    Adopt(Kind, Arc<Value>),
+    /// A pod that is not selected any more is to be released first.
+    Release(Arc<Value>),
+    /// The revision of the template is to be created, or to get the highest number, first.
+    Revise(Box<Revise>),
+}
+
+/// A revision to be written.
 pub(super) struct Revise {
     pub(super) workload: Arc<Value>,
     pub(super) choice: RevisionChoice,
     pub(super) data: String,
 }
 
-/// What was seen.
-pub(super) struct Seen {
+/// One look at a workload.
+pub(super) struct Observation {
     pub(super) workload: Arc<Value>,
+    /// The engine's part.
     pub(super) observed: Observed,
-    /// By name.
+    /// By name, as the next two.
     pub(super) runs: BTreeMap<String, Arc<Value>>,
     pub(super) revisions: BTreeMap<String, Arc<Value>>,
     pub(super) templates: BTreeMap<String, Arc<Value>>,
+    /// All objects that were looked at: a change of any of them wakes the workload.
+    pub(super) dependencies: BTreeSet<(Kind, Key)>,
 }
 
-/// Looks.
-pub(super) fn look(task: &Workload) -> Look {
-    let (kind, key) = (task.kind, &task.key);
-    let cache = &task.cx.cluster.cache;
-    let Some(workload) = cache.get(kind, key) else { return Look::Gone };
-    if workload["metadata"]["uid"] != task.uid.as_str() {
-        return Look::Gone;
+pub(super) fn observe(env: &Env<'_>) -> Result<Observation, NotYet> {
+    let workload = env.cluster.cache.get(env.kind, env.key).ok_or(NotYet::Gone)?;
+    if workload["metadata"]["uid"] != env.uid {
+        return Err(NotYet::Gone);
     }
-    if !is_listed(&task.cx.cluster) {
-        return Look::Listing;
+    if !is_listed(env.cluster) {
+        return Err(NotYet::Listing);
     }
-    let reading = match plan::read(kind, &workload) {
+    let reading = match plan::read(env.kind, &workload) {
         Ok(reading) => reading,
-        Err(why) => return Look::Unreadable(workload, why),
+        Err(why) => return Err(NotYet::Unreadable(workload, why)),
     };
-    let is_deleted = workload["metadata"]["deletionTimestamp"].is_string();
-    let memory = memory::read(kind, &workload);
-    let rival = rival(task, &workload);
-    let parts = match Parts::gather(task, &workload, &reading.plan, rival.as_ref()) {
-        Ok(parts) => parts,
-        Err(look) => return look,
-    };
+    let memory = memory::read(env.kind, &workload);
+    let rival = rival(env, &workload);
+    let parts = Parts::gather(env, &workload, &reading.plan, rival.is_some())?;
+    let dependencies = parts.dependencies(env, &reading.plan, rival.as_ref());
     let mut problems = reading.problems;
-    problems.extend(
-        rival.map(|rival| {
-            format!("{} {} is older and selects the same pods", kind.kind, rival.name)
-        }),
-    );
-    let collisions = memory.collisions.max(task.collisions);
-    let template = &workload["spec"]["template"];
-    let revisions: Vec<&Value> = parts.revisions.values().map(|object| &**object).collect();
-    let choice = revision::choose(&key.name, template, &revisions, collisions);
-    let update = match choice {
-        RevisionChoice::Use(name) => name,
-        // Nothing is made for a workload that is not acted upon.
-        RevisionChoice::Renumber(ref name, _) | RevisionChoice::Create { ref name, .. }
-            if is_deleted || !problems.is_empty() =>
-        {
-            name.clone()
-        }
-        choice => {
-            let data = revision::data(template);
-            return Look::Revise(Box::new(Revise { workload, choice, data }));
-        }
+    problems.extend(rival.map(|rival| {
+        format!("{} {} is older and selects the same pods", env.kind.kind, rival.name)
+    }));
+    let collisions = memory.collisions.max(env.collisions);
+    let is_deleted = workload["metadata"]["deletionTimestamp"].is_string();
+    let is_acted_upon = !is_deleted && problems.is_empty();
+    let update = match update_revision(env, &workload, &parts, collisions, is_acted_upon) {
+        Ok(update) => update,
+        Err(revise) => return Err(NotYet::Revise(revise)),
     };
+    let templates = parts.templates.iter();
     let observed = Observed {
-        now: Moment(task.cx.clock.now().as_millisecond()),
+        now: env.now,
         problems,
-        refusals: task.refusals.clone(),
+        refusals: env.refusals.to_vec(),
         is_deleted,
         update,
         collisions,
         revisions: parts.revisions.values().map(|object| revision::known(object)).collect(),
-        pods: parts.read_pods(task),
+        pods: parts.read_pods(env),
         runs: parts.runs.values().filter_map(|object| run::read(object)).collect(),
         taken: parts.taken.clone(),
-        templates: parts
-            .templates
-            .iter()
-            .map(|(name, object)| (name.clone(), run::template(object)))
-            .collect(),
+        templates: templates.map(|(name, object)| (name.clone(), run::template(object))).collect(),
         plan: reading.plan,
         memory,
     };
     let Parts { runs, revisions, templates, .. } = parts;
-    Look::Seen(Box::new(Seen { workload, observed, runs, revisions, templates }))
+    Ok(Observation { workload, observed, runs, revisions, templates, dependencies })
 }
 
-/// What belongs to a workload.
+/// Whether everything that decides about a workload was listed.
+fn is_listed(cluster: &Cluster) -> bool {
+    let needed = [POD, NODE, CONTROLLER_REVISION, HOOK_RUN, HOOK_TEMPLATE];
+    needed.iter().all(|kind| cluster.cache.state(*kind) == TableState::Synced)
+}
+
+/// The name of the template's revision; `Err` if it has to be written first.
+fn update_revision(
+    env: &Env<'_>,
+    workload: &Arc<Value>,
+    parts: &Parts,
+    collisions: u32,
+    is_acted_upon: bool,
+) -> Result<tidegate_engine::Revision, Box<Revise>> {
+    let template = &workload["spec"]["template"];
+    let revisions: Vec<&Value> = parts.revisions.values().map(|object| &**object).collect();
+    match revision::choose(&env.key.name, template, &revisions, collisions) {
+        RevisionChoice::Use(name) => Ok(name),
+        // Nothing is created for a workload that is not acted upon.
+        RevisionChoice::Renumber(name, _) | RevisionChoice::Create { name, .. }
+            if !is_acted_upon =>
+        {
+            Ok(name)
+        }
+        choice @ (RevisionChoice::Renumber(..) | RevisionChoice::Create { .. }) => {
+            let (workload, data) = (Arc::clone(workload), revision::data(template));
+            Err(Box::new(Revise { workload, choice, data }))
+        }
+    }
+}
+
+/// The objects that belong to a workload.
 struct Parts {
     pods: BTreeMap<String, Arc<Value>>,
     runs: BTreeMap<String, Arc<Value>>,
@@ -136,16 +167,16 @@ struct Parts {
 // === impl Parts ===
 
 impl Parts {
-    /// Everything that is owned, which is followed from now on. `Err` is something to be taken in first.
+    /// Everything that the workload owns; `Err` for an object to be adopted or released first.
     fn gather(
-        task: &Workload,
+        env: &Env<'_>,
         workload: &Arc<Value>,
         plan: &Plan,
-        rival: Option<&Claim>,
-    ) -> Result<Self, Look> {
+        has_rival: bool,
+    ) -> Result<Self, NotYet> {
         let is_deleted = workload["metadata"]["deletionTimestamp"].is_string();
-        let namespace = &*task.key.namespace;
-        let cache = &task.cx.cluster.cache;
+        let namespace = &*env.key.namespace;
+        let cache = &env.cluster.cache;
         let name =
             |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let selector = &workload["spec"]["selector"];
@@ -153,48 +184,48 @@ impl Parts {
             let metadata = &object["metadata"];
             let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
             !is_deleted
-                && rival.is_none()
+                && !has_rival
                 && !owners.into_iter().any(|owner| owner["controller"] == true)
                 && metadata["deletionTimestamp"].is_null()
                 && is_selected(selector, &metadata["labels"])
         };
-        // One that ended is of no use to anybody, and whoever made it may still want to read what it said.
-        // The number of a numbered pod is taken all the same.
+        // A pod that ended is not adopted: its author may still want to read its log. A numbered pod is: its
+        // number is taken.
         let is_of_use = |pod: &Value| {
             let phase = pod["status"]["phase"].as_str().unwrap_or_default();
-            task.kind != GAME_DEPLOYMENT || !matches!(phase, "Succeeded" | "Failed")
+            env.kind != GAME_DEPLOYMENT || !matches!(phase, "Succeeded" | "Failed")
         };
         let mut pods = BTreeMap::new();
-        for pod in cache.list_controlled(POD, namespace, &task.uid) {
+        for pod in cache.list_controlled(POD, namespace, env.uid) {
             let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            if is_owned(&pod, &task.uid) {
-                // Whoever takes the labels off a pod wants to keep it as it is, and another in its place.
+            if is_owned(&pod, env.uid) {
+                // A user who takes the labels off a pod wants to keep it, and another one in its place.
                 // The number of a numbered pod cannot be given twice.
-                let is_let_go = task.kind == GAME_DEPLOYMENT
+                let is_let_go = env.kind == GAME_DEPLOYMENT
                     && !is_deleted
                     && pod["metadata"]["deletionTimestamp"].is_null()
                     && !is_selected(selector, &pod["metadata"]["labels"]);
                 if is_let_go {
-                    return Err(Look::Release(pod));
+                    return Err(NotYet::Release(pod));
                 }
-                if task.is_own_name(&name(&pod)) {
+                if is_own_name(env, &name(&pod)) {
                     pods.insert(uid, pod);
                 }
-            } else if is_orphan(&pod) && task.is_own_name(&name(&pod)) && is_of_use(&pod) {
-                return Err(Look::Adopt(POD, pod));
+            } else if is_orphan(&pod) && is_own_name(env, &name(&pod)) && is_of_use(&pod) {
+                return Err(NotYet::Adopt(POD, pod));
             }
         }
         let mut revisions = BTreeMap::new();
-        for object in cache.list_controlled(CONTROLLER_REVISION, namespace, &task.uid) {
-            if is_owned(&object, &task.uid) {
+        for object in cache.list_controlled(CONTROLLER_REVISION, namespace, env.uid) {
+            if is_owned(&object, env.uid) {
                 revisions.insert(name(&object), object);
             } else if is_orphan(&object) {
-                return Err(Look::Adopt(CONTROLLER_REVISION, object));
+                return Err(NotYet::Adopt(CONTROLLER_REVISION, object));
             }
         }
         let (mut runs, mut taken) = (BTreeMap::new(), BTreeSet::new());
         for object in cache.list_in(HOOK_RUN, namespace) {
-            if is_owned(&object, &task.uid) && run::read(&object).is_some() {
+            if is_owned(&object, env.uid) && run::read(&object).is_some() {
                 runs.insert(name(&object), object);
             } else {
                 taken.insert(name(&object));
@@ -206,38 +237,40 @@ impl Parts {
                 templates.insert(template, object);
             }
         }
-        let parts = Self { pods, runs, taken, revisions, templates };
-        parts.follow(task, plan, rival);
-        Ok(parts)
+        Ok(Self { pods, runs, taken, revisions, templates })
     }
 
-    /// Says what this workload depends on, there or not.
-    fn follow(&self, task: &Workload, plan: &Plan, rival: Option<&Claim>) {
-        let namespace = &*task.key.namespace;
+    /// The objects that the workload depends on, there or not.
+    fn dependencies(
+        &self,
+        env: &Env<'_>,
+        plan: &Plan,
+        rival: Option<&Claim>,
+    ) -> BTreeSet<(Kind, Key)> {
+        let namespace = &*env.key.namespace;
         let key = |object: &Arc<Value>| Key::of(object);
-        let mut followed: BTreeSet<(Kind, Key)> = BTreeSet::new();
-        followed.extend(self.pods.values().map(|pod| (POD, key(pod))));
-        followed.extend(self.runs.values().map(|run| (HOOK_RUN, key(run))));
-        followed.extend(self.revisions.values().map(|it| (CONTROLLER_REVISION, key(it))));
+        let mut found: BTreeSet<(Kind, Key)> = BTreeSet::new();
+        found.extend(self.pods.values().map(|pod| (POD, key(pod))));
+        found.extend(self.runs.values().map(|run| (HOOK_RUN, key(run))));
+        found.extend(self.revisions.values().map(|it| (CONTROLLER_REVISION, key(it))));
         let templates = hook_templates(plan);
-        followed.extend(templates.iter().map(|name| (HOOK_TEMPLATE, Key::new(namespace, name))));
-        // Whoever has the pods instead may go.
-        followed.extend(rival.map(|rival| (task.kind, Key::new(namespace, &rival.name))));
-        // A node says little and often; only pods that may be taken from it need to hear.
+        found.extend(templates.iter().map(|name| (HOOK_TEMPLATE, Key::new(namespace, name))));
+        // Once the rival is gone, the pods are this workload's.
+        found.extend(rival.map(|rival| (env.kind, Key::new(namespace, &rival.name))));
+        // A node is reported often; only pods that may be deleted from a lost node depend on it.
         let forced = self
             .pods
             .values()
             .filter(|pod| pod["metadata"]["annotations"][names::FORCE_DELETE] == "true");
-        followed.extend(forced.filter_map(|pod| Some((NODE, node_key(pod)?))));
-        let who = follower(task.kind.plural, &task.key);
-        task.cx.cluster.cache.follow(&who, followed);
+        found.extend(forced.filter_map(|pod| Some((NODE, node_key(pod)?))));
+        found
     }
 
-    fn read_pods(&self, task: &Workload) -> Vec<tidegate_engine::game::Pod> {
+    fn read_pods(&self, env: &Env<'_>) -> Vec<tidegate_engine::game::Pod> {
         let identity =
-            if task.kind == GAME_DEPLOYMENT { Identity::Instance } else { Identity::Ordinal };
+            if env.kind == GAME_DEPLOYMENT { Identity::Instance } else { Identity::Ordinal };
         let read = |object: &Arc<Value>| {
-            let node = node_key(object).and_then(|key| task.cx.cluster.cache.get(NODE, &key));
+            let node = node_key(object).and_then(|key| env.cluster.cache.get(NODE, &key));
             pod::read(object, node.as_deref(), identity)
         };
         let mut pods: Vec<_> = self.pods.values().map(read).collect();
@@ -267,8 +300,15 @@ fn hook_templates(plan: &Plan) -> BTreeSet<String> {
     steps.chain(pods).collect()
 }
 
-/// The workload that has the pods of this one instead.
-fn rival(task: &Workload, workload: &Value) -> Option<Claim> {
+/// Whether a pod of that name can belong to this workload.
+fn is_own_name(env: &Env<'_>, pod: &str) -> bool {
+    env.kind == GAME_DEPLOYMENT
+        || pod.rsplit_once('-').is_some_and(|(set, _)| *set == *env.key.name)
+            && ordinal(pod).is_some()
+}
+
+/// Resolves overlapping selectors: the oldest workload has the pods.
+fn rival(env: &Env<'_>, workload: &Value) -> Option<Claim> {
     let labels = &workload["spec"]["template"]["metadata"]["labels"];
     let claim = |object: &Value| {
         let metadata = &object["metadata"];
@@ -280,12 +320,10 @@ fn rival(task: &Workload, workload: &Value) -> Option<Claim> {
             name: text(&metadata["name"]),
         }
     };
-    let others = task.cx.cluster.cache.list_in(task.kind, &task.key.namespace);
+    let others = env.cluster.cache.list_in(env.kind, &env.key.namespace);
     let selecting = others.iter().filter(|other| is_selected(&other["spec"]["selector"], labels));
     claim(workload).yields_to(selecting.map(|other| claim(other)))
 }
 
-/// What status says, of an object whose spec cannot be read.
-pub(super) fn memory_of(kind: Kind, object: &Value) -> Memory {
-    memory::read(kind, object)
-}
+#[cfg(test)]
+mod tests;

@@ -138,6 +138,7 @@ fn a_route_that_takes_over_begins_with_the_share_that_was_approved() {
         ("what cannot be divided", progressing(30).whole(), 0),
     ];
     for (reason, scene, want) in cases {
-        assert_eq!(inherited_share(&scene.0), pct(want), "{reason}");
+        let Observed { plan, memory, target, .. } = &scene.0;
+        assert_eq!(inherited_share(plan, memory, target.as_ref().ok()), pct(want), "{reason}");
     }
 }

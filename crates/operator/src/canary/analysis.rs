@@ -1,0 +1,471 @@
+//! Analysis: the rollout hooks and metrics of a canary, judged together.
+//!
+//! ```text
+//! metric ─► sources ─► query, once for all who ask it ─► sample ─► limits::judge ─► Verdict
+//! ```
+//!
+//! A check has one of four outcomes. A value out of its limits, and a query without a sensible answer, fail
+//! it. Where everything else passed and there was nothing to measure it has no data, which is a failed
+//! check too, unless all metrics without data say `onNoData: hold`.
+
+use futures::{StreamExt, stream};
+use serde_json::Value;
+use tidegate_api::{
+    MetricTemplate,
+    canary::{
+        CrossNamespace,
+        analysis::{AnalysisMetric, ObjectRef, OnNoData},
+    },
+    metric_template::MetricTemplateSpec,
+};
+use tidegate_engine::{Checks, Measurement, Verdict};
+use tidegate_providers::{
+    metrics::{
+        Builtin, Check, Inquiry, Measure, Observer, QueryError, Question as MetricQuestion,
+        Reading, Source, limits::judge, prometheus::PROBE, sources, success_rate_without_value,
+    },
+    template::{self, Model},
+    workload::{SERVICE, WorkloadKind},
+};
+use tracing::debug;
+
+use super::{
+    canary_ref::CanaryRef,
+    hooks,
+    inputs::reference_key,
+    metric_query::{QueryFailure, Server, Shared, ambient, inquire, query},
+    observation::Observation,
+};
+use crate::{
+    cluster::{ENDPOINT_SLICE, METRIC_TEMPLATE, cache::Key, write::WriteError},
+    secrets::SecretData,
+};
+
+/// Queries of one check at the same time.
+const QUERIES_AT_ONCE: usize = 4;
+
+/// The outcome of each metric, in the order of the queries.
+type Judged<'a> = Vec<(&'a AnalysisMetric, Result<Judgement, Lack>)>;
+
+/// One check of a canary.
+pub(super) struct Analysis<'a> {
+    canary: &'a CanaryRef,
+    observation: &'a Observation,
+    shared: Shared,
+}
+
+// === impl Analysis ===
+
+impl<'a> Analysis<'a> {
+    pub(super) fn new(canary: &'a CanaryRef, observation: &'a Observation) -> Self {
+        Self { canary, observation, shared: Shared::default() }
+    }
+}
+
+impl Analysis<'_> {
+    /// Rollout hooks, then metrics; the first hook that fails ends it.
+    pub(super) async fn check(&self) -> Checks {
+        match hooks::rollout(self.canary, self.observation).await {
+            Ok(()) => self.measure().await,
+            Err(why) => Checks { verdict: Verdict::Failed(why), ..Checks::default() },
+        }
+    }
+
+    /// All metrics of the canary.
+    async fn measure(&self) -> Checks {
+        let metrics = &self.observation.inputs.canary.spec.analysis.metrics;
+        // As Flagger: built-in and inline queries of all metrics come before templates.
+        let is_template = |source: &Source<'_>| matches!(source, Source::Template(_));
+        let pass = |templates: bool| {
+            metrics.iter().flat_map(move |metric| {
+                sources(metric)
+                    .into_iter()
+                    .filter(move |source| is_template(source) == templates)
+                    .map(move |source| (metric, source))
+            })
+        };
+        let queries: Vec<_> = pass(false).chain(pass(true)).collect();
+        if let Some(metric) = metrics.iter().find(|metric| sources(metric).is_empty()) {
+            let name = &metric.name;
+            let why = format!(
+                "metric {name} has no query: it is not built in, and neither templateRef nor query is set"
+            );
+            return Checks { verdict: Verdict::Failed(why), ..Checks::default() };
+        }
+        let mut asked = Vec::new();
+        for (metric, source) in queries {
+            asked.push(self.judged(metric, source));
+        }
+        let answers: Vec<_> = stream::iter(asked).buffered(QUERIES_AT_ONCE).collect().await;
+        self.verdict(answers)
+    }
+
+    async fn judged<'a>(
+        &self,
+        metric: &'a AnalysisMetric,
+        source: Source<'a>,
+    ) -> (&'a AnalysisMetric, Result<Judgement, Lack>) {
+        let measure = source.measure();
+        let reading = self.read(metric, source).await;
+        let judged = |reading: Reading| Judgement {
+            check: judge(metric, measure, reading.sample),
+            measure,
+            is_ambiguous: reading.series > 1,
+        };
+        (metric, reading.map(judged))
+    }
+
+    fn verdict(&self, answers: Judged<'_>) -> Checks {
+        let (mut measured, mut ambiguous) = (Vec::new(), Vec::new());
+        let (mut failed, mut without_data, mut held) = (None, None, None);
+        for (metric, answer) in answers {
+            match answer {
+                Ok(Judgement { check, measure, is_ambiguous }) => {
+                    if is_ambiguous {
+                        ambiguous.push(metric.name.clone());
+                    }
+                    let value = exported(measure, &check);
+                    self.canary.cx.telemetry.set_metric(
+                        &self.observation.labels,
+                        &metric.name,
+                        value,
+                    );
+                    let Check { name, value, min, max, breach } = check;
+                    let passed = breach.is_none();
+                    debug!(canary = %self.canary.key, metric = name, value, min, max, passed, "Measured");
+                    measured.push(Measurement { name, value, min, max, passed });
+                    if let Some(breach) = breach {
+                        failed.get_or_insert(breach.to_string());
+                    }
+                }
+                Err(lack) => {
+                    self.canary.cx.telemetry.clear_metric(&self.observation.labels, &metric.name);
+                    match (lack, metric.on_no_data) {
+                        (Lack::Answer(why), _) => failed.get_or_insert(why),
+                        (Lack::Data(why), Some(OnNoData::Hold)) => held.get_or_insert(why),
+                        (Lack::Data(why), None | Some(OnNoData::Fail)) => {
+                            without_data.get_or_insert(why)
+                        }
+                    };
+                }
+            }
+        }
+        let verdict = match (failed, without_data, held) {
+            // What is bad is bad, whatever else there is no telling of.
+            (Some(why), ..) => Verdict::Failed(why),
+            (None, Some(why), _) => Verdict::NoData(why),
+            (None, None, Some(why)) => Verdict::Held(why),
+            (None, None, None) => Verdict::Passed,
+        };
+        Checks { measured, verdict, ambiguous }
+    }
+
+    /// The value of one metric, or why there is none.
+    async fn read(&self, metric: &AnalysisMetric, source: Source<'_>) -> Result<Reading, Lack> {
+        let mut model = Model::of(&self.observation.inputs.canary, metric).map_err(Lack::error)?;
+        if self.observation.inputs.workload == WorkloadKind::Knative {
+            let revision = created_revision(&model, self.observation.inputs.target.as_deref())?;
+            model = model.with_route(revision).map_err(Lack::error)?;
+        }
+        match source {
+            Source::Builtin(builtin) => self.builtin(metric, builtin, &model).await,
+            Source::Inline(text) => {
+                let query = template::render(&metric.name, text, &model).map_err(Lack::error)?;
+                let answer = self.query_shared(&query).await;
+                answer.map_err(|error| Lack::of(&error, &metric.name, self.observation))
+            }
+            Source::Template(reference) => self.templated(metric, reference, &model).await,
+        }
+    }
+
+    async fn builtin(
+        &self,
+        metric: &AnalysisMetric,
+        builtin: Builtin,
+        model: &Model,
+    ) -> Result<Reading, Lack> {
+        let mesh = &self.canary.cx.options.mesh_provider;
+        let spec = &self.observation.inputs.canary.spec;
+        let observer = Observer::select(mesh, spec.provider, &spec.target_ref);
+        let located;
+        let model = if observer.needs_addresses() {
+            located = self.located(model).await.map_err(Lack::Answer)?;
+            &located
+        } else {
+            model
+        };
+        let answer = self.query_shared(&observer.query(builtin, model)).await;
+        let answer = match (answer, builtin) {
+            (Err(QueryFailure::Answer(QueryError::NoValue)), Builtin::SuccessRate) => {
+                // Nothing but errors has no good requests to count: is there traffic at all?
+                let all = self.query_shared(&observer.total_query(model)).await;
+                let all = match all {
+                    Ok(all) => Ok(all.sample),
+                    Err(QueryFailure::Answer(error)) => Err(error),
+                    Err(error) => return Err(Lack::of(&error, &metric.name, self.observation)),
+                };
+                let rate = success_rate_without_value(all).map_err(QueryFailure::Answer);
+                rate.map(|sample| Reading { sample, series: 1 })
+            }
+            (answer, _) => answer,
+        };
+        answer.map_err(|error| match error {
+            QueryFailure::Answer(QueryError::NoValue) => Lack::Data(format!(
+                "no values found for {} metric {}, probably {} is not receiving traffic",
+                observer.label, metric.name, self.observation.names.target
+            )),
+            error => Lack::of(&error, &metric.name, self.observation),
+        })
+    }
+
+    /// The model with the addresses of the canary: of its pods, and of its Service, for gateways that
+    /// leave it to the Service to find a pod.
+    async fn located(&self, model: &Model) -> Result<Model, String> {
+        let service = format!("{}-canary", model.service());
+        let key = Key::new(&self.canary.key.namespace, &service);
+        let selector = format!("kubernetes.io/service-name={service}");
+        let slices =
+            self.canary.cx.cluster.read_all(ENDPOINT_SLICE, &key.namespace, &selector).await;
+        let slices = slices.map_err(|error| match error {
+            WriteError::Refused { .. } => format!("the addresses of Service {key} may not be read"),
+            _ => format!("the addresses of Service {key} cannot be read now"),
+        })?;
+        let found = self.canary.cx.cluster.cache.get(SERVICE, &key);
+        let own = found.as_ref().and_then(|it| it["spec"]["clusterIPs"].as_array());
+        let endpoints =
+            slices.iter().flat_map(|it| it["endpoints"].as_array().into_iter().flatten());
+        let of_pods = endpoints.flat_map(|it| it["addresses"].as_array().into_iter().flatten());
+        let addresses = own.into_iter().flatten().chain(of_pods).filter_map(Value::as_str);
+        Ok(model.clone().with_addresses(addresses))
+    }
+
+    async fn templated(
+        &self,
+        metric: &AnalysisMetric,
+        reference: &ObjectRef,
+        model: &Model,
+    ) -> Result<Reading, Lack> {
+        let (key, spec, secret) = self.template(reference).await.map_err(Lack::Answer)?;
+        let strangers;
+        let model = if key.namespace == self.canary.key.namespace {
+            model
+        } else {
+            strangers = model
+                .clone()
+                .for_stranger(spec.provider.provider_type.as_str())
+                .map_err(Lack::error)?;
+            &strangers
+        };
+        let query = template::render(&key.to_string(), &spec.query, model).map_err(Lack::error)?;
+        debug!(canary = %self.canary.key, metric = metric.name, query, provider = spec.provider.provider_type.as_str(), "Query");
+        let about = format!("{}/{}", self.canary.key, metric.name);
+        let inquiry = self.inquiry((&key, &spec), secret.as_ref(), &query, metric, &about);
+        let inquiry = inquiry.map_err(Lack::Answer)?;
+        let question = format!("{key}\n{}\n{query}", metric.interval());
+        let answer = self.shared.once(question, inquire(self.canary, &inquiry)).await;
+        answer.map_err(|error| match Lack::of(&error, &metric.name, self.observation) {
+            // Whose server it is that does not answer, its owner should know.
+            Lack::Answer(_) => Lack::Answer(format!(
+                "the query of metric {} failed: {} of metric template {key}: {}",
+                metric.name,
+                spec.provider.provider_type.as_str(),
+                error.text()
+            )),
+            lack @ Lack::Data(_) => lack,
+        })
+    }
+
+    /// How a template is asked.
+    fn inquiry(
+        &self,
+        (key, spec): (&Key, &MetricTemplateSpec),
+        secret: Option<&SecretData>,
+        query: &str,
+        metric: &AnalysisMetric,
+        asker: &str,
+    ) -> Result<Inquiry, String> {
+        let is_confined = self.canary.cx.options.cross_namespace == CrossNamespace::Forbidden;
+        let ambient = ambient();
+        let question = MetricQuestion {
+            provider: &spec.provider,
+            secret: secret.map(|secret| &**secret),
+            query,
+            interval: metric.interval(),
+            now: self.canary.cx.clock.now(),
+            asker,
+            confined_to: is_confined.then_some(&*self.canary.key.namespace),
+            ambient: &ambient,
+        };
+        let inquiry =
+            if query.is_empty() { Inquiry::probe(&question) } else { Inquiry::of(&question) };
+        inquiry.map_err(|error| format!("metric template {key}: {error}"))
+    }
+
+    /// A template with what it needs to be asked.
+    async fn template(
+        &self,
+        reference: &ObjectRef,
+    ) -> Result<(Key, MetricTemplateSpec, Option<SecretData>), String> {
+        let key = reference_key(&self.canary.key.namespace, reference);
+        let template = self.canary.cx.cluster.cache.get(METRIC_TEMPLATE, &key);
+        let template = template.ok_or_else(|| format!("metric template {key} does not exist"))?;
+        let template: MetricTemplate = serde_json::from_value((*template).clone())
+            .map_err(|_| format!("metric template {key} cannot be read"))?;
+        let secret = match &template.spec.provider.secret_ref {
+            Some(secret) => {
+                let cluster = &self.canary.cx.cluster;
+                Some(SecretData::read(cluster, &key.namespace, &secret.name).await?)
+            }
+            None => None,
+        };
+        Ok((key, template.spec, secret))
+    }
+
+    /// The Prometheus of built-in and inline queries.
+    fn server(&self) -> Server {
+        let own =
+            self.observation.inputs.canary.spec.metrics_server.as_ref().filter(|it| !it.is_empty());
+        Server {
+            address: own.unwrap_or(&self.canary.cx.options.metrics_server).clone(),
+            trusted: own.is_none(),
+        }
+    }
+
+    /// All of them go to the one server of the canary.
+    async fn query_shared(&self, text: &str) -> Result<Reading, QueryFailure> {
+        let server = self.server();
+        self.shared.once(text.to_owned(), query(self.canary, &server, text)).await
+    }
+
+    /// Whether every metric backend of this canary answers.
+    pub(super) async fn backends(&self) -> Result<(), String> {
+        for metric in &self.observation.inputs.canary.spec.analysis.metrics {
+            let (name, answer) = match (Builtin::named(&metric.name), &metric.template_ref) {
+                (Some(_), _) => ("prometheus", query(self.canary, &self.server(), PROBE).await),
+                (None, Some(reference)) => {
+                    let (key, spec, secret) = self.template(reference).await?;
+                    let about = format!("{}/{}", self.canary.key, metric.name);
+                    let inquiry =
+                        self.inquiry((&key, &spec), secret.as_ref(), "", metric, &about)?;
+                    (inquiry.provider(), inquire(self.canary, &inquiry).await)
+                }
+                (None, None) => continue,
+            };
+            match answer {
+                Ok(_) if name != "prometheus" => {}
+                Ok(reading) if (reading.sample.get() - 1.0).abs() < f64::EPSILON => {}
+                Ok(_) => return Err(format!("{name} gives no sensible answer")),
+                Err(error) => return Err(format!("{name} is not available: {}", error.text())),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value against its limits.
+struct Judgement {
+    check: Check,
+    measure: Measure,
+    /// There were others to choose from.
+    is_ambiguous: bool,
+}
+
+/// Why a metric has no value, in words.
+enum Lack {
+    /// There is nothing to measure.
+    Data(String),
+    /// There is no telling.
+    Answer(String),
+}
+
+// === impl Lack ===
+
+impl Lack {
+    /// The lack that a failed query of a metric leads to.
+    fn of(error: &QueryFailure, metric: &str, observation: &Observation) -> Self {
+        match error {
+            QueryFailure::Answer(QueryError::NoValue) | QueryFailure::NoData => {
+                Self::Data(format!(
+                    "no values found for metric {metric}, probably {} is not receiving traffic",
+                    observation.names.target
+                ))
+            }
+            QueryFailure::Request(_) | QueryFailure::Unreachable(_) | QueryFailure::Answer(_) => {
+                let why = error.text();
+                Self::Answer(format!("the query of metric {metric} failed: {why}"))
+            }
+        }
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+    fn error(error: impl ToString) -> Self {
+        Self::Answer(error.to_string())
+    }
+}
+
+/// Flagger exports the built-in duration in seconds, and everything else as it is: what a query of the
+/// user's measures, by whatever name, is in the user's unit.
+fn exported(measure: Measure, check: &Check) -> f64 {
+    match measure {
+        Measure::Duration => check.value / 1000.0,
+        Measure::SuccessRate | Measure::Custom => check.value,
+    }
+}
+
+/// The revision that requests to the canary go to: of a Service of Knative, the one created last.
+fn created_revision<'a>(model: &Model, target: Option<&'a Value>) -> Result<&'a str, Lack> {
+    let created = target.and_then(|it| it["status"]["latestCreatedRevisionName"].as_str());
+    created.filter(|name| !name.is_empty()).ok_or_else(|| {
+        let (namespace, name) = (model.namespace(), model.target());
+        Lack::Answer(format!(
+            "the Knative Service {namespace}/{name} does not name its newest revision"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tidegate_api::canary::Canary;
+
+    use super::*;
+
+    fn model() -> Model {
+        let canary: Canary = serde_json::from_value(json!({
+            "metadata": { "name": "podinfo", "namespace": "test" },
+            "spec": {
+                "targetRef": {
+                    "apiVersion": "serving.knative.dev/v1", "kind": "Service", "name": "podinfo",
+                },
+                "analysis": { "interval": "1m", "threshold": 5, "stepWeight": 10 },
+            },
+        }))
+        .unwrap();
+        Model::of(&canary, &AnalysisMetric::default()).unwrap()
+    }
+
+    #[test]
+    fn a_service_of_knative_without_a_revision_is_no_answer_and_not_silence() {
+        let service = |name: Value| json!({ "status": { "latestCreatedRevisionName": name } });
+        let created = service(json!("podinfo-00002"));
+        assert!(matches!(created_revision(&model(), Some(&created)), Ok("podinfo-00002")));
+        for target in [None, Some(json!({})), Some(service(json!("")))] {
+            let found = created_revision(&model(), target.as_ref());
+            let Err(Lack::Answer(why)) = found else { panic!("there is none") };
+            assert!(why.contains("test/podinfo"), "{why}");
+        }
+    }
+
+    #[test]
+    fn only_the_built_in_duration_is_exported_in_seconds() {
+        let metric =
+            AnalysisMetric { name: "request-duration".into(), ..AnalysisMetric::default() };
+        let cases =
+            [(Measure::Duration, 0.25), (Measure::Custom, 250.0), (Measure::SuccessRate, 250.0)];
+        for (measure, want) in cases {
+            let sample = tidegate_providers::metrics::Sample::new(250.0).unwrap();
+            let value = exported(measure, &judge(&metric, measure, sample));
+            assert!((value - want).abs() < f64::EPSILON, "{measure:?}: {value}");
+        }
+    }
+}

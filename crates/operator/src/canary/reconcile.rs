@@ -1,0 +1,324 @@
+//! Reconciles one canary: observe, decide, ask or act, until there is nothing to do.
+//!
+//! ```text
+//! pass ─► observe ─► engine::decide ─┬─► question: hooks, analysis ─► answers ─┐
+//!           ▲                        └─► decision: act                         │
+//!           └──────────── conflict, one of several actions ◄───────────────────┘
+//! ```
+//!
+//! Questions are asked without a permit, and given up when the canary is deleted meanwhile.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+use tidegate_engine::{
+    Action, Again, Answers, Checks, Decision, Fact, Gate, GateKind, Phase, Question, Step, decide,
+};
+use tracing::{Span, debug, info_span, warn};
+
+use super::{
+    act::{Actor, Failure},
+    analysis::Analysis,
+    canary_ref::CanaryRef,
+    env::{Env, NotYet},
+    hooks,
+    memo::Memo,
+    observation::Observation,
+    observe::observe,
+    series,
+    status::write_unreadable,
+    unready_since::Clocks,
+};
+use crate::{
+    cluster::{
+        CANARY,
+        cache::Key,
+        write::{Place, WriteError},
+    },
+    context::Context,
+    reconcile::{BACKOFF_MIN, Next, Pass, Reconciler, Waited},
+    telemetry,
+};
+
+/// Decisions of one pass. Setting up a canary takes about ten; more is a circle.
+const ROUNDS_MAX: usize = 40;
+/// Conflicts of one pass.
+const CONFLICTS_MAX: u32 = 5;
+
+/// The state of one canary between passes. All of it can be lost without harm.
+pub(super) struct CanaryReconciler {
+    canary: CanaryRef,
+    memo: Memo,
+    actor: Actor,
+    /// A write was not answered, so the cache may lag behind our own writes.
+    cache_may_lag: bool,
+    /// The metrics labels of a pass that got as far as a check or a step.
+    timed: Option<telemetry::Target>,
+}
+
+/// An answer to a question of the engine.
+enum Answer {
+    Gate(GateKind, Gate),
+    Rollback(Option<String>),
+    Checks(Checks),
+    Backends(Result<(), String>),
+}
+
+/// The state of one pass.
+#[derive(Default)]
+struct Round {
+    answers: Answers,
+    /// The revision that the answers are about.
+    about: Option<String>,
+    conflicts: u32,
+    rejections: u32,
+}
+
+// === impl CanaryReconciler ===
+
+impl CanaryReconciler {
+    pub(super) fn new(cx: Arc<Context>, key: Key, uid: String) -> Self {
+        let actor = Actor::new(&cx, &key);
+        let canary = CanaryRef { cx, key, uid };
+        Self { canary, memo: Memo::default(), actor, cache_may_lag: false, timed: None }
+    }
+
+    /// The canary as the cache has it; `None` if it is gone, or another one has its name.
+    fn raw(&self) -> Option<Arc<Value>> {
+        let CanaryRef { cx, key, uid } = &self.canary;
+        let raw = cx.cluster.cache.get(CANARY, key)?;
+        (raw["metadata"]["uid"] == uid.as_str()).then_some(raw)
+    }
+
+    fn observe(&mut self, raw: &Arc<Value>, answers: &Answers) -> Result<Observation, NotYet> {
+        let CanaryRef { cx, key, uid } = &self.canary;
+        let env = Env {
+            raw,
+            key,
+            uid,
+            cluster: &cx.cluster,
+            options: &cx.options,
+            clocks: Clocks::now(&*cx.clock),
+            rejected: &self.actor.rejected,
+            unpruned_status: self.actor.status.unpruned_status.as_ref(),
+            watch: &|kind| cx.watch(kind),
+        };
+        let observation = observe(&env, &mut self.memo, answers)?;
+        cx.cluster.cache.follow(key, observation.dependencies());
+        Ok(observation)
+    }
+
+    /// Waits for the answer to a question. `None` if the pass is to end.
+    async fn ask(
+        &mut self,
+        observation: &Observation,
+        question: Question,
+        round: &mut Round,
+        pass: &mut Pass<'_>,
+    ) -> Option<()> {
+        round.about = Some(observation.checksum());
+        let is_deleted = || {
+            let raw = self.raw();
+            raw.is_none_or(|raw| raw["metadata"]["deletionTimestamp"].is_string())
+        };
+        let was_deleted = is_deleted();
+        let answer = answer(&self.canary, observation, question);
+        let waited = pass.wait_for(answer, || !was_deleted && is_deleted()).await;
+        match waited {
+            Waited::Stopped => return None,
+            // The next observation finds the deletion.
+            Waited::Interrupted => *round = Round::default(),
+            Waited::Done(Answer::Checks(checks)) => {
+                series::count_check(&self.canary.cx.telemetry, observation, &checks);
+                self.actor.checks = Some(checks.clone());
+                round.answers.checks = Some(checks);
+            }
+            Waited::Done(Answer::Rollback(hook)) => round.answers.rollback = Some(hook),
+            Waited::Done(Answer::Backends(outcome)) => round.answers.backends = Some(outcome),
+            Waited::Done(Answer::Gate(kind, gate)) => put_gate(&mut round.answers, kind, gate),
+        }
+        Some(())
+    }
+
+    /// Carries a decision out. `None` if the canary is to be observed again at once.
+    async fn carry_out(
+        &mut self,
+        observation: &Observation,
+        decision: &Decision,
+        round: &mut Round,
+        pass: &mut Pass<'_>,
+    ) -> Result<Option<Next>, WriteError> {
+        debug!(reason = decision.why.reason(), actions = decision.actions.len(), "Decided");
+        let cx = Arc::clone(&self.canary.cx);
+        cx.telemetry.count_decision(decision.why.reason());
+        if decision.starts_interval {
+            let phase = observation.observed.memory.phase;
+            let is_analysis = matches!(phase, Phase::Progressing | Phase::WaitingPromotion);
+            self.timed = is_analysis.then(|| observation.labels.clone());
+        }
+        if matches!(decision.why, Fact::NewRevision | Fact::Restarted) {
+            // Definitions of routes may have changed since the last rollout.
+            for kind in observation.inputs.mesh.kinds_for(&observation.inputs.canary.spec) {
+                cx.spawn_background(cx.cluster.clone().check_schema(kind));
+            }
+        }
+        let unready_since = &self.memo.unready_since;
+        let acted = self.actor.act(&self.canary, observation, decision, unready_since, pass).await;
+        match acted {
+            // Only now: an action that did not happen in full does not start an interval.
+            Ok(memory) => {
+                let steady = self.canary.steady();
+                self.memo.timer.done(decision.starts_interval, &memory, steady);
+            }
+            Err(Failure { error, is_rejection: true }) if round.rejections == 0 => {
+                debug!(%error, "Refused; deciding upon that");
+                round.rejections += 1;
+                return Ok(None);
+            }
+            Err(Failure { error, .. }) if error.is_stale() => {
+                debug!(%error, "Looking again");
+                self.refresh().await?;
+                round.conflicts += 1;
+                return Ok((round.conflicts > CONFLICTS_MAX).then_some(Next::Backoff));
+            }
+            Err(Failure { error, .. }) => {
+                self.cache_may_lag = matches!(error, WriteError::Unavailable { .. });
+                self.report_rejection(&error, pass).await;
+                return Err(error);
+            }
+        }
+        Ok(match decision.again {
+            Again::Now => None,
+            Again::OnChange => Some(Next::OnChange),
+            Again::At(at) => Some(Next::at(&*cx.clock, at)),
+        })
+    }
+
+    /// Reports a rejected write that the engine cannot decide upon, by an Event and by the conditions.
+    async fn report_rejection(&mut self, error: &WriteError, pass: &mut Pass<'_>) {
+        if !matches!(error, WriteError::Refused { .. }) {
+            return;
+        }
+        // Writes before the rejection are the memory now.
+        let Some(raw) = self.raw() else { return };
+        let Ok(observation) = self.observe(&raw, &Answers::default()) else { return };
+        let why = Fact::Obstructed(error.to_string());
+        let actions = vec![Action::Announce(why.clone())];
+        let decision = Decision { why, actions, again: Again::OnChange, starts_interval: false };
+        let unready_since = &self.memo.unready_since;
+        let acted =
+            self.actor.act(&self.canary, &observation, &decision, unready_since, pass).await;
+        if let Err(Failure { error, .. }) = acted {
+            debug!(%error, "Could not say so");
+        }
+    }
+
+    /// Reads the canary and all it depends on from the API server: after a conflict, or a write without an
+    /// answer, the cache is not believed.
+    async fn refresh(&mut self) -> Result<(), WriteError> {
+        let CanaryRef { cx, key, .. } = &self.canary;
+        let Key { namespace, name } = key;
+        cx.cluster.refresh(Place { kind: CANARY, namespace, name, subresource: "" }).await?;
+        for (kind, key) in cx.cluster.cache.followed(key) {
+            if cx.cluster.cache.get(kind, &key).is_some() {
+                let Key { namespace, name } = &key;
+                cx.cluster.refresh(Place { kind, namespace, name, subresource: "" }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Records alerts that were given up since the last pass.
+    async fn record_lost_alerts(&mut self, observation: &Observation) {
+        for fact in self.actor.outbox.take_lost() {
+            let memory = &observation.observed.memory;
+            self.actor.recorder.announce(&self.canary, observation, &fact, memory).await;
+        }
+    }
+}
+
+impl Reconciler for CanaryReconciler {
+    async fn reconcile(&mut self, pass: &mut Pass<'_>) -> Result<Next, WriteError> {
+        let mut round = Round::default();
+        for _ in 0..ROUNDS_MAX {
+            if pass.is_stopped() || !self.canary.cx.cluster.leads() {
+                return Ok(Next::OnChange);
+            }
+            pass.take_permit().await?;
+            if self.cache_may_lag {
+                // Acting upon the state before our last write would undo it.
+                self.refresh().await?;
+                self.cache_may_lag = false;
+            }
+            let Some(raw) = self.raw() else { return Ok(Next::Gone) };
+            let observation = match self.observe(&raw, &round.answers) {
+                Ok(observation) => observation,
+                // A list that is complete, or has failed, wakes the loop.
+                Err(NotYet::Listing) => {
+                    return Ok(Next::At(self.canary.cx.clock.monotonic() + BACKOFF_MIN));
+                }
+                Err(NotYet::Unreadable(why)) => {
+                    write_unreadable(&self.canary, &raw, &why).await?;
+                    return Ok(Next::OnChange);
+                }
+            };
+            if round.about.as_ref().is_some_and(|about| *about != observation.checksum()) {
+                // An approval of one revision is none of the next one.
+                (round.answers, round.about) = (Answers::default(), None);
+                continue;
+            }
+            self.record_lost_alerts(&observation).await;
+            match decide(&observation.observed) {
+                Step::Ask(question) => {
+                    if self.ask(&observation, question, &mut round, pass).await.is_none() {
+                        return Ok(Next::OnChange);
+                    }
+                }
+                Step::Do(decision) => {
+                    let next = self.carry_out(&observation, &decision, &mut round, pass).await?;
+                    if let Some(next) = next {
+                        return Ok(next);
+                    }
+                    (round.answers, round.about) = (Answers::default(), None);
+                }
+            }
+        }
+        warn!("Too many effects in a row; pausing");
+        Ok(Next::Backoff)
+    }
+
+    fn span(&self) -> Span {
+        info_span!("reconcile", canary = %self.canary.key)
+    }
+
+    fn observe_pass(&mut self, _: bool, took: Duration) {
+        if let Some(labels) = self.timed.take() {
+            self.canary.cx.telemetry.observe_duration(&labels, took);
+        }
+    }
+}
+
+async fn answer(canary: &CanaryRef, observation: &Observation, question: Question) -> Answer {
+    match question {
+        Question::Backends => Answer::Backends(Analysis::new(canary, observation).backends().await),
+        Question::Checks => Answer::Checks(Analysis::new(canary, observation).check().await),
+        Question::Gate(GateKind::Rollback) => {
+            Answer::Rollback(hooks::rollback(canary, observation).await)
+        }
+        Question::Gate(kind) => Answer::Gate(kind, hooks::gate(canary, observation, kind).await),
+    }
+}
+
+fn put_gate(answers: &mut Answers, kind: GateKind, gate: Gate) {
+    let place = match kind {
+        GateKind::ConfirmRollout => &mut answers.confirm_rollout,
+        GateKind::PreRollout => &mut answers.pre_rollout,
+        GateKind::ConfirmTrafficIncrease => &mut answers.confirm_traffic_increase,
+        GateKind::ConfirmPromotion => &mut answers.confirm_promotion,
+        GateKind::PostRollout | GateKind::Rollback => &mut answers.post_rollout,
+    };
+    *place = Some(gate);
+}
+
+#[cfg(test)]
+mod tests;

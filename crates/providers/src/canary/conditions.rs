@@ -1,0 +1,293 @@
+//! Conditions and `lastDecision`: the decision in words that people and tools read.
+//!
+//! Exactly one of `Ready`, `Reconciling` and `Stalled` is true. A condition that says the same as before
+//! keeps its times, so nothing is written when nothing changed.
+
+use serde_json::{Map, Value, json};
+use tidegate_api::canary::CanaryStatus;
+use tidegate_engine::{
+    Checks, Decision, Fact, Form, Memory, Moment, Names, Pause, Percent, Phase, Tone,
+};
+
+use super::memory::time;
+use crate::traffic::Cookies;
+
+/// Checks shown in status; more would only make the object large.
+const CHECKS_MAX: usize = 20;
+/// Longest text in a condition or decision.
+const TEXT_MAX: usize = 1024;
+
+/// The look that a decision was made upon, as far as its conditions show it.
+#[derive(Clone, Copy, Debug)]
+pub struct StatusView<'a> {
+    /// The time of the look.
+    pub now: Moment,
+    /// Generation of the canary's spec.
+    pub generation: i64,
+    /// Kind of the target.
+    pub kind: &'a str,
+    /// Names for sentences.
+    pub names: &'a Names,
+    /// Session cookies after the decision.
+    pub cookies: &'a Cookies,
+    /// Results of the last checks, if they are new.
+    pub checks: Option<&'a Checks>,
+    /// When the next step can be taken.
+    pub next: Option<Moment>,
+}
+
+/// The fields of status that explain a decision: cookies, conditions and `lastDecision`.
+pub fn conditions_and_decision(
+    memory: &Memory,
+    decision: &Decision,
+    live: &CanaryStatus,
+    view: &StatusView<'_>,
+) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("sessionAffinityCookie".into(), json!(view.cookies.canary));
+    fields.insert("previousSessionAffinityCookie".into(), json!(view.cookies.previous));
+    fields.insert("primarySessionAffinityCookie".into(), json!(view.cookies.primary));
+    fields.insert("observedGeneration".into(), json!(view.generation));
+    let is_quiet = match decision.why {
+        Fact::AwaitingInterval | Fact::Placed(_) => true,
+        // Pods come up one by one: worth a write only if it takes an interval.
+        Fact::PrimaryNotReady(_) | Fact::CanaryNotReady(_) => !decision.tells(&decision.why),
+        // How the last rollout ended says more than that there is no next one.
+        Fact::Idle => is_told(live, state_of(memory, decision)),
+        _ => false,
+    };
+    // Waiting for the next interval says nothing new: what was said last still holds.
+    if is_quiet && live.last_decision.is_some() && !live.conditions.is_empty() {
+        let promoted = promoted(memory, view);
+        fields.insert("conditions".into(), merge_conditions(live, &[promoted], view.now));
+        return fields;
+    }
+    let message = cut(&decision.why.text(view.names));
+    let before = live.last_decision.clone().unwrap_or_default();
+    let mut measured: Vec<Value> = view.checks.map(shown).unwrap_or_default();
+    if measured.is_empty() && matches!(decision.why, Fact::ThresholdReached(_)) {
+        // What takes a rollout back is what was measured just before.
+        measured = before.checks.iter().map(|check| json!(check)).collect();
+    }
+    let same = before.reason == decision.why.reason()
+        && before.message == message
+        && (measured.is_empty() || json!(before.checks) == json!(measured));
+    if !same {
+        let mut last = json!({
+            "time": time(view.now),
+            "reason": decision.why.reason(),
+            "message": message,
+        });
+        if !measured.is_empty() {
+            last["checks"] = json!(measured);
+        }
+        if let Some(next) = view.next {
+            last["next"] = time(next);
+        }
+        fields.insert("lastDecision".into(), last);
+    }
+    let conditions = conditions(memory, decision, &message, view);
+    fields.insert("conditions".into(), merge_conditions(live, &conditions, view.now));
+    fields
+}
+
+struct Condition {
+    kind: &'static str,
+    status: &'static str,
+    reason: String,
+    message: String,
+}
+
+fn conditions(
+    memory: &Memory,
+    decision: &Decision,
+    message: &str,
+    view: &StatusView<'_>,
+) -> Vec<Condition> {
+    let state = state_of(memory, decision);
+    let mut message = message.to_owned();
+    if memory.phase == Phase::Failed && decision.why.tone() == Tone::Normal {
+        // Good news from the primary is not why a person is needed.
+        message.push_str(" The last revision failed and is not tried again: release another.");
+    }
+    let mut conditions = vec![promoted(memory, view)];
+    for health in [Health::Ready, Health::Reconciling, Health::Stalled] {
+        let kind = health.as_str();
+        conditions.push(if health == state {
+            let (reason, message) = (decision.why.reason().to_owned(), message.clone());
+            Condition { kind, status: "True", reason, message }
+        } else {
+            // The reason names the one that holds, and says what there is to say.
+            let (reason, message) = (state.as_str().to_owned(), absent(health, state, memory));
+            Condition { kind, status: "False", reason, message: message.to_owned() }
+        });
+    }
+    conditions
+}
+
+/// Why a condition does not hold, given the one that does.
+fn absent(health: Health, state: Health, memory: &Memory) -> &'static str {
+    match (health, state) {
+        (Health::Ready, Health::Stalled) => "Not until what Stalled says is settled.",
+        (Health::Ready, _) => match memory.phase {
+            Phase::New | Phase::Initializing => "The primary is being set up.",
+            Phase::Terminating | Phase::Terminated => "The canary is being deleted.",
+            _ => "A rollout is under way.",
+        },
+        (Health::Reconciling, Health::Stalled) => {
+            "Nothing goes on until what Stalled says is settled."
+        }
+        (Health::Reconciling, _) => "Nothing is under way.",
+        (Health::Stalled, _) => "Nothing is in the way.",
+    }
+}
+
+/// Whether the conditions say this already.
+fn is_told(live: &CanaryStatus, health: Health) -> bool {
+    let kind = health.as_str();
+    live.conditions.iter().any(|it| it.condition_type == kind && it.status == "True")
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Health {
+    Ready,
+    Reconciling,
+    Stalled,
+}
+
+impl Health {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "Ready",
+            Self::Reconciling => "Reconciling",
+            Self::Stalled => "Stalled",
+        }
+    }
+}
+
+/// Exactly one of the three: well, on its way, or broken until somebody mends it.
+///
+/// Tools that follow these conditions call a stalled object failed. What waits for a yes has not
+/// failed: it is on its way, and its message says for whom it waits.
+fn state_of(memory: &Memory, decision: &Decision) -> Health {
+    match &decision.why {
+        Fact::Refused(_)
+        | Fact::Obstructed(_)
+        | Fact::PrimaryStuck(_)
+        | Fact::RollbackHeld(_)
+        | Fact::RevertGivenUp(_) => Health::Stalled,
+        _ if memory.phase == Phase::Failed => Health::Stalled,
+        _ if matches!(memory.phase, Phase::Initialized | Phase::Succeeded) => {
+            match decision.why.tone() {
+                Tone::Normal => Health::Ready,
+                Tone::Warning if matches!(decision.why, Fact::IdleTargetRuns(_)) => Health::Ready,
+                Tone::Warning => Health::Reconciling,
+            }
+        }
+        _ => Health::Reconciling,
+    }
+}
+
+/// Flagger's one condition, which `kubectl wait --for=condition=promoted` relies on.
+fn promoted(memory: &Memory, view: &StatusView<'_>) -> Condition {
+    let kind = view.kind;
+    let (status, message) = match memory.phase {
+        Phase::New => ("Unknown", format!("Nothing is set up for this {kind} yet.")),
+        Phase::Initializing => ("Unknown", format!("The primary of this {kind} is being set up.")),
+        Phase::Initialized | Phase::Succeeded => {
+            ("True", format!("The primary runs what the {kind} asks for."))
+        }
+        Phase::Waiting => match memory.pause {
+            Some(Pause { weight, .. }) => {
+                let text = "until manualStep is resumed or removed";
+                ("Unknown", format!("A new revision is held at {weight}% {text}."))
+            }
+            None => ("Unknown", "A new revision needs approval to start.".to_owned()),
+        },
+        Phase::Progressing => ("Unknown", "A new revision is being analysed.".to_owned()),
+        Phase::WaitingPromotion => {
+            ("Unknown", "A new revision needs approval to be promoted.".to_owned())
+        }
+        Phase::Promoting => {
+            ("Unknown", "The analysis passed, and the primary is being updated.".to_owned())
+        }
+        Phase::Finalising => {
+            ("Unknown", "The primary is up to date and has all live traffic.".to_owned())
+        }
+        Phase::Failed if memory.weight > Percent::ZERO => (
+            "False",
+            format!("The primary is not ready with the last revision; the {kind} has the traffic."),
+        ),
+        Phase::Failed if view.names.form == Form::Elsewhere => {
+            ("False", "The last revision was taken back.".to_owned())
+        }
+        Phase::Failed => {
+            ("False", format!("The last revision was taken back; the {kind} is scaled to zero."))
+        }
+        Phase::Terminating | Phase::Terminated => {
+            ("Unknown", format!("The canary is being deleted, and the {kind} takes over."))
+        }
+    };
+    // Every condition has a reason, also before there is a phase.
+    let phase = if memory.phase == Phase::New { Phase::Initializing } else { memory.phase };
+    Condition { kind: "Promoted", status, reason: phase.as_str().to_owned(), message }
+}
+
+/// Ours replaced, others kept; one that says the same as before keeps its times.
+fn merge_conditions(live: &CanaryStatus, ours: &[Condition], now: Moment) -> Value {
+    let mut list: Vec<Value> = Vec::new();
+    for condition in ours {
+        let before = live.conditions.iter().find(|old| old.condition_type == condition.kind);
+        let said = |old: &&tidegate_api::canary::status::CanaryCondition| {
+            old.status == condition.status
+                && old.reason == condition.reason
+                && old.message.as_deref() == Some(&condition.message)
+        };
+        if let Some(old) = before.filter(said) {
+            list.push(json!(old));
+            continue;
+        }
+        let turned = before.is_none_or(|old| old.status != condition.status);
+        let since = match before.and_then(|old| old.last_transition_time.as_ref()) {
+            Some(since) if !turned => json!(since),
+            _ => time(now),
+        };
+        list.push(json!({
+            "type": condition.kind,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastUpdateTime": time(now),
+            "lastTransitionTime": since,
+        }));
+    }
+    let is_ours = |kind: &str| ours.iter().any(|condition| condition.kind == kind);
+    let others = live.conditions.iter().filter(|old| !is_ours(&old.condition_type));
+    list.extend(others.map(|old| json!(old)));
+    Value::Array(list)
+}
+
+fn shown(checks: &Checks) -> Vec<Value> {
+    let number = |value: f64| format!("{}", (value * 1000.0).round() / 1000.0);
+    let measured = checks.measured.iter().take(CHECKS_MAX);
+    measured
+        .map(|it| {
+            let mut shown =
+                json!({ "name": it.name, "value": number(it.value), "passed": it.passed });
+            if let Some(min) = it.min {
+                shown["min"] = json!(number(min));
+            }
+            if let Some(max) = it.max {
+                shown["max"] = json!(number(max));
+            }
+            shown
+        })
+        .collect()
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(TEXT_MAX) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

@@ -18,6 +18,7 @@ mod nodes;
 mod outages;
 mod own_metrics;
 mod permissions;
+mod permits;
 mod providers;
 mod rerouted;
 mod retargeted;

@@ -48,7 +48,7 @@
 //! | BET-25 | odd answers | `bet_25_an_answer_that_is_no_number_is_a_failed_check`, `bet_25_a_panic_in_one_canary_stops_no_other` |
 //! | BET-26 | authorities | `bet_26_another_address_has_authorities_of_its_own` |
 //! | BET-27 | headers | `bet_27_headers_are_the_same_at_every_query` |
-//! | BET-28 | leaks | `bet_28_a_connection_is_used_again`, `bet_28_keys_are_used_again_until_shortly_before_they_end`, `bet_28_a_token_is_used_again_until_shortly_before_it_ends`, `bet_28_an_identity_is_kept_until_it_ends_or_is_refused` |
+//! | BET-28 | leaks | `bet_28_a_connection_is_used_again`, `bet_28_keys_are_used_again_until_shortly_before_they_end`, `bet_28_a_token_is_used_again_until_shortly_before_it_ends`, `a_token_is_kept_until_it_expires_or_is_rejected` |
 //! | BET-29 | timeouts | `bet_29_one_timeout_covers_everything`, `bet_29_bet_31_servers_that_hang_are_waited_for_side_by_side_and_not_for_ever` |
 //! | BET-30 | sizes | `bet_30_an_answer_that_was_cut_is_no_answer` |
 //! | BET-31 | one after another | `bet_29_bet_31_servers_that_hang_are_waited_for_side_by_side_and_not_for_ever`, `bet_31_services_that_hang_hold_a_rollout_for_a_second`, `a_service_that_is_away_delays_neither_the_rollout_nor_others` |

@@ -41,7 +41,7 @@ const OF_ACTS: [(&str, &str, &str, &str); 14] = [
         "MetricDoubtful",
         "Warning",
         "On a HookRun: a metric goes on until it fails or the run is ended",
-        "run",
+        "hook_run",
     ),
     (
         "Complete",

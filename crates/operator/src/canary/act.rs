@@ -10,7 +10,8 @@ use std::{sync::Arc, time::Duration};
 
 use tidegate_api::canary::status::RouteMemory;
 use tidegate_engine::{
-    Action, Checks, Cookie, CookieChange, Decision, Fact, ManagedObject, Memory, Split, State,
+    Action, Alert, Checks, Cookie, CookieChange, Decision, Fact, ManagedObject, Memory, Split,
+    State,
 };
 use tidegate_providers::{
     object::Change,
@@ -151,16 +152,7 @@ impl Actor {
         pass: &mut Pass<'_>,
     ) -> Result<(), WriteError> {
         if let Action::Alert(alert) = action {
-            // A chat service must not keep others from writing.
-            pass.release_permit();
-            let (observation, memory) = (progress.observation, &progress.memory);
-            if self.recorder.dedup.first_alert(memory, &alert.about) {
-                for fact in alerts::send(canary, observation, &self.outbox, alert, memory).await {
-                    pass.take_permit().await?;
-                    self.recorder.announce(canary, observation, &fact, memory).await;
-                }
-            }
-            return Ok(());
+            return self.alert(canary, alert, progress, pass).await;
         }
         pass.take_permit().await?;
         let observation = progress.observation;
@@ -224,6 +216,26 @@ impl Actor {
             // Sent above.
             Action::Alert(_) => Ok(()),
         }
+    }
+
+    /// Sends a chat message without a permit: a chat service must not keep others from writing.
+    async fn alert(
+        &mut self,
+        canary: &CanaryRef,
+        alert: &Alert,
+        progress: &Progress<'_>,
+        pass: &mut Pass<'_>,
+    ) -> Result<(), WriteError> {
+        let (observation, memory) = (progress.observation, &progress.memory);
+        if !self.recorder.dedup.first_alert(memory, &alert.about) {
+            return Ok(());
+        }
+        pass.release_permit();
+        for fact in alerts::send(canary, observation, &self.outbox, alert, memory).await {
+            pass.take_permit().await?;
+            self.recorder.announce(canary, observation, &fact, memory).await;
+        }
+        Ok(())
     }
 
     /// Writes the changes of a finding, then records its note.

@@ -104,7 +104,9 @@ impl Env<'_> {
     /// Watches these kinds. `Listing` until each was listed, or turned out not to be served, and the
     /// definitions of routes are read. Nothing else starts watches for a canary.
     pub(super) fn require(&self, kinds: &[Kind]) -> Result<(), NotYet> {
-        kinds.iter().for_each(|kind| (self.watch)(*kind));
+        for kind in kinds {
+            (self.watch)(*kind);
+        }
         let is_known = |kind: &Kind| {
             self.state(*kind) != TableState::Pending && self.cluster.route_fields(*kind).is_some()
         };

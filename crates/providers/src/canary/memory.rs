@@ -192,15 +192,6 @@ pub struct StatusExtras<'a> {
 
 /// The fields of status as they should be; a `null` is one that should not be there.
 pub fn fields(memory: &Memory, extras: &StatusExtras<'_>) -> Map<String, Value> {
-    let StatusExtras {
-        primary,
-        target,
-        known_target,
-        provider,
-        route,
-        is_previous_route_retired,
-        unready_since,
-    } = *extras;
     let Memory {
         phase,
         failed_checks,
@@ -211,61 +202,59 @@ pub fn fields(memory: &Memory, extras: &StatusExtras<'_>) -> Map<String, Value> 
         configs,
         pause,
         since,
-        prepared,
-        replaces_broken_primary: rescue,
-        untold,
-        blocked_since: trouble_since,
-        no_data_since,
+        prepared: _,
+        replaces_broken_primary: _,
+        untold: _,
+        blocked_since: _,
+        no_data_since: _,
     } = memory;
-    let mut rollout = Map::new();
-    if *prepared {
-        rollout.insert("prepared".into(), json!(true));
-    }
-    if *rescue {
-        rollout.insert("rescue".into(), json!(true));
-    }
-    if let Some(phase) = untold {
-        rollout.insert("untold".into(), json!(phase.as_str()));
-    }
-    if let Some(since) = trouble_since {
-        rollout.insert("troubleSince".into(), time(*since));
-    }
-    if let Some(since) = no_data_since {
-        rollout.insert("noDataSince".into(), time(*since));
-    }
-    // Only a rollout has deadlines: at rest a pod that is missing for a moment is no reason to write.
-    let unready = unready_since.map(|since| since.filter(|_| phase.is_under_way()).map(moment));
-    for (field, since) in ["canaryLackingSince", "primaryLackingSince"].into_iter().zip(unready) {
-        if let Some(since) = since {
-            rollout.insert(field.into(), time(since));
-        }
-    }
-    if let Some(primary) = primary {
-        rollout.insert("primaryRevision".into(), json!(primary));
-    }
-    rollout.insert("target".into(), json!(made_for(*phase, target, known_target)));
-    rollout.insert("provider".into(), json!(provider));
-    if let Some(route) = route.filter(|_| may_have_share(memory) || !is_previous_route_retired) {
-        rollout.insert("route".into(), json!(route));
-    }
     let pause = pause
         .map(|Pause { weight, since }| json!({ "weight": weight.get(), "since": time(since) }));
-    let fields = json!({
-        "phase": phase.as_str(),
-        "failedChecks": failed_checks,
-        "canaryWeight": weight.get(),
-        "iterations": iterations,
-        "lastAppliedSpec": applied.as_ref().map(Revision::as_str),
-        "lastPromotedSpec": promoted.as_ref().map(Revision::as_str),
-        "trackedConfigs": configs.as_ref().map(Arc::as_ref),
-        "manualPause": pause,
-        "lastTransitionTime": since.map(time),
-        "rollout": rollout,
-    });
-    match fields {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
+    let fields = [
+        ("phase", json!(phase.as_str())),
+        ("failedChecks", json!(failed_checks)),
+        ("canaryWeight", json!(weight.get())),
+        ("iterations", json!(iterations)),
+        ("lastAppliedSpec", json!(applied.as_ref().map(Revision::as_str))),
+        ("lastPromotedSpec", json!(promoted.as_ref().map(Revision::as_str))),
+        ("trackedConfigs", json!(configs.as_ref().map(Arc::as_ref))),
+        ("manualPause", json!(pause)),
+        ("lastTransitionTime", json!(since.map(time))),
+        ("rollout", Value::Object(rollout(memory, extras))),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The fields of `status.rollout`, which Flagger does not have.
+fn rollout(memory: &Memory, extras: &StatusExtras<'_>) -> Map<String, Value> {
+    let StatusExtras {
+        primary,
+        target,
+        known_target,
+        provider,
+        route,
+        is_previous_route_retired,
+        unready_since,
+    } = *extras;
+    // Only a rollout has deadlines: at rest a pod that is missing for a moment is no reason to write.
+    let is_under_way = memory.phase.is_under_way();
+    let [canary, primary_unready] =
+        unready_since.map(|since| since.filter(|_| is_under_way).map(moment));
+    let route = route.filter(|_| may_have_share(memory) || !is_previous_route_retired);
+    let fields = [
+        ("prepared", memory.prepared.then(|| json!(true))),
+        ("rescue", memory.replaces_broken_primary.then(|| json!(true))),
+        ("untold", memory.untold.map(|phase| json!(phase.as_str()))),
+        ("troubleSince", memory.blocked_since.map(time)),
+        ("noDataSince", memory.no_data_since.map(time)),
+        ("canaryLackingSince", canary.map(time)),
+        ("primaryLackingSince", primary_unready.map(time)),
+        ("primaryRevision", primary.map(|revision| json!(revision))),
+        ("target", Some(json!(made_for(memory.phase, target, known_target)))),
+        ("provider", Some(json!(provider))),
+        ("route", route.map(|route| json!(route))),
+    ];
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// The workload that the primary is made for: the target while the primary is set up. After that it stays

@@ -38,7 +38,7 @@ fn a_canary_that_is_set_up_is_in_sync_and_has_nothing_to_change() {
             assert_eq!(finding.changes, [], "{provider}: {write:?}");
         }
         let observed = &observation.observed;
-        assert!(observed.primary.exists && observed.primary.is_updated || !observed.primary.exists);
+        assert!(observed.primary.exists && observed.primary.is_updated, "{provider}");
         assert!(observed.routes.is_ok(), "{provider}: {:?}", observed.routes);
     }
 }

@@ -9,7 +9,7 @@ fn percent(percent: i64) -> Split {
     Split::canary(Percent::clamped(percent))
 }
 
-/// Divides the traffic of a VirtualService.
+/// Divides the traffic of a `VirtualService`.
 fn divide(bench: &Bench, canary: i64) {
     bench.edit(VIRTUAL_SERVICE, "web", |route| {
         for destination in route["spec"]["http"][0]["route"].as_array_mut().unwrap() {
@@ -90,7 +90,7 @@ fn a_step_needs_the_one_before_it_to_be_in_effect() {
     }
 }
 
-/// A rollout at 20 % that was begun with a VirtualService of another name.
+/// A rollout at 20 % that was begun with a `VirtualService` of another name.
 fn rerouted() -> Bench {
     let bench = Bench::new("istio").set_up();
     divide(&bench, 20);

@@ -12,16 +12,18 @@ use crate::{
 const INTRO: &str = "\
 # Events and reasons
 
-A reason is one word with one meaning. It is the `reason` of events, of the conditions `Ready`, `Reconciling` and `Stalled`, of
-`status.lastDecision`, and the label `decision` of `tidegate_decisions_total`. Events come when something happened; the same fact at the
-same place in a rollout is told once. They are on the Canary, from the source `tidegate`:
+A reason is one word with one meaning. It is the `reason` of events, of the conditions `Ready`,
+`Reconciling` and `Stalled`, and of `status.lastDecision`. It is also the label `decision` of
+`tidegate_decisions_total`. Events are recorded for the Canary, with the source `tidegate`. The same
+fact at the same place in a rollout is recorded once.
 
 ```sh
 kubectl get events --field-selector involvedObject.kind=Canary
 ```
 
-Reasons are stable; sentences are for people and may change. In the examples the canary `web` rolls out the Deployment `web` in
-the namespace `shop`. *Status only* marks what is never an event.
+Reasons are stable; messages are for people and may change. In the examples the canary `web` rolls
+out the Deployment `web` in the namespace `shop`. *Status only* marks reasons that are never an
+event.
 ";
 
 /// Where a fact is told.
@@ -38,7 +40,7 @@ pub(crate) fn page() -> String {
     let mut text = INTRO.to_owned();
     for (title, entries) in chapters() {
         let rows: Vec<_> = entries.iter().map(row).collect();
-        let rows = table(["Reason", "Type", "Example", "What it means for you"], &rows);
+        let rows = table(["Reason", "Type", "Example", "Meaning and action"], &rows);
         write!(text, "\n## {title}\n\n{rows}").unwrap();
     }
     text + &game_events::section()
@@ -61,10 +63,10 @@ fn row((fact, told, meaning): &Entry) -> [String; 4] {
 
 fn chapters() -> [(&'static str, Vec<Entry>); 5] {
     [
-        ("Setting up", setting_up().into_iter().chain(noted()).collect()),
-        ("A rollout", rollout()),
-        ("Gates and people", gates()),
-        ("The end", ends()),
+        ("Initialization", setting_up().into_iter().chain(noted()).collect()),
+        ("Rollout", rollout()),
+        ("Gates and manual steps", gates()),
+        ("End of a rollout", ends()),
         ("Deletion", deletion()),
     ]
 }
@@ -74,43 +76,43 @@ fn setting_up() -> Vec<Entry> {
     let metrics = "prometheus is not available: connection refused";
     let route = "HTTPRoute shop/web belongs to somebody else";
     vec![
-        (Fact::Placed(ManagedObject::Primary), Status, "An object was created or put right"),
-        (Fact::BackendsAvailable, Event, "Metrics can be asked for"),
+        (Fact::Placed(ManagedObject::Primary), Status, "An object was created or corrected"),
+        (Fact::BackendsAvailable, Event, "Metric queries work"),
         (
             Fact::BackendsUnavailable(metrics.into()),
             Event,
-            "A warning only; a rollout will fail its checks until they answer",
+            "A warning only; checks of a rollout will fail until they answer",
         ),
         (
             Fact::PrimaryNotReady("waiting for 1 of 2 pods".into()),
             Event,
-            "Wait; or look at the pods of the primary",
+            "Wait, or inspect the pods of the primary",
         ),
         (
             Fact::PrimaryStuck("no progress for 600 s".into()),
             Event,
-            "Look at the pods of the primary. The target still serves",
+            "Inspect the pods of the primary. The target still serves",
         ),
         (Fact::Initialized, Event, "Done. The target was scaled to zero, the primary serves"),
-        (Fact::Adopted, Event, "A canary that Flagger left is carried on"),
+        (Fact::Adopted, Event, "A canary of Flagger is continued"),
         (
             Fact::TargetChanged { former: "the Deployment shop".into() },
             Event,
-            "`targetRef` names another workload. Delete the primary of the one before, and scale that one, as you see fit",
+            "`targetRef` names another workload. Delete the primary of the previous one, and scale the previous one, as you see fit",
         ),
         (Fact::Idle, Status, "Nothing to do"),
-        (Fact::Suspended, Event, "Set `spec.suspend` to false to go on"),
+        (Fact::Suspended, Event, "Set `spec.suspend` to false to continue"),
         (
             Fact::Refused(vec![
                 "spec.service: needed to reach the workload; set at least its port".into(),
             ]),
             Event,
-            "Change the spec; nothing is done before",
+            "Correct the spec; nothing is done until then",
         ),
         (
             Fact::Obstructed(route.into()),
             Event,
-            "Something around the workload is in the way; the rollout holds and tries again",
+            "An object outside the workload blocks the rollout, which is retried",
         ),
         (
             Fact::IdleTargetRuns(Some(2)),
@@ -127,7 +129,7 @@ fn noted() -> Vec<Entry> {
         (
             Fact::Noted(Note::WeightsIgnored { iterations: 10 }),
             Event,
-            "A part of the spec has no effect here. Told when the canary is set up and with every rollout",
+            "A part of the spec has no effect here. Recorded when the canary is initialized and with every rollout",
         ),
         (
             Fact::Noted(Note::Unverified(
@@ -135,29 +137,29 @@ fn noted() -> Vec<Entry> {
                     .into(),
             )),
             Event,
-            "`disableTLS` or `insecureSkipVerify` is set. Nothing is changed about it; give the server a certificate that is trusted",
+            "A warning only: `disableTLS` or `insecureSkipVerify` is set. Give the server a trusted certificate",
         ),
         (
             Fact::Noted(Note::Doubtful(
                 "Metric errors has no limit, which counts as a threshold of 0.".into(),
             )),
             Event,
-            "A metric may not say what you mean. Nothing is changed about it",
+            "A warning only: a metric is probably a mistake",
         ),
         (
             Fact::ServiceTakenOver("web".into()),
             Event,
-            "How it was before is kept in an annotation; with `revertOnDeletion` it comes back",
+            "The original is kept in an annotation, and restored with `revertOnDeletion`",
         ),
         (
             Fact::ServiceRecreated { service: "web".into(), headless: true },
             Event,
-            "`service.headless` was changed, which needs another Service. Clients look its name up anew",
+            "`service.headless` was changed, which needs a new Service. Clients resolve its name again",
         ),
         (
             Fact::AlertLost { to: "slack".into(), why: "slack answered 404".into() },
             Event,
-            "Nobody was told in the chat. Look at the AlertProvider and its Secret",
+            "The alert did not reach the chat. Check the AlertProvider and its Secret",
         ),
     ]
 }
@@ -169,37 +171,37 @@ fn rollout() -> Vec<Entry> {
     let silence = "no values found for istio metric request-success-rate, probably web.shop is not receiving traffic";
     vec![
         (Fact::NewRevision, Event, "A rollout starts"),
-        (Fact::Restarted, Event, "Traffic went back to the primary, counting starts anew"),
-        (Fact::ScaledUpAgain, Event, "Somebody or something scaled the target in mid-rollout"),
+        (Fact::Restarted, Event, "Traffic is on the primary again, and counters start at zero"),
+        (Fact::ScaledUpAgain, Event, "The target was scaled by another client during the rollout"),
         (
             Fact::CanaryNotReady("1 of 2 pods is available".into()),
             Event,
-            "Wait; or look at the pods of the target",
+            "Wait, or inspect the pods of the target",
         ),
         (Fact::CanaryDown("0 of 2 pods are available".into()), Event, "Counts as a failed check"),
-        (Fact::AnalysisStarted, Event, "The pods are ready; checks begin"),
+        (Fact::AnalysisStarted, Event, "The pods are ready; checks start"),
         (Fact::AwaitingInterval, Status, "The next check is less than an interval away"),
         (
             Fact::CheckFailed(check.into()),
             Event,
-            "One more failed check; at `analysis.threshold` the rollout goes back",
+            "One more failed check; at `analysis.threshold` the rollout is rolled back",
         ),
         (
             Fact::Ambiguous("errors".into()),
             Event,
-            "Which of the results counts is chance: the query should have one. Told once a rollout",
+            "The query should return one result; which of several counts is arbitrary. Recorded once per rollout",
         ),
         (
             Fact::NoData(silence.into()),
             Event,
-            "Nothing to measure, mostly no traffic: one more failed check",
+            "No data, usually because there is no traffic: one more failed check",
         ),
         (
             Fact::AwaitingData(silence.into()),
             Event,
-            "The same for metrics with `onNoData: hold`: nothing is counted, and nothing moves until there is data or `progressDeadlineSeconds` are over",
+            "The same for metrics with `onNoData: hold`: the check does not count, and the weight does not change until there is data or `progressDeadlineSeconds` have passed",
         ),
-        (Fact::Mirroring, Event, "Copies of requests go to the canary; answers are dropped"),
+        (Fact::Mirroring, Event, "Copies of requests go to the canary; its answers are dropped"),
         (Fact::Advanced(percent(20)), Event, "Checks passed, more traffic"),
         (
             Fact::Iterated { at: 3, of: 10 },
@@ -210,19 +212,15 @@ fn rollout() -> Vec<Entry> {
         (
             Fact::RouteLeft,
             Event,
-            "The spec names another route, provider or Service in mid-rollout. The new route takes over the share, if it is there",
+            "The spec names another route, provider or Service during a rollout. The new route takes over the weight, if it exists",
         ),
         (
             Fact::Drifted { seen: percent(90), now: percent(20) },
             Event,
-            "Somebody edited the route; it was put back to what was approved",
+            "The route was edited by another client, and reverted to the approved weight",
         ),
-        (Fact::Copying, Event, "The primary gets the new revision"),
-        (
-            Fact::PrimaryAdvanced(percent(50)),
-            Event,
-            "Traffic goes back to the primary step by step",
-        ),
+        (Fact::Copying, Event, "The new revision is copied to the primary"),
+        (Fact::PrimaryAdvanced(percent(50)), Event, "Traffic returns to the primary in steps"),
         (Fact::RoutedToPrimary, Event, "The primary has all traffic"),
     ]
 }
@@ -234,22 +232,22 @@ fn gates() -> Vec<Entry> {
     let closed = || "approve has not said yes (answered 403)".to_owned();
     vec![
         (passed(GateKind::ConfirmRollout), Event, "The rollout may start"),
-        (passed(GateKind::PreRollout), Event, "Traffic may come"),
-        (passed(GateKind::ConfirmTrafficIncrease), Event, "More traffic may come"),
+        (passed(GateKind::PreRollout), Event, "Traffic may start"),
+        (passed(GateKind::ConfirmTrafficIncrease), Event, "The weight may increase"),
         (passed(GateKind::ConfirmPromotion), Event, "The promotion may start"),
-        (passed(GateKind::PostRollout), Event, "A hook was told of the end"),
+        (passed(GateKind::PostRollout), Event, "A hook was called after the end"),
         (Fact::AwaitingApproval(closed()), Event, "Open the gate"),
         (Fact::AwaitingIncrease(closed()), Event, "Open the gate"),
         (Fact::AwaitingPromotion(closed()), Event, "Open the gate"),
         (
             Fact::PreRolloutFailed { hook: "smoke-test".into(), why: "answered 500".into() },
             Event,
-            "A failed check; no traffic came yet",
+            "A failed check; there was no traffic yet",
         ),
         (
             Fact::PostRolloutFailed { hook: "notify".into(), why: "answered 500".into() },
             Event,
-            "Changes nothing",
+            "The result of the rollout does not change",
         ),
         (Fact::RollbackAsked("abort".into()), Event, "A rollback hook answered 2xx"),
         (
@@ -257,15 +255,15 @@ fn gates() -> Vec<Entry> {
             Event,
             "Resume when you are ready: [manual steps](../guide/manual-step.md)",
         ),
-        (Fact::Resumed(percent(20)), Event, "The rollout goes on by itself"),
-        (Fact::HoldRaised(percent(40)), Event, "It goes on to the new weight and holds there"),
-        (Fact::NothingToResume, Event, "The resume came when nothing was held"),
+        (Fact::Resumed(percent(20)), Event, "The rollout continues"),
+        (Fact::HoldRaised(percent(40)), Event, "It advances to the new weight and is held there"),
+        (Fact::NothingToResume, Event, "There was no pause to resume"),
         (
             Fact::ResumeStays("not allowed".into()),
             Event,
-            "The rollout goes on; remove `spec.manualStep` yourself if this does not end",
+            "The rollout continues; remove `spec.manualStep` yourself if the event is repeated",
         ),
-        (Fact::ResumeVoid, Event, "Look at the new revision and resume again"),
+        (Fact::ResumeVoid, Event, "Inspect the new revision and resume again"),
     ]
 }
 
@@ -278,7 +276,7 @@ fn ends() -> Vec<Entry> {
         (
             Fact::WentBack(Phase::Progressing),
             Event,
-            "The target was put back to what the primary runs",
+            "The target was changed back to the revision of the primary",
         ),
         (Fact::ThresholdReached(5), Event, "Too many failed checks"),
         (Fact::DeadlineExceeded(stuck.into()), Event, "`progressDeadlineSeconds` passed"),
@@ -287,7 +285,7 @@ fn ends() -> Vec<Entry> {
         (
             Fact::RollbackHeld("0 of 2 pods are available".into()),
             Event,
-            "**Act:** neither side is well; traffic stays with the one that serves",
+            "**Act:** neither side is healthy; traffic stays with the one that serves",
         ),
         (
             Fact::PromotionFailed(stuck.into()),
@@ -300,17 +298,17 @@ fn ends() -> Vec<Entry> {
 fn deletion() -> Vec<Entry> {
     use Told::{Event, Status};
     vec![
-        (Fact::Terminating, Event, "`revertOnDeletion`: the target comes back"),
+        (Fact::Terminating, Event, "`revertOnDeletion`: the target is scaled up again"),
         (
             Fact::AwaitingTarget("1 of 2 pods is available".into()),
             Status,
-            "Services and routes go back once its pods are ready",
+            "Services and routes are restored once its pods are ready",
         ),
-        (Fact::Terminated, Event, "Everything is as it was before the canary"),
+        (Fact::Terminated, Event, "The objects are restored to their state before the canary"),
         (
             Fact::RevertGivenUp("the target does not become ready".into()),
             Event,
-            "**Act:** after three progress deadlines the canary goes; put right what is left",
+            "**Act:** after three progress deadlines the canary is deleted; correct the remaining objects",
         ),
     ]
 }

@@ -10,20 +10,22 @@ use crate::markdown::{cell, code, table};
 const INTRO: &str = "\
 # Fields of Canary, MetricTemplate and AlertProvider
 
-All of `flagger.app/v1beta1`. A name with `[]` stands for each item of a list, one with `.*` for each value of a map. **Bold**
-fields are required where the object around them is given. `kubectl explain canary.spec` shows the same in a terminal; what is
-written into `status` is on [its own page](status.md).
+All fields of `flagger.app/v1beta1`. A name with `[]` stands for each item of a list, one with `.*`
+for each value of a map. **Bold** fields are required if their parent object is given.
+`kubectl explain canary.spec` shows the same in a terminal. The fields of `status` are on [their own
+page](status.md).
 
-Every field of Flagger 1.44 is accepted. Which targets, providers and metric services are acted upon so far is in
-[differences from Flagger](differences-from-flagger.md#not-yet).
+Every field of Flagger 1.44 is accepted. [Differences from
+Flagger](differences-from-flagger.md#not-yet) lists what is not supported yet.
 ";
 
 const GAME_INTRO: &str = "\
 # Fields of GameDeployment, GameStatefulSet, HookTemplate and HookRun
 
-All of `tkex.tencent.com/v1alpha1`. A name with `[]` stands for each item of a list, one with `.*` for each value of a map. **Bold**
-fields are required where the object around them is given. `kubectl explain gamedeployment.spec` shows the same in a terminal. How
-they work together is in [the guide](../guide/game-workloads.md).
+All fields of `tkex.tencent.com/v1alpha1`. A name with `[]` stands for each item of a list, one with
+`.*` for each value of a map. **Bold** fields are required if their parent object is given.
+`kubectl explain gamedeployment.spec` shows the same in a terminal. [The
+guide](../guide/game-workloads.md) explains how they work together.
 ";
 
 const KINDS: [&str; 3] = ["Canary", "MetricTemplate", "AlertProvider"];

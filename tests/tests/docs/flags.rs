@@ -10,11 +10,13 @@ use crate::markdown::{cell, code, table};
 const INTRO: &str = "\
 # Flags of `tidegate operator`
 
-Flagger's flags, with Flagger's defaults, and a few more. One dash or two; booleans as `-x`, `-x=true` or `-x=false`. Flags of
-klog that Flagger's libraries bring along are accepted and ignored, so the arguments of a Flagger Deployment work unchanged.
+The operator takes Flagger's flags with Flagger's defaults, and a few more. A flag has one dash or
+two. Booleans are `-x`, `-x=true` or `-x=false`. Flags of klog, which Flagger's libraries add, are
+accepted and ignored, so the arguments of a Flagger Deployment work unchanged.
 
-A variable of the environment that is not empty overrides its flag: `SLACK_URL`, `SLACK_TOKEN`, `SLACK_PROXY_URL`, `MSTEAMS_URL`,
-`MSTEAMS_PROXY_URL`, `EVENT_WEBHOOK_URL`. `RUST_LOG` overrides `--log-level`. `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are obeyed.
+These environment variables override their flags if they are not empty: `SLACK_URL`, `SLACK_TOKEN`,
+`SLACK_PROXY_URL`, `MSTEAMS_URL`, `MSTEAMS_PROXY_URL`, `EVENT_WEBHOOK_URL`. `RUST_LOG` overrides
+`--log-level`. `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are respected.
 ";
 
 /// The order of chapters.

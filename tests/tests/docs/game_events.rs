@@ -14,15 +14,16 @@ use crate::markdown::{cell, code, repository, table};
 const INTRO: &str = "
 ## Game workloads
 
-Events of GameDeployments, GameStatefulSets and HookRuns. The sentence of what is done or waited for is `status.message`; *status only* is
-told there, in conditions and in `tidegate_decisions_total`. In the examples the workload is `arena`.
+These are the events of GameDeployments, GameStatefulSets and HookRuns. `status.message` has the
+message of the current state. *Status only* marks reasons that appear there, in conditions and in
+`tidegate_decisions_total`. In the examples the workload is `arena`.
 ";
 
 /// Told by the operator as it acts: reason, type, meaning, and the file that says so.
 const OF_ACTS: [(&str, &str, &str, &str); 14] = [
-    ("SuccessfulCreate", "Normal", "A pod was made", "act"),
-    ("SuccessfulDelete", "Normal", "A pod was deleted; the sentence says why", "act"),
-    ("SuccessfulForceDelete", "Normal", "A pod was taken from a lost node", "act"),
+    ("SuccessfulCreate", "Normal", "A pod was created", "act"),
+    ("SuccessfulDelete", "Normal", "A pod was deleted; the message has the reason", "act"),
+    ("SuccessfulForceDelete", "Normal", "A pod was deleted from a lost node", "act"),
     (
         "SuccessfulUpdatePodReCreate",
         "Normal",
@@ -31,16 +32,21 @@ const OF_ACTS: [(&str, &str, &str, &str); 14] = [
     ),
     ("SuccessfulUpdatePodInPlace", "Normal", "A pod is updated in place", "act"),
     ("SuccessfulUpdatePodHotPatch", "Normal", "A pod is updated while it serves", "act"),
-    ("FailedCreate", "Warning", "The cluster refuses to make a pod: a quota, a policy", "act"),
-    ("FailedDelete", "Warning", "The cluster refuses to delete a pod", "act"),
-    ("FailedUpdatePodReCreate", "Warning", "The same, of a pod to be replaced", "act"),
-    ("FailedUpdatePodInPlace", "Warning", "The cluster refuses to change a pod", "act"),
-    ("FailedUpdatePodHotPatch", "Warning", "The same, of one that would go on serving", "act"),
-    ("FailedUpdate", "Warning", "The cluster refuses another write; it is tried again", "act"),
+    (
+        "FailedCreate",
+        "Warning",
+        "The cluster refused to create a pod, for example by a quota or a policy",
+        "act",
+    ),
+    ("FailedDelete", "Warning", "The cluster refused to delete a pod", "act"),
+    ("FailedUpdatePodReCreate", "Warning", "The same, for a pod to be replaced", "act"),
+    ("FailedUpdatePodInPlace", "Warning", "The cluster refused to update a pod in place", "act"),
+    ("FailedUpdatePodHotPatch", "Warning", "The same, for a hot patch", "act"),
+    ("FailedUpdate", "Warning", "The cluster refused another write, which is retried", "act"),
     (
         "MetricDoubtful",
         "Warning",
-        "On a HookRun: a metric goes on until it fails or the run is ended",
+        "On a HookRun: a metric continues until it fails or the run is ended",
         "hook_run",
     ),
     (
@@ -56,15 +62,17 @@ type Entry = (Fact, bool, &'static str);
 
 pub(crate) fn section() -> String {
     let mut text = INTRO.to_owned();
-    for (title, entries) in [("A release", release()), ("People", people()), ("Pods", pods())] {
+    for (title, entries) in
+        [("Releases", release()), ("Manual control", people()), ("Pods", pods())]
+    {
         let rows: Vec<_> = entries.iter().map(row).collect();
-        let rows = table(["Reason", "Type", "Example", "What it means for you"], &rows);
+        let rows = table(["Reason", "Type", "Example", "Meaning and action"], &rows);
         write!(text, "\n### {title}\n\n{rows}").unwrap();
     }
     let rows = OF_ACTS
         .map(|(reason, kind, meaning, _)| [code(reason), kind.to_owned(), meaning.to_owned()]);
-    let rows = table(["Reason", "Type", "What happened"], &rows);
-    write!(text, "\n### Single pods and runs\n\n{rows}").unwrap();
+    let rows = table(["Reason", "Type", "Meaning"], &rows);
+    write!(text, "\n### Single pods and HookRuns\n\n{rows}").unwrap();
     text
 }
 
@@ -93,39 +101,47 @@ fn release() -> Vec<Entry> {
     let rival = "GameDeployment lobby is older and selects the same pods";
     vec![
         (Fact::AtRest, false, "Nothing to do"),
-        (Fact::BeingDeleted, false, "Its pods go with it"),
+        (Fact::BeingDeleted, false, "Its pods are deleted with it"),
         (
             Fact::Refused(vec![rival.to_owned()]),
             true,
-            "Nothing is done until that is put right. Also the condition `FailedUpdate`",
+            "Nothing is done until that is corrected. Also the condition `FailedUpdate`",
         ),
         (
             Fact::NewRevision(revision()),
             true,
-            "The template changed; steps are taken from the first",
+            "The template changed; the release starts with the first step",
         ),
         (Fact::WentBack(revision()), true, "The template is the stable one again: no steps"),
-        (Fact::StepsChanged, true, "Somebody edited the steps"),
-        (Fact::StepDoubtful(partition.to_owned()), true, "A step may not say what you mean"),
-        (Fact::SpecDoubtful(template.to_owned()), true, "Something else may not"),
-        (Fact::StepSet(3), true, "This step is taken now; as many as there are means all are done"),
+        (Fact::StepsChanged, true, "The steps were edited"),
+        (Fact::StepDoubtful(partition.to_owned()), true, "A step is probably a mistake"),
+        (
+            Fact::SpecDoubtful(template.to_owned()),
+            true,
+            "Another part of the spec is probably a mistake",
+        ),
+        (
+            Fact::StepSet(3),
+            true,
+            "The index of the current step; the number of steps means that all are done",
+        ),
         (Fact::Paused(PauseReason::Step), true, "See `status.pauseConditions`"),
-        (Fact::AwaitingTime(Moment(0)), false, "A timed pause; resuming ends it early"),
-        (Fact::AwaitingHook(run()), false, "Look at the HookRun"),
-        (failed, true, "The release pauses, or goes back if `onFailure` says so"),
+        (Fact::AwaitingTime(Moment(0)), false, "A timed pause; a resume ends it early"),
+        (Fact::AwaitingHook(run()), false, "Inspect the HookRun"),
+        (failed, true, "The release pauses, or is rolled back with `onFailure: rollback`"),
         (
             Fact::HookBlocked("there is no hook template test".to_owned()),
             true,
-            "Put it right within ten minutes, or the release pauses",
+            "Correct it within ten minutes, or the release pauses",
         ),
         (
             Fact::ArgumentsDropped(vec!["room".to_owned()]),
             true,
-            "An argument that the HookTemplate does not declare goes nowhere",
+            "An argument that the HookTemplate does not declare is dropped",
         ),
-        (Fact::Promoted(revision()), true, "This revision is the stable one now"),
+        (Fact::Promoted(revision()), true, "This revision is now the stable one"),
         (Fact::RollsBack(revision()), true, "`onFailure: rollback`"),
-        (Fact::AwaitingPods { available: 1, wanted: 2 }, false, "Look at pods that are not ready"),
+        (Fact::AwaitingPods { available: 1, wanted: 2 }, false, "Inspect pods that are not ready"),
         (
             Fact::OldPodsKept(3),
             false,
@@ -139,17 +155,21 @@ fn people() -> Vec<Entry> {
         (
             Fact::AwaitingPerson(PauseReason::Hook, ResumeBy::Field),
             false,
-            "Go on, go back, or run the hook again",
+            "Resume, roll back, or run the hook again",
         ),
         (
             Fact::ResumeIgnored,
             true,
-            "`resumeBy: Annotation`: ask by `tidegate.dev/ask` instead. Mostly a tool that applies a manifest",
+            "`resumeBy: Annotation`: use `tidegate.dev/ask` instead. The usual cause is a tool that applies a manifest",
         ),
-        (Fact::Obeyed(Verb::Resume), true, "What `tidegate.dev/ask` said was done"),
-        (Fact::NothingTo(Verb::Abort), true, "There was nothing to do it to"),
-        (Fact::AskedTooLate(Verb::SkipAll), true, "It was asked for another revision; ask again"),
-        (Fact::UnknownVerb("reusme".to_owned()), true, "It was taken away; ask again"),
+        (Fact::Obeyed(Verb::Resume), true, "The request of `tidegate.dev/ask` was carried out"),
+        (Fact::NothingTo(Verb::Abort), true, "The request did not apply"),
+        (
+            Fact::AskedTooLate(Verb::SkipAll),
+            true,
+            "The request was for another revision; ask again",
+        ),
+        (Fact::UnknownVerb("reusme".to_owned()), true, "The annotation was removed; ask again"),
         (Fact::HooksRetried(HookKind::PreDelete), true, "`retry` was set"),
     ]
 }
@@ -168,14 +188,18 @@ fn pods() -> Vec<Entry> {
         (
             Fact::NoIndex { replicas: 5, indexes: 4 },
             true,
-            "Widen the range of numbers, or lower `replicas`. Condition `FailedScale`",
+            "Widen the range of indexes, or lower `replicas`. Condition `FailedScale`",
         ),
-        (Fact::IndexesUnreadable(range.to_owned()), true, "Put the annotation right"),
-        (Fact::AwaitingIndex, false, "A pod is made when one of them is gone"),
+        (Fact::IndexesUnreadable(range.to_owned()), true, "Correct the annotation"),
+        (Fact::AwaitingIndex, false, "A pod is created when one of them is gone"),
         (Fact::Updating(1), false, "Wait"),
         (Fact::Refreshing(1), false, "Wait"),
         (Fact::AwaitingNode(pod()), false, "At most a minute"),
-        (Fact::AwaitingBudget, false, "`maxUnavailable`: pods must be ready before others leave"),
+        (
+            Fact::AwaitingBudget,
+            false,
+            "`maxUnavailable`: pods must be ready before others are updated",
+        ),
         (Fact::NoBudget, false, "Raise `maxUnavailable`"),
         (
             not_in_place(UpdateWay::InPlace),
@@ -186,7 +210,7 @@ fn pods() -> Vec<Entry> {
         (
             Fact::AwaitingPodHook { pod: pod(), kind: HookKind::PreDelete },
             false,
-            "Look at the HookRun",
+            "Inspect the HookRun",
         ),
         (
             Fact::PodHookFailed { pod: pod(), kind: HookKind::PreDelete, phase: HookPhase::Failed },
@@ -205,7 +229,7 @@ fn pods() -> Vec<Entry> {
         (
             Fact::PodEnded(pod()),
             true,
-            "All its containers ended well, which pods of these kinds do not",
+            "All its containers completed, which pods of these kinds should not",
         ),
         (Fact::PodLost(pod()), true, "See `node-lost-force-delete`"),
         (Fact::AwaitingOrder(pod()), false, "`OrderedReady`"),
@@ -213,7 +237,7 @@ fn pods() -> Vec<Entry> {
         (
             Fact::WriteRefused(refusal),
             false,
-            "Conditions `FailedScale`, `FailedUpdate`; tried again",
+            "Conditions `FailedScale`, `FailedUpdate`; the write is retried",
         ),
     ]
 }

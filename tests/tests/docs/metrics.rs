@@ -14,35 +14,48 @@ use crate::markdown::{cell, code, table};
 const INTRO: &str = "\
 # Metrics of the operator
 
-Served on `/metrics` of `--port` (8080), in the text format of Prometheus or OpenMetrics, as the scraper asks.
+The operator serves its metrics on `/metrics` of `--port` (8080), in the text format of Prometheus
+or OpenMetrics, as the scraper requests.
 ";
 
 const FLAGGER: &str = "
 ## Flagger's
 
-Names, labels and codes are Flagger's: dashboards and alerts go on working. `name` is the name of the **target**, not of the
-canary. Series of a canary go when it is deleted.
+Names, labels and values are Flagger's, so existing dashboards and alerts go on working. `name` is
+the name of the **target**, not of the canary. The series of a canary are removed when it is
+deleted.
 ";
 
 const OWN: &str = "
 ## Tidegate's
 
-A `decision` is a reason of [the list of events](events.md). An `outcome` is `success`, `refused` (an answer came and it was no), or
-the kind of error: `timeout`, `connect` and so on. A `verdict` is `passed`, `failed`, `no_data` (nothing to measure, a failed check) or
-`held` (the same with `onNoData: hold`, which is not counted).
+The labels have these values:
+
+| Label | Values |
+| --- | --- |
+| `decision` | a reason of [the list of events](events.md) |
+| `outcome` | `success`, `refused` (a negative answer), or the kind of error: `timeout`, `connect` and so on |
+| `verdict` | `passed`, `failed`, `no_data` (nothing to measure, a failed check) or `held` (the same with `onNoData: hold`, which is not counted) |
 ";
 
 const GAME: &str = "
 ## Of game workloads
 
-Names and labels are those of the operators that these kinds come from. `gd` is `namespace/name`; `owner` is the workload that a run
-of a hook is for; `grace` is `true` if a hook comes before; times are those of requests to the API server, but for
-`bkbcs_hook_metric_exec_duration_seconds` and `bkbcs_hook_hookrun_exec_duration_seconds`, which are those of the measured service. Series
-go with the workload or the run they are about.
+Names and labels are those of the original operators of these kinds.
+
+| Label | Value |
+| --- | --- |
+| `gd` | `namespace/name` of a GameDeployment |
+| `owner` | the workload that a HookRun belongs to |
+| `grace` | `true` if a hook runs before |
+
+Durations are those of requests to the API server. The exceptions are
+`bkbcs_hook_metric_exec_duration_seconds` and `bkbcs_hook_hookrun_exec_duration_seconds`, which are
+durations of the measured service. Series are removed with their workload or HookRun.
 ";
 
 const MORE: &str = "
-The usual `process_*` series are there too.
+The usual `process_*` series are served too.
 
 ## Examples
 
@@ -53,8 +66,9 @@ sum by (namespace, name) (increase(flagger_canary_failures_total[1d]))
 tidegate_canary_phase{phase=~\"Waiting|WaitingPromotion\"} == 1
 ```
 
-Boards for Grafana and alert rules for Prometheus are in `deploy/grafana` and `deploy/prometheus`; see
-[watch rollouts](../guide/watch.md).
+Grafana dashboards are in `deploy/grafana`, alert rules for Prometheus in `deploy/prometheus`.
+[Watch a rollout](../guide/watch.md#dashboards-and-alerts-for-prometheus) explains how to install
+them.
 ";
 
 pub(crate) fn page() -> String {

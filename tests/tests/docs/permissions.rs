@@ -9,39 +9,50 @@ use crate::markdown::{code, table};
 const INTRO: &str = "\
 # Permissions
 
-What the ClusterRole of `tidegate install` lets the operator do, in every namespace. A test runs whole rollouts on every provider under it and fails
-when a request is denied, and when something is granted that no rollout uses.
+The ClusterRole of `tidegate install` grants the operator these permissions, in every namespace. A
+test runs whole rollouts on every provider with them. It fails if a request is denied, and if a
+permission is granted that no rollout uses.
 
 ";
 
 const GAME: &str = "
 ## Game workloads
 
-The ClusterRole `tidegate-game`, for [GameDeployment and GameStatefulSet](../guide/game-workloads.md). Where there are none it can be left out.
+The ClusterRole `tidegate-game` is for [GameDeployment and
+GameStatefulSet](../guide/game-workloads.md). Clusters without game workloads do not need it.
 
 ";
 
 const OUTRO: &str = "
-In its own namespace it may also create the lease `flagger-leader-election`, read and update it. What every account of a cluster may read, the list of served
-kinds and their schemas, needs no line here.
+The operator may also create, read and update the Lease `flagger-leader-election` in its own
+namespace. The list of served kinds and their schemas is readable by every account of a cluster and
+needs no rule.
 
-No request uses `update` of finalizers: the admission plugin `OwnerReferencesPermissionEnforcement`, which some clusters turn on, asks for it before it lets anybody name an owner that
-must wait for what it owns. It also lets nobody change the owners of an object who may not delete it, and this role deletes neither workloads nor scalers: a primary that is found with other
-owners than its canary is promoted all the same, its owners stay who they are, and the log says so.
+**Finalizers.** No request uses `update` of finalizers. The admission plugin
+`OwnerReferencesPermissionEnforcement`, which some clusters enable, requires it for owner references
+that block the owner's deletion.
 
-Nodes are in no namespace. An operator that may act in one namespace alone (`--namespace`, with a Role of yours), or runs with Flagger's role, does without them: it says so once in its log, and the
-addresses of nodes are open to what canaries name until `--deny-addresses` closes their ranges. Game workloads wait until nodes can be seen: which pods are lost cannot be told otherwise.
+That plugin also requires the permission to delete an object for a change of its owner references.
+This role deletes neither workloads nor scalers. A primary with other owners than its canary is
+therefore promoted with its owners unchanged, and the log says so.
 
-Secrets are watched because a changed Secret is a new release. They are hashed as they arrive, and only the hash is kept; those that a
-rollout needs, such as the token of a chat, are read by name at that moment.
+**Nodes** are cluster-scoped. An operator with permissions in one namespace alone (`--namespace`,
+with a Role of yours), or with Flagger's role, works without them. It logs this once, and hooks,
+metrics and alerts can then reach the addresses of nodes until `--deny-addresses` refuses their
+ranges. Game workloads wait until the operator can list nodes, because it must know which pods are
+lost.
+
+**Secrets** are watched because a changed Secret is a new revision. They are hashed on arrival, and
+only the hash is kept. A Secret that a rollout needs, such as the token of a chat, is read by name
+at that moment.
 ";
 
 pub(crate) fn page() -> String {
     let rows: Vec<_> = rules().iter().map(row).collect();
-    let rows = table(["Group", "Resource", "Verbs", "What for"], &rows);
+    let rows = table(["Group", "Resource", "Verbs", "Purpose"], &rows);
     let mut text = INTRO.to_owned();
     let game: Vec<_> = game_rules().iter().map(row).collect();
-    let game = table(["Group", "Resource", "Verbs", "What for"], &game);
+    let game = table(["Group", "Resource", "Verbs", "Purpose"], &game);
     write!(text, "{rows}{OUTRO}{GAME}{game}").unwrap();
     text
 }
@@ -60,34 +71,36 @@ fn purpose(rule: &Rule) -> &'static str {
     }
     match rule.resource.as_str() {
         "gamedeployments" | "gamestatefulsets" => {
-            "what is to be run and released; `paused`, `retry` and what a person asked for"
+            "the workloads; `paused`, `retry` and requests by annotation"
         }
-        "gamedeployments/status" | "gamestatefulsets/status" => "where a release stands",
-        "hooktemplates" => "what is measured",
-        "hookruns" => "measurements that are taken",
-        "hookruns/status" => "what came of them",
+        "gamedeployments/status" | "gamestatefulsets/status" => "the status of a release",
+        "hooktemplates" => "definitions of hooks",
+        "hookruns" => "runs of hooks",
+        "hookruns/status" => "results of runs",
         "pods" => "the pods of a workload",
         "pods/status" => "the condition `InPlaceUpdateReady`",
         "nodes" => {
-            "addresses that hooks, metrics and alerts may not reach; for game workloads, costs of deletion and nodes that are lost"
+            "addresses that hooks, metrics and alerts may not reach; for game workloads, deletion costs and lost nodes"
         }
-        "controllerrevisions" => "templates as they were",
-        "persistentvolumeclaims" => "claims of numbered pods",
-        "canaries" => "what is to be released; the finalizer, and `manualStep` when it is used up",
-        "canaries/status" => "where a rollout stands",
+        "controllerrevisions" => "previous templates",
+        "persistentvolumeclaims" => "claims of stateful pods",
+        "canaries" => "the canaries; the finalizer, and the removal of `manualStep`",
+        "canaries/status" => "the status of a rollout",
         "canaries/finalizers" | "gamedeployments/finalizers" | "gamestatefulsets/finalizers" => {
-            "to be the owner of what is made for it"
+            "owner references to it"
         }
-        "metrictemplates" | "alertproviders" => "what canaries refer to",
+        "metrictemplates" | "alertproviders" => "references of canaries",
         "deployments" => "the target's scale; the primary",
         "daemonsets" => "the target's node selector; the primary",
-        "scaledobjects" => "the primary's, with KEDA; the target's while it is parked",
+        "scaledobjects" => "the primary's, with KEDA; the target's while it is scaled to zero",
         "services" => "the apex, primary and canary Services",
-        "horizontalpodautoscalers" => "the primary's autoscaler; the target's while it is parked",
-        "configmaps" => "the primary's copies of what the target reads",
+        "horizontalpodautoscalers" => {
+            "the primary's autoscaler; the target's while it is scaled to zero"
+        }
+        "configmaps" => "the primary's copies of the target's configuration",
         "secrets" => "the same, and the promoted template",
-        "events" => "what happened",
-        "endpointslices" => "which requests the canary answered, with APISIX",
+        "events" => "events of canaries",
+        "endpointslices" => "the canary's addresses, for metrics of APISIX",
         "httproutes" | "grpcroutes" => "traffic with Gateway API",
         "virtualservices" | "destinationrules" => "traffic with Istio",
         "trafficsplits" => "traffic with Linkerd, Open Service Mesh and others of SMI",

@@ -10,8 +10,9 @@ use crate::{
 const INTRO: &str = "\
 # Status of a Canary
 
-`kubectl get canary` shows phase and weight; `kubectl get canary NAME -o yaml` the rest. `status.lastDecision` is the short answer to
-\"what is it doing?\": the reason, the same in a sentence, what was measured against which limits, and when the next step can come.
+`kubectl get canary` shows the phase and the weight, `kubectl get canary NAME -o yaml` all of the
+status. `status.lastDecision` has the current state in short: the reason, a message, the measured
+values with their limits, and the time of the next step.
 
 ## Phases
 ";
@@ -21,12 +22,13 @@ const CONDITIONS: &str = "
 
 | Condition | Meaning |
 | --- | --- |
-| `Promoted` | Flagger's condition, for `kubectl wait`. `True`: the primary runs the current revision. `False`: the last rollout failed. `Unknown`: under way. Its reason is the phase |
-| `Ready` | `True`: all is well and nothing is to be done |
-| `Reconciling` | `True`: on its way. The message says what is waited for: pods, the next interval, an approval, a resume, the end of `suspend` |
-| `Stalled` | `True`: it does not go on until somebody mends something. The message says what: a spec that cannot be acted upon, a cluster that refuses, a failed rollout |
+| `Promoted` | Flagger's condition, for `kubectl wait`. `True`: the primary runs the current revision. `False`: the last rollout failed. `Unknown`: a rollout is under way. Its reason is the phase |
+| `Ready` | `True`: the canary is healthy and idle |
+| `Reconciling` | `True`: work is in progress. The message names what it waits for: pods, the next interval, an approval, a resume, the end of `suspend` |
+| `Stalled` | `True`: no progress without a change by a person. The message names the problem: an invalid spec, a refused write, a failed rollout |
 
-Of `Ready`, `Reconciling` and `Stalled` exactly one is `True`. Their reason is one of [the list of events](events.md).
+Exactly one of `Ready`, `Reconciling` and `Stalled` is `True`. Their reason is one of [the list of
+events](events.md).
 
 ## Fields
 ";
@@ -43,46 +45,46 @@ pub(crate) fn page() -> String {
             [name, meaning.to_owned(), traffic.to_owned()]
         })
         .collect();
-    let phases = table(["Phase", "What happens", "Live traffic"], &rows);
+    let phases = table(["Phase", "Meaning", "Live traffic"], &rows);
     let crds = tidegate_api::crds();
     let canary = crds.iter().find(|crd| crd["spec"]["names"]["kind"] == "Canary").unwrap();
     let fields = fields("status", &schema_of(canary)["properties"]["status"]);
     format!("{INTRO}\n{phases}{CONDITIONS}\n{fields}")
 }
 
-/// What happens in a phase, and who has live traffic.
+/// The meaning of a phase, and the side that has live traffic.
 fn about(phase: CanaryPhase) -> (&'static str, &'static str) {
     match phase {
-        CanaryPhase::Unset => ("Nobody has looked at it yet", "the target"),
+        CanaryPhase::Unset => ("The canary is new", "the target"),
         CanaryPhase::Initializing => {
-            ("Services and the primary are put in place", "the target, until the primary is ready")
+            ("Services and the primary are created", "the target, until the primary is ready")
         }
-        CanaryPhase::Initialized => ("The primary runs; nothing was rolled out yet", "the primary"),
+        CanaryPhase::Initialized => ("The primary runs; there was no rollout yet", "the primary"),
         CanaryPhase::Waiting => (
-            "A confirm-rollout hook has not said yes; or held by `manualStep`, then `status.manualPause` is set",
-            "the primary; when held, as held",
+            "A confirm-rollout hook has not passed; or the rollout is held by `manualStep`, and `status.manualPause` is set",
+            "the primary; when held, divided at the held weight",
         ),
         CanaryPhase::Progressing => {
-            ("A revision is checked, and gets more traffic as it passes", "divided")
+            ("A revision is analysed, and gets more traffic with each passed check", "divided")
         }
         CanaryPhase::WaitingPromotion => {
-            ("All checks passed; a confirm-promotion hook has not said yes", "as it was")
+            ("All checks passed; a confirm-promotion hook has not passed", "unchanged")
         }
         CanaryPhase::Promoting => (
-            "The primary is given the new revision",
-            "the canary's share goes back once the primary is ready",
+            "The new revision is copied to the primary",
+            "the canary's traffic returns to the primary once that is ready",
         ),
         CanaryPhase::Finalising => ("The canary is about to be scaled to zero", "the primary"),
         CanaryPhase::Succeeded => {
-            ("The last rollout was promoted, or called off by its author", "the primary")
+            ("The last rollout was promoted, or cancelled by its author", "the primary")
         }
         CanaryPhase::Failed => (
-            "The last rollout was taken back. That revision is not tried again",
+            "The last rollout was rolled back. That revision is not tried again",
             "the primary; the canary, if the promotion itself failed",
         ),
         CanaryPhase::Terminating => {
-            ("Everything is given back (`revertOnDeletion`)", "the target again")
+            ("The objects are restored (`revertOnDeletion`)", "the target again")
         }
-        CanaryPhase::Terminated => ("Everything was given back", "the target"),
+        CanaryPhase::Terminated => ("The objects were restored", "the target"),
     }
 }

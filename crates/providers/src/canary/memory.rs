@@ -242,8 +242,8 @@ fn rollout(memory: &Memory, extras: &StatusExtras<'_>) -> Map<String, Value> {
         unready_since.map(|since| since.filter(|_| is_under_way).map(moment));
     let route = route.filter(|_| may_have_share(memory) || !is_previous_route_retired);
     let fields = [
-        ("prepared", memory.prepared.then(|| json!(true))),
-        ("rescue", memory.replaces_broken_primary.then(|| json!(true))),
+        ("prepared", memory.prepared.then_some(json!(true))),
+        ("rescue", memory.replaces_broken_primary.then_some(json!(true))),
         ("untold", memory.untold.map(|phase| json!(phase.as_str()))),
         ("troubleSince", memory.blocked_since.map(time)),
         ("noDataSince", memory.no_data_since.map(time)),

@@ -1,4 +1,4 @@
-//! Ingresses, their classes, and network policies.
+//! Defaults and validation of Ingresses, IngressClasses and NetworkPolicies.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Defaults and validation of HorizontalPodAutoscalers in version 2. Version 1 is a view:
+//! Defaults and validation of `HorizontalPodAutoscalers` in version 2. Version 1 is a view:
 //! [`super::autoscaler_v1`].
 
 use serde_json::{Value, json};

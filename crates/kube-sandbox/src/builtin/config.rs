@@ -1,4 +1,4 @@
-//! Defaults and validation of ConfigMaps, Secrets and PersistentVolumeClaims.
+//! Defaults and validation of `ConfigMaps`, Secrets and `PersistentVolumeClaims`.
 
 use serde_json::Value;
 

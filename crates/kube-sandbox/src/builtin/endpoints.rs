@@ -1,4 +1,4 @@
-//! Defaults and validation of Endpoints and EndpointSlices.
+//! Defaults and validation of Endpoints and `EndpointSlices`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Defaults and validation of Jobs and CronJobs, enough to create and run them.
+//! Defaults and validation of Jobs and `CronJobs`, enough to create and run them.
 
 use serde_json::{Value, json};
 

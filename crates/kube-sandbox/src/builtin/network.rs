@@ -1,4 +1,4 @@
-//! Defaults and validation of Ingresses, IngressClasses and NetworkPolicies.
+//! Defaults and validation of Ingresses, `IngressClasses` and `NetworkPolicies`.
 
 use serde_json::Value;
 

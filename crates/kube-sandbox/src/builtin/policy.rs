@@ -1,4 +1,4 @@
-//! Defaults and validation of PodDisruptionBudgets, RBAC objects and Leases.
+//! Defaults and validation of `PodDisruptionBudgets`, RBAC objects and Leases.
 
 use serde_json::Value;
 

@@ -49,7 +49,7 @@ pub(super) fn pod(pod: &Value) -> Vec<String> {
     warnings
 }
 
-/// Deployments and ReplicaSets, whose names become parts of host names.
+/// Deployments and `ReplicaSets`, whose names become parts of host names.
 pub(super) fn named_workload(workload: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     let wrong = names::dns1123_label(At::root(workload).get("metadata.name").text());

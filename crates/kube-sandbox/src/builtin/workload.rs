@@ -1,4 +1,4 @@
-//! Deployments, ReplicaSets, StatefulSets and DaemonSets: defaults and updates.
+//! Deployments, `ReplicaSets`, `StatefulSets` and `DaemonSets`: defaults and updates.
 //!
 //! A DaemonSet still counts the versions of its template in an annotation: old clients read it, and
 //! `kubectl` shows it.
@@ -160,7 +160,7 @@ fn set_template_generation(daemon_set: &mut Value, generation: i64) {
     }
 }
 
-/// A Deployment's annotations are copied to its ReplicaSets, so they count as a change of spec.
+/// A Deployment's annotations are copied to its `ReplicaSets`, so they count as a change of spec.
 pub(super) fn deployment_changed(new: &Value, old: &Value) -> bool {
     ["/spec", "/metadata/annotations"]
         .into_iter()

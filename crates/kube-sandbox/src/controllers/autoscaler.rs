@@ -1,4 +1,4 @@
-//! Scales workloads for HorizontalPodAutoscalers, by metric values that are set, not measured.
+//! Scales workloads for `HorizontalPodAutoscalers`, by metric values that are set, not measured.
 //!
 //! A sandbox uses no processor time, so the value of a metric is set by hand. Sources in order:
 //!

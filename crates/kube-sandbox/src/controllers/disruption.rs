@@ -1,4 +1,4 @@
-//! Keeps the status of PodDisruptionBudgets: how many pods may be evicted now.
+//! Keeps the status of `PodDisruptionBudgets`: how many pods may be evicted now.
 
 use std::{collections::BTreeMap, time::Duration};
 

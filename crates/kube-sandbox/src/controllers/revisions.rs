@@ -1,4 +1,4 @@
-//! Template history of a StatefulSet or DaemonSet, stored as ControllerRevisions.
+//! Template history of a StatefulSet or DaemonSet, stored as `ControllerRevisions`.
 //!
 //! A revision holds a patch that restores its template (`{"spec": {"template": {..., "$patch":
 //! "replace"}}}`); `kubectl rollout undo` applies it. A template seen before gets its old revision

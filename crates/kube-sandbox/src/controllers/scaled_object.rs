@@ -1,4 +1,4 @@
-//! Scales workloads for KEDA's ScaledObjects, if the cluster has its CRD ([`keda_crds`]).
+//! Scales workloads for KEDA's `ScaledObjects`, if the cluster has its CRD ([`keda_crds`]).
 //!
 //! Triggers are not evaluated: every trigger counts as active and asks for the current number of
 //! replicas. A workload therefore has at least `minReplicaCount` replicas, at least one, and at

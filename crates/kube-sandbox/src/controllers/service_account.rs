@@ -1,4 +1,4 @@
-//! Creates the `default` ServiceAccount and the root certificate's ConfigMap in every namespace.
+//! Creates the `default` `ServiceAccount` and the root certificate's ConfigMap in every namespace.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Binds every claim at once, like a default StorageClass with immediate binding.
+//! Binds every claim at once, like a default `StorageClass` with immediate binding.
 //!
 //! No volumes exist: the cluster stores no data. A claim with an empty class (`storageClassName:
 //! ""`) waits for a volume made by hand.

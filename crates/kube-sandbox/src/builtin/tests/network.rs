@@ -1,4 +1,4 @@
-//! Validation errors of Services, endpoints, Ingresses and NetworkPolicies.
+//! Validation errors of Services, endpoints, Ingresses and `NetworkPolicies`.
 
 use super::*;
 

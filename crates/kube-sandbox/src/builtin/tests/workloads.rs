@@ -1,4 +1,4 @@
-//! Validation errors of Deployments, ReplicaSets, StatefulSets and DaemonSets.
+//! Validation errors of Deployments, `ReplicaSets`, `StatefulSets` and `DaemonSets`.
 
 use super::*;
 

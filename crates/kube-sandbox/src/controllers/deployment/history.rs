@@ -26,7 +26,7 @@ use crate::{
 /// The longest `revision-history`, about a hundred numbers.
 const HISTORY_LENGTH_MAX: usize = 2000;
 
-/// Annotations of a Deployment that are not copied to its ReplicaSets.
+/// Annotations of a Deployment that are not copied to its `ReplicaSets`.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,

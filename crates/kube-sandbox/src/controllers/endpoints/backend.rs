@@ -1,4 +1,4 @@
-//! Shared by Endpoints and EndpointSlices: the pods behind a Service, and their ports.
+//! Shared by Endpoints and `EndpointSlices`: the pods behind a Service, and their ports.
 
 use std::{cell::RefCell, collections::BTreeMap};
 

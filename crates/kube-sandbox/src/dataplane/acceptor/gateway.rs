@@ -1,4 +1,4 @@
-//! Accepts gateways of the sandbox's class and counts the routes at their listeners.
+//! Accepts gateways of the sandbox's class and counts the routes of their listeners.
 
 use serde_json::{Value, json};
 

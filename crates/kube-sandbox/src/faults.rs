@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! request --> on_request --> Verdict { delay, stale_at, course }
-//!                                      Proceed | Fail(status) | Drop (nothing applied) | LoseAnswer
+//!                                      Proceed | Fail(status) | Drop (not applied) | LoseAnswer
 //! watch   --> on_watch_start --> WatchPlan --> on_watch_event --> WatchAction
 //! ```
 

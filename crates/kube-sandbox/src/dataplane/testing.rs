@@ -86,7 +86,7 @@ pub(super) fn split(primary: u32, canary: u32) -> Value {
     })
 }
 
-/// A cluster with `shop-primary` (version 1, two pods), `shop-canary` (`canary` is its tag, one pod)
+/// A cluster with `shop-primary` (version 1, two pods), `shop-canary` (image tag `canary`, one pod)
 /// and an even split between them.
 pub(super) fn shop(settings: Settings, canary: &str) -> Sandbox {
     let sandbox = Sandbox::new(settings);

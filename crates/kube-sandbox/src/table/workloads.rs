@@ -1,4 +1,4 @@
-//! Rows of what runs pods, and of what scales and protects it.
+//! Rows of workloads, autoscalers and disruption budgets.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -218,7 +218,7 @@ fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// `statefulset.apps/db`, or `<none>` for a revision nobody controls.
+/// `statefulset.apps/db`, or `<none>` for a revision without a controller.
 fn controller(object: &Value) -> String {
     let mut owners = items(&object["metadata"]["ownerReferences"]).iter();
     let Some(owner) = owners.find(|owner| owner["controller"] == true) else {
@@ -310,10 +310,10 @@ fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// What is measured and what is wanted, metric by metric; `cpu: 10%/80%`.
+/// Current and target value of each metric: `cpu: 10%/80%`.
 fn targets(object: &Value) -> String {
     let (spec, status) = (&object["spec"], &object["status"]);
-    // `autoscaling/v1` knows one metric, in fields of its own.
+    // `autoscaling/v1` has one metric, in fields of its own.
     if let Some(wanted) = spec["targetCPUUtilizationPercentage"].as_i64() {
         let measured = status["currentCPUUtilizationPercentage"].as_i64();
         let measured = measured.map_or_else(unknown, |share| format!("{share}%"));

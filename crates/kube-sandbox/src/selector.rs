@@ -2,7 +2,7 @@
 //!
 //! A label selector is a text in a query (`app=web,tier in (a,b),!canary`) or an object in a spec
 //! (`matchLabels`, `matchExpressions`); both become a [`LabelSelector`]. Field selectors are in
-//! [`field`]. Parse errors have the texts of the API server, which answers with 400.
+//! `field`. Parse errors have the texts of the API server, which answers with 400.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

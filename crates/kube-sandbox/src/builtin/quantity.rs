@@ -1,7 +1,7 @@
 //! Resource quantities: `500m`, `1Gi`, `1.5e3`.
 //!
 //! A quantity is stored as a whole number of billionths, the finest grain Kubernetes keeps, with
-//! the family of suffixes it was written in. [`Quantity::to_string`] is the canonical form that the
+//! the family of suffixes it was written in. The `Display` form is the canonical form that the
 //! API server stores: no fraction, the largest suffix that leaves a whole number.
 
 use std::{cmp::Ordering, fmt, str::FromStr};

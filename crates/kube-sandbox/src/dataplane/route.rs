@@ -8,7 +8,7 @@
 //! Order: the most specific host first (exact before wildcard, longer before shorter). Within a
 //! host, `HTTPRoute` matches by the precedence of Gateway API (exact path, regular expression,
 //! longest prefix; then a method, most headers, most query parameters), and `VirtualService` rules
-//! match as written, the first one winning; [`ingress`] and [`traefik`] describe theirs. Ties go to
+//! match as written, the first one winning; `ingress` and `traefik` describe theirs. Ties go to
 //! the older object, then by name. A host in no route is looked up among the Services before
 //! wildcards, so that a catch-all route does not take requests for a Service of the cluster.
 //!

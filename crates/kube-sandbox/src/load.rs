@@ -1,4 +1,6 @@
 //! Loads manifests into a cluster: parsing, ordering, and one apply per object.
+//!
+//! Used by [`crate::Sandbox::load`], and for the CRDs that the crate embeds.
 
 use std::sync::Arc;
 

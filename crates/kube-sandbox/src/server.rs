@@ -1,9 +1,9 @@
 //! The API server without a socket: executes requests synchronously.
 //!
-//! A [`Request`] has a user, a verb, a resource and a body; [`Server::execute`] authorizes it,
-//! carries it out in one transaction of the store, and writes the request log. HTTP
-//! ([`crate::http`]) and the control loops ([`local`]) both come through here, so they meet the
-//! same rules.
+//! A [`Request`] has a user, a verb, a resource and a body. [`Server::execute`] authorizes it,
+//! carries it out in one transaction of the store, and writes the request log; the control loops
+//! ([`local`]) come this way. HTTP ([`crate::http`]) has to negotiate formats in between, so it
+//! authorizes, performs and logs in steps of its own. Both meet the same rules.
 //!
 //! ```text
 //! http ──► Request ──► execute ──► read | write | patching | delete | scale | pods | review

@@ -1,4 +1,6 @@
 //! Checks of IP addresses and networks, for Services, endpoints, policies and nodes.
+//!
+//! Called by the validation of those kinds, with their error texts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

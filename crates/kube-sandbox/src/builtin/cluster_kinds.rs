@@ -1,4 +1,6 @@
 //! Defaults, updates and validation of Namespaces and Nodes.
+//!
+//! Called by the rows of [`super::table`].
 
 use std::collections::BTreeSet;
 

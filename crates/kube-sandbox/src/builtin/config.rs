@@ -1,4 +1,6 @@
 //! Defaults and validation of `ConfigMaps`, Secrets and `PersistentVolumeClaims`.
+//!
+//! Called by the rows of [`super::table`].
 
 use serde_json::Value;
 

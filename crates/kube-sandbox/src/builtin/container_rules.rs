@@ -1,4 +1,7 @@
 //! Validation of containers: name, image, ports, environment, mounts, resources, probes.
+//!
+//! Called for every container by the pod spec rules. Checks only; values were defaulted and have
+//! the right types. Error paths and texts are those of Kubernetes.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,6 @@
 //! Defaults and validation of Endpoints and `EndpointSlices`.
+//!
+//! Called by the rows of [`super::table`].
 
 use std::collections::BTreeSet;
 

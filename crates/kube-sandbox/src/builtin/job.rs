@@ -1,4 +1,6 @@
 //! Defaults and validation of Jobs and `CronJobs`, enough to create and run them.
+//!
+//! Called by the rows of [`super::table`].
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,6 @@
 //! Validation of `metadata` on create and update, for every kind.
+//!
+//! Called by every [`super::Strategy`], and by the server for custom resources.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,6 @@
 //! Validation of pod specs, in Pods and in templates.
+//!
+//! Called for Pods, for the templates of workloads, and for those of jobs.
 
 use serde_json::Value;
 

@@ -1,4 +1,6 @@
 //! Defaults and validation of `PodDisruptionBudgets`, RBAC objects and Leases.
+//!
+//! Called by the rows of [`super::table`].
 
 use serde_json::Value;
 

@@ -1,4 +1,6 @@
 //! Validation of Services and of changes to them.
+//!
+//! Called by the rows of [`super::table`], before addresses are allocated.
 
 use std::collections::BTreeSet;
 

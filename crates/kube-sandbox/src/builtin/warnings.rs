@@ -1,4 +1,6 @@
 //! Warnings of the API server about accepted objects. `kubectl` prints them as `Warning: ...`.
+//!
+//! Called by the rows of [`super::table`] after validation. A warning never fails a request.
 
 use std::collections::BTreeSet;
 

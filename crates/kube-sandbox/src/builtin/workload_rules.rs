@@ -1,4 +1,7 @@
 //! Validation of workloads and of changes to them.
+//!
+//! Called by the rows of [`super::table`], before an object is stored. Values were defaulted and
+//! have the right types.
 
 use serde_json::Value;
 

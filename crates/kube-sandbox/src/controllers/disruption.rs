@@ -1,4 +1,7 @@
 //! Keeps the status of `PodDisruptionBudgets`: how many pods may be evicted now.
+//!
+//! Evictions read the status that it writes, and record granted evictions there. While a budget
+//! cannot be computed it allows none.
 
 use std::{collections::BTreeMap, time::Duration};
 

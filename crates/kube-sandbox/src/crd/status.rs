@@ -1,4 +1,7 @@
 //! The status of a definition: name conflicts, and whether the kind is served.
+//!
+//! Called by the server in the write of a definition. A definition keeps the names that it has
+//! already; others are accepted only if no other definition of the group has them.
 
 use serde_json::{Map, Value, json};
 

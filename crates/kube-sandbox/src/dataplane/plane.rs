@@ -1,4 +1,7 @@
 //! The data plane in real time: one gateway, and one server per ready pod.
+//!
+//! A task follows the store and publishes a snapshot for the gateway. A server is stopped only
+//! after no new request can reach it, and completes the requests in progress within a limit.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,7 @@
 //! A small HTTP server on a socket of this machine, for the gateway and every pod's application.
+//!
+//! Answers requests over HTTP/1.1 and HTTP/2 once their body is complete. Dropping the server
+//! closes the socket and lets open requests finish within a limit.
 
 use std::{
     convert::Infallible,

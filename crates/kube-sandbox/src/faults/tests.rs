@@ -1,3 +1,5 @@
+//! Rules, crash points and watch faults, without a server.
+
 use super::*;
 use crate::request::Verb;
 

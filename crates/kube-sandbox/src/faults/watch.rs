@@ -1,4 +1,7 @@
 //! Faults on watches, and the state of the faults of one watch.
+//!
+//! [`super::Faults`] creates a [`WatchPlan`] per watch and asks it before each event; the server
+//! side of the watch carries the action out.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! Discovery, health, version and schema documents of the server.
+//!
+//! [`super::ApiService`] calls it for paths that are no resource. Documents are built on first use
+//! and cached until a CRD changes the registry.
 
 use std::{
     collections::BTreeMap,

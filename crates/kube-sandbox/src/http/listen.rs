@@ -1,4 +1,6 @@
 //! Serves an HTTP service on a socket, until its handle is dropped.
+//!
+//! Errors of one connection do not affect the others.
 
 use std::{future::Future, net::SocketAddr, time::Duration};
 

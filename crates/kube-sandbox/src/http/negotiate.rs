@@ -1,4 +1,6 @@
 //! Content negotiation: selects the answer format from the `Accept` header.
+//!
+//! Called before a request is executed, so that an unacceptable format fails without side effects.
 
 use http::{HeaderMap, header};
 

@@ -1,4 +1,6 @@
 //! Renders answers as bytes in the negotiated format.
+//!
+//! Used for the answers of all verbs and for parts of watch frames.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};

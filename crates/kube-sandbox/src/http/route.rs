@@ -1,4 +1,6 @@
 //! Parses method and path into the verb and resource of a request.
+//!
+//! The first step of every HTTP request. Pure: the resource need not exist.
 
 use http::Method;
 use percent_encoding::percent_decode_str;

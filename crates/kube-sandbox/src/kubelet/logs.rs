@@ -1,4 +1,6 @@
 //! Generated logs of containers: few lines, and reproducible. The `log` subresource serves them.
+//!
+//! A function of the pod's status and the clock, so repeated requests agree.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! The life cycle of one pod on its node: order of its containers, and readiness.
+//!
+//! [`super::Kubelet`] owns a [`PodRun`] per pod and calls [`PodRun::advance`] in each reconcile. It
+//! changes no objects: it returns events to write and the time of the next step.
 
 use std::{collections::BTreeSet, time::Duration};
 

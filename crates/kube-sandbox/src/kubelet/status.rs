@@ -1,4 +1,7 @@
 //! Renders the status of a pod from the state of its containers.
+//!
+//! Called by [`super::Kubelet`] after each step of a pod. Parts of the status that others wrote
+//! stay.
 
 use serde_json::{Value, json};
 

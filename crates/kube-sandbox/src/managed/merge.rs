@@ -1,4 +1,6 @@
 //! Merging of a configuration into a live object, and removal of fields.
+//!
+//! Called by [`super::apply`]. Works on plain JSON with a [`Shape`] for its type.
 
 use std::collections::BTreeMap;
 

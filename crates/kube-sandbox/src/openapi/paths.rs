@@ -1,4 +1,7 @@
 //! The operations of a resource, by path and HTTP method.
+//!
+//! [`add`] writes the paths of one resource into a document, including those of its subresources,
+//! and registers the schemas that they refer to.
 
 use serde_json::{Map, Value, json};
 

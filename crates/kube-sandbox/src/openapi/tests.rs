@@ -1,3 +1,5 @@
+//! OpenAPI documents: contents, references, fingerprints and the protobuf form.
+
 use serde_json::json;
 
 use super::*;

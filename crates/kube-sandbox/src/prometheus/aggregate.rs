@@ -1,4 +1,6 @@
 //! Aggregation operators: one element per group, or the first few elements of each group.
+//!
+//! Called by the evaluator, once per step. Groups keep the order of their first elements.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 

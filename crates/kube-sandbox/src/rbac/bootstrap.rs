@@ -1,4 +1,6 @@
 //! The default roles of a cluster, as far as users and operators need them.
+//!
+//! A sandbox creates them at start; [`bootstrap_objects`] is the only entry point.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,7 @@
 //! RBAC rules, and aggregation of cluster roles.
+//!
+//! [`super::Authorizer`] evaluates the rules of its roles, and resolves aggregation when its
+//! objects are replaced.
 
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! RBAC decisions and error texts, aggregation, and rules reviews.
+
 use super::*;
 use crate::request::Verb;
 

@@ -1,4 +1,7 @@
 //! Deletes the contents of namespaces and the custom resources of CRDs that are being deleted.
+//!
+//! [`super::Runtime`] passes it every change and calls it while items are queued. A namespace or
+//! CRD is removed only when it is empty.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

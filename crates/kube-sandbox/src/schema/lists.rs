@@ -1,4 +1,6 @@
 //! Uniqueness of items in lists of type `set` and `map`.
+//!
+//! Called after OpenAPI validation, as part of the structural checks.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
 //! Removes fields that a schema does not declare.
+//!
+//! Called on every write of a custom resource and on its defaults, before validation. Returns the
+//! removed paths, for strict field validation.
 
 use std::fmt::Write as _;
 

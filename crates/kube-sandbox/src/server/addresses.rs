@@ -1,4 +1,7 @@
 //! Allocation of cluster IPs and node ports, each of which is used once.
+//!
+//! The pool is kept in memory and follows every write of a Service; [`Server::restore`] undoes an
+//! allocation.
 
 use std::{collections::BTreeSet, net::Ipv4Addr, sync::PoisonError};
 

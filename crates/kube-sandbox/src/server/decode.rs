@@ -1,4 +1,7 @@
 //! Decodes a request's body into an object: media types, field validation, and the expected kind.
+//!
+//! Used for the bodies of all writes. JSON, YAML and protobuf give the same object; unknown and
+//! duplicate fields become warnings or errors by `fieldValidation`.
 
 use bytes::Bytes;
 use serde_json::Value;

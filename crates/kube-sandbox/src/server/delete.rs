@@ -1,4 +1,7 @@
 //! Deletion: immediate, graceful, or when the last finalizer is removed.
+//!
+//! Used by DELETE requests, evictions, the garbage collector and the reaper. An object is removed
+//! only when it has neither finalizers nor a grace period left.
 
 use std::sync::Arc;
 

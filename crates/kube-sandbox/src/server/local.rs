@@ -1,4 +1,7 @@
 //! In-process client of the server, by which control loops reach it.
+//!
+//! Requests pass authorization, fault injection and the request log like those over HTTP; only
+//! reads of the [`Cluster`] trait go straight to the store.
 
 use std::sync::Arc;
 

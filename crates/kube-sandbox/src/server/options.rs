@@ -1,4 +1,7 @@
 //! Parses and validates query parameters and delete options.
+//!
+//! Every verb of the server parses its options here. Invalid values fail with the error of
+//! Kubernetes; unknown parameters are ignored.
 
 use std::time::Duration;
 

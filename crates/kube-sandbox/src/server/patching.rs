@@ -1,4 +1,7 @@
 //! PATCH requests: JSON, merge and strategic merge patch, and server-side apply.
+//!
+//! The patched object goes through [`super::write`], like an update. An apply creates a missing
+//! object; any other patch of one fails with 404.
 
 use serde_json::Value;
 

@@ -1,4 +1,7 @@
 //! GET and LIST requests: one object, or many at one revision.
+//!
+//! The server calls it for both verbs; watches use [`Selection`] too. A list is consistent at one
+//! revision, and its pages stay at that revision until it is compacted.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,6 @@
 //! Reviews, which are queries in the form of objects: access, self subject and token reviews.
+//!
+//! Answers come from the authorizer and the known tokens; a review is never stored.
 
 use serde_json::{Value, json};
 

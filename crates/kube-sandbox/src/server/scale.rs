@@ -1,4 +1,7 @@
 //! The `scale` subresource of workloads and custom resources.
+//!
+//! GET, PUT and PATCH of a Scale are mapped to the replica count of the workload, so its rules and
+//! field ownership apply.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,7 @@
 //! Users: tokens and authorization.
+//!
+//! HTTP requests and in-process clients pass [`Server::authorize`]; access reviews evaluate the
+//! same rules.
 
 use std::sync::{Arc, PoisonError};
 

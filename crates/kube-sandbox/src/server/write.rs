@@ -1,4 +1,9 @@
 //! POST and PUT requests: one object in one transaction, with all rules of its kind.
+//!
+//! The server calls it for both verbs, and `patching` and `scale` for the updates that they
+//! compute. Order of a create: defaults, name, field ownership, system fields, validation,
+//! allocation, store. A failed write leaves no trace, and a dry run returns the result without
+//! storing it.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,4 +1,7 @@
 //! The log of recent writes of one kind, in order.
+//!
+//! Bounded: the oldest events are dropped first. Readers that need a dropped event get
+//! [`Compacted`], which the API reports as 410.
 
 use std::{collections::VecDeque, sync::Arc};
 

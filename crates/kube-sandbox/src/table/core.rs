@@ -1,4 +1,6 @@
 //! Rows of core kinds other than workloads and network.
+//!
+//! [`super::Layout::built_in`] selects the printer of a kind; columns are those of kube-apiserver.
 
 use std::collections::BTreeSet;
 

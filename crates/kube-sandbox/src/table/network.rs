@@ -1,4 +1,6 @@
 //! Rows of Services, endpoints, Ingresses and other network kinds.
+//!
+//! [`super::Layout::built_in`] selects the printer of a kind; columns are those of kube-apiserver.
 
 use std::collections::BTreeSet;
 

@@ -1,3 +1,5 @@
+//! Cells of server-side tables, compared with `kubectl get`.
+
 use super::*;
 
 fn now() -> Timestamp {

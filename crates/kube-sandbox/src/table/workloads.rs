@@ -1,4 +1,6 @@
 //! Rows of workloads, autoscalers and disruption budgets.
+//!
+//! [`super::Layout::built_in`] selects the printer of a kind; columns are those of kube-apiserver.
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -1,4 +1,7 @@
 //! Current values of metrics, and the replica count that each of them asks for.
+//!
+//! The autoscaler asks for one [`Demand`] per entry of `spec.metrics` and takes the highest. Values
+//! come from annotations or [`MetricsKnob`], never from a measurement.
 
 use std::{
     collections::BTreeMap,

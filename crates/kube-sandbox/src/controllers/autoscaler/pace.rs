@@ -1,4 +1,7 @@
 //! Limits on the rate of scaling: stabilisation windows, scaling policies, minimum and maximum.
+//!
+//! The autoscaler keeps one [`Pace`] per object and passes every recommendation through
+//! [`Pace::limit`]. The history is kept in memory only.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

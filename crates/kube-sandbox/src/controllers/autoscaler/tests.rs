@@ -1,3 +1,5 @@
+//! Autoscaling in virtual time: targets, tolerance, windows, policies, and metrics without a value.
+
 use serde_json::json;
 
 use super::*;

@@ -1,4 +1,7 @@
 //! Scaling: of one ReplicaSet, and of all sets when the Deployment itself was resized.
+//!
+//! Also runs while the rollout is paused. The size of the Deployment is recorded on its sets, so
+//! that a later resize is detected.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! Status of a Deployment: counters, availability, and progress of the rollout.
+//!
+//! Also writes the `Progressing` condition, from whose update time the progress deadline counts.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -1,3 +1,6 @@
+//! Deployments in virtual time: rollouts, rollbacks, deadlines, scaling, history, and random
+//! changes.
+
 use std::{collections::BTreeSet, time::Duration};
 
 use proptest::prelude::*;

@@ -1,4 +1,6 @@
 //! Shared by Endpoints and `EndpointSlices`: the pods behind a Service, and their ports.
+//!
+//! Pure functions, except for the cache in [`Selections`].
 
 use std::{cell::RefCell, collections::BTreeMap};
 

@@ -1,4 +1,7 @@
 //! Matches routes to the listeners of a gateway.
+//!
+//! Called by the route and gateway controllers of [`super`], so that conditions and route counts
+//! agree.
 
 use serde_json::Value;
 

@@ -1,3 +1,5 @@
+//! Conditions of routes and gateways, as the sandbox's gateway controller writes them.
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! The data plane on real sockets: routing, mirrors, timeouts, name resolution, counters.
+
 use std::net::Ipv4Addr;
 
 use bytes::Bytes;

@@ -1,4 +1,6 @@
 //! Edits of a request or an answer by a route: headers, paths, redirects.
+//!
+//! Rules of all routing kinds use the same edits; [`super::Forward`] applies them.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;

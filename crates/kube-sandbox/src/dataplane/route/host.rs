@@ -1,4 +1,6 @@
 //! Host patterns of routes, and names of Services.
+//!
+//! Used by all routing kinds and by the resolver.
 
 use std::{fmt, net::IpAddr};
 

@@ -1,4 +1,7 @@
 //! Conditions on a request, and the precedence of matches.
+//!
+//! Compiled from all routing kinds when a table is built. A match cannot fail: an invalid pattern
+//! becomes a condition that is never true.
 
 use std::borrow::Cow;
 

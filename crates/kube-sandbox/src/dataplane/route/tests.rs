@@ -1,3 +1,5 @@
+//! Routing tables of all routing kinds: precedence, weights, filters, edits.
+
 use std::collections::BTreeMap;
 
 use http::HeaderMap;

@@ -1,3 +1,5 @@
+//! Traffic in virtual time: reproducible counts, weights, samples, timeouts, mirrors.
+
 use std::time::Duration;
 
 use serde_json::json;

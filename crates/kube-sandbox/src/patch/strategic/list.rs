@@ -1,4 +1,7 @@
 //! Lists in a strategic merge patch: merged by key or as sets, and sorted.
+//!
+//! Called by [`super`] for lists with a patch strategy of `merge`. Results have the item order of
+//! Kubernetes.
 
 use std::collections::{HashMap, HashSet};
 

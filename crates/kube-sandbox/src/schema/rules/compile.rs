@@ -1,4 +1,6 @@
 //! Compiles the rules of a schema, each checked against the type of its node.
+//!
+//! Called when a schema is compiled. Errors have the texts of cel-go, as in Kubernetes.
 
 use cel::Program;
 use serde_json::Value;

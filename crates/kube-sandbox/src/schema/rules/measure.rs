@@ -1,4 +1,7 @@
 //! Static upper bound on the work of a rule.
+//!
+//! Computed when a rule is compiled; before each run the bound for the given value is compared with
+//! the limit.
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use serde_json::Value;

@@ -1,4 +1,7 @@
 //! Conversion of JSON to CEL values, typed by the schema.
+//!
+//! Called before a rule runs, once for `self` and once for `oldSelf`. Types follow the schema, not
+//! the JSON, as in Kubernetes.
 
 use std::{any::Any, borrow::Cow, collections::HashMap};
 

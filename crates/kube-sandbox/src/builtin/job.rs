@@ -16,7 +16,7 @@ use crate::failure::FieldError;
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 
-/// A CronJob's name leaves room for the eleven characters that each job adds.
+/// A `CronJob`'s name leaves room for the eleven characters that each job adds.
 const CRON_NAME_LEN_MAX: usize = 63 - 11;
 
 pub(super) fn defaults(job: &mut Value) {

@@ -113,7 +113,7 @@ pub(super) fn parametric(
     Ok(first_few.collect())
 }
 
-/// The count of each value, which goes into a label.
+/// Counts the elements with each value; the value becomes a label.
 pub(super) fn count_values(
     samples: Vec<Sample>,
     grouping: &Grouping,

@@ -1,4 +1,4 @@
-//! DaemonSets in virtual time: placement, rolling and surging updates, failed pods.
+//! `DaemonSets` in virtual time: placement, rolling and surging updates, failed pods.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,4 +1,5 @@
-//! StatefulSets in virtual time: order of pods, updates with partitions, revisions, volume claims.
+//! `StatefulSets` in virtual time: order of pods, updates with partitions, revisions, volume
+//! claims.
 
 use std::time::Duration;
 

@@ -34,7 +34,7 @@ const DOWNWARD_FIELDS: [&str; 9] = [
     "status.podIPs",
 ];
 
-/// Pod fields that can be referenced by name, but not in an environment variable.
+/// Pod fields that exist, but that an environment variable cannot refer to.
 const OTHER_POD_FIELDS: [&str; 5] = [
     "metadata.annotations",
     "metadata.labels",

@@ -20,7 +20,7 @@ const COLUMN_FORMATS: [&str; 8] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 const MAX_SELECTABLE_FIELDS: usize = 8;
 
-/// Root keywords that do not prevent taking the status schema alone, with their Go names.
+/// Keywords allowed at the root of a schema with a status subresource, with their Go names.
 const ROOT_KEYWORDS: [(&str, &str); 22] = [
     ("description", "Description"),
     ("type", "Type"),

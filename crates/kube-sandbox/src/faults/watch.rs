@@ -21,8 +21,8 @@ pub enum WatchFault {
     /// After this many events nothing arrives: for a time, or (`None`) until the connection ends.
     /// Held events arrive afterwards.
     SilenceAfter { events: u64, lasting: Option<Duration> },
-    /// Before every n-th event there is a pause, so that the reader lags throughout the watch, not
-    /// only at its start.
+    /// A pause before every n-th event, the first included, so that the reader lags throughout the
+    /// watch, not only at its start.
     Late { every: u64, by: Duration },
     /// Every event arrives twice.
     Duplicate,

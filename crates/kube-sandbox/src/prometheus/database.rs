@@ -4,8 +4,8 @@
 //! with its last sample. Samples of a series must arrive in the order of time. Counters, gauges and
 //! histogram buckets are all plain series.
 //!
-//! A query copies its series out under the lock and evaluates without it: samples are shared until
-//! the next append.
+//! A query takes its series under the lock and evaluates without it: samples are shared until the
+//! next append.
 
 use std::{
     collections::BTreeMap,

@@ -54,7 +54,7 @@ pub(super) struct MetricFailure {
 pub(super) struct Sight<'a> {
     pub(super) autoscaler: &'a Value,
     pub(super) knob: &'a MetricsKnob,
-    /// Pods of the target that are not going away.
+    /// Pods of the target that are not being deleted.
     pub(super) pods: &'a [Value],
     pub(super) replicas: i64,
 }

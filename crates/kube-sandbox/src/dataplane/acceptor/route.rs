@@ -112,7 +112,7 @@ fn sync(cluster: &dyn Cluster, routes: Resource, route: &Value) -> Outcome<()> {
     write_status(cluster, routes, route, status).map(|_| ())
 }
 
-/// `None` for parents of other gateway controllers.
+/// `None` for parents that the sandbox does not handle.
 fn accepted(cluster: &dyn Cluster, route: &Value, parent: &Value) -> Option<Verdict<'static>> {
     let place = match text(parent, "/namespace") {
         "" => namespace(route),

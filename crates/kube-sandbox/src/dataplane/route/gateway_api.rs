@@ -66,7 +66,8 @@ fn is_refused(route: &Value) -> bool {
     parents > 0 && ours.len() >= parents && ours.iter().all(is_refusal)
 }
 
-/// A mesh route serves the names of the Services it is attached to, and ignores its own hosts.
+/// The hosts of a route, and the names of the Services it is attached to. A route with Services as
+/// its only parents has no hosts of its own.
 fn hosts(route: &Value) -> Vec<HostPattern> {
     let mut hosts = Vec::new();
     let parents = items(route, "/spec/parentRefs");

@@ -1,4 +1,4 @@
-//! The built-in kinds: what the API server fills in, keeps, refuses and warns of.
+//! The built-in kinds: defaults, system-set fields, validation and warnings of the API server.
 //!
 //! [`strategy`] finds the [`Strategy`] of a kind. A server runs its steps in this order; each is
 //! pure and works on the JSON of the kind's preferred version:
@@ -9,8 +9,8 @@
 //! status:  defaults -> prepare_status_update                -> validate_status_update
 //! ```
 //!
-//! The depth is what an operator, `kubectl` and their tests observe; texts of refusals are those of
-//! Kubernetes 1.36.
+//! Only `server` writes through a strategy. The depth is limited to what an operator, `kubectl` and
+//! their tests observe; error texts are those of Kubernetes 1.36.
 
 use serde_json::Value;
 
@@ -65,23 +65,23 @@ pub struct Strategy {
     pub kind: &'static str,
     pub namespaced: bool,
     pub name_rule: NameRule,
-    /// `metadata.generation` counts changes of what the object asks for.
+    /// `metadata.generation` counts changes of the spec.
     pub has_generation: bool,
     /// `status` is written through its own subresource only.
     pub status_subresource: bool,
     pub scale: Option<ScalePaths>,
     /// Deletion waits for a grace period.
     pub graceful_delete: bool,
-    /// What happens to dependents when a delete does not say.
+    /// Propagation of a delete that does not name one.
     pub default_propagation: Propagation,
     /// A PUT of an object that does not exist creates it.
     pub allow_create_on_update: bool,
-    /// A PUT without a resource version overwrites whatever is there.
+    /// A PUT without a resource version overwrites the stored object.
     pub allow_unconditional_update: bool,
     rules: Rules,
 }
 
-/// Where the `scale` subresource reads and writes, as JSON pointers.
+/// The fields that the `scale` subresource reads and writes, as JSON pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScalePaths {
     pub spec_replicas: &'static str,
@@ -90,7 +90,7 @@ pub struct ScalePaths {
     pub selector: &'static str,
 }
 
-/// What a delete does to the objects that are owned.
+/// Effect of a delete on the object's dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
     Background,
@@ -121,30 +121,30 @@ pub fn strategy(group: &str, kind: &str) -> Option<&'static Strategy> {
 // === impl Strategy ===
 
 impl Strategy {
-    /// Fills in what was left out, and drops what says nothing. Does nothing the second time.
+    /// Fills in defaults and drops empty fields. Idempotent.
     pub fn defaults(&self, object: &mut Value) {
         edit::tidy(object);
         edit::object(object, "metadata");
         (self.rules.defaults)(object);
     }
 
-    /// What the server decides about a new object. `metadata` has its name and UID.
+    /// Sets the fields that the server owns on a new object. `metadata` has its name and UID.
     pub fn prepare_create(&self, object: &mut Value) {
         if self.status_subresource && !self.keeps_status_on_create() {
             edit::set(object, "status", serde_json::Map::new());
         }
-        // Kinds that count nothing keep whatever number they were given.
+        // Kinds without a generation keep the number they were given.
         if let Some(meta) = edit::object(object, "metadata")
             && self.has_generation
         {
             edit::set(meta, "generation", 1);
         }
         (self.rules.create)(object);
-        // What is written of a status even when it is empty.
+        // Some status fields are written even when empty.
         (self.rules.defaults)(object);
     }
 
-    /// What a client cannot change through the object itself. `new` had its [`Strategy::defaults`].
+    /// Restores fields that a client cannot change. `new` had its [`Strategy::defaults`].
     pub fn prepare_update(&self, new: &mut Value, old: &Value) {
         keep_system_metadata(new, old);
         if self.status_subresource {
@@ -154,7 +154,7 @@ impl Strategy {
         self.bump_generation(new, old);
     }
 
-    /// Counts a change of what the object asks for. Counting twice is counting once.
+    /// Increments the generation if the spec changed. Idempotent.
     pub fn bump_generation(&self, new: &mut Value, old: &Value) {
         if self.has_generation && (self.rules.changed)(new, old) {
             let generation = old.pointer("/metadata/generation").and_then(Value::as_i64);
@@ -164,7 +164,7 @@ impl Strategy {
         }
     }
 
-    /// Keeps everything but the status, and what of the metadata a status writer may touch.
+    /// Keeps everything but the status and the metadata that a status writer may change.
     pub fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         keep_system_metadata(new, old);
         (self.rules.status_update)(new, old);
@@ -180,7 +180,7 @@ impl Strategy {
         }
         let own = (self.rules.validate)(object);
         if self.kind == "Event" && !own.is_empty() {
-            // The generic rules come after its own.
+            // An Event is held to the generic rules only if it passes its own.
             return own;
         }
         errors.extend(own);

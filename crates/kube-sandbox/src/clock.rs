@@ -1,12 +1,11 @@
-//! Time, in the one place that may ask the machine for it.
+//! Real and virtual clocks, the only source of time in this crate.
 //!
-//! A [`Clock`] is real or virtual. A virtual clock stands still until it is moved by
-//! [`Clock::advance`]; sleepers wake in order of their deadlines. But for the sockets of the data plane,
-//! nothing else in this crate reads a wall clock or an `Instant`, so a whole cluster can live through a day in a test of a second.
+//! A virtual [`Clock`] stands still until [`Clock::advance`] moves it; sleepers wake in order of
+//! their deadlines. Except for the sockets of the data plane, nothing else in this crate reads a
+//! wall clock or an `Instant`, so a cluster can pass a day in a test of a second.
 //!
-//! A clock that is put back ([`Clock::jump_to`]) shows an earlier time, but whoever sleeps does not
-//! sleep longer for it: durations are measured by time that passed, as by a machine's monotonic
-//! clock.
+//! Setting a clock back ([`Clock::jump_to`]) shows an earlier time, but prolongs no sleep:
+//! durations are measured by elapsed time, like those of a monotonic clock.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +18,7 @@ use std::{
 
 use jiff::Timestamp;
 
-/// Shared by everything in one sandbox; cheap to clone.
+/// A clock shared by everything in one sandbox; cheap to clone.
 #[derive(Clone)]
 pub struct Clock(Arc<Inner>);
 
@@ -30,10 +29,10 @@ enum Inner {
 
 struct Timeline {
     now: Timestamp,
-    /// Time that has passed since the start; unlike `now` it never goes back.
+    /// Elapsed time since the start; unlike `now` it never decreases.
     passed: Duration,
-    /// Deadline (in time passed) and a serial number, so that equal deadlines wake in order of
-    /// asking.
+    /// Deadline (in elapsed time) and a serial number, so that equal deadlines wake in order of
+    /// registration.
     sleepers: BTreeMap<(Duration, u64), Waker>,
     next_serial: u64,
 }
@@ -41,7 +40,7 @@ struct Timeline {
 /// Resolves when the clock reaches its deadline.
 pub struct Sleep {
     clock: Clock,
-    /// In time passed, of a virtual clock.
+    /// Elapsed time of the deadline, for a virtual clock.
     until: Duration,
     serial: Option<u64>,
     real: Option<Pin<Box<tokio::time::Sleep>>>,
@@ -54,7 +53,7 @@ impl Clock {
         Self(Arc::new(Inner::Real))
     }
 
-    /// Stands at `start` until moved.
+    /// A virtual clock that stands at `start` until moved.
     pub fn virtual_from(start: Timestamp) -> Self {
         let timeline = Timeline {
             now: start,
@@ -94,16 +93,16 @@ impl Clock {
         Sleep { clock: self.clone(), until, serial: None, real }
     }
 
-    /// Time that has passed on a virtual clock since its start, whatever it was put to meanwhile.
-    /// `None` of a real clock.
+    /// Elapsed time of a virtual clock since its start, unaffected by jumps back. `None` for a real
+    /// clock.
     pub fn passed(&self) -> Option<Duration> {
         let Inner::Virtual(timeline) = &*self.0 else { return None };
         Some(lock(timeline).passed)
     }
 
-    /// Moves a virtual clock forward and wakes whoever was waiting for a moment passed.
+    /// Moves a virtual clock forward and wakes sleepers whose deadline has passed.
     ///
-    /// A real clock moves by itself; there this does nothing.
+    /// No effect on a real clock.
     pub fn advance(&self, by: Duration) {
         let Inner::Virtual(timeline) = &*self.0 else { return };
         let woken = {
@@ -119,9 +118,9 @@ impl Clock {
         }
     }
 
-    /// Puts a virtual clock anywhere, also into the past: a machine whose clock was corrected.
+    /// Sets a virtual clock to any time, also in the past, like a correction of a machine's clock.
     ///
-    /// A jump forward is time that passes; a jump back delays nobody.
+    /// A jump forward is elapsed time; a jump back delays no sleeper.
     pub fn jump_to(&self, to: Timestamp) {
         let Inner::Virtual(timeline) = &*self.0 else { return };
         let ahead = {
@@ -133,7 +132,7 @@ impl Clock {
         self.advance(ahead);
     }
 
-    /// The next moment someone sleeps for, if the clock is virtual and someone does.
+    /// The next deadline of a sleeper, if the clock is virtual and has one.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let Inner::Virtual(timeline) = &*self.0 else { return None };
         let timeline = lock(timeline);
@@ -148,12 +147,12 @@ impl std::fmt::Debug for Clock {
     }
 }
 
-/// `at + by`, held at the end of representable time.
+/// `at + by`, clamped to representable time.
 pub fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// How long from `from` to `to`; nothing if that is over.
+/// The duration from `from` to `to`; zero if `to` is earlier.
 pub fn between(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }

@@ -1,15 +1,15 @@
-//! The cluster as its controllers see it.
+//! The cluster interface for controllers.
 //!
-//! Controllers and the pretending kubelet are plain synchronous code over [`Cluster`]: they read,
-//! decide and write through the same path as any HTTP client, so versions, validation and watches
-//! behave alike. Being synchronous, they can be stepped one at a time by a seeded scheduler.
+//! Controllers and the simulated kubelet are synchronous code over [`Cluster`]: they read, decide
+//! and write through the same path as HTTP clients, with the same versions, validation and watches.
+//! Because they are synchronous, a seeded scheduler can step them one at a time.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{failure::Outcome, selector::LabelSelector};
 
-/// A built-in resource, by the group and plural its objects are stored under.
+/// A built-in resource, by the group and plural of its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
     pub group: &'static str,
@@ -38,7 +38,7 @@ pub const AUTOSCALERS: Resource =
 pub const DISRUPTION_BUDGETS: Resource =
     Resource { group: "policy", plural: "poddisruptionbudgets" };
 
-/// How a delete treats dependents and time.
+/// Options of a delete.
 #[derive(Debug, Clone, Default)]
 pub struct Deletion {
     /// `Background`, `Foreground` or `Orphan`; `None` is the kind's default.
@@ -50,21 +50,21 @@ pub struct Deletion {
 
 /// Reads and writes of one in-process user of the API server.
 ///
-/// Objects are JSON at the kind's preferred version. A read returns what is stored now; there is no
-/// cache to be stale. `Err` is the failure an HTTP client would have been sent.
+/// Objects are JSON in the kind's preferred version. A read returns the currently stored object;
+/// there is no cache. `Err` is the error that an HTTP client would get.
 pub trait Cluster {
     fn now(&self) -> Timestamp;
 
-    /// `None` when there is no such object. `namespace` is `""` for cluster-scoped kinds.
+    /// `None` if the object does not exist. `namespace` is `""` for cluster-scoped kinds.
     fn get(&self, resource: Resource, namespace: &str, name: &str) -> Option<Value>;
 
-    /// All objects of a kind, of one namespace or (`None`) of all, ordered by namespace and name.
+    /// All objects of a kind in one namespace or (`None`) in all, ordered by namespace and name.
     fn list(&self, resource: Resource, namespace: Option<&str>) -> Vec<Value>;
 
-    /// Objects whose controller owner reference carries `owner_uid`, ordered by name.
+    /// Objects whose controller owner reference has `owner_uid`, ordered by name.
     fn owned(&self, resource: Resource, namespace: &str, owner_uid: &str) -> Vec<Value>;
 
-    /// Objects of one namespace whose labels `selector` selects, ordered by name.
+    /// Objects of one namespace that `selector` matches, ordered by name.
     fn select(&self, resource: Resource, namespace: &str, selector: &LabelSelector) -> Vec<Value> {
         let mut objects = self.list(resource, Some(namespace));
         objects.retain(|object| selector.selects(object));
@@ -73,8 +73,8 @@ pub trait Cluster {
 
     fn create(&self, resource: Resource, namespace: &str, object: Value) -> Outcome<Value>;
 
-    /// Replaces an object, or its `subresource` (`status`, `binding`, `scale`) if one is named.
-    /// With a `metadata.resourceVersion` in `object`, fails with 409 when that is not the current.
+    /// Replaces an object, or its `subresource` (`status`, `binding`, `scale`) if given. Fails with
+    /// 409 if `object` has a `metadata.resourceVersion` that is not current.
     fn update(&self, resource: Resource, subresource: &str, object: Value) -> Outcome<Value>;
 
     /// JSON merge patch of the object (`subresource` `""`) or of a subresource.

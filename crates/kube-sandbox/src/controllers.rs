@@ -1,9 +1,10 @@
-//! The control loops of a cluster: workloads, endpoints, autoscaling, and a kubelet that pretends.
+//! The control loops of a cluster: workloads, endpoints, autoscaling, scheduler and simulated
+//! kubelet.
 //!
-//! Each is a [`Controller`]: told which objects changed, it names the keys it wants to look at, and
-//! is then asked to reconcile them one by one. It keeps no cache of objects; it may keep small
-//! memory of its own (expected address, next serial) that a restart can lose without harm.
-//! [`crate::runtime`] owns the queues and the clock, so a test can step them in any order.
+//! Each is a [`Controller`]: it maps a change to the keys to reconcile, and [`crate::runtime`],
+//! which owns the queues and the clock, calls [`Controller::reconcile`] for one key at a time. A
+//! controller keeps no cache of objects, and loses nothing on a restart: its own memory is small
+//! and can be rebuilt. Tests may step controllers in any order.
 
 use std::time::Duration;
 
@@ -22,21 +23,21 @@ pub struct Change<'a> {
     pub new: Option<&'a Value>,
 }
 
-/// What a controller works on: an object's namespace (`""` if none) and name.
+/// The namespace (`""` if none) and name of an object to reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub namespace: String,
     pub name: String,
 }
 
-/// What to do with a key after looking at it.
+/// Result of a reconcile: when to look at the key again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing until something changes.
+    /// Wait for the next change.
     Idle,
-    /// Look again after this long, whatever happens.
+    /// Look again after this long, even without a change.
     After(Duration),
-    /// A write failed in a way that another look may mend; the runtime backs off.
+    /// A write failed and may succeed later; the runtime backs off.
     Retry,
 }
 
@@ -44,13 +45,13 @@ pub enum Next {
 pub trait Controller: Send {
     fn name(&self) -> &'static str;
 
-    /// Group and plural of every resource whose changes matter to it.
+    /// Group and plural of every watched resource.
     fn watches(&self) -> &'static [(&'static str, &'static str)];
 
-    /// The keys to look at because of `change`. `cluster` may be read, not written.
+    /// The keys to reconcile because of `change`. `cluster` may be read, not written.
     fn keys(&self, cluster: &dyn Cluster, change: &Change<'_>) -> Vec<Key>;
 
-    /// Brings the world one step closer to what the object of `key` asks for. Runs twice unharmed.
+    /// Brings the cluster one step closer to the spec of the object at `key`. Idempotent.
     fn reconcile(&mut self, cluster: &dyn Cluster, key: &Key) -> Next;
 }
 
@@ -92,16 +93,16 @@ pub use volume_claim::VolumeClaimController;
 
 use crate::kubelet::{Kubelet, KubeletSettings, Scheduler};
 
-/// What the control loops are told from outside.
+/// Inputs of the control loops from outside the cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     pub kubelet: KubeletSettings,
     pub metrics: MetricsKnob,
-    /// PEM text put into the ConfigMap `kube-root-ca.crt` of every namespace.
+    /// PEM text for the ConfigMap `kube-root-ca.crt` of every namespace.
     pub root_certificate: String,
 }
 
-/// Every control loop of a cluster, the scheduler and the kubelet among them.
+/// Every control loop of a cluster, including the scheduler and the kubelet.
 pub fn all(settings: Settings) -> Vec<Box<dyn Controller>> {
     let Settings { kubelet, metrics, root_certificate } = settings;
     vec![

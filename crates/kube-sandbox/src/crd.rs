@@ -1,12 +1,12 @@
-//! `CustomResourceDefinition`: the kind that makes kinds.
+//! `CustomResourceDefinition`s: defaults, validation, status and the compiled form of a definition.
 //!
-//! Pure functions over the definition's JSON, in the order a write goes through them:
+//! Pure functions over the definition's JSON, which the server calls in the order of a write:
 //!
 //! ```text
 //! defaults ──► reset_status ──► validate ──► (stored) ──► conflicts, accepted_status ──► parse
 //! ```
 //!
-//! [`parse`] gives what a server needs to serve the kind, schemas compiled.
+//! [`parse`] returns what the server needs to serve the kind, with compiled schemas.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub use validate::validate;
 pub const GROUP: &str = "apiextensions.k8s.io";
 pub const KIND: &str = "CustomResourceDefinition";
 
-/// A definition, ready to be served.
+/// A parsed definition, ready to be served.
 #[derive(Debug, Clone)]
 pub struct Crd {
     pub group: String,
@@ -64,7 +64,7 @@ pub struct CrdVersion {
     pub served: bool,
     pub storage: bool,
     pub deprecated: bool,
-    /// What to warn with, when the definition says it in its own words.
+    /// The warning text of the definition, if it has one of its own.
     pub deprecation_warning: Option<String>,
     pub schema: Arc<Schema>,
     /// The schema as written, for the OpenAPI documents.
@@ -84,7 +84,7 @@ pub struct ScalePaths {
     pub label_selector: Option<String>,
 }
 
-/// Fills in what a definition may leave out.
+/// Fills in the defaults of a definition.
 pub fn defaults(crd: &mut Value) {
     let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else { return };
     if spec.get("conversion").is_none_or(Value::is_null) {
@@ -101,7 +101,7 @@ pub fn defaults(crd: &mut Value) {
     fill("listKind", format!("{kind}List"));
 }
 
-/// Formats in the schemas of a definition that no value is checked against.
+/// Formats in the schemas of a definition that are not checked.
 pub fn unknown_formats(crd: &Value) -> Vec<String> {
     let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
     let schemas = versions.into_iter().flatten();
@@ -109,8 +109,8 @@ pub fn unknown_formats(crd: &Value) -> Vec<String> {
     schemas.flat_map(schema::unknown_formats).collect()
 }
 
-/// Users do not write the status: a new definition starts with an empty one, a changed one keeps
-/// its own. Either way the storage version is among the stored ones.
+/// Restores the status, which users do not write: a new definition starts with an empty one, a
+/// changed one keeps its own. Both get the storage version among the stored versions.
 pub fn reset_status(crd: &mut Value, old: Option<&Value>) {
     let kept = old.and_then(|old| old.get("status")).and_then(Value::as_object).cloned();
     let mut status = kept.unwrap_or_else(|| {
@@ -132,7 +132,7 @@ pub fn reset_status(crd: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// The definition as a server needs it. Fails for one that would not validate.
+/// Parses and compiles a definition. Fails for one that would not validate.
 pub fn parse(crd: &Value) -> Outcome<Crd> {
     let name = crd.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let refused = |errors: &[FieldError]| Failure::invalid(GROUP, KIND, name, errors);
@@ -173,7 +173,7 @@ impl Crd {
         self.versions.iter().find(|version| version.storage)
     }
 
-    /// The served versions, most preferred first: `v2`, `v1`, `v1beta1`, then what is no version.
+    /// The served versions, most preferred first: `v2`, `v1`, `v1beta1`, then other names.
     pub fn served_versions(&self) -> Vec<&CrdVersion> {
         let mut served: Vec<_> = self.versions.iter().filter(|version| version.served).collect();
         served.sort_by(|left, right| version::compare(&right.name, &left.name));

@@ -1,9 +1,9 @@
-//! Traffic through the cluster: what the routing objects in the store promise, really carried out.
+//! The data plane: carries requests along the routing objects in the store.
 //!
-//! [`route`] reads `HTTPRoute`, `VirtualService`, `Ingress` (with the canaries of the NGINX ingress
-//! controller), `IngressRoute`, `TraefikService` and Service objects into a table and chooses where one
-//! request goes. [`app`] is what answers it: a sample application whose version, error rate and
-//! latency are set by its image tag or environment. Two modes share both:
+//! [`route`] compiles `HTTPRoute`, `VirtualService`, `Ingress` (with the canaries of the NGINX
+//! ingress controller), `IngressRoute`, `TraefikService` and Service objects into a table and
+//! chooses the target of a request. [`app`] answers it: a sample application whose version, error
+//! rate and latency are set by its image tag or environment. Two modes share both:
 //!
 //! ```text
 //!            store ──► View ──► Snapshot (routes, endpoints, apps)
@@ -13,7 +13,7 @@
 //!                          Meter ──► Sink, every five seconds
 //! ```
 //!
-//! [`controllers`] are the loops that a gateway controller would run over the kinds that
+//! [`controllers`] are the control loops of a gateway controller for the kinds that
 //! [`routing_crds`] defines.
 
 use std::time::Duration;
@@ -49,18 +49,19 @@ pub use self::{
     traffic::{Answers, Load, Traffic},
 };
 
-/// How often simulated traffic reports what it counted.
+/// Reporting interval of simulated traffic.
 pub const SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Takes samples: a time series database, or a test.
+/// Receives samples: a time series database, or a test.
 pub trait Sink: Send + Sync {
-    /// One sample of the series `name` with `labels`, in no particular order.
+    /// One sample of the series `name` with `labels`. Samples arrive in any order.
     fn append(&self, name: &str, labels: &[(&str, &str)], at_ms: i64, value: f64);
 }
 
 impl Sink for crate::prometheus::Database {
     fn append(&self, name: &str, labels: &[(&str, &str)], at_ms: i64, value: f64) {
-        // A sample that comes too late, after the clock was put back, is lost as with any scrape.
+        // A sample older than the last one, after the clock was set back, is dropped as in a
+        // scrape.
         let _ = Self::append(self, &crate::prometheus::Labels::of(name, labels), at_ms, value);
     }
 }

@@ -1,19 +1,19 @@
-//! What the API server answers when it does not do what it was asked.
+//! API errors: [`Failure`] and [`FieldError`].
 //!
-//! A [`Failure`] is a Kubernetes `Status` object in the making: HTTP code, machine-readable reason,
-//! message and, for validation, one [`FieldError`] per offending field. Every layer below HTTP
-//! returns it; only the HTTP layer turns it into bytes.
+//! A [`Failure`] becomes a Kubernetes `Status` object: HTTP code, machine-readable reason, message
+//! and, for validation, one [`FieldError`] per invalid field. Every layer below HTTP returns it;
+//! only the HTTP layer encodes it.
 
 use serde_json::{Value, json};
 
 pub type Outcome<T> = Result<T, Failure>;
 
-/// A refused or failed request, complete enough to be written as `v1.Status`.
+/// A failed request, with everything for a `v1.Status`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     pub code: u16,
-    /// `NotFound`, `Conflict`, `Invalid`, ... as `metav1.StatusReason`.
+    /// The `metav1.StatusReason`: `NotFound`, `Conflict`, `Invalid`, ...
     pub reason: &'static str,
     pub message: String,
     /// `details.name`, `details.group`, `details.kind`; empty means absent.
@@ -22,11 +22,11 @@ pub struct Failure {
     pub kind: String,
     pub causes: Vec<Cause>,
     pub retry_after_s: Option<u32>,
-    /// Where a list that expired can be taken up again, at the price of consistency.
+    /// Token to continue an expired list, with inconsistent results.
     pub continue_token: String,
-    /// Kubernetes shows empty `details` for what its router refuses.
+    /// Kubernetes shows empty `details` in errors of its router.
     pub(crate) shows_empty_details: bool,
-    /// What was found wrong with the request before it was refused for something else.
+    /// Warnings collected before the request failed.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -39,13 +39,13 @@ pub struct Cause {
     pub field: String,
 }
 
-/// What is wrong with one field, in the words of Kubernetes' field validation.
+/// A validation error of one field, with the text of Kubernetes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldError {
     pub kind: FieldErrorKind,
     /// `spec.template.spec.containers[0].name`
     pub path: String,
-    /// The refused value, already rendered as it appears in the message; empty when not shown.
+    /// The invalid value as it appears in the message; empty if not shown.
     pub shown: String,
     pub detail: String,
 }
@@ -83,21 +83,21 @@ impl Failure {
         }
     }
 
-    /// A refusal that nobody below the router explains: `details` is there, and empty.
+    /// Marks an error of the router, which has empty `details`.
     #[must_use]
     pub(crate) fn without_details(mut self) -> Self {
         self.shows_empty_details = true;
         self
     }
 
-    /// The refusal, with what there was to warn of before it.
+    /// The error, with warnings collected before it.
     #[must_use]
     pub(crate) fn warning_of(mut self, warnings: &[String]) -> Self {
         self.warnings.splice(0..0, warnings.iter().cloned());
         self
     }
 
-    /// What the router answers, which knows no kinds.
+    /// An error of the router, which knows no kinds.
     fn routing(code: u16, reason: &'static str, message: &str) -> Self {
         Self { shows_empty_details: true, ..Self::new(code, reason, message) }
     }
@@ -117,12 +117,12 @@ impl Failure {
         Self::routing(405, "MethodNotAllowed", message)
     }
 
-    /// An error from below the API machinery, which gives it no reason.
+    /// An error from below the API machinery, without a reason.
     pub fn unclassified(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// `details` of the answer; `kind` is the plural resource for lookups, the kind for validation.
+    /// Sets `details`; `kind` is the plural resource for lookups, the kind for validation.
     #[must_use]
     pub fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
         group.clone_into(&mut self.group);
@@ -141,7 +141,7 @@ impl Failure {
         Self::new(409, "AlreadyExists", message).about(group, resource, name)
     }
 
-    /// Optimistic concurrency: `why` says what differed.
+    /// A failed precondition; `why` is the difference.
     pub fn conflict(group: &str, resource: &str, name: &str, why: &str) -> Self {
         let what = qualified(group, resource);
         let message = format!("Operation cannot be fulfilled on {what} {name:?}: {why}");
@@ -225,7 +225,7 @@ impl Failure {
         self.reason == "AlreadyExists"
     }
 
-    /// The `v1.Status` object a client reads.
+    /// The `v1.Status` object for the client.
     pub fn to_status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -291,7 +291,7 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, path, value.to_string(), detail)
     }
 
-    /// A wrong type: Kubernetes shows the *type* it met (`"string"`) and then says the rest.
+    /// A wrong type: the error shows the *type* of the value (`"string"`), then the detail.
     pub fn type_invalid(path: impl Into<String>, met: &str, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::TypeInvalid, path, format!("{met:?}"), detail)
     }
@@ -339,7 +339,7 @@ impl FieldError {
         }
     }
 
-    /// The message without the path, as it stands in a cause.
+    /// The message without the path, as in a cause.
     fn body(&self) -> String {
         let mut body = self.words().0.to_owned();
         for part in [&self.shown, &self.detail] {

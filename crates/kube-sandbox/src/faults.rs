@@ -1,14 +1,13 @@
-//! Trouble on demand: what a cluster does to its clients on a bad day, seeded and off by default.
+//! Fault injection for API clients, seeded and off by default.
 //!
-//! A test adds [`Rule`]s (which requests, when, what goes wrong) or a crash point; the server asks
+//! A test adds [`Rule`]s (matching requests, frequency, effect) or a crash point. The server calls
 //! [`Faults::on_request`] before it applies anything, and [`Faults::on_watch_start`] and
-//! [`Faults::on_watch_event`] along a watch. With one seed and one order of requests the same things
-//! go wrong. What was done is counted by class in [`Injected`]: a green run that injected nothing
-//! proves nothing.
+//! [`Faults::on_watch_event`] along a watch. The same seed and order of requests give the same
+//! faults. [`Injected`] counts them by class: a test that injected nothing proves nothing.
 //!
 //! ```text
 //! request --> on_request --> Verdict { delay, stale_at, course }
-//!                                      Proceed | Fail(status) | Drop (nothing applied) | LoseAnswer
+//!                                      Proceed | Fail(status) | Drop (not applied) | LoseAnswer
 //! watch   --> on_watch_start --> WatchPlan --> on_watch_event --> WatchAction
 //! ```
 
@@ -32,11 +31,11 @@ pub use self::{
 use self::{crash::Crashes, watch::Interruptions};
 use crate::{failure::Failure, random::Random, request::RequestInfo};
 
-/// A handle on the faults of one sandbox; cheap to clone, all clones are one.
+/// A handle on the faults of one sandbox; clones are cheap and share state.
 #[derive(Clone)]
 pub struct Faults(Arc<Mutex<State>>);
 
-/// Which requests, when, and what happens to them.
+/// Matching requests, frequency and effect of a fault.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     pub matcher: Matcher,
@@ -44,20 +43,20 @@ pub struct Rule {
     pub effect: Effect,
 }
 
-/// Which of the matching requests are hit. They are counted from 1.
+/// The matching requests that are hit. They are counted from 1.
 #[derive(Debug, Clone, PartialEq)]
 pub enum When {
     Always,
-    /// This share of them, 0.0 to 1.0.
+    /// This fraction of them, 0.0 to 1.0.
     Share(f64),
     /// Exactly these.
     Nth(BTreeSet<u64>),
     First(u64),
-    /// All but the first so many.
+    /// All but the first ones.
     After(u64),
 }
 
-/// What goes wrong.
+/// The fault itself.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Answered with this failure; nothing is applied.
@@ -67,7 +66,7 @@ pub enum Effect {
     },
     /// Applied, but the client sees a broken connection instead of the answer.
     LoseAnswer,
-    /// 409, as if someone else had written first.
+    /// 409, as after a write by another client.
     Conflict,
     TooManyRequests {
         retry_after_s: Option<u32>,
@@ -76,27 +75,27 @@ pub enum Effect {
     ServerError {
         code: u16,
     },
-    /// 504 after this long; nothing is applied.
+    /// 504 after this delay; nothing is applied.
     Timeout {
         after: Duration,
     },
-    /// Late, but otherwise well.
+    /// A delay before normal handling.
     Delay {
         by: Duration,
     },
-    /// A read is answered as of this resource version. Does nothing to other requests.
+    /// A read is answered as of this resource version. Other requests are unaffected.
     StaleRead {
         resource_version: u64,
     },
-    /// Looked at when a watch starts.
+    /// Evaluated when a watch starts.
     Watch(WatchFault),
 }
 
-/// A rule that was added; takes it away again.
+/// Identifies an added rule, for its removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(u64);
 
-/// What the server is to do with a request.
+/// How the server handles a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// Wait this long first.
@@ -109,7 +108,7 @@ pub struct Verdict {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Course {
     Proceed,
-    /// Answer this, apply nothing.
+    /// Answer with this, apply nothing.
     Fail(Failure),
     /// Break the connection, apply nothing.
     Drop,
@@ -117,7 +116,7 @@ pub enum Course {
     LoseAnswer,
 }
 
-/// How often each class of fault was injected.
+/// Number of injected faults by class.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Injected(pub BTreeMap<&'static str, u64>);
 
@@ -131,7 +130,7 @@ struct State {
     waker: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// A rule at work. Each draws from a source of its own, so rules do not disturb one another.
+/// An active rule. Each draws from its own random source, so rules do not affect one another.
 struct Armed {
     rule: Rule,
     random: Random,
@@ -147,7 +146,7 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// No faults yet; `seed` decides what shares of requests will be hit.
+    /// No faults yet; `seed` decides which requests a [`When::Share`] hits.
     pub fn seeded(seed: u64) -> Self {
         let state = State {
             seeds: Random::seeded(seed),
@@ -175,7 +174,7 @@ impl Faults {
         self.state().rules.remove(&id);
     }
 
-    /// Takes away all rules and crash points. Counters stay.
+    /// Removes all rules and crash points. Counters stay.
     pub fn clear(&self) {
         let mut state = self.state();
         state.rules.clear();
@@ -186,7 +185,7 @@ impl Faults {
         self.state().injected.clone()
     }
 
-    /// What is to happen to a request. To be asked once for each, before anything is applied.
+    /// The verdict on a request. Call it once per request, before anything is applied.
     pub fn on_request(&self, info: &RequestInfo) -> Verdict {
         let mut state = self.state();
         let state = &mut *state;
@@ -197,7 +196,7 @@ impl Faults {
             return verdict;
         }
         for armed in state.rules.values_mut().filter(|armed| !armed.is_for_watches()) {
-            // Every rule counts what it meets, also when another has already decided.
+            // Every rule counts its matches, also when another rule has already decided.
             if armed.hits(info) && verdict.suffer(&armed.rule.effect, info) {
                 state.injected.count(armed.rule.effect.class());
             }
@@ -205,8 +204,9 @@ impl Faults {
         verdict
     }
 
-    /// What will happen to a watch that is about to start. Asked after [`Faults::on_request`]; ask
-    /// [`Faults::on_watch_event`] with [`WatchSignal::Wake`] next, lest it fail at the start.
+    /// The faults of a watch that is about to start. Call it after [`Faults::on_request`], and then
+    /// [`Faults::on_watch_event`] with [`WatchSignal::Wake`], because the watch may fail at the
+    /// start.
     pub fn on_watch_start(&self, info: &RequestInfo) -> WatchPlan {
         let mut state = self.state();
         let mut plan = WatchPlan::new(info, state.interruptions.latest());
@@ -220,8 +220,8 @@ impl Faults {
         plan
     }
 
-    /// What to do with something that is about to be sent on a watch, or with nothing
-    /// ([`WatchSignal::Wake`]) when the server only looks whether the watch was interrupted.
+    /// The action for something about to be sent on a watch, or for nothing ([`WatchSignal::Wake`])
+    /// when the server only checks for an interruption.
     pub fn on_watch_event(&self, plan: &mut WatchPlan, signal: WatchSignal) -> WatchAction {
         let mut state = self.state();
         let state = &mut *state;
@@ -233,7 +233,7 @@ impl Faults {
         action
     }
 
-    /// Breaks matching watches that are open now.
+    /// Breaks open watches that match.
     pub fn interrupt_watches(&self, matcher: Matcher, how: Interruption) {
         let waker = {
             let mut state = self.state();
@@ -245,35 +245,35 @@ impl Faults {
         }
     }
 
-    /// `waker` is called when an open watch has reason to ask again, though nothing was sent on it.
+    /// Calls `waker` when an open watch has to check again although nothing was sent on it.
     pub fn on_interruption(&self, waker: impl Fn() + Send + Sync + 'static) {
         self.state().waker = Some(Arc::new(waker));
     }
 
-    /// Counts only these writes; by default all are. Starts counting at 0.
+    /// Counts only matching writes; by default all. Restarts counting at 0.
     pub fn count_only(&self, matcher: Matcher) {
         self.state().crashes.count_only(matcher);
     }
 
-    /// How many writes were counted: the sweep over crash points runs from 0 up to this.
+    /// The number of counted writes: a sweep over crash points runs from 0 up to this.
     pub fn writes(&self) -> u64 {
         self.state().crashes.writes()
     }
 
     /// Cuts the client off at counted write `index`, the first being 0.
     ///
-    /// After [`Cut::BeforeSend`] and [`Cut::AfterApply`] the client counts as dead: whoever sends
-    /// requests that are counted is dropped, reads included, until [`Faults::revive`].
+    /// After [`Cut::BeforeSend`] and [`Cut::AfterApply`] the client counts as dead: all requests of
+    /// a client whose requests are counted are dropped, reads included, until [`Faults::revive`].
     pub fn crash_at(&self, index: u64, cut: Cut) {
         self.state().crashes.arm(index, cut);
     }
 
-    /// The crash point that was reached, if one was.
+    /// The crash point that was reached, if any.
     pub fn crashed(&self) -> Option<Crash> {
         self.state().crashes.reached()
     }
 
-    /// The dead client has been started anew and may speak again. Its crash is forgotten, its writes
+    /// Restarts the dead client: its requests are served again. Its crash is cleared, its writes
     /// are not: counting goes on.
     pub fn revive(&self) {
         self.state().crashes.revive();
@@ -299,7 +299,7 @@ impl Armed {
         matches!(self.rule.effect, Effect::Watch(_))
     }
 
-    /// Whether this request is one the rule is meant for.
+    /// Whether the rule applies to this request.
     fn hits(&mut self, info: &RequestInfo) -> bool {
         if !self.rule.matcher.matches(info) {
             return false;
@@ -327,7 +327,7 @@ impl When {
 // === impl Effect ===
 
 impl Effect {
-    /// The word this effect is counted under.
+    /// The class under which this effect is counted.
     fn class(&self) -> &'static str {
         match self {
             Self::FailBefore { .. } => "fail-before",
@@ -389,7 +389,7 @@ fn server_error(code: u16) -> Failure {
 // === impl Verdict ===
 
 impl Verdict {
-    /// Lets `effect` happen to the request. False if it makes no difference any more.
+    /// Applies `effect` to the request. False if the effect makes no difference.
     fn suffer(&mut self, effect: &Effect, info: &RequestInfo) -> bool {
         match effect {
             Effect::Delay { by } => self.delay = Some(self.delay.unwrap_or_default() + *by),
@@ -400,7 +400,7 @@ impl Verdict {
                 }
                 self.stale_at = Some(*resource_version);
             }
-            // The first to decide the course decides it.
+            // The first effect that decides the course wins.
             _ if self.course != Course::Proceed => return false,
             Effect::LoseAnswer => self.course = Course::LoseAnswer,
             other => {
@@ -432,7 +432,7 @@ impl Injected {
 }
 
 impl fmt::Display for Injected {
-    /// `conflict 3, lose-answer 1`; `nothing` if nothing was.
+    /// `conflict 3, lose-answer 1`; `nothing` if there were none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("nothing");

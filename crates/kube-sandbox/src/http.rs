@@ -1,8 +1,9 @@
-//! The API server as an HTTP service: over a socket, or called directly by a client in the process.
+//! The API server as an HTTP service: on a socket, or called directly by a client in the process.
 //!
 //! [`ApiService`] is a `tower` service. `kube::Client` can be built on it without a socket;
-//! [`listen`] serves it on one, HTTP/1.1 and HTTP/2 alike. What arrives is turned into a
-//! [`Request`], what comes back is rendered in the media type the client asked for.
+//! [`listen`] serves it on one, with HTTP/1.1 and HTTP/2. An HTTP request is parsed into a
+//! [`Request`] for [`Server`], and the result is rendered in the media type that the client
+//! accepts.
 
 use std::{
     convert::Infallible,
@@ -41,21 +42,21 @@ mod watch;
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// As the real server: 3 MiB and not a byte more.
+/// As the real server: exactly 3 MiB.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// A handle on the server that speaks HTTP. Cheap to clone.
+/// A handle on the server for HTTP requests. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiService {
     server: Arc<Server>,
-    /// Whoever calls through this handle without saying who they are.
+    /// User of requests without credentials.
     user: User,
     documents: Arc<discovery::Documents>,
 }
 
-/// A request whose body has arrived.
+/// A request with a complete body.
 struct Incoming<'r> {
     parts: &'r http::request::Parts,
     query: Query,
@@ -63,7 +64,7 @@ struct Incoming<'r> {
     pretty: bool,
 }
 
-/// The connection breaks: what a client sees when its request or the answer to it is lost.
+/// A broken connection, as a client sees it when its request or the answer is lost.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was broken")]
 pub struct Broken;
@@ -75,13 +76,14 @@ impl ApiService {
         Self { server, user, documents: Arc::default() }
     }
 
-    /// The same for another server. Documents are shared as long as both serve the same kinds.
+    /// The same service for another server. Documents are shared as long as both serve the same
+    /// kinds.
     #[must_use]
     pub(crate) fn over(&self, server: Arc<Server>) -> Self {
         Self { server, ..self.clone() }
     }
 
-    /// The same server in the name of another user.
+    /// The same server as another user.
     #[must_use]
     pub fn acting_as(&self, user: User) -> Self {
         Self { user, ..self.clone() }
@@ -111,7 +113,8 @@ impl ApiService {
         }
     }
 
-    /// In the order of the real server: who, may they, is there such a path, and then the rest.
+    /// Checks in the order of the real server: authentication, authorization, path, and then the
+    /// rest.
     async fn answer(&self, incoming: Incoming<'_>) -> Result<Response<ResponseBody>, Refusal> {
         let Incoming { parts, query, .. } = &incoming;
         let path = parts.uri.path();
@@ -144,7 +147,7 @@ impl ApiService {
         }
     }
 
-    /// A request for a resource: faults first, then a watch or an answer.
+    /// Handles a request for a resource: faults first, then a watch or an answer.
     async fn resource(
         &self,
         info: RequestInfo,
@@ -181,7 +184,7 @@ impl ApiService {
         let request = Request { info, query, body, agent, stale_at: verdict.stale_at };
         if is_lost {
             if request.info.verb != Verb::Watch {
-                // Whatever comes of it, the client will not know.
+                // The client does not learn the result.
                 let _ = self.server.execute(&request);
             }
             return Err(Refusal::Break);
@@ -217,7 +220,7 @@ impl ApiService {
         Ok(response)
     }
 
-    /// Discovery, health, version, schemas.
+    /// Handles discovery, health, version and schemas.
     fn other(
         &self,
         info: &RequestInfo,
@@ -248,15 +251,15 @@ impl ApiService {
         Ok(response)
     }
 
-    /// Refuses, and logs the refusal of, what the user may not do.
+    /// Checks authorization, and logs a refusal.
     fn permit(&self, info: &RequestInfo) -> Outcome<()> {
         self.server.authorize(info).inspect_err(|failure| {
             self.log(info, failure.code, 0);
         })
     }
 
-    /// Groups that are not built in have no router to word the refusal, and a router knows nothing of
-    /// deprecations.
+    /// Adjusts an error to its group: custom groups answer unknown paths with a plain 404, and
+    /// router errors carry no deprecation warning.
     fn refusal(&self, failure: Failure, info: &RequestInfo) -> Refusal {
         if failure.is_no_such_path() && !self.is_builtin(&info.group) {
             return Refusal::NoSuchPage;
@@ -268,7 +271,7 @@ impl ApiService {
         Refusal::Answer(failure.warning_of(deprecated.as_slice()))
     }
 
-    /// Whether a group has a kind that no definition made.
+    /// Whether a group has a built-in kind.
     fn is_builtin(&self, group: &str) -> bool {
         let registry = self.server.registry();
         let versions = registry.group(group).map(|found| found.versions.as_slice());
@@ -289,7 +292,7 @@ impl Incoming<'_> {
         text(&self.parts.headers, header::CONTENT_TYPE.as_str())
     }
 
-    /// Most say it in the query; deletions with options in their body say it there.
+    /// Most requests say so in the query; deletions with options in their body say so there.
     fn is_dry_run(&self, verb: Verb) -> bool {
         let body = match (&self.body, verb) {
             (Ok(body), Verb::Delete | Verb::DeleteCollection) if !body.is_empty() => body,
@@ -319,12 +322,12 @@ where
     }
 }
 
-/// Why there is no ordinary answer.
+/// Reasons for the lack of an ordinary answer.
 enum Refusal {
     Answer(Failure),
-    /// 404 in plain text, for paths that nothing answers for.
+    /// 404 in plain text, for unknown paths.
     NoSuchPage,
-    /// None at all: the connection breaks.
+    /// No answer: the connection breaks.
     Break,
 }
 
@@ -334,7 +337,7 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// The form of the answer, if method, path and wishes allow for one.
+/// The format of the answer, if method, path and `Accept` header allow one.
 fn format_of(
     parts: &http::request::Parts,
     query: &Query,
@@ -356,7 +359,7 @@ fn format_of(
         return Err(Failure::method_not_allowed());
     }
     let format = Format::of(&parts.headers, query, def.is_custom()).map_err(|failure| {
-        // Of built-in kinds the router refuses it before anything is read.
+        // For built-in kinds the router refuses the request before it reads anything.
         let is_unheard_of = !def.is_custom() && Format::is_unheard_of(&parts.headers);
         if is_unheard_of { failure.without_details() } else { failure }
     })?;
@@ -369,7 +372,7 @@ fn format_of(
     Ok(format)
 }
 
-/// Group and version of a path that leads to nothing within them.
+/// Group and version of a path without a resource.
 fn beyond(path: &str) -> RequestInfo {
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
     let group = match segments.next() {
@@ -397,7 +400,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Sets a header whose value may come from outside: what cannot stand in one is left out.
+/// Sets a header; a value that is invalid in a header is dropped.
 fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);

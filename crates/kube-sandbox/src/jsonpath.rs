@@ -1,14 +1,14 @@
-//! The `JSONPath` of Kubernetes, as printer columns, scale paths and `kubectl wait` write it.
+//! Kubernetes' dialect of `JSONPath`, for printer columns, scale paths and `kubectl wait`.
 //!
 //! ```text
 //! .spec.replicas   .items[0]   .items[-1]   .items[1:3]   .items[*].name   ..name
 //! .status.conditions[?(@.type=="Ready")].status   .metadata.labels['app\.kubernetes\.io/name']
 //! ```
 //!
-//! Its rules are Kubernetes' own where they differ from other dialects: a dot inside `['...']`
-//! separates fields unless escaped, a comparison of unlike types fails the whole path, and so does
-//! an index out of bounds. A failed path finds nothing. One action is read, with or without its
-//! braces; templates (`{range}`, text between braces) are a matter of the client.
+//! Differences from other dialects are those of Kubernetes: a dot inside `['...']` separates fields
+//! unless escaped, and a comparison of different types or an index out of bounds fails the whole
+//! path. A failed path finds nothing. A path is one action, with or without its braces; templates
+//! (`{range}`, text between braces) are left to clients.
 
 mod parse;
 
@@ -27,7 +27,7 @@ enum Step {
     Field(String),
     /// `.*`: every member of a map, every item of a list.
     Wildcard,
-    /// `..`: the value and everything below it that has parts.
+    /// `..`: the value and all objects and lists below it.
     Recursive,
     Slice(Slice),
     Union(Vec<Vec<Step>>),
@@ -38,7 +38,7 @@ enum Step {
     },
 }
 
-/// `[start:end:step]`; `[3]` has no end and takes one item.
+/// `[start:end:step]`; `[3]` has no end and selects one item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Slice {
     start: Option<i64>,
@@ -70,7 +70,7 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// The path does not fit the value: an index out of bounds, a filter on no list, unlike types.
+/// The path does not fit the value: index out of bounds, filter on another type, different types.
 struct Misfit;
 
 type Found<'v> = Result<Vec<&'v Value>, Misfit>;
@@ -78,22 +78,22 @@ type Found<'v> = Result<Vec<&'v Value>, Misfit>;
 // === impl Path ===
 
 impl Path {
-    /// Reads a path such as `.spec.replicas` or `{.spec.replicas}`. The error says what is wrong.
+    /// Parses a path such as `.spec.replicas` or `{.spec.replicas}`. The error is a message.
     pub fn parse(text: &str) -> Result<Self, String> {
         parse::path(text)
     }
 
-    /// Everything the path finds, in document order.
+    /// All values at the path, in document order.
     pub fn all<'v>(&self, root: &'v Value) -> Vec<&'v Value> {
         walk(vec![root], &self.steps).unwrap_or_default()
     }
 
-    /// The first thing the path finds. A present `null` is found.
+    /// The first value at the path, including an explicit `null`.
     pub fn first<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.all(root).into_iter().next()
     }
 
-    /// The field names of a path that has nothing else: `.spec.replicas` is `spec`, `replicas`.
+    /// The field names of a path with fields only: `.spec.replicas` is `spec`, `replicas`.
     pub fn fields(&self) -> Option<Vec<&str>> {
         let mut names = Vec::new();
         for step in &self.steps {
@@ -238,7 +238,7 @@ impl Comparison {
     }
 }
 
-/// Orders two values of one kind. As in Kubernetes, whole and broken numbers are two kinds.
+/// Compares two values of one type. As in Kubernetes, integers and floats are different types.
 fn compare(left: &Value, right: &Value) -> Result<Option<Ordering>, Misfit> {
     match (left, right) {
         (Value::Bool(left), Value::Bool(right)) => Ok(Some(left.cmp(right))),

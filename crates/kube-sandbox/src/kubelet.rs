@@ -1,15 +1,14 @@
-//! A kubelet for every node, which pretends to run containers.
+//! The simulated kubelet, a controller that runs the pods of every node.
 //!
-//! It pulls nothing and starts nothing; it walks each pod bound to a node through the states a real
-//! one would report, at the pace of [`KubeletSettings`], and misbehaves where it is told to
-//! ([`Behaviour`]):
+//! It pulls nothing and starts nothing; it moves each pod bound to a node through the states that a
+//! real kubelet reports, with the delays of [`KubeletSettings`] and the faults of [`Behaviour`]:
 //!
 //! ```text
 //! Pending ──pull, start──> Running, not ready ──ready──> Ready ──deleted──> stopping ──> gone
 //! ```
 //!
-//! What is happening to a pod is kept in memory to the nanosecond, since an object's times have
-//! whole seconds only; a restarted kubelet picks up from what pods say about themselves.
+//! The state of a pod is kept in memory with nanoseconds, because times in objects have whole
+//! seconds; a restarted kubelet recovers it from the pods' status.
 
 use std::{
     cell::RefCell,
@@ -54,17 +53,17 @@ pub struct Kubelet {
     settings: KubeletSettings,
     recorder: Recorder,
     pods: BTreeMap<Key, PodRun>,
-    /// Who has an address; filled from the pods themselves when first needed.
+    /// The pod of each address in use; read from the pods when first needed.
     addresses: Option<BTreeMap<String, String>>,
-    /// The last part of the address given out last, by node.
+    /// The host number of the address allocated last, by node.
     last_host: BTreeMap<String, u32>,
-    /// Images that were pulled to a node.
+    /// Images that were pulled, by node.
     images: BTreeSet<(String, String)>,
     /// Pods bound to nodes that do not exist.
     stranded: RefCell<BTreeSet<Key>>,
 }
 
-/// Something to tell the world about a pod.
+/// An event to be written about a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Notice {
     severity: &'static str,
@@ -131,7 +130,7 @@ impl Kubelet {
         }
     }
 
-    /// No kubelet will ever run this pod; it can only be let go.
+    /// Handles a pod on a node that does not exist: it never runs and can only be deleted.
     fn strand(&mut self, cluster: &dyn Cluster, pod: &Value) -> Outcome<Next> {
         if is_deleting(pod) {
             return remove(cluster, pod);
@@ -163,7 +162,7 @@ impl Kubelet {
         Ok(next.map_or(Next::Idle, |at| Next::After(until(now, at))))
     }
 
-    /// Lets a pod stop in its own time, then removes it.
+    /// Stops a pod within its grace period, then removes it.
     fn stop(
         &mut self,
         cluster: &dyn Cluster,
@@ -175,7 +174,7 @@ impl Kubelet {
         let Self { settings, pods, recorder, .. } = self;
         let Some(run) = pods.get_mut(place) else { return Ok(Next::Idle) };
         if run.removed {
-            // A finalizer holds it; there is nothing left to run or to stop.
+            // A finalizer holds it; no container is left to run or to stop.
             return Ok(Next::Idle);
         }
         let notices = run.begin_to_stop(now);

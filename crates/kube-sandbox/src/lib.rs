@@ -1,5 +1,5 @@
-//! A Kubernetes cluster in memory: an API server that kubectl, kube-rs and controllers cannot tell
-//! from a real one for what they use, the usual workload controllers, and a kubelet that pretends.
+//! A Kubernetes cluster in memory, for tests: an API server compatible with kubectl, kube-rs and
+//! controllers, the usual workload controllers, and a simulated kubelet.
 //!
 //! Start at [`Sandbox`]. [`server`] is the API without a socket, [`http`] puts it on one, [`store`]
 //! keeps the objects, [`controllers`] and [`kubelet`] bring them to life, [`prometheus`] answers

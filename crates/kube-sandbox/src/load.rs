@@ -1,4 +1,6 @@
-//! Manifests into a cluster: parsing, order, and one apply each.
+//! Loads manifests into a cluster: parsing, ordering, and one apply per object.
+//!
+//! Used by [`crate::Sandbox::load`], and for the CRDs that the crate embeds.
 
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use crate::{
     server::{Body, Request, Server, User, options::Query},
 };
 
-/// The objects in YAML or JSON text: one or many documents, lists taken apart, comments skipped.
+/// Parses YAML or JSON text: one or many documents, with lists split and comments skipped.
 pub fn parse(text: &str) -> Result<Vec<Value>, String> {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
@@ -36,7 +38,7 @@ fn is_list(kind: &Value) -> bool {
     kind == "List"
 }
 
-/// Applies objects: namespaces first, then CRDs, then the rest in the order given.
+/// Applies objects: namespaces first, then CRDs, then the rest in the given order.
 pub(crate) fn load(server: &Arc<Server>, mut objects: Vec<Value>) -> Outcome<Vec<Value>> {
     objects.sort_by_key(|object| match object["kind"].as_str() {
         Some("Namespace") => 0,

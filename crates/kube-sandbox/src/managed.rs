@@ -1,19 +1,21 @@
-//! Who owns which field, and server-side apply.
+//! Field ownership (`metadata.managedFields`) and server-side apply.
 //!
-//! Every write names a manager. [`on_update`] follows what ordinary writes (create, update, patch)
-//! change: the writer owns it from then on, and nobody else does. [`apply`] merges a manager's whole
-//! opinion into the object: what it stops mentioning goes, unless others own it too, and what others
-//! own and it wants otherwise is a conflict, unless forced.
+//! Every write names a manager. [`on_update`] records the changes of ordinary writes (create,
+//! update, patch): the writer becomes the only owner of changed fields. [`apply`] merges a
+//! manager's full configuration into the object: a field that the manager no longer applies is
+//! removed, unless it has other owners, and a different value for a field with another owner is a
+//! conflict, unless forced. The server calls both before it stores an object.
 //!
 //! ```text
-//! element  one step of a path         apply     a configuration into an object
-//! fields   sets of paths, fieldsV1    check     what a configuration must be
-//! entries  metadata.managedFields     merge     the merging of values
-//! typed    which fields a value has,  conflict  what a refused applier is told
-//!          and what changed           last_applied  kubectl's way from client-side apply
+//! element  one step of a path         apply         a configuration into an object
+//! fields   sets of paths, fieldsV1    check         valid configurations
+//! entries  metadata.managedFields     merge         the merging of values
+//! typed    the fields of a value,     conflict      errors for a refused apply
+//!          and changes between two    last_applied  migration from kubectl's client-side apply
 //! ```
 //!
-//! Nothing here fails on what is stored: fields too deep or without identity are not tracked.
+//! Stored objects never cause errors here: fields that are too deep or have no identity are not
+//! tracked.
 
 mod apply;
 mod check;
@@ -41,7 +43,7 @@ pub use self::{
 };
 use crate::shape::Shape;
 
-/// Fields the server sets, or that identify the object: nobody owns them.
+/// Fields without owners: the server sets them, or they identify the object.
 static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     FieldSet::of_fields(&[
         "apiVersion",
@@ -59,20 +61,20 @@ static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     ])
 });
 
-/// A write: by whom, as what, when.
+/// Manager, version and time of a write.
 #[derive(Debug, Clone, Copy)]
 pub struct Write<'a> {
     pub manager: &'a str,
-    /// `apps/v1`, as the request's path has it.
+    /// The API version in the request's path, such as `apps/v1`.
     pub api_version: &'a str,
     pub kind: &'a str,
     /// Empty for the object itself.
     pub subresource: &'a str,
     pub now: Timestamp,
-    /// Fields this write cannot change, whatever it says: `status` for an object that has it as a
-    /// subresource, and for that subresource everything else. Everything below of them included.
+    /// Fields that this write cannot change: `status` for an object with a status subresource, and
+    /// everything else for that subresource. Includes everything below them.
     pub reset: &'a FieldSet,
-    /// What objects of the kind have even when nothing is in them: nobody owns that.
+    /// Fields that objects of the kind always have, which get no owner.
     pub empty: Option<&'a Value>,
 }
 
@@ -84,11 +86,11 @@ pub fn on_update<S: Shape>(live: Option<&Value>, new: &mut Value, shape: &S, wri
     let sent = metadata.remove("managedFields");
     let mut managed = known_owners(live, sent.as_ref(), write.subresource);
     let exists = live.is_some_and(|live| live.pointer("/metadata/uid").is_some());
-    // Whoever cleared the list did not want one; it comes back with the first apply.
+    // An existing object with a cleared list is not tracked until the next apply.
     if exists && managed.is_empty() {
         return;
     }
-    // Where items cannot be told apart nothing can be said about owners, and nothing is.
+    // Items without identity cannot have owners, so nothing is tracked.
     if check::has_nameless_item(new, shape) {
         return;
     }
@@ -97,8 +99,7 @@ pub fn on_update<S: Shape>(live: Option<&Value>, new: &mut Value, shape: &S, wri
     set_managed(new, managed.encode());
 }
 
-/// True when `new` says nothing that `live` does not, but for times in `managedFields`: then there
-/// is nothing to store.
+/// True if `new` differs from `live` only by times in `managedFields`: the write can be skipped.
 pub fn is_same_but_for_times(live: &Value, new: &Value) -> bool {
     let (Some(live_members), Some(new_members)) = (live.as_object(), new.as_object()) else {
         return live == new;
@@ -120,7 +121,7 @@ fn others<'a>(
     members.iter().filter(move |(name, _)| *name != but)
 }
 
-/// The entries in an order that does not depend on their times, which are left out.
+/// The entries without times, in an order that does not depend on them.
 fn without_times(metadata: &Map<String, Value>) -> Option<Vec<Value>> {
     let mut entries = metadata.get("managedFields")?.as_array()?.clone();
     for entry in &mut entries {
@@ -132,7 +133,7 @@ fn without_times(metadata: &Map<String, Value>) -> Option<Vec<Value>> {
     Some(entries)
 }
 
-/// The owners before a write: as the client sent them, if that is a list of owners, else as stored.
+/// The owners before a write: those that the client sent, if valid, else the stored ones.
 fn known_owners(live: Option<&Value>, sent: Option<&Value>, subresource: &str) -> ManagedFields {
     if subresource.is_empty() {
         if sent.is_some_and(is_reset) {
@@ -148,7 +149,7 @@ fn known_owners(live: Option<&Value>, sent: Option<&Value>, subresource: &str) -
     ManagedFields::decode(stored).unwrap_or_default()
 }
 
-/// `[]` and `[{}]` ask to forget all owners.
+/// `[]` and `[{}]` clear all owners.
 fn is_reset(sent: &Value) -> bool {
     match sent.as_array().map(Vec::as_slice) {
         Some([]) => true,
@@ -157,7 +158,7 @@ fn is_reset(sent: &Value) -> bool {
     }
 }
 
-/// Gives what changed from `live` to `new` to the writer, and takes it from all others.
+/// Records the changes from `live` to `new` for the writer, and removes them from other owners.
 fn track<S: Shape>(
     managed: &mut ManagedFields,
     live: Option<&Value>,
@@ -179,7 +180,7 @@ fn track<S: Shape>(
         None => changed,
     };
     let api_version = write.api_version.to_owned();
-    // What is written through a Scale is noted on the workload without a time.
+    // A write through a Scale is recorded on the workload without a time.
     let time = (write.subresource != "scale").then_some(write.now);
     managed.put(Entry { owner, api_version, time, fields });
 }

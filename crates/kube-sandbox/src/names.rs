@@ -1,17 +1,17 @@
-//! What names, labels, ports and keys may look like, in the words Kubernetes uses to refuse them.
+//! Validation of names, labels, ports and keys, with the error texts of Kubernetes.
 //!
-//! Every check returns the list of complaints, empty when the text is fine, so that a caller can
-//! attach each to a field. The texts are interface: `kubectl` shows them and tests compare them.
+//! Every check returns a list of errors, empty for a valid text, which a caller attaches to a
+//! field. The texts are interface: `kubectl` shows them and tests compare them.
 
 pub use crate::builtin::quantity::Quantity;
 
-/// Sum of the bytes of all annotation keys and values of one object.
+/// Maximum size of all annotation keys and values of one object.
 pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// What a generated suffix is made of: no vowels and no look-alikes.
+/// Letters of a generated suffix: no vowels and no look-alikes.
 const SUFFIX_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LEN: usize = 5;
-/// 63, the shortest limit any name has, less the suffix.
+/// 63, the shortest limit of any name, minus the suffix.
 const PREFIX_LEN_MAX: usize = 63 - SUFFIX_LEN;
 
 const LABEL_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -19,16 +19,16 @@ const SUBDOMAIN_FORMAT: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0
 const LABEL_1035_FORMAT: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
 const QUALIFIED_FORMAT: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
-/// How a kind's objects may be called.
+/// Name rule of a kind's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
     /// `example.com`: most kinds.
     Subdomain,
-    /// `my-name`: what becomes part of a host name.
+    /// `my-name`: names that become part of a host name.
     Label,
-    /// As [`NameRule::Label`], and starts with a letter.
+    /// Like [`NameRule::Label`], and starts with a letter.
     Label1035,
-    /// Anything that can stand in a URL path: RBAC, events.
+    /// Anything valid in a URL path: RBAC, events.
     PathSegment,
 }
 
@@ -44,13 +44,13 @@ impl NameRule {
         }
     }
 
-    /// Checks a `generateName`: a dash at its end is fine, more will follow.
+    /// Checks a `generateName`, which may end with a dash.
     pub fn check_prefix(self, prefix: &str) -> Vec<String> {
         if self == Self::PathSegment {
             return path_segment_prefix(prefix);
         }
         match prefix.strip_suffix('-') {
-            // Kubernetes puts a letter for the last two characters, and so forgives `a--`.
+            // Kubernetes replaces the last two characters by a letter, and so accepts `a--`.
             Some(rest) if !rest.is_empty() => {
                 let mut masked = rest.to_owned();
                 masked.pop();
@@ -62,7 +62,7 @@ impl NameRule {
     }
 }
 
-/// `generateName` plus five characters drawn from `random`, never longer than 63.
+/// `generateName` plus five characters drawn from `random`, at most 63 characters.
 pub fn generate(prefix: &str, random: u64) -> String {
     let mut end = prefix.len().min(PREFIX_LEN_MAX);
     while !prefix.is_char_boundary(end) {
@@ -107,7 +107,7 @@ pub fn dns1035_label(value: &str) -> Vec<String> {
     complaints
 }
 
-/// `*.example.com`, as an Ingress host may be.
+/// `*.example.com`, a wildcard host of an Ingress.
 pub fn wildcard_subdomain(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 253, "characters");
     if !value.strip_prefix("*.").is_some_and(is_subdomain) {
@@ -190,7 +190,7 @@ pub fn in_range(value: i64, low: i64, high: i64) -> Vec<String> {
     }
 }
 
-/// The name of a container's port, by IANA's rules.
+/// A container port's name, by IANA's rules.
 pub fn port_name(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 15, "characters");
     let lower = |c: char| c.is_ascii_lowercase();
@@ -221,7 +221,7 @@ pub fn c_identifier(value: &str) -> Vec<String> {
     vec![pattern(words, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
 }
 
-/// Environment variables: since 1.34 anything printable but `=`.
+/// Environment variables: since 1.34 any printable characters but `=`.
 pub fn env_var_name(value: &str) -> Vec<String> {
     if value.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];
@@ -234,7 +234,7 @@ pub fn env_var_name(value: &str) -> Vec<String> {
     vec![words.to_owned()]
 }
 
-/// Keys of config maps and secrets.
+/// Keys of `ConfigMaps` and Secrets.
 pub fn config_key(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 253, "characters");
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

@@ -1,8 +1,8 @@
-//! The server's description of itself: OpenAPI v3, one document a group and version, and v2.
+//! OpenAPI documents of the server: v3, one per group and version, and v2.
 //!
-//! Structure comes from the type table, wording from the descriptions `k8s-openapi` carries, custom
-//! resources from the schema of their definition. A document is a function of the resources
-//! [`Served`] in it and nothing else, so [`fingerprint`] can name it before it is made:
+//! [`http::discovery`](crate::http) serves them. Structure comes from the type table, descriptions
+//! from `k8s-openapi`, and custom resources from the schemas of their definitions. A document is a
+//! function of its [`Served`] resources only, so [`fingerprint`] identifies it before it is built:
 //!
 //! ```text
 //! /openapi/v3                    index: every document with ?hash=<fingerprint>
@@ -26,7 +26,7 @@ use sha2::{Digest as _, Sha512};
 pub use self::gnostic::encode as encode_v2;
 use self::schema::Schemas;
 
-/// What kubectl accepts from `/openapi/v2`. Not a valid media type, so it is not answered as such.
+/// The media type that kubectl accepts for `/openapi/v2`. It is invalid, so the answer has another.
 pub const V2_PROTOBUF_ACCEPT: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 /// The `Content-Type` of [`encode_v2`]'s bytes.
 pub const V2_PROTOBUF_CONTENT_TYPE: &str =
@@ -42,23 +42,23 @@ pub struct Served {
     pub plural: String,
     pub singular: String,
     pub namespaced: bool,
-    /// As discovery lists them: `create`, `delete`, `deletecollection`, `get`, `list`, ...
+    /// As in discovery: `create`, `delete`, `deletecollection`, `get`, `list`, ...
     pub verbs: Vec<String>,
     /// `status`, `scale`, `log`, ...
     pub subresources: Vec<String>,
     pub schema: SchemaSource,
 }
 
-/// Where the type of a resource's objects is described.
+/// Source of a resource's schema.
 #[derive(Debug, Clone)]
 pub enum SchemaSource {
-    /// In the type table.
+    /// The type table.
     Builtin,
     /// `openAPIV3Schema` of a custom resource definition's version.
     Custom(Arc<Value>),
 }
 
-/// The two shapes OpenAPI comes in.
+/// The two OpenAPI versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     V2,
@@ -119,11 +119,11 @@ pub fn swagger(served: &[Served], server_version: &str) -> Value {
     })
 }
 
-/// A name for the document of these resources: equal resources, equal name. Serves as the `hash`
-/// in the index and as the document's `ETag`.
+/// Identifies the document of these resources: equal resources, equal fingerprint. Used as the
+/// `hash` in the index and as the document's `ETag`.
 pub fn fingerprint(served: &[Served]) -> String {
     let mut digest = Sha512::new();
-    // The same resources may be described otherwise by another build.
+    // Another build may describe the same resources differently.
     digest.update(env!("CARGO_PKG_VERSION"));
     for resource in served {
         let Served {

@@ -1,13 +1,13 @@
-//! The three kinds of patch a client may send to an existing object.
+//! JSON patch, merge patch and strategic merge patch.
 //!
-//! Each takes the object as it is and what the client sent, and gives the object as it shall be, or
-//! the refusal Kubernetes would answer with. None of them looks at the clock or the store, and none
-//! owns anything: who owns which field is decided afterwards, by [`crate::managed`].
+//! Each takes the stored object and the request's body, and returns the patched object or the error
+//! of Kubernetes. All are pure: no clock, no store. Field ownership is computed afterwards, by
+//! [`crate::managed`].
 //!
 //! ```text
 //! application/json-patch+json             json_patch    a list of operations (RFC 6902)
-//! application/merge-patch+json            merge_patch   the wanted members, null removes (RFC 7386)
-//! application/strategic-merge-patch+json  strategic     the same, and lists merge by key
+//! application/merge-patch+json            merge_patch   changed members, null removes (RFC 7386)
+//! application/strategic-merge-patch+json  strategic     the same, with lists merged by key
 //! ```
 
 mod json;
@@ -22,11 +22,11 @@ use serde_json::Value;
 
 pub use self::{json::json_patch, merge::merge_patch, strategic::strategic};
 
-/// How deep an object may nest. Our own parser, and that of our clients, reads 128 levels; a list
-/// of objects and a watch event take some of them for their envelopes.
+/// Maximum depth of an object. `serde_json`, here and in clients, reads 128 levels; the envelopes
+/// of lists and watch events take some of them.
 pub(crate) const DEPTH_MAX: usize = 120;
 
-/// True when `value` has no more than `levels` containers inside one another.
+/// True if `value` nests at most `levels` containers.
 pub(crate) fn fits_depth(value: &Value, levels: usize) -> bool {
     let below = |inner: &Value| levels > 0 && fits_depth(inner, levels - 1);
     match value {

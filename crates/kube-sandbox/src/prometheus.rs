@@ -1,4 +1,4 @@
-//! A Prometheus in memory: it keeps what is appended and answers its HTTP API.
+//! An in-memory Prometheus: a time series database with the HTTP query API.
 //!
 //! [`Database`] holds the series, [`query`] evaluates `PromQL` over them as Prometheus 3
 //! does, [`respond`] answers a request without a socket and [`listen`] puts it on one.
@@ -7,9 +7,9 @@
 //! text --parse--> syntax tree --plan--> Plan (series found, names resolved) --evaluate--> Value
 //! ```
 //!
-//! Whatever is not supported is refused while the plan is made, by name and as `bad_data`; an
-//! evaluation then fails only where Prometheus does. Native histograms, annotations and the
-//! functions that Prometheus calls experimental are left out.
+//! Unsupported expressions are refused while the plan is made, by name and as `bad_data`; an
+//! evaluation fails only where Prometheus fails. Native histograms, annotations and experimental
+//! functions are not supported.
 
 mod aggregate;
 mod binary;

@@ -1,15 +1,15 @@
-//! Kubernetes' protobuf bodies, driven by the type table.
+//! Kubernetes' protobuf encoding of objects and watch events, driven by the type table.
 //!
-//! A body is four magic bytes and an envelope (`runtime.Unknown`) that names the kind and holds the
-//! object's own message. Watch frames hold an event without envelope, whose object has one:
+//! A body is four magic bytes and an envelope (`runtime.Unknown`) with the kind and the object's
+//! own message. A watch frame holds an event without envelope, whose object has one:
 //!
 //! ```text
 //! body:   "k8s\0" Unknown{ typeMeta{apiVersion, kind}, raw = message of the kind }
 //! frame:  length (4 bytes, big endian) WatchEvent{ type, object{ raw = a body as above } }
 //! ```
 //!
-//! Decoding takes bytes from anyone: every length is checked, nesting is bounded, nothing panics.
-//! Encoding writes byte for byte what Kubernetes' own marshallers write, zero values included.
+//! Decoding accepts untrusted bytes: every length is checked, nesting is limited, and nothing
+//! panics. Encoding is byte for byte that of Kubernetes' own marshallers, including zero values.
 
 mod decode;
 mod encode;
@@ -29,13 +29,13 @@ pub const WATCH_CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf;stream
 
 const MAGIC: &[u8] = b"k8s\0";
 
-/// The object in a protobuf body, as a JSON client would have sent it.
+/// Decodes a protobuf body into the JSON form of the object.
 pub fn decode(bytes: &[u8]) -> Outcome<Value> {
     decode_nested(bytes, decode::DEPTH_MAX).map_err(Failure::bad_request)
 }
 
-/// The protobuf body of an object, list or status. `None` if its kind has no such form: custom
-/// resources and tables do not.
+/// Encodes an object, list or status as a protobuf body. `None` for kinds without a protobuf form:
+/// custom resources and tables.
 pub fn encode(object: &Value) -> Option<Vec<u8>> {
     let api_version = object.get("apiVersion")?.as_str()?;
     let kind = object.get("kind")?.as_str()?;
@@ -66,7 +66,7 @@ pub fn encode_watch_event(event: &str, object: &Value) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// True if `bytes` begin as a protobuf body does.
+/// True if `bytes` begin like a protobuf body.
 pub fn is_body(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
@@ -89,7 +89,7 @@ fn decode_nested(bytes: &[u8], depth: usize) -> Result<Value, String> {
     Ok(object)
 }
 
-/// Takes `runtime.Unknown` apart: apiVersion, kind, the object's message.
+/// Parses `runtime.Unknown` into API version, kind and the object's message.
 fn open(envelope: &[u8]) -> Result<(String, String, &[u8]), String> {
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
     let mut fields = wire::Reader::new(envelope);

@@ -1,15 +1,15 @@
-//! Chance that can be replayed.
+//! Reproducible random numbers.
 //!
-//! One [`Random`] per purpose, all derived from the sandbox's seed: the same seed and the same order
-//! of asking give the same numbers. The generator is `SplitMix64`, whose whole state is one counter,
-//! so it needs no lock and a fork costs one number. Not for secrets.
+//! One [`Random`] per purpose, all derived from the sandbox's seed: the same seed and order of
+//! calls give the same numbers. The generator is `SplitMix64`, whose state is one counter, so it
+//! needs no lock and a fork costs one number. Not for secrets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The odd number closest to 2^64 divided by the golden ratio: steps that visit every state.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A seeded source of numbers. Shared by reference; every call moves it on.
+/// A seeded source of numbers. Shared by reference; every call advances it.
 #[derive(Debug)]
 pub struct Random {
     state: AtomicU64,
@@ -22,14 +22,14 @@ impl Random {
         Self { state: AtomicU64::new(seed) }
     }
 
-    /// A source of its own, whose numbers do not depend on how often this one is asked later.
+    /// An independent source, unaffected by later calls on this one.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self::seeded(self.next_u64())
     }
 
-    /// A source of its own that depends on where this one stands, and does not move it: the same `seed`
-    /// from the same place gives the same numbers, and none that this one gave before.
+    /// An independent source that depends on the current state without advancing it: the same
+    /// `seed` in the same state gives the same numbers, and none that this source has given.
     #[must_use]
     pub fn branch(&self, seed: u64) -> Self {
         Self::seeded(mix(self.state.load(Ordering::Relaxed) ^ mix(seed)))
@@ -47,12 +47,12 @@ impl Random {
         u64::try_from(product >> 64).expect("the high half of a product of two u64 is a u64")
     }
 
-    /// True in this share of calls: never at 0.0 or less, always at 1.0 or more.
+    /// True in this fraction of calls: never at 0.0 or less, always at 1.0 or more.
     pub fn chance(&self, share: f64) -> bool {
         self.unit() < share
     }
 
-    /// A number in `0.0..1.0`, of 32 bits: fine enough for shares, and exact as an `f64`.
+    /// A number in `0.0..1.0` with 32 bits: fine enough for fractions, and exact as an `f64`.
     pub fn unit(&self) -> f64 {
         let bits = u32::try_from(self.next_u64() >> 32).expect("a u64 has two u32 in it");
         f64::from(bits) / (f64::from(u32::MAX) + 1.0)
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_splitmix64() {
-        // The reference sequence of seed 1234567, as published with the algorithm.
+        // The published reference sequence for seed 1234567.
         let want =
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!(draw(&Random::seeded(1_234_567), 3), want);

@@ -1,16 +1,16 @@
-//! Who may do what: the authoriser of roles and bindings.
+//! RBAC: authorizes requests by roles and bindings.
 //!
-//! [`Authorizer::replace`] takes every role, cluster role and binding there is and builds an index by
-//! subject; [`Authorizer::allowed`] asks it. Nothing is read from the store in between, so the index
-//! is exactly as fresh as the last `replace`.
+//! [`Authorizer::replace`] builds an index by subject from all roles, cluster roles and bindings;
+//! [`Authorizer::allowed`] queries it. Nothing is read from the store in between, so the index is
+//! as fresh as the last `replace`.
 //!
 //! ```text
 //! (Cluster)RoleBinding --roleRef--> (Cluster)Role --rules--> verbs x groups x resources x names
 //!          \--subjects--> users, groups, service accounts
 //! ```
 //!
-//! Groups that come with an identity are not guessed here, since an access review may name a user
-//! without them; the server adds [`groups_of`] when it learns who is asking.
+//! Implicit groups are not added here, because an access review may name a user without them; the
+//! server adds [`groups_of`] during authentication.
 
 mod bootstrap;
 mod rules;
@@ -29,7 +29,7 @@ use crate::{failure::Failure, request::RequestInfo};
 
 const ALL_POWERFUL: &str = "system:masters";
 
-/// What is asked of the authoriser. Empty strings mean absent.
+/// The attributes of a request to authorize. Empty strings mean absent.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Attributes<'a> {
     pub user: &'a str,
@@ -45,41 +45,41 @@ pub struct Attributes<'a> {
     pub path: &'a str,
 }
 
-/// The answer, and why. A refusal often has no reason: nothing allowed it.
+/// The decision, and its reason. A refusal often has no reason: no rule allowed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub allowed: bool,
     pub reason: String,
 }
 
-/// Decides by the roles and bindings it was last given. At first it allows only `system:masters`.
+/// Decides by the roles and bindings given last. Initially it allows only `system:masters`.
 #[derive(Debug, Default)]
 pub struct Authorizer {
     index: RwLock<Arc<Index>>,
 }
 
-/// Grants by the namespace they hold in; `""` for those that hold everywhere.
+/// Grants by namespace; `""` for cluster-wide ones.
 type Index = HashMap<String, Scope>;
 
 #[derive(Debug, Default)]
 struct Scope {
-    /// Service accounts are here by their user name.
+    /// Service accounts are included under their user names.
     users: HashMap<String, Vec<Arc<Grant>>>,
     groups: HashMap<String, Vec<Arc<Grant>>>,
 }
 
-/// One binding, seen from one of its subjects.
+/// One binding, for one of its subjects.
 #[derive(Debug)]
 struct Grant {
-    /// Bindings are asked in this order, so that reasons are the same every time.
+    /// Bindings are checked in this order, so that reasons are reproducible.
     order: usize,
     /// `ClusterRoleBinding "x" of ClusterRole "y" to User "jane"`
     source: String,
-    /// The rules of the role, or the complaint that there is no such role.
+    /// The rules of the role, or an error for a missing role.
     rules: Result<Arc<Vec<Rule>>, String>,
 }
 
-/// The groups of a user: those given, and those that come with being that user.
+/// The groups of a user: the given ones, and those implied by the user name.
 pub fn groups_of(user: &str, given: &[String]) -> Vec<String> {
     let mut groups = given.to_vec();
     let mut add = |group: String| {
@@ -97,7 +97,7 @@ pub fn groups_of(user: &str, given: &[String]) -> Vec<String> {
     groups
 }
 
-/// The 403 a refused request is answered with.
+/// The 403 error for a refused request.
 pub fn refusal(asked: &Attributes<'_>, decision: &Decision) -> Failure {
     let mut why = denial(asked);
     if !decision.reason.is_empty() {
@@ -123,7 +123,7 @@ fn denial(asked: &Attributes<'_>) -> String {
         };
         format!("User {user:?} cannot {verb} resource {target:?} in API group {group:?} {scope}")
     };
-    // Kubernetes takes care that its refusals cannot be mistaken for HTML.
+    // As in Kubernetes, the message cannot be mistaken for HTML.
     message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -158,14 +158,14 @@ impl<'a> From<&'a RequestInfo> for Attributes<'a> {
 // === impl Authorizer ===
 
 impl Authorizer {
-    /// An authoriser over these objects.
+    /// An authorizer with these objects.
     pub fn new<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
         let authorizer = Self::default();
         authorizer.replace(objects);
         authorizer
     }
 
-    /// Forgets everything and knows these roles and bindings instead; other kinds are ignored.
+    /// Replaces all roles and bindings; objects of other kinds are ignored.
     pub fn replace<'a>(&self, objects: impl IntoIterator<Item = &'a Value>) {
         let index = Arc::new(build(objects));
         *self.index.write().unwrap_or_else(PoisonError::into_inner) = index;
@@ -195,7 +195,7 @@ impl Authorizer {
         Decision { allowed: false, reason }
     }
 
-    /// The status of a `SelfSubjectRulesReview`: all rules that hold for a user in a namespace.
+    /// The status of a `SelfSubjectRulesReview`: all rules for a user in a namespace.
     pub fn rules_for(&self, user: &str, groups: &[String], namespace: &str) -> Value {
         let (mut resource, mut other, mut complaints) = (Vec::new(), Vec::new(), Vec::new());
         for grant in self.grants(user, groups, namespace) {
@@ -217,13 +217,13 @@ impl Authorizer {
         status
     }
 
-    /// The grants that reach a user: cluster-wide ones first, each kind in the order of names.
+    /// The grants of a user: cluster-wide ones first, each group in the order of names.
     fn grants(&self, user: &str, groups: &[String], namespace: &str) -> Vec<Arc<Grant>> {
         let index = Arc::clone(&self.index.read().unwrap_or_else(PoisonError::into_inner));
         let mut reaching = Vec::new();
         let scopes = if namespace.is_empty() { &[""][..] } else { &["", namespace][..] };
         for scope in scopes.iter().filter_map(|name| index.get(*name)) {
-            // A binding that names both the user and a group of theirs is asked once.
+            // A binding that names both the user and one of its groups is checked once.
             let mut found = BTreeMap::new();
             let by_group = groups.iter().filter_map(|group| scope.groups.get(group));
             for grant in scope.users.get(user).into_iter().chain(by_group).flatten() {

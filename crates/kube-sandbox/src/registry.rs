@@ -1,7 +1,7 @@
-//! Which resources the server knows: the built-in ones, and one per served version of each CRD.
+//! The registry of served resources: the built-in ones, and one per served version of each CRD.
 //!
-//! A [`Registry`] is an immutable snapshot; a changed CRD makes a new one. Requests keep the snapshot
-//! they started with, so no lock is held while they work.
+//! A [`Registry`] is an immutable snapshot; a changed CRD makes a new one. A request keeps the
+//! snapshot it started with, so it holds no lock.
 
 use std::{
     cmp::Reverse,
@@ -30,25 +30,25 @@ pub struct ResourceDef {
     pub namespaced: bool,
     /// `status`, `scale`, `log`, ...
     pub subresources: Vec<String>,
-    /// Where its objects are kept. Versions of one kind share it, as do both kinds of Event.
+    /// The table of its objects. Versions of one kind share it, as do both kinds of Event.
     pub table: TableKey,
-    /// The schema changed since objects may have been written: its defaults are applied on reads.
+    /// The schema changed after objects may have been written: its defaults are applied on reads.
     pub defaults_on_read: bool,
     pub backing: Backing,
 }
 
-/// Where a resource's rules come from.
+/// Implementation of a resource.
 #[derive(Debug, Clone)]
 pub enum Backing {
     /// The type table and the built-in strategies.
     Builtin,
-    /// Answered at once, never stored: access and token reviews.
+    /// Access and token reviews: answered at once, never stored.
     Review,
     /// A version of a CRD.
     Custom(CustomVersion),
 }
 
-/// A served version of a CRD; reads as its [`CrdVersion`].
+/// A served version of a CRD; dereferences to its [`CrdVersion`].
 #[derive(Debug, Clone)]
 pub struct CustomVersion {
     pub crd: Arc<Crd>,
@@ -108,14 +108,14 @@ impl ResourceDef {
         if self.is_review() {
             &["create"]
         } else if self.plural == "namespaces" && self.group.is_empty() {
-            // Nobody deletes all namespaces at once.
+            // As in Kubernetes, namespaces have no `deletecollection`.
             &["create", "delete", "get", "list", "patch", "update", "watch"]
         } else {
             &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
         }
     }
 
-    /// The verbs a subresource answers to.
+    /// The verbs of a subresource.
     pub fn subresource_verbs(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
             "log" => &["get"],
@@ -167,8 +167,8 @@ impl Registry {
         BUILTIN.clone()
     }
 
-    /// The built-in resources and those of `crds`. A CRD cannot shadow a built-in resource.
-    /// `true` beside a CRD says that it was changed after it was made.
+    /// The built-in resources and those of `crds`. A CRD cannot shadow a built-in resource. The
+    /// flag of a CRD is true if it was changed after its creation.
     pub fn with_crds(crds: &[(Arc<Crd>, bool)]) -> Self {
         let mut registry = Self::builtin();
         for (crd, was_changed) in crds {
@@ -202,7 +202,7 @@ impl Registry {
         self.by_path.get(&(group.into(), version.into(), plural.into())).cloned()
     }
 
-    /// The resource that objects of this `apiVersion` and `kind` belong to.
+    /// The resource of objects with this `apiVersion` and `kind`.
     pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<Arc<ResourceDef>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let resources = &self.version(group, version)?.resources;

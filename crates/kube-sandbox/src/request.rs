@@ -1,12 +1,12 @@
-//! Who asks for what: a request after its URL was understood and its sender known.
+//! Parsed request attributes: user, verb and resource.
 //!
-//! Authorisation, fault injection and the request log all look at the same [`RequestInfo`], so a
-//! rule written for one of them means the same for the others.
+//! Authorization, fault injection and the request log all use the same [`RequestInfo`], so a rule
+//! for one of them means the same for the others.
 
 use std::fmt;
 
-/// What a request does. Resource requests use the verbs of Kubernetes' authorisation; requests for
-/// other paths use the lower-case HTTP method.
+/// The verb of a request. Resource requests use the verbs of Kubernetes' authorization; requests
+/// for other paths use the lower-case HTTP method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Verb {
     #[default]
@@ -86,9 +86,9 @@ impl RequestInfo {
         !self.resource.is_empty()
     }
 
-    /// True if this request, when it succeeds, leaves something behind in the store.
+    /// True if this request, when it succeeds, changes the store.
     ///
-    /// Access and token reviews are creations in form only: they are questions.
+    /// Access and token reviews are creations in form only.
     pub fn is_write(&self) -> bool {
         let is_review =
             matches!(self.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io");

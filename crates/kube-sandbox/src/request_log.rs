@@ -1,8 +1,8 @@
-//! What was asked of the server, kept for tests to read.
+//! The request log of the server, for tests.
 //!
-//! A [`RequestLog`] is a ring: it keeps the latest entries and counts those it had to drop. Recording
-//! takes one lock and formats nothing; strings that repeat (users, resources, namespaces) are stored
-//! once. A test takes a [`Mark`] before it acts and reads what came [`since`](RequestLog::since).
+//! A [`RequestLog`] is a ring: it keeps the latest entries and counts dropped ones. Recording takes
+//! one lock and formats nothing; repeated strings (users, resources, namespaces) are stored once. A
+//! test takes a [`Mark`] before it acts and reads the entries [`since`](RequestLog::since) then.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -16,7 +16,7 @@ use crate::request::{RequestInfo, Verb};
 /// At about 150 bytes an entry, 15 MB when full: hours of a busy operator.
 const ENTRIES_MAX: usize = 100_000;
 
-/// Words kept for sharing. More distinct words than this are simply not shared.
+/// Maximum number of shared strings. Further ones are not shared.
 const WORDS_MAX: usize = 10_000;
 
 /// A shared log; cheap to clone.
@@ -27,7 +27,7 @@ pub struct RequestLog(Arc<Mutex<Ring>>);
 struct Ring {
     entries: VecDeque<Entry>,
     entries_max: usize,
-    /// How many entries were ever recorded, which is the number of the next one.
+    /// Number of entries ever recorded, which is the number of the next one.
     recorded: u64,
     words: HashSet<Arc<str>>,
 }
@@ -47,23 +47,23 @@ pub struct Entry {
     pub user: Arc<str>,
     pub code: u16,
     pub dry_run: bool,
-    /// Length of the answer's body; of a watch, what was sent until it ended.
+    /// Length of the answer's body; for a watch, the bytes sent until it ended.
     pub bytes: u64,
     is_write: bool,
 }
 
-/// How a request was answered.
+/// Status code and size of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     pub code: u16,
     pub bytes: u64,
 }
 
-/// A moment in a log: what is recorded later is [`since`](RequestLog::since) it.
+/// A position in a log; later entries are [`since`](RequestLog::since) it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
-/// Which entry of a log: what becomes known of a request later is added by it.
+/// The number of an entry, for later additions to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Number(u64);
 
@@ -91,7 +91,7 @@ impl RequestLog {
         self.ring().push(at, info, answer)
     }
 
-    /// Counts bytes that were sent after the request was recorded.
+    /// Adds bytes that were sent after the request was recorded.
     pub fn add_bytes(&self, number: Number, bytes: u64) {
         if let Some(entry) = self.ring().entry(number) {
             entry.bytes += bytes;
@@ -118,7 +118,7 @@ impl RequestLog {
         self.matching_since(mark, |_| true)
     }
 
-    /// Attempts to change something, refused ones included, dry runs and reviews not.
+    /// Requests to change objects, including refused ones, without dry runs and reviews.
     pub fn writes(&self) -> Vec<Entry> {
         self.matching_since(Mark(0), Entry::is_write)
     }
@@ -136,7 +136,7 @@ impl RequestLog {
         ring.since(mark).filter(|entry| wanted(entry)).cloned().collect()
     }
 
-    /// How often each verb was used on each resource (`pods`, `deployments.apps`, `pods/eviction`).
+    /// Number of requests by verb and resource (`pods`, `deployments.apps`, `pods/eviction`).
     pub fn counts_since(&self, mark: Mark) -> BTreeMap<(Verb, String), u64> {
         let ring = self.ring();
         let mut counts = BTreeMap::new();
@@ -146,12 +146,12 @@ impl RequestLog {
         counts
     }
 
-    /// How many entries were recorded, kept or not.
+    /// Number of recorded entries, including dropped ones.
     pub fn recorded(&self) -> u64 {
         self.ring().recorded
     }
 
-    /// How many entries had to make room for later ones.
+    /// Number of dropped entries.
     pub fn dropped(&self) -> u64 {
         self.ring().first()
     }
@@ -173,7 +173,7 @@ impl Ring {
         if self.entries.len() == self.entries_max {
             self.entries.pop_front();
         }
-        // Names are many and seldom repeat; sharing them would only fill the word list.
+        // Names are many and rarely repeat, so they are not shared.
         let name = if info.is_resource() { &info.name } else { &info.path };
         let entry = Entry {
             at,
@@ -231,7 +231,7 @@ impl Entry {
         self.code < 400
     }
 
-    /// True for `group` and `resource`, whatever the subresource.
+    /// True for `group` and `resource`, with any subresource.
     pub fn concerns(&self, group: &str, resource: &str) -> bool {
         &*self.group == group && &*self.resource == resource
     }

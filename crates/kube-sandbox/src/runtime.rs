@@ -1,8 +1,8 @@
 //! Runs the control loops: queues, backoff and time, one key at a time.
 //!
-//! Changes in the store become keys in a queue ordered by due time; [`Runtime::step`] works on one.
-//! With a real clock a task steps whenever something is due. With a virtual clock a test does, in
-//! order or, given a seed, in any order a real cluster might choose.
+//! Store changes become keys in a queue ordered by due time; [`Runtime::step`] reconciles one key.
+//! With a real clock a task steps whenever a key is due. With a virtual clock a test steps, in
+//! order or, with a seed, in any order that is possible in a real cluster.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,21 +28,21 @@ mod reaper;
 
 pub(crate) use self::reaper::CRD_CLEANUP;
 
-/// First wait after a failed look; doubles up to [`RETRY_MAX`].
+/// First backoff after a failed reconcile; doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// In which order due work is taken.
+/// Order of due work.
 #[derive(Debug, Default)]
 pub enum Order {
     /// First come, first served.
     #[default]
     Fair,
-    /// Any due key may be next, drawn from this source.
+    /// A random due key, drawn from this source.
     Shuffled(Random),
 }
 
-/// Every control loop of a cluster, and what each has to do.
+/// Every control loop of a cluster, and their queue.
 pub struct Runtime {
     server: Arc<Server>,
     loops: Vec<Loop>,
@@ -51,7 +51,7 @@ pub struct Runtime {
     queue: Queue,
     order: Order,
     paused: BTreeSet<String>,
-    /// The time of the last look: a later one that shows less means a clock put back.
+    /// The time of the last step; a step at an earlier time means that the clock was set back.
     seen_at: Timestamp,
 }
 
@@ -61,7 +61,7 @@ struct Loop {
     failures: BTreeMap<Key, u32>,
 }
 
-/// Keys in order of when they are due.
+/// Keys in order of due time.
 #[derive(Default)]
 struct Queue {
     due: BTreeMap<Slot, (usize, Key)>,
@@ -69,10 +69,10 @@ struct Queue {
     serial: u64,
 }
 
-/// When a key is due, and a serial number to tell equals apart.
+/// Due time of a key, and a serial number as tie-breaker.
 type Slot = (Timestamp, u64);
 
-/// One piece of work: the nth of the collector's or the reaper's, or a key of a loop.
+/// One unit of work: item n of the collector or the reaper, or a key of a control loop.
 enum Piece {
     Collect(usize),
     Reap(usize),
@@ -101,17 +101,17 @@ impl Runtime {
         }
     }
 
-    /// Stops a loop (`deployment`, `kubelet`, `garbage-collector`, ...) as if its process hung.
+    /// Pauses a loop (`deployment`, `kubelet`, `garbage-collector`, ...) as if its process hung.
     pub fn pause(&mut self, name: &str) {
         self.paused.insert(name.to_owned());
     }
 
-    /// Lets a paused loop go on with all that happened meanwhile.
+    /// Resumes a paused loop with all changes that happened meanwhile.
     pub fn resume(&mut self, name: &str) {
         self.paused.remove(name);
     }
 
-    /// Makes a loop look at everything again: a knob it reads was turned.
+    /// Reconciles every key of a loop again, after a change of its settings.
     pub fn requeue(&mut self, name: &str) {
         let now = self.server.clock.now();
         for index in 0..self.loops.len() {
@@ -146,7 +146,7 @@ impl Runtime {
         own.chain([collector::NAME, reaper::NAME]).collect()
     }
 
-    /// Does one piece of due work. False when nothing is due now.
+    /// Does one unit of due work. False if nothing is due.
     pub fn step(&mut self) -> bool {
         self.observe();
         let Some(piece) = self.choose() else { return false };
@@ -162,7 +162,7 @@ impl Runtime {
         true
     }
 
-    /// What to do next: the machinery's own work first or, shuffled, anything that is due.
+    /// The next unit of work: collector and reaper first or, shuffled, anything that is due.
     fn choose(&self) -> Option<Piece> {
         let (collect, reap) = (self.to_collect(), self.to_reap());
         let mut ready = self.ready();
@@ -186,12 +186,12 @@ impl Runtime {
         slots.get(chosen - reap).copied().map(Piece::Look)
     }
 
-    /// Steps until nothing is due or `steps_max` is reached. True when quiet.
+    /// Steps until nothing is due or `steps_max` is reached. True if nothing is due.
     pub fn settle(&mut self, steps_max: usize) -> bool {
         (0..steps_max).any(|_| !self.step())
     }
 
-    /// When the next piece of work is due: now, later, or (`None`) only after a change.
+    /// When the next unit of work is due: now, later, or (`None`) only after a change.
     pub fn next_due(&mut self) -> Option<Timestamp> {
         self.observe();
         if self.to_collect() + self.to_reap() > 0 {
@@ -217,7 +217,7 @@ impl Runtime {
     fn observe(&mut self) {
         let now = self.server.clock.now();
         if now < self.seen_at {
-            // The clock was put back. What was to be done in a minute still is.
+            // The clock was set back. Delays stay the same.
             self.queue.bring_forward(between(now, self.seen_at));
         }
         self.seen_at = now;
@@ -262,7 +262,7 @@ impl Runtime {
 
     fn work(&mut self, index: usize, key: &Key) {
         let Some(each) = self.loops.get_mut(index) else { return };
-        // One object that trips a loop must not stop the loop for all others.
+        // An object on which a loop panics must not stop the loop for all others.
         let look = AssertUnwindSafe(|| each.controller.reconcile(&each.cluster, key));
         let next = catch_unwind(look).unwrap_or(Next::Retry);
         let now = self.server.clock.now();
@@ -287,7 +287,7 @@ impl Runtime {
 // === impl Queue ===
 
 impl Queue {
-    /// Adds a key, or brings it forward if it is due later.
+    /// Adds a key, or moves it forward if it is due later.
     fn push(&mut self, index: usize, key: Key, at: Timestamp) {
         let known = self.index.get(&(index, key.clone())).copied();
         if let Some(slot) = known {
@@ -302,7 +302,7 @@ impl Queue {
         self.index.insert((index, key), slot);
     }
 
-    /// Makes everything due earlier, in the same order.
+    /// Moves everything forward, in the same order.
     fn bring_forward(&mut self, by: Duration) {
         let earlier = |(at, serial): Slot| (at.checked_sub(by).unwrap_or(Timestamp::MIN), serial);
         let due = std::mem::take(&mut self.due);
@@ -332,7 +332,7 @@ mod tests {
         server::ServerSettings,
     };
 
-    /// Panics at one namespace, counts its looks at the others.
+    /// Panics at one namespace, counts its reconciles of the others.
     struct Touchy(Arc<AtomicU32>);
 
     impl Controller for Touchy {

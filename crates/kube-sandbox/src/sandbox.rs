@@ -1,4 +1,5 @@
-//! A whole cluster: API server, control loops, nodes and what a fresh cluster comes with.
+//! The entry point of the crate: a cluster with API server, control loops, nodes and initial
+//! objects.
 
 use std::{
     net::SocketAddr,
@@ -23,16 +24,16 @@ use crate::{
     server::{Server, ServerSettings, User, local::Local},
 };
 
-/// How a sandbox is made. The defaults suit trying things out; tests take [`Settings::for_tests`].
+/// Settings of a sandbox. The defaults suit manual use; tests use [`Settings::for_tests`].
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub clock: Clock,
     pub nodes: u8,
     pub server: ServerSettings,
     pub controllers: controllers::Settings,
-    /// Take due work in any order, as a real cluster might; seeded by the server's seed.
+    /// Process due work in random order, as a real cluster might; seeded by the server's seed.
     pub shuffled: bool,
-    /// Know the kinds of Gateway API and Istio, and accept routes as a gateway controller would.
+    /// Define the kinds of Gateway API and Istio, and run a gateway controller for routes.
     pub routing: bool,
 }
 
@@ -45,9 +46,9 @@ pub struct Sandbox {
     driver: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Steps between two looks at the world: more, and a busy cluster would starve its clients.
+/// Steps between two yields to clients: with more, a busy cluster would starve them.
 const STEPS_AT_ONCE: usize = 64;
-/// A cluster that is not quiet after this many steps never will be.
+/// A cluster that has not settled after this many steps never will.
 const STEPS_MAX: usize = 1_000_000;
 
 const CLUSTER_ROLES: Resource =
@@ -71,7 +72,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// A virtual clock at a fixed moment, and pods that need no time for anything.
+    /// A virtual clock with a fixed start, and a kubelet without delays.
     pub fn for_tests() -> Self {
         let start = Timestamp::from_second(1_767_225_600).unwrap_or(Timestamp::UNIX_EPOCH);
         Self {
@@ -102,7 +103,7 @@ impl Settings {
         self
     }
 
-    /// With the kinds of Gateway API and Istio, and a controller for the former.
+    /// Adds the kinds of Gateway API and Istio, and a controller for the former.
     #[must_use]
     pub fn routing(mut self) -> Self {
         self.routing = true;
@@ -119,9 +120,10 @@ impl Settings {
 // === impl Sandbox ===
 
 impl Sandbox {
-    /// Makes a cluster with its namespaces, nodes, roles and the `kubernetes` Service.
+    /// Creates a cluster with its namespaces, nodes, roles and the `kubernetes` Service.
     ///
-    /// Under a real clock nothing moves until [`Sandbox::run`]; under a virtual one a test moves it.
+    /// With a real clock nothing happens until [`Sandbox::run`]; with a virtual one a test advances
+    /// it.
     pub fn new(settings: Settings) -> Self {
         let routing = settings.routing;
         let server = Arc::new(Server::new(settings.clock.clone(), settings.server.clone()));
@@ -136,8 +138,8 @@ impl Sandbox {
         sandbox
     }
 
-    /// A cluster of its own with the objects of this one, nodes and definitions among them: for a
-    /// hundred tests that begin alike, since making those takes longer than many a test.
+    /// An independent copy with all objects of this cluster, including nodes and definitions. For
+    /// many tests with the same start, whose creation takes longer than many a test.
     #[must_use]
     pub fn fork(&self, settings: Settings) -> Self {
         let server = self.server.fork(settings.clock.clone(), settings.server.clone());
@@ -163,22 +165,22 @@ impl Sandbox {
         &self.server
     }
 
-    /// The knobs of the control loops and the kubelet: behaviours by image, metrics.
+    /// Settings of the control loops and the kubelet: behaviours by image, metrics.
     pub fn controllers(&self) -> &controllers::Settings {
         &self.controllers
     }
 
-    /// The API as a `tower` service, in the name of an administrator. Feed it to `kube::Client::new`.
+    /// The API as a `tower` service, as an administrator. Pass it to `kube::Client::new`.
     pub fn service(&self) -> ApiService {
         self.service.clone()
     }
 
-    /// The API in the name of another user.
+    /// The API as another user.
     pub fn service_as(&self, user: User) -> ApiService {
         self.service.acting_as(user)
     }
 
-    /// Direct access for code in this process, in the name of `user`.
+    /// Direct access for code in this process, as `user`.
     pub fn local(&self, user: User) -> Local {
         Local::new(Arc::clone(&self.server), user)
     }
@@ -189,7 +191,7 @@ impl Sandbox {
         self.listen_as(address, stranger).await
     }
 
-    /// As [`Sandbox::listen`]; who comes without a token is `stranger`.
+    /// Like [`Sandbox::listen`]; requests without a token come from `stranger`.
     pub async fn listen_as(
         &self,
         address: SocketAddr,
@@ -212,13 +214,13 @@ impl Sandbox {
         self.runtime.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the control loops work until nothing is due at this moment.
+    /// Runs the control loops until nothing is due now.
     pub fn settle(&self) {
         let is_quiet = self.runtime().settle(STEPS_MAX);
         assert!(is_quiet, "the control loops are still busy after {STEPS_MAX} steps");
     }
 
-    /// Moves a virtual clock forward, stopping at each moment something is due.
+    /// Moves a virtual clock forward, stopping wherever work is due.
     pub fn advance(&self, by: Duration) {
         let end = later(self.server.clock.now(), by);
         loop {
@@ -252,9 +254,9 @@ impl Sandbox {
         }
     }
 
-    /// Creates or updates objects as `kubectl apply --server-side --force-conflicts` would.
+    /// Creates or updates objects like `kubectl apply --server-side --force-conflicts`.
     ///
-    /// Namespaces and CRDs go first, whatever their place. Stops at the first refusal.
+    /// Namespaces and CRDs are applied first. Stops at the first error.
     pub fn load(&self, objects: Vec<Value>) -> Outcome<Vec<Value>> {
         crate::load::load(&self.server, objects)
     }
@@ -296,7 +298,7 @@ async fn drive(server: Arc<Server>, runtime: Arc<Mutex<Runtime>>) {
     }
 }
 
-/// What every cluster has from the start.
+/// Creates the initial objects of a cluster.
 fn populate(server: &Arc<Server>, nodes: u8) {
     let local = Local::new(Arc::clone(server), User::new("system:apiserver", &["system:masters"]));
     let create = |resource: Resource, namespace: &str, object: Value| {

@@ -1,14 +1,15 @@
-//! Structural schemas: what a custom resource may look like.
+//! Structural schemas of custom resources: pruning, defaulting and validation.
 //!
-//! [`Schema::compile`] turns the `openAPIV3Schema` of a `CustomResourceDefinition` into a tree with
-//! its patterns and CEL rules compiled, or says why Kubernetes would refuse it. The tree then works
-//! on plain JSON, in the order an API server does:
+//! [`Schema::compile`] compiles the `openAPIV3Schema` of a `CustomResourceDefinition`, with its
+//! patterns and CEL rules, or returns the errors of Kubernetes. The server applies the compiled
+//! tree to plain JSON, in the order of an API server:
 //!
 //! ```text
 //! prune ──► default ──► validate (OpenAPI, list keys, CEL)      all three: admit
 //! ```
 //!
-//! Nothing here knows of HTTP, storage or versions. Error texts are those of Kubernetes 1.36.
+//! This module is independent of HTTP, storage and versions. Error texts are those of Kubernetes
+//! 1.36.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ pub use view::SchemaShape;
 pub(crate) use field_path::FieldPath;
 pub(crate) use formats::unknown_formats;
 
-/// Where Kubernetes places the schema of a definition whose versions all share it.
+/// Path of a schema shared by all versions of a definition, in errors of Kubernetes.
 const DEFAULT_ROOT: &str = "spec.validation.openAPIV3Schema";
 
 /// One node of a compiled schema, with everything below it.
@@ -67,7 +68,7 @@ pub struct Schema {
     below: Below,
 }
 
-/// A JSON type as OpenAPI names it.
+/// A JSON type by its OpenAPI name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Object,
@@ -96,13 +97,13 @@ enum Additional {
     Each(Box<Schema>),
 }
 
-/// `x-kubernetes-list-type`; unset is atomic, but is told apart where Kubernetes does.
+/// `x-kubernetes-list-type`; unset means atomic, but Kubernetes distinguishes the two in places.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct List {
     kind: Option<ListKind>,
 }
 
-/// The value validations of one node that look at the value alone.
+/// Validations of one node that depend on its value alone.
 #[derive(Debug, Default)]
 struct Limits {
     format: Option<formats::Format>,
@@ -122,11 +123,11 @@ struct Limits {
     options: Vec<Value>,
 }
 
-/// What a node or anything below it has, so that walks can skip whole subtrees.
+/// Features of a node and everything below it, so that walks can skip whole subtrees.
 #[derive(Debug, Clone, Copy, Default)]
 struct Below {
     rules: bool,
-    /// How deep the deepest rule nests.
+    /// Nesting depth of the deepest rule.
     rule_depth: usize,
     keyed_lists: bool,
     embedded: bool,
@@ -134,7 +135,7 @@ struct Below {
 
 /// Prunes, defaults and validates one object. `old` is the stored object on update.
 ///
-/// Returns the paths of the fields that were dropped, for strict field validation.
+/// Returns the paths of the dropped fields, for strict field validation.
 pub fn admit(
     schema: &Schema,
     object: &mut Value,
@@ -154,7 +155,7 @@ impl Schema {
         Self::compile_at(schema, DEFAULT_ROOT)
     }
 
-    /// Compiles a schema that stands at `path` in its definition.
+    /// Compiles a schema at `path` in its definition.
     pub fn compile_at(schema: &Value, path: &str) -> Result<Self, Vec<FieldError>> {
         if raw::deeper_than(schema, raw::MAX_DEPTH) {
             let detail = format!("must not be nested deeper than {} levels", raw::MAX_DEPTH);
@@ -174,9 +175,9 @@ impl Schema {
         if errors.is_empty() { Ok(compiled) } else { Err(errors) }
     }
 
-    /// Removes what the schema does not declare and returns the removed paths, sorted.
+    /// Removes undeclared fields and returns their paths, sorted.
     ///
-    /// `apiVersion`, `kind` and `metadata` of the root and of embedded resources stay as they are.
+    /// `apiVersion`, `kind` and `metadata` of the root and of embedded resources are kept.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::prune_root(self, object)
     }
@@ -187,18 +188,18 @@ impl Schema {
         defaults::fill(self, object);
     }
 
-    /// Fills in defaults, and leaves nulls where they are.
+    /// Fills in defaults, without dropping nulls.
     pub fn fill(&self, object: &mut Value) {
         defaults::fill(self, object);
     }
 
-    /// All that is wrong with `new`. On update, errors in unchanged parts are tolerated.
+    /// All errors of `new`. On update, errors in unchanged parts are tolerated.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         self.validate_after(Vec::new(), new, old)
     }
 
-    /// As [`Schema::validate`], after other checks found `errors`: some of those keep the rules from
-    /// being run.
+    /// Like [`Schema::validate`], after other checks found `errors`: some of those prevent the
+    /// evaluation of rules.
     pub(crate) fn validate_after(
         &self,
         mut errors: Vec<FieldError>,
@@ -216,7 +217,7 @@ impl Schema {
         self.validate_status_after(Vec::new(), new, old)
     }
 
-    /// As [`Schema::validate_status`], after other checks found `errors`.
+    /// Like [`Schema::validate_status`], after other checks found `errors`.
     pub(crate) fn validate_status_after(
         &self,
         mut errors: Vec<FieldError>,
@@ -231,10 +232,10 @@ impl Schema {
         errors
     }
 
-    /// What comes after OpenAPI: embedded resources, list keys, CEL rules.
+    /// The checks after OpenAPI: embedded resources, list keys, CEL rules.
     fn validate_structure(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         errors.extend(embedded::validate(self, new));
-        // As Kubernetes: a list that was ambiguous before may stay so.
+        // As in Kubernetes: a list with duplicate keys may keep them.
         if old.is_none_or(|old| lists::validate(self, old).is_empty()) {
             errors.extend(lists::validate(self, new));
         }
@@ -247,7 +248,7 @@ impl Schema {
         }
     }
 
-    /// The declared type of the field at `path`, when the path exists and the type is one word.
+    /// The declared type of the field at `path`, if the path exists and has a single type.
     pub(crate) fn scalar_type_at(&self, path: &FieldPath) -> Option<&'static str> {
         match path.resolve(self)?.kinds {
             Kinds::One(kind) => Some(kind.name()),

@@ -1,8 +1,8 @@
-//! Which objects a request or a controller means: label selectors and field selectors.
+//! Label selectors and field selectors, for requests and controllers.
 //!
-//! A label selector comes as text in a query (`app=web,tier in (a,b),!canary`) or as an object in a
-//! spec (`matchLabels`, `matchExpressions`); both become a [`LabelSelector`]. Field selectors are in
-//! [`field`]. Parse failures carry the words of the API server, which answers them with 400.
+//! A label selector is a text in a query (`app=web,tier in (a,b),!canary`) or an object in a spec
+//! (`matchLabels`, `matchExpressions`); both become a [`LabelSelector`]. Field selectors are in
+//! `field`. Parse errors have the texts of the API server, which answers with 400.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,14 +21,15 @@ mod parse;
 
 pub use field::{FieldSelector, field_value};
 
-/// All requirements must hold. None at all selects everything, [`LabelSelector::nothing`] nothing.
+/// A conjunction of requirements. An empty one selects everything, [`LabelSelector::nothing`]
+/// nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelSelector {
     /// `None` selects nothing.
     requirements: Option<Vec<Requirement>>,
 }
 
-/// What one label must be like.
+/// A requirement on one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
     pub key: String,
@@ -40,7 +41,7 @@ pub struct Requirement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     Equals,
-    /// `==`, which means the same and is printed as it was written.
+    /// `==`, which is the same as `=` but is printed as it was written.
     DoubleEquals,
     NotEquals,
     In,
@@ -67,13 +68,13 @@ impl LabelSelector {
         Self { requirements: Some(requirements) }
     }
 
-    /// Reads the `labelSelector` of a query.
+    /// Parses the `labelSelector` of a query.
     pub fn parse(text: &str) -> Outcome<Self> {
         parse::requirements(text).map(Self::new).map_err(Failure::bad_request)
     }
 
-    /// Reads a `LabelSelector` object. As in Kubernetes, a missing one selects nothing and an empty
-    /// one everything.
+    /// Parses a `LabelSelector` object. As in Kubernetes, a missing one selects nothing and an
+    /// empty one everything.
     pub fn from_json(selector: Option<&Value>) -> Result<Self, String> {
         let Some(selector) = selector.filter(|selector| !selector.is_null()) else {
             return Ok(Self::nothing());
@@ -89,7 +90,7 @@ impl LabelSelector {
         Ok(Self::new(requirements))
     }
 
-    /// The selector of a service: a plain map. Empty selects everything.
+    /// The selector of a Service, a plain map. An empty one selects everything.
     pub fn from_map(labels: Option<&Value>) -> Self {
         let labels = labels.and_then(Value::as_object).into_iter().flatten();
         let requirement = |(key, value): (&String, &Value)| Requirement {
@@ -113,12 +114,12 @@ impl LabelSelector {
         self.holds(|key| labels.get(key).map(String::as_str))
     }
 
-    /// As [`LabelSelector::matches`], for labels in JSON, if there are any.
+    /// Like [`LabelSelector::matches`], for optional labels in JSON.
     pub fn matches_json(&self, labels: Option<&Value>) -> bool {
         self.holds(|key| labels?.get(key)?.as_str())
     }
 
-    /// As [`LabelSelector::matches`], for a whole object.
+    /// Like [`LabelSelector::matches`], for a whole object.
     pub fn selects(&self, object: &Value) -> bool {
         self.matches_json(object.pointer("/metadata/labels"))
     }
@@ -199,7 +200,7 @@ impl Requirement {
         Self::new(member("key"), operator, values.map(text))
     }
 
-    /// `value` is the label's, if the object has the label.
+    /// `value` is the label's value, if the object has the label.
     pub fn matches(&self, value: Option<&str>) -> bool {
         match self.operator {
             Operator::Equals | Operator::DoubleEquals | Operator::In => {

@@ -1,8 +1,9 @@
-//! The API server without its socket: requests in, answers out, synchronously.
+//! The API server without a socket: executes requests synchronously.
 //!
-//! A [`Request`] is who asks for what, with a body; [`Server::execute`] checks permission, carries it
-//! out in one transaction of the store, and writes the request log. HTTP ([`crate::http`]) and the
-//! control loops ([`local`]) both come through here, so they meet the same rules.
+//! A [`Request`] has a user, a verb, a resource and a body. [`Server::execute`] authorizes it,
+//! carries it out in one transaction of the store, and writes the request log; the control loops
+//! ([`local`]) come this way. HTTP ([`crate::http`]) has to negotiate formats in between, so it
+//! authorizes, performs and logs in steps of its own. Both meet the same rules.
 //!
 //! ```text
 //! http ──► Request ──► execute ──► read | write | patching | delete | scale | pods | review
@@ -58,14 +59,14 @@ pub(crate) use self::{
 pub use self::{read::Selection, users::User};
 pub(crate) use crate::types::format_time as timestamp_text;
 
-/// How a server behaves where a cluster's administrator would decide.
+/// Settings that a cluster's administrator would choose.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// Evaluate Roles and Bindings. Off: every request is allowed.
+    /// Enforce Roles and Bindings. Off: every request is allowed.
     pub rbac: bool,
-    /// Seed of names, uids and addresses.
+    /// Seed of names, UIDs and addresses.
     pub seed: u64,
-    /// Events remembered per kind for watches that resume.
+    /// Events kept per kind for watches that resume.
     pub history_max: usize,
 }
 
@@ -85,32 +86,32 @@ pub struct Server {
     definitions: Mutex<Definitions>,
 }
 
-/// CRDs as they were read, by uid and revision: each is large, and all count when one changes.
+/// Cache of parsed CRDs by UID and revision: each is large, and all are needed when one changes.
 type Definitions = BTreeMap<(Arc<str>, u64), Arc<Definition>>;
 
-/// A stored CRD, as far as the registry and other CRDs are concerned.
+/// The parts of a stored CRD that the registry and other CRDs need.
 pub(crate) struct Definition {
     generation: i64,
     is_established: bool,
-    /// The CRD with nothing but its name, its group and the names it was given.
+    /// The CRD with its name, group and accepted names only.
     pub(crate) claims: Value,
-    /// Nothing if it does not parse.
+    /// `None` if it does not parse.
     crd: Option<Arc<Crd>>,
 }
 
-/// What a client asks.
+/// A client's request.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub info: RequestInfo,
     pub query: Query,
     pub body: Body,
-    /// The client's `User-Agent`: the field manager of those who name none.
+    /// The client's `User-Agent`: the field manager of requests without one.
     pub agent: String,
     /// Fault injection: answer a read as of this revision.
     pub stale_at: Option<u64>,
 }
 
-/// A request's body, raw or (from within the process) already an object.
+/// A request's body, raw or (from within the process) already parsed.
 #[derive(Debug, Clone, Default)]
 pub enum Body {
     #[default]
@@ -122,7 +123,7 @@ pub enum Body {
     Object(Value),
 }
 
-/// What a client is told.
+/// Result of a request.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub code: u16,
@@ -134,13 +135,13 @@ pub struct Answer {
 #[derive(Debug, Clone)]
 pub enum Content {
     Object(Value),
-    /// An object exactly as it is stored, at the version asked for.
+    /// An object exactly as stored, in the requested version.
     Stored(Arc<Stored>),
     List(Box<read::ListAnswer>),
     Text(String),
 }
 
-/// A request on its way through the server.
+/// A request with its resolved resource.
 pub(crate) struct Call<'r> {
     pub request: &'r Request,
     pub def: Arc<ResourceDef>,
@@ -151,7 +152,8 @@ pub(crate) struct Call<'r> {
 
 impl Default for ServerSettings {
     fn default() -> Self {
-        // Ten thousand events are minutes of a busy cluster and, at 1 KiB each, 10 MiB at most.
+        // Ten thousand events cover minutes of a busy cluster and, at 1 KiB each, take 10 MiB at
+        // most.
         Self { rbac: false, seed: 1, history_max: 10_000 }
     }
 }
@@ -165,10 +167,10 @@ impl Server {
         Self::over(store, random, clock, settings)
     }
 
-    /// A server of its own with the objects of this one, its definitions and its permissions.
+    /// An independent server with copies of this one's objects, definitions and permissions.
     #[must_use]
     pub fn fork(&self, clock: Clock, settings: ServerSettings) -> Self {
-        // Names and uids must not come again.
+        // Names and UIDs must not repeat.
         let random = self.random.branch(settings.seed);
         let store = self.store.fork(settings.history_max);
         let forked = Self::over(store, random, clock, settings);
@@ -212,7 +214,7 @@ impl Server {
         Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Carries out a request and logs it. Fault injection is the caller's, since faults take time.
+    /// Executes and logs a request. Fault injection is up to the caller, because faults take time.
     pub fn execute(&self, request: &Request) -> Outcome<Answer> {
         let outcome = self.authorize(&request.info).and_then(|()| self.perform(request));
         let code = match &outcome {
@@ -224,14 +226,14 @@ impl Server {
         outcome
     }
 
-    /// The resource a request is for, or the 404 of a path that does not exist.
+    /// The resource of a request, or the 404 of an unknown path.
     pub fn resolve(&self, info: &RequestInfo) -> Outcome<Arc<ResourceDef>> {
         let found = self.registry().find(&info.group, &info.version, &info.resource);
         let def = found.ok_or_else(Failure::no_such_path)?;
         let is_everywhere = matches!(info.verb, Verb::List | Verb::Watch);
         let own_namespace = info.resource == "namespaces";
         if def.namespaced && info.namespace.is_empty() && !is_everywhere {
-            // `POST /api/v1/pods` has no namespace to put the pod in; but `GET` has that path.
+            // `POST /api/v1/pods` lacks a namespace for the pod, but the path exists for `GET`.
             let has_path = info.name.is_empty() && !def.is_custom() && !def.is_review();
             return Err(if has_path {
                 Failure::method_not_allowed()
@@ -252,7 +254,7 @@ impl Server {
         Ok(def)
     }
 
-    /// Carries out a request that was permitted, unlogged.
+    /// Executes an authorized request without logging it.
     pub(crate) fn perform(&self, request: &Request) -> Outcome<Answer> {
         let def = self.resolve(&request.info)?;
         let deprecation = rules::deprecation(&def);
@@ -294,7 +296,7 @@ impl Server {
         }
     }
 
-    /// Tells the server that objects of a table changed, so that what is derived from them follows.
+    /// Updates registry and authorizer after a change in a table.
     pub(crate) fn after_write(&self, table: &TableKey) {
         match (&*table.group, &*table.plural) {
             ("apiextensions.k8s.io", "customresourcedefinitions") => self.reload_registry(),
@@ -317,11 +319,11 @@ impl Server {
         *lock(&self.definitions) = kept;
         let registry = Arc::new(Registry::with_crds(&crds));
         *self.registry.write().unwrap_or_else(PoisonError::into_inner) = registry;
-        // Watches of a kind that is no longer served look up and end.
+        // Wakes open watches: those of a kind that is no longer served end.
         self.interrupts.send_modify(|count| *count += 1);
     }
 
-    /// What a stored CRD says, read once.
+    /// The parsed form of a stored CRD, cached.
     pub(crate) fn definition(&self, stored: &Stored) -> Arc<Definition> {
         let mut known = lock(&self.definitions);
         let key = (Arc::clone(&stored.uid), stored.revision);
@@ -330,7 +332,7 @@ impl Server {
         }
         let object = stored.value();
         let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
-        // A new status leaves the rules as they are, and compiling them takes a while.
+        // A change of status leaves the rules as they are, and compiling them is slow.
         let revisions = (Arc::clone(&stored.uid), 0)..=(Arc::clone(&stored.uid), u64::MAX);
         let mut compiled = known.range(revisions).map(|(_, definition)| definition);
         let crd = match compiled.find(|before| before.generation == generation) {
@@ -348,7 +350,7 @@ impl Server {
         definition
     }
 
-    /// Whether objects of `def` can still be asked for.
+    /// Whether objects of `def` are still served.
     pub(crate) fn serves(&self, def: &ResourceDef) -> bool {
         !def.is_custom() || self.registry().find(&def.group, &def.version, &def.plural).is_some()
     }
@@ -365,7 +367,7 @@ impl Server {
         *self.authorizer.write().unwrap_or_else(PoisonError::into_inner) = authorizer;
     }
 
-    /// A random identifier in the form of an RFC 4122 uid, from the sandbox's seed.
+    /// A random identifier in the form of an RFC 4122 UUID, from the sandbox's seed.
     pub(crate) fn new_uid(&self) -> String {
         let (high, low) = (self.random.next_u64(), self.random.next_u64());
         format!(
@@ -378,7 +380,7 @@ impl Server {
         )
     }
 
-    /// Now, as objects carry it: RFC 3339 in whole seconds.
+    /// The current time as stored in objects: RFC 3339 in whole seconds.
     pub(crate) fn now_text(&self) -> String {
         timestamp_text(self.clock.now())
     }
@@ -392,7 +394,7 @@ pub(crate) fn crd_table() -> TableKey {
     TableKey::new("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
-/// A CRD whose names clash with another's serves nothing.
+/// False for a CRD whose names conflict with another's; it serves nothing.
 fn is_established(crd: &Value) -> bool {
     let conditions = crd["status"]["conditions"].as_array().into_iter().flatten();
     conditions.into_iter().any(|c| c["type"] == "Established" && c["status"] == "True")
@@ -411,7 +413,8 @@ impl Call<'_> {
         verbs.contains(&verb.as_str())
     }
 
-    /// Built-in resources are refused by the router, custom ones by name.
+    /// The error of the router for built-in resources, and one that names the resource for custom
+    /// ones.
     pub(crate) fn method_not_allowed(&self) -> Failure {
         let info = &self.request.info;
         if self.def.is_custom() {
@@ -426,7 +429,7 @@ impl Call<'_> {
         Failure::not_found(&info.group, &info.resource, &info.name)
     }
 
-    /// Namespace of the object addressed; a namespace itself has none.
+    /// Namespace of the addressed object; `""` for a namespace itself.
     pub(crate) fn namespace(&self) -> &str {
         if self.def.namespaced { &self.request.info.namespace } else { "" }
     }
@@ -443,7 +446,7 @@ impl Answer {
         Self::new(code, Content::Object(object))
     }
 
-    /// `Status` of a success without an object to show.
+    /// The `Status` of a success without an object.
     pub(crate) fn success(code: u16, details: &Value) -> Self {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
@@ -456,7 +459,7 @@ impl Answer {
         Self::object(code, status)
     }
 
-    /// The object answered with, parsed.
+    /// The object in the answer, parsed.
     pub fn into_value(self) -> Value {
         match self.content {
             Content::Object(object) => object,

@@ -1,23 +1,23 @@
-//! What merging needs to know about a type: which objects and lists are whole, which have parts.
+//! [`Shape`]: the merge rules of a type, such as which objects and lists are atomic.
 //!
-//! Strategic merge patch and server-side apply are written against [`Shape`]; built-in kinds answer
-//! from the type table, custom resources from their structural schema, and unknown territory as
-//! [`Shape::field`] of nothing: maps by key, lists whole.
+//! Strategic merge patch and server-side apply are written against [`Shape`]. Built-in kinds
+//! implement it by the type table, custom resources by their structural schema; for unknown types
+//! maps merge by key and lists are atomic.
 
 use serde_json::Value;
 
-/// How a list's items are told apart.
+/// How a list's items are identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListKind {
     /// Replaced as a whole.
     Atomic,
-    /// Scalars, each its own.
+    /// Scalars, each identified by its value.
     Set,
     /// Objects identified by these keys (`x-kubernetes-list-map-keys`).
     Map(Vec<String>),
 }
 
-/// A view on the type of one value. Cheap to copy; `field` and `items` never fail.
+/// A view of the type of one value. Cheap to copy; `field` and `items` never fail.
 pub trait Shape: Clone {
     /// The type of member `name`, of a struct or of a map.
     #[must_use]
@@ -25,18 +25,19 @@ pub trait Shape: Clone {
     /// The type of a list's items.
     #[must_use]
     fn items(&self) -> Self;
-    /// How server-side apply treats this list.
+    /// The list type for server-side apply.
     fn list(&self) -> ListKind;
-    /// True when server-side apply replaces this object whole (`x-kubernetes-map-type: atomic`).
+    /// True if server-side apply replaces this object as a whole (`x-kubernetes-map-type: atomic`).
     fn is_atomic_object(&self) -> bool;
-    /// The default of list-map key `key` of this list's items: a missing key counts as this value.
+    /// The default of list-map key `key` of this list's items: the value of a missing key.
     fn key_default(&self, key: &str) -> Option<Value>;
-    /// True when `name` is a field of this type, and false when it is a key of a map or unknown to the
-    /// type. Who applies something inside of a field does not own the field; a key is owned as well.
+    /// True if `name` is a field of this type, and false if it is a key of a map or unknown to the
+    /// type. Applying something below a field gives no ownership of the field itself; a map key is
+    /// owned as well.
     fn declares(&self, _name: &str) -> bool {
         true
     }
-    /// True when values of this type cannot say null: where nothing is left, nothing is written.
+    /// True if values of this type cannot be null: an emptied value is not written.
     fn drops_nulls(&self) -> bool {
         true
     }
@@ -46,7 +47,7 @@ pub trait Shape: Clone {
     fn retains_keys(&self) -> bool;
 }
 
-/// A shape without any knowledge: objects merge by key, lists are atomic.
+/// The shape of an unknown type: objects merge by key, lists are atomic.
 #[derive(Debug, Clone, Copy)]
 pub struct Unknown;
 

@@ -1,10 +1,10 @@
-//! Versioned storage: objects by kind, one revision per write, and the recent past of every kind.
+//! Versioned storage: objects by kind, one revision per write, and a log of recent writes per kind.
 //!
-//! Objects are kept as the compact JSON that clients read, with the few facts lookups need beside
-//! it, so that ten thousand of them cost little more than their text. Writes go through a
-//! [`Transaction`], of which there is one at a time: what it read is still true when it commits.
-//! Every write is kept in the kind's log for a while; watches, continued lists and reads of the past
-//! are answered from there.
+//! Objects are stored as compact JSON, with the few fields that lookups need beside it, so that ten
+//! thousand of them cost little more than their text. Writes go through a [`Transaction`], of which
+//! there is one at a time, so its reads stay valid until it commits. Watches, continued lists and
+//! reads of old revisions are answered from the log of the kind. `server` writes and reads;
+//! `runtime` takes the changes for the control loops.
 //!
 //! ```text
 //! Transaction::put ──► objects (BTreeMap) ──► list, get
@@ -30,14 +30,14 @@ pub use self::{
 mod log;
 mod stored;
 
-/// The kind of object a table holds, independent of API versions.
+/// The kind of object in a table, independent of API versions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableKey {
     pub group: Arc<str>,
     pub plural: Arc<str>,
 }
 
-/// Where an object is: its table and its key in it.
+/// Location of an object: its table and its key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     pub table: TableKey,
@@ -49,7 +49,7 @@ pub struct Store {
     /// Held by the one open transaction.
     writer: Mutex<()>,
     state: RwLock<State>,
-    /// Carries the revision of the last write of any kind.
+    /// Holds the revision of the last write of any kind.
     activity: watch::Sender<u64>,
     history_max: usize,
 }
@@ -60,18 +60,18 @@ struct State {
     tables: BTreeMap<TableKey, Table>,
     by_uid: HashMap<Arc<str>, Place>,
     dependents: HashMap<Arc<str>, BTreeSet<Place>>,
-    /// Changes not yet seen by the control loops; `None` until someone asks for them.
+    /// Changes not yet taken by the control loops; `None` unless tracked.
     unseen: Option<VecDeque<(TableKey, Arc<Event>)>>,
 }
 
 struct Table {
     objects: BTreeMap<ObjectKey, Arc<Stored>>,
     log: log::Log,
-    /// Carries the revision of the table's last write.
+    /// Holds the revision of the table's last write.
     changed: watch::Sender<u64>,
 }
 
-/// Exclusive right to write. Reads through it are reads of the state it will change.
+/// Exclusive permission to write. Reads through it see the state that it will change.
 pub struct Transaction<'s> {
     store: &'s Store,
     _writer: MutexGuard<'s, ()>,
@@ -88,7 +88,7 @@ impl TableKey {
 // === impl Store ===
 
 impl Store {
-    /// `history_max` events are kept per kind; a watch that is further behind must list again.
+    /// Keeps `history_max` events per kind; a watch that lags further must list again.
     pub fn new(history_max: usize) -> Self {
         Self {
             writer: Mutex::new(()),
@@ -98,8 +98,8 @@ impl Store {
         }
     }
 
-    /// A store of its own that begins where this one stands, and remembers as much as is said.
-    /// Objects and the past are shared.
+    /// An independent copy of this store with its own history limit. Objects and history are
+    /// shared.
     #[must_use]
     pub fn fork(&self, history_max: usize) -> Self {
         let state = self.read();
@@ -125,7 +125,7 @@ impl Store {
         }
     }
 
-    /// Wakes whoever holds the receiver at each write of any kind.
+    /// Signals each write of any kind.
     pub fn activity(&self) -> watch::Receiver<u64> {
         self.activity.subscribe()
     }
@@ -148,12 +148,12 @@ impl Store {
         self.read().by_uid.get(uid).cloned()
     }
 
-    /// Places of all objects that name `uid` as an owner.
+    /// Places of all objects with an owner reference to `uid`.
     pub fn dependents(&self, uid: &str) -> Vec<Place> {
         self.read().dependents.get(uid).map(|set| set.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// Current objects in order of namespace and name, with the revision they are current at.
+    /// Current objects in order of namespace and name, with the current revision.
     pub fn list(&self, table: &TableKey, namespace: Option<&str>) -> (u64, Vec<Arc<Stored>>) {
         let state = self.read();
         let objects = match state.tables.get(table) {
@@ -163,7 +163,7 @@ impl Store {
         (state.revision, objects)
     }
 
-    /// The objects as they were at `revision`, undone step by step from the log.
+    /// The objects as they were at `revision`, restored from the log.
     pub fn list_at(
         &self,
         table: &TableKey,
@@ -186,7 +186,7 @@ impl Store {
         Ok(select(&objects, namespace))
     }
 
-    /// Up to `max` events after `revision`, and the revision up to which that is the whole truth.
+    /// Up to `max` events after `revision`, and the revision up to which they are complete.
     pub fn events_since(
         &self,
         table: &TableKey,
@@ -204,8 +204,8 @@ impl Store {
         Ok((events, seen_to))
     }
 
-    /// Whether a reader may begin at `revision`. One that began earlier may go on for longer: until
-    /// events it has not seen are gone, too.
+    /// Whether a reader may start at `revision`. A reader that started earlier may continue for
+    /// longer: until events that it has not read are dropped.
     pub fn check_remembered(&self, table: &TableKey, revision: u64) -> Result<(), Compacted> {
         match self.read().tables.get(table) {
             Some(found) => found.log.check_remembered(revision),
@@ -213,7 +213,7 @@ impl Store {
         }
     }
 
-    /// Wakes whoever holds the receiver at each write to the table.
+    /// Signals each write to the table.
     pub fn subscribe(&self, table: &TableKey) -> watch::Receiver<u64> {
         if let Some(found) = self.read().tables.get(table) {
             return found.changed.subscribe();
@@ -223,7 +223,7 @@ impl Store {
         state.table(table, history_max).changed.subscribe()
     }
 
-    /// Forgets all history up to now: watches from before answer 410 Gone.
+    /// Drops all history up to now: watches from older revisions get 410 Gone.
     pub fn compact(&self) {
         let mut state = self.write();
         let revision = state.revision;
@@ -232,13 +232,13 @@ impl Store {
         }
     }
 
-    /// Lets revisions pass without a write, as other tenants of a real store would make them.
+    /// Increases the revision without a write, as other users of a real store would.
     pub fn skip_revisions(&self, count: u64) {
         let _writer = self.begin();
         self.write().revision += count;
     }
 
-    /// From now on, changes queue up for [`Store::take_unseen`]. What exists counts as a change.
+    /// Starts to queue changes for [`Store::take_unseen`]. Existing objects count as changes.
     pub fn track_unseen(&self) {
         let mut state = self.write();
         if state.unseen.is_some() {
@@ -254,7 +254,7 @@ impl Store {
         state.unseen = Some(unseen);
     }
 
-    /// Takes what changed since the last call, oldest first.
+    /// Takes the changes since the last call, oldest first.
     pub fn take_unseen(&self) -> Vec<(TableKey, Arc<Event>)> {
         if self.read().unseen.as_ref().is_none_or(VecDeque::is_empty) {
             return Vec::new();
@@ -298,7 +298,7 @@ impl Transaction<'_> {
         self.store.list(table, namespace).1
     }
 
-    /// Writes `object` under the next revision and returns it as stored.
+    /// Writes `object` with the next revision and returns it as stored.
     pub fn put(&self, table: &TableKey, mut object: Value) -> Arc<Stored> {
         let revision = self.store.revision() + 1;
         stamp(&mut object, revision);
@@ -307,8 +307,8 @@ impl Transaction<'_> {
         stored
     }
 
-    /// As [`Transaction::put`], unless the object takes more than `bytes_max`. `object` is as stored
-    /// afterwards, so that nobody has to read it back.
+    /// Like [`Transaction::put`], unless the object takes more than `bytes_max`. Afterwards
+    /// `object` is as stored, so that callers need not read it back.
     pub fn put_within(
         &self,
         table: &TableKey,
@@ -325,7 +325,7 @@ impl Transaction<'_> {
         Some(stored)
     }
 
-    /// Removes the object of `last` and returns its final state under the revision of its removal.
+    /// Removes the object of `last` and returns its final state with the revision of its removal.
     pub fn remove(&self, table: &TableKey, mut last: Value) -> Arc<Stored> {
         let revision = self.store.revision() + 1;
         stamp(&mut last, revision);

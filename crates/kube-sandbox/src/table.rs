@@ -1,9 +1,9 @@
-//! `kubectl get` without a client that knows the kind: objects as a server-side `Table`.
+//! Server-side tables (`meta.k8s.io/v1` `Table`), as requested by `kubectl get`.
 //!
-//! A [`Layout`] says which columns a kind has and how an object fills them; [`to_table`] turns an
-//! object or a list into `meta.k8s.io/v1` `Table`. Built-in kinds are laid out as kube-apiserver
-//! lays them out, wide columns included (the client hides those by priority); custom resources by
-//! their printer columns; anything else by name and creation time.
+//! A [`Layout`] defines the columns of a kind and the cells of an object; [`to_table`] converts an
+//! object or list. Built-in kinds have the columns of kube-apiserver, including wide ones (the
+//! client hides those by priority); custom resources have their printer columns; other kinds have
+//! name and creation time.
 //!
 //! ```text
 //! core, workloads, network, policy  --\
@@ -34,14 +34,14 @@ pub struct Column {
     pub name: String,
     /// `string`, `integer`, `number`, `boolean` or `date`.
     pub type_: String,
-    /// `name` marks the column the client treats as the object's name.
+    /// `name` marks the column with the object's name.
     pub format: String,
     pub description: String,
-    /// 0 is always shown, more only in wide output.
+    /// 0 is always shown, higher ones only in wide output.
     pub priority: i32,
 }
 
-/// What a row carries of its object.
+/// The part of the object in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IncludeObject {
     None,
@@ -50,7 +50,7 @@ pub enum IncludeObject {
     Object,
 }
 
-/// How objects of one kind become rows.
+/// Columns and cells of one kind.
 #[derive(Debug, Clone)]
 pub enum Layout {
     BuiltIn(&'static Printer),
@@ -71,7 +71,7 @@ struct Definition(&'static str, &'static str, i32, &'static str);
 const NAME: Definition = Definition("Name", "string", 0, "The object's name.");
 const AGE: Definition = Definition("Age", "string", 0, "Time since the object was created.");
 
-/// The layout of kinds nobody laid out.
+/// The layout of kinds without one of their own.
 static GENERIC: Printer = Printer {
     columns: &[NAME, Definition("Created At", "date", 0, "When the object was created.")],
     cells: |object, _| {
@@ -114,7 +114,7 @@ pub fn to_table(
             metadata.insert((*key).to_owned(), value.clone());
         }
     }
-    // Kinds without a layout of their own have no rows rather than an empty list of them.
+    // Kinds without a layout of their own have null rows instead of an empty list.
     let rows = if rows.is_empty() && layout.is_generic() { Value::Null } else { rows.into() };
     let definitions =
         headers.then(|| layout.columns().iter().map(Column::to_json).collect::<Value>());
@@ -127,7 +127,7 @@ pub fn to_table(
 /// An object reduced to its metadata.
 pub fn partial(object: &Value) -> Value {
     let mut metadata = object["metadata"].clone();
-    // A field of DaemonSets that became an annotation: it is made for whole objects only.
+    // A former field of DaemonSets that became an annotation: it is added to whole objects only.
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
         && annotations.remove("deprecated.daemonset.template.generation").is_some()
         && annotations.is_empty()
@@ -155,7 +155,7 @@ fn printer(group: &str, kind: &str) -> Option<&'static Printer> {
 // === impl IncludeObject ===
 
 impl IncludeObject {
-    /// Reads the query parameter `includeObject`; `None` if it has no such value.
+    /// Parses the query parameter `includeObject`; `None` for an invalid value.
     pub fn from_query(text: &str) -> Option<Self> {
         match text {
             "None" => Some(Self::None),
@@ -177,7 +177,7 @@ impl IncludeObject {
 // === impl Layout ===
 
 impl Layout {
-    /// The layout of a kind of the server's own; name and creation time if it has none.
+    /// The layout of a built-in kind; name and creation time if it has none.
     pub fn built_in(group: &str, kind: &str) -> Self {
         Self::BuiltIn(printer(group, kind).unwrap_or(&GENERIC))
     }

@@ -1,11 +1,11 @@
-//! The built-in kinds as Kubernetes declares them: fields, wire numbers, merge rules.
+//! The type table of built-in kinds: fields, protobuf numbers, merge rules.
 //!
-//! Everything the server knows about its own types stands in one text table (written by
-//! `tools/builtin-types`) and is read from it once: strict decoding ([`check`]), the round trip
-//! through Go structs ([`normalise`]), merging ([`BuiltinShape`]), protobuf and OpenAPI.
+//! The table is one generated text (written by `tools/builtin-types`), parsed once. Its users are
+//! strict decoding ([`check`]), the round trip through Go structs ([`normalise`]), merging
+//! ([`BuiltinShape`]), protobuf and OpenAPI.
 //!
 //! ```text
-//! kind("apps", "v1", "Deployment") -> TypeDef --field "spec"--> FieldType::Struct(id) -> TypeDef ...
+//! kind("apps", "v1", "Deployment") -> TypeDef --field "spec"--> FieldType::Struct(id) -> ...
 //! ```
 
 pub(crate) mod base64;
@@ -33,7 +33,7 @@ pub use self::{
     time::{format_micro as format_micro_time, format_seconds as format_time, parse as parse_time},
 };
 
-/// `apiextensions.k8s.io/v1`'s schema type, which the unions of schemas refer to by themselves.
+/// The schema type of `apiextensions.k8s.io/v1`, to which the union types of schemas refer.
 pub const JSON_SCHEMA_PROPS: &str =
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
@@ -44,12 +44,12 @@ static TABLE: LazyLock<TypeTable> =
 pub struct TypeTable {
     types: Vec<TypeDef>,
     by_name: HashMap<&'static str, TypeId>,
-    /// By `apiVersion` and kind; an `apiVersion` of `*` fits any.
+    /// By `apiVersion` and kind; an `apiVersion` of `*` matches any.
     by_kind: HashMap<(&'static str, &'static str), TypeId>,
     json_schema_props: TypeId,
 }
 
-/// The place of a type in the table.
+/// The index of a type in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeId(usize);
 
@@ -58,18 +58,18 @@ pub struct TypeId(usize);
 pub struct TypeDef {
     /// `io.k8s.api.apps.v1.DeploymentSpec`
     pub name: &'static str,
-    /// Server-side apply replaces it whole.
+    /// Server-side apply replaces it as a whole.
     pub atomic: bool,
-    /// `apiVersion` and kind of each object this is the type of.
+    /// `apiVersion` and kind of each object with this type.
     pub kinds: Vec<(&'static str, &'static str)>,
-    /// Sorted by JSON name; those of inlined structs are not among them.
+    /// Sorted by JSON name, without those of inlined structs.
     pub fields: Vec<Field>,
     pub inlined: Vec<Inlined>,
     /// Sorted by protobuf number.
     wire: Vec<(u32, WireMember)>,
 }
 
-/// A struct whose fields stand among its owner's in JSON but in a message of their own on the wire.
+/// A struct whose fields are inlined in JSON, but have a message of their own in protobuf.
 #[derive(Debug)]
 pub struct Inlined {
     pub target: TypeId,
@@ -82,7 +82,7 @@ enum WireMember {
     Inlined(usize),
 }
 
-/// What a protobuf number of a struct stands for.
+/// The member with a protobuf number.
 #[derive(Debug, Clone, Copy)]
 pub enum Member {
     Field(&'static Field),
@@ -94,13 +94,13 @@ pub struct Field {
     /// The JSON name.
     pub name: &'static str,
     pub kind: FieldType,
-    /// The protobuf number; `None` if the field does not travel that way.
+    /// The protobuf number; `None` if the field has no protobuf form.
     pub number: Option<u32>,
     pub required: bool,
     pub omit: Omit,
     pub default: Option<Value>,
     pub list: Option<ListFacts>,
-    /// Server-side apply replaces this map or struct whole.
+    /// Server-side apply replaces this map or struct as a whole.
     pub atomic_map: bool,
     pub patch: Option<PatchFacts>,
 }
@@ -109,7 +109,7 @@ pub struct Field {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Omit {
     Never,
-    /// `omitempty`, which means nothing to a struct.
+    /// `omitempty`, which has no effect on a struct.
     Empty,
     /// `omitzero`
     Zero,
@@ -142,10 +142,10 @@ pub enum FieldType {
     Bytes,
     Quantity,
     IntOrString,
-    /// To the second.
+    /// With whole seconds.
     Time,
     MicroTime,
-    /// `runtime.RawExtension`: any JSON, one unit to server-side apply.
+    /// `runtime.RawExtension`: any JSON, atomic in server-side apply.
     Raw,
     /// Any JSON.
     Json,
@@ -165,7 +165,7 @@ pub fn table() -> &'static TypeTable {
     &TABLE
 }
 
-/// The type of a built-in kind's objects, or of its lists if `kind` ends in `List`.
+/// The type of a built-in kind, or of its lists if `kind` ends in `List`.
 pub fn kind(group: &str, version: &str, kind: &str) -> Option<&'static TypeDef> {
     if group.is_empty() {
         by_api_version(version, kind)
@@ -174,7 +174,7 @@ pub fn kind(group: &str, version: &str, kind: &str) -> Option<&'static TypeDef> 
     }
 }
 
-/// As [`kind()`], with group and version as an object spells them.
+/// Like [`kind()`], with group and version as in an object.
 pub fn by_api_version(api_version: &str, kind: &str) -> Option<&'static TypeDef> {
     let known = TABLE.by_kind.get(&(api_version, kind)).or_else(|| TABLE.by_kind.get(&("*", kind)));
     known.map(|id| id.get())
@@ -208,7 +208,7 @@ impl TypeId {
 // === impl TypeDef ===
 
 impl TypeDef {
-    /// The field of this JSON name, its own or an inlined one.
+    /// The field with this JSON name, including inlined ones.
     pub fn field(&self, name: &str) -> Option<&Field> {
         match self.fields.binary_search_by(|field| field.name.cmp(name)) {
             Ok(found) => self.fields.get(found),
@@ -216,7 +216,7 @@ impl TypeDef {
         }
     }
 
-    /// Every field JSON can have, inlined ones after the struct's own.
+    /// Every JSON field, inlined ones after the struct's own.
     pub fn all_fields(&self) -> Vec<&Field> {
         let mut all: Vec<_> = self.fields.iter().collect();
         for inlined in &self.inlined {
@@ -225,7 +225,7 @@ impl TypeDef {
         all
     }
 
-    /// The parts of the protobuf message in order of their numbers.
+    /// The members of the protobuf message in order of their numbers.
     pub fn members(&'static self) -> impl Iterator<Item = (u32, Member)> {
         self.wire.iter().filter_map(|(number, member)| Some((*number, self.resolve(*member)?)))
     }
@@ -249,7 +249,7 @@ impl TypeDef {
         self.name.rsplit('.').next().unwrap_or(self.name)
     }
 
-    /// As Go prints the type: `v1.DeploymentSpec`.
+    /// The type name as Go prints it: `v1.DeploymentSpec`.
     pub fn go_name(&self) -> &'static str {
         let start = self.name.rmatch_indices('.').nth(1).map_or(0, |(dot, _)| dot + 1);
         self.name.get(start..).unwrap_or(self.name)
@@ -271,7 +271,7 @@ impl FieldType {
         matches!(self, Self::Pointer(_))
     }
 
-    /// As Go prints the type in a decode error.
+    /// The type name in Go's decode errors.
     fn go_name(&self) -> String {
         match self {
             Self::String | Self::Time | Self::MicroTime => "string".into(),

@@ -1,6 +1,7 @@
-//! What a real API server was found to do, kept without one.
+//! Behaviour of a real API server, as regression tests that need none.
 //!
-//! Each test is a difference that `tests/e2e` once found between the sandbox and kube-apiserver 1.36, and that was mended.
+//! Each test covers a difference that `tests/e2e` found between the sandbox and kube-apiserver
+//! 1.36, since fixed.
 
 #![expect(clippy::unwrap_used, reason = "a broken rig is a failed test")]
 
@@ -326,7 +327,7 @@ fn a_count_that_nobody_owned_is_nobodys_after_it_was_scaled() {
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
-/// A kind that can be scaled, with this schema.
+/// A CRD of a scalable kind with this schema.
 fn definition(schema: &Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -346,7 +347,7 @@ fn widget(spec: &Value) -> Value {
     json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w" }, "spec": spec })
 }
 
-/// A schema with a declared field and a part where anything goes.
+/// A schema with a declared field and a free-form part.
 fn with_free_part() -> Value {
     let free = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let size = json!({ "type": "integer" });
@@ -404,7 +405,7 @@ fn keys_of_a_free_part_are_owned_with_what_is_in_them() {
     let want = json!({ "f:spec": { "f:size": {}, "f:free": { "f:x": { ".": {}, "f:n": {} } } } });
     assert_eq!(fields(&applied, "ann"), want);
 
-    // Whoever changes what is in a key does not own the key: it goes with its owner.
+    // Changing a value below a key gives no ownership of the key, which is removed with its owner.
     let change = json!({ "spec": { "free": { "x": { "n": 2 }, "y": 1 } } });
     patch(&sandbox, &format!("{one}?fieldManager=bob"), MERGE, &change);
     let less = widget(&json!({ "size": 3 }));

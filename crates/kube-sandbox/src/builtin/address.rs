@@ -1,10 +1,12 @@
-//! Checks of IP addresses, for services and their endpoints.
+//! Checks of IP addresses and networks, for Services, endpoints, policies and nodes.
+//!
+//! Called by the validation of those kinds, with their error texts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::at::{At, Errors};
 
-/// Refuses what is no IP address, or one written in a way that is read in two ways.
+/// Refuses invalid IP addresses and ambiguous spellings of valid ones.
 pub(crate) fn check_ip(address: &At<'_>, errors: &mut Errors) {
     let text = address.text();
     match parse(text) {
@@ -44,7 +46,7 @@ pub(crate) fn check_endpoint_ip(address: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// An IPv4 address may have leading zeroes, which older parsers took for nothing.
+/// Accepts IPv4 addresses with leading zeroes, which older parsers ignored.
 pub(crate) fn parse(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some(ip);
@@ -76,7 +78,7 @@ pub(crate) fn check_cidr(cidr: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// Address and prefix length.
+/// Parses address and prefix length.
 pub(crate) fn parse_cidr(text: &str) -> Option<(IpAddr, u32)> {
     let (ip, len) = text.split_once('/')?;
     let ip = ip.parse::<IpAddr>().ok()?;

@@ -1,8 +1,8 @@
-//! A place in an object: the value found there, if any, and the path Kubernetes would print.
+//! A cursor into a JSON object: the value at a path, if any, and the path as Kubernetes prints it.
 //!
-//! Validation walks an object with [`At`] and asks each place for the [`FieldError`] it would be.
-//! A missing value and an explicit `null` are the same; wrong types read as missing, because types
-//! were checked before.
+//! All validation in [`super`] walks an object with [`At`], which also builds the [`FieldError`]
+//! for its path. A missing value and an explicit `null` are the same; a value of the wrong type
+//! reads as missing, because types were checked before.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::failure::{FieldError, FieldErrorKind};
 
 pub(crate) type Errors = Vec<FieldError>;
 
-/// `field is immutable`, wherever a value may not change.
+/// Message for a changed value of an immutable field.
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ impl<'a> At<'a> {
         Self::new(found, path)
     }
 
-    /// The same value under another path, where Kubernetes prints one that is not quite true.
+    /// The same value under another path, where Kubernetes prints an inexact one.
     pub(crate) fn called(&self, path: impl Into<String>) -> Self {
         Self { value: self.value, path: path.into() }
     }
@@ -123,12 +123,12 @@ impl<'a> At<'a> {
         self.invalid_as(self.value.unwrap_or(&Value::from(0)), detail)
     }
 
-    /// Shows something else than the value.
+    /// Shows another value than the one found.
     pub(crate) fn invalid_as(&self, shown: &Value, detail: impl Into<String>) -> FieldError {
         FieldError::invalid(&*self.path, shown, detail)
     }
 
-    /// Shows a text that is not the JSON of a value: a Go struct, an ordered object.
+    /// Shows a text that is not JSON: a Go struct, an ordered object.
     pub(crate) fn invalid_shown(&self, shown: String, detail: impl Into<String>) -> FieldError {
         let kind = FieldErrorKind::Invalid;
         FieldError { kind, path: self.path.clone(), shown, detail: detail.into() }
@@ -169,7 +169,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// As [`At::one_of`], for a field that may be left out.
+    /// Like [`At::one_of`], for an optional field.
     pub(crate) fn one_of_if_set(&self, supported: &[&str], errors: &mut Errors) {
         if self.is_set() && !supported.contains(&self.text()) {
             errors.push(self.unsupported(supported));
@@ -184,7 +184,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// Equality as the API server means it: nothing, `null` and an empty list are one.
+/// Equality as the API server means it: a missing value, `null` and an empty list are equal.
 pub(crate) fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     fn present(value: Option<&Value>) -> Option<&Value> {
         value.filter(|value| !value.is_null() && value.as_array().is_none_or(|v| !v.is_empty()))

@@ -1,4 +1,5 @@
-//! Horizontal pod autoscalers, in their version 2. Version 1 is a view: [`super::autoscaler_v1`].
+//! Defaults and validation of `HorizontalPodAutoscalers` in version 2. Version 1 is a view:
+//! [`super::autoscaler_v1`].
 
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ const PERIOD_S_MAX: i64 = 1800;
 
 const METRIC_TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 
-/// Where each metric source keeps its details, in the order the API server looks.
+/// The member with the details of each metric source, in the order in which the API server looks.
 const SOURCES: [(&str, &str); 5] = [
     ("Object", "object"),
     ("External", "external"),
@@ -40,7 +41,7 @@ pub(super) fn defaults(autoscaler: &mut Value) {
         });
         within(spec, "behavior", behavior_defaults);
     }
-    // Both are written even when there is nothing to say.
+    // Both are written even when empty.
     if let Some(status) = object(autoscaler, "status") {
         default_to(status, "desiredReplicas", 0);
         default_to(status, "currentMetrics", Value::Null);
@@ -56,7 +57,7 @@ pub(super) fn cpu_utilization(percent: i64) -> Value {
     })
 }
 
-/// A behavior that says something about one direction gets the rest filled in.
+/// Completes the rules of a scaling direction that has any.
 fn behavior_defaults(behavior: &mut Value) {
     let up = json!([
         {"type": "Pods", "value": 4, "periodSeconds": 15},
@@ -68,7 +69,7 @@ fn behavior_defaults(behavior: &mut Value) {
         default_to(rules, "policies", up);
         canonical_quantity(rules, "tolerance");
     }
-    // The window for scaling down is the controller's to choose.
+    // The controller chooses the window for scaling down.
     if let Some(rules) = object(behavior, "scaleDown") {
         default_to(rules, "selectPolicy", "Max");
         let down = json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]);
@@ -115,7 +116,7 @@ pub(super) fn validate(autoscaler: &Value) -> Errors {
     errors
 }
 
-/// What was stored without a group may stay so.
+/// A target stored without a group may stay so.
 pub(super) fn validate_update(new: &Value, old: &Value) -> Errors {
     let mut errors = validate(new);
     let mut known = Errors::new();
@@ -127,7 +128,7 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Errors {
     errors
 }
 
-/// What scales has a group: there is nothing to scale in the core one.
+/// A scale target needs an API group: the core group has no scalable kind.
 fn check_group(version: &At<'_>, errors: &mut Errors) {
     if !version.text().contains('/') {
         errors.push(version.invalid_as(&version.text().into(), NO_GROUP));

@@ -1,7 +1,9 @@
-//! `autoscaling/v1`, which knows CPU utilization only and keeps the rest in annotations.
+//! Conversion of autoscalers to and from `autoscaling/v1`, which has CPU utilization only and keeps
+//! the rest in annotations.
 //!
-//! The two functions are each other's inverse for everything the API server keeps, so that a client
-//! of version 1 can read and write an autoscaler of version 2 without loss.
+//! The two functions are inverse to each other for everything that the API server keeps, so that a
+//! client of version 1 can read and write an autoscaler of version 2 without loss. The server's
+//! version conversion calls them.
 
 use serde_json::{Map, Value, json};
 
@@ -23,7 +25,7 @@ const TARGET_CPU: &str = "targetCPUUtilizationPercentage";
 const CURRENT_CPU: &str = "currentCPUUtilizationPercentage";
 const DEFAULT_UTILIZATION: i64 = 80;
 
-/// What a client of version 1 wrote, as version 2.
+/// Converts an object written by a version 1 client to version 2.
 pub fn hpa_v1_to_v2(v1: &Value) -> Value {
     let mut v2 = v1.clone();
     set(&mut v2, "apiVersion", "autoscaling/v2");
@@ -68,7 +70,7 @@ pub fn hpa_v1_to_v2(v1: &Value) -> Value {
     v2
 }
 
-/// What is stored, as a client of version 1 reads it.
+/// Converts a stored object for a version 1 client.
 pub fn hpa_v2_to_v1(v2: &Value) -> Value {
     let mut v1 = v2.clone();
     set(&mut v1, "apiVersion", "autoscaling/v1");
@@ -144,7 +146,7 @@ fn cpu_target(metric: &Value) -> Option<&Value> {
     percent.filter(|percent| is_cpu && is_resource && !percent.is_null())
 }
 
-/// How version 1 names what version 2 nests in `inner`.
+/// Version 1 names of the fields that version 2 nests in `inner`.
 struct Names {
     inner: &'static str,
     value: &'static str,

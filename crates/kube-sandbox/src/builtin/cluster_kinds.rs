@@ -1,4 +1,6 @@
-//! Namespaces and nodes.
+//! Defaults, updates and validation of Namespaces and Nodes.
+//!
+//! Called by the rows of [`super::table`].
 
 use std::collections::BTreeSet;
 
@@ -12,9 +14,9 @@ use super::{
 };
 use crate::names;
 
-/// Every namespace can be selected by its name.
+/// Label with the namespace's own name, so that every namespace can be selected by name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// While this is in `spec.finalizers`, the contents of a namespace are still being removed.
+/// While this is in `spec.finalizers`, the contents of the namespace are still being deleted.
 const FINALIZER: &str = "kubernetes";
 
 pub(super) fn namespace_defaults(namespace: &mut Value) {
@@ -47,7 +49,7 @@ pub(super) fn namespace_create(namespace: &mut Value) {
     }
 }
 
-/// Finalizers are taken away through `finalize` only.
+/// Finalizers are removed through the `finalize` subresource only.
 pub(super) fn namespace_update(new: &mut Value, old: &Value) {
     name_label(new);
     if let (Some(spec), Some(old_spec)) = (object(new, "spec"), old.get("spec")) {
@@ -116,7 +118,7 @@ pub(super) fn node_defaults(node: &mut Value) {
     }
 }
 
-/// `podCIDR` is the first of `podCIDRs`; a writer may know only one of the two.
+/// Keeps `podCIDR` equal to the first of `podCIDRs`; a writer may know only one of the two.
 fn same_cidr(spec: &mut Value) {
     let first = spec.pointer("/podCIDRs/0").and_then(Value::as_str).map(str::to_owned);
     let single = text(spec, "podCIDR").to_owned();

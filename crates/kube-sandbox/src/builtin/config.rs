@@ -1,4 +1,6 @@
-//! What pods are given: config maps, secrets and volume claims.
+//! Defaults and validation of `ConfigMaps`, Secrets and `PersistentVolumeClaims`.
+//!
+//! Called by the rows of [`super::table`].
 
 use serde_json::Value;
 
@@ -16,7 +18,7 @@ use crate::{
     types::{decode_base64, encode_base64},
 };
 
-/// What a ConfigMap or Secret may hold: it has to fit into one entry of the store.
+/// Maximum data size of a ConfigMap or Secret: it has to fit into one entry of the store.
 const DATA_BYTES_MAX: usize = 1024 * 1024;
 const FROZEN: &str = "field is immutable when `immutable` is set";
 
@@ -119,7 +121,7 @@ pub(super) fn secret(object: &Value) -> Errors {
     errors
 }
 
-/// Types of secrets that promise certain keys.
+/// Checks the keys that some Secret types require.
 fn check_typed_keys(at: &At<'_>, errors: &mut Errors) {
     let data = at.get("data");
     let entry = |key: &str| data.value().and_then(|data| data.get(key));

@@ -1,4 +1,7 @@
-//! What a container must be like: name, image, ports, environment, mounts, resources, probes.
+//! Validation of containers: name, image, ports, environment, mounts, resources, probes.
+//!
+//! Called for every container by the pod spec rules. Checks only; values were defaulted and have
+//! the right types. Error paths and texts are those of Kubernetes.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +15,7 @@ use crate::{failure::FieldError, names};
 
 pub(crate) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-/// What containers of one pod share.
+/// Pod-level facts that container validation needs.
 pub(crate) struct Scope<'s> {
     /// Names of the pod's volumes.
     pub(crate) volumes: &'s BTreeSet<String>,
@@ -31,7 +34,7 @@ const DOWNWARD_FIELDS: [&str; 9] = [
     "status.podIPs",
 ];
 
-/// Fields of a pod that go by a name, but not into a variable.
+/// Pod fields that exist, but that an environment variable cannot refer to.
 const OTHER_POD_FIELDS: [&str; 5] = [
     "metadata.annotations",
     "metadata.labels",
@@ -95,7 +98,7 @@ pub(crate) fn check_init_containers(spec: &At<'_>, scope: &Scope<'_>, errors: &m
     }
 }
 
-/// What holds for every kind of container.
+/// Checks that apply to every kind of container.
 fn check_common(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     let name = container.get("name");
     if name.text().is_empty() {
@@ -118,7 +121,7 @@ fn check_common(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     check_resources(&container.get("resources"), errors);
 }
 
-/// What holds for containers that go on running.
+/// Checks that apply to long-running containers.
 fn check_running(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     for hook in ["lifecycle.postStart", "lifecycle.preStop"] {
         let handler = container.get(hook);
@@ -340,7 +343,7 @@ fn check_mounts(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     }
 }
 
-/// A path that stays below where it starts.
+/// Refuses paths that leave their base directory.
 pub(crate) fn check_descending(path: &At<'_>, errors: &mut Errors) {
     if path.text().starts_with('/') {
         errors.push(path.invalid("must be a relative path"));

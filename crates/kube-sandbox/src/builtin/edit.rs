@@ -1,14 +1,14 @@
-//! Small edits of JSON objects, for defaulting and for preparing writes.
+//! Edits of JSON objects, for defaulting and for preparing writes.
 //!
-//! All of them leave a value of an unexpected type alone. [`tidy`] drops what a typed server would
-//! not have kept: explicit `null`s, empty lists, and the zero values of fields that are written only
-//! when they say something. Without it, `paused: false` in a manifest would be a change of spec.
+//! Every function leaves a value of an unexpected type alone. [`tidy`] drops values that a typed
+//! server would not have kept: explicit `null`s, empty lists, and zero values of fields with
+//! `omitempty`. Without it, `paused: false` in a manifest would be a change of spec.
 
 use serde_json::{Map, Value};
 
 use super::quantity::Quantity;
 
-/// Maps that are not written when empty. An empty struct (`emptyDir: {}`) is.
+/// Maps that are not written when empty. An empty struct (`emptyDir: {}`) is written.
 const MAPS_DROPPED_EMPTY: &[&str] = &[
     "annotations",
     "binaryData",
@@ -21,7 +21,7 @@ const MAPS_DROPPED_EMPTY: &[&str] = &[
     "stringData",
 ];
 
-/// Members whose keys are the user's: nothing below them is a field.
+/// Members with arbitrary keys: nothing below them is a field.
 const FREE_FORM: &[&str] = &[
     "annotations",
     "binaryData",
@@ -65,10 +65,10 @@ const ZERO_IS_ABSENT: &[&str] = &[
     "workingDir",
 ];
 
-/// Fields that are written even where they say nothing: a pointer and a time without `omitempty`.
+/// Fields that are written even when empty: a pointer and a time without `omitempty`.
 const WRITTEN_NULL: &[&str] = &["apiGroup", "lastProbeTime"];
 
-/// The object at `key`, made if there is none. `None` if `parent` or what is there is no object.
+/// The object at `key`, created if missing. `None` if `parent` or the value at `key` is no object.
 pub(crate) fn object<'v>(parent: &'v mut Value, key: &str) -> Option<&'v mut Value> {
     let members = parent.as_object_mut()?;
     let slot = members.entry(key).or_insert(Value::Null);
@@ -78,7 +78,7 @@ pub(crate) fn object<'v>(parent: &'v mut Value, key: &str) -> Option<&'v mut Val
     slot.is_object().then_some(slot)
 }
 
-/// As [`object`], along a path.
+/// Like [`object`], along a path.
 pub(crate) fn object_at<'v>(root: &'v mut Value, path: &[&str]) -> Option<&'v mut Value> {
     path.iter().try_fold(root, |value, key| object(value, key))
 }
@@ -111,7 +111,7 @@ pub(crate) fn remove(parent: &mut Value, key: &str) -> Option<Value> {
     parent.as_object_mut()?.remove(key)
 }
 
-/// Makes `key` of `new` what it is in `old`, including absent.
+/// Copies `key` from `old` to `new`, including its absence.
 pub(crate) fn carry(new: &mut Value, old: &Value, key: &str) {
     match old.get(key) {
         Some(value) => set(new, key, value.clone()),
@@ -162,7 +162,7 @@ pub(crate) fn drop_zeroes(parent: &mut Value, keys: &[&str]) {
     }
 }
 
-/// Drops what a typed server does not keep, all the way down.
+/// Drops values that a typed server does not keep, at every depth.
 pub(crate) fn tidy(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(tidy),

@@ -1,4 +1,6 @@
-//! Endpoints and endpoint slices: where a service's traffic goes.
+//! Defaults and validation of Endpoints and `EndpointSlices`.
+//!
+//! Called by the rows of [`super::table`].
 
 use std::collections::BTreeSet;
 
@@ -30,7 +32,7 @@ pub(super) fn slice_defaults(slice: &mut Value) {
     each(slice, "endpoints", |endpoint| {
         object(endpoint, "conditions");
     });
-    // Both are written even when there are none.
+    // Both are written even when empty.
     default_to(slice, "endpoints", Value::Null);
     default_to(slice, "ports", Value::Null);
 }
@@ -55,7 +57,7 @@ pub(super) fn endpoints(object: &Value) -> Errors {
 }
 
 pub(super) fn endpoints_update(new: &Value, old: &Value) -> Errors {
-    // What older rules let in may stay.
+    // Unchanged subsets are not validated again: an older version may have accepted them.
     if same(new.get("subsets"), old.get("subsets")) { Errors::new() } else { endpoints(new) }
 }
 
@@ -110,7 +112,7 @@ pub(super) fn slice_update(new: &Value, old: &Value) -> Errors {
     errors
 }
 
-/// Everything but the endpoints themselves.
+/// Checks all of a slice but the endpoints themselves.
 fn slice_frame(object: &Value) -> Errors {
     let mut errors = Errors::new();
     let at = At::root(object);
@@ -213,7 +215,7 @@ fn check_hints(zones: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// Anything but metadata counts as a change of an EndpointSlice, and so do its labels.
+/// A change of labels, or of anything outside metadata, counts as a change of an EndpointSlice.
 pub(super) fn slice_changed(new: &Value, old: &Value) -> bool {
     ["/addressType", "/endpoints", "/ports", "/metadata/labels"]
         .into_iter()

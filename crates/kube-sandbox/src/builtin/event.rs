@@ -1,7 +1,7 @@
-//! Events, which two groups serve under different names of the same fields.
+//! Validation of Events, and conversion between their two API groups.
 //!
-//! The core form is what is stored; [`event_to_core`] and [`event_from_core`] turn `events.k8s.io`
-//! into it and back.
+//! The store holds the core form; [`event_to_core`] and [`event_from_core`] convert `events.k8s.io`
+//! to it and back.
 
 use serde_json::{Map, Value};
 
@@ -45,7 +45,7 @@ fn rename(event: &Value, version: &str, other: impl Fn(&str) -> Option<&'static 
     Value::Object(renamed)
 }
 
-/// Fields that are written even when they say nothing.
+/// Fields that are written even when empty.
 pub(super) fn core_defaults(event: &mut Value) {
     object(event, "involvedObject");
     object(event, "source");
@@ -74,7 +74,7 @@ pub(super) fn core_update(new: &Value, _: &Value) -> Errors {
     core(new)
 }
 
-/// Events written through the newer group are held to more.
+/// Events written through the newer group have stricter rules.
 pub(super) fn new(event: &Value) -> Errors {
     let mut errors = Errors::new();
     let core = event_to_core(event);
@@ -133,7 +133,7 @@ pub(super) fn new_update(new: &Value, old: &Value) -> Errors {
     errors
 }
 
-/// What holds for every event, in its core form. `reporter` is what the caller calls that field.
+/// Checks every event in its core form. `reporter` is the caller's name for that field.
 fn check(event: &Value, reporter: &str, errors: &mut Errors) {
     let at = At::root(event);
     let (namespace, about) = (at.get("metadata.namespace"), at.get("involvedObject.namespace"));
@@ -154,7 +154,7 @@ fn check(event: &Value, reporter: &str, errors: &mut Errors) {
     place.complain(names::dns1123_subdomain(namespace.text()), errors);
 }
 
-/// An event with an `eventTime` says who reports it and why.
+/// An event with an `eventTime` needs a reporter and a reason.
 fn check_timed(at: &At<'_>, reporter: &str, errors: &mut Errors) {
     let component = at.get("reportingComponent").called(reporter);
     if component.text().is_empty() {

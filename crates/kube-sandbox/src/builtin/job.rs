@@ -1,4 +1,6 @@
-//! Jobs and cron jobs, to the depth that they can be created and run.
+//! Defaults and validation of Jobs and `CronJobs`, enough to create and run them.
+//!
+//! Called by the rows of [`super::table`].
 
 use serde_json::{Value, json};
 
@@ -14,7 +16,7 @@ use crate::failure::FieldError;
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 
-/// Cron jobs add eleven characters to their name for each job.
+/// A `CronJob`'s name leaves room for the eleven characters that each job adds.
 const CRON_NAME_LEN_MAX: usize = 63 - 11;
 
 pub(super) fn defaults(job: &mut Value) {
@@ -61,7 +63,7 @@ pub(super) fn cron_defaults(cron: &mut Value) {
     object(cron, "status");
 }
 
-/// Gives the job's pods labels that only they have, and selects by them.
+/// Labels the job's pods with its name and UID, and selects by the UID.
 pub(super) fn prepare_create(job: &mut Value) {
     if At::root(job).get("spec.manualSelector").flag() {
         return;

@@ -1,4 +1,6 @@
-//! The rules every object's `metadata` is held to, on creation and on change.
+//! Validation of `metadata` on create and update, for every kind.
+//!
+//! Called by every [`super::Strategy`], and by the server for custom resources.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +16,7 @@ use crate::{
     selector,
 };
 
-/// What is wrong with the metadata of an object about to be created. Its name was generated before.
+/// Errors in the metadata of an object about to be created. Its name was generated before.
 pub fn validate_metadata(
     meta: &Value,
     namespaced: bool,
@@ -48,7 +50,7 @@ pub fn validate_metadata(
     errors
 }
 
-/// What is wrong with a change of metadata. `new` went through [`keep_system_metadata`] before.
+/// Errors in a change of metadata. `new` went through [`keep_system_metadata`] before.
 pub fn validate_metadata_update(new: &Value, old: &Value, path: &str) -> Vec<FieldError> {
     let (at, was) = (At::new(Some(new), path), At::new(Some(old), path));
     let mut errors = Errors::new();
@@ -74,8 +76,8 @@ pub fn validate_metadata_update(new: &Value, old: &Value, path: &str) -> Vec<Fie
     errors
 }
 
-/// Undoes what a client cannot change: generation, creation and deletion times. A client may leave
-/// out the UID and the resource version it does not know.
+/// Restores the fields that a client cannot change: generation, creation and deletion times. A
+/// client may leave out the UID and the resource version.
 pub fn keep_system_metadata(new: &mut Value, old: &Value) {
     let (Some(new), Some(old)) = (edit::object(new, "metadata"), old.get("metadata")) else {
         return;
@@ -114,7 +116,7 @@ pub(crate) fn check_annotations(annotations: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// A `LabelSelector` object, wherever one stands.
+/// Validates a `LabelSelector` object of any kind.
 pub(crate) fn check_selector(selector: &At<'_>, errors: &mut Errors) {
     check_labels(&selector.get("matchLabels"), errors);
     for requirement in selector.get("matchExpressions").items() {
@@ -210,7 +212,7 @@ fn check_finalizers(finalizers: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// Finalizers of built-in kinds are Kubernetes' own or have a domain in front.
+/// Finalizers of built-in kinds are those of Kubernetes or have a domain prefix.
 pub(super) fn bare_finalizers(meta: &Value) -> Errors {
     let mut errors = Errors::new();
     for finalizer in At::new(Some(meta), "metadata").get("finalizers").items() {
@@ -222,7 +224,7 @@ pub(super) fn bare_finalizers(meta: &Value) -> Errors {
     errors
 }
 
-/// What those who define kinds are told of finalizers that could be anybody's.
+/// Warnings about finalizers without a domain in custom resources.
 pub fn finalizer_warnings(meta: &Value) -> Vec<String> {
     let bare = bare_finalizers(meta);
     let mut warnings: Vec<String> = Vec::new();

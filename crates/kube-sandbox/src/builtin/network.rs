@@ -1,4 +1,6 @@
-//! Ingresses, their classes, and network policies.
+//! Defaults and validation of Ingresses, `IngressClasses` and `NetworkPolicies`.
+//!
+//! Called by the rows of [`super::table`].
 
 use serde_json::Value;
 

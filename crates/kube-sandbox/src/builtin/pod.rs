@@ -1,6 +1,6 @@
-//! Pods: what creation adds, which changes are allowed, and how status is written.
+//! Pods: defaults on creation, allowed updates, and status writes.
 //!
-//! Creation does here what built-in admission does in a cluster (service account name, priority,
+//! Creation also does the work of built-in admission plugins (service account name, priority,
 //! default tolerations), except for the projected token volume, which nothing in a sandbox reads.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +44,7 @@ pub(super) fn prepare_create(pod: &mut Value) {
     set(pod, "status", status);
 }
 
-/// Fields that the API server, not the user, decides when a pod comes to be.
+/// Sets the fields that the API server, not the user, decides on creation.
 fn admit(pod: &mut Value) {
     let Some(spec) = object(pod, "spec") else { return };
     default_zero(spec, "serviceAccountName", "default");
@@ -52,7 +52,7 @@ fn admit(pod: &mut Value) {
     admit_again(spec);
 }
 
-/// What is decided of a changed pod as of a new one.
+/// Sets the fields that are decided again on every update.
 fn admit_again(spec: &mut Value) {
     let priority = priority(text(spec, "priorityClassName"));
     default_to(spec, "priority", priority);
@@ -62,14 +62,14 @@ fn admit_again(spec: &mut Value) {
     }
 }
 
-/// A client that writes a pod back need not know what was filled in when it was created.
+/// A client that writes a pod back may leave out the fields filled in on creation.
 pub(super) fn prepare_update(new: &mut Value, _: &Value) {
     if let Some(spec) = object(new, "spec") {
         admit_again(spec);
     }
 }
 
-/// The priority of a class: the two that every cluster has, and none.
+/// The priority of one of the two built-in classes; 0 otherwise.
 pub fn priority(class: &str) -> i64 {
     match class {
         "system-cluster-critical" => 2_000_000_000,
@@ -96,7 +96,7 @@ fn tolerate(spec: &mut Value, key: &str) {
     }
 }
 
-/// `Guaranteed`, `Burstable` or `BestEffort`, from what the containers ask for.
+/// `Guaranteed`, `Burstable` or `BestEffort`, by the containers' requests and limits.
 pub fn qos_class(pod: &Value) -> &'static str {
     let spec = At::root(pod).get("spec");
     let pod_level = spec.get("resources");
@@ -121,7 +121,7 @@ pub fn qos_class(pod: &Value) -> &'static str {
     }
 }
 
-/// Adds the CPU and memory of `amounts` to `sums`; how many of the two there were.
+/// Adds the CPU and memory of `amounts` to `sums`; returns how many of the two there were.
 fn add_compute(amounts: &At<'_>, sums: &mut BTreeMap<&'static str, Quantity>) -> usize {
     let mut found = 0;
     for name in ["cpu", "memory"] {
@@ -135,7 +135,7 @@ fn add_compute(amounts: &At<'_>, sums: &mut BTreeMap<&'static str, Quantity>) ->
     found
 }
 
-/// Status belongs to the kubelet: spec, owners and deletion are not touched through it.
+/// Status belongs to the kubelet: spec, owners and deletion are not changed through it.
 pub(super) fn prepare_status_update(pod: &mut Value, old: &Value) {
     carry(pod, old, "spec");
     if let (Some(meta), Some(old_meta)) = (object(pod, "metadata"), old.get("metadata")) {
@@ -154,7 +154,7 @@ pub(super) fn prepare_status_update(pod: &mut Value, old: &Value) {
     same_pod_ip(status);
 }
 
-/// `podIP` is the first of `podIPs`; a writer may know only one of the two.
+/// Keeps `podIP` equal to the first of `podIPs`; a writer may know only one of the two.
 fn same_pod_ip(status: &mut Value) {
     let first = status.pointer("/podIPs/0/ip").and_then(Value::as_str).map(str::to_owned);
     let single = text(status, "podIP").to_owned();
@@ -223,7 +223,8 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Errors {
     errors
 }
 
-/// May be set once and then only lowered. False when the rest is not worth checking.
+/// The deadline may be set once and then only lowered. Returns false when further checks are
+/// pointless.
 fn check_deadline(deadline: &At<'_>, was: &At<'_>, errors: &mut Errors) -> bool {
     let old = was.get("activeDeadlineSeconds").int();
     match (deadline.int(), old) {
@@ -270,7 +271,7 @@ fn check_gates_removed(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// `spec` with the fields that may change put back to what they were.
+/// `spec` with the mutable fields set back to their old values.
 fn mask_updatable(spec: &Value, was: &Value) -> Value {
     let mut masked = spec.clone();
     for list in ["containers", "initContainers"] {
@@ -290,7 +291,7 @@ fn mask_updatable(spec: &Value, was: &Value) -> Value {
     masked
 }
 
-/// The members that differ, one a line, as a person would mark them.
+/// A line-by-line diff of the members that differ.
 fn differences(new: &Value, old: &Value) -> String {
     let members = [new, old].into_iter().filter_map(Value::as_object).flatten();
     let keys: BTreeSet<_> = members.map(|(key, _)| key).collect();
@@ -323,7 +324,7 @@ pub(super) fn validate_status(new: &Value, old: &Value) -> Errors {
     errors
 }
 
-/// Seconds a pod is given to end, by what the request, the pod and its state say.
+/// The grace period of a deletion in seconds, by request, pod and pod state.
 pub fn deletion_grace_s(pod: &Value, requested_s: Option<i64>) -> i64 {
     let at = At::root(pod);
     let own = at.get("spec.terminationGracePeriodSeconds").int_or_zero();

@@ -1,7 +1,7 @@
-//! What the API server fills into pods and pod templates.
+//! Defaults of pods and pod templates.
 //!
-//! [`pod_spec`] holds for every pod spec, wherever it stands; [`pod`] adds what only a Pod gets, so
-//! that templates stay as they were written.
+//! [`pod_spec`] applies to every pod spec; [`pod`] adds defaults that only a Pod gets, so that
+//! templates stay as they were written.
 
 use serde_json::{Map, Value, json};
 
@@ -21,7 +21,7 @@ const TOKEN_EXPIRATION_S: i64 = 3600;
 pub(crate) fn pod(pod: &mut Value) {
     let Some(spec) = object(pod, "spec") else { return };
     pod_spec(spec);
-    // Of a pod, not of a template: it has no less than a second to end.
+    // For pods only, not templates: a pod has at least one second to terminate.
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|s| s < 0) {
         set(spec, "terminationGracePeriodSeconds", 1);
     }
@@ -72,7 +72,7 @@ pub(crate) fn claim_spec(spec: &mut Value) {
     }
 }
 
-/// `serviceAccount` is the old name of `serviceAccountName`; both are written, always alike.
+/// `serviceAccount` is the old name of `serviceAccountName`; both are written with the same value.
 pub(crate) fn same_service_account(spec: &mut Value) {
     let (new, old) = (text(spec, "serviceAccountName"), text(spec, "serviceAccount"));
     let name = if new.is_empty() { old } else { new }.to_owned();
@@ -103,10 +103,10 @@ fn container(container: &mut Value) {
     });
 }
 
-/// A longer name is no image reference.
+/// Maximum length of an image name.
 const IMAGE_NAME_BYTES_MAX: usize = 255;
 
-/// `latest`, said or meant, is pulled again and again.
+/// `Always` for the tag `latest`, explicit or implied; `IfNotPresent` otherwise.
 fn pull_policy(image: &str) -> &'static str {
     if image_tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
 }
@@ -122,7 +122,7 @@ fn image_tag(image: &str) -> Option<&str> {
         Some((name, tag)) => (name, Some(tag)),
         None => (last, None),
     };
-    // What is no reference at all has no tag either.
+    // A malformed reference has no tag.
     if reference.len() > IMAGE_NAME_BYTES_MAX
         || name.is_empty()
         || name.contains(|c: char| c.is_ascii_uppercase() || c.is_whitespace())
@@ -218,7 +218,7 @@ fn requests_from_limits(container: &mut Value) {
     });
 }
 
-/// Pod-level requests: what the containers ask for together, or else the pod-level limit.
+/// Pod-level requests: the sum over the containers, or else the pod-level limit.
 fn pod_requests(spec: &mut Value) {
     let limits = spec.pointer("/resources/limits").and_then(Value::as_object).cloned();
     let Some(limits) = limits.filter(|limits| !limits.is_empty()) else { return };

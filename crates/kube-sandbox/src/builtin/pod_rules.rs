@@ -1,4 +1,6 @@
-//! What a pod spec must be like, in a Pod or in a template.
+//! Validation of pod specs, in Pods and in templates.
+//!
+//! Called for Pods, for the templates of workloads, and for those of jobs.
 
 use serde_json::Value;
 
@@ -11,14 +13,14 @@ use super::{
 };
 use crate::{failure::FieldError, names};
 
-/// What the pod spec is part of.
+/// The owner of the pod spec under validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
     Pod,
     Template,
 }
 
-/// The template of a workload: labels, annotations and spec.
+/// Checks the template of a workload: labels, annotations and spec.
 pub(crate) fn check_template(template: &At<'_>, errors: &mut Errors) {
     let (meta, place) = (template.get("metadata"), template.path());
     // Kubernetes leaves `metadata` out of these two paths.
@@ -38,7 +40,7 @@ pub(crate) fn check_template(template: &At<'_>, errors: &mut Errors) {
 pub(crate) fn check_pod_annotations(annotations: &At<'_>, errors: &mut Errors) {
     let cost = "controller.kubernetes.io/pod-deletion-cost";
     let Some((_, value)) = annotations.entries().find(|(key, _)| *key == cost) else { return };
-    // Go reads `+1` and `01` as numbers, but Kubernetes wants them spelled one way.
+    // Go parses `+1` and `01` as numbers, but Kubernetes accepts the canonical spelling only.
     let canonical = value.text().parse::<i32>().is_ok_and(|n| n.to_string() == value.text());
     if !canonical {
         errors.push(value.invalid("must be a 32bit integer"));
@@ -85,7 +87,7 @@ pub(crate) fn check_pod_spec(spec: &At<'_>, of: Of, errors: &mut Errors) {
     preemption.one_of_if_set(&["PreemptLowerPriority", "Never"], errors);
 }
 
-/// Fields of a pod spec that are names of something.
+/// Checks the fields of a pod spec that are names of objects.
 fn check_names(spec: &At<'_>, errors: &mut Errors) {
     type Rule = fn(&str) -> Vec<String>;
     let rules: [(&str, Rule); 6] = [
@@ -104,7 +106,7 @@ fn check_names(spec: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// On the host's network a container's port is the host's port. A template may leave it out.
+/// With `hostNetwork`, a container's port is the host's port. A template may leave `hostPort` out.
 fn check_host_network(spec: &At<'_>, of: Of, errors: &mut Errors) {
     if !spec.get("hostNetwork").flag() {
         return;
@@ -172,7 +174,7 @@ fn check_spread(constraints: &At<'_>, errors: &mut Errors) {
     for (index, constraint) in constraints.items().enumerate() {
         let place = constraint.get("{topologyKey, whenUnsatisfiable}");
         let (key, action) = (constraint.get("topologyKey"), constraint.get("whenUnsatisfiable"));
-        // The first of two is the one that is named.
+        // Of two duplicates the error names the first.
         let own = pair(&constraint);
         if constraints.items().skip(index + 1).any(|later| pair(&later) == own) {
             errors.push(FieldError::duplicate(

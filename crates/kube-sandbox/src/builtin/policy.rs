@@ -1,4 +1,6 @@
-//! Disruption budgets, RBAC and leases.
+//! Defaults and validation of `PodDisruptionBudgets`, RBAC objects and Leases.
+//!
+//! Called by the rows of [`super::table`].
 
 use serde_json::Value;
 
@@ -41,7 +43,7 @@ pub(super) fn budget(object: &Value) -> Errors {
     errors
 }
 
-/// The spec as the API server shows it: its internal type, whose fields have other names.
+/// The spec as the API server prints it: as its internal type, whose fields have other names.
 fn show_budget(spec: &At<'_>) -> String {
     let json = |key: &str| spec.get(key).value().unwrap_or(&Value::Null).to_string();
     format!(

@@ -1,7 +1,7 @@
 //! Resource quantities: `500m`, `1Gi`, `1.5e3`.
 //!
-//! A quantity is kept as a whole number of billionths, the finest grain Kubernetes keeps, together
-//! with the family of suffixes it was written in. [`Quantity::to_string`] is the canonical form the
+//! A quantity is stored as a whole number of billionths, the finest grain Kubernetes keeps, with
+//! the family of suffixes it was written in. The `Display` form is the canonical form that the
 //! API server stores: no fraction, the largest suffix that leaves a whole number.
 
 use std::{cmp::Ordering, fmt, str::FromStr};
@@ -13,10 +13,10 @@ const MILLI_IN_NANO: i128 = 1_000_000;
 /// `10^27` billionths is `10^18`, the `E` suffix; one more step keeps products within `i128`.
 const NANO_MAX: i128 = 10_i128.pow(36);
 
-/// Powers of ten that anything could be counted in.
+/// Supported powers of ten; larger ones have no use.
 const EXPONENTS: std::ops::RangeInclusive<i32> = -99..=99;
 
-/// What the API server says of a text that is no quantity.
+/// Error text of the API server for a malformed quantity.
 pub const NOT_A_QUANTITY: &str = "quantities must match the regular expression \
                                   '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
@@ -75,7 +75,7 @@ impl Quantity {
         up(self.nano, NANO)
     }
 
-    /// The API server keeps no more than thousandths of resources.
+    /// Rounds to thousandths, the finest grain the API server keeps for resources.
     #[must_use]
     pub fn rounded_to_milli(self) -> Self {
         Self { nano: self.milli() * MILLI_IN_NANO, family: self.family }
@@ -126,7 +126,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// Family of a suffix, and the power of two (if it is binary) or ten it stands for.
+/// Family of a suffix, and its exponent of two (if binary) or ten.
 pub(crate) fn read_suffix(suffix: &str) -> Option<(Family, i32)> {
     let decimal = |exponent| Some((Family::Decimal, exponent));
     let binary = |exponent| Some((Family::Binary, exponent));
@@ -154,9 +154,9 @@ pub(crate) fn read_suffix(suffix: &str) -> Option<(Family, i32)> {
     }
 }
 
-/// `whole.fraction * base^exponent` in billionths, rounded up, held at [`NANO_MAX`].
+/// `whole.fraction * base^exponent` in billionths, rounded up, capped at [`NANO_MAX`].
 fn scale(whole: &str, fraction: &str, base: i128, exponent: i32) -> i128 {
-    // More fraction digits than these are below a billionth in every suffix but the largest.
+    // Further fraction digits are below a billionth for every suffix but the largest.
     let fraction = fraction.get(..fraction.len().min(18)).unwrap_or_default();
     let digits = format!("{whole}{fraction}");
     let Ok(digits) = digits

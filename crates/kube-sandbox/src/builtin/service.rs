@@ -1,7 +1,7 @@
-//! Services: defaults, and what the allocator of addresses and node ports needs to know.
+//! Services: defaults, and the fields that address and node port allocation reads and writes.
 //!
-//! Allocation is the server's: it keeps the pools. What is here is pure: which service needs an
-//! address or a port, where it is written, and how an update keeps what was given before.
+//! The server owns the pools and allocates. This module is pure: it tells which service needs an
+//! address or a port, the field for it, and how an update keeps earlier allocations.
 //!
 //! ```text
 //! create:  defaults, prepare_create, [service_needs_cluster_ip -> set_cluster_ip],
@@ -19,25 +19,25 @@ use super::{
 };
 use crate::failure::FieldError;
 
-/// Where node ports come from unless the server is told otherwise.
+/// The default range of node ports.
 pub const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 
 const AFFINITY_TIMEOUT_S: i64 = 10800;
 
-/// A port of a service that wants a node port.
+/// A port of a service that needs a node port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePortSlot {
     /// Position in `spec.ports`, or `None` for `spec.healthCheckNodePort`.
     pub index: Option<usize>,
     pub protocol: String,
-    /// The port that is asked for or was given before; `None` lets the allocator choose.
+    /// The requested or already allocated port; `None` lets the allocator choose.
     pub wanted: Option<u16>,
 }
 
 // === impl NodePortSlot ===
 
 impl NodePortSlot {
-    /// Why the port that is asked for cannot be had.
+    /// The error for a requested port that is in use.
     pub fn taken(&self) -> FieldError {
         let path = match self.index {
             Some(index) => format!("spec.ports[{index}].nodePort"),
@@ -113,7 +113,7 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
     }
 }
 
-/// What a client left out of an update stays as it was given. Does nothing the second time.
+/// Keeps allocated values that a client left out of an update. Idempotent.
 pub fn keep_addresses(new: &mut Value, old: &Value) {
     if let (Some(spec), Some(old)) = (object(new, "spec"), old.get("spec")) {
         keep_allocated(spec, old);
@@ -155,7 +155,8 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
     }
 }
 
-/// `clusterIP` is the first of `clusterIPs`; a client may have changed only one of the two.
+/// Keeps `clusterIP` equal to the first of `clusterIPs`; a client may have changed only one of the
+/// two.
 fn sync_cluster_ips(spec: &mut Value, old: &Value) {
     let (ip, old_ip) = (text(spec, "clusterIP").to_owned(), text(old, "clusterIP"));
     let unchanged = same(spec.get("clusterIPs"), old.get("clusterIPs"));
@@ -169,7 +170,7 @@ fn sync_cluster_ips(spec: &mut Value, old: &Value) {
     }
 }
 
-/// Drops what the API server filled in for another type of service, if the client left it alone.
+/// Drops values allocated for another service type, if the client did not change them.
 fn drop_unfitting(spec: &mut Value, old: &Value) {
     let same_key = |spec: &Value, key: &str| same(spec.get(key), old.get(key));
     if wants_cluster_ip(old) && !wants_cluster_ip(spec) {
@@ -218,7 +219,7 @@ fn families(spec: &mut Value, old: Option<&Value>) {
     let before = old.and_then(|old| old.get("ipFamilyPolicy")).filter(|policy| !policy.is_null());
     let policy = match before {
         Some(policy) => policy.clone(),
-        // Nobody knows which families its endpoints will have.
+        // The families of the endpoints are unknown.
         None if headless && selectorless => json!("RequireDualStack"),
         None => json!("SingleStack"),
     };
@@ -231,13 +232,13 @@ fn families(spec: &mut Value, old: Option<&Value>) {
     default_to(spec, "ipFamilies", families);
 }
 
-/// Whether the server has to give the service an address.
+/// Whether the server has to allocate an address for the service.
 pub fn service_needs_cluster_ip(service: &Value) -> bool {
     let spec = At::root(service).get("spec");
     spec.value().is_some_and(wants_cluster_ip) && spec.get("clusterIP").text().is_empty()
 }
 
-/// The address the service has or asks for, if it is one that can be taken.
+/// The allocated or requested address, if it comes from the pool.
 pub fn service_cluster_ip(service: &Value) -> Option<&str> {
     let ip = At::root(service).get("spec.clusterIP").text();
     (!ip.is_empty() && ip != "None").then_some(ip)
@@ -250,7 +251,7 @@ pub fn set_cluster_ip(service: &mut Value, ip: &str) {
     }
 }
 
-/// Whether ports without a node port are to be given one.
+/// Whether ports without a node port get one allocated.
 pub fn service_needs_node_ports(service: &Value) -> bool {
     let spec = At::root(service).get("spec");
     let allocates = spec.get("allocateLoadBalancerNodePorts");
@@ -259,7 +260,7 @@ pub fn service_needs_node_ports(service: &Value) -> bool {
     })
 }
 
-/// The node ports the service has, asks for or lacks, in the order of its ports.
+/// The node ports that the service has, requests or lacks, in the order of its ports.
 pub fn service_node_port_slots(service: &Value) -> Vec<NodePortSlot> {
     let spec = At::root(service).get("spec");
     let Some(value) = spec.value() else { return Vec::new() };
@@ -295,7 +296,7 @@ pub fn set_node_port(service: &mut Value, slot: &NodePortSlot, node_port: u16) {
     }
 }
 
-/// Why an address that is asked for cannot be had.
+/// The error for a requested address that is in use.
 pub fn cluster_ip_taken(service: &Value, ip: &str) -> FieldError {
     let ips = At::root(service).get("spec.clusterIPs");
     ips.invalid(format!("failed to allocate IP {ip}: provided IP is already allocated"))

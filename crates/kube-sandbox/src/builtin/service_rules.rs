@@ -1,4 +1,6 @@
-//! What services must be like, and what may change about them.
+//! Validation of Services and of changes to them.
+//!
+//! Called by the rows of [`super::table`], before addresses are allocated.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +71,7 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Errors {
     errors
 }
 
-/// Addresses stay once they are given; only a headless service has none to keep.
+/// An allocated address cannot be removed; only a headless service has none.
 fn check_addresses_kept(spec: &At<'_>, was: &At<'_>, errors: &mut Errors) {
     if is_headless(spec) && is_headless(was) {
         return;
@@ -92,7 +94,7 @@ fn check_addresses_kept(spec: &At<'_>, was: &At<'_>, errors: &mut Errors) {
     let (families, old_families) = (spec.get("ipFamilies"), was.get("ipFamilies"));
     let changed = families.items().zip(old_families.items()).any(|(a, b)| a.text() != b.text());
     if changed && let Some(ip) = ips.items().next().filter(|ip| ip.text() != "None") {
-        // The address that stays is what no longer fits.
+        // The error names the address that no longer fits.
         let family = families.items().next().map_or("", |family| family.text()).to_owned();
         let text = format!("expected an {family} value as indicated by `ipFamilies[0]`");
         errors.push(ip.called("spec.clusterIPs[0]").invalid(text));
@@ -261,7 +263,7 @@ fn check_duplicate_ports(ports: &At<'_>, errors: &mut Errors) {
         if seen.insert((protocol, number)) {
             continue;
         }
-        // The API server shows its internal type here, whose fields have other names.
+        // The API server prints its internal type here, whose fields have other names.
         let shown = format!(
             "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{number},\
              \"TargetPort\":0,\"NodePort\":0}}",

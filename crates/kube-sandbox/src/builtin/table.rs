@@ -1,4 +1,4 @@
-//! One row per built-in kind.
+//! The table of built-in kinds, one row per kind. [`super::strategy`] looks kinds up in it.
 //!
 //! A row names only what differs from [`NAMESPACED`] or [`CLUSTER_WIDE`].
 
@@ -17,7 +17,7 @@ const SCALE: ScalePaths = ScalePaths {
     selector: "/spec/selector",
 };
 
-/// Steps of a kind about which nothing is special.
+/// Rules of a kind without special handling.
 const PLAIN: Rules = Rules {
     defaults: |_| {},
     create: |_| {},
@@ -47,7 +47,7 @@ const NAMESPACED: Strategy = Strategy {
 
 const CLUSTER_WIDE: Strategy = Strategy { namespaced: false, ..NAMESPACED };
 
-/// A kind with a spec that is counted and a status of its own.
+/// A kind with a generation and a status subresource.
 const COUNTED: Strategy = Strategy { has_generation: true, status_subresource: true, ..NAMESPACED };
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -400,7 +400,7 @@ pub(super) static STRATEGIES: [Strategy; 29] = [
     Strategy {
         group: "batch",
         kind: "Job",
-        // For compatibility, deleting a job leaves its pods unless the request says otherwise.
+        // As the API server: deleting a job orphans its pods unless the request says otherwise.
         default_propagation: Propagation::Orphan,
         rules: Rules {
             defaults: job::defaults,

@@ -1,4 +1,4 @@
-//! Built-in kinds as a client meets them: what comes back, what is refused and in which words.
+//! Built-in kinds as a client sees them: stored results, refused writes and their error texts.
 
 use serde_json::{Value, json};
 
@@ -11,12 +11,12 @@ mod objects;
 mod pods;
 mod workloads;
 
-/// The strategy of a kind that is known to be built in.
+/// The strategy of a built-in kind.
 fn of(group: &str, kind: &str) -> &'static Strategy {
     strategy(group, kind).expect("a built-in kind")
 }
 
-/// Creates `object` as the server does, up to storing it; the refusals if there are any.
+/// Creates `object` like the server, up to storing it; error texts if it is refused.
 fn create(group: &str, kind: &str, mut object: Value) -> Result<Value, Vec<String>> {
     let strategy = of(group, kind);
     strategy.defaults(&mut object);
@@ -25,7 +25,7 @@ fn create(group: &str, kind: &str, mut object: Value) -> Result<Value, Vec<Strin
     if errors.is_empty() { Ok(object) } else { Err(texts(&errors)) }
 }
 
-/// Updates `old` to `new` as the server does.
+/// Updates `old` to `new` like the server.
 fn update(group: &str, kind: &str, old: &Value, mut new: Value) -> Result<Value, Vec<String>> {
     let strategy = of(group, kind);
     strategy.defaults(&mut new);
@@ -56,7 +56,7 @@ fn with(base: &Value, changes: &[(&str, Value)]) -> Value {
     object
 }
 
-/// Runs a table of changes to a valid object: each is refused with just these words, or accepted.
+/// Runs a table of changes to a valid object: each has exactly the given errors, or none.
 fn refusals(group: &str, kind: &str, base: &Value, cases: &[(&str, &str, Value, &[&str])]) {
     create(group, kind, base.clone()).expect("the base is valid");
     for (reason, pointer, value, want) in cases {

@@ -1,4 +1,4 @@
-//! What volumes of a pod must be like.
+//! Validation of a pod's volumes.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::names;
 
-/// Every source a volume can have, in the order the API server looks for them.
+/// Every volume source, in the order in which the API server looks.
 const SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",
@@ -59,7 +59,7 @@ pub(crate) fn check_volumes(volumes: &At<'_>, errors: &mut Errors) -> BTreeSet<S
         if seen.contains(name.text()) {
             found.push(name.duplicate());
         }
-        // Mounts of a volume that is itself wrong are reported too, as missing.
+        // A mount of an invalid volume is reported too, as missing.
         if found.is_empty() {
             seen.insert(name.text().to_owned());
         }
@@ -104,7 +104,7 @@ fn check_source(volume: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// A Secret or ConfigMap shown as files.
+/// Checks a Secret or ConfigMap volume.
 fn check_files(source: &At<'_>, name: &str, errors: &mut Errors) {
     check_required(&source.get(name), errors);
     check_mode(&source.get("defaultMode"), errors);

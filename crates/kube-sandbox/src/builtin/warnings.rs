@@ -1,4 +1,6 @@
-//! What the API server warns of without refusing it. `kubectl` prints these as `Warning: ...`.
+//! Warnings of the API server about accepted objects. `kubectl` prints them as `Warning: ...`.
+//!
+//! Called by the rows of [`super::table`] after validation. A warning never fails a request.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +51,7 @@ pub(super) fn pod(pod: &Value) -> Vec<String> {
     warnings
 }
 
-/// Deployments and replica sets, whose names become parts of host names.
+/// Deployments and `ReplicaSets`, whose names become parts of host names.
 pub(super) fn named_workload(workload: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     let wrong = names::dns1123_label(At::root(workload).get("metadata.name").text());
@@ -149,7 +151,7 @@ fn of_pod_spec(at: &At<'_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// Where a selector of pods was left out, which selects none.
+/// Warns of missing pod selectors, which select nothing.
 fn of_selectors(spec: &At<'_>, warnings: &mut Vec<String>) {
     let mut places: Vec<At<'_>> = spec.get("topologySpreadConstraints").items().collect();
     for kind in ["podAffinity", "podAntiAffinity"] {
@@ -184,7 +186,7 @@ fn of_container(container: &At<'_>, warnings: &mut Vec<String>) {
     let mut seen = BTreeSet::new();
     for variable in container.get("env").items() {
         let name = variable.get("name").text();
-        // A value that refers to the earlier one of the same name means it.
+        // A value that refers to the earlier variable of the same name is deliberate.
         let refers = variable.get("value").text().contains(&format!("$({name})"));
         if !seen.insert(name) && !refers {
             warnings.push(format!(

@@ -1,7 +1,7 @@
-//! Deployments, replica sets, stateful sets and daemon sets: defaults and what writing changes.
+//! Deployments, `ReplicaSets`, `StatefulSets` and `DaemonSets`: defaults and updates.
 //!
-//! A DaemonSet still counts the versions of its template in an annotation; clients of old read it,
-//! and `kubectl` shows it.
+//! A DaemonSet still counts the versions of its template in an annotation: old clients read it, and
+//! `kubectl` shows it.
 
 use serde_json::{Value, json};
 
@@ -81,7 +81,7 @@ pub(super) fn stateful_set_defaults(stateful_set: &mut Value) {
             set(strategy, "type", "RollingUpdate");
             object(strategy, "rollingUpdate");
         }
-        // A type that was asked for without details stays without details.
+        // A type without details stays without details.
         if text(strategy, "type") == "RollingUpdate" {
             within(strategy, "rollingUpdate", |rolling| default_to(rolling, "partition", 0));
         }
@@ -110,7 +110,7 @@ fn claim_template(claim: &mut Value) {
     }
 }
 
-/// The feature that reads `maxUnavailable` is off by default, and so the field is not kept.
+/// The feature behind `maxUnavailable` is off by default, so the field is dropped.
 pub(super) fn stateful_set_create(stateful_set: &mut Value) {
     if let Some(rolling) = stateful_set.pointer_mut("/spec/updateStrategy/rollingUpdate") {
         remove(rolling, "maxUnavailable");
@@ -124,7 +124,7 @@ pub(super) fn stateful_set_update(new: &mut Value, old: &Value) {
     }
 }
 
-/// The count of templates is there as soon as a DaemonSet is read, so whoever writes one owns it.
+/// Part of the defaults, so that every writer of a DaemonSet owns the annotation.
 pub(super) fn daemon_set_counted(daemon_set: &mut Value) {
     let generation = template_generation(daemon_set);
     set_template_generation(daemon_set, generation);
@@ -141,7 +141,7 @@ pub(super) fn daemon_set_update(new: &mut Value, old: &Value) {
     set_template_generation(new, template_generation(old) + i64::from(changed));
 }
 
-/// The count belongs to the spec, which a status cannot change.
+/// The template generation belongs to the spec, which a status write cannot change.
 pub(super) fn daemon_set_status_update(new: &mut Value, old: &Value) {
     carry(new, old, "spec");
     set_template_generation(new, template_generation(old));
@@ -160,14 +160,14 @@ fn set_template_generation(daemon_set: &mut Value, generation: i64) {
     }
 }
 
-/// A Deployment's annotations are copied to its replica sets, and so count as a change of spec.
+/// A Deployment's annotations are copied to its `ReplicaSets`, so they count as a change of spec.
 pub(super) fn deployment_changed(new: &Value, old: &Value) -> bool {
     ["/spec", "/metadata/annotations"]
         .into_iter()
         .any(|pointer| !same(new.pointer(pointer), old.pointer(pointer)))
 }
 
-/// Labels of a Deployment are not changed through its status.
+/// Labels of a Deployment do not change through its status.
 pub(super) fn deployment_status_update(new: &mut Value, old: &Value) {
     carry(new, old, "spec");
     if let (Some(meta), Some(old_meta)) = (object(new, "metadata"), old.get("metadata")) {
@@ -186,7 +186,7 @@ pub(super) fn deployment_status_update(new: &mut Value, old: &Value) {
     }
 }
 
-/// The counts of a ReplicaSet or StatefulSet that are written only when there is something.
+/// Drops zero counts from the status of a ReplicaSet or StatefulSet.
 pub(super) fn scaled_status_update(new: &mut Value, old: &Value) {
     carry(new, old, "spec");
     if let Some(status) = object(new, "status") {

@@ -1,4 +1,7 @@
-//! What workloads must be like, and what may change about them.
+//! Validation of workloads and of changes to them.
+//!
+//! Called by the rows of [`super::table`], before an object is stored. Values were defaulted and
+//! have the right types.
 
 use serde_json::Value;
 
@@ -132,7 +135,7 @@ fn stateful_set_spec(object: &Value) -> Errors {
     spec.get("replicas").non_negative(&mut errors);
     spec.get("minReadySeconds").non_negative(&mut errors);
     spec.get("ordinals.start").non_negative(&mut errors);
-    // Pods of a StatefulSet get their volumes from the claim templates, too.
+    // Pods of a StatefulSet also get volumes from the claim templates.
     let with_claims = with_claim_volumes(object);
     let spec = At::root(&with_claims).get("spec");
     check_selected_template(&spec, "statefulset", "StatefulSet", &mut errors);
@@ -148,7 +151,7 @@ fn with_claim_volumes(object: &Value) -> Value {
     else {
         return object;
     };
-    // The controller sets both, whatever the template says.
+    // The controller overwrites both in every pod.
     spec.remove("subdomain");
     spec.remove("hostname");
     if !named.is_empty() {
@@ -168,7 +171,7 @@ fn with_claim_volumes(object: &Value) -> Value {
     object
 }
 
-/// Selector and template, and that the one matches the other.
+/// Checks selector and template, and that the selector matches the template's labels.
 fn check_selected_template(spec: &At<'_>, said: &str, kind: &str, errors: &mut Errors) {
     let (selector, template) = (spec.get("selector"), spec.get("template"));
     if selector.is_set() {
@@ -307,7 +310,7 @@ fn check_stateful_set_strategy(strategy: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// A strategy as the API server shows it: its internal type, whose fields have other names.
+/// A strategy as the API server prints it: as its internal type, whose fields have other names.
 fn show_strategy(kind: &str) -> String {
     format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(kind))
 }

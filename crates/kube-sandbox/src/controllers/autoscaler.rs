@@ -1,16 +1,16 @@
-//! Scales workloads for `HorizontalPodAutoscalers`, by metrics that are set, not measured.
+//! Scales workloads for `HorizontalPodAutoscalers`, by metric values that are set, not measured.
 //!
-//! Nothing in a sandbox uses processor time, so the current value of a metric is whatever was last
-//! said, in this order:
+//! A sandbox uses no processor time, so the value of a metric is set by hand. Sources in order:
 //!
 //! - the annotation `sandbox.tidegate.dev/cpu-utilization: "85"` on the autoscaler (per cent of the
 //!   request), or `sandbox.tidegate.dev/metric.<name>: <quantity>` for any metric by its name;
 //! - the [`MetricsKnob`] given to the controller.
 //!
-//! From there on it is the usual arithmetic: ratio to the target, ten per cent of tolerance,
-//! stabilisation and pace, minimum and maximum. It looks every fifteen seconds.
+//! The arithmetic is that of Kubernetes: ratio to the target, ten per cent of tolerance,
+//! stabilisation and scaling policies, minimum and maximum. Every autoscaler is reconciled every
+//! fifteen seconds.
 //!
-//! A target is a workload of the API server's own, or of any kind whose definition has a scale.
+//! A target is a built-in workload, or any custom resource with a scale subresource.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -44,7 +44,7 @@ const AUTOSCALER: Kind = Kind { api_version: "autoscaling/v2", kind: "Horizontal
 const DEFINITIONS: Resource =
     Resource { group: "apiextensions.k8s.io", plural: "customresourcedefinitions" };
 
-/// How often to look, as `--horizontal-pod-autoscaler-sync-period`.
+/// Interval between two reconciles, as `--horizontal-pod-autoscaler-sync-period`.
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
@@ -52,22 +52,22 @@ pub struct AutoscalerController {
     metrics: MetricsKnob,
     recorder: Recorder,
     paces: BTreeMap<Key, Pace>,
-    /// Kinds that have a scale by their definition, by version and kind. To read all definitions in every
-    /// look would take longer than the rest of it.
+    /// Custom resources with a scale subresource, by version and kind. Cached, because reading all
+    /// definitions takes longer than the rest of a reconcile.
     scaled: BTreeMap<(String, String), Scaled>,
 }
 
-/// A kind that has a scale by its definition.
+/// A custom resource with a scale subresource.
 #[derive(Debug, Clone)]
 struct Scaled {
     resource: Resource,
-    /// Where the count is.
+    /// JSON pointer of the replica count.
     replicas: String,
-    /// Where the selector is, as a text.
+    /// JSON pointer of the selector in text form.
     selector: String,
 }
 
-/// One look at one autoscaler: its status as it will be written.
+/// State of one reconcile of one autoscaler: its status as it will be written.
 struct Look<'a> {
     cluster: &'a dyn Cluster,
     autoscaler: &'a Value,
@@ -79,15 +79,15 @@ struct Target {
     resource: Resource,
     object: Value,
     replicas: i64,
-    /// Nothing if its scale has none.
+    /// `None` if the scale has no selector.
     selector: Option<LabelSelector>,
 }
 
-/// What a look concluded.
+/// The size that the metrics ask for.
 struct Verdict {
     desired: i64,
     metrics: Option<Vec<Value>>,
-    /// Why the size should change.
+    /// The reason for a change of size.
     reason: String,
 }
 
@@ -103,7 +103,7 @@ impl Controller for AutoscalerController {
     }
 
     fn keys(&self, _: &dyn Cluster, change: &Change<'_>) -> Vec<Key> {
-        // Its own status writes come back as changes and are no news.
+        // Ignores the controller's own status writes.
         let part = |object: &Value| {
             (object.get("spec").cloned(), object.pointer("/metadata/annotations").cloned())
         };
@@ -158,7 +158,7 @@ impl AutoscalerController {
         look.write(Some((current, Some(verdict.desired))), verdict.metrics, rescale)
     }
 
-    /// The workload an autoscaler names, or why it cannot be had.
+    /// The target workload, or why it cannot be read.
     fn target(&mut self, cluster: &dyn Cluster, autoscaler: &Value) -> Result<Target, String> {
         let kind = text(autoscaler, "/spec/scaleTargetRef/kind");
         let target = text(autoscaler, "/spec/scaleTargetRef/name");
@@ -196,7 +196,7 @@ impl AutoscalerController {
         Some(found)
     }
 
-    /// The size the target should have; `None` when no metric could be read.
+    /// The size that the target should have; `None` when no metric could be read.
     fn judge(&mut self, look: &mut Look<'_>, key: &Key, target: &Target) -> Option<Verdict> {
         let bounds = Bounds::of(look.autoscaler);
         let current = target.replicas;
@@ -235,7 +235,7 @@ impl AutoscalerController {
             );
             look.set("ScalingActive", "True", "ValidMetricFound", &message);
         } else {
-            // Scaling down on half the picture would be rash.
+            // With some metrics missing, scaling down would be unsafe.
             self.report_failures(look, &failures, all);
             return None;
         }
@@ -280,7 +280,7 @@ impl AutoscalerController {
         (demands, failures)
     }
 
-    /// Says that of `all` metrics these cannot be read.
+    /// Reports the metrics, out of `all`, that cannot be read.
     fn report_failures(&mut self, look: &mut Look<'_>, failures: &[MetricFailure], all: usize) {
         let Some(first) = failures.first() else { return };
         let message = format!("the HPA was unable to compute the replica count: {}", first.message);
@@ -331,7 +331,7 @@ impl AutoscalerController {
 // === impl Scaled ===
 
 impl Scaled {
-    /// The kind of this version, if it is defined and has a scale.
+    /// The kind of this version, if it is defined and has a scale subresource.
     fn find(cluster: &dyn Cluster, api_version: &str, kind: &str) -> Option<Self> {
         let (group, version) = api_version.split_once('/')?;
         let definitions = cluster.list(DEFINITIONS, None);
@@ -341,7 +341,7 @@ impl Scaled {
         let mut versions = items(definition, "/spec/versions").iter();
         let version = versions.find(|it| text(it, "/name") == version)?;
         let scale = version.pointer("/subresources/scale")?;
-        // Kept for ever, once for each kind that somebody scales.
+        // Leaked on purpose, once for each scaled kind.
         let keep = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
         Some(Self {
             resource: Resource {
@@ -368,7 +368,7 @@ impl Scaled {
 // === impl Look ===
 
 impl Look<'_> {
-    /// Sets a condition; true when it says something new.
+    /// Sets a condition; true if it changed.
     fn set(&mut self, kind: &str, status: &str, reason: &str, message: &str) -> bool {
         let old = self.conditions.iter().find(|c| text(c, "/type") == kind);
         let same =

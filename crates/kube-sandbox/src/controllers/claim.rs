@@ -1,9 +1,9 @@
-//! Which objects belong to an owner, and making it so.
+//! Adopts and releases an owner's objects, for every workload controller.
 //!
-//! An owner's objects carry its controller reference and match its selector. One that matches but
-//! has no managing owner is adopted; one that carries the reference but matches no longer is let
-//! go. Owned objects come from an index; all others are searched only after something suggested
-//! that an orphan might be among them.
+//! An owner's objects carry its controller reference and match its selector. An object that matches
+//! but has no controller is adopted; one that carries the reference but no longer matches is
+//! released. Owned objects come from an index; the others are scanned only after a change suggested
+//! that they contain an orphan.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
@@ -27,7 +27,7 @@ pub(crate) struct Claims {
     owner_kind: Kind,
     owner_resource: Resource,
     resource: Resource,
-    /// Owners for whom an orphan may be waiting.
+    /// Owners that may have an orphan to adopt.
     rescan: RefCell<BTreeSet<Key>>,
 }
 
@@ -38,7 +38,7 @@ impl Claims {
         Self { owner_kind, owner_resource, resource, rescan: RefCell::default() }
     }
 
-    /// The owners to look at because one of their possible objects changed.
+    /// The owners to reconcile because one of their possible objects changed.
     pub(crate) fn owners(&self, cluster: &dyn Cluster, change: &Change<'_>) -> Vec<Key> {
         let mut keys = BTreeSet::new();
         for object in [change.old, change.new].into_iter().flatten() {
@@ -60,7 +60,7 @@ impl Claims {
         keys.into_iter().collect()
     }
 
-    /// The objects of `owner`, after adopting and letting go.
+    /// The objects of `owner`, after adoption and release.
     pub(crate) fn members(&self, cluster: &dyn Cluster, owner: &Value) -> Outcome<Vec<Value>> {
         let selector = selector(owner);
         let mut members = Vec::new();
@@ -84,7 +84,7 @@ impl Claims {
     }
 
     fn may_have_orphans(&self, owner: &Value) -> bool {
-        // A new owner, or one whose selector may have changed, has never looked.
+        // A new owner, or one whose selector may have changed, needs a scan.
         let changed =
             count(owner, "/metadata/generation") != count(owner, "/status/observedGeneration");
         !is_deleting(owner) && (changed || self.rescan.borrow().contains(&key(owner)))

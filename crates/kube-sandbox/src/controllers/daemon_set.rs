@@ -43,22 +43,22 @@ pub struct DaemonSetController {
     recorder: Recorder,
 }
 
-/// One look at one DaemonSet.
+/// State of one reconcile of one DaemonSet.
 struct Look<'a> {
     cluster: &'a dyn Cluster,
     recorder: &'a mut Recorder,
     set: &'a Value,
     now: Timestamp,
-    /// The label of pods made of the present template.
+    /// The hash label of pods made from the current template.
     hash: String,
-    /// The number of the present template, for the older label of the same purpose.
+    /// The generation of the current template, for the older label with the same purpose.
     generation: i64,
     nodes: Vec<Value>,
-    /// Pods by the node they run on or are meant for.
+    /// Pods by the node that they run on or are meant for.
     daemons: BTreeMap<String, Vec<Value>>,
 }
 
-/// What a look wants done.
+/// Pods to create and delete.
 #[derive(Debug, Default)]
 struct Plan {
     create_on: Vec<String>,
@@ -141,7 +141,7 @@ impl DaemonSetController {
     }
 }
 
-/// A node's heartbeat does not move daemons; its labels, taints and cordon do.
+/// Labels, taints and cordon of a node affect placement; its heartbeat does not.
 fn changes_placement(change: &Change<'_>) -> bool {
     let part = |node: &Value| {
         let labels = node.pointer("/metadata/labels").cloned();
@@ -150,7 +150,7 @@ fn changes_placement(change: &Change<'_>) -> bool {
     change.old.map(part) != change.new.map(part)
 }
 
-/// The pods of a set by their node; those that ended and are being deleted are left out.
+/// The pods of a set by node, without terminal pods that are being deleted.
 fn by_node(members: Vec<Value>) -> BTreeMap<String, Vec<Value>> {
     let mut daemons: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for pod in members {
@@ -179,7 +179,7 @@ impl Look<'_> {
         pods::is_available(pod, count(self.set, "/spec/minReadySeconds"), self.now)
     }
 
-    /// Surplus and shortfall allowed, out of `desired` daemons.
+    /// `maxSurge` and `maxUnavailable` as numbers, out of `desired` daemons.
     fn allowances(&self, desired: i64) -> (i64, i64) {
         if text(self.set, "/spec/updateStrategy/type") == "OnDelete" {
             return (0, 0);
@@ -191,7 +191,7 @@ impl Look<'_> {
         (surge, if neither { 1 } else { unavailable })
     }
 
-    /// One pod on each node that should have one, none elsewhere. True when something was done.
+    /// Ensures one pod on each eligible node and none elsewhere. True if it changed anything.
     fn manage(&mut self) -> Outcome<bool> {
         let mut plan = Plan::default();
         for node in self.nodes.clone() {
@@ -235,7 +235,7 @@ impl Look<'_> {
             plan.create_on.push(name(node).to_owned());
             return;
         }
-        // While surging a node may have one old and one new pod, until one of them is of no use.
+        // During a surge a node may have one old and one new pod, until one of them is unusable.
         let (new, old): (Vec<&Value>, Vec<&Value>) =
             running.iter().partition(|pod| label(pod, HASH_LABEL) == Some(self.hash.as_str()));
         let surplus = new.iter().skip(1).chain(old.iter().skip(1));

@@ -5,9 +5,9 @@
 //!                            └── owns ──> Pod, labelled pod-template-hash=<hash>
 //! ```
 //!
-//! Each look takes one step: scale the new set up, or old ones down, or only report. The next step
-//! follows when the `ReplicaSets` report back, so how many pods may be missing or surplus is judged
-//! by what they say is available, never by what was asked of them.
+//! Each reconcile takes one step: it scales the new set up, or old ones down, or only reports. The
+//! next step follows when the `ReplicaSets` report back, so missing and surplus pods are counted by
+//! reported availability, never by requested sizes.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -42,7 +42,7 @@ const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
-/// In a limit or a deadline, "none".
+/// The value for "no limit" in limits and deadlines.
 const UNLIMITED: i64 = i32::MAX as i64;
 
 #[derive(Debug)]
@@ -51,12 +51,12 @@ pub struct DeploymentController {
     recorder: Recorder,
 }
 
-/// One look at one Deployment: what it wants, and its `ReplicaSets` as they are now.
+/// State of one reconcile of one Deployment: its spec and its current `ReplicaSets`.
 struct Rollout<'a> {
     cluster: &'a dyn Cluster,
     recorder: &'a mut Recorder,
     deployment: Value,
-    /// The set of the current template, once there is one.
+    /// The set of the current template, if it exists.
     new: Option<Value>,
     /// All others, oldest first.
     old: Vec<Value>,
@@ -130,7 +130,7 @@ impl DeploymentController {
     }
 }
 
-/// A Deployment that recreates waits for the last old pod to go.
+/// A Deployment with strategy Recreate waits for its last old pod to end.
 fn last_pod_gone(cluster: &dyn Cluster, change: &Change<'_>) -> Option<Key> {
     if change.new.is_some_and(|pod| !pods::is_terminal(pod)) {
         return None;
@@ -174,7 +174,7 @@ impl<'a> Rollout<'a> {
         text(&self.deployment, "/spec/strategy/type") != "Recreate"
     }
 
-    /// Pods allowed beyond, and missing from, what is asked for.
+    /// `maxSurge` and `maxUnavailable` as numbers.
     fn allowances(&self) -> (i64, i64) {
         if !self.is_rolling() {
             return (0, 0);
@@ -184,7 +184,7 @@ impl<'a> Rollout<'a> {
         let replicas = self.replicas();
         let surge = scaled_or(at("maxSurge"), replicas, Rounding::Up, 0);
         let unavailable = scaled_or(at("maxUnavailable"), replicas, Rounding::Down, 0);
-        // Both at zero would forbid every step.
+        // With both at zero no step would be allowed.
         let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
         (surge, unavailable.min(replicas))
     }
@@ -215,7 +215,7 @@ impl<'a> Rollout<'a> {
         self.recorder.record(self.cluster, DEPLOYMENT, &self.deployment, what);
     }
 
-    /// Replaces all pods at once: old ones go before new ones come.
+    /// Replaces all pods at once: old ones are deleted before new ones are created.
     fn recreate(&mut self) -> Outcome<Next> {
         self.find_new()?;
         let mut scaled_down = false;

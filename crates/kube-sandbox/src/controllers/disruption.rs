@@ -1,4 +1,7 @@
-//! Keeps the status of `PodDisruptionBudgets`: how many pods could be evicted right now.
+//! Keeps the status of `PodDisruptionBudgets`: how many pods may be evicted now.
+//!
+//! Evictions read the status that it writes, and record granted evictions there. While a budget
+//! cannot be computed it allows none.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +28,7 @@ use crate::{
 
 const BUDGET: Kind = Kind { api_version: "policy/v1", kind: "PodDisruptionBudget" };
 
-/// An eviction that was granted but not carried out is forgotten after this long.
+/// A granted eviction that is not carried out expires after this long.
 const DELETION_TIMEOUT_S: i64 = 120;
 
 #[derive(Debug)]
@@ -33,7 +36,7 @@ pub struct DisruptionController {
     recorder: Recorder,
 }
 
-/// What a budget asks for, in pods.
+/// Requirements of a budget, in pods.
 struct Demand {
     expected: i64,
     healthy: i64,
@@ -74,7 +77,7 @@ impl Controller for DisruptionController {
                 let pods = [change.old, change.new].into_iter().flatten();
                 pods.into_iter().any(|pod| selector.selects(pod))
             } else {
-                // Only its size matters here of a workload.
+                // Of a workload only its size matters.
                 let size = |object: Option<&Value>| object.map(|o| count(o, "/spec/replicas"));
                 size(change.old) != size(change.new)
             }
@@ -125,12 +128,12 @@ impl DisruptionController {
             if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
         put_condition(&mut status, budget, state, reason, "", now);
         write_status(cluster, DISRUPTION_BUDGETS, budget, status)?;
-        // A moment later, when the grant is certainly over.
+        // One second later, when the grant has certainly expired.
         let wait = next.map(|at| until(now, at) + Duration::from_secs(1));
         Ok(wait.map_or(Next::Idle, Next::After))
     }
 
-    /// Allows nothing while the budget cannot be worked out.
+    /// Allows no eviction while the budget cannot be computed.
     fn fail_safe(&mut self, cluster: &dyn Cluster, budget: &Value, problem: &str) -> Outcome<Next> {
         let message = format!("Failed to calculate the number of expected pods: {problem}");
         let what = warning("CalculateExpectedPodCountFailed", &message);
@@ -146,13 +149,13 @@ impl DisruptionController {
     }
 }
 
-/// An empty selector covers the namespace; a missing one covers nothing.
+/// An empty selector selects every pod of the namespace; a missing one selects none.
 fn covered(budget: &Value) -> LabelSelector {
     let selector = LabelSelector::from_json(budget.pointer("/spec/selector"));
     selector.unwrap_or_else(|_| LabelSelector::nothing())
 }
 
-/// Evictions granted to pods that are still there, without those that came to nothing.
+/// Evictions granted to pods that still exist, without expired ones.
 fn disrupted(budget: &Value, pods: &[Value], now: Timestamp) -> BTreeMap<String, Timestamp> {
     let granted = budget.pointer("/status/disruptedPods").and_then(Value::as_object);
     let granted = granted.into_iter().flatten().filter_map(|(pod, at)| {
@@ -181,7 +184,7 @@ fn put_condition(
     set_at(status, &["conditions"], conditions);
 }
 
-/// Times are written back as they came, so that nothing changes when nothing did.
+/// Times are written back unchanged, so that an unchanged status causes no write.
 fn write_disrupted(status: &mut Value, budget: &Value, disrupted: &BTreeMap<String, Timestamp>) {
     let written = budget.pointer("/status/disruptedPods").and_then(Value::as_object);
     let kept: Map<String, Value> = written
@@ -216,7 +219,7 @@ fn demand(cluster: &dyn Cluster, budget: &Value, pods: &[Value]) -> Result<Deman
     Ok(Demand { expected, healthy: healthy.ok_or("invalid value for minAvailable")? })
 }
 
-/// The sizes of all workloads that own one of `pods`, added up. Pods nobody owns do not count.
+/// The total size of the workloads that own `pods`. Pods without an owner do not count.
 fn expected_scale(cluster: &dyn Cluster, pods: &[Value]) -> Result<i64, String> {
     let mut sizes: BTreeMap<String, i64> = BTreeMap::new();
     for pod in pods {
@@ -233,7 +236,7 @@ fn expected_scale(cluster: &dyn Cluster, pods: &[Value]) -> Result<i64, String> 
     Ok(sizes.values().sum())
 }
 
-/// The workload that decides the size (a ReplicaSet's Deployment) and that size.
+/// The owning workload (for a ReplicaSet, its Deployment) and its size.
 fn owner_scale(
     cluster: &dyn Cluster,
     namespace: &str,

@@ -1,9 +1,8 @@
 //! Keeps the `EndpointSlices` of every Service with a selector.
 //!
-//! Endpoints are spread over slices of at most a hundred, each slice holding pods that offer the
-//! same ports. Slices are changed as little as possible: an endpoint stays where it is, new ones
-//! fill gaps, and a slice no longer needed is reused before another is created. A Service without
-//! any endpoints keeps one empty slice.
+//! A slice holds at most a hundred endpoints, all of pods with the same ports. Slices change as
+//! little as possible: an endpoint stays where it is, new ones fill gaps, and a slice no longer
+//! needed is reused before another is created. A Service without endpoints keeps one empty slice.
 
 use std::collections::BTreeMap;
 
@@ -43,10 +42,10 @@ pub struct EndpointSliceController {
 /// Endpoints by the address and pod that identify them.
 type Endpoints = BTreeMap<(String, String), Value>;
 
-/// What the slices of a Service should become.
+/// Target state of a Service's slices.
 #[derive(Debug, Default)]
 struct Plan {
-    /// Slices with their wanted ports and endpoints; no slice yet where the first is `None`.
+    /// Slices with their target ports and endpoints; the first is `None` for a slice to create.
     keep: Vec<(Option<Value>, Value, Vec<Value>)>,
     unused: Vec<Value>,
 }
@@ -67,7 +66,7 @@ impl Controller for EndpointSliceController {
         let service = match change.plural {
             "pods" => return self.services.of_pod(change),
             "endpointslices" => {
-                // Its own writes come back as changes; only a removal by others asks for work.
+                // Ignores the controller's own writes; only a removal by others needs work.
                 let removed = change.old.filter(|_| change.new.is_none());
                 removed.filter(|slice| is_ours(slice)).and_then(|slice| label(slice, SERVICE_NAME))
             }
@@ -79,7 +78,7 @@ impl Controller for EndpointSliceController {
     }
 
     fn reconcile(&mut self, cluster: &dyn Cluster, key: &Key) -> Next {
-        // The slices of a Service that is gone are collected with it.
+        // Garbage collection deletes the slices of a deleted Service.
         let Some(service) = cluster.get(SERVICES, &key.namespace, &key.name) else {
             return Next::Idle;
         };
@@ -103,7 +102,7 @@ fn sync(cluster: &dyn Cluster, service: &Value) -> Outcome<()> {
     plan(wanted(cluster, service), slices).carry_out(cluster, service)
 }
 
-/// The endpoints of a Service by the ports they offer.
+/// The endpoints of a Service, grouped by their ports.
 fn wanted(cluster: &dyn Cluster, service: &Value) -> BTreeMap<Vec<backend::Port>, Endpoints> {
     let mut groups: BTreeMap<_, Endpoints> = BTreeMap::new();
     for pod in cluster.select(PODS, namespace(service), &backend::selector(service)) {
@@ -168,7 +167,7 @@ fn plan(groups: BTreeMap<Vec<backend::Port>, Endpoints>, mut slices: Vec<Value>)
 // === impl Plan ===
 
 impl Plan {
-    /// Spreads endpoints over slices of the same ports.
+    /// Distributes endpoints over slices with the same ports.
     fn fill(&mut self, ports: &Value, mut endpoints: Endpoints, slices: Vec<Value>) {
         let mut filled: Vec<(Option<Value>, Vec<Value>)> = Vec::new();
         for slice in slices {

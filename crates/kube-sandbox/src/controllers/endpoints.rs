@@ -1,8 +1,7 @@
 //! Keeps the Endpoints object of every Service with a selector.
 //!
-//! The older of two ways to publish the same thing; [`super::endpoint_slice`] is the newer. Both
-//! leave Services alone that select nothing (someone else publishes for them) and those of type
-//! `ExternalName`.
+//! Endpoints are the older API; [`super::endpoint_slice`] writes the newer one. Both ignore
+//! Services without a selector (their endpoints are written by others) and of type `ExternalName`.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -31,7 +30,7 @@ pub struct EndpointsController {
     services: Selections,
 }
 
-/// Addresses that offer the same ports.
+/// Addresses with the same ports.
 #[derive(Debug, Default)]
 struct Subset {
     ready: Vec<Value>,
@@ -53,7 +52,7 @@ impl Controller for EndpointsController {
         self.services.note(change);
         match change.plural {
             "pods" => self.services.of_pod(change),
-            // Its own writes come back as changes; only a removal by others asks for work.
+            // Ignores the controller's own writes; only a removal by others needs work.
             "endpoints" if change.new.is_some() => Vec::new(),
             _ => vec![Key { namespace: change.namespace.to_owned(), name: change.name.to_owned() }],
         }
@@ -98,7 +97,7 @@ fn sync(cluster: &dyn Cluster, key: &Key) -> Outcome<()> {
     cluster.update(ENDPOINTS, "", prune(changed)).map(|_| ())
 }
 
-/// Without subsets the field is left out.
+/// Drops an empty `subsets` field.
 fn prune(mut endpoints: Value) -> Value {
     if items(&endpoints, "/subsets").is_empty() {
         unset(&mut endpoints, "", "subsets");

@@ -1,8 +1,7 @@
-//! Events, written as a recorder in a controller writes them.
+//! Event recorder for the controllers and the kubelet.
 //!
-//! The first time something happens to an object an Event is created; when the same thing happens
-//! again its count and last time move. A lost event is no reason to stop working, so failures to
-//! write one are dropped, as `client-go` drops them.
+//! The first occurrence creates an Event; a repetition updates its count and last time. Failures to
+//! write an event are dropped, as in `client-go`: a lost event must not stop a controller.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +12,10 @@ use crate::{
     controllers::object::{Kind, name, namespace, stamp, text, uid},
 };
 
-/// Remembered events; past this the oldest memories cannot be told apart from noise and all go.
-/// `client-go` remembers as many.
+/// Capacity of the deduplication cache, as in `client-go`; when full it is cleared.
 const REMEMBERED: usize = 4096;
 
-/// Names to try before an event is given up.
+/// Number of names to try before an event is dropped.
 const TRIES: usize = 16;
 
 /// Writes the events of one component.
@@ -29,7 +27,7 @@ pub(crate) struct Recorder {
     serial: u32,
 }
 
-/// What makes two events the same event.
+/// Deduplication key of events.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Memory {
     uid: String,
@@ -38,7 +36,7 @@ struct Memory {
     message: String,
 }
 
-/// What happened.
+/// Content of an event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Happening<'a> {
     /// `Normal` or `Warning`.
@@ -49,12 +47,12 @@ pub(crate) struct Happening<'a> {
     pub(crate) field: &'a str,
 }
 
-/// Something expected.
+/// An expected event.
 pub(crate) fn normal<'a>(reason: &'a str, message: &'a str) -> Happening<'a> {
     Happening { severity: "Normal", reason, message, field: "" }
 }
 
-/// Something a person may want to look at.
+/// An event that may need attention.
 pub(crate) fn warning<'a>(reason: &'a str, message: &'a str) -> Happening<'a> {
     Happening { severity: "Warning", reason, message, field: "" }
 }
@@ -66,7 +64,7 @@ impl Recorder {
         Self { component, host: String::new(), written: BTreeMap::new(), serial: 0 }
     }
 
-    /// The same recorder speaking for a node.
+    /// The same recorder, reporting for a node.
     pub(crate) fn on_host(&mut self, host: &str) -> &mut Self {
         host.clone_into(&mut self.host);
         self
@@ -103,7 +101,7 @@ impl Recorder {
                     self.written.insert(memory, (name(&created).to_owned(), 1));
                     return;
                 }
-                // Another component wrote about the object at this very moment.
+                // Another component wrote an event about the object at the same time.
                 Err(failure) if failure.is_already_exists() => {}
                 Err(_) => return,
             }
@@ -117,7 +115,7 @@ impl Recorder {
         about: &Value,
         what: Happening<'_>,
     ) -> Value {
-        // The serial number tells apart what happens at one moment, of a clock that stands still.
+        // Serial number, because names contain the time and a virtual clock may stand still.
         self.serial = self.serial.wrapping_add(1);
         let moment = cluster.now().as_nanosecond() + i128::from(self.serial);
         let at = stamp(cluster.now());
@@ -148,7 +146,7 @@ impl Recorder {
     }
 }
 
-/// Events about objects without a namespace live in `default`.
+/// Events about cluster-scoped objects are stored in `default`.
 fn event_namespace(about: &Value) -> &str {
     let own = namespace(about);
     if own.is_empty() { "default" } else { own }

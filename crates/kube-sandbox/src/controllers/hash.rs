@@ -1,14 +1,13 @@
-//! Hashes that become parts of names.
+//! Hashes for parts of object names.
 //!
-//! Two templates that mean the same must hash the same, whether or not someone wrote out an empty
-//! list, so what is hashed is [`canonical`] JSON. Names use an alphabet without vowels, which
-//! spells no words.
+//! Equivalent templates must have the same hash, with or without explicit empty lists, so the input
+//! is [`canonical`] JSON. Names use an alphabet without vowels, which spells no words.
 
 use serde_json::{Map, Value};
 
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// `value` without nulls and without members and lists that are empty.
+/// `value` without nulls and without empty lists and members.
 pub(crate) fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -29,7 +28,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The name part for `value`; another `collisions` gives another name for the same value.
+/// The name suffix for `value`; another `collisions` gives another suffix.
 pub(crate) fn name_hash(value: &Value, collisions: Option<i64>) -> String {
     let mut hashed = canonical(value).to_string();
     if let Some(collisions) = collisions {
@@ -38,7 +37,7 @@ pub(crate) fn name_hash(value: &Value, collisions: Option<i64>) -> String {
     encode(&fnv32(hashed.as_bytes()).to_string())
 }
 
-/// 64 hexadecimal digits that depend on `text` alone: what a digest looks like.
+/// 64 hexadecimal digits that depend on `text` alone, in the form of a digest.
 pub(crate) fn digest(text: &str) -> String {
     let lanes = (0..4_u8).map(|lane| {
         let mut bytes = vec![lane];

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-/// Which way a fraction goes.
+/// Rounding direction of a percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounding {
     Up,
     Down,
 }
 
-/// The number `value` stands for out of `total`; `None` when it is neither number nor percentage.
+/// The number that `value` means out of `total`; `None` if it is neither number nor percentage.
 pub(crate) fn scaled(value: &Value, total: i64, rounding: Rounding) -> Option<i64> {
     if let Some(number) = value.as_i64() {
         return Some(number);
@@ -22,7 +22,7 @@ pub(crate) fn scaled(value: &Value, total: i64, rounding: Rounding) -> Option<i6
     })
 }
 
-/// As [`scaled`], with `default` for a missing or senseless value.
+/// Like [`scaled`], with `default` for a missing or invalid value.
 pub(crate) fn scaled_or(
     value: Option<&Value>,
     total: i64,

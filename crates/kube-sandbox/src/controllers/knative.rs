@@ -1,9 +1,9 @@
-//! Makes revisions for Services of Knative, if the cluster knows them ([`knative_crds`]).
+//! Creates revisions for Services of Knative, if the cluster has its CRDs ([`knative_crds`]).
 //!
-//! Every template becomes a Revision, and every Revision a Deployment of one replica: nothing is scaled by
-//! its traffic. A revision is ready when its Deployment has an available pod, and for good from then on.
-//! The Service says in its status what it made last, what of it can serve, and how traffic is divided; an
-//! entry that follows the latest revision leads to the latest that is ready.
+//! Every template becomes a Revision, and every Revision a Deployment of one replica, which is not
+//! scaled by traffic. A revision becomes ready when its Deployment has an available pod, and stays
+//! ready. The Service's status has the latest created revision, the latest ready one, and the
+//! traffic split; an entry for the latest revision points to the latest ready one.
 
 use serde_json::{Value, json};
 
@@ -29,13 +29,13 @@ pub const KNATIVE_REVISIONS: Resource =
 const KNATIVE: &str = include_str!("../../data/crds/knative.yaml");
 const SERVICE: Kind = Kind { api_version: "serving.knative.dev/v1", kind: "Service" };
 const REVISION: Kind = Kind { api_version: "serving.knative.dev/v1", kind: "Revision" };
-/// Labels of what is made for a Service.
+/// Labels of objects created for a Service.
 const SERVICE_LABEL: &str = "serving.knative.dev/service";
 const REVISION_LABEL: &str = "serving.knative.dev/revision";
-/// How many revisions there were with this one.
+/// The number of revisions, including this one.
 const NUMBER_LABEL: &str = "serving.knative.dev/configurationGeneration";
 
-/// Where a revision keeps the template it was made of.
+/// The annotation with the template of a revision.
 const TEMPLATE: &str = "sandbox.tidegate.dev/template";
 
 #[derive(Debug, Default)]
@@ -100,7 +100,7 @@ fn number(revision: &Value) -> i64 {
     label(revision, NUMBER_LABEL).and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
-/// The template a revision was made of.
+/// The template of a revision.
 fn made_of(revision: &Value) -> Value {
     revision
         .pointer("/metadata/annotations")
@@ -140,7 +140,7 @@ fn create_revision(
     cluster.create(KNATIVE_REVISIONS, namespace(service), revision)
 }
 
-/// A revision with its Deployment, and whether it can serve.
+/// Updates a revision from its Deployment, including its readiness.
 fn report(cluster: &dyn Cluster, service: &Value, revision: Value) -> Outcome<Value> {
     if is_ready(&revision) {
         return Ok(revision);
@@ -185,7 +185,7 @@ fn create_deployment(
     cluster.create(DEPLOYMENTS, namespace(service), deployment)
 }
 
-/// What the Service says of its revisions, the oldest first.
+/// The status of a Service with these revisions, the oldest first.
 fn status(service: &Value, revisions: &[Value]) -> Value {
     let created = revisions.last().map(name).unwrap_or_default();
     let ready = revisions.iter().rfind(|revision| is_ready(revision)).map(name);
@@ -197,7 +197,7 @@ fn status(service: &Value, revisions: &[Value]) -> Value {
     let can_be = entries.iter().all(|entry| {
         if follows(entry) { ready.is_some() } else { is_known(text(entry, "/revisionName")) }
     });
-    // A division that cannot be carried out leaves the one before.
+    // A traffic split that cannot be carried out leaves the previous one in place.
     let traffic = if can_be {
         let carried_out = entries.iter().map(|entry| {
             let is_latest = follows(entry);

@@ -1,13 +1,13 @@
-//! Whether a pod may run on a node: name, labels, affinity, taints.
+//! Checks whether a pod may run on a node: name, labels, affinity, taints.
 //!
-//! Shared by the scheduler and the DaemonSet controller, so that a daemon is wanted exactly where
-//! it could be scheduled.
+//! Shared by the scheduler and the DaemonSet controller, so that a daemon is created only where it
+//! can be scheduled.
 
 use serde_json::Value;
 
 use crate::controllers::object::{flag, items, label, name, strings, text};
 
-/// Why a node will not do, in the scheduler's words.
+/// The reason why a node does not fit, in the scheduler's words.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Misfit {
     NodeName,
@@ -16,16 +16,16 @@ pub(crate) enum Misfit {
     Taint,
 }
 
-/// A taint that a pod without the right toleration does not get past.
+/// Taint effects to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effects {
-    /// `NoSchedule` and `NoExecute`: keeps new pods away.
+    /// `NoSchedule` and `NoExecute`: keep new pods away.
     Scheduling,
-    /// `NoExecute` alone: drives running pods out too.
+    /// `NoExecute` alone: evicts running pods too.
     Execution,
 }
 
-/// The first reason why a pod with `spec` cannot be put on `node`, if there is one.
+/// The first reason why a pod with `spec` does not fit on `node`, if any.
 pub(crate) fn misfit(spec: &Value, node: &Value) -> Option<Misfit> {
     let wanted = text(spec, "/nodeName");
     if !wanted.is_empty() && wanted != name(node) {
@@ -48,7 +48,7 @@ pub(crate) fn matches_labels(spec: &Value, node: &Value) -> bool {
     }
     let required =
         "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-    // Terms are alternatives; no terms at all is no requirement.
+    // Terms are alternatives; an absent list is no requirement.
     spec.pointer(required)
         .and_then(Value::as_array)
         .is_none_or(|terms| terms.iter().any(|term| matches_term(term, node)))

@@ -1,8 +1,8 @@
-//! Reading and changing objects that are plain JSON.
+//! Accessors for objects as plain JSON, for controllers and kubelet.
 //!
-//! Controllers change a handful of fields of objects whose other fields they must not lose, so they
-//! work on [`Value`] through these accessors. A missing or mistyped field reads as its zero value:
-//! validation is the API server's work, and a controller must survive what it let through.
+//! Controllers change a few fields of objects whose other fields they must keep, so they work on
+//! [`Value`]. A missing or mistyped field reads as its zero value: validation is the API server's
+//! work, and a controller must survive every stored object.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,14 +19,14 @@ use crate::{
 /// A moment as `metav1.Time` writes it: whole seconds.
 pub(crate) use crate::types::format_time as stamp;
 
-/// What an owner reference or an event says about an object's type.
+/// The type of an object in an owner reference or event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind {
     pub(crate) api_version: &'static str,
     pub(crate) kind: &'static str,
 }
 
-/// The managing owner of an object.
+/// The controller owner reference of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Owner<'a> {
     pub(crate) kind: &'a str,
@@ -34,7 +34,7 @@ pub(crate) struct Owner<'a> {
     pub(crate) uid: &'a str,
 }
 
-/// A condition about to be set; times are added when it is.
+/// A condition to be set; [`Condition::put`] adds the times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Condition<'a> {
     pub(crate) kind: &'a str,
@@ -111,17 +111,17 @@ pub(crate) fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
     text(object, pointer).parse().ok()
 }
 
-/// How long until `at`, zero when it has passed.
+/// Time until `at`; zero if it has passed.
 pub(crate) fn until(now: Timestamp, at: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or_default()
 }
 
-/// `at` moved by whole seconds, held at the ends of representable time.
+/// `at` plus whole seconds, clamped to representable time.
 pub(crate) fn plus_seconds(at: Timestamp, seconds: i64) -> Timestamp {
     at.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(at)
 }
 
-/// Sets a member, making objects of whatever stands in the way.
+/// Sets a member, replacing values on the path that are not objects.
 pub(crate) fn set_at(object: &mut Value, path: &[&str], value: impl Into<Value>) {
     let mut place = object;
     for step in path {
@@ -145,7 +145,7 @@ fn member<'a>(place: &'a mut Value, key: &str) -> &'a mut Value {
     members.entry(key).or_insert(Value::Null)
 }
 
-/// The owner that manages `object`, if one does.
+/// The controller of `object`, if it has one.
 pub(crate) fn controller_of(object: &Value) -> Option<Owner<'_>> {
     let references = items(object, "/metadata/ownerReferences");
     let reference = references.iter().find(|reference| flag(reference, "/controller"))?;
@@ -156,7 +156,7 @@ pub(crate) fn controller_of(object: &Value) -> Option<Owner<'_>> {
     })
 }
 
-/// A reference that makes `owner` the managing owner.
+/// A controller owner reference to `owner`.
 pub(crate) fn owner_reference(kind: Kind, owner: &Value) -> Value {
     json!({
         "apiVersion": kind.api_version, "kind": kind.kind, "name": name(owner), "uid": uid(owner),
@@ -169,14 +169,14 @@ pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> 
     items(object, "/status/conditions").iter().find(|condition| text(condition, "/type") == kind)
 }
 
-/// Replaces `object.status` through its subresource if it changed, and returns what is stored then.
+/// Replaces `object.status` through its subresource if it changed, and returns the stored object.
 pub(crate) fn write_status(
     cluster: &dyn Cluster,
     resource: Resource,
     object: &Value,
     status: Value,
 ) -> Outcome<Value> {
-    // The store may have dropped what is empty, which is not a change.
+    // The store may have dropped empty fields, which is not a change.
     if object
         .get("status")
         .is_some_and(|old| *old == status || canonical(old) == canonical(&status))
@@ -197,11 +197,11 @@ pub(crate) fn set_count(status: &mut Value, key: &str, value: i64) {
     }
 }
 
-/// What a failed reconcile asks for: another look, except where none can help.
+/// The next step after a reconcile: retry on failure, except where a retry cannot help.
 pub(crate) fn settle(outcome: Outcome<Next>) -> Next {
     match outcome {
         Ok(next) => next,
-        // Nothing can be created in a namespace that is going away, and it will not come back.
+        // A namespace that is being deleted accepts no new objects and does not come back.
         Err(failure) if failure.causes.iter().any(|c| c.reason == "NamespaceTerminating") => {
             Next::Idle
         }
@@ -209,7 +209,7 @@ pub(crate) fn settle(outcome: Outcome<Next>) -> Next {
     }
 }
 
-/// The sooner of two wishes; a failure is looked at first.
+/// The earlier of two; a retry comes first.
 pub(crate) fn sooner(one: Next, other: Next) -> Next {
     match (one, other) {
         (Next::Retry, _) | (_, Next::Retry) => Next::Retry,
@@ -222,8 +222,8 @@ pub(crate) fn sooner(one: Next, other: Next) -> Next {
 // === impl Condition ===
 
 impl Condition<'_> {
-    /// Puts the condition into a list. Its transition time moves only when its status does, and a
-    /// condition that says nothing new is left alone.
+    /// Puts the condition into a list. Its transition time changes only with its status, and an
+    /// unchanged condition is left alone.
     pub(crate) fn put(&self, conditions: &mut Vec<Value>, now: Timestamp) {
         let mut fresh = json!({
             "type": self.kind, "status": self.status, "lastTransitionTime": stamp(now),
@@ -236,7 +236,7 @@ impl Condition<'_> {
         if text(old, "/status") == self.status {
             set_at(&mut fresh, &["lastTransitionTime"], old["lastTransitionTime"].clone());
         }
-        // Pods' conditions have it, written even when it says nothing.
+        // Conditions of pods have this field, even when null.
         if let Some(probed) = old.get("lastProbeTime") {
             set_at(&mut fresh, &["lastProbeTime"], probed.clone());
         }

@@ -1,4 +1,4 @@
-//! What controllers ask about pods, and how they make them.
+//! Predicates on pods, and creation and deletion of pods by controllers.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
 
 pub(crate) const POD: Kind = Kind { api_version: "v1", kind: "Pod" };
 
-/// The longest name a pod may have; a prefix that long goes without its dash.
+/// Maximum length of a pod name; a prefix of this length has no dash appended.
 const PREFIX_MAX: usize = 253;
 
 pub(crate) fn phase(pod: &Value) -> &str {
@@ -32,12 +32,12 @@ pub(crate) fn is_terminal(pod: &Value) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// The pod runs, or may yet, and nobody asked it to stop.
+/// The pod runs, or may yet, and is not being deleted.
 pub(crate) fn is_active(pod: &Value) -> bool {
     !is_terminal(pod) && !is_deleting(pod)
 }
 
-/// The pod runs, or may yet, but has been asked to stop.
+/// The pod runs, or may yet, and is being deleted.
 pub(crate) fn is_terminating(pod: &Value) -> bool {
     !is_terminal(pod) && is_deleting(pod)
 }
@@ -46,12 +46,12 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready").is_some_and(|ready| text(ready, "/status") == "True")
 }
 
-/// Since when the pod has been ready.
+/// The time at which the pod became ready.
 pub(crate) fn ready_since(pod: &Value) -> Option<Timestamp> {
     is_ready(pod).then(|| time(condition(pod, "Ready")?, "/lastTransitionTime")).flatten()
 }
 
-/// Ready for at least `min_ready_s` seconds.
+/// True if ready for at least `min_ready_s` seconds.
 pub(crate) fn is_available(pod: &Value, min_ready_s: i64, now: Timestamp) -> bool {
     if min_ready_s <= 0 {
         return is_ready(pod);
@@ -59,7 +59,7 @@ pub(crate) fn is_available(pod: &Value, min_ready_s: i64, now: Timestamp) -> boo
     ready_since(pod).is_some_and(|since| plus_seconds(since, min_ready_s) <= now)
 }
 
-/// When the next of `pods` becomes available just by staying ready.
+/// When the next of `pods` becomes available if it stays ready.
 pub(crate) fn next_available<'a>(
     pods: impl IntoIterator<Item = &'a Value>,
     min_ready_s: i64,
@@ -71,7 +71,7 @@ pub(crate) fn next_available<'a>(
     wait.map_or(Next::Idle, Next::After)
 }
 
-/// A pod of `template` managed by `owner`, without a name of its own yet.
+/// A pod from `template` controlled by `owner`, without a name.
 pub(crate) fn from_template(template: &Value, owner: &Value, kind: Kind) -> Value {
     let mut metadata = Map::new();
     for key in ["labels", "annotations", "finalizers"] {
@@ -90,7 +90,7 @@ pub(crate) fn from_template(template: &Value, owner: &Value, kind: Kind) -> Valu
     })
 }
 
-/// Creates a pod and says so in an event of its owner.
+/// Creates a pod and writes an event about its owner.
 pub(crate) fn create(
     cluster: &dyn Cluster,
     recorder: &mut Recorder,
@@ -114,7 +114,7 @@ pub(crate) fn create(
     }
 }
 
-/// Deletes a pod and says so in an event of its owner. A pod that is gone already is fine.
+/// Deletes a pod and writes an event about its owner. A missing pod is no error.
 pub(crate) fn delete(
     cluster: &dyn Cluster,
     recorder: &mut Recorder,

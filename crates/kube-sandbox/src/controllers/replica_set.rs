@@ -1,7 +1,7 @@
-//! Keeps as many pods of one template as a ReplicaSet asks for.
+//! Keeps the number of pods that a ReplicaSet asks for.
 //!
-//! Failed and finished pods do not count and are replaced. When there are too many, those that
-//! serve least go first: see [`deletion_order`].
+//! Failed and finished pods do not count and are replaced. Surplus pods are deleted in
+//! [`deletion_order`].
 
 use std::cmp::Ordering;
 
@@ -26,7 +26,7 @@ use crate::{
 
 pub(crate) const REPLICA_SET: Kind = Kind { api_version: "apps/v1", kind: "ReplicaSet" };
 
-/// Pods made or deleted in one look, as `kube-controller-manager` limits a burst.
+/// Maximum number of pods created or deleted in one reconcile, as in `kube-controller-manager`.
 const BURST: usize = 500;
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct ReplicaSetController {
     recorder: Recorder,
 }
 
-/// What decides who of several pods is deleted first.
+/// Criteria for the order of deletion.
 struct Candidate<'a> {
     pod: &'a Value,
     /// Active pods of the same workload on the same node.
@@ -91,7 +91,7 @@ impl ReplicaSetController {
         Ok(pods::next_available(&active, count(set, "/spec/minReadySeconds"), now))
     }
 
-    /// Creates what is missing or deletes what is too much, and keeps `active` in step.
+    /// Creates missing pods or deletes surplus ones, and updates `active`.
     fn manage(
         &mut self,
         cluster: &dyn Cluster,
@@ -152,7 +152,7 @@ fn status(
     status
 }
 
-/// Reports that pods could not be made or deleted; a failure already reported keeps its words.
+/// Reports that pods could not be created or deleted; a failure already reported keeps its message.
 fn set_failure(
     conditions: &mut Vec<Value>,
     set: &Value,
@@ -176,7 +176,7 @@ fn set_failure(
     }));
 }
 
-/// All pods of the `ReplicaSets` that share this one's owner, or its own if it has none.
+/// All pods of the `ReplicaSets` that share this set's owner, or its own pods if it has none.
 fn related_pods(cluster: &dyn Cluster, set: &Value, active: &[Value]) -> Vec<Value> {
     let Some(owner) = controller_of(set) else { return active.to_vec() };
     let siblings = cluster.owned(REPLICA_SETS, namespace(set), owner.uid);
@@ -184,11 +184,11 @@ fn related_pods(cluster: &dyn Cluster, set: &Value, active: &[Value]) -> Vec<Val
     pods.flatten().filter(pods::is_active).collect()
 }
 
-/// The names of `pods`, the one to delete first in front.
+/// The names of `pods`, the first to delete in front.
 ///
-/// Unscheduled before scheduled, pending before running, unready before ready, cheap before dear
-/// (`controller.kubernetes.io/pod-deletion-cost`), crowded before lonely, lately ready before long
-/// ready, often restarted before steady, young before old.
+/// Unscheduled before scheduled, pending before running, unready before ready, low before high cost
+/// (`controller.kubernetes.io/pod-deletion-cost`), many before few neighbours on the node, ready
+/// for a short before a long time, many before few restarts, young before old.
 fn deletion_order(pods: &[Value], related: &[Value], now: Timestamp) -> Vec<String> {
     let node = |pod: &Value| text(pod, "/spec/nodeName").to_owned();
     let mut candidates: Vec<_> = pods
@@ -227,7 +227,7 @@ impl Candidate<'_> {
     }
 }
 
-/// Younger first, but only by orders of magnitude: ages within a power of two count as one.
+/// Younger first, but only by orders of magnitude: ages within a power of two are equal.
 fn by_age(
     one: &Candidate<'_>,
     other: &Candidate<'_>,

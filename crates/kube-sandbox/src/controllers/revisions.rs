@@ -1,8 +1,8 @@
-//! The history of a StatefulSet's or DaemonSet's template, kept as `ControllerRevisions`.
+//! Template history of a StatefulSet or DaemonSet, stored as `ControllerRevisions`.
 //!
-//! A revision holds a patch that puts its template back (`{"spec": {"template": {..., "$patch":
-//! "replace"}}}`), which is what `kubectl rollout undo` applies. A template seen before gets its
-//! old revision back under a new number.
+//! A revision holds a patch that restores its template (`{"spec": {"template": {..., "$patch":
+//! "replace"}}}`); `kubectl rollout undo` applies it. A template seen before gets its old revision
+//! with a new number.
 
 use serde_json::{Value, json};
 
@@ -18,16 +18,16 @@ use crate::{
     failure::Outcome,
 };
 
-/// How a kind of workload keeps its history.
+/// How a kind of workload stores its history.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
     pub(crate) owner: Kind,
     pub(crate) resource: Resource,
-    /// The label of a revision that carries its hash.
+    /// The label with the revision's hash.
     pub(crate) hash_label: &'static str,
 }
 
-/// A workload's revisions, oldest first, the current one picked out.
+/// A workload's revisions, oldest first, and the current one.
 #[derive(Debug)]
 pub(crate) struct History {
     pub(crate) current: Value,
@@ -35,7 +35,7 @@ pub(crate) struct History {
     pub(crate) all: Vec<Value>,
 }
 
-/// The revisions of `owner`, with one for its present template, made or renumbered if need be.
+/// The revisions of `owner`, with one for its current template, created or renumbered if needed.
 pub(crate) fn history(cluster: &dyn Cluster, style: Style, owner: &Value) -> Outcome<History> {
     let mut all = cluster.owned(CONTROLLER_REVISIONS, namespace(owner), uid(owner));
     all.sort_by_key(|one| (number(one), name(one).to_owned()));
@@ -56,7 +56,7 @@ pub(crate) fn history(cluster: &dyn Cluster, style: Style, owner: &Value) -> Out
     Ok(History { current, all })
 }
 
-/// Deletes the oldest revisions beyond the owner's limit, except those `is_live` says are in use.
+/// Deletes the oldest revisions beyond the owner's limit, except those in use by `is_live`.
 pub(crate) fn truncate(
     cluster: &dyn Cluster,
     owner: &Value,
@@ -76,7 +76,7 @@ pub(crate) fn truncate(
     Ok(())
 }
 
-/// The template a revision stands for.
+/// The template stored in a revision.
 pub(crate) fn template(revision: &Value) -> Value {
     let mut template = revision.pointer("/data/spec/template").cloned().unwrap_or_default();
     unset(&mut template, "", "$patch");
@@ -123,7 +123,7 @@ fn create(
             if let Some(existing) = existing.filter(|existing| is_of(existing, owner)) {
                 return Ok(existing);
             }
-            // Another template has this hash: the next try hashes with another count.
+            // Another template has this hash: the next attempt hashes with another count.
             let mut bumped = owner.clone();
             let collisions = count(owner, "/status/collisionCount") + 1;
             set_at(&mut bumped, &["status", "collisionCount"], collisions);
@@ -139,12 +139,12 @@ fn is_of(revision: &Value, owner: &Value) -> bool {
     ours && canonical(&revision["data"]) == canonical(&data(owner))
 }
 
-/// The generation of the template that a DaemonSet's annotation remembers.
+/// The template generation in a DaemonSet's annotation.
 pub(crate) fn template_generation(owner: &Value) -> Option<i64> {
     annotation(owner, "deprecated.daemonset.template.generation")?.parse().ok()
 }
 
-/// The hash a revision is labelled with.
+/// The hash label of a revision.
 pub(crate) fn hash(revision: &Value, style: Style) -> &str {
     let labels = revision.pointer("/metadata/labels");
     labels

@@ -1,12 +1,14 @@
-//! Scales workloads for KEDA's `ScaledObjects`, if the cluster knows them ([`keda_crds`]).
+//! Scales workloads for KEDA's `ScaledObjects`, if the cluster has its CRD ([`keda_crds`]).
 //!
-//! Nothing is measured: every trigger counts as active and as asking for no more than there is. So a
-//! workload has at least `minReplicaCount` replicas, at least one, and at most `maxReplicaCount`; one
-//! that somebody took to nothing is brought back at the next poll. With the annotation
-//! `sandbox.tidegate.dev/triggers: idle` no trigger is active: there are `minReplicaCount` replicas, which
-//! may be none. While the annotation
-//! `autoscaling.keda.sh/paused-replicas` is there, it has exactly so many; while
-//! `autoscaling.keda.sh/paused` is `"true"`, it is left alone.
+//! Triggers are not evaluated: every trigger counts as active and asks for the current number of
+//! replicas. A workload therefore has at least `minReplicaCount` replicas, at least one, and at
+//! most `maxReplicaCount`; one that was scaled to zero comes back at the next poll. Annotations
+//! change this:
+//!
+//! - `sandbox.tidegate.dev/triggers: idle`: no trigger is active; there are `minReplicaCount`
+//!   replicas, which may be zero.
+//! - `autoscaling.keda.sh/paused-replicas`: exactly that many replicas.
+//! - `autoscaling.keda.sh/paused: "true"`: the workload is left alone.
 
 use std::time::Duration;
 
@@ -25,11 +27,11 @@ use crate::{
 pub const SCALED_OBJECTS: Resource = Resource { group: "keda.sh", plural: "scaledobjects" };
 
 const KEDA: &str = include_str!("../../data/crds/keda.yaml");
-/// The label by which KEDA finds what belongs to an object.
+/// The label by which KEDA finds the objects of a ScaledObject.
 const NAME_LABEL: &str = "scaledobject.keda.sh/name";
-/// What triggers say, since nobody measures anything.
+/// Annotation with the state of the triggers, which are not evaluated.
 const TRIGGERS: &str = "sandbox.tidegate.dev/triggers";
-/// What KEDA takes where nothing is said.
+/// KEDA's default polling interval.
 const POLLING_INTERVAL_S: i64 = 30;
 const MAX_REPLICAS: i64 = 100;
 
@@ -90,7 +92,7 @@ fn sync(cluster: &dyn Cluster, key: &Key, object: &Value) -> Outcome<()> {
     Ok(())
 }
 
-/// How many replicas the target should have.
+/// The number of replicas that the target should have.
 fn wanted(object: &Value, now: i64) -> i64 {
     let annotations = &object["metadata"]["annotations"];
     let paused = annotations["autoscaling.keda.sh/paused-replicas"].as_str();

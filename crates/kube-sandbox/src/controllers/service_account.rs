@@ -1,4 +1,4 @@
-//! What every namespace gets: a `default` `ServiceAccount` and the cluster's root certificate.
+//! Creates the `default` `ServiceAccount` and the root certificate's ConfigMap in every namespace.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ const CERTIFICATE_MAP: &str = "kube-root-ca.crt";
 
 #[derive(Debug)]
 pub struct ServiceAccountController {
-    /// PEM text of the certificate that the API server's own is signed by.
+    /// PEM text of the certificate authority of the API server.
     pub(super) root_certificate: String,
 }
 
@@ -72,7 +72,7 @@ impl ServiceAccountController {
     }
 }
 
-/// The object of that name, created if it is not there.
+/// The object with that name, created if missing.
 fn ensure(
     cluster: &dyn Cluster,
     resource: Resource,

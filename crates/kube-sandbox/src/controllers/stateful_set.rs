@@ -1,8 +1,8 @@
-//! Keeps numbered pods of a StatefulSet: `web-0`, `web-1`, ...
+//! Keeps the numbered pods of a StatefulSet: `web-0`, `web-1`, ...
 //!
-//! With `OrderedReady` pods come up in order and go down in reverse, each waiting for its
-//! neighbour; `Parallel` drops the waiting. A rolling update replaces pods from the highest number
-//! down to the partition, never more than one (or `maxUnavailable`) at a time.
+//! With `OrderedReady` pods start in order and stop in reverse order, each waiting for the one
+//! before; `Parallel` does not wait. A rolling update replaces pods from the highest number down to
+//! the partition, never more than one (or `maxUnavailable`) at a time.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -41,23 +41,23 @@ pub struct StatefulSetController {
     recorder: Recorder,
 }
 
-/// One look at one StatefulSet.
+/// State of one reconcile of one StatefulSet.
 struct Look<'a> {
     cluster: &'a dyn Cluster,
     recorder: &'a mut Recorder,
     set: &'a Value,
     now: Timestamp,
-    /// The revision pods below the partition stay at.
+    /// The revision of pods below the partition.
     current: Value,
-    /// The revision of the present template.
+    /// The revision of the current template.
     update: Value,
-    /// The pod of each number asked for, in order; `None` where it does not exist.
+    /// The pod of each requested number, in order; `None` where it does not exist.
     replicas: Vec<Option<Value>>,
     /// Pods with other numbers, highest first.
     condemned: Vec<Value>,
 }
 
-/// Whether to go on with the next pod in this look.
+/// Whether this reconcile continues with the next pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     GoOn,
@@ -128,7 +128,7 @@ impl StatefulSetController {
     }
 }
 
-/// The revision a pod was made of.
+/// The revision label of a pod.
 fn revision(pod: &Value) -> &str {
     label(pod, REVISION_LABEL).unwrap_or_default()
 }
@@ -189,7 +189,7 @@ impl Look<'_> {
         self.roll()
     }
 
-    /// Creates, replaces or waits for the pod at `place`.
+    /// Creates or replaces the pod at `place`, or waits for it.
     fn tend(&mut self, place: usize) -> Outcome<Step> {
         let waiting = if self.is_ordered() { Step::Wait } else { Step::GoOn };
         let Some(pod) = self.replicas.get(place).cloned().flatten() else {
@@ -212,7 +212,7 @@ impl Look<'_> {
         Ok(Step::GoOn)
     }
 
-    /// Removes pods beyond the count, highest first.
+    /// Removes pods beyond the replica count, highest first.
     fn shrink(&mut self) -> Outcome<Step> {
         let first_unhealthy = self.condemned.iter().rev().find(|pod| self.is_unavailable(pod));
         let first_unhealthy = first_unhealthy.map(|pod| name(pod).to_owned());
@@ -236,7 +236,7 @@ impl Look<'_> {
         Ok(Step::GoOn)
     }
 
-    /// Deletes outdated pods, highest first, while few enough are unavailable.
+    /// Deletes outdated pods, highest first, within `maxUnavailable`.
     fn roll(&mut self) -> Outcome<()> {
         let strategy =
             |key: &str| self.set.pointer(&format!("/spec/updateStrategy/rollingUpdate/{key}"));
@@ -253,7 +253,7 @@ impl Look<'_> {
                 self.delete(&pod)?;
                 budget -= 1;
                 if let Some(slot) = self.replicas.get_mut(place) {
-                    // Gone, or going: either way it counts no more as one of the current revision.
+                    // Deleted or terminating: it no longer counts as a pod of the current revision.
                     *slot = self.cluster.get(PODS, namespace(&pod), name(&pod));
                 }
             } else if self.is_unavailable(&pod) {
@@ -283,7 +283,7 @@ impl Look<'_> {
         }
     }
 
-    /// A pod below the partition is made as it was; above it, as it should be.
+    /// A pod below the partition has the current revision; one above it, the update revision.
     fn is_below_partition(&self, ordinal: i64) -> bool {
         if text(self.set, "/spec/updateStrategy/type") == "OnDelete" {
             return false;
@@ -327,7 +327,7 @@ impl Look<'_> {
         let mut current_revision = name(&self.current);
         let rolling = text(self.set, "/spec/updateStrategy/type") != "OnDelete";
         if rolling && [updated, ready, replicas].iter().all(|count| *count == self.wanted()) {
-            // The update is complete: what was the update is the current state now.
+            // The update is complete: the update revision becomes the current one.
             current = updated;
             current_revision = name(&self.update);
         }

@@ -1,8 +1,7 @@
-//! A cluster in a few maps, and all controllers running on it in virtual time.
+//! Test harness: an in-memory cluster of maps, with all controllers running in virtual time.
 //!
-//! [`Simulation`] steps controllers one key at a time in an order drawn from a seed, checks
-//! whatever a test wants to hold after every step, and moves the clock only when nothing is left to
-//! do.
+//! [`Simulation`] steps controllers one key at a time in an order drawn from a seed, checks a
+//! test's invariants after every step, and moves the clock only when no work is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +25,7 @@ mod fixtures;
 pub(crate) use fake::FakeCluster;
 pub(crate) use fixtures::{daemon_set, deployment, service, set_image, stateful_set, template};
 
-/// More steps than any test needs; past this something is running in circles.
+/// More steps than any test needs; past this a loop does not settle.
 const STEPS_MAX: usize = 50_000;
 
 type Check = Box<dyn Fn(&FakeCluster)>;
@@ -73,7 +72,7 @@ impl Simulation {
         simulation
     }
 
-    /// `check` runs after every step and panics when it does not like what it sees.
+    /// Runs `check` after every step; it panics on a violation.
     pub(crate) fn always(&mut self, check: impl Fn(&FakeCluster) + 'static) {
         self.check = Some(Box::new(check));
     }
@@ -102,7 +101,7 @@ impl Simulation {
         self.cluster.delete(resource, "default", name, &Deletion::default()).unwrap();
     }
 
-    /// Pods that are not on their way out.
+    /// Pods that are not being deleted.
     pub(crate) fn active_pods(&self) -> Vec<Value> {
         self.list(PODS).into_iter().filter(pods::is_active).collect()
     }
@@ -113,7 +112,7 @@ impl Simulation {
         images.collect()
     }
 
-    /// Messages of all events with `reason`, in order of their first time.
+    /// Messages of all events with `reason`, in order of first occurrence.
     pub(crate) fn events(&self, reason: &str) -> Vec<String> {
         self.cluster.events(reason)
     }
@@ -124,7 +123,7 @@ impl Simulation {
         conditions.iter().find(|c| text(c, "/type") == kind).cloned().unwrap_or_default()
     }
 
-    /// Runs everything that is due now, until nothing is.
+    /// Runs all due work until none is left.
     pub(crate) fn settle(&mut self) {
         for _ in 0..STEPS_MAX {
             self.hand_out();
@@ -134,7 +133,7 @@ impl Simulation {
         panic!("the cluster does not settle: {:?}", self.queue);
     }
 
-    /// Lets time pass, stopping wherever something is due.
+    /// Advances the clock, stopping wherever work is due.
     pub(crate) fn advance(&mut self, seconds: u64) {
         self.advance_by(std::time::Duration::from_secs(seconds));
     }
@@ -157,7 +156,7 @@ impl Simulation {
         self.settle();
     }
 
-    /// Asserts that a cluster left alone is left alone.
+    /// Asserts that a settled cluster does not change.
     pub(crate) fn assert_quiet(&mut self) {
         self.settle();
         let before = self.cluster.writes();

@@ -1,7 +1,7 @@
-//! Claims get a volume at once, as with a default `StorageClass` that binds without waiting for a pod.
+//! Binds every claim at once, like a default `StorageClass` with immediate binding.
 //!
-//! There are no volumes behind them: nothing in this cluster stores anything. A claim that asks for no class
-//! (`storageClassName: ""`) wants a volume that somebody made by hand, and waits for it.
+//! No volumes exist: the cluster stores no data. A claim with an empty class (`storageClassName:
+//! ""`) waits for a volume made by hand.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
-//! Schemas compiled once: a definition is validated, stored and served with the same ones.
+//! Cache of compiled schemas, shared by validation, storage and serving of a definition.
 //!
-//! Compiling rules takes about a millisecond each, and every write of a definition needs its schemas
-//! twice. A handful is remembered, by content, so the second time costs a comparison.
+//! Compiling a rule takes about a millisecond, and every write of a definition needs its schemas
+//! twice. The last few are kept by content, so the second time costs a comparison.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{failure::FieldError, schema::Schema};
 
-/// Enough for the versions of a definition on their way through a write.
+/// Enough for the versions of one definition during a write.
 const REMEMBERED: usize = 8;
 
 static RECENT: Mutex<VecDeque<(Value, Arc<Schema>)>> = Mutex::new(VecDeque::new());

@@ -1,10 +1,13 @@
-//! The status of a definition: whose names are whose, and whether the kind is served.
+//! The status of a definition: name conflicts, and whether the kind is served.
+//!
+//! Called by the server in the write of a definition. A definition keeps the names that it has
+//! already; others are accepted only if no other definition of the group has them.
 
 use serde_json::{Map, Value, json};
 
 use super::{list, text, texts};
 
-/// A name another definition of the group has already.
+/// A name that another definition of the group already has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Conflict {
     Plural(String),
@@ -14,7 +17,8 @@ pub enum Conflict {
     ListKind(String),
 }
 
-/// The names of `crd` that other definitions of its group hold. A name it holds itself is its own.
+/// The names of `crd` that other definitions of its group hold. A name accepted for `crd` itself is
+/// no conflict.
 pub fn conflicts<'a>(crd: &Value, others: impl IntoIterator<Item = &'a Value>) -> Vec<Conflict> {
     let group = crd.pointer("/spec/group");
     let own = crd.pointer("/metadata/name");
@@ -55,8 +59,8 @@ pub fn conflicts<'a>(crd: &Value, others: impl IntoIterator<Item = &'a Value>) -
     .collect()
 }
 
-/// The status to write: accepted names, conditions `NamesAccepted` and `Established`, and what was
-/// stored. A condition keeps its time while its verdict stays.
+/// The status to write: accepted names, the conditions `NamesAccepted` and `Established`, and the
+/// stored rest. A condition keeps its time while its status is unchanged.
 pub fn accepted_status(crd: &Value, now: &str, conflicts: &[Conflict]) -> Value {
     let null = Value::Null;
     let old = crd.get("status").unwrap_or(&null);
@@ -71,7 +75,7 @@ pub fn accepted_status(crd: &Value, now: &str, conflicts: &[Conflict]) -> Value 
         vec![condition(old, "NamesAccepted", names_accepted, reason, &message, now)];
     let was_established =
         find(old, "Established").is_some_and(|condition| text(condition, "status") == "True");
-    // Once established, a definition stays so, whatever its names become.
+    // An established definition stays established, even when its names conflict.
     conditions.push(if names_accepted || was_established {
         let message = "the initial names have been accepted";
         condition(old, "Established", true, "InitialNamesAccepted", message, now)
@@ -103,7 +107,7 @@ fn accepted_names(crd: &Value, old: &Value, conflicts: &[Conflict]) -> Value {
             names.insert(conflict.field().to_owned(), value.clone());
         }
     }
-    // These two are always written, even when there is nothing to write.
+    // These two are always written, even when empty.
     for name in ["plural", "kind"] {
         names.entry(name).or_insert_with(|| "".into());
     }

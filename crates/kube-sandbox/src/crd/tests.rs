@@ -1,4 +1,4 @@
-//! Definitions: what is filled in, refused, accepted and served.
+//! Definitions: defaults, validation errors, accepted names and served versions.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::*;
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 
-/// A sound definition, to be spoiled one thing at a time.
+/// A valid definition, as a base for invalid ones.
 fn crontabs() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {
         "spec": {"type": "object", "properties": {

@@ -1,6 +1,6 @@
-//! What Kubernetes refuses in a definition.
+//! Validation of definitions, with the error texts of Kubernetes.
 //!
-//! Internally Kubernetes moves what all versions share to the top of the spec, so errors in a
+//! Kubernetes internally moves parts that all versions share to the top of the spec, so errors in a
 //! schema that all versions have point to `spec.validation`, not into a version. So do these.
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ const COLUMN_FORMATS: [&str; 8] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 const MAX_SELECTABLE_FIELDS: usize = 8;
 
-/// Keywords of a root schema from which that of the status can be taken alone.
+/// Keywords allowed at the root of a schema with a status subresource, with their Go names.
 const ROOT_KEYWORDS: [(&str, &str); 22] = [
     ("description", "Description"),
     ("type", "Type"),
@@ -46,12 +46,13 @@ const ROOT_KEYWORDS: [(&str, &str); 22] = [
     ("x-kubernetes-validations", "XValidations"),
 ];
 
-/// All that is wrong with a definition, defaulted before. `old` is the stored one on update.
+/// All errors of a definition, after defaults. `old` is the stored one on update.
 pub fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let null = Value::Null;
     let spec = crd.get("spec").unwrap_or(&null);
     let mut errors = Vec::new();
-    // A stored name fitted; what no longer fits it is refused for having changed.
+    // A stored name was valid; an update that breaks it is refused as a change of an immutable
+    // field.
     if old.is_none() {
         check_name(crd, spec, &mut errors);
     }
@@ -109,8 +110,8 @@ fn check_option(path: &str, value: &str, options: &[&str], errors: &mut Vec<Fiel
     }
 }
 
-/// Where the part of a version is found in Kubernetes' own form of the definition: at the top, and
-/// checked once, if all versions have the same.
+/// Path of a version's part in Kubernetes' internal form of the definition: at the top, and checked
+/// once, if all versions have the same.
 fn place(versions: &[Value], index: usize, part: &str, top: &str) -> Option<String> {
     let of = |version: &Value| version.get(part).cloned().unwrap_or_default();
     let first = versions.first().map(of);
@@ -153,7 +154,7 @@ fn check_versions(crd: &Value, spec: &Value, errors: &mut Vec<FieldError>) {
             }
         }
     }
-    // Kubernetes keeps the name of the first version in a field of its own, and checks it again.
+    // Kubernetes copies the name of the first version into a field of its own, and checks it again.
     let first = versions.first().map_or("", |version| text(version, "name"));
     if let Some(detail) = refuse_label(first).filter(|_| !first.is_empty()) {
         errors.push(FieldError::invalid("spec.version", &first.into(), detail));
@@ -322,7 +323,7 @@ fn check_column(column: &Value, path: &str, errors: &mut Vec<FieldError>) {
         let detail = format!("must be one of {}", COLUMN_FORMATS.join(","));
         errors.push(FieldError::invalid(format!("{path}.format"), &format.into(), detail));
     }
-    // Kubernetes spells the path in capitals, as its Go field.
+    // Kubernetes prints the path in the capitals of its Go field.
     if json_path.is_empty() {
         errors.push(FieldError::required(format!("{path}.JSONPath"), ""));
     } else if !json_path.starts_with('.') {
@@ -392,7 +393,7 @@ fn check_immutable(spec: &Value, old: &Value, errors: &mut Vec<FieldError>) {
             text(condition, "type") == "Established" && text(condition, "status") == "True"
         })
     });
-    // The first two only once there may be objects.
+    // The first two are immutable only once objects may exist.
     let rows = [
         ("/scope", "spec.scope", is_established),
         ("/names/kind", "spec.names.kind", is_established),
@@ -437,7 +438,7 @@ fn check_stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Groups of the Kubernetes community need a pointer to their review.
+/// Groups of the Kubernetes community need a link to their API review.
 fn check_approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let group = crd.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default();
     let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
@@ -491,12 +492,12 @@ impl Approval {
     }
 }
 
-/// Why a text is no DNS-1035 label, if it is not: `my-name`.
+/// The error for a text that is no DNS-1035 label (`my-name`), if it is none.
 fn refuse_label(text: &str) -> Option<String> {
     joined(&names::dns1035_label(text))
 }
 
-/// Why a text is no DNS-1123 subdomain, if it is not: `example.com`.
+/// The error for a text that is no DNS-1123 subdomain (`example.com`), if it is none.
 fn refuse_subdomain(text: &str) -> Option<String> {
     joined(&names::dns1123_subdomain(text))
 }

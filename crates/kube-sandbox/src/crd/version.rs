@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// Less is less preferred; names that are no versions come last, in alphabetical order.
+/// The less preferred version is less; names that are no versions come last, in alphabetical order.
 pub(super) fn compare(left: &str, right: &str) -> Ordering {
     match (parse(left), parse(right)) {
         (Some(left), Some(right)) => left.cmp(&right),

@@ -1,9 +1,9 @@
-//! The gateway controller of the sandbox: says of classes, gateways and routes whether they hold.
+//! The sandbox's gateway controller: writes the status of gateway classes, gateways and routes.
 //!
-//! It answers for the class [`GATEWAY_CLASS`] and any other that names [`CONTROLLER_NAME`]; objects
-//! of other gateways are left alone. Routes are judged as Gateway API asks: attached if a listener
-//! takes them, resolved if their backends are Services that exist and may be referred to. Nothing is
-//! written when nothing changed.
+//! It handles the class [`GATEWAY_CLASS`] and any other that names [`CONTROLLER_NAME`]; objects of
+//! other gateways are left alone. As in Gateway API, a route is accepted if a listener takes it,
+//! and resolved if its backends are Services that exist and may be referenced. An unchanged status
+//! is not written.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -24,13 +24,13 @@ mod route;
 #[cfg(test)]
 mod tests;
 
-/// The class of gateways that the sandbox runs.
+/// Name of the gateway class that the sandbox serves.
 pub const GATEWAY_CLASS: &str = "tidegate-sandbox";
 
-/// How the sandbox's gateway controller signs what it writes.
+/// Controller name in everything that the sandbox's gateway controller writes.
 pub const CONTROLLER_NAME: &str = "tidegate.dev/sandbox-gateway";
 
-/// What was found out about one aspect of an object.
+/// The result for one condition of an object.
 #[derive(Debug, Clone, Copy)]
 struct Verdict<'v> {
     kind: &'v str,
@@ -49,7 +49,7 @@ pub fn controllers() -> Vec<Box<dyn Controller>> {
     ]
 }
 
-/// The `GatewayClass` that the sandbox answers for.
+/// The sandbox's own `GatewayClass`.
 pub fn gateway_class() -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
@@ -58,13 +58,13 @@ pub fn gateway_class() -> Value {
     })
 }
 
-/// True for a gateway whose class is ours.
+/// True for a gateway of a class that names the sandbox's controller.
 fn is_ours(cluster: &dyn Cluster, gateway: &Value) -> bool {
     let class = cluster.get(GATEWAY_CLASSES, "", text(gateway, "/spec/gatewayClassName"));
     class.is_some_and(|class| text(&class, "/spec/controllerName") == CONTROLLER_NAME)
 }
 
-/// The conditions of `old` with what was found out put into them.
+/// The conditions of `old`, updated with `verdicts`.
 fn judged(old: &Value, generation: i64, verdicts: &[Verdict<'_>], now: Timestamp) -> Vec<Value> {
     let mut conditions = items(old, "/conditions").to_vec();
     for verdict in verdicts {

@@ -1,19 +1,19 @@
 //! The sample application that runs in every ready pod.
 //!
-//! It answers with its version, as slowly and as wrongly as it was told to. What it was told is read
+//! It answers with its version, with a configured latency and error rate. The configuration comes
 //! from the pod's first container (or the one named by the annotation
-//! `kubectl.kubernetes.io/default-container`): words in its image's tag, which its environment
-//! overrides.
+//! `kubectl.kubernetes.io/default-container`): words in its image tag, overridden by its
+//! environment.
 //!
-//! | tag | environment | what it does |
+//! | tag | environment | effect |
 //! |---|---|---|
-//! | `shop:2.0.0` | `VERSION=2.0.0` | says that this is its version |
-//! | `shop:2.0.0-errors-20` | `ERROR_RATE=20` | answers 500 to so many of a hundred |
-//! | `shop:2.0.0-slow-800ms` | `LATENCY=800ms` | takes about that long |
+//! | `shop:2.0.0` | `VERSION=2.0.0` | reports this version |
+//! | `shop:2.0.0-errors-20` | `ERROR_RATE=20` | answers 500 to this percentage of requests |
+//! | `shop:2.0.0-slow-800ms` | `LATENCY=800ms` | answers after about this time |
 //! | `shop:2.0.0-errors-5-slow-1s` | | both |
 //!
 //! `/healthz`, `/readyz` and `/version` always answer at once, `/status/<code>` with that code,
-//! `/delay/<seconds>` after so many more.
+//! `/delay/<seconds>` with that additional delay.
 
 use std::time::Duration;
 
@@ -25,22 +25,22 @@ use crate::{
     random::Random,
 };
 
-/// What an application takes that was told nothing: enough to show in a histogram.
+/// Default latency: enough to show in a histogram.
 const LATENCY: Duration = Duration::from_millis(5);
-/// No answer takes longer, whatever tag, environment or path say.
+/// Maximum latency, for every tag, environment and path.
 const LATENCY_MAX: Duration = Duration::from_mins(1);
 
-/// How one pod answers.
+/// Behaviour of one pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct App {
     pub version: String,
     /// Share of requests answered 500, from 0 to 1.
     pub errors: f64,
-    /// What an answer takes, give or take a tenth.
+    /// Mean latency; a tenth of it is random.
     pub latency: Duration,
 }
 
-/// What became of one request.
+/// Status and latency of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     pub status: u16,
@@ -50,7 +50,7 @@ pub struct Outcome {
 // === impl App ===
 
 impl App {
-    /// The application in a pod.
+    /// Reads the application's configuration from a pod.
     pub fn of(pod: &Value) -> Self {
         let containers = items(pod, "/spec/containers");
         let named = annotation(pod, "kubectl.kubernetes.io/default-container");
@@ -114,7 +114,7 @@ impl App {
         latency.is_some()
     }
 
-    /// What becomes of a request for `path`. The same number gives the same outcome.
+    /// Status and latency for a request to `path`. The same number gives the same outcome.
     pub fn answer(&self, path: &str, random: u64) -> Outcome {
         let path = path.split('?').next().unwrap_or_default();
         if matches!(path, "/healthz" | "/readyz" | "/version") {
@@ -133,7 +133,7 @@ impl App {
         }
     }
 
-    /// What the answer says.
+    /// The body of an answer.
     pub fn body(&self, pod: &str, path: &str, status: u16) -> Value {
         match path {
             "/healthz" | "/readyz" => json!({ "status": "OK" }),

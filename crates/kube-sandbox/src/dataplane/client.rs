@@ -1,7 +1,7 @@
-//! The least of an HTTP/1.1 client: one request over one connection to a server on this machine.
+//! A minimal HTTP/1.1 client: one request per connection, to a server on this machine.
 //!
-//! Answers are read whole and up to a limit. The caller sets the time limit: dropping the future
-//! closes the connection.
+//! Gateway and traffic generator use it. Answers are read whole, up to a size limit. The caller
+//! sets the time limit: dropping the future closes the connection.
 
 use std::{io, net::SocketAddr};
 
@@ -15,12 +15,12 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A sample application says a few hundred bytes; a metrics page a few hundred thousand.
+/// A sample application sends a few hundred bytes; a metrics page a few hundred thousand.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// As most servers limit what they accept.
+/// As most servers limit the head of a request.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Headers about one connection, which a proxy does not pass on.
+/// Headers of one connection, which a proxy does not pass on.
 const HOP_BY_HOP: [&str; 8] = [
     "connection",
     "keep-alive",
@@ -32,7 +32,7 @@ const HOP_BY_HOP: [&str; 8] = [
     "upgrade",
 ];
 
-/// Why there was no answer.
+/// Errors of a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClientError {
     #[error("failed to exchange bytes with {address}")]
@@ -41,14 +41,14 @@ pub(super) enum ClientError {
     Malformed { address: SocketAddr },
 }
 
-/// The head of an answer, and where its body begins.
+/// The head of an answer, and the offset of its body.
 struct Head {
     status: StatusCode,
     headers: HeaderMap,
     body_at: usize,
 }
 
-/// How an answer tells where its body ends.
+/// Framing of an answer's body.
 #[derive(Clone, Copy)]
 enum Length {
     Known(usize),
@@ -70,7 +70,7 @@ pub(super) async fn send(
     }
 }
 
-/// Drops what concerns one connection only.
+/// Removes headers of one connection.
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     for name in HOP_BY_HOP {
         headers.remove(name);
@@ -131,7 +131,7 @@ fn render(request: &Request<Bytes>) -> Vec<u8> {
     head
 }
 
-/// `None` while the head is not whole, or for what is no head.
+/// `None` while the head is incomplete, or if it is malformed.
 fn parse_head(bytes: &[u8]) -> Option<Head> {
     const END: &[u8] = b"\r\n\r\n";
     let end = bytes.windows(END.len()).position(|window| window == END)?;
@@ -171,7 +171,7 @@ fn finish(head: Head, length: Length, bytes: &[u8]) -> Option<Response<Bytes>> {
     Some(response)
 }
 
-/// The body that chunks are pieces of; `None` if the last one is missing.
+/// Joins the chunks of a body; `None` if the last one is missing.
 fn join_chunks(mut bytes: &[u8]) -> Option<Bytes> {
     let mut body = BytesMut::new();
     loop {
@@ -197,7 +197,7 @@ mod tests {
 
     type Case = (&'static str, &'static [u8], Option<&'static [u8]>);
 
-    /// Asks a server that says `answer` and nothing else, and hangs up.
+    /// Sends a request to a server that writes `answer` and closes the connection.
     async fn ask(answer: &'static [u8]) -> Option<Response<Bytes>> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

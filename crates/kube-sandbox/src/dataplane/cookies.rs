@@ -1,4 +1,4 @@
-//! The cookies of one client: what session affinity needs of a browser.
+//! The cookie jar of one simulated client, for session affinity.
 
 use http::HeaderValue;
 
@@ -6,13 +6,13 @@ use http::HeaderValue;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Jar(Vec<(String, String)>);
 
-/// No route sets more; a bound all the same.
+/// No route sets more cookies; a bound on memory.
 const COOKIES_MAX: usize = 32;
 
 // === impl Jar ===
 
 impl Jar {
-    /// Obeys one `Set-Cookie`: keeps, replaces or, with an age of nothing, forgets.
+    /// Applies one `Set-Cookie`: adds or replaces a cookie, or removes it if its age is zero.
     pub(super) fn take(&mut self, header: &HeaderValue) {
         let Ok(text) = header.to_str() else { return };
         let mut parts = text.split(';');
@@ -34,7 +34,7 @@ impl Jar {
         }
     }
 
-    /// The `Cookie` header; empty when there is nothing to send.
+    /// The `Cookie` header; empty without cookies.
     pub(super) fn header(&self) -> String {
         let pairs: Vec<_> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
         pairs.join("; ")

@@ -1,7 +1,7 @@
-//! The kinds that routes are made of: Gateway API's and Istio's, with the fields that are used here.
+//! CRDs of Gateway API and Istio, with the fields that the data plane reads.
 //!
-//! The definitions lie in `data/crds/`. Names, defaults and list types are those of the originals;
-//! where a part is of no use here its fields are kept and not checked.
+//! The definitions are in `data/crds/`. Names, defaults and list types are those of the originals;
+//! parts that the data plane does not read are stored without validation.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub(crate) const VIRTUAL_SERVICES: Resource =
     Resource { group: "networking.istio.io", plural: "virtualservices" };
 
 pub(crate) const INGRESSES: Resource = Resource { group: "networking.k8s.io", plural: "ingresses" };
-/// Not defined here: who has Traefik brings its definitions.
+/// Not defined here: Traefik's CRDs come with Traefik.
 pub(crate) const INGRESS_ROUTES: Resource =
     Resource { group: "traefik.io", plural: "ingressroutes" };
 pub(crate) const TRAEFIK_SERVICES: Resource =
@@ -41,7 +41,7 @@ pub fn routing_crds() -> Vec<Value> {
     parsed.flatten().collect()
 }
 
-/// A version without a schema has that of the first: the versions of a kind differ in name only.
+/// A version without a schema gets that of the first: the versions of a kind differ in name only.
 fn share_schemas(crd: &mut Value) {
     let versions = crd.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
     let Some((first, others)) = versions.and_then(|versions| versions.split_first_mut()) else {

@@ -1,12 +1,11 @@
-//! Durations as routing objects and image tags write them: `800ms`, `1.5s`, `1h30m`.
+//! Durations in routing objects and image tags: `800ms`, `1.5s`, `1h30m`.
 
 use std::time::Duration;
 
-/// Longer than any timeout or latency that makes sense; also what arithmetic is safe with.
+/// Maximum duration: more than any timeout or latency, and safe in arithmetic.
 const MAX: Duration = Duration::from_hours(24 * 365);
 
-/// The sum of its parts, each a number and a unit. `None` for anything else, and for more than a
-/// year.
+/// Sums the parts, each a number and a unit. `None` for anything else, and for more than a year.
 pub(super) fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     if rest.is_empty() {

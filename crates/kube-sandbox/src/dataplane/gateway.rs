@@ -1,4 +1,4 @@
-//! The gateway: takes a request, asks the table, and passes it on over a socket.
+//! The gateway: routes a request by the table and forwards it over a socket.
 
 use std::{
     fmt::Write as _,
@@ -24,9 +24,9 @@ use super::{
     serve::Handler,
 };
 
-/// What a backend gets when its route sets no timeout: more than any sample application takes.
+/// Default timeout of a backend: longer than any sample application takes.
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(65);
-/// Copies on their way at once; more are not made.
+/// Maximum number of mirrored requests in flight; more are dropped.
 const MIRRORS_MAX: usize = 64;
 
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub(super) struct GatewayHandler {
     mirrors: Arc<Semaphore>,
 }
 
-/// A request taken apart.
+/// The parts of an incoming request.
 struct Asked<'r> {
     parts: &'r http::request::Parts,
     host: &'r str,
@@ -86,11 +86,11 @@ impl GatewayHandler {
         response
     }
 
-    /// Sends a copy and forgets it.
+    /// Sends a mirrored request without waiting for the answer.
     fn mirror(&self, address: SocketAddr, request: Request<Bytes>) {
         let Ok(permit) = Arc::clone(&self.mirrors).try_acquire_owned() else { return };
         tokio::spawn(async move {
-            // Nobody is told what became of a copy; the pod counts it.
+            // The answer to a mirrored request is dropped; the pod counts it.
             let _ = tokio::time::timeout(BACKEND_TIMEOUT, client::send(address, request)).await;
             drop(permit);
         });
@@ -142,7 +142,7 @@ impl Handler for GatewayHandler {
     }
 }
 
-/// The request as the backend gets it.
+/// Builds the request to the backend.
 fn rewrite(forward: &Forward<'_>, asked: &Asked<'_>) -> Request<Bytes> {
     let mut request = Request::new(asked.body.clone());
     *request.method_mut() = asked.parts.method.clone();
@@ -160,7 +160,7 @@ fn rewrite(forward: &Forward<'_>, asked: &Asked<'_>) -> Request<Bytes> {
     request
 }
 
-/// HTTP/2 has the host elsewhere.
+/// Sets the host header, which HTTP/2 has elsewhere.
 fn set_host(headers: &mut HeaderMap, host: &str) {
     if let Some(host) = host.parse().ok().filter(|_| !headers.contains_key(HOST)) {
         headers.insert(HOST, host);

@@ -1,10 +1,9 @@
-//! What was counted, and how it looks to a metrics server.
+//! Request counters, and their series for a metrics server.
 //!
-//! Two sides count. Each pod counts what it answered, under the names an application would
-//! (`http_request_duration_seconds`) and those its sidecar would (`istio_*` with
-//! `reporter="destination"`). The gateway counts what its clients were sent, with
-//! `reporter="source"`, whether a pod was reached or not. All series are cumulative, and those of a
-//! pod end with it.
+//! Two sides count. Each pod counts its answers, under the names of an application
+//! (`http_request_duration_seconds`) and of its sidecar (`istio_*` with `reporter="destination"`).
+//! The gateway counts all answers to its clients, with `reporter="source"`, even when no pod was
+//! reached. All series are cumulative, and those of a pod end with it.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +18,7 @@ use super::{
     snapshot::{Pod, PodName},
 };
 
-/// Upper bounds of an application's histogram, with the text of their labels.
+/// Bucket bounds of an application's histogram, with the text of their labels.
 const SECONDS: [(f64, &str); 11] = [
     (0.005, "0.005"),
     (0.01, "0.01"),
@@ -34,7 +33,7 @@ const SECONDS: [(f64, &str); 11] = [
     (10.0, "10"),
 ];
 
-/// Upper bounds of a sidecar's histogram.
+/// Bucket bounds of a sidecar's histogram.
 const MILLISECONDS: [(f64, &str); 14] = [
     (0.5, "0.5"),
     (1.0, "1"),
@@ -52,12 +51,12 @@ const MILLISECONDS: [(f64, &str); 14] = [
     (60_000.0, "60000"),
 ];
 
-/// The name the gateway counts under.
+/// Workload name of the gateway in its metrics.
 const GATEWAY: &str = "sandbox-gateway";
-/// As sidecars call what they know nothing of.
+/// Istio's label value for an unknown workload.
 const UNKNOWN: &str = "unknown";
 
-/// Answers by the Service that was asked (namespace, name) and status.
+/// Answers by requested Service (namespace, name) and status.
 pub type BackendCounts = BTreeMap<(String, String), BTreeMap<u16, u64>>;
 
 /// Counts of a whole cluster. Shared by reference.
@@ -66,7 +65,7 @@ pub struct Meter(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// By uid: another pod of the same name counts from the start, as another process would.
+    /// By UID: a new pod with the same name starts at zero, like a new process.
     pods: BTreeMap<String, PodCounts>,
     /// By namespace, Service and workload.
     sent: BTreeMap<String, BTreeMap<String, BTreeMap<String, ByStatus>>>,
@@ -80,7 +79,7 @@ struct PodCounts {
     by_status: ByStatus,
 }
 
-/// What the gateway tells answers apart by.
+/// Labels by which the gateway counts answers.
 #[derive(Debug, Clone, Copy)]
 struct Sent<'s> {
     namespace: &'s str,
@@ -89,12 +88,12 @@ struct Sent<'s> {
     status: u16,
 }
 
-/// How many answers, and how long they took.
+/// Number of answers, and a histogram of their latencies.
 #[derive(Debug, Default, Clone)]
 struct Times {
     count: u64,
     sum_s: f64,
-    /// Answers up to each bound and above the one before it.
+    /// Number of answers per bucket, not cumulative.
     seconds: [u64; SECONDS.len()],
     milliseconds: [u64; MILLISECONDS.len()],
 }
@@ -102,7 +101,7 @@ struct Times {
 // === impl Meter ===
 
 impl Meter {
-    /// A pod answered.
+    /// Counts an answer of a pod.
     pub fn served(&self, pod: &Pod, outcome: Outcome) {
         let mut counts = self.lock();
         let counted = slot(&mut counts.pods, &pod.uid);
@@ -112,7 +111,7 @@ impl Meter {
         counted.by_status.entry(outcome.status).or_default().add(outcome.latency);
     }
 
-    /// The gateway answered a request meant for `backend`; `pod` if it reached one.
+    /// Counts an answer of the gateway to a request for `backend`; `pod` if one was reached.
     pub fn sent(&self, backend: &Backend, pod: Option<&Pod>, outcome: Outcome) {
         let mut counts = self.lock();
         let services = slot(&mut counts.sent, &backend.namespace);
@@ -121,7 +120,7 @@ impl Meter {
         by_status.entry(outcome.status).or_default().add(outcome.latency);
     }
 
-    /// What the gateway answered so far.
+    /// The gateway's answers so far.
     pub fn backends(&self) -> BackendCounts {
         let mut backends = BackendCounts::new();
         self.lock().each_sent(|sent, times| {
@@ -131,7 +130,7 @@ impl Meter {
         backends
     }
 
-    /// Reports everything as of `at_ms`, and forgets the pods that are not in `pods`.
+    /// Reports everything as of `at_ms`, and drops the pods that are not in `pods`.
     pub fn scrape(&self, pods: &BTreeMap<PodName, Pod>, at_ms: i64, sink: &dyn Sink) {
         let names: BTreeMap<&str, &PodName> =
             pods.values().map(|pod| (pod.uid.as_str(), &pod.name)).collect();
@@ -151,8 +150,7 @@ impl Meter {
     }
 }
 
-/// The value of a key, made if it is not there. Counting is frequent, new keys are not: only they
-/// are copied.
+/// The value of a key, created if missing. Only new keys are copied, which are rare.
 fn slot<'m, V: Default>(map: &'m mut BTreeMap<String, V>, key: &str) -> &'m mut V {
     if !map.contains_key(key) {
         map.insert(key.to_owned(), V::default());
@@ -247,7 +245,7 @@ impl Times {
     }
 }
 
-/// Counts `value` under the first bound it does not exceed.
+/// Counts `value` in its histogram bucket.
 fn raise(counts: &mut [u64], bounds: &[(f64, &str)], value: f64) {
     let index = bounds.partition_point(|(bound, _)| *bound < value);
     if let Some(count) = counts.get_mut(index) {

@@ -1,4 +1,7 @@
-//! The data plane in real time: one gateway, one server per ready pod, and whoever keeps them so.
+//! The data plane in real time: one gateway, and one server per ready pod.
+//!
+//! A task follows the store and publishes a snapshot for the gateway. A server is stopped only
+//! after no new request can reach it, and completes the requests in progress within a limit.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +22,13 @@ use crate::{random::Random, server::Server};
 #[cfg(test)]
 mod tests;
 
-/// Under a real clock samples cost little, and whoever watches does not want to wait for two of them.
+/// With a real clock samples are cheap, and a viewer should not wait long for two of them.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Writes come in bursts: after a look at the store the next waits this long.
+/// Pause after each read of the store, because writes come in bursts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A cluster whose traffic flows. Dropping it stops gateway and applications.
+/// The running data plane of a cluster. Dropping it stops gateway and applications.
 pub struct DataPlane {
     gateway: HttpServer,
     shared: Arc<Shared>,
@@ -33,23 +36,24 @@ pub struct DataPlane {
     reporter: JoinHandle<()>,
 }
 
-/// What the gateway, the keeper and the resolver have in common.
+/// State shared by the gateway, the task that follows the store, and the resolver.
 pub(super) struct Shared {
     pub(super) server: Arc<Server>,
     pub(super) meter: Arc<Meter>,
     pub(super) random: Random,
     published: watch::Sender<Arc<Published>>,
-    /// Addresses that stand in for Services, and a signal that there are more.
+    /// Addresses attached in place of Services; the channel signals additions.
     attached: Mutex<BTreeMap<(String, String), SocketAddr>>,
     attachments: watch::Sender<usize>,
 }
 
-/// What the gateway goes by: a snapshot, and where its ready pods really are.
+/// The gateway's current state: a snapshot, and the socket addresses of its ready pods.
 #[derive(Default)]
 pub(super) struct Published {
     pub(super) snapshot: Arc<Snapshot>,
     addresses: BTreeMap<PodName, SocketAddr>,
-    /// The store's revision that this is at least as new as, and how many attachments it knows.
+    /// The store revision that this state is at least as new as, and the number of attachments in
+    /// it.
     revision: u64,
     attachments: usize,
 }
@@ -78,13 +82,13 @@ impl DataPlane {
         Ok(Self { gateway, shared, keeper, reporter })
     }
 
-    /// Where the gateway listens. The host of a request decides where it goes.
+    /// The gateway's address. It routes by the host of a request.
     pub fn address(&self) -> SocketAddr {
         self.gateway.address
     }
 
-    /// Sends what is meant for a Service to `address`: something of this process that stands in for
-    /// it, such as a load tester. The Service need not exist.
+    /// Sends requests for a Service to `address`, an endpoint in this process such as a load
+    /// tester. The Service need not exist.
     pub fn attach(&self, namespace: &str, service: &str, address: SocketAddr) {
         let mut attached = self.shared.attached.lock().unwrap_or_else(PoisonError::into_inner);
         attached.insert((namespace.to_owned(), service.to_owned()), address);
@@ -92,22 +96,22 @@ impl DataPlane {
         self.shared.attachments.send_modify(|count| *count += 1);
     }
 
-    /// Finds the addresses behind names in the cluster.
+    /// Resolves names of the cluster to addresses.
     pub fn resolver(&self) -> Resolver {
         Resolver::new(Arc::clone(&self.shared), self.gateway.address)
     }
 
-    /// What the gateway answered so far, by Service.
+    /// The gateway's answers so far, by Service.
     pub fn backends(&self) -> BackendCounts {
         self.shared.meter.backends()
     }
 
-    /// The routes and pods that the gateway goes by.
+    /// The routes and pods that the gateway uses now.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.shared.published().snapshot)
     }
 
-    /// Waits until the gateway goes by all that is in the store now.
+    /// Waits until the gateway uses everything that is in the store now.
     pub async fn caught_up(&self) {
         let revision = self.shared.server.store.revision();
         let attachments = *self.shared.attachments.borrow();
@@ -115,7 +119,7 @@ impl DataPlane {
         let caught_up = |published: &Arc<Published>| {
             published.revision >= revision && published.attachments >= attachments
         };
-        // The sender is ours: it cannot be gone.
+        // This object owns the sender, so it cannot be closed.
         let _ = published.wait_for(caught_up).await;
     }
 }
@@ -146,8 +150,8 @@ impl Published {
     }
 }
 
-/// Follows the store: servers for pods that became ready, none for those that are not, and a new
-/// table once the servers it leads to are there.
+/// Follows the store: starts servers for pods that became ready, publishes the new table once they
+/// run, and then stops the servers of other pods.
 async fn keep(shared: Arc<Shared>) {
     let mut activity = shared.server.store.activity();
     let mut attachments = shared.attachments.subscribe();
@@ -170,7 +174,7 @@ async fn keep(shared: Arc<Shared>) {
         let addresses = addresses.collect();
         let published = Published { snapshot, addresses, revision, attachments: attached };
         shared.published.send_replace(Arc::new(published));
-        // Only now that no new request finds them.
+        // Stopped only now, when no new request can reach them.
         drop(stopped);
         tokio::time::sleep(PAUSE).await;
         tokio::select! {
@@ -185,7 +189,7 @@ fn attached_now(shared: &Shared) -> BTreeMap<(String, String), SocketAddr> {
     shared.attached.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Starts the servers that are missing. Returns those no longer needed, still running.
+/// Starts missing servers. Returns those no longer needed, still running.
 async fn update(
     running: &mut BTreeMap<PodName, PodServer>,
     snapshot: &Snapshot,
@@ -205,14 +209,14 @@ async fn update(
         if !pod.is_ready || running.contains_key(name) {
             continue;
         }
-        // Pod addresses are pretended; the socket is not.
+        // Pod addresses exist in the API only; the socket is real.
         let started = PodServer::start(
             SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             Arc::new(pod.clone()),
             Arc::clone(&shared.meter),
             shared.random.fork(),
         );
-        // Without a socket the pod does not answer, as if its application had crashed: 502.
+        // Without a socket the pod does not answer, as after a crash of its application: 502.
         if let Ok(server) = started.await {
             running.insert(name.clone(), server);
         }
@@ -220,7 +224,7 @@ async fn update(
     stopped
 }
 
-/// Reports what was counted, at the pace of a metrics server.
+/// Reports the counters at the interval of a metrics server.
 async fn report(shared: Arc<Shared>, sink: Arc<dyn Sink>) {
     let mut pace = tokio::time::interval(REPORT_INTERVAL);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! A pod's application on a socket.
+//! Serves one pod's application on a socket.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
@@ -29,7 +29,7 @@ struct PodHandler {
 // === impl PodServer ===
 
 impl PodServer {
-    /// Binds to `address` (port 0 for any) and answers from now on.
+    /// Binds to `address` (port 0 for any) and starts to answer.
     pub async fn start(
         address: SocketAddr,
         pod: Arc<Pod>,
@@ -40,7 +40,7 @@ impl PodServer {
         Ok(Self { pod, server: HttpServer::start(address, handler).await? })
     }
 
-    /// Where it listens.
+    /// The address of the socket.
     pub fn address(&self) -> SocketAddr {
         self.server.address
     }
@@ -50,8 +50,8 @@ impl PodServer {
 
 impl Handler for PodHandler {
     async fn handle(self, request: Request<Bytes>) -> Response<Bytes> {
-        // On its own: an application does its work to the end, and counts it, even if the client
-        // does not wait for it.
+        // In its own task: an application completes and counts a request even if the client does
+        // not wait for it.
         let answer = tokio::spawn(self.answer(request));
         answer.await.unwrap_or_else(|_| {
             let mut response = Response::new(Bytes::new());

@@ -1,4 +1,4 @@
-//! Names of the cluster for code outside of it.
+//! Resolves host names of the cluster for code outside of it.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -7,7 +7,7 @@ use super::{
     route::{Endpoint, host},
 };
 
-/// Finds the address behind a host name of the cluster. Cheap to clone.
+/// Resolves host names of the cluster. Cheap to clone.
 #[derive(Clone)]
 pub struct Resolver {
     shared: Arc<Shared>,
@@ -21,11 +21,11 @@ impl Resolver {
         Self { shared, gateway }
     }
 
-    /// Where a request to `http://<host>:<port>/` goes; its `Host` header must stay as it is.
+    /// The address for a request to `http://<host>:<port>/`; its `Host` header must stay unchanged.
     ///
-    /// A Service (`shop.test`, or its full name) that has this port, and a host that a route claims,
-    /// lead to the gateway, which finds an endpoint; what stands in for a Service is reached
-    /// directly. `None` for names that are not the cluster's.
+    /// A Service (`shop.test`, or its full name) with this port, and a host of a route, resolve to
+    /// the gateway, which selects an endpoint; an attached Service resolves directly. `None` for
+    /// names outside the cluster.
     pub fn resolve(&self, host: &str, port: u16) -> Option<SocketAddr> {
         let host = host::normalise(host);
         let snapshot = &self.shared.published().snapshot;

@@ -1,17 +1,18 @@
-//! Where a request goes: the routing objects of a cluster as one table, and a choice from it.
+//! The routing table of a cluster, and the choice of a target for one request.
 //!
-//! A [`Table`] holds the rules of all `HTTPRoute`, `VirtualService`, `Ingress` and `IngressRoute` objects
-//! in the order in which they are tried, and the Services they lead to. [`Table::choose`] is a function of the table, the
-//! request and one random number: no clock, no socket, no state.
+//! A [`Table`] holds the rules of all `HTTPRoute`, `VirtualService`, `Ingress` and `IngressRoute`
+//! objects in the order in which they are tried, and the Services they lead to. [`Table::choose`]
+//! is a function of the table, the request and one random number: no clock, no socket, no state.
+//! [`View`](super::View) builds tables; gateway and simulation use them.
 //!
 //! Order: the most specific host first (exact before wildcard, longer before shorter). Within a
-//! host, `HTTPRoute` matches by the precedence of Gateway API (exact path, then regular expression,
-//! then the longest prefix; then a method, then most headers, then most query parameters),
-//! `VirtualService` rules as written, the first match winning; see [`ingress`] and [`traefik`] for theirs. Ties go to the older object, then by
-//! name. A host that no route names is looked up among the Services before wildcards are tried, so
-//! that a route for everything does not take what is meant for one Service of the cluster.
+//! host, `HTTPRoute` matches by the precedence of Gateway API (exact path, regular expression,
+//! longest prefix; then a method, most headers, most query parameters), and `VirtualService` rules
+//! match as written, the first one winning; `ingress` and `traefik` describe theirs. Ties go to
+//! the older object, then by name. A host in no route is looked up among the Services before
+//! wildcards, so that a catch-all route does not take requests for a Service of the cluster.
 //!
-//! Not looked at: listeners' host names and ports (one gateway serves all), retries, CORS, and
+//! Ignored: host names and ports of listeners (one gateway serves all), retries, CORS, and
 //! `DestinationRule` subsets.
 
 use std::{
@@ -48,7 +49,7 @@ mod matching;
 mod tests;
 mod traefik;
 
-/// A request, as far as routing looks at it.
+/// The parts of a request that routing reads.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'r> {
     /// With or without a port.
@@ -65,15 +66,15 @@ pub struct Request<'r> {
 pub struct Backend {
     pub namespace: String,
     pub service: String,
-    /// `None` is the Service's only, or first, port.
+    /// `None` for the Service's first port.
     pub port: Option<u16>,
 }
 
-/// Who answers behind a Service.
+/// A destination behind a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
     Pod(PodName),
-    /// Something in this process that stands in for a Service.
+    /// An address in this process, attached in place of a Service.
     Address(SocketAddr),
 }
 
@@ -86,7 +87,7 @@ pub struct Source {
     pub name: String,
 }
 
-/// What to do with a request.
+/// The result for a request.
 #[derive(Debug)]
 pub enum Choice<'t> {
     Forward(Forward<'t>),
@@ -94,22 +95,22 @@ pub enum Choice<'t> {
     Refuse(Refusal<'t>),
 }
 
-/// Why a request goes nowhere.
+/// Why a request has no target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal<'t> {
     pub status: u16,
     pub reason: &'static str,
-    /// The Service it was meant for, if it came that far.
+    /// The intended Service, if a rule was found.
     pub backend: Option<&'t Backend>,
 }
 
-/// A request that goes on, and all that is done to it on the way.
+/// A request to be forwarded, with all edits on the way.
 #[derive(Debug)]
 pub struct Forward<'t> {
     pub source: &'t Source,
     pub backend: &'t Backend,
     pub endpoint: &'t Endpoint,
-    /// Copies go here; nobody waits for what comes of them.
+    /// Copies are sent here; their answers are ignored.
     pub mirrors: Vec<(&'t Backend, &'t Endpoint)>,
     pub timeout: Option<Duration>,
     rule: &'t Rule,
@@ -117,7 +118,7 @@ pub struct Forward<'t> {
     prefix: Option<&'t str>,
 }
 
-/// The rule a request falls under, before chance decides about the rest.
+/// The rule that matches a request, before random choices.
 #[derive(Debug, Clone, Copy)]
 pub struct Found<'t> {
     table: &'t Table,
@@ -125,12 +126,12 @@ pub struct Found<'t> {
     prefix: Option<&'t str>,
 }
 
-/// A Service as the table sees it.
+/// A Service in the table.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) ports: BTreeSet<u16>,
     endpoints: Vec<Endpoint>,
-    /// What a request for the Service itself falls under.
+    /// The rule for requests to the Service itself.
     plain: Arc<Rule>,
 }
 
@@ -140,11 +141,11 @@ pub struct Table {
     entries: Vec<Entry>,
     /// By namespace and name.
     services: BTreeMap<String, BTreeMap<String, Service>>,
-    /// How many routing objects there are.
+    /// Number of routing objects.
     routes: usize,
 }
 
-/// Objects a table is made of.
+/// The objects that a table is built from.
 #[derive(Debug, Default)]
 pub struct Sources<'s> {
     pub http_routes: &'s [Value],
@@ -155,7 +156,7 @@ pub struct Sources<'s> {
     pub ingress_routes: &'s [Value],
     pub traefik_services: &'s [Value],
     pub services: &'s [Value],
-    /// By namespace and name of the Service: who answers for it now.
+    /// Current endpoints by namespace and name of the Service.
     pub endpoints: BTreeMap<(String, String), Vec<Endpoint>>,
 }
 
@@ -163,7 +164,7 @@ pub struct Sources<'s> {
 struct Entry {
     host: HostPattern,
     conditions: Vec<Condition>,
-    /// The path prefix that was matched, for rewrites that replace it.
+    /// The matched path prefix, for rewrites that replace it.
     prefix: Option<String>,
     rule: Arc<Rule>,
 }
@@ -179,9 +180,9 @@ struct Rule {
     rewrite_path: Option<PathEdit>,
     redirect: Option<Redirect>,
     timeout: Option<Duration>,
-    /// What a request is answered when every weight is zero or there is no target.
+    /// Status of the answer when every weight is zero or there is no target.
     without_target: u16,
-    /// What a request is answered when its target is not a Service there is.
+    /// Status of the answer when the target Service does not exist.
     without_service: u16,
 }
 
@@ -189,7 +190,7 @@ struct Rule {
 struct Target {
     backend: Backend,
     weight: u32,
-    /// Another namespace that granted nothing.
+    /// The Service is in another namespace without a grant.
     is_forbidden: bool,
     request: Vec<Edit>,
     response: Vec<Edit>,
@@ -203,7 +204,7 @@ struct Mirror {
     is_forbidden: bool,
 }
 
-/// One match of one rule, with what decides its place among all others.
+/// One match of one rule, with its sort key.
 struct Draft {
     precedence: Precedence,
     created: String,
@@ -227,13 +228,13 @@ impl Table {
         let routes: BTreeSet<&Source> = drafts.iter().map(|draft| &draft.rule.source).collect();
         let routes = routes.len();
         let mut ordered: Vec<_> = drafts.into_iter().flat_map(Draft::into_entries).collect();
-        // Stable: what ties in every respect stays as written.
+        // Stable: full ties stay as written.
         ordered.sort_by(|(one, _), (other, _)| one.cmp(other));
         let entries = ordered.into_iter().map(|(_, entry)| entry).collect();
         Self { entries, services: services(sources.services, sources.endpoints), routes }
     }
 
-    /// Where a request goes. The same number gives the same choice.
+    /// The target of a request. The same number gives the same choice.
     pub fn choose(&self, request: &Request<'_>, random: u64) -> Choice<'_> {
         match self.find(request) {
             Ok(found) => found.draw(request, random),
@@ -241,7 +242,7 @@ impl Table {
         }
     }
 
-    /// The rule a request falls under.
+    /// The rule that matches a request.
     pub fn find(&self, request: &Request<'_>) -> Result<Found<'_>, Refusal<'_>> {
         let host = host::normalise(request.host);
         let exact_end =
@@ -255,7 +256,7 @@ impl Table {
             return Ok(self.found(entry));
         }
         let is_claimed = claims(exact);
-        // The name of a Service is as exact as a host can be: wildcards come after it.
+        // The name of a Service is an exact host and comes before wildcards.
         if let Some(key) = self.service_of(&host).filter(|_| !is_claimed) {
             let rule = self.service(&key.0, &key.1).map(|service| &*service.plain);
             let found = rule.map(|rule| Found { table: self, rule, prefix: None });
@@ -276,20 +277,20 @@ impl Table {
         Err(Refusal::lost("no route and no Service has this host"))
     }
 
-    /// The hosts that lead somewhere by a route, as written in it.
+    /// The hosts of all routes, as written.
     pub fn hosts(&self) -> BTreeSet<String> {
         self.entries.iter().map(|entry| entry.host.to_string()).collect()
     }
 
-    /// True when a route names the host, by itself or with a wildcard before it.
+    /// True if a route has the host, literally or by a wildcard.
     pub fn claims(&self, host: &str) -> bool {
         let host = host::normalise(host);
         let mut named = self.entries.iter().filter(|entry| entry.host != HostPattern::Any);
         named.any(|entry| entry.host.covers(&host))
     }
 
-    /// The Service a host names: `shop`, `shop.test`, `shop.test.svc` or in full. A bare name means
-    /// the one in `default`, or the only one there is.
+    /// The Service that a host names: `shop`, `shop.test`, `shop.test.svc` or in full. A bare name
+    /// means the one in `default`, or the only one with that name.
     pub fn service_of(&self, host: &str) -> Option<(String, String)> {
         let host = host::normalise(host);
         let NameParts { service, namespace } = host::service_parts(&host)?;
@@ -310,7 +311,7 @@ impl Table {
         self.services.get(namespace)?.get(name)
     }
 
-    /// Who answers for a Service now.
+    /// The current endpoints of a Service.
     pub fn endpoints(&self, namespace: &str, service: &str) -> &[Endpoint] {
         self.service(namespace, service).map_or(&[], |service| &service.endpoints)
     }
@@ -319,7 +320,7 @@ impl Table {
         Found { table: self, rule: &entry.rule, prefix: entry.prefix.as_deref() }
     }
 
-    /// One of the endpoints of a backend, each as likely as the others.
+    /// A random endpoint of a backend, uniformly.
     fn endpoint(&self, backend: &Backend, random: &Random) -> Result<&Endpoint, Missing> {
         let service = self.service(&backend.namespace, &backend.service).ok_or(Missing::Service)?;
         if backend.port.is_some_and(|port| !service.ports.contains(&port)) {
@@ -352,7 +353,7 @@ fn services(
         let endpoints = endpoints.remove(&key).unwrap_or_default();
         put(key, ports, endpoints);
     }
-    // What stands in for a Service needs no object.
+    // An attached Service needs no object.
     for (key, endpoints) in endpoints {
         put(key, BTreeSet::new(), endpoints);
     }
@@ -368,7 +369,7 @@ fn plain_rule((namespace, service): &(String, String)) -> Rule {
 // === impl Found ===
 
 impl<'t> Found<'t> {
-    /// Lets chance choose among targets, endpoints and mirrors.
+    /// Makes the random choices of target, endpoint and mirrors.
     pub fn draw(&self, request: &Request<'_>, random: u64) -> Choice<'t> {
         if let Some(redirect) = &self.rule.redirect {
             let location = redirect.location(request, self.prefix);
@@ -419,7 +420,7 @@ impl<'t> Found<'t> {
 // === impl Forward ===
 
 impl<'t> Forward<'t> {
-    /// The path to ask the backend for.
+    /// The path of the request to the backend.
     pub fn path<'p>(&self, path: &'p str) -> Cow<'p, str> {
         match &self.rule.rewrite_path {
             Some(edit) => Cow::Owned(edit.apply(path, self.prefix)),
@@ -485,7 +486,7 @@ impl Rule {
         }
     }
 
-    /// A target, each in proportion to its weight.
+    /// A random target, in proportion to the weights.
     fn target(&self, random: &Random) -> Option<&Target> {
         let total: u64 = self.targets.iter().map(|target| u64::from(target.weight)).sum();
         let mut drawn = random.below(total);
@@ -508,7 +509,7 @@ impl Target {
 
 // === impl Draft ===
 
-/// Smaller is tried first.
+/// Sort key of a match; smaller is tried first.
 type Place =
     (Reverse<(u8, usize)>, &'static str, Reverse<Precedence>, String, Source, usize, usize);
 
@@ -533,7 +534,7 @@ impl Draft {
     }
 }
 
-/// When an object was made. In RFC 3339, so that texts sort as moments do.
+/// Creation time in RFC 3339, which sorts like the time itself.
 fn created(object: &Value) -> String {
     text(object, "/metadata/creationTimestamp").to_owned()
 }

@@ -1,4 +1,7 @@
-//! A small HTTP server on a socket of this machine: the gateway, and every pod's application.
+//! A small HTTP server on a socket of this machine, for the gateway and every pod's application.
+//!
+//! Answers requests over HTTP/1.1 and HTTP/2 once their body is complete. Dropping the server
+//! closes the socket and lets open requests finish within a limit.
 
 use std::{
     convert::Infallible,
@@ -19,14 +22,14 @@ use hyper_util::{
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
-/// What a request may carry.
+/// Maximum size of a request body.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
-/// How long open requests get to finish once the server is told to stop.
+/// Time for open requests to finish after a stop.
 const DRAIN: Duration = Duration::from_secs(2);
-/// A pause after a failed accept: without file handles the next would fail at once, and spin.
+/// Pause after a failed accept: without file handles the next would fail at once, and spin.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 
-/// Answers requests whose body has arrived.
+/// Answers requests with a complete body.
 pub(super) trait Handler: Clone + Send + Sync + 'static {
     fn handle(self, request: Request<Bytes>) -> impl Future<Output = Response<Bytes>> + Send;
 }
@@ -38,14 +41,14 @@ pub(super) struct HttpServer {
     stop: watch::Sender<bool>,
 }
 
-/// A handler as what the HTTP library serves.
+/// Adapts a handler to the HTTP library.
 #[derive(Clone)]
 struct Adapter<H>(H);
 
 // === impl HttpServer ===
 
 impl HttpServer {
-    /// Binds to `address` (port 0 for any) and serves from now on.
+    /// Binds to `address` (port 0 for any) and starts to serve.
     pub(super) async fn start(address: SocketAddr, handler: impl Handler) -> std::io::Result<Self> {
         let socket = TcpListener::bind(address).await?;
         let address = socket.local_addr()?;
@@ -86,7 +89,7 @@ async fn accept<H: Handler>(
                     let mut connection = std::pin::pin!(connection);
                     tokio::select! {
                         biased;
-                        // Errors here are clients that went away.
+                        // Errors here come from clients that disconnected.
                         _ = &mut connection => return,
                         _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
                     }
@@ -97,7 +100,7 @@ async fn accept<H: Handler>(
     }
     drop(socket);
     let drained = async { while connections.join_next().await.is_some() {} };
-    // What has not finished by then is cut with the set.
+    // Connections still open after that are closed with the set.
     let _ = tokio::time::timeout(DRAIN, drained).await;
 }
 

@@ -1,8 +1,8 @@
 //! Traffic in virtual time: no sockets, no sleeping, the same numbers for the same seed.
 //!
-//! Whoever moves the clock calls [`Simulation::step`] for each stretch of time in which the cluster
-//! stays as it is. Requests are spaced evenly; each one draws its target, endpoint and outcome as it
-//! would in real time, with the same code. How time is cut into steps changes nothing.
+//! The owner of the clock calls [`Simulation::step`] for each period in which the cluster does not
+//! change. Requests are spaced evenly; each one draws its target, endpoint and outcome with the
+//! code of the real-time mode. The result does not depend on the division into steps.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{clock::between, random::Random, server::Server};
 #[cfg(test)]
 mod tests;
 
-/// Traffic through a cluster whose time is moved by hand.
+/// Traffic through a cluster with a virtual clock.
 pub struct Simulation {
     view: View,
     meter: Meter,
@@ -29,7 +29,7 @@ pub struct Simulation {
     random: Random,
 }
 
-/// One source of requests, and what came back to it.
+/// One source of requests, and its answers.
 struct Flow {
     traffic: Traffic,
     headers: HeaderMap,
@@ -54,23 +54,23 @@ impl Simulation {
         }
     }
 
-    /// From now on, also sends this.
+    /// Adds a source of traffic from now on.
     pub fn add(&mut self, traffic: Traffic) {
         self.flows.push(Flow::new(traffic, self.random.fork()));
     }
 
-    /// What came back to each source of traffic, in the order they were added.
+    /// Answers of each source of traffic, in order of addition.
     pub fn answers(&self) -> impl Iterator<Item = (&Traffic, &Answers)> {
         self.flows.iter().map(|flow| (&flow.traffic, &flow.answers))
     }
 
-    /// What the gateway answered so far, by Service.
+    /// The gateway's answers so far, by Service.
     pub fn backends(&self) -> BackendCounts {
         self.meter.backends()
     }
 
-    /// Sends what is due after `from` and until `to`, to the cluster as it is now, and reports at
-    /// each multiple of [`SCRAPE_INTERVAL`] on the way.
+    /// Sends the requests due after `from` and until `to`, to the cluster in its current state, and
+    /// reports at each multiple of [`SCRAPE_INTERVAL`] in between.
     pub fn step(&mut self, from: Timestamp, to: Timestamp) {
         self.view.refresh();
         let snapshot = Arc::clone(self.view.snapshot());
@@ -117,7 +117,8 @@ impl Flow {
         let Some(interval) = self.traffic.interval() else { return };
         self.passed_ns += stretch_ns;
         let due = self.passed_ns / interval.as_nanos();
-        // Which rule a request falls under depends on its cookies alone: found once for each.
+        // The matching rule depends only on a request's cookies, so it is found once for each set
+        // of them.
         let mut found = BTreeMap::new();
         while self.sent < due {
             self.sent += 1;
@@ -173,7 +174,8 @@ impl Flow {
     }
 }
 
-/// Lets endpoint and mirrors answer. Returns what the client sees, and the version that answered.
+/// Sends a request to endpoint and mirrors. Returns the client's answer, and the version that sent
+/// it.
 fn carry<'s>(
     forward: &Forward<'_>,
     path: &str,
@@ -186,7 +188,7 @@ fn carry<'s>(
         let Endpoint::Pod(name) = endpoint else { return None };
         let pod = snapshot.pods.get(name)?;
         let outcome = pod.app.answer(&path, random.next_u64());
-        // The pod does its work to the end, even if nobody waits for it any more.
+        // The pod completes a request even after the client's timeout.
         meter.served(pod, outcome);
         Some((pod, outcome))
     };

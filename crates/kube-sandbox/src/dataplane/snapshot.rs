@@ -1,6 +1,7 @@
-//! What the data plane needs to know of a cluster, read from its store at one moment.
+//! A snapshot of the cluster state that the data plane uses.
 //!
-//! [`View`] keeps a [`Snapshot`] and makes a new one only when a kind it depends on was written.
+//! [`View`] keeps the latest [`Snapshot`] and builds a new one only when a kind it reads has
+//! changed.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
@@ -49,7 +50,7 @@ pub struct PodName {
 pub struct Pod {
     pub name: PodName,
     pub uid: String,
-    /// The Deployment, DaemonSet or StatefulSet it belongs to; its own name if to none.
+    /// The Deployment, DaemonSet or StatefulSet that owns the pod; without one, the pod's own name.
     pub workload: String,
     pub app: App,
     pub is_ready: bool,
@@ -66,7 +67,7 @@ pub struct Snapshot {
 pub struct View {
     server: Arc<Server>,
     tables: Vec<watch::Receiver<u64>>,
-    /// Addresses in this process that stand in for Services, by namespace and name.
+    /// Addresses in this process attached in place of Services, by namespace and name.
     attached: BTreeMap<(String, String), SocketAddr>,
     is_stale: bool,
     snapshot: Arc<Snapshot>,
@@ -81,7 +82,7 @@ impl View {
         Self { server, tables, attached: BTreeMap::new(), is_stale: true, snapshot }
     }
 
-    /// Sends what is meant for a Service to `address`, whatever its endpoints are.
+    /// Sends requests for a Service to `address` in place of its endpoints.
     pub fn attach(&mut self, namespace: &str, service: &str, address: SocketAddr) {
         let key = (namespace.to_owned(), service.to_owned());
         self.is_stale |= self.attached.insert(key, address) != Some(address);
@@ -91,11 +92,11 @@ impl View {
         &self.snapshot
     }
 
-    /// Looks at the store again. False when nothing that matters was written.
+    /// Reads the store again. False if nothing relevant was written.
     pub fn refresh(&mut self) -> bool {
         let mut is_changed = std::mem::take(&mut self.is_stale);
         for table in &mut self.tables {
-            // Noted before the read: what is written meanwhile is read once more.
+            // Noted before the read: a concurrent write is read again the next time.
             is_changed |= table.has_changed().unwrap_or_default();
             table.borrow_and_update();
         }
@@ -134,8 +135,8 @@ fn table(kind: Resource) -> TableKey {
     TableKey::new(kind.group, kind.plural)
 }
 
-/// Who answers for each Service: its ready pods or, as a node's proxy has it, those still serving
-/// while they stop when no other is left.
+/// Endpoints of each Service: its ready pods or, as in a node's proxy, its serving terminating pods
+/// if no other is left.
 fn endpoints(
     slices: &[Value],
     pods: &BTreeMap<PodName, Pod>,
@@ -165,7 +166,7 @@ fn endpoints(
         ready.entry(key).or_insert(pods);
     }
     let list = |mut pods: Vec<PodName>| {
-        // In order, so that how slices were filled does not change what a seed chooses.
+        // Sorted, so that the layout of slices does not affect choices by seed.
         pods.sort();
         pods.dedup();
         pods.into_iter().map(Endpoint::Pod).collect()
@@ -176,7 +177,7 @@ fn endpoints(
 // === impl Pod ===
 
 impl Pod {
-    /// A pod as its object describes it; `None` unless it runs.
+    /// Reads a pod object; `None` unless the pod runs.
     pub fn read(object: &Value) -> Option<(PodName, Self)> {
         if pods::phase(object) != "Running" {
             return None;
@@ -194,7 +195,7 @@ impl Pod {
     }
 }
 
-/// A ReplicaSet of a Deployment is called after it, and after the hash of its template.
+/// The owner's name; a Deployment's ReplicaSet has that name plus the hash of its template.
 fn workload(pod: &Value) -> String {
     let Some(owner) = controller_of(pod) else { return name(pod).to_owned() };
     let hash = label(pod, "pod-template-hash").filter(|_| owner.kind == "ReplicaSet");

@@ -30,8 +30,8 @@ impl Samples {
         self.0.lock().unwrap().clone()
     }
 
-    /// The sum of the last values of the series of `name` whose labels contain all of `parts`.
-    /// All of them counters, so a whole number.
+    /// The sum of the last values of the series of `name` whose labels contain all of `parts`. All
+    /// of them are counters, so the sum is a whole number.
     pub(super) fn last(&self, name: &str, parts: &[&str]) -> u64 {
         let series = self.matching(name, parts);
         let sum: f64 = series.iter().filter_map(|samples| samples.last()).map(|last| last.1).sum();
@@ -71,7 +71,7 @@ pub(super) fn workload(name: &str, image: &str, replicas: u32) -> Vec<Value> {
     ]
 }
 
-/// A route for `shop.example.com`, by weights.
+/// A route for `shop.example.com` with these weights.
 pub(super) fn split(primary: u32, canary: u32) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
@@ -86,7 +86,7 @@ pub(super) fn split(primary: u32, canary: u32) -> Value {
     })
 }
 
-/// A cluster with `shop-primary` (version 1, two pods), `shop-canary` (`canary` is its tag, one pod)
+/// A cluster with `shop-primary` (version 1, two pods), `shop-canary` (image tag `canary`, one pod)
 /// and an even split between them.
 pub(super) fn shop(settings: Settings, canary: &str) -> Sandbox {
     let sandbox = Sandbox::new(settings);

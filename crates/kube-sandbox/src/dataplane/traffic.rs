@@ -1,4 +1,4 @@
-//! A steady stream of requests, and what came back.
+//! A steady stream of requests, and statistics of the answers.
 //!
 //! The same [`Traffic`] drives both modes: [`Traffic::start`] sends it over sockets,
 //! [`super::Simulation`] in virtual time.
@@ -25,45 +25,46 @@ use tokio::{
 use super::{client, cookies::Jar};
 use crate::random::Random;
 
-/// Requests that may be on their way at once; more than that, and the next are not sent.
+/// Maximum number of requests in flight; beyond that requests are skipped.
 const IN_FLIGHT_MAX: usize = 256;
-/// A faster pace is not kept: 5,000 a second is more than a sandbox is for.
+/// Maximum rate: 5,000 requests a second is more than a sandbox is for.
 const INTERVAL_MIN: Duration = Duration::from_micros(200);
-/// Slower than any application here answers.
+/// Longer than any application here takes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(70);
 
 /// Requests to one host at a steady pace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traffic {
     pub host: String,
-    /// With a query, if one is wanted.
+    /// Path, with an optional query.
     pub path: String,
     pub headers: Vec<(String, String)>,
     pub requests_per_second: f64,
-    /// Clients that keep their cookies, one of which sends each request; 0 for nobody who does.
+    /// Number of clients with cookie jars, one of which sends each request; 0 for requests without
+    /// cookies.
     pub clients: u32,
 }
 
-/// What came back.
+/// Statistics of answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
     pub by_status: BTreeMap<u16, u64>,
-    /// By the version that the answer says it comes from.
+    /// By the version in the answer.
     pub by_version: BTreeMap<String, u64>,
     /// Requests without an answer: connections refused or broken.
     pub failed: u64,
-    /// Requests not sent, for too many were on their way.
+    /// Requests not sent because too many were in flight.
     pub skipped: u64,
 }
 
-/// Traffic that is being sent. Dropping it stops it.
+/// Running traffic. Dropping it stops it.
 pub struct Load {
     answers: Arc<Mutex<Answers>>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-/// What every request of a load needs.
+/// State shared by the requests of a load.
 struct Client {
     traffic: Traffic,
     gateway: SocketAddr,
@@ -119,13 +120,13 @@ impl Traffic {
         Load { answers, stop, task }
     }
 
-    /// The time between two requests; `None` if none are sent.
+    /// The time between two requests; `None` for no traffic.
     pub(super) fn interval(&self) -> Option<Duration> {
         let seconds = Some(1.0 / self.requests_per_second).filter(|seconds| *seconds > 0.0)?;
         Duration::try_from_secs_f64(seconds).ok().map(|interval| interval.max(INTERVAL_MIN))
     }
 
-    /// Headers that cannot be are left out.
+    /// Invalid headers are left out.
     pub(super) fn header_map(&self) -> HeaderMap {
         let pairs = self.headers.iter().filter_map(|(name, value)| {
             Some((name.parse::<HeaderName>().ok()?, value.parse::<HeaderValue>().ok()?))
@@ -165,10 +166,10 @@ impl Load {
         lock(&self.answers).clone()
     }
 
-    /// Sends no more, waits for what is on its way, and says what came back in all.
+    /// Stops sending, waits for requests in flight, and returns all statistics.
     pub async fn stop(self) -> Answers {
         self.stop.send_replace(true);
-        // A panic in the task would have lost its own requests only.
+        // A panic in the task would lose its own requests only.
         let _ = self.task.await;
         lock(&self.answers).clone()
     }
@@ -177,7 +178,7 @@ impl Load {
 async fn run(client: Arc<Client>, mut stopping: watch::Receiver<bool>) {
     let Some(interval) = client.traffic.interval() else { return };
     let mut pace = tokio::time::interval(interval);
-    // A machine that was busy for a second does not send a second's worth at once.
+    // After a busy second the missed requests are not sent in a burst.
     pace.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut sending = JoinSet::new();
     loop {

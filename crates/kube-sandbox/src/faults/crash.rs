@@ -1,31 +1,31 @@
-//! Crash points: a client that ends in the middle of its work, at a write chosen by number.
+//! Crash points: a client is cut off at a write chosen by number.
 //!
-//! A sweep runs the work once to learn how many writes it takes, then once per write and
-//! [`Cut`], and checks that a restart finishes what was begun. Writes are counted on this side of
-//! the connection, so the client needs no hooks and cannot miss one.
+//! A sweep runs the work once to count its writes, then once per write and [`Cut`], and checks that
+//! a restart completes the work. The server counts the writes, so the client needs no hooks and
+//! cannot miss one.
 
 use super::{Course, Matcher, conflict, too_many_requests};
 use crate::request::RequestInfo;
 
-/// Where a write is cut.
+/// How a write is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cut {
     /// The client dies before its request arrives.
     BeforeSend,
-    /// The write is applied and the client dies before it can see the answer.
+    /// The write is applied and the client dies before it sees the answer.
     AfterApply,
     /// The write is applied, the connection breaks, the client lives.
     LostAnswer,
-    /// The client lives and is told that someone else wrote first.
+    /// The client lives and gets a conflict, as after a write by another client.
     Conflict,
-    /// The client lives and is told to come back later.
+    /// The client lives and is told to retry later.
     TooManyRequests,
 }
 
 /// A crash point that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crash {
-    /// The number of the write, the first being 0.
+    /// The number of the write, counted from 0.
     pub index: u64,
     pub cut: Cut,
 }
@@ -50,7 +50,7 @@ impl Cut {
         Self::TooManyRequests,
     ];
 
-    /// Whether the client has to be started anew afterwards.
+    /// Whether the client has to be restarted afterwards.
     pub fn kills(self) -> bool {
         matches!(self, Self::BeforeSend | Self::AfterApply)
     }
@@ -109,15 +109,15 @@ impl Crashes {
         self.down = false;
     }
 
-    /// Whether requests of this sender are those of a dead client.
+    /// Whether the request comes from a dead client.
     ///
-    /// A client is recognised by its user; without one in the filter, everyone is that client.
+    /// A client is recognised by its user; without one in the filter, every user is that client.
     pub(super) fn is_down(&self, info: &RequestInfo) -> bool {
         let Matcher { user, .. } = &self.counted;
         self.down && user.as_ref().is_none_or(|user| *user == info.user)
     }
 
-    /// Counts a write; says what becomes of the request if it is cut, and under which word.
+    /// Counts a write; returns the course and class of a request that is cut.
     pub(super) fn meet(&mut self, info: &RequestInfo) -> Option<(Course, &'static str)> {
         if self.is_down(info) {
             return Some((Course::Drop, "dropped-after-crash"));

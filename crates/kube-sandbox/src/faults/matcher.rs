@@ -1,11 +1,11 @@
-//! Which requests a rule is about.
+//! Request filter of a fault rule.
 
 use crate::request::{RequestInfo, Verb};
 
-/// Matches requests that agree with everything that is given. The default matches all.
+/// Matches requests that agree with all given fields. The default matches all requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Matcher {
-    /// Any of these; any at all if empty.
+    /// Any of these; all verbs if empty.
     pub verbs: Vec<Verb>,
     pub group: Option<String>,
     pub resource: Option<String>,

@@ -1,3 +1,5 @@
+//! Rules, crash points and watch faults, without a server.
+
 use super::*;
 use crate::request::Verb;
 
@@ -23,7 +25,7 @@ fn code(verdict: &Verdict) -> Option<u16> {
     }
 }
 
-/// Which of ten requests are hit, counted from 1.
+/// The requests among ten that are hit, counted from 1.
 fn hits(faults: &Faults) -> Vec<u64> {
     (1..=10).filter(|_| faults.on_request(&write()).course != Course::Proceed).collect()
 }

@@ -1,45 +1,48 @@
-//! What can go wrong along a watch.
+//! Faults on watches, and the state of the faults of one watch.
+//!
+//! [`super::Faults`] creates a [`WatchPlan`] per watch and asks it before each event; the server
+//! side of the watch carries the action out.
 
 use std::time::Duration;
 
 use super::Matcher;
 use crate::{failure::Failure, request::RequestInfo};
 
-/// One thing that goes wrong on a watch. Events are counted from its start, those of objects that
-/// already existed included; bookmarks are not.
+/// A fault on a watch. Events are counted from its start, including those of objects that already
+/// existed; bookmarks are not counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchFault {
-    /// The watch is answered with 410: the history it asks for is gone.
+    /// The watch is answered with 410: its start version is no longer kept.
     GoneAtStart,
-    /// After so many events the watch ends with an error event, 410.
+    /// After this many events the watch ends with an error event, 410.
     GoneAfter { events: u64 },
-    /// After so many events the connection ends, as it does now and then in good health.
+    /// After this many events the connection ends normally, as it also does without faults.
     CloseAfter { events: u64 },
-    /// After so many events nothing more arrives: for a while, or (`None`) for as long as the
-    /// connection lives. What was held back arrives afterwards.
+    /// After this many events nothing arrives: for a time, or (`None`) until the connection ends.
+    /// Held events arrive afterwards.
     SilenceAfter { events: u64, lasting: Option<Duration> },
-    /// Again and again, before every so many events, nothing arrives for a while: whoever reads is behind
-    /// in every part of a story, not only in its first.
+    /// A pause before every n-th event, the first included, so that the reader lags throughout the
+    /// watch, not only at its start.
     Late { every: u64, by: Duration },
     /// Every event arrives twice.
     Duplicate,
-    /// Bookmarks arrive, events do not, except for what the watch starts with: a list that ends
-    /// without its objects would be a lie no server tells.
+    /// Bookmarks arrive, events do not, except for the initial ones: no server sends a list without
+    /// its objects.
     BookmarksOnly,
 }
 
-/// What the server is about to do on a watch.
+/// The next thing the server would send on a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchSignal {
     /// An object that existed when the watch started.
     Initial,
     Event,
     Bookmark,
-    /// Nothing; it only looks whether the watch may go on.
+    /// Nothing; the server only checks whether the watch may go on.
     Wake,
 }
 
-/// What the server is to do instead, or after all.
+/// The action for a signal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchAction {
     /// Send it (after [`WatchSignal::Wake`]: go on).
@@ -48,33 +51,33 @@ pub enum WatchAction {
     /// Do not send it, now or later.
     ///
     /// A bookmark on such a watch must not be newer than the last event sent, or the client could
-    /// never learn what it missed.
+    /// never learn of the missed events.
     Withhold,
     /// Wait this long, then send it.
     Stall(Duration),
     /// Send nothing from now on, and keep the connection open.
     FallSilent,
-    /// End the connection in good order.
+    /// End the connection normally.
     Close,
     /// Send this as an error event (or, at the start, as the answer) and end the connection.
     Fail(Failure),
 }
 
-/// How open watches are broken.
+/// How open watches are interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interruption {
     Close,
     Gone,
 }
 
-/// What lies ahead of one watch. Held by whoever serves it.
+/// The remaining faults of one watch. Held by the server side of the watch.
 #[derive(Debug)]
 pub struct WatchPlan {
     info: RequestInfo,
     faults: Vec<WatchFault>,
     sent: u64,
     silent: bool,
-    /// Interruptions up to this number were before the watch.
+    /// Interruptions up to this number happened before the watch.
     seen: u64,
 }
 
@@ -102,7 +105,7 @@ impl WatchFault {
         }
     }
 
-    /// What this fault makes of the next signal, after `sent` events were sent. `None`: nothing.
+    /// The action of this fault on the next signal, after `sent` events. `None` for no effect.
     fn act(&self, signal: WatchSignal, sent: u64) -> Option<WatchAction> {
         match self {
             Self::GoneAtStart => Some(WatchAction::Fail(gone())),
@@ -111,7 +114,7 @@ impl WatchFault {
             Self::SilenceAfter { events, lasting: None } if sent >= *events => {
                 Some(WatchAction::FallSilent)
             }
-            // An interval of silence is noticed when something would have broken it.
+            // A timed silence starts with the first signal that it holds back.
             Self::SilenceAfter { events, lasting: Some(lasting) }
                 if sent >= *events && signal != WatchSignal::Wake =>
             {
@@ -138,7 +141,7 @@ impl WatchFault {
         }
     }
 
-    /// Whether it is over once it has happened.
+    /// Whether the fault is used up by happening once.
     fn happens_once(&self) -> bool {
         matches!(self, Self::SilenceAfter { lasting: Some(_), .. })
     }
@@ -159,7 +162,7 @@ impl WatchPlan {
         Self { info: info.clone(), faults: Vec::new(), sent: 0, silent: false, seen }
     }
 
-    /// Faults that end a watch come before those that only colour it, whoever was added first.
+    /// Faults that end a watch come before milder ones, in any order of adding.
     pub(super) fn add(&mut self, fault: WatchFault) {
         self.faults.push(fault);
         self.faults.sort_by_key(WatchFault::rank);
@@ -169,17 +172,17 @@ impl WatchPlan {
         &self.info
     }
 
-    /// Whether nothing will go wrong of itself; the watch may still be interrupted.
+    /// Whether the watch has no faults of its own; it may still be interrupted.
     pub fn is_uneventful(&self) -> bool {
         self.faults.is_empty()
     }
 
-    /// Whether events are withheld, so that bookmarks must not pretend they were sent.
+    /// Whether events are withheld; bookmarks must then not be newer than the last event sent.
     pub fn withholds_events(&self) -> bool {
         self.faults.contains(&WatchFault::BookmarksOnly)
     }
 
-    /// What to do, and the word it is counted under if it is a fault.
+    /// The action, and its class if it is a fault.
     pub(super) fn next(
         &mut self,
         signal: WatchSignal,

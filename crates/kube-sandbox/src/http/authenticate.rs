@@ -1,4 +1,4 @@
-//! Who a request comes from: a token, or whoever the handle stands for, or whom they impersonate.
+//! Authentication: the user of a bearer token, or else of the handle, with impersonation.
 
 use http::HeaderMap;
 
@@ -27,7 +27,7 @@ impl ApiService {
         self.impersonated(headers, user)
     }
 
-    /// `kubectl --as`: another user, if this one may.
+    /// The impersonated user of `kubectl --as`, if the user may impersonate.
     fn impersonated(&self, headers: &HeaderMap, user: User) -> Outcome<User> {
         let name = text(headers, "impersonate-user");
         let given = headers.get_all("impersonate-group").iter();
@@ -81,8 +81,8 @@ impl ApiService {
     }
 }
 
-/// The groups of someone impersonated. Those that were named are all there are, but for the one
-/// that says whether they are known.
+/// The groups of an impersonated user: the given ones, plus `system:authenticated` or
+/// `system:unauthenticated`.
 fn groups_of(name: &str, given: Vec<String>) -> Vec<String> {
     if given.is_empty() {
         return rbac::groups_of(name, &given);

@@ -1,4 +1,7 @@
-//! What the server has: groups, versions, resources, schemas, and how it is.
+//! Discovery, health, version and schema documents of the server.
+//!
+//! [`super::ApiService`] calls it for paths that are no resource. Documents are built on first use
+//! and cached until a CRD changes the registry.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +21,10 @@ use crate::{
     store::to_bytes,
 };
 
-/// The version of Kubernetes whose behaviour is reproduced.
+/// The minor version of the Kubernetes release that the sandbox reproduces.
 const MINOR: &str = "36";
 
-/// Documents that are expensive to make, kept until the set of resources changes.
+/// Cache of expensive documents, valid until the set of resources changes.
 #[derive(Default)]
 pub(super) struct Documents {
     cache: Mutex<Cache>,
@@ -29,12 +32,12 @@ pub(super) struct Documents {
 
 #[derive(Default)]
 struct Cache {
-    /// The registry the documents were made from; a new one is another allocation.
+    /// The registry behind the cached documents, compared by its allocation.
     made_from: Option<Arc<Registry>>,
     documents: BTreeMap<String, Document>,
 }
 
-/// A document and how to serve it.
+/// A document and its media type.
 #[derive(Clone)]
 pub(super) struct Document {
     content_type: &'static str,
@@ -49,7 +52,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 // === impl Documents ===
 
 impl Documents {
-    /// `None` when there is no such document.
+    /// `None` for an unknown path.
     pub(super) fn find(
         &self,
         server: &Server,
@@ -166,7 +169,7 @@ impl Document {
         Self { is_plain: true, ..self }
     }
 
-    /// Health and schemas answer a `HEAD`; what comes from the API's router does not.
+    /// Health and schemas answer a `HEAD`; documents of the API router do not.
     pub(super) fn is_plain(&self) -> bool {
         self.is_plain
     }
@@ -219,7 +222,7 @@ fn served(registry: &Registry, group: &str, version: &str) -> Vec<Served> {
         .collect()
 }
 
-/// `/api` and `/apis`: by group, or all at once for those who ask for the aggregated form.
+/// `/api` and `/apis`: by group, or everything for clients that accept the aggregated form.
 fn root_document(registry: &Registry, path: &str, accept: &str) -> Document {
     let is_core = path == "/api";
     let mut groups = registry.groups().iter().filter(|group| group.name.is_empty() == is_core);

@@ -1,4 +1,6 @@
-//! Serving on a socket.
+//! Serves an HTTP service on a socket, until its handle is dropped.
+//!
+//! Errors of one connection do not affect the others.
 
 use std::{future::Future, net::SocketAddr, time::Duration};
 
@@ -23,21 +25,21 @@ pub struct Listener {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// How long open requests get to finish; watches are cut at once by their server's end.
+/// Time for open requests to finish; watches are closed at once when their server ends.
 const DRAIN: Duration = Duration::from_millis(300);
 
-/// A pause after a failed accept: without file handles the next would fail at once, and spin.
+/// Pause after a failed accept: without file handles the next would fail at once, and spin.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 
 // === impl Listener ===
 
 impl Listener {
-    /// Binds to `address` (port 0 for any) and serves from now on.
+    /// Binds to `address` (port 0 for any) and starts to serve.
     pub async fn start(address: SocketAddr, service: ApiService) -> std::io::Result<Self> {
         Self::serve(address, move |stream| connection(stream, service.clone())).await
     }
 
-    /// As [`Listener::start`], with another service behind the socket.
+    /// Like [`Listener::start`], with another service behind the socket.
     pub(crate) async fn serve<F>(
         address: SocketAddr,
         serve: impl Fn(TcpStream) -> F + Send + 'static,
@@ -54,7 +56,7 @@ impl Listener {
 
     pub async fn stop(self) {
         self.stop.send_replace(true);
-        // The task ends by itself after the drain; a panic in it has nothing left to break.
+        // The task ends by itself after the drain; a panic in it needs no handling.
         let _ = self.task.await;
     }
 }
@@ -65,7 +67,7 @@ async fn connection(stream: TcpStream, service: ApiService) {
     // An informer holds one stream per kind on one connection.
     builder.http2().max_concurrent_streams(1_000);
     let service = TowerToHyperService::new(service);
-    // Errors here are clients that went away.
+    // Errors here come from clients that disconnected.
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -76,7 +78,7 @@ async fn accept<F>(
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    // Sockets live in real time, whatever the cluster behind them lives in.
+    // Sockets use real time, also when the cluster has a virtual clock.
     let real = Clock::real();
     let mut connections = JoinSet::new();
     loop {
@@ -85,7 +87,7 @@ async fn accept<F>(
             _ = stopping.changed() => break,
             Some(_) = connections.join_next() => {}
             accepted = socket.accept() => {
-                // A failed accept (a client gone, no file handles) concerns that client alone.
+                // A failed accept (client disconnected, no file handles) affects that client alone.
                 let Ok((stream, _)) = accepted else {
                     real.sleep(ACCEPT_AGAIN).await;
                     continue;

@@ -1,4 +1,6 @@
-//! Which form of an answer a client accepts.
+//! Content negotiation: selects the answer format from the `Accept` header.
+//!
+//! Called before a request is executed, so that an unacceptable format fails without side effects.
 
 use http::{HeaderMap, header};
 
@@ -8,12 +10,12 @@ use crate::{
     table::IncludeObject,
 };
 
-/// How an answer is written.
+/// Format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Json,
     Yaml,
-    /// Where the kind has such a form; JSON otherwise.
+    /// Protobuf where the kind has it; JSON otherwise.
     Protobuf,
     Table(IncludeObject),
     /// Only the metadata of an object.
@@ -36,7 +38,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 // === impl Format ===
 
 impl Format {
-    /// The first of the client's wishes that can be met for a kind, or 406 if none can.
+    /// The first accepted format that the kind has, or 406 if there is none.
     pub(super) fn of(headers: &HeaderMap, query: &Query, is_custom: bool) -> Outcome<Self> {
         let wishes = wishes(headers);
         if wishes.is_empty() {
@@ -58,13 +60,13 @@ impl Format {
         Ok(Self::Table(parsed))
     }
 
-    /// Whether none of the media types is one there is, in whatever form.
+    /// Whether the header accepts no known media type in any form.
     pub(super) fn is_unheard_of(headers: &HeaderMap) -> bool {
         let known = [JSON, YAML, PROTOBUF, "*/*", "application/*"];
         !wishes(headers).iter().any(|wish| known.contains(&wish.media))
     }
 
-    /// The form of a refusal: plain, and JSON if nothing plain was asked for.
+    /// The format of an error: plain, and JSON if no plain format is accepted.
     pub(super) fn of_failure(headers: &HeaderMap) -> Self {
         let found = wishes(headers).iter().find_map(|wish| wish.format(false));
         match found {
@@ -76,7 +78,7 @@ impl Format {
     }
 }
 
-/// What a client accepts, the dearest first.
+/// The clauses of the `Accept` header, the highest quality first.
 fn wishes(headers: &HeaderMap) -> Vec<Wish<'_>> {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let clauses = accepted.flat_map(|value| value.split(',')).map(str::trim);

@@ -1,4 +1,6 @@
-//! Answers as bytes.
+//! Renders answers as bytes in the negotiated format.
+//!
+//! Used for the answers of all verbs and for parts of watch frames.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
@@ -16,12 +18,12 @@ use crate::{
 };
 
 const JSON: &str = "application/json";
-/// Characters of all warnings of an answer, and of each one once they are more.
+/// Maximum characters of all warnings of an answer; beyond it each is cut to [`WARNING_CUT`].
 const WARNINGS_MAX: usize = 4 * 1024;
 const WARNING_CUT: usize = 256;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A person at the other end reads better with line breaks.
+/// Whether to indent the answer, as for a person reading it.
 pub(super) fn wants_pretty(headers: &HeaderMap, query: &str) -> bool {
     let query = Query::parse(query);
     if query.has("pretty") {
@@ -64,7 +66,7 @@ pub(super) fn warn(response: &mut Response<ResponseBody>, warnings: &[String]) {
     }
 }
 
-/// An object is no list, and a list no object: asking for the metadata of the other is refused.
+/// An object cannot be converted to list metadata, nor a list to object metadata.
 fn check_conversion(answer: &Value, def: Option<&ResourceDef>, format: Format) -> Outcome<()> {
     if is_status(answer) {
         return Ok(());
@@ -95,11 +97,11 @@ fn is_status(object: &Value) -> bool {
     object["kind"] == "Status" && object["apiVersion"] == "v1"
 }
 
-/// Each warning once. Past 4096 characters in all, the long ones are cut, as the real server does.
+/// Deduplicated warnings. Past 4096 characters in all, long ones are cut, as in the real server.
 fn warning_headers(warnings: &[String]) -> Vec<HeaderValue> {
     let mut texts: Vec<&String> = Vec::new();
     for warning in warnings {
-        // What cannot stand in a header is not sent.
+        // Warnings with characters that a header cannot have are dropped.
         if !texts.contains(&warning) && !warning.chars().any(char::is_control) {
             texts.push(warning);
         }
@@ -170,7 +172,7 @@ fn yaml(value: &Value) -> String {
     serde_saphyr::to_string(value).unwrap_or_default()
 }
 
-/// The columns of a resource. Answers of another kind (a Scale) get the generic ones.
+/// The columns of a resource. Objects of another kind (a Scale) get the generic ones.
 pub(super) fn layout(def: &ResourceDef, object: &Value) -> Layout {
     let kind = object["kind"].as_str().unwrap_or_default();
     let kind = kind.strip_suffix("List").unwrap_or(kind);
@@ -192,7 +194,7 @@ pub(super) fn metadata_only(object: &Value) -> Value {
     }
 }
 
-/// A quoted string as header values have it: quotes and backslashes escaped.
+/// A quoted string for a header value: quotes and backslashes are escaped.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -205,7 +207,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// JSON text with line breaks.
+/// Indented JSON text.
 pub(super) fn prettier(bytes: &[u8]) -> Bytes {
     let value: Value = serde_json::from_slice(bytes).unwrap_or(Value::Null);
     json_bytes(&value, true)

@@ -1,4 +1,6 @@
-//! From method and path to what is asked of which resource.
+//! Parses method and path into the verb and resource of a request.
+//!
+//! The first step of every HTTP request. Pure: the resource need not exist.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -10,7 +12,7 @@ use crate::{
     server::options::Query,
 };
 
-/// A path taken apart.
+/// A parsed path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Route {
     /// `/api`, `/apis`, `/version`, `/healthz`, ...
@@ -23,9 +25,9 @@ pub(super) enum Route {
     Resource(Box<RequestInfo>),
 }
 
-/// `None` when no such path can exist.
+/// Parses method and path. `None` for an impossible path.
 ///
-/// A `HEAD` is routed as the `GET` it stands for: it needs the same permission.
+/// A `HEAD` is routed like a `GET`, because it needs the same permission.
 pub(super) fn route(method: &Method, path: &str, query: &Query) -> Option<Route> {
     let segments: Vec<String> = path
         .split('/')
@@ -45,7 +47,7 @@ pub(super) fn route(method: &Method, path: &str, query: &Query) -> Option<Route>
         let version = Some(version.to_owned());
         return Some(Route::Discovery { group: group.to_owned(), version });
     }
-    // The old way to ask for a watch: `/api/v1/watch/namespaces/a/pods`.
+    // The deprecated form of a watch: `/api/v1/watch/namespaces/a/pods`.
     let (rest, is_watch) = match rest {
         ["watch", rest @ ..] if !rest.is_empty() => (rest, true),
         rest => (rest, false),
@@ -55,7 +57,7 @@ pub(super) fn route(method: &Method, path: &str, query: &Query) -> Option<Route>
     version.clone_into(&mut target.version);
     target.verb = if is_watch { Verb::Watch } else { verb(method, &target, query) };
     if target.name.is_empty() && matches!(target.verb, Verb::List | Verb::Watch) {
-        // Whoever may read only that one object may list it, too.
+        // A user who may read only that one object may list it, too.
         target.name = selected_name(query).unwrap_or_default();
     }
     path.clone_into(&mut target.path);
@@ -73,7 +75,7 @@ fn address(rest: &[&str]) -> Option<RequestInfo> {
         })
     };
     match rest {
-        // A namespace is addressed like any cluster-scoped object; its own name is its namespace.
+        // A namespace is addressed like a cluster-scoped object; its own name is its namespace.
         ["namespaces"] => of("", "namespaces", "", ""),
         ["namespaces", name] => of(name, "namespaces", name, ""),
         ["namespaces", name, sub @ ("status" | "finalize")] => of(name, "namespaces", name, sub),
@@ -95,14 +97,14 @@ fn verb(method: &Method, target: &RequestInfo, query: &Query) -> Verb {
         Method::PATCH => Verb::Patch,
         Method::DELETE if named => Verb::Delete,
         Method::DELETE => Verb::DeleteCollection,
-        // `GET` and `HEAD`; what is neither is refused once its sender is known.
+        // `GET` and `HEAD`; other methods are refused after authentication.
         _ if named => Verb::Get,
         _ if query.flag("watch") => Verb::Watch,
         _ => Verb::List,
     }
 }
 
-/// The one object that a field selector asks for by name.
+/// The name that a field selector requires.
 fn selected_name(query: &Query) -> Option<String> {
     let selector = FieldSelector::parse(query.get("fieldSelector")).ok()?;
     let name = selector.exact("metadata.name")?;

@@ -1,7 +1,8 @@
-//! Watches: an answer that goes on.
+//! Watches: answers that stream changes.
 //!
-//! A watcher holds a place in the log of its kind and reads on from there whenever the kind changes,
-//! so a slow client costs no queue. One that falls behind what the log keeps is told to list again.
+//! A watcher holds a position in the log of its kind and reads on from there whenever the kind
+//! changes, so a slow client costs no queue. One that falls behind the log gets 410 and has to list
+//! again.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -30,13 +31,13 @@ use crate::{
     table::{self, IncludeObject},
 };
 
-/// As kube-apiserver: a bookmark a minute for those who asked.
+/// As kube-apiserver: one bookmark a minute, if requested.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
-/// As kube-apiserver: so that whoever comes back goes on from near the end.
+/// As kube-apiserver: lets the next watch resume close to the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// Watches without a timeout of their own end after half an hour to an hour.
+/// Watches without a timeout of their own end after 30 to 60 minutes.
 const TIMEOUT_MIN: Duration = Duration::from_mins(30);
-/// Events taken from the log at once.
+/// Maximum number of events read from the log at once.
 const BATCH: usize = 512;
 
 struct Watcher {
@@ -47,16 +48,16 @@ struct Watcher {
     namespace: Option<String>,
     selection: Selection,
     format: Format,
-    /// Everything up to this revision was looked at.
+    /// Everything up to this revision has been read.
     cursor: u64,
-    /// What was last sent: a bookmark of a watch that withholds events says no more than this.
+    /// The revision last sent: the limit for bookmarks of a watch that withholds events.
     sent_to: u64,
     changed: watch::Receiver<u64>,
     interrupted: watch::Receiver<u64>,
     plan: WatchPlan,
-    /// What existed at the start and was not sent yet.
+    /// Objects that existed at the start and were not sent yet.
     initial: VecDeque<Arc<Stored>>,
-    /// Whether a bookmark is to say where that ends.
+    /// Whether a bookmark marks the end of the initial objects.
     initial_end: bool,
     pending: VecDeque<Bytes>,
     deadline: std::pin::Pin<Box<Sleep>>,
@@ -65,16 +66,16 @@ struct Watcher {
     flow: Flow,
 }
 
-/// Whether anything more comes.
+/// State of the stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Open,
-    /// Nothing comes, but the connection stays.
+    /// Nothing is sent, but the connection stays open.
     Silent,
     Over,
 }
 
-/// Starts a watch: its content type and its endless body.
+/// Starts a watch; returns content type and streaming body.
 pub(super) fn start(
     server: &Arc<Server>,
     request: &Request,
@@ -122,7 +123,7 @@ pub(super) fn start(
     Ok((content_type.to_owned(), body(watcher)))
 }
 
-/// A watch that ends sooner than a bookmark would come has one before its end.
+/// A watch that ends before the first regular bookmark has one before its end.
 fn first_bookmark(timeout: Duration) -> Duration {
     let last_call = timeout.checked_sub(BOOKMARK_BEFORE_END).filter(|wait| !wait.is_zero());
     last_call.unwrap_or(BOOKMARK_EVERY).min(BOOKMARK_EVERY)
@@ -133,14 +134,14 @@ fn body(watcher: Watcher) -> ResponseBody {
         let bytes = watcher.next().await?;
         Some((Ok::<_, BoxError>(Frame::data(bytes)), watcher))
     });
-    // Asked again after its end, a body says again that it has ended.
+    // Fused: a body polled after its end reports the end again.
     ResponseBody::new(StreamBody::new(frames.fuse()))
 }
 
 // === impl Watcher ===
 
 impl Watcher {
-    /// What exists comes first, unless the client says where it stopped or wants only what is new.
+    /// Queues the existing objects, unless the client resumes at a revision or wants changes only.
     fn begin(&mut self, options: &ListOptions, from: u64) {
         let store = &self.server.store;
         match options.send_initial_events {
@@ -150,7 +151,7 @@ impl Watcher {
                 }
             }
             None if from == 0 => {}
-            // Only what happens from now on.
+            // Changes from now on only.
             Some(false) if from == 0 => {
                 self.cursor = store.revision();
                 self.sent_to = self.cursor;
@@ -194,7 +195,7 @@ impl Watcher {
         }
     }
 
-    /// Queues what there is to send: what existed, then where that ends, then what happened.
+    /// Queues the next frames: initial objects, their end bookmark, then changes.
     async fn read(&mut self) {
         for _ in 0..self.batch() {
             let Some(object) = self.initial.front().cloned() else { break };
@@ -216,15 +217,15 @@ impl Watcher {
         if self.pending.is_empty() && !self.server.serves(&self.def) {
             self.flow = Flow::Over;
         }
-        // A watch with no end of events has its bookmarks too.
+        // A busy watch has its bookmarks too.
         let is_due = !self.pending.is_empty() && self.bookmark.as_mut().is_some_and(is_due);
         if is_due && self.flow == Flow::Open {
             self.send_bookmark().await;
         }
     }
 
-    /// How many events to queue at once. Where something may go wrong they go one by one: a pause
-    /// after an event must not hold back the event.
+    /// Number of events to queue at once. With faults it is one: a pause after an event must not
+    /// delay that event.
     fn batch(&self) -> usize {
         if self.plan.is_uneventful() { BATCH } else { 1 }
     }
@@ -242,7 +243,7 @@ impl Watcher {
                     }
                     self.cursor = event.revision;
                 }
-                // A watch from a revision still to come waits for it.
+                // A watch from a future revision waits for it.
                 self.cursor = self.cursor.max(seen_to);
             }
         }
@@ -279,7 +280,7 @@ impl Watcher {
         }
     }
 
-    /// Holds everything back for a while. False if the watch ended meanwhile.
+    /// Pauses the stream. False if the watch ended meanwhile.
     async fn stall(&mut self, lasting: Duration) -> bool {
         let mut over = Box::pin(self.server.clock.sleep(lasting));
         loop {
@@ -302,7 +303,7 @@ impl Watcher {
         }
     }
 
-    /// What a write looks like through the selection: an object may come into view or leave it.
+    /// A change as seen through the selection, which an object may enter or leave.
     fn seen(&self, event: &Event) -> Option<(&'static str, Arc<Stored>)> {
         let object = &event.object;
         if self.namespace.as_ref().is_some_and(|name| **name != *object.key.namespace) {
@@ -317,7 +318,7 @@ impl Watcher {
             (false, false) => return None,
         };
         if kind == "DELETED" && event.kind != EventKind::Deleted {
-            // It left the selection: its last state inside, under the revision of the change.
+            // It left the selection: its last state inside, with the revision of the change.
             let previous = event.previous.as_ref()?;
             let mut last = previous.value();
             last["metadata"]["resourceVersion"] = event.revision.to_string().into();
@@ -326,7 +327,7 @@ impl Watcher {
         Some((kind, Arc::clone(object)))
     }
 
-    /// Asks whether the watch may go on; false if something was queued or ended instead.
+    /// Checks for faults before `signal`; false if a frame was queued or the stream ended.
     async fn consult(&mut self, signal: WatchSignal) -> bool {
         match self.server.faults.on_watch_event(&mut self.plan, signal) {
             WatchAction::Send | WatchAction::SendTwice | WatchAction::Withhold => true,
@@ -352,7 +353,7 @@ impl Watcher {
         tokio::select! {
             biased;
             result = self.interrupted.changed() => {
-                // The server is gone.
+                // The server has shut down.
                 self.end_if(result.is_err());
             }
             () = &mut self.deadline => self.flow = Flow::Over,
@@ -365,7 +366,8 @@ impl Watcher {
 
     async fn send_bookmark(&mut self) {
         self.bookmark = Some(Box::pin(self.server.clock.sleep(BOOKMARK_EVERY)));
-        // Other kinds may have moved the store on: a bookmark that says so spares a later relist.
+        // Writes of other kinds may have moved the store on: a bookmark with that revision saves a
+        // later relist.
         self.read_log().await;
         if self.flow == Flow::Open && self.consult(WatchSignal::Bookmark).await {
             let frame = self.bookmark_frame(&Value::Null);
@@ -400,8 +402,7 @@ impl Watcher {
         self.event(kind, &bytes)
     }
 
-    /// After what was read from the log: a bookmark says how far that is, other kinds' writes
-    /// included.
+    /// A bookmark at the revision read so far, including writes of other kinds.
     fn bookmark_frame(&mut self, annotations: &Value) -> Bytes {
         let revision = if self.plan.withholds_events() { self.sent_to } else { self.cursor };
         let mut object = empty_object(&self.def);
@@ -411,7 +412,7 @@ impl Watcher {
         }
         let object = match self.format {
             Format::Table(include) => {
-                // The mark of the end is not lost to those who want no objects.
+                // The end bookmark is sent even to clients that want no objects.
                 let include = match include {
                     IncludeObject::None if !annotations.is_null() => IncludeObject::Metadata,
                     other => other,
@@ -424,7 +425,7 @@ impl Watcher {
         self.event("BOOKMARK", &to_bytes(&object))
     }
 
-    /// A table of one row; the first one of a watch says what the columns are.
+    /// A table with one row; the first one of a watch includes the column definitions.
     fn table(&mut self, object: &Value, include: IncludeObject) -> Value {
         let layout = render::layout(&self.def, object);
         let headers = !std::mem::replace(&mut self.has_sent_headers, true);

@@ -1,13 +1,13 @@
-//! Reads the text of a path.
+//! Parser of paths.
 //!
-//! A cursor over the text that takes steps off its front. Nothing nests deeper than a filter's two
-//! sides and a union's branches, since both end at the first bracket that could close them.
+//! A cursor takes steps off the front of the text. Nesting is limited to a filter's two sides and a
+//! union's branches, because both end at the first bracket that could close them.
 
 use serde_json::Value;
 
 use super::{Comparison, End, Operand, Path, Slice, Step};
 
-/// Longer than any path a person writes; bounds the work done for one that was not.
+/// Longer than any useful path; limits the work for a malicious one.
 const TEXT_MAX: usize = 4096;
 
 pub(super) fn path(text: &str) -> Result<Path, String> {
@@ -19,7 +19,7 @@ pub(super) fn path(text: &str) -> Result<Path, String> {
         Some(rest) => rest.strip_suffix('}').ok_or("unclosed action")?.trim(),
         None => text,
     };
-    // `spec.replicas` is accepted for `.spec.replicas`, as kubectl accepts it.
+    // `spec.replicas` is accepted for `.spec.replicas`, as in kubectl.
     let relaxed = inner.starts_with(|first: char| first == '_' || first.is_alphabetic());
     let steps = if relaxed { steps(&format!(".{inner}")) } else { steps(inner) }?;
     Ok(Path { steps })
@@ -59,7 +59,7 @@ fn steps(text: &str) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-/// A field name up to the next character that ends one; a backslash keeps such a character.
+/// A field name up to the next delimiter; a backslash escapes a delimiter.
 fn field(text: &str) -> (Step, &str) {
     let mut name = String::new();
     let mut end = text.len();
@@ -82,7 +82,7 @@ fn field(text: &str) -> (Step, &str) {
     (if name == "*" { Step::Wildcard } else { Step::Field(name) }, rest)
 }
 
-/// What stands in `[...]` that is not a filter. `text` begins after the opening bracket.
+/// Parses the contents of `[...]` other than a filter. `text` begins after the opening bracket.
 fn bracket<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, String> {
     let (inner, rest) = text.split_once(']').ok_or("unterminated array")?;
     if inner.contains(',') {
@@ -128,7 +128,7 @@ fn slice(inner: &str) -> Result<Slice, String> {
     Ok(Slice { start, end, step })
 }
 
-/// A filter's condition and what follows it. `text` begins after `[?(`.
+/// Parses a filter's condition; returns the rest. `text` begins after `[?(`.
 fn filter(text: &str) -> Result<(Step, &str), String> {
     let end = closing_parenthesis(text).ok_or("unterminated filter")?;
     let (condition, rest) = text.split_at(end);
@@ -136,7 +136,7 @@ fn filter(text: &str) -> Result<(Step, &str), String> {
     Ok((comparison(condition)?, rest))
 }
 
-/// Where the first `)` outside quotes stands.
+/// The position of the first `)` outside quotes.
 fn closing_parenthesis(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut before = ' ';

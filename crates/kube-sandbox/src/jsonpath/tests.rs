@@ -1,3 +1,5 @@
+//! Paths with their results, compared with Kubernetes.
+
 use serde_json::json;
 
 use super::*;

@@ -1,6 +1,6 @@
-//! Containers that do not simply start and stay up.
+//! Faults of containers: crashes, failed pulls, slow or flapping readiness.
 //!
-//! What a container does is looked up, the first that says something winning, in
+//! The behaviour of a container is the first one found in
 //!
 //! 1. the pod's annotation `sandbox.tidegate.dev/behaviour.<container>`, then
 //!    `sandbox.tidegate.dev/behaviour` for all its containers;
@@ -8,19 +8,20 @@
 //!    before earlier ones;
 //! 3. the end of the image's tag, for use with nothing but `kubectl`: `nginx:1.27-crash-loop`.
 //!
-//! | annotation | tag | what happens |
+//! | annotation | tag | effect |
 //! |---|---|---|
 //! | `never-ready` | `never-ready` | runs, but is never ready |
-//! | `crash-loop`, `crash-loop=2s` | `crash-loop`, `crash-loop-2s` | exits with 1 that long after each start (1 s) |
+//! | `crash-loop`, `crash-loop=2s` | `crash-loop`, `crash-loop-2s` | exits with 1 that long after
+//! each start (1 s) |
 //! | `slow-start=30s` | `slow-start-30s` | ready only after that long |
-//! | `flapping=5s/5s` | `flapping-5s-5s` | ready and unready by turns |
+//! | `flapping=5s/5s` | `flapping-5s-5s` | alternately ready and unready |
 //! | `image-pull-error` | `image-pull-error` | its image cannot be pulled |
-//! | `ready-then-dies=30s` | `ready-then-dies-30s` | as a healthy one until it exits with 1 |
+//! | `ready-then-dies=30s` | `ready-then-dies-30s` | healthy until it exits with 1 |
 //! | `completes=0/5s` | `completes-0-5s` | exits with that code after that long |
 //! | `normal` | | starts and stays up |
 //!
-//! A change is noticed when a pod is next looked at: at once for annotations, at the next change or
-//! timer of the pod for [`Behaviours`].
+//! A change takes effect when the pod is next reconciled: at once for annotations, at the next
+//! change or timer of the pod for [`Behaviours`].
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -33,7 +34,7 @@ use crate::controllers::object::annotation;
 
 const ANNOTATION: &str = "sandbox.tidegate.dev/behaviour";
 
-/// What a container does once its pod is on a node.
+/// Behaviour of a container once its pod is bound to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Behaviour {
     #[default]
@@ -60,14 +61,14 @@ pub enum Behaviour {
     },
 }
 
-/// Behaviours by image, shared between whoever sets them and the kubelet.
+/// Behaviours by image, shared between the test and the kubelet.
 #[derive(Debug, Clone, Default)]
 pub struct Behaviours(Arc<Mutex<Vec<(String, Behaviour)>>>);
 
 // === impl Behaviours ===
 
 impl Behaviours {
-    /// Makes containers of images that match `pattern` (a name, or one with `*` in it) behave so.
+    /// Sets the behaviour of images that match `pattern` (a name, or one with `*` in it).
     pub fn set(&self, pattern: &str, behaviour: Behaviour) {
         let mut rules = self.rules();
         rules.retain(|(known, _)| known != pattern);
@@ -78,7 +79,7 @@ impl Behaviours {
         self.rules().retain(|(known, _)| known != pattern);
     }
 
-    /// What `container` of `pod` does when it runs `image`.
+    /// The behaviour of `container` in `pod` with `image`.
     pub fn of(&self, pod: &Value, container: &str, image: &str) -> Behaviour {
         let own = annotation(pod, &format!("{ANNOTATION}.{container}"));
         let said = own.or_else(|| annotation(pod, ANNOTATION)).and_then(Behaviour::parse);
@@ -100,7 +101,7 @@ impl Behaviours {
 // === impl Behaviour ===
 
 impl Behaviour {
-    /// Reads the form used in annotations; `None` for anything else.
+    /// Parses the annotation form; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let (word, arguments) = text.split_once('=').unwrap_or((text, ""));
         Self::from_parts(word.trim(), arguments.trim())
@@ -128,7 +129,7 @@ impl Behaviour {
         })
     }
 
-    /// How long after its start the container exits, and with what.
+    /// Time from start to exit, and exit code.
     pub(super) fn death(self) -> Option<(Duration, i64)> {
         match self {
             Self::CrashLoop { after } | Self::ReadyThenDies { after } => Some((after, 1)),
@@ -142,7 +143,7 @@ impl Behaviour {
     }
 }
 
-/// The behaviour a tag ends with: `1.27-slow-start-30s`.
+/// The behaviour at the end of an image tag: `1.27-slow-start-30s`.
 fn from_tag(image: &str) -> Option<Behaviour> {
     const WORDS: [&str; 7] = [
         "never-ready",

@@ -1,8 +1,8 @@
-//! One container's life: waiting, running, ended, and round again.
+//! The life cycle of one container: waiting, running, terminated, restarted.
 //!
-//! [`ContainerRun::advance`] carries out every step that is due and says when the next one is.
-//! Steps happen at the moments they were due, not when someone looked, so a coarse clock tells the
-//! same story as a fine one.
+//! [`ContainerRun::advance`] carries out every due step and returns the time of the next one. Steps
+//! are dated when they were due, not when they were noticed, so a coarse clock gives the same
+//! history as a fine one.
 
 use std::time::Duration;
 
@@ -11,35 +11,35 @@ use jiff::Timestamp;
 use super::{Behaviour, Notice, image};
 use crate::clock::later;
 
-/// The first wait before restarting a container that keeps exiting; each further one is twice as
-/// long, up to [`BACK_OFF_MAX`].
+/// First back-off of a container that keeps exiting; each further one is twice as long, up to
+/// [`BACK_OFF_MAX`].
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_mins(5);
-/// A container that ran this long starts its back-off anew.
+/// A container that ran this long starts again with the first back-off.
 const BACK_OFF_RESET: Duration = Duration::from_mins(10);
-/// A failed pull is shown as such for a moment before it is shown as waiting for the next.
+/// How long a failed pull shows as `ErrImagePull` before it shows as `ImagePullBackOff`.
 const PULL_ERROR_SHOWN: Duration = Duration::from_secs(1);
 
-/// What is happening to a container.
+/// State of a container.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ContainerRun {
     pub(super) name: String,
-    /// The image it runs or is about to run.
+    /// The image that it runs or is about to run.
     pub(super) image: String,
     pub(super) state: State,
-    /// How its previous incarnation ended.
+    /// How its previous instance ended.
     pub(super) last: Option<Ended>,
     pub(super) restarts: i64,
-    /// Exits in a row, by which the back-off grows.
+    /// Number of exits in a row, which determines the back-off.
     crashes: u32,
     failed_pulls: u32,
-    /// The image of the container that last ran, shown until the next one runs.
+    /// The image of the container that ran last, reported until the next one runs.
     pub(super) shown_image: String,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum State {
-    /// Until its turn comes, which the pod decides.
+    /// Waits until the pod unblocks it.
     Blocked,
     Creating {
         until: Timestamp,
@@ -60,7 +60,7 @@ pub(super) enum State {
     Ended(Ended),
 }
 
-/// The end of a container.
+/// Result of a terminated container.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Ended {
     pub(super) started: Timestamp,
@@ -69,7 +69,7 @@ pub(super) struct Ended {
     pub(super) incarnation: i64,
 }
 
-/// When a container is started again after it exits.
+/// When an exited container is started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Restart {
     Always,
@@ -77,11 +77,11 @@ pub(super) enum Restart {
     Never,
 }
 
-/// What a container's steps depend on.
+/// Facts about pod and node that a container's steps depend on.
 pub(super) struct Circumstances<'a> {
     pub(super) behaviour: Behaviour,
     pub(super) restart: Restart,
-    /// Whether the image is on the node, and need not be asked for again.
+    /// Whether the image is on the node and need not be pulled.
     pub(super) image_present: bool,
     pub(super) pull_delay: Duration,
     pub(super) start_delay: Duration,
@@ -143,12 +143,12 @@ impl ContainerRun {
         }
     }
 
-    /// Has run at least once.
+    /// True if it has run at least once.
     pub(super) fn has_started(&self) -> bool {
         self.last.is_some() || matches!(self.state, State::Running { .. } | State::Ended(_))
     }
 
-    /// Its turn has come, at `at`.
+    /// Allows the container to start, at `at`.
     pub(super) fn unblock(&mut self, at: Timestamp, facts: &Circumstances<'_>) -> Vec<Notice> {
         if self.state != State::Blocked {
             return Vec::new();
@@ -156,7 +156,7 @@ impl ContainerRun {
         self.create(at, facts)
     }
 
-    /// The image in the pod's spec is another now: the container is replaced by one that runs it.
+    /// Replaces the container by one with the new image of the pod's spec.
     pub(super) fn change_image(&mut self, image: &str, facts: &Circumstances<'_>) -> Vec<Notice> {
         let mut notices = Vec::new();
         if let State::Running { since } = self.state {
@@ -178,7 +178,7 @@ impl ContainerRun {
         notices
     }
 
-    /// Carries out what is due; `Some` is when the next step is.
+    /// Carries out due steps; `Some` is the time of the next one.
     pub(super) fn advance(
         &mut self,
         facts: &Circumstances<'_>,
@@ -193,7 +193,7 @@ impl ContainerRun {
         }
     }
 
-    /// Ends the container from outside; one that is not running just stays as it is.
+    /// Stops the container from outside; no effect unless it runs.
     pub(super) fn stop(&mut self, at: Timestamp) {
         match self.state {
             State::Running { since } => self.state = State::Ended(self.end_of(since, at, 0)),
@@ -290,7 +290,7 @@ impl ContainerRun {
         }
         self.crashes += 1;
         self.last = Some(ended);
-        // The first exit is forgiven: the container is restarted at once.
+        // After the first exit the container restarts without back-off.
         let delay = if self.crashes == 1 { Duration::ZERO } else { back_off(self.crashes - 1) };
         if !delay.is_zero() {
             let message =
@@ -306,7 +306,7 @@ impl ContainerRun {
 
     fn pulled(&self, facts: &Circumstances<'_>) -> Notice {
         let took = format!("{}ms", facts.pull_delay.as_millis());
-        // A size in the tens of megabytes that depends on the name alone.
+        // A size of tens of megabytes that depends on the name alone.
         let size = 20_000_000 + 1000 * self.image.bytes().map(u64::from).sum::<u64>();
         let message = format!(
             "Successfully pulled image {:?} in {took} ({took} including waiting). \
@@ -325,13 +325,13 @@ impl ContainerRun {
     }
 }
 
-/// Why an image cannot be pulled, in the words of a registry that does not have it.
+/// The error of a failed pull, in the words of a registry without the image.
 pub(super) fn pull_error(image: &str) -> String {
     let full = image::full_name(image);
     format!("failed to pull and unpack image {full:?}: failed to resolve image: {full}: not found")
 }
 
-/// The wait before the `attempt`th try after the first that failed.
+/// Back-off before retry number `attempt` after the first failure.
 pub(super) fn back_off(attempt: u32) -> Duration {
     let factor = 2_u32.saturating_pow(attempt.saturating_sub(1));
     BACK_OFF.saturating_mul(factor).min(BACK_OFF_MAX)
@@ -344,7 +344,7 @@ impl Circumstances<'_> {
         Notice { severity, reason, message, field: self.field.to_owned() }
     }
 
-    /// How a container runtime names a pod in messages.
+    /// The pod's name in messages of the container runtime.
     fn whose(&self) -> String {
         format!("in pod {}_{}({})", self.pod, self.namespace, self.uid)
     }

@@ -1,15 +1,15 @@
-//! Names of images and containers as a container runtime reports them.
+//! Image names, image IDs and container IDs in the form of a container runtime.
 
 use crate::controllers::hash::digest;
 
-/// The full name of an image: registry and repository written out, `latest` without a tag.
+/// The full name of an image: with registry and repository, and `latest` without a tag.
 pub(super) fn full_name(image: &str) -> String {
     let full = with_registry(image);
     let last = full.rsplit('/').next().unwrap_or_default();
     if last.contains(':') || last.contains('@') { full } else { format!("{full}:latest") }
 }
 
-/// What the image was resolved to: depends on its name alone, and on a digest if it names one.
+/// The resolved image ID: a function of the name, or the digest in the name.
 pub(super) fn image_id(image: &str) -> String {
     let full = full_name(image);
     if let Some((repository, digest)) = full.split_once('@') {
@@ -18,12 +18,12 @@ pub(super) fn image_id(image: &str) -> String {
     format!("{}@sha256:{}", without_tag(&full), digest(&full))
 }
 
-/// The identity of the `incarnation`th container of its name in a pod.
+/// The ID of instance number `incarnation` of a container in a pod.
 pub(super) fn container_id(pod_uid: &str, container: &str, incarnation: i64) -> String {
     format!("containerd://{}", digest(&format!("{pod_uid}/{container}/{incarnation}")))
 }
 
-/// Pulled at every start: asked for, or `latest` and nothing asked for.
+/// True if the image is pulled at every start: by policy, or for `latest` without a policy.
 pub(super) fn is_always_pulled(policy: &str, image: &str) -> bool {
     policy == "Always" || (policy.is_empty() && full_name(image).ends_with(":latest"))
 }

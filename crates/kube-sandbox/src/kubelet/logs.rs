@@ -1,4 +1,6 @@
-//! What a container would have printed: little, but the same every time.
+//! Generated logs of containers: few lines, and reproducible. The `log` subresource serves them.
+//!
+//! A function of the pod's status and the clock, so repeated requests agree.
 
 use std::time::Duration;
 
@@ -10,13 +12,13 @@ use crate::{
     controllers::object::{count, items, text, time},
 };
 
-/// The log of a container that is or was running, without times.
+/// The log of a container that is or was running, without timestamps.
 pub fn log_lines(pod: &Value, container: &str, now: Timestamp) -> Vec<String> {
     log_entries(pod, container, false, now).into_iter().map(|(_, line)| line).collect()
 }
 
-/// The log of a container, or of the incarnation before it (`previous`), each line with its time.
-/// Empty when there is none: the container has not started yet, or was never restarted.
+/// The log of a container, or of its previous instance (`previous`), with timestamps. Empty if
+/// there is none: the container has not started yet, or was never restarted.
 pub fn log_entries(
     pod: &Value,
     container: &str,
@@ -53,7 +55,7 @@ fn started(state: &Value) -> Option<Timestamp> {
     time(state, "/running/startedAt").or_else(|| time(state, "/terminated/startedAt"))
 }
 
-/// Lines of one moment are a millisecond apart, so that they sort.
+/// Lines of the same time are a millisecond apart, so that they sort.
 fn moment(at: Timestamp, milliseconds: u64) -> Timestamp {
     later(at, Duration::from_millis(milliseconds))
 }

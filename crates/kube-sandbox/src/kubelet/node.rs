@@ -1,4 +1,4 @@
-//! Nodes, and the addresses on them.
+//! Node objects, and the addresses of nodes and pods.
 //!
 //! Node `index` has the address `172.18.0.<index + 2>` and gives its pods addresses from
 //! `10.244.<index>.0/24`; past 253 pods it goes on in `10.245.<index>.0/24` and so forth.
@@ -11,11 +11,11 @@ use crate::controllers::{
     object::{items, stamp, text},
 };
 
-/// Addresses of one `/24` that pods get: not the network, the gateway or the broadcast address.
+/// Pod addresses in one `/24`: without network, gateway and broadcast address.
 const HOSTS_PER_RANGE: u32 = 253;
-/// Second parts of addresses from 244 to 254.
+/// The second octet runs from 244 to 254.
 const RANGES: u32 = 11;
-/// All addresses a node has for its pods.
+/// Number of pod addresses of a node.
 pub(super) const HOSTS: u32 = HOSTS_PER_RANGE * RANGES;
 
 /// A node as its kubelet reports it: 8 cores, 16 GiB, room for 110 pods, ready.
@@ -85,12 +85,12 @@ pub(super) fn internal_address(node: &Value) -> &str {
     internal.map_or("127.0.0.1", |address| text(address, "/address"))
 }
 
-/// The number after `host` in a node's range, going round at its end.
+/// The number after `host` in a node's range, wrapping around at its end.
 pub(super) fn next_host(host: u32) -> u32 {
     if host > HOSTS { 2 } else { host + 1 }
 }
 
-/// The `host`th address of a node's pods, counted from 2.
+/// Pod address number `host` of a node, counted from 2.
 pub(super) fn pod_address(node: &Value, host: u32) -> String {
     let range = text(node, "/spec/podCIDR");
     let third = range.split('.').nth(2).and_then(|part| part.parse::<u8>().ok()).unwrap_or(255);

@@ -1,4 +1,7 @@
-//! One pod's life on its node: its containers in their order, and when it is ready.
+//! The life cycle of one pod on its node: order of its containers, and readiness.
+//!
+//! [`super::Kubelet`] owns a [`PodRun`] per pod and calls [`PodRun::advance`] in each reconcile. It
+//! changes no objects: it returns events to write and the time of the next step.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -18,7 +21,7 @@ use crate::{
     },
 };
 
-/// What is happening to a pod.
+/// State of a pod.
 #[derive(Debug, Clone)]
 pub(super) struct PodRun {
     pub(super) uid: String,
@@ -26,13 +29,13 @@ pub(super) struct PodRun {
     pub(super) address: String,
     pub(super) init: Vec<ContainerRun>,
     pub(super) main: Vec<ContainerRun>,
-    /// When it was first seen being deleted.
+    /// When the deletion was first noticed.
     pub(super) stopping: Option<Timestamp>,
-    /// It has been stopped and its removal asked for.
+    /// It has been stopped and its removal requested.
     pub(super) removed: bool,
 }
 
-/// What a look at a pod goes by.
+/// Inputs of one reconcile of a pod.
 pub(super) struct Scene<'a> {
     pub(super) settings: &'a KubeletSettings,
     pub(super) pod: &'a Value,
@@ -49,7 +52,7 @@ impl Scene<'_> {
         self.settings.behaviours.of(self.pod, &run.name, &run.image)
     }
 
-    /// Whether a running container is ready, and when that will change by itself.
+    /// Whether a running container is ready, and when that changes by itself.
     pub(super) fn readiness(&self, run: &ContainerRun) -> (bool, Option<Timestamp>) {
         let Some(since) = run.running_since() else { return (false, None) };
         let usual = later(since, self.ready_delay(&run.name));
@@ -71,7 +74,7 @@ impl Scene<'_> {
         }
     }
 
-    /// From running to ready: the setting, or the first probe after it.
+    /// Delay from running to ready: the setting, or the first probe after it.
     fn ready_delay(&self, container: &str) -> Duration {
         let plain = self.settings.ready_delay;
         let probe = spec_of(self.pod, container).and_then(|spec| spec.get("readinessProbe"));
@@ -114,7 +117,7 @@ impl Scene<'_> {
     }
 }
 
-/// Ready for `up`, unready for `down`, and so on since `start`.
+/// Ready for `up`, unready for `down`, alternating since `start`.
 fn flapping(
     now: Timestamp,
     start: Timestamp,
@@ -129,13 +132,13 @@ fn flapping(
     (ready, Some(later(now, rest)))
 }
 
-/// The container of that name in a pod's spec, of any sort.
+/// The container with that name in a pod's spec, of any type.
 pub(super) fn spec_of<'a>(pod: &'a Value, container: &str) -> Option<&'a Value> {
     let mut specs = items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
     specs.find(|spec| text(spec, "/name") == container)
 }
 
-/// An init container that keeps running beside the others.
+/// True for an init container that keeps running beside the others.
 pub(super) fn is_sidecar(pod: &Value, container: &str) -> bool {
     spec_of(pod, container).is_some_and(|spec| text(spec, "/restartPolicy") == "Always")
 }
@@ -143,7 +146,7 @@ pub(super) fn is_sidecar(pod: &Value, container: &str) -> bool {
 // === impl PodRun ===
 
 impl PodRun {
-    /// A pod as it says it is: new, or left running by a kubelet that forgot it.
+    /// The state of a pod from its status: new, or left running by a kubelet that restarted.
     pub(super) fn new(pod: &Value, now: Timestamp) -> Self {
         let runs = |specs: &str, statuses: &str| {
             let specs = items(pod, specs).iter();
@@ -170,7 +173,7 @@ impl PodRun {
         self.init.iter().chain(&self.main)
     }
 
-    /// Carries out all that is due. Returns what to tell, and when something is due next.
+    /// Carries out due steps. Returns events to write, and the time of the next step.
     pub(super) fn advance(
         &mut self,
         scene: &Scene<'_>,
@@ -198,7 +201,7 @@ impl PodRun {
         (notices, next.into_iter().min())
     }
 
-    /// Runs init containers one after another; `Some` is since when the others may start.
+    /// Runs init containers one after another; `Some` is the time since when the others may start.
     fn advance_init(
         &mut self,
         scene: &Scene<'_>,
@@ -215,7 +218,7 @@ impl PodRun {
                 facts.restart = Restart::Always;
             } else {
                 facts.behaviour = init_behaviour(facts.behaviour, scene.settings.start_delay);
-                // An init container is done when it succeeds, not before and not again.
+                // An init container restarts until it succeeds, and not after that.
                 facts.restart = match facts.restart {
                     Restart::Always => Restart::OnFailure,
                     other => other,
@@ -238,7 +241,7 @@ impl PodRun {
         for (sort, runs) in sorts {
             for run in runs {
                 let image = spec_of(scene.pod, &run.name).map_or("", |spec| text(spec, "/image"));
-                // An init container that is done is not run again for a new image.
+                // A completed init container does not run again for a new image.
                 let done = sort == "initContainers" && run.ended().is_some();
                 if image.is_empty() || image == run.image || done {
                     continue;
@@ -252,7 +255,8 @@ impl PodRun {
         }
     }
 
-    /// Notes that the pod is being deleted, the first time telling whom it stops.
+    /// Records that the pod is being deleted; returns the events of stopped containers the first
+    /// time.
     pub(super) fn begin_to_stop(&mut self, now: Timestamp) -> Vec<Notice> {
         if self.stopping.is_some() {
             return Vec::new();
@@ -268,7 +272,7 @@ impl PodRun {
         running.map(notice).collect()
     }
 
-    /// All containers have stopped.
+    /// Terminates all containers.
     pub(super) fn end(&mut self, at: Timestamp) {
         for run in self.init.iter_mut().chain(&mut self.main) {
             run.stop(at);
@@ -276,7 +280,7 @@ impl PodRun {
     }
 }
 
-/// An init container does its work and exits; one told to misbehave does not get that far.
+/// The behaviour of an init container: it does its work and exits, unless it is set to fail.
 fn init_behaviour(behaviour: Behaviour, work: Duration) -> Behaviour {
     let after = match behaviour {
         Behaviour::SlowStart { delay } => delay,
@@ -290,7 +294,7 @@ fn init_behaviour(behaviour: Behaviour, work: Duration) -> Behaviour {
     Behaviour::Completes { exit_code: 0, after }
 }
 
-/// A container that was left running goes on; anything else starts over.
+/// Recovers a running container from its status; any other one starts over.
 fn recovered(fresh: ContainerRun, status: &Value) -> ContainerRun {
     let mut run = fresh;
     run.restarts = count(status, "/restartCount");

@@ -1,8 +1,8 @@
-//! Binds pods to nodes.
+//! The scheduler: binds pods to nodes.
 //!
-//! A pod goes to the node with the fewest pods among those it fits; equals are taken by name, so
-//! the same cluster is always scheduled the same way. One that fits nowhere says why and is tried
-//! again when a node changes or a pod goes away.
+//! A pod goes to the node with the fewest pods among those it fits; ties are resolved by name, so
+//! scheduling is reproducible. A pod that fits nowhere gets an event and is tried again when a node
+//! changes or a pod ends.
 
 use std::{
     cell::RefCell,
@@ -26,15 +26,15 @@ use crate::{
     failure::Outcome,
 };
 
-/// Pods on a node that does not say how many it can hold.
+/// Default capacity of a node without a pod limit.
 const PODS_PER_NODE: usize = 110;
 
 #[derive(Debug)]
 pub struct Scheduler {
     recorder: Recorder,
-    /// The pods on each node, by their uid.
+    /// The pods on each node, by UID.
     loads: RefCell<BTreeMap<String, BTreeSet<String>>>,
-    /// Pods that fit nowhere when last tried.
+    /// Pods that fit on no node when last tried.
     waiting: RefCell<BTreeSet<Key>>,
 }
 
@@ -86,7 +86,7 @@ impl Controller for Scheduler {
 }
 
 impl Scheduler {
-    /// Keeps count of who is where; true when a place became free.
+    /// Updates the count of pods per node; true if a pod left a node.
     fn count(&self, change: &Change<'_>) -> bool {
         let mut loads = self.loads.borrow_mut();
         let mut freed = false;
@@ -161,7 +161,7 @@ impl Scheduler {
         Ok(Next::Idle)
     }
 
-    /// Says why a pod stays where it is: nowhere.
+    /// Reports that a pod fits on no node.
     fn refuse(
         &mut self,
         cluster: &dyn Cluster,
@@ -189,7 +189,7 @@ impl Scheduler {
     }
 }
 
-/// A pod that waits for a node, and for this scheduler to find it.
+/// True for an unbound pod that is assigned to this scheduler.
 fn is_schedulable(pod: &Value) -> bool {
     let ours = matches!(text(pod, "/spec/schedulerName"), "" | "default-scheduler");
     ours && text(pod, "/spec/nodeName").is_empty() && !is_deleting(pod) && !pods::is_terminal(pod)

@@ -1,22 +1,22 @@
-//! How fast the pretending kubelet is.
+//! Delays of the simulated kubelet.
 
 use std::time::Duration;
 
 use super::Behaviours;
 
-/// Delays between the states of a pod, and who misbehaves.
+/// Delays between the states of a pod, and behaviours by image.
 #[derive(Debug, Clone)]
 pub struct KubeletSettings {
-    /// An image not yet on its node takes this long to arrive.
+    /// Time to pull an image that is not on its node yet.
     pub pull_delay: Duration,
-    /// From there until the container runs. Init containers take as long to finish.
+    /// Time from then until the container runs. Init containers take as long to finish.
     pub start_delay: Duration,
-    /// From running to ready.
+    /// Time from running to ready.
     pub ready_delay: Duration,
-    /// From being asked to stop until gone, if the grace period is not shorter.
+    /// Time from deletion until removal, if the grace period is not shorter.
     pub stop_delay: Duration,
-    /// Whether `initialDelaySeconds` and `periodSeconds` of readiness probes hold readiness back.
-    /// Off by default: who tries something out does not want to wait for it.
+    /// Whether `initialDelaySeconds` and `periodSeconds` of readiness probes delay readiness. Off
+    /// by default, to keep experiments short.
     pub honour_probes: bool,
     pub behaviours: Behaviours,
 }
@@ -24,7 +24,7 @@ pub struct KubeletSettings {
 // === impl KubeletSettings ===
 
 impl Default for KubeletSettings {
-    /// Half a second from bound to ready: slow enough to be watched, fast enough not to bore.
+    /// Half a second from bound to ready: visible, but short.
     fn default() -> Self {
         Self {
             pull_delay: Duration::from_millis(200),
@@ -38,7 +38,7 @@ impl Default for KubeletSettings {
 }
 
 impl KubeletSettings {
-    /// No delays at all: a pod is ready in the look that first sees it.
+    /// No delays: a pod is ready after its first reconcile.
     pub fn instant() -> Self {
         Self {
             pull_delay: Duration::ZERO,

@@ -1,4 +1,7 @@
-//! What a pod says about itself, from what is happening to it.
+//! Renders the status of a pod from the state of its containers.
+//!
+//! Called by [`super::Kubelet`] after each step of a pod. Parts of the status that others wrote
+//! stay.
 
 use serde_json::{Value, json};
 
@@ -12,7 +15,7 @@ use crate::controllers::{
     pods,
 };
 
-/// A condition the kubelet keeps; an empty reason or message is left out.
+/// A condition of the kubelet; an empty reason or message is left out.
 struct Said {
     kind: &'static str,
     holds: bool,
@@ -20,7 +23,7 @@ struct Said {
     message: String,
 }
 
-/// The pod's status as it should be stored now. What others wrote into it stays.
+/// The pod's status to be stored. Parts written by others stay.
 pub(super) fn render(scene: &Scene<'_>, run: &PodRun, node: &Value) -> Value {
     let pod = scene.pod;
     let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
@@ -55,7 +58,7 @@ pub(super) fn render(scene: &Scene<'_>, run: &PodRun, node: &Value) -> Value {
 
 fn phase(scene: &Scene<'_>, run: &PodRun) -> &'static str {
     match pods::phase(scene.pod) {
-        // What has ended stays ended.
+        // Terminal phases do not change.
         "Succeeded" => return "Succeeded",
         "Failed" => return "Failed",
         _ => {}
@@ -101,7 +104,7 @@ fn container(scene: &Scene<'_>, pod_run: &PodRun, run: &ContainerRun) -> Value {
     status
 }
 
-/// A finished init container counts as ready, as any other does while it serves.
+/// A completed init container counts as ready; any other one while it is ready.
 fn is_ready(scene: &Scene<'_>, run: &ContainerRun) -> bool {
     let init = items(scene.pod, "/spec/initContainers").iter();
     let init = init.filter(|spec| text(spec, "/name") == run.name).count() > 0;
@@ -141,7 +144,7 @@ fn waiting(scene: &Scene<'_>, pod_run: &PodRun, run: &ContainerRun) -> Value {
     }
 }
 
-/// Seconds as Go writes a duration: `10s`, `2m40s`, `5m0s`.
+/// Seconds in Go's duration format: `10s`, `2m40s`, `5m0s`.
 fn spell(seconds: u64) -> String {
     match (seconds / 60, seconds % 60) {
         (0, seconds) => format!("{seconds}s"),
@@ -200,7 +203,7 @@ fn conditions(scene: &Scene<'_>, run: &PodRun, phase: &str) -> Vec<Value> {
     conditions
 }
 
-/// Whether all containers are ready, and if not, why.
+/// Whether all containers are ready, and the reason if not.
 fn unready(scene: &Scene<'_>, run: &PodRun, completed: bool) -> (bool, &'static str, String) {
     if completed {
         return (false, "PodCompleted", String::new());
@@ -230,7 +233,7 @@ fn uninitialized(scene: &Scene<'_>, run: &PodRun) -> (bool, String) {
     (false, format!("containers with incomplete status: [{}]", names.join(" ")))
 }
 
-/// What the pod's readiness gates still wait for; `None` when nothing.
+/// The message about unmet readiness gates; `None` if there are none.
 fn gates(pod: &Value) -> Option<String> {
     let unmet = items(pod, "/spec/readinessGates").iter().filter_map(|gate| {
         let kind = text(gate, "/conditionType");

@@ -1,3 +1,5 @@
+//! Pods on simulated nodes: life cycle, crashes, images, readiness, deletion, logs.
+
 use std::time::Duration;
 
 use serde_json::json;

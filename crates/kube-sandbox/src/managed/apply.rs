@@ -1,4 +1,4 @@
-//! Server-side apply: a manager's whole opinion of an object, merged into it.
+//! Server-side apply: merges a manager's full configuration into an object.
 //!
 //! ```text
 //! live + config -> merged -> without what the manager no longer applies -> compared with live
@@ -16,10 +16,10 @@ use crate::{
     shape::Shape,
 };
 
-/// Owns what an object had before anyone applied it, when nobody was known to.
+/// Manager of the fields of an object without owners, when the first apply happens.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Everything one application is made from.
+/// Inputs of one apply.
 struct Application<'a, S> {
     live: &'a Value,
     config: &'a Value,
@@ -28,9 +28,9 @@ struct Application<'a, S> {
     managed: &'a ManagedFields,
 }
 
-/// The object after `config` was applied to `live` (`None`: it does not exist yet).
+/// The object after applying `config` to `live` (`None`: it does not exist yet).
 ///
-/// `None` when there is nothing to write, not even a change of owners.
+/// `None` when nothing changes, not even owners.
 pub fn apply<S: Shape>(
     live: Option<&Value>,
     config: &Value,
@@ -81,7 +81,7 @@ pub fn apply<S: Shape>(
 fn check_config<S: Shape>(config: &Value, shape: &S, write: &Write<'_>) -> Outcome<()> {
     let text = |pointer: &str| config.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("/apiVersion"), text("/kind"));
-    // The core group has no name, and its version nothing before the slash.
+    // The core group has no name, so its version has no slash.
     let slash = if api_version.contains('/') { "" } else { "/" };
     let kind_text = format!("{slash}{api_version}, Kind={kind}");
     if (api_version, kind) != (write.api_version, write.kind) {
@@ -98,14 +98,14 @@ fn check_config<S: Shape>(config: &Value, shape: &S, write: &Write<'_>) -> Outco
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
     let message =
         format!("failed to create typed patch object ({namespace}/{name}; {kind_text}): {listed}");
-    // An error of the merge machinery, which has no reasons to give.
+    // An error of the merge machinery, which has no reason field.
     Err(Failure::unclassified(message))
 }
 
 // === impl Application ===
 
 impl<S: Shape> Application<'_, S> {
-    /// The object as it would be, and its owners; or who stands against it.
+    /// The resulting object and its owners, or the conflicts.
     fn attempt(&self, force: bool) -> Result<(Value, ManagedFields), Conflicts> {
         let Self { live, config, shape, write, managed } = *self;
         let applier = write.owner(Operation::Apply);
@@ -145,8 +145,8 @@ impl<S: Shape> Application<'_, S> {
     }
 }
 
-/// Takes out of `merged` what the applier had applied `last` and now does not, unless others own
-/// it or something in it. Gives what is left, and what was taken.
+/// Removes the fields from `merged` that the applier had applied `last` and now does not, unless
+/// they or parts of them have other owners. Returns the rest, and the removed fields.
 fn prune<S: Shape>(
     mut merged: Value,
     shape: &S,
@@ -168,7 +168,7 @@ fn prune<S: Shape>(
     for entry in &others.0 {
         unowned.subtract(&entry.fields.clone().with_fields_above(shape));
     }
-    // What nobody owned all along may go with what is around it, but not on its own account.
+    // Fields that never had an owner are removed only with the fields around them.
     let mut gone = all;
     gone.subtract(&left_without(&unowned));
     let gone = gone.intersection(&last);

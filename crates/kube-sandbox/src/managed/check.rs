@@ -1,6 +1,6 @@
-//! What a configuration must be, to be applied: lists whose items can be told apart.
+//! Validates a configuration to be applied: list items must be distinguishable.
 //!
-//! Live objects are taken as they are, with all their faults; an applier is told about its own.
+//! Live objects are accepted with such errors; an applier's configuration is not.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::{
     shape::{ListKind, Shape},
 };
 
-/// What is wrong with `value` as a configuration to apply: items twice in a list, or without
-/// identity. Each complaint says where.
+/// Errors of `value` as a configuration to apply: duplicate list items, or items without identity.
+/// Each error names the path.
 pub(super) fn complaints<S: Shape>(value: &Value, shape: &S) -> Vec<String> {
     let mut found = Vec::new();
     complain(value, shape, "", DEPTH_MAX, &mut found);
@@ -56,7 +56,7 @@ fn complain<S: Shape>(value: &Value, shape: &S, at: &str, levels: usize, found: 
     }
 }
 
-/// Whether a list of `value` whose items go by key has one without any.
+/// Whether a keyed list in `value` has an item without any key.
 pub(super) fn has_nameless_item<S: Shape>(value: &Value, shape: &S) -> bool {
     is_nameless(value, shape, DEPTH_MAX)
 }

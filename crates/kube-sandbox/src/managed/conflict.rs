@@ -1,4 +1,4 @@
-//! What an applier is told when others own fields that it wants otherwise.
+//! Conflicts of an apply with the owners of fields, and the resulting error.
 
 use super::{
     entries::Owner,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::failure::{Cause, Failure};
 
-/// The fields in conflict, by their present owners.
+/// The fields in conflict, by their current owners.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Conflicts(Vec<(Owner, FieldSet)>);
 
@@ -24,7 +24,7 @@ impl Conflicts {
         self.0.is_empty()
     }
 
-    /// Forgets the conflicts about `allowed` fields.
+    /// Removes the conflicts about `allowed` fields.
     pub(super) fn excuse(&mut self, allowed: &FieldSet) {
         self.0.retain_mut(|(_, fields)| {
             fields.subtract(allowed);
@@ -32,7 +32,7 @@ impl Conflicts {
         });
     }
 
-    /// `Apply failed with ...`, with a cause for each field.
+    /// `Apply failed with ...`, with one cause per field.
     pub(super) fn into_failure(self) -> Failure {
         let by_owner: Vec<(Owner, Vec<Path>)> =
             self.0.into_iter().map(|(owner, fields)| (owner, fields.paths())).collect();

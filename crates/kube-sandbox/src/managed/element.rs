@@ -1,14 +1,14 @@
 //! One step of a path into an object: a field, a list item by its key or value, or an index.
 //!
 //! Elements have a total order, by which field sets are sorted, and two spellings: the one of
-//! `fieldsV1` (`f:spec`, `k:{"name":"app"}`, `v:"x"`, `i:0`) and the one people read in conflicts
+//! `fieldsV1` (`f:spec`, `k:{"name":"app"}`, `v:"x"`, `i:0`) and the one in conflict messages
 //! (`.spec`, `[name="app"]`, `[="x"]`, `[0]`).
 
 use std::{cmp::Ordering, fmt};
 
 use serde_json::{Number, Value};
 
-/// How to get from a value to a part of it.
+/// One step from a value to a part of it.
 #[derive(Debug, Clone)]
 pub enum PathElement {
     /// Member of an object.
@@ -17,7 +17,7 @@ pub enum PathElement {
     Key(Box<[(Box<str>, Value)]>),
     /// The item of a set that equals this scalar.
     Value(Box<Value>),
-    /// The item at this place, in lists that have no better way to tell.
+    /// The item at this position, in lists without better identities.
     Index(i64),
 }
 
@@ -28,7 +28,7 @@ impl PathElement {
         Self::Field(name.into())
     }
 
-    /// Reads the spelling of `fieldsV1`. `None` for kinds of element this version does not know,
+    /// Parses the `fieldsV1` spelling. `None` for element types that this version does not know,
     /// which are skipped rather than refused.
     pub(super) fn decode(text: &str) -> Result<Option<Self>, String> {
         let mut parts = text.splitn(2, ':');
@@ -78,7 +78,7 @@ impl PathElement {
         }
     }
 
-    /// Compares with `Field(name)` without making one.
+    /// Compares with `Field(name)` without allocating one.
     pub(super) fn cmp_field(&self, name: &str) -> Ordering {
         match self {
             Self::Field(own) => own.as_ref().cmp(name),
@@ -138,7 +138,7 @@ impl fmt::Display for PathElement {
     }
 }
 
-/// Equality that does not tell `1` from `1.0`, as clients' JSON writers do not.
+/// Equality that treats `1` and `1.0` as the same, like JSON writers of clients.
 pub(super) fn same(left: &Value, right: &Value) -> bool {
     left == right || compare_values(left, right) == Ordering::Equal
 }
@@ -150,7 +150,7 @@ fn compare_keys(left: &[(Box<str>, Value)], right: &[(Box<str>, Value)]) -> Orde
     first_difference(pairs).then(left.len().cmp(&right.len()))
 }
 
-/// A total order: numbers by what they count, then text, booleans, lists, objects, null.
+/// A total order: numbers by value, then text, booleans, lists, objects, null.
 fn compare_values(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),
@@ -185,7 +185,7 @@ fn value_rank(value: &Value) -> u8 {
     }
 }
 
-/// Exact, also between integers and floats: sorting needs an order that is transitive.
+/// Exact, also between integers and floats: sorting needs a transitive order.
 fn compare_numbers(left: &Number, right: &Number) -> Ordering {
     match (integer(left), integer(right)) {
         (Some(left), Some(right)) => left.cmp(&right),
@@ -195,7 +195,7 @@ fn compare_numbers(left: &Number, right: &Number) -> Ordering {
     }
 }
 
-/// Whole numbers count as integers however they were written.
+/// Whole numbers in any spelling count as integers.
 fn integer(number: &Number) -> Option<i128> {
     let written = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
     written.or_else(|| {

@@ -1,8 +1,8 @@
-//! `metadata.managedFields`: one entry per manager and way of writing.
+//! `metadata.managedFields`: one entry per manager and operation.
 //!
 //! Entries are identified by manager, operation and subresource, and those of updates also by the
-//! API version they were written with. Their order in the object is fixed, and so is how many
-//! updaters are remembered one by one: past [`UPDATERS_MAX`] the oldest become `ancient-changes`.
+//! API version of the write. Their order in the object is fixed, and the number of updaters is
+//! limited: past [`UPDATERS_MAX`] the oldest are merged into `ancient-changes`.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::fields::FieldSet;
 use crate::types::format_time;
 
-/// How many managers that update, rather than apply, an object remembers.
+/// Maximum number of updating (not applying) managers of an object.
 const UPDATERS_MAX: usize = 10;
 
 const ANCIENT: &str = "ancient-changes";
@@ -21,12 +21,12 @@ pub enum Operation {
     Update,
 }
 
-/// Who owns [`Entry::fields`]. The order is the one conflicts are listed in.
+/// Identity of an entry. The order is the one of conflict messages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     pub manager: String,
     pub operation: Operation,
-    /// Empty for appliers, who keep their entry when they change the version.
+    /// Empty for appliers, whose entry is the same for all versions.
     pub api_version: String,
     pub subresource: String,
 }
@@ -47,7 +47,7 @@ pub struct ManagedFields(pub Vec<Entry>);
 // === impl ManagedFields ===
 
 impl ManagedFields {
-    /// Reads the list of an object; nothing is no entries.
+    /// Parses the list of an object; a missing list has no entries.
     pub fn decode(list: Option<&Value>) -> Result<Self, String> {
         let mut managed = Self::default();
         let entries = match list {
@@ -61,7 +61,7 @@ impl ManagedFields {
         Ok(managed)
     }
 
-    /// The list as it stands in an object, or nothing when there is no entry.
+    /// The list for an object, or `None` without entries.
     pub fn encode(mut self) -> Option<Value> {
         self.0.sort_by(|left, right| left.place().cmp(&right.place()));
         (!self.0.is_empty()).then(|| self.0.iter().map(Entry::encode).collect())
@@ -76,7 +76,7 @@ impl ManagedFields {
         Some(self.0.swap_remove(at))
     }
 
-    /// Puts an entry in the place of the one of the same owner.
+    /// Inserts an entry, replacing the one of the same owner.
     pub(super) fn put(&mut self, entry: Entry) {
         match self.0.iter_mut().find(|present| present.owner == entry.owner) {
             Some(present) => *present = entry,
@@ -84,7 +84,7 @@ impl ManagedFields {
         }
     }
 
-    /// Takes `fields` from all owners. An owner of nothing is forgotten.
+    /// Removes `fields` from all owners. An entry without fields is dropped.
     pub(super) fn disown(&mut self, fields: &FieldSet) {
         if fields.is_empty() {
             return;
@@ -95,7 +95,7 @@ impl ManagedFields {
         });
     }
 
-    /// Merges the oldest updaters of each version until few enough are left.
+    /// Merges the oldest updaters of each version until the limit is met.
     pub(super) fn forget_ancient(&mut self) {
         let is_updater = |entry: &Entry| entry.owner.operation == Operation::Update;
         let mut count = self.0.iter().filter(|entry| is_updater(entry)).count();
@@ -106,7 +106,7 @@ impl ManagedFields {
         oldest.sort_by_key(|entry| (entry.seconds(), &entry.owner));
         let oldest: Vec<_> = oldest.into_iter().map(|entry| entry.owner.clone()).collect();
 
-        // The first of a version becomes the bucket once there is a second to put into it.
+        // The first entry of a version becomes the bucket once there is a second one to merge.
         let mut firsts: Vec<Owner> = Vec::new();
         for owner in oldest {
             if count <= UPDATERS_MAX {
@@ -131,7 +131,7 @@ impl ManagedFields {
         }
     }
 
-    /// Moves the fields of `from` into the entry of `into`; true when that is one entry less.
+    /// Moves the fields of `from` into the entry of `into`; true if that removed an entry.
     fn pour(&mut self, from: &Owner, into: &Owner) -> bool {
         if from == into {
             return false;
@@ -206,7 +206,7 @@ impl Entry {
         Value::Object(entry)
     }
 
-    /// Written times have whole seconds.
+    /// Stored times have whole seconds.
     fn seconds(&self) -> i64 {
         self.time.map_or(0, Timestamp::as_second)
     }
@@ -235,7 +235,7 @@ impl Owner {
     }
 }
 
-/// As conflicts name a manager: `"kubectl-edit" with subresource "status" using apps/v1`.
+/// Manager in a conflict message: `"kubectl-edit" with subresource "status" using apps/v1`.
 impl std::fmt::Display for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.manager)?;

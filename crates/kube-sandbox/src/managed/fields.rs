@@ -1,9 +1,9 @@
-//! Sets of paths into an object: who owns what, what changed, what to forget.
+//! Sets of paths into an object: owned, changed or removed fields.
 //!
-//! A [`FieldSet`] is a tree sorted by element. A node can be in the set itself (`owned`), or only
-//! be on the way to those that are; nodes that are neither do not exist, so an empty set is an
-//! empty list. `fieldsV1` is the JSON spelling of the same tree: `{"f:spec": {"f:replicas": {}}}`,
-//! where a node with children says `".": {}` when it is in the set too.
+//! A [`FieldSet`] is a tree sorted by element. A node is in the set itself (`owned`), or only on
+//! the way to nodes that are; other nodes do not exist, so an empty set is an empty list.
+//! `fieldsV1` is the JSON form of the same tree: `{"f:spec": {"f:replicas": {}}}`, in which a node
+//! with children has `".": {}` if it is in the set too.
 
 use serde_json::{Map, Value};
 
@@ -21,17 +21,17 @@ pub(super) struct Node {
     pub(super) below: FieldSet,
 }
 
-/// From the root of an object to one field; shown as `.spec.containers[name="app"].image`.
+/// A path from the root of an object to one field; printed as `.spec.containers[name="app"].image`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path(pub Vec<PathElement>);
 
 // === impl FieldSet ===
 
 impl FieldSet {
-    /// No path at all.
+    /// The empty set.
     pub const EMPTY: Self = Self(Vec::new());
 
-    /// The set of these paths of plain fields, each written with dots: `metadata.name`.
+    /// The set of these dotted paths of plain fields: `metadata.name`.
     pub fn of_fields(paths: &[&str]) -> Self {
         let mut set = Self::default();
         for path in paths {
@@ -40,7 +40,7 @@ impl FieldSet {
         set
     }
 
-    /// A set of these nodes, in whatever order; those that hold nothing are left out.
+    /// A set of these nodes, in any order; empty ones are left out.
     pub(super) fn of_nodes(mut nodes: Vec<Node>) -> Self {
         nodes.retain(|node| !node.is_void());
         if !nodes.is_sorted_by(|left, right| left.element < right.element) {
@@ -58,7 +58,7 @@ impl FieldSet {
         Self(nodes)
     }
 
-    /// Adds `path`. The empty path is the whole object, which nobody owns.
+    /// Adds `path`. The empty path, the whole object, is never owned.
     pub fn insert(&mut self, path: &Path) {
         let Some((last, above)) = path.0.split_last() else { return };
         let mut set = self;
@@ -82,13 +82,13 @@ impl FieldSet {
         self.0.is_empty()
     }
 
-    /// How many paths are in the set.
+    /// Number of paths in the set.
     pub fn len(&self) -> usize {
         self.0.iter().map(|node| usize::from(node.owned) + node.below.len()).sum()
     }
 
-    /// All paths; those that end on one level come before those that go deeper, as Kubernetes
-    /// lists conflicts.
+    /// All paths; those that end on one level come before deeper ones, the order of conflicts in
+    /// Kubernetes.
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut paths);
@@ -135,7 +135,7 @@ impl FieldSet {
         Self(nodes)
     }
 
-    /// Takes the paths of `other` out, each for itself: what is below of them stays.
+    /// Removes the paths of `other`, but not the paths below them.
     pub fn subtract(&mut self, other: &Self) {
         self.subtract_with(other, &mut |node, their| {
             node.owned &= !their.owned;
@@ -143,7 +143,7 @@ impl FieldSet {
         });
     }
 
-    /// Takes the paths of `other` out together with everything below of them.
+    /// Removes the paths of `other` together with everything below them.
     pub fn subtract_deep(&mut self, other: &Self) {
         self.subtract_with(other, &mut |node, their| {
             if their.owned {
@@ -162,8 +162,8 @@ impl FieldSet {
         rest
     }
 
-    /// The set and, for each path in it, the declared fields on the way to it. List items and keys of
-    /// maps on the way are left as they are: an item is not removed because something in it was.
+    /// The set and, for each path in it, the declared fields above it. List items and map keys
+    /// above it are not added: removing something inside an item does not remove the item.
     pub(super) fn with_fields_above<S: Shape>(mut self, shape: &S) -> Self {
         for node in &mut self.0 {
             let inner = match &node.element {
@@ -188,14 +188,15 @@ impl FieldSet {
         self.0.get(at)
     }
 
-    /// The JSON object of `fieldsV1`.
+    /// The `fieldsV1` JSON object.
     pub fn to_json(&self) -> Value {
         Value::Object(self.members(false))
     }
 
-    /// Reads `fieldsV1`. Elements of kinds unknown to this version are skipped.
+    /// Parses `fieldsV1`. Elements of types unknown to this version are skipped.
     pub fn from_json(fields: &Value) -> Result<Self, String> {
-        // One more than paths can be long, for the empty object at the end of the longest.
+        // One more than the maximum path length, for the empty object at the end of the longest
+        // path.
         Self::read(fields, DEPTH_MAX + 1)
     }
 
@@ -221,7 +222,7 @@ impl FieldSet {
         for node in &self.0 {
             members.insert(node.element.encode(), Value::Object(node.below.members(node.owned)));
         }
-        // A node without children is in the set anyway; only one with children has to say so.
+        // A node without children is always in the set; only one with children needs the mark.
         if owned && !members.is_empty() {
             members.insert(".".to_owned(), Value::Object(Map::new()));
         }

@@ -1,9 +1,9 @@
-//! The way from client-side to server-side apply, for `kubectl` alone.
+//! Migration from client-side to server-side apply, for `kubectl` alone.
 //!
-//! `kubectl apply` without `--server-side` left its configuration in an annotation, and owns the
-//! fields as an updater. When `kubectl` comes back as an applier, fields that still are as that
-//! annotation has them are its own, and not a conflict; and the annotation is kept up to date, so
-//! that the way back is open too.
+//! `kubectl apply` without `--server-side` stores its configuration in an annotation, and owns the
+//! fields as an updater. When `kubectl` returns as an applier, fields that still match the
+//! annotation are its own and no conflict; the annotation is kept up to date, so that client-side
+//! apply still works afterwards.
 
 use serde_json::Value;
 
@@ -17,10 +17,10 @@ const MANAGER: &str = "kubectl";
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// All annotations of an object together may have this many bytes.
+/// Maximum total size of an object's annotations.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// The fields `manager` may take without force: those that are as it left them.
+/// The fields that `manager` may take without force: those unchanged since its last apply.
 pub(super) fn left_behind<S: Shape>(live: &Value, shape: &S, manager: &str) -> Option<FieldSet> {
     if manager != MANAGER {
         return None;
@@ -37,7 +37,7 @@ pub(super) fn left_behind<S: Shape>(live: &Value, shape: &S, manager: &str) -> O
     Some(fields)
 }
 
-/// Writes `config` into the annotation of `object`, if it has one and `manager` is kubectl.
+/// Stores `config` in the annotation of `object`, if it has one and `manager` is kubectl.
 pub(super) fn refresh(object: &mut Value, config: &Value, manager: &str) {
     if manager != MANAGER || annotation(object).is_none_or(str::is_empty) {
         return;
@@ -60,7 +60,7 @@ fn annotation(object: &Value) -> Option<&str> {
     object.pointer("/metadata/annotations")?.get(ANNOTATION)?.as_str()
 }
 
-/// JSON as Go's encoder writes it: safe inside of HTML, with a line's end.
+/// JSON in the form of Go's encoder: HTML-safe, with a trailing newline.
 fn go_json(value: &Value) -> String {
     let mut text = value.to_string();
     for (plain, escaped) in [

@@ -1,4 +1,6 @@
-//! Server-side apply on values: a configuration merged into a live object, and fields taken out.
+//! Merging of a configuration into a live object, and removal of fields.
+//!
+//! Called by [`super::apply`]. Works on plain JSON with a [`Shape`] for its type.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +16,22 @@ use crate::{
     shape::{ListKind, Shape},
 };
 
-/// Merges `config` into `live`: parts into parts, leaves over leaves.
+/// Merges `config` into `live`: containers are merged, leaves are replaced.
 pub(super) fn merge_into<S: Shape>(live: &mut Value, config: &Value, shape: &S) {
     merge_value(live, config, shape, DEPTH_MAX);
 }
 
-/// Takes the fields of `gone` out of the object `value`, with all that is in them.
+/// Removes the fields of `gone` from the object `value`, with everything below them.
 ///
-/// A field that is not gone, but has nothing left in it, is null until it is [`sweep`]t away: as
-/// long as owners are counted it must still be there, or they would lose it.
+/// A field that is not in `gone`, but becomes empty, is set to null until [`sweep`] removes it: it
+/// must exist while owners are computed, or they would lose it.
 pub(super) fn remove<S: Shape>(value: &mut Value, gone: &FieldSet, shape: &S) {
     if !gone.is_empty() {
         leaves_something(value, gone, shape, DEPTH_MAX);
     }
 }
 
-/// Takes away the nulls that [`remove`] left of `value`, where its type cannot say null.
+/// Removes the nulls that [`remove`] left in `value`, where the type does not allow null.
 pub(super) fn sweep<S: Shape>(value: &mut Value, gone: &FieldSet, shape: &S) {
     match value {
         Value::Object(members) => members.retain(|name, value| {
@@ -52,7 +54,7 @@ pub(super) fn sweep<S: Shape>(value: &mut Value, gone: &FieldSet, shape: &S) {
 
 fn merge_value<S: Shape>(live: &mut Value, config: &Value, shape: &S, levels: usize) {
     match (inside(live, shape, levels).is_some(), inside(config, shape, levels)) {
-        // Null names no part, so it takes none away.
+        // Null names no members, so it removes none.
         (true, None) if config.is_null() => {}
         (_, Some(Inside::Members(config))) if live.is_object() => {
             if let Value::Object(live) = live {
@@ -64,7 +66,7 @@ fn merge_value<S: Shape>(live: &mut Value, config: &Value, shape: &S, levels: us
                 *live = weave(std::mem::take(live), config, shape, &kind, levels);
             }
         }
-        // An empty list or object adds nothing to one that has parts.
+        // An empty list or object adds nothing to a non-empty one.
         (true, None) if is_empty_like(config, live) => {}
         _ => *live = config.clone(),
     }
@@ -93,9 +95,9 @@ fn merge_members<S: Shape>(
     }
 }
 
-/// Merges lists whose items have identities. Items both know come in the order of `config`, items
-/// only `live` has keep their place between those they stood between, and new ones follow the
-/// item they follow in `config`.
+/// Merges lists whose items have identities. Items in both lists come in the order of `config`,
+/// items only in `live` keep their place between their neighbours, and new ones follow their
+/// predecessor in `config`.
 fn weave<S: Shape>(
     live: Vec<Value>,
     config: &[Value],
@@ -118,7 +120,7 @@ fn weave<S: Shape>(
     while left < live.len() || right < wanted.len() {
         let here = elements.get(left).and_then(Option::as_ref);
         let turn = here.and_then(|here| turns.get(here)).copied();
-        // An item both have waits until it is the next of those.
+        // An item in both lists waits for its turn in the order of `config`.
         let is_early = turn != Some(right)
             && turn.is_some()
             && shared.peek().is_some_and(|next| Some(*next) != here);
@@ -144,7 +146,7 @@ fn weave<S: Shape>(
     woven
 }
 
-/// Where each element stands; `None` for those that stand more than once, which are not merged.
+/// The position of each element; `None` for duplicates, which are not merged.
 fn unique_places(elements: &[Option<PathElement>]) -> BTreeMap<&PathElement, Option<usize>> {
     let mut places = BTreeMap::new();
     for (at, element) in elements.iter().enumerate() {
@@ -155,7 +157,7 @@ fn unique_places(elements: &[Option<PathElement>]) -> BTreeMap<&PathElement, Opt
     places
 }
 
-/// Removes, and tells whether anything is left of `value`.
+/// Removes fields, and returns whether `value` still has any content.
 fn leaves_something<S: Shape>(
     value: &mut Value,
     gone: &FieldSet,
@@ -192,7 +194,7 @@ fn leaves_something<S: Shape>(
                     None => true,
                     Some(node) if node.owned => false,
                     Some(node) => {
-                        // An item is not removed because all but its identity was.
+                        // An item keeps existing when only its identity is left.
                         leaves_something(item, &node.below, &item_shape, levels);
                         true
                     }

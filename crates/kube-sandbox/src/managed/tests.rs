@@ -1,4 +1,4 @@
-//! Ownership and server-side apply, as a client of Kubernetes sees them.
+//! Field ownership and server-side apply, as a client of Kubernetes sees them.
 
 #![expect(clippy::needless_pass_by_value, reason = "literals are passed, and read better so")]
 
@@ -27,7 +27,7 @@ fn by(manager: &str) -> Write<'_> {
     }
 }
 
-/// A workload of these labels and this spec.
+/// A workload with these labels and this spec.
 fn web(labels: Value, spec: Value) -> Value {
     let mut object = json!({
         "apiVersion": "apps/v1", "kind": "Workload",
@@ -63,7 +63,7 @@ fn applied(live: Option<&Value>, config: &Value, manager: &str) -> Outcome<Optio
     apply(live, config, &sample::workload(), &by(manager), false)
 }
 
-/// The object as it is after an apply that must work.
+/// The object after an apply that must succeed.
 fn after_apply(live: Option<&Value>, config: &Value, write: &Write<'_>, force: bool) -> Value {
     let object = apply(live, config, &sample::workload(), write, force).unwrap();
     let mut object = object.unwrap_or_else(|| live.unwrap().clone());
@@ -75,7 +75,7 @@ fn first_apply(config: &Value, manager: &str) -> Value {
     after_apply(None, config, &by(manager), false)
 }
 
-/// `fieldsV1` of the entry of this manager, or null.
+/// `fieldsV1` of this manager's entry, or null.
 fn owned(object: &Value, manager: &str) -> Value {
     let list = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     let entry = list.into_iter().flatten().find(|entry| entry["manager"] == manager);
@@ -370,7 +370,7 @@ fn what_was_there_before_the_first_apply_has_an_owner() {
 
 #[test]
 fn applied_lists_are_woven_into_live_ones() {
-    // Live order, applied order, order after: as structured-merge-diff merges them.
+    // Live order, applied order, merged order: as structured-merge-diff merges them.
     let cases = [
         ("abc", "abc", "abc"),
         ("abc", "d", "abcd"),
@@ -517,12 +517,12 @@ proptest! {
         let live = created(first, "a");
         let live = after_apply(Some(&live), &second, &by("b"), true);
         let object = after_apply(Some(&live), &config, &by("c"), true);
-        // Nothing the configuration says is otherwise in the object, and nothing is missing.
+        // The object has every field of the configuration, with the same value.
         let mut wanted = fields_of(&config, &shape);
         let difference = compare(Some(&config), &object, &shape);
         prop_assert!(difference.modified.intersection(&wanted).is_empty());
         prop_assert!(difference.removed.is_empty());
-        // And every field the configuration has is the applier's.
+        // The applier owns every field of the configuration.
         wanted.subtract(&UNOWNED);
         prop_assert_eq!(owned_set(&object, "c"), wanted);
     }

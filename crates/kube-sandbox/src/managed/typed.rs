@@ -1,8 +1,8 @@
-//! Values seen through their type: which fields they have, and which differ between two of them.
+//! Values with their types: the fields of a value, and the differences between two values.
 //!
-//! A field is a leaf when it is a scalar, null, empty, or an object or list its type calls atomic.
-//! Everything else is known by its parts. Items of lists are found by key or by value, never by
-//! place; an item that has no identity (a list-map item without keys) belongs to nobody.
+//! A field is a leaf if it is a scalar, null, empty, or an object or list with an atomic type.
+//! Other values are sets of their parts. List items are identified by key or value, never by
+//! position; an item without identity (a list-map item without keys) has no owner.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
     shape::{ListKind, Shape},
 };
 
-/// Which fields a new value has that the old one had not, has otherwise, or lost.
+/// Fields of a new value that were added, modified or removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Comparison {
     pub added: FieldSet,
@@ -25,19 +25,19 @@ pub struct Comparison {
     pub removed: FieldSet,
 }
 
-/// What `value` is made of, when it is known by its parts; `None` for leaves.
+/// The parts of `value`; absent for leaves.
 pub(super) enum Inside<'a> {
     Members(&'a Map<String, Value>),
     Items(&'a [Value], ListKind),
 }
 
-/// All items of a list that share one identity: one, unless the list is malformed.
+/// All items of a list with the same identity: one, unless the list is malformed.
 struct Twins<'a> {
     first: &'a Value,
     more: Vec<&'a Value>,
 }
 
-/// The nodes of a [`Comparison`] on one level, while it is made.
+/// The nodes of one level of a [`Comparison`] under construction.
 #[derive(Default)]
 struct Nodes {
     added: Vec<Node>,
@@ -45,12 +45,12 @@ struct Nodes {
     removed: Vec<Node>,
 }
 
-/// The fields someone who applies `value` owns: its leaves, and the items of its lists.
+/// The fields owned by a manager that applies `value`: its leaves, and the items of its lists.
 pub fn fields_of<S: Shape>(value: &Value, shape: &S) -> FieldSet {
     applied_parts(value, shape, DEPTH_MAX).unwrap_or_default()
 }
 
-/// What changed from `old` to `new`. Without `old` everything was added, down from the root.
+/// The changes from `old` to `new`. Without `old` everything was added, from the root down.
 pub fn compare<S: Shape>(old: Option<&Value>, new: &Value, shape: &S) -> Comparison {
     let Some(old) = old else {
         let added = parts(new, shape, DEPTH_MAX).unwrap_or_default();
@@ -61,7 +61,7 @@ pub fn compare<S: Shape>(old: Option<&Value>, new: &Value, shape: &S) -> Compari
     comparison
 }
 
-/// The identity of `item` in a list of this shape and kind.
+/// The identity of `item` in a list with this shape and kind.
 pub(super) fn item_element<S: Shape>(
     item: &Value,
     list: &S,
@@ -109,7 +109,7 @@ fn keyed_element<S: Shape>(
     Ok(PathElement::key(values))
 }
 
-/// Opens `value`, unless it is a leaf or `levels` are used up.
+/// The parts of `value`, unless it is a leaf or `levels` are used up.
 pub(super) fn inside<'a, S: Shape>(
     value: &'a Value,
     shape: &S,
@@ -127,7 +127,7 @@ pub(super) fn inside<'a, S: Shape>(
     }
 }
 
-/// Items by identity. Those that have none are left out.
+/// Items by identity. Items without one are left out.
 fn by_identity<'a, S: Shape>(
     items: &'a [Value],
     list: &S,
@@ -144,7 +144,7 @@ fn by_identity<'a, S: Shape>(
     found
 }
 
-/// Everything inside of `value`, each part together with its own path.
+/// All paths below `value`, including those of inner nodes.
 fn parts<S: Shape>(value: &Value, shape: &S, levels: usize) -> Option<FieldSet> {
     let nodes = match inside(value, shape, levels)? {
         Inside::Members(members) => {
@@ -166,7 +166,7 @@ fn parts<S: Shape>(value: &Value, shape: &S, levels: usize) -> Option<FieldSet> 
     Some(FieldSet::of_nodes(nodes))
 }
 
-/// The inside of `value` as its applier owns it; `None` when `value` itself is the leaf.
+/// The paths below `value` that its applier owns; `None` if `value` itself is the leaf.
 fn applied_parts<S: Shape>(value: &Value, shape: &S, levels: usize) -> Option<FieldSet> {
     let nodes = match inside(value, shape, levels)? {
         Inside::Members(members) => {
@@ -193,12 +193,12 @@ fn applied_parts<S: Shape>(value: &Value, shape: &S, levels: usize) -> Option<Fi
     Some(FieldSet::of_nodes(nodes))
 }
 
-/// To apply `finalizers: []` is to apply no finalizer, not to own the list.
+/// Applying `finalizers: []` applies no finalizer; it does not own the list.
 fn is_empty_list_of_parts<S: Shape>(value: &Value, shape: &S) -> bool {
     value.as_array().is_some_and(Vec::is_empty) && shape.list() != ListKind::Atomic
 }
 
-/// Notes what differs inside, and tells whether the value itself, as a leaf, does.
+/// Records the differences below the value, and returns whether the value itself differs as a leaf.
 fn differ<S: Shape>(
     old: &Value,
     new: &Value,
@@ -219,13 +219,13 @@ fn differ<S: Shape>(
         }
         _ => {}
     }
-    // One side has parts and the other has none or others: the parts came or went.
+    // Only one side has parts, or their types differ: all parts were added or removed.
     found.removed = parts(old, shape, levels).unwrap_or_default();
     found.added = parts(new, shape, levels).unwrap_or_default();
     !(may_stand_for(old, new) || may_stand_for(new, old))
 }
 
-/// True when `empty` is what is left of `full` without its parts, so that only parts changed.
+/// True if `empty` is `full` without its parts, so that only parts changed.
 fn may_stand_for(empty: &Value, full: &Value) -> bool {
     match empty {
         Value::Null => full.is_object() || full.is_array(),
@@ -277,7 +277,7 @@ fn differ_items<S: Shape>(
             (Some(old), Some(new)) => {
                 nodes.note(|| element.clone(), old, new, &item_shape, levels - 1);
             }
-            // Twins cannot be told apart; they are one leaf together.
+            // Duplicate items cannot be told apart; together they are one leaf.
             (None, None) if old.same_as(&new) => {}
             (None, None) => nodes.modified.push(new.whole(element, &item_shape, levels - 1)),
             _ => {
@@ -299,7 +299,7 @@ impl<'a> Twins<'a> {
         self.more.is_empty().then_some(self.first)
     }
 
-    /// The node of the item with all that is in it; twins are a leaf.
+    /// The node of the item with everything in it; duplicates are a leaf.
     fn whole<S: Shape>(&self, element: PathElement, shape: &S, levels: usize) -> Node {
         let below = self.only().and_then(|item| parts(item, shape, levels)).unwrap_or_default();
         Node { element, owned: true, below }
@@ -315,7 +315,7 @@ impl<'a> Twins<'a> {
 // === impl Nodes ===
 
 impl Nodes {
-    /// Compares two values that stand at the same place.
+    /// Compares two values at the same path.
     fn note<S: Shape>(
         &mut self,
         element: impl Fn() -> PathElement,

@@ -1,4 +1,4 @@
-//! Schemas of custom resources: what their definition says, and what every object has.
+//! Schemas of custom resources: those of their definitions, plus the fields of every object.
 
 use serde_json::{Map, Value, json};
 
@@ -7,17 +7,17 @@ use super::{
     schema::{META, Schemas},
 };
 
-/// What v2 has no words for.
+/// Keywords that v2 does not have.
 const V3_ONLY: [&str; 5] = ["oneOf", "anyOf", "allOf", "not", "nullable"];
 
-/// `com.example.stable.v1.CronTab`: the group's parts, outermost first.
+/// `com.example.stable.v1.CronTab`: with the group's parts reversed.
 pub(super) fn name(resource: &Served) -> String {
     let mut parts: Vec<&str> = resource.group.split('.').rev().collect();
     parts.extend([resource.version.as_str(), resource.kind.as_str()]);
     parts.join(".")
 }
 
-/// Adds the schemas of the resource and its list, and refers to the first.
+/// Adds the schemas of the resource and its list, and returns a reference to the first.
 pub(super) fn add(resource: &Served, given: &Value, schemas: &mut Schemas) -> Value {
     let mut schema = given.clone();
     if schemas.dialect == Dialect::V2 {
@@ -86,7 +86,7 @@ fn keep_what_v2_knows(schema: &mut Value) {
         || members.get("x-kubernetes-preserve-unknown-fields") == Some(&json!(true));
     members.retain(|key, _| !V3_ONLY.contains(&key.as_str()));
     if untyped {
-        // Without a type v2 takes anything, which is what these do.
+        // A v2 schema without a type accepts anything, as these do.
         for key in ["type", "items", "properties"] {
             members.remove(key);
         }

@@ -1,4 +1,4 @@
-//! What types and fields are for, in the words `k8s-openapi` took from Kubernetes.
+//! Descriptions of types and fields, from the Kubernetes documentation in `k8s-openapi`.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 

@@ -1,15 +1,15 @@
-//! The v2 document as protobuf, in the messages of gnostic's `openapi.v2` package: the only form
-//! in which kubectl asks for it.
+//! Encodes the v2 document as protobuf, in the messages of gnostic's `openapi.v2` package: the only
+//! form in which kubectl requests it.
 //!
-//! Written by key: each JSON object's known keys have a number and a way to be written; extensions
-//! (`x-...`) travel as YAML text, for which JSON does. What the server never says has no number
+//! Each known key of a JSON object has a field number and an encoding; extensions (`x-...`) are
+//! encoded as YAML text, for which JSON is valid. Keys that the server never writes are missing
 //! here.
 
 use serde_json::{Map, Value};
 
 use crate::protobuf::wire::{put_bytes, put_fixed64, put_number};
 
-/// How a member of an object is written.
+/// Encoding of an object's member.
 #[derive(Clone, Copy)]
 enum As {
     Text,
@@ -162,7 +162,7 @@ fn type_item(value: &Value) -> Vec<u8> {
     within(1, value.as_str().unwrap_or_default().as_bytes())
 }
 
-/// JSON is YAML.
+/// Encodes any value as JSON, which is valid YAML.
 fn any(value: &Value) -> Vec<u8> {
     within(2, value.to_string().as_bytes())
 }
@@ -173,7 +173,7 @@ fn within(number: u32, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An object of any keys, as a list of pairs of name and value.
+/// An object with arbitrary keys, as a list of name and value pairs.
 fn named(value: &Value, number: u32, write: impl Fn(&Value) -> Vec<u8>) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, member) in value.as_object().into_iter().flat_map(Map::iter) {

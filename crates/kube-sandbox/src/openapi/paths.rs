@@ -1,4 +1,7 @@
-//! The operations a resource offers, by path and HTTP method.
+//! The operations of a resource, by path and HTTP method.
+//!
+//! [`add`] writes the paths of one resource into a document, including those of its subresources,
+//! and registers the schemas that they refer to.
 
 use serde_json::{Map, Value, json};
 
@@ -49,7 +52,7 @@ const DELETE: [Parameter; 4] = [
     ("propagationPolicy", "string"),
 ];
 
-/// What an operation sends back.
+/// Type of an operation's answer.
 enum Answer {
     Nothing,
     Text,
@@ -68,11 +71,11 @@ struct Operation {
     creates: bool,
 }
 
-/// Writes operations of one resource, which all share these.
+/// Writes the operations of one resource, with their shared parameters.
 struct Writer<'a> {
     resource: &'a Served,
     dialect: Dialect,
-    /// Group, version and kind of the objects that travel, which for subresources may differ.
+    /// Group, version and kind of the request and answer objects; subresources may have their own.
     kind: Value,
     read_types: &'static [&'static str],
 }
@@ -102,7 +105,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, resource: &Served, schemas: &m
     }
 }
 
-/// The path under which a group and version lists its resources.
+/// Adds the discovery path of a group and version.
 pub(super) fn add_discovery(
     paths: &mut Map<String, Value>,
     group: &str,
@@ -121,7 +124,7 @@ pub(super) fn add_discovery(
     paths.insert(format!("/{}/", document_path(group, version)), json!({ "get": get }));
 }
 
-/// References to the schemas of a resource's objects and of lists of them.
+/// References to the schemas of a resource's objects and lists.
 fn references(resource: &Served, schemas: &mut Schemas) -> (Value, Value) {
     match &resource.schema {
         SchemaSource::Custom(schema) => {
@@ -135,7 +138,7 @@ fn references(resource: &Served, schemas: &mut Schemas) -> (Value, Value) {
                 known.map_or_else(|| json!({ "type": "object" }), |it| schemas.reference(it.name))
             };
             let object = of(kind);
-            // Kinds that cannot be listed have no list.
+            // Kinds without `list` have no list type.
             let list = if resource.offers("list") { of(&format!("{kind}List")) } else { json!({}) };
             (object, list)
         }
@@ -166,7 +169,7 @@ fn collection_operations(
     operations
 }
 
-/// Operations on one object, or on a subresource that has the same verbs.
+/// Operations on one object, or on a subresource with the same verbs.
 fn item_operations(
     resource: &Served,
     object: &Value,
@@ -382,7 +385,7 @@ impl<'a> Writer<'a> {
             "x-kubernetes-group-version-kind": self.kind,
         });
         if let Some((schema, content_types)) = body {
-            // The options of a deletion may be left out.
+            // Deletion options are optional.
             let required = creates;
             match self.dialect {
                 Dialect::V2 => {

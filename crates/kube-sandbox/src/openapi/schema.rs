@@ -1,7 +1,7 @@
-//! Types as OpenAPI schemas.
+//! OpenAPI schemas of the types in the type table.
 //!
-//! [`Schemas`] hands out references and remembers what they refer to; [`Schemas::finish`] writes a
-//! schema for each, and for each that those refer to.
+//! [`Schemas`] returns references and records their targets; [`Schemas::finish`] writes a schema
+//! for each target, and for the targets of those.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) struct Schemas {
     pub(super) dialect: Dialect,
     group: String,
     version: String,
-    /// Referred to, and not written yet.
+    /// Referenced, but not written yet.
     wanted: Vec<String>,
     written: BTreeMap<String, Value>,
 }
@@ -33,13 +33,13 @@ impl Schemas {
         Self { dialect, group, version, wanted: Vec::new(), written: BTreeMap::new() }
     }
 
-    /// A reference to a type of the table or one of the words beside it.
+    /// A reference to a type of the table or one of the special types.
     pub(super) fn reference(&mut self, name: &str) -> Value {
         self.wanted.push(name.to_owned());
         self.dialect.reference(name)
     }
 
-    /// Adds a schema made elsewhere and refers to it.
+    /// Adds a finished schema and returns a reference to it.
     pub(super) fn insert(&mut self, name: &str, schema: Value) -> Value {
         self.written.insert(name.to_owned(), schema);
         self.dialect.reference(name)
@@ -144,7 +144,7 @@ impl Schemas {
         self.with_facts(schema, facts)
     }
 
-    /// In v3 nothing may stand beside a reference, so it moves into an `allOf` of one.
+    /// In v3 a reference allows no siblings, so it is wrapped into an `allOf`.
     fn with_facts(&self, mut schema: Value, mut facts: Map<String, Value>) -> Value {
         if facts.is_empty() {
             return schema;
@@ -190,7 +190,7 @@ impl Schemas {
         }
     }
 
-    /// An item of a list or a value of a map; v3 gives it the default of its type.
+    /// An item of a list or a value of a map; in v3 it gets the default of its type.
     fn of_element(&mut self, kind: &'static FieldType) -> Value {
         let schema = self.of_type(kind);
         let default = zero_of(kind, true).filter(|_| self.dialect == Dialect::V3);
@@ -220,7 +220,7 @@ impl Schemas {
 
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 
-/// The default OpenAPI v3 states for a value that is always there. A struct always is.
+/// The default in OpenAPI v3 for a value that is always written. A struct always is.
 fn zero_of(kind: &FieldType, always_written: bool) -> Option<Value> {
     match kind {
         FieldType::Struct(_) => Some(json!({})),

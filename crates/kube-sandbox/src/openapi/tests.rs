@@ -1,3 +1,5 @@
+//! OpenAPI documents: contents, references, fingerprints and the protobuf form.
+
 use serde_json::json;
 
 use super::*;
@@ -33,7 +35,7 @@ fn widgets() -> Served {
     }
 }
 
-/// Every reference in `value` that leads nowhere in `document`.
+/// Every reference in `value` without a target in `document`.
 fn dangling(document: &Value, value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {

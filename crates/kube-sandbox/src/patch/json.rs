@@ -1,9 +1,9 @@
-//! JSON patch, RFC 6902, with the leniencies of the library Kubernetes uses.
+//! JSON patch, RFC 6902, with the leniencies of the library that Kubernetes uses.
 //!
-//! Those are: `replace` of a member that is not there adds it, indexes below zero count from the
-//! end, and `test` of a missing member against null holds. Operations are carried out on a copy;
-//! the first that fails discards it. Bodies are hostile until shown otherwise, hence the bounds on
-//! operations, on what `copy` may multiply and on depth.
+//! These are: `replace` of a missing member adds it, negative indexes count from the end, and
+//! `test` of a missing member against null succeeds. Operations work on a copy, which the first
+//! failure discards. Bodies are untrusted, hence the limits on operations, on the size of copies
+//! and on depth.
 
 use std::io;
 
@@ -14,21 +14,21 @@ use crate::failure::{Failure, Outcome};
 
 const OPERATIONS_MAX: usize = 10_000;
 
-/// Bytes all `copy` operations of a patch may add together: the limit of a request's body, 3 MiB.
+/// Maximum bytes added by all `copy` operations of a patch: the limit of a request's body, 3 MiB.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// An operation that cannot be carried out. Kubernetes does not tell the client which, or why.
+/// A failed operation. Kubernetes tells the client neither which one nor why.
 struct Inapplicable;
 
 type Step<T> = Result<T, Inapplicable>;
 
-/// Where a value is to be put, to be found or to be taken from: its container and its name there.
+/// The target of an operation: its container, and its key or index there.
 enum Place<'a> {
     Member(&'a mut Map<String, Value>, String),
     Item(&'a mut Vec<Value>, String),
 }
 
-/// `doc` after all operations of `patch`, the request's body.
+/// Applies all operations of `patch`, the request's body, to `doc`.
 pub fn json_patch(doc: &Value, patch: &[u8]) -> Outcome<Value> {
     let undecodable = |error| Failure::bad_request(format!("error decoding patch: {error}"));
     let operations: Vec<Map<String, Value>> = serde_json::from_slice(patch).map_err(undecodable)?;
@@ -125,18 +125,18 @@ fn test(doc: &mut Value, path: &str, wanted: &Value) -> Step<()> {
     if holds { Ok(()) } else { Err(Inapplicable) }
 }
 
-/// Copies of an object into itself double its depth each time; stop long before the stack ends.
+/// Copying an object into itself doubles its depth each time; the limit is far below the stack's.
 fn check_depth(path: &str, value: &Value) -> Step<()> {
     let above = path.matches('/').count();
     let fits = DEPTH_MAX.checked_sub(above).is_some_and(|levels| fits_depth(value, levels));
     if fits { Ok(()) } else { Err(Inapplicable) }
 }
 
-/// The place `path` names. Its container must exist, the value itself need not.
+/// The target at `path`. Its container must exist, the value itself need not.
 fn find<'a>(doc: &'a mut Value, path: &str) -> Step<Place<'a>> {
     let (above, name) = path.rsplit_once('/').ok_or(Inapplicable)?;
     let mut container = doc;
-    // What stands before the first slash is not part of a pointer, and ignored as it always was.
+    // Text before the first slash is not part of a pointer, and ignored as in the library.
     for token in above.split('/').skip(1) {
         container = match container {
             Value::Object(members) => members.get_mut(&unescape(token)),
@@ -155,7 +155,7 @@ fn find<'a>(doc: &'a mut Value, path: &str) -> Step<Place<'a>> {
     }
 }
 
-/// The index `token` names in a list of `len` places; below zero it counts from the end.
+/// The index `token` in a list of `len` items; a negative one counts from the end.
 fn index(token: &str, len: usize) -> Step<usize> {
     let at: i64 = token.parse().map_err(|_| Inapplicable)?;
     let len = i64::try_from(len).map_err(|_| Inapplicable)?;
@@ -168,7 +168,7 @@ fn unescape(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
-/// How many bytes `value` takes as JSON text, without writing it anywhere.
+/// Size of `value` as JSON text, without storing the text.
 fn written_size(value: &Value) -> usize {
     struct Counter(usize);
     impl io::Write for Counter {
@@ -181,7 +181,7 @@ fn written_size(value: &Value) -> usize {
         }
     }
     let mut counter = Counter(0);
-    // A counter does not fail, and neither does a value whose keys are all text.
+    // The counter never fails, and all keys are text.
     let written = serde_json::to_writer(&mut counter, value);
     written.map_or(usize::MAX, |()| counter.0)
 }

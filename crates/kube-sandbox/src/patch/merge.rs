@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-/// `doc` with the members of `patch` merged in: null removes, objects merge, all else replaces.
+/// Merges `patch` into `doc`: null removes, objects merge, anything else replaces.
 ///
-/// A `patch` that is not an object replaces `doc`, as the RFC has it; the API server refuses such
-/// a body before it comes here.
+/// A `patch` that is not an object replaces `doc`, as in the RFC; the API server refuses such a
+/// body before this is called.
 pub fn merge_patch(doc: &Value, patch: &Value) -> Value {
     let mut merged = doc.clone();
     merge_into(&mut merged, patch);
@@ -34,7 +34,7 @@ fn merge_into(doc: &mut Value, patch: &Value) {
 
 /// A copy of `value` in which no object has a null member.
 ///
-/// The RFC leaves lists alone; Kubernetes also looks into the objects inside of them.
+/// The RFC leaves lists alone; Kubernetes also applies this to the objects inside of them.
 pub(super) fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn merge_patch_follows_the_rfc() {
-        // The rows of RFC 7386, appendix A, that have an object as patch or a lesson to teach.
+        // The rows of RFC 7386, appendix A, with an object as patch, and a few others.
         let cases = [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),

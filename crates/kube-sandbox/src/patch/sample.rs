@@ -1,4 +1,4 @@
-//! A small type with every kind of list and object, and generators of its values, for tests.
+//! Test helper: a small type with every kind of list and object, and generators of its values.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::shape::{ListKind, Shape};
 
-/// A shape read from a literal; `Value::Null` knows nothing.
+/// A shape read from a literal; `Value::Null` has no known fields.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample(&'static Value);
 
-/// Something like a Deployment, cut down to what merging can get wrong.
+/// A reduced Deployment with the fields that are hard to merge.
 pub(crate) fn workload() -> Sample {
     static WORKLOAD: LazyLock<Value> = LazyLock::new(|| {
         json!({"fields": {
@@ -99,7 +99,7 @@ pub(crate) fn any_object() -> impl Strategy<Value = Value> {
     prop::collection::btree_map("[a-d]", nested, 0..4).prop_map(object)
 }
 
-/// A well-formed value of [`workload`]: no duplicates, no nulls, each part there or not.
+/// A valid value of [`workload`]: no duplicates, no nulls, every part optional.
 pub(crate) fn any_workload() -> impl Strategy<Value = Value> {
     let labels = prop::collection::btree_map("[a-c]", small_text(), 0..3);
     let finalizers = prop::sample::subsequence(vec!["x", "y", "z"], 0..=3).prop_shuffle();

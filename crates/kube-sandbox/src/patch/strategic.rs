@@ -1,13 +1,13 @@
-//! Strategic merge patch: merge patch that knows which lists have keys.
+//! Strategic merge patch: merge patch with typed lists.
 //!
-//! A list whose type says `merge` is merged item by item, by its merge key, or as a set when its
-//! items are scalars. What JSON alone cannot say is said by directives inside of the patch:
+//! A list with patch strategy `merge` is merged item by item: by its merge key, or as a set if its
+//! items are scalars. Directives in the patch express everything else:
 //!
 //! ```text
-//! $patch: replace | delete          this object, or this item, or (as an item) the whole list
-//! $deleteFromPrimitiveList/<field>  scalars to take out of a set
-//! $setElementOrder/<field>          the order the client wants for the items it knows
-//! $retainKeys                       the only members the object may keep
+//! $patch: replace | delete            this object, this item, or (as an item) the whole list
+//! $deleteFromPrimitiveList/<field>    scalars to remove from a set
+//! $setElementOrder/<field>            the order of the items that the client knows
+//! $retainKeys                         the only members that the object keeps
 //! ```
 
 mod list;
@@ -32,7 +32,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 const SET_ORDER: &str = "$setElementOrder";
 
-/// `doc` with `patch` merged in by the rules of its type.
+/// Merges `patch` into `doc` by the rules of its type.
 pub fn strategic<S: Shape>(doc: &Value, patch: &Value, shape: &S) -> Outcome<Value> {
     let Value::Object(patch) = patch else {
         return Err(Failure::bad_request("invalid JSON document"));
@@ -96,7 +96,7 @@ fn merge_member<S: Shape>(doc: &mut Object, name: &str, wanted: &Value, shape: &
     }
 }
 
-/// Takes the scalars of a `$deleteFromPrimitiveList` out of the list it names.
+/// Removes the scalars of a `$deleteFromPrimitiveList` from the list it names.
 fn delete_scalars(doc: &mut Object, field: &str, gone: &Value) -> Outcome<()> {
     match (doc.get_mut(field), gone) {
         (Some(_), Value::Null) => {
@@ -114,7 +114,7 @@ fn delete_scalars(doc: &mut Object, field: &str, gone: &Value) -> Outcome<()> {
     Ok(())
 }
 
-/// Obeys `$retainKeys`: the members it does not name go, and the patch may not bring others.
+/// Applies `$retainKeys`: unlisted members are removed, and the patch may not add any.
 fn retain_keys(doc: &mut Object, patch: &Object) -> Outcome<()> {
     let Some(retained) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let malformed = || malformed("invalid patch format of retainKeys");
@@ -133,7 +133,7 @@ fn retain_keys(doc: &mut Object, patch: &Object) -> Outcome<()> {
     Ok(())
 }
 
-/// Merges the lists that have a `$setElementOrder`, and names them: they are done.
+/// Merges the lists with a `$setElementOrder`, and returns their names.
 fn merge_ordered_lists<'a, S: Shape>(
     doc: &mut Object,
     patch: &'a Object,
@@ -163,7 +163,7 @@ fn merge_ordered_lists<'a, S: Shape>(
     Ok(done)
 }
 
-/// `value` as it is stored: without directives and nulls; `None` when it says `$patch`.
+/// `value` without directives and nulls; `None` if it has a `$patch`.
 fn plain(value: &Value) -> Option<Value> {
     match value {
         Value::Object(members) => plain_object(members),
@@ -188,7 +188,7 @@ fn is_directive(name: &str) -> bool {
         || name.starts_with(SET_ORDER)
 }
 
-/// The field a directive like `$setElementOrder/containers` is about.
+/// The field of a directive like `$setElementOrder/containers`.
 fn directive_field<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
     name.strip_prefix(prefix)?.strip_prefix('/')
 }
@@ -219,6 +219,6 @@ fn malformed(message: &str) -> Failure {
 }
 
 fn unprocessable(message: impl Into<String>) -> Failure {
-    // The API machinery knows no reason for these.
+    // The API machinery has no reason for these errors.
     Failure::unclassified(message)
 }

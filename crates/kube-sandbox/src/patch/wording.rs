@@ -1,8 +1,8 @@
-//! Values in the words of Go, in which the messages of Kubernetes show them.
+//! Values in Go's formatting, as in the error messages of Kubernetes.
 
 use serde_json::{Map, Value};
 
-/// `value` as Go's `%v` prints it: `map[image:nginx ports:[80 443]]`.
+/// `value` formatted like Go's `%v`: `map[image:nginx ports:[80 443]]`.
 pub(crate) fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
@@ -13,7 +13,7 @@ pub(crate) fn go_text(value: &Value) -> String {
     }
 }
 
-/// The Go type that holds `value`.
+/// The name of the Go type for `value`.
 pub(crate) fn go_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",

@@ -1,4 +1,6 @@
-//! Aggregation: many elements of a vector into one for each group, or the first few of each.
+//! Aggregation operators: one element per group, or the first few elements of each group.
+//!
+//! Called by the evaluator, once per step. Groups keep the order of their first elements.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -8,7 +10,7 @@ use super::{
     query::{QueryError, Sample},
 };
 
-/// What is made of the values of a group.
+/// Aggregation operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operator {
     Sum,
@@ -25,15 +27,15 @@ pub(super) enum Operator {
     CountValues,
 }
 
-/// The labels that make elements one group.
+/// The labels by which elements are grouped.
 #[derive(Debug, Clone)]
 pub(super) enum Grouping {
     By(Vec<String>),
-    /// All but these, the metric's name among them.
+    /// All labels but these and the metric's name.
     Without(Vec<String>),
 }
 
-/// The number an aggregation takes must fit an integer; these are the first that do not.
+/// The parameter of an aggregation must fit an integer; these bounds are the first that do not.
 const INTEGERS: std::ops::Range<f64> = -9_223_372_036_854_775_807.0..9_223_372_036_854_775_807.0;
 
 // === impl Grouping ===
@@ -67,7 +69,7 @@ impl Grouping {
     }
 }
 
-/// One element for each group.
+/// Aggregates each group to one element.
 pub(super) fn reduce(
     operator: Operator,
     samples: Vec<Sample>,
@@ -82,7 +84,7 @@ pub(super) fn reduce(
     reduced.collect()
 }
 
-/// An aggregation that takes a number.
+/// Aggregation with a parameter: quantile, or the first few elements of each group.
 pub(super) fn parametric(
     operator: Operator,
     samples: Vec<Sample>,
@@ -111,7 +113,7 @@ pub(super) fn parametric(
     Ok(first_few.collect())
 }
 
-/// How often each value occurs, the value in a label of its own.
+/// Counts the elements with each value; the value becomes a label.
 pub(super) fn count_values(
     samples: Vec<Sample>,
     grouping: &Grouping,
@@ -137,7 +139,7 @@ fn reduced(operator: Operator, values: Vec<f64>, parameter: f64) -> f64 {
     match operator {
         Operator::Sum => {
             let mut values = values.into_iter();
-            // Beginning with the first value and not with zero keeps the sign of a negative zero.
+            // Starting with the first value instead of zero keeps the sign of a negative zero.
             let first = Sum { total: values.next().unwrap_or(0.0), lost: 0.0 };
             values.fold(first, Sum::plus).value()
         }
@@ -158,7 +160,7 @@ fn reduced(operator: Operator, values: Vec<f64>, parameter: f64) -> f64 {
     }
 }
 
-/// The value that no other is better than; NaN only if there is nothing else.
+/// The best value; NaN only if there is nothing else.
 fn pick(values: Vec<f64>, is_worse: fn(f64, f64) -> bool) -> f64 {
     let better =
         |best: f64, value| if is_worse(best, value) || best.is_nan() { value } else { best };

@@ -1,7 +1,7 @@
-//! Operators between scalars and vectors, and which elements of two vectors belong together.
+//! Binary operators between scalars and vectors, and vector matching.
 //!
-//! Elements match by the labels named after `on`, or by all but those after `ignoring`. At least
-//! one side must be unique under them; `group_left` and `group_right` name the side that is not.
+//! Elements match by the labels after `on`, or by all but those after `ignoring`. At least one side
+//! must have unique labels; `group_left` and `group_right` name the side that may not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,19 +46,19 @@ pub(super) enum SetOperator {
     Unless,
 }
 
-/// The scalar of an operation with a vector, and where it stands.
+/// The scalar of an operation with a vector, and its side.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Side {
     Left(f64),
     Right(f64),
 }
 
-/// How elements of two vectors find each other.
+/// Rules of vector matching.
 #[derive(Debug, Clone)]
 pub(super) struct Matching {
-    /// Only these labels count, if named.
+    /// Matches by these labels only, if present.
     pub(super) on: Option<Vec<String>>,
-    /// Else all but these, the metric's name among them.
+    /// Otherwise by all labels but these and the metric's name.
     pub(super) ignoring: Vec<String>,
     pub(super) cardinality: Cardinality,
 }
@@ -66,17 +66,17 @@ pub(super) struct Matching {
 #[derive(Debug, Clone)]
 pub(super) enum Cardinality {
     OneToOne,
-    /// `group_left`: labels to take over from the right.
+    /// `group_left`: labels to copy from the right.
     ManyToOne {
         included: Vec<String>,
     },
-    /// `group_right`: labels to take over from the left.
+    /// `group_right`: labels to copy from the left.
     OneToMany {
         included: Vec<String>,
     },
 }
 
-/// What an operator makes of two values: a value, and whether a filter lets it through.
+/// Result of an operator on two values, and whether a filter keeps it.
 struct Outcome {
     value: f64,
     is_kept: bool,
@@ -107,7 +107,7 @@ impl Operator {
         })
     }
 
-    /// Between two scalars, where a comparison is always a one or a zero.
+    /// Applies the operator to two scalars; a comparison gives one or zero.
     pub(super) fn scalar(self, left: f64, right: f64) -> f64 {
         let Outcome { value, is_kept } = self.outcome(left, right);
         if matches!(self, Self::Compare(_)) { truth(is_kept) } else { value }
@@ -121,12 +121,12 @@ impl Operator {
             Self::Compare(comparison) => {
                 Outcome { value: left, is_kept: comparison.holds(left, right) }
             }
-            // Sets have no values of their own; the parser lets none get here.
+            // Unreachable: the parser refuses set operators on scalars.
             Self::Set(_) => Outcome { value: left, is_kept: true },
         }
     }
 
-    /// Whether the result is something else than what the metric's name says.
+    /// Whether the result loses the metric's name.
     fn changes_meaning(self) -> bool {
         matches!(self, Self::Calculate(_))
     }
@@ -211,7 +211,7 @@ impl Matching {
         if left.is_empty() || right.is_empty() {
             return Ok(Vec::new());
         }
-        // From here on the many are on one side, whichever it was.
+        // From here on the "many" side is the first one.
         let is_swapped = matches!(self.cardinality, Cardinality::OneToMany { .. });
         let (many, one) = if is_swapped { (right, left) } else { (left, right) };
         let one = self.by_signature(one, if is_swapped { "left" } else { "right" })?;
@@ -239,7 +239,7 @@ impl Matching {
         Ok(result)
     }
 
-    /// The side on which labels have to be unique.
+    /// The side on which labels must be unique, by signature.
     fn by_signature(
         &self,
         samples: Vec<Sample>,
@@ -290,7 +290,7 @@ impl Matching {
                 if let Some(names) = &self.on {
                     return labels.only(names);
                 }
-                // A comparison keeps the name, though names do not have to match.
+                // A comparison keeps the name, although names do not have to match.
                 let name = labels.get(METRIC_NAME).to_owned();
                 labels.without(&self.ignoring).with(METRIC_NAME, &name)
             }
@@ -301,7 +301,7 @@ impl Matching {
     }
 }
 
-/// An operation of each element with a scalar.
+/// Applies an operator to each element and a scalar.
 pub(super) fn with_scalar(
     operator: Operator,
     samples: Vec<Sample>,
@@ -319,7 +319,7 @@ pub(super) fn with_scalar(
         if returns_bool {
             value = truth(is_kept);
         } else if matches!(operator, Operator::Compare(_)) {
-            // What passes a comparison is the element, on whichever side it stood.
+            // A comparison keeps the element, on either side.
             value = element;
         }
         let keeps_name = !operator.changes_meaning() && !returns_bool;

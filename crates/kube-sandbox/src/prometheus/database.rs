@@ -1,11 +1,11 @@
-//! Series of samples, in memory and bounded.
+//! The time series database, in memory and bounded.
 //!
-//! A series keeps an hour of samples behind the newest one of the whole database and is forgotten
-//! with its last sample. Samples arrive in the order of time, per series. A counter, a gauge or the
-//! bucket of a histogram is a series like any other.
+//! A series keeps an hour of samples before the newest one of the whole database and is removed
+//! with its last sample. Samples of a series must arrive in the order of time. Counters, gauges and
+//! histogram buckets are all plain series.
 //!
-//! A query takes its series out under the lock and evaluates without it: samples are shared until
-//! somebody appends to them.
+//! A query takes its series under the lock and evaluates without it: samples are shared until the
+//! next append.
 
 use std::{
     collections::BTreeMap,
@@ -15,18 +15,18 @@ use std::{
 
 use super::{Labels, METRIC_NAME};
 
-/// A value at a time.
+/// A value with its timestamp.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     pub at_ms: i64,
     pub value: f64,
 }
 
-/// A shared handle on the series; cheap to clone.
+/// A shared handle on the database; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Database(Arc<Mutex<Contents>>);
 
-/// What a database may hold.
+/// Limits of a database.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub retention: Duration,
@@ -34,7 +34,7 @@ pub struct Limits {
     pub samples_max: usize,
 }
 
-/// What a database holds and what it refused.
+/// Counters of stored and refused samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
     pub series: usize,
@@ -42,7 +42,7 @@ pub struct Statistics {
     pub refused: u64,
 }
 
-/// Why a sample was not taken.
+/// Why a sample was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     #[error("a series needs a metric name, `{labels}` has none")]
@@ -57,7 +57,7 @@ pub enum AppendError {
     Duplicate { labels: Labels },
 }
 
-/// One series as a query sees it.
+/// One series as selected by a query.
 pub(super) type Found = (Labels, Arc<Vec<Point>>);
 
 #[derive(Debug, Default)]
@@ -70,10 +70,10 @@ struct Contents {
     swept_ms: i64,
 }
 
-/// The NaN that ends a series, as Prometheus writes it: from here on the series is not there.
+/// The NaN by which Prometheus marks the end of a series.
 pub const STALE: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
 
-/// How often samples past the retention are looked for.
+/// Interval between removals of samples past the retention.
 const SWEEP_MS: i64 = 60_000;
 
 // === impl Limits ===
@@ -96,9 +96,9 @@ impl Database {
         Self(Arc::new(Mutex::new(Contents { limits, ..Contents::default() })))
     }
 
-    /// Adds a sample to the series of these labels, and the series if there is none.
+    /// Adds a sample to the series with these labels, creating it if needed.
     ///
-    /// The same sample twice is taken for one.
+    /// A repeated sample is ignored.
     pub fn append(
         &self,
         labels: &Labels,
@@ -110,7 +110,7 @@ impl Database {
         contents.append(labels, point).inspect_err(|_| contents.refused += 1)
     }
 
-    /// Ends a series: queries after this time no longer see it. Nothing if it is not known.
+    /// Ends a series: queries after this time do not see it. No effect on an unknown series.
     pub fn end(&self, labels: &Labels, timestamp_ms: i64) -> Result<(), AppendError> {
         if self.lock().series.contains_key(labels) {
             self.append(labels, timestamp_ms, STALE)?;
@@ -124,7 +124,7 @@ impl Database {
         Statistics { series, samples, refused: contents.refused }
     }
 
-    /// The series that satisfy `is_wanted`, in the order of their labels.
+    /// The series that satisfy `is_wanted`, sorted by labels.
     pub(super) fn select(&self, is_wanted: impl Fn(&Labels) -> bool) -> Vec<Found> {
         let contents = self.lock();
         let found = contents.series.iter().filter(|(labels, _)| is_wanted(labels));
@@ -165,7 +165,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Forgets the samples past the retention, and the series with none left.
+    /// Removes samples past the retention, and series without samples.
     fn sweep(&mut self) {
         let Some(newest_ms) = self.newest_ms else { return };
         self.swept_ms = newest_ms;

@@ -1,7 +1,7 @@
-//! Carries out a plan at a time.
+//! Evaluates a plan at a time.
 //!
-//! A range query is as many instant ones. Work is counted against a budget, so that a query of a
-//! few bytes (`x[1y:1ms]`) cannot hold the sandbox for a day.
+//! A range query is a sequence of instant ones. Work counts against a budget, because a query of a
+//! few bytes (`x[1y:1ms]`) could otherwise run for a day.
 
 use std::{borrow::Cow, cell::Cell, sync::Arc};
 
@@ -28,10 +28,10 @@ pub(super) struct Evaluator {
 /// The samples of a series in a window.
 pub(super) type Found<'p> = (Labels, Cow<'p, [Point]>);
 
-/// What a node costs besides the samples it looks at: about as much as fifty of them.
+/// Cost of evaluating a node, in samples.
 const NODE_WORK: usize = 50;
 
-/// What a point costs that is kept for the answer: 5 million of them at most, 80 MB.
+/// Cost of a point kept for the answer: 5 million of them at most, 80 MB.
 const KEPT_WORK: usize = 10;
 
 // === impl Evaluator ===
@@ -70,7 +70,7 @@ impl Evaluator {
         }
     }
 
-    /// The value of a vector or a scalar at each step, as series.
+    /// Evaluates a vector or scalar at each step, as series.
     pub(super) fn series(&self, plan: &Plan, steps: Steps) -> Result<Vec<Series>, QueryError> {
         let mut collected = Collected::default();
         for now_ms in steps.times() {
@@ -99,7 +99,7 @@ impl Evaluator {
         }
     }
 
-    /// The samples of each series in a window; series without any are left out.
+    /// The samples of each series in a window; series without samples are left out.
     pub(super) fn windows<'p>(
         &self,
         source: &'p WindowSource,
@@ -124,7 +124,7 @@ impl Evaluator {
         Ok(windows)
     }
 
-    /// A function of each series' samples in a window.
+    /// Applies a function to each series' samples in a window.
     pub(super) fn over_window(
         &self,
         function: OverWindow,
@@ -144,7 +144,7 @@ impl Evaluator {
         Ok(samples.collect())
     }
 
-    /// When the samples that a selector finds were taken.
+    /// The timestamps of the samples that a selector finds.
     pub(super) fn sample_times(
         &self,
         selection: &Selection,
@@ -219,7 +219,7 @@ impl Evaluator {
         }
     }
 
-    /// Takes work off the budget.
+    /// Charges work to the budget.
     fn work(&self, amount: usize) -> Result<(), QueryError> {
         let amount = u64::try_from(amount).unwrap_or(u64::MAX);
         let left = self.work_left.get().checked_sub(amount).ok_or_else(|| {
@@ -231,14 +231,14 @@ impl Evaluator {
     }
 }
 
-/// The part of a series after `start_ms`, up to and including `end_ms`.
+/// The points of a series after `start_ms`, up to and including `end_ms`.
 fn between(points: &Arc<Vec<Point>>, start_ms: i64, end_ms: i64) -> &[Point] {
     let from = points.partition_point(|point| point.at_ms <= start_ms);
     let to = points.partition_point(|point| point.at_ms <= end_ms);
     points.get(from..to).unwrap_or_default()
 }
 
-/// A window shows samples, not the marks that end a series.
+/// The points of a window without end-of-series markers.
 fn without_stale(points: &[Point]) -> Cow<'_, [Point]> {
     if points.iter().any(Point::is_stale) {
         points.iter().filter(|point| !point.is_stale()).copied().collect()
@@ -247,13 +247,13 @@ fn without_stale(points: &[Point]) -> Cow<'_, [Point]> {
     }
 }
 
-/// Steps lie on multiples of their length, so that a subquery sees the same ones as time passes.
+/// Steps are multiples of their length, so that a subquery's steps do not move with time.
 fn first_step(after_ms: i64, step_ms: i64) -> i64 {
     let aligned = after_ms / step_ms * step_ms;
     if aligned <= after_ms { aligned + step_ms } else { aligned }
 }
 
-/// Never seen: the parser checks types and the plan checks arguments.
+/// Unreachable: the parser checks types and the plan checks arguments.
 fn mistyped() -> QueryError {
     QueryError::execution("an operand has the wrong type")
 }

@@ -1,7 +1,7 @@
-//! Calls of functions: which there are, what they take, and what they come to.
+//! Function calls: supported functions, their arguments and results.
 //!
-//! Functions of one number or one window are rows of a table ([`tables`]); those listed here take
-//! more, or change labels.
+//! Functions of one number or one window are rows of a table ([`tables`]); those here take more
+//! arguments, or change labels.
 
 use promql_parser::parser::{self, Expr, value::ValueType};
 use regex::Regex;
@@ -48,7 +48,7 @@ pub(super) enum Call {
         scalar: Plan,
     },
     Time,
-    /// When the samples of a selector were taken.
+    /// Timestamps of a selector's samples.
     SampleTime {
         selection: Selection,
     },
@@ -93,7 +93,7 @@ pub(super) enum Call {
     },
 }
 
-/// The arguments of a call, by their place.
+/// The arguments of a call, by position.
 struct Arguments<'a> {
     planner: &'a Planner<'a>,
     call: &'a parser::Call,
@@ -136,7 +136,7 @@ impl Call {
             "predict_linear" => (0, arguments.scalar(1)?),
             _ => (0, Plan::Number(f64::NAN)),
         };
-        // These two give a sample as it is, so it is still what its name says.
+        // These two return a sample unchanged, so the metric's name still fits.
         let keeps_name = matches!(name, "first_over_time" | "last_over_time");
         let source = arguments.window(window)?;
         Ok(Self::OverWindow { function, source, parameter, keeps_name })
@@ -219,7 +219,7 @@ impl Call {
         let samples = match self {
             Self::Scalar { vector: plan } => return Ok(Value::Scalar(only_value(&vector(plan)?))),
             Self::Time => return Ok(Value::Scalar(seconds(now_ms))),
-            // Neither changes a value or a label, so nothing can come to be the same.
+            // Neither changes a value or a label, so no duplicates can arise.
             Self::Sort { vector: plan, is_descending } => {
                 return Ok(Value::Vector(sorted(vector(plan)?, *is_descending)));
             }
@@ -266,7 +266,7 @@ impl Call {
         unique(samples).map(Value::Vector)
     }
 
-    /// The labels that `label_replace` and `label_join` make of others.
+    /// The new labels of `label_replace` and `label_join`.
     fn relabel(&self, labels: Labels) -> Labels {
         match self {
             Self::LabelReplace { target, replacement, source, pattern, .. } => {
@@ -341,7 +341,7 @@ impl Arguments<'_> {
     }
 }
 
-/// A vector tells its elements apart by their labels.
+/// Checks that all elements have different labels.
 pub(super) fn unique(samples: Vec<Sample>) -> Result<Vec<Sample>, QueryError> {
     let mut seen: Vec<_> = samples.iter().map(|sample| &sample.labels).collect();
     seen.sort_unstable();
@@ -381,7 +381,7 @@ fn clamp(samples: Vec<Sample>, min: f64, max: f64) -> Vec<Sample> {
     each(samples, |value| greater(min, lesser(max, value)))
 }
 
-/// By value; NaN comes last either way.
+/// Sorted by value; NaN comes last in both directions.
 fn sorted(mut samples: Vec<Sample>, is_descending: bool) -> Vec<Sample> {
     let sign = if is_descending { -1.0 } else { 1.0 };
     samples.sort_by(|a, b| nan_last(a.value * sign, b.value * sign));

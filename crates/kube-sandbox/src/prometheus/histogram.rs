@@ -1,7 +1,7 @@
 //! Classic histograms: cumulative buckets, one series for each upper bound (`le`).
 //!
-//! Within a bucket observations are taken to be spread evenly. The lowest bucket begins at zero
-//! unless its bound is not positive, and of the highest only its lower end is known.
+//! Observations are assumed to be spread evenly within a bucket. The lowest bucket starts at zero
+//! unless its bound is not positive; the highest has no upper end.
 
 use std::{
     cmp::Ordering,
@@ -10,31 +10,31 @@ use std::{
 
 use super::{labels::Labels, query::Sample};
 
-/// The bound of a bucket and how much was observed up to it.
+/// The bound of a bucket and its cumulative count.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Bucket {
     pub(super) upper: f64,
     pub(super) count: f64,
 }
 
-/// A question put to a whole histogram.
+/// A function of a whole histogram.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Question {
     Quantile(f64),
     Fraction { lower: f64, upper: f64 },
 }
 
-/// Counts that differ by less than this part of their sum differ by rounding only.
+/// Counts whose relative difference is below this are equal but for rounding.
 const ROUNDING: f64 = 1e-12;
 
 const BUCKET: &str = "le";
 
-/// Gathers buckets into histograms and asks each of them.
+/// Groups buckets into histograms and evaluates each of them.
 pub(super) fn ask(samples: Vec<Sample>, question: Question) -> Vec<Sample> {
     let mut places = BTreeMap::new();
     let mut histograms: Vec<(Labels, Vec<Bucket>)> = Vec::new();
     for Sample { labels, value: count } in samples {
-        // A series without a bound is no bucket and is passed over, as in Prometheus.
+        // A series without a bound is no bucket and is skipped, as in Prometheus.
         let Ok(upper) = labels.get(BUCKET).parse() else { continue };
         let labels = labels.with(BUCKET, "");
         let place = match places.entry(labels.clone()) {
@@ -58,7 +58,7 @@ pub(super) fn ask(samples: Vec<Sample>, question: Question) -> Vec<Sample> {
     answered.collect()
 }
 
-/// The value that a part of all observations does not exceed.
+/// The value below which the given part of all observations lies.
 pub(super) fn bucket_quantile(quantile: f64, buckets: Vec<Bucket>) -> f64 {
     if quantile.is_nan() {
         return f64::NAN;
@@ -88,7 +88,7 @@ pub(super) fn bucket_quantile(quantile: f64, buckets: Vec<Bucket>) -> f64 {
     start + (bucket.upper - start) * ((rank - counted) / (bucket.count - counted))
 }
 
-/// The part of all observations between two values.
+/// The fraction of observations between two values.
 pub(super) fn bucket_fraction(lower: f64, upper: f64, buckets: Vec<Bucket>) -> f64 {
     let Some(buckets) = complete(buckets) else { return f64::NAN };
     let count = buckets.last().map_or(0.0, |highest| highest.count);
@@ -101,7 +101,7 @@ pub(super) fn bucket_fraction(lower: f64, upper: f64, buckets: Vec<Bucket>) -> f
     (rank_of(upper, &buckets).min(count) - rank_of(lower, &buckets).min(count)) / count
 }
 
-/// How many observations do not exceed `value`.
+/// The number of observations up to `value`.
 fn rank_of(value: f64, buckets: &[Bucket]) -> f64 {
     let lowest_is_positive = buckets.first().is_some_and(|lowest| lowest.upper > 0.0);
     let mut start = if lowest_is_positive { 0.0 } else { f64::NEG_INFINITY };
@@ -111,7 +111,7 @@ fn rank_of(value: f64, buckets: &[Bucket]) -> f64 {
             return rank;
         }
         if bucket.upper > value {
-            // Nothing can be said about the inside of a bucket without a lower end.
+            // A bucket without a lower end cannot be interpolated.
             let is_endless = start == f64::NEG_INFINITY;
             let part = (value - start) / (bucket.upper - start);
             return if is_endless { bucket.count } else { rank + (bucket.count - rank) * part };
@@ -122,7 +122,7 @@ fn rank_of(value: f64, buckets: &[Bucket]) -> f64 {
     f64::INFINITY
 }
 
-/// In the order of their bounds, equal bounds added up. `None` unless the highest is infinite.
+/// Sorts buckets by bound and adds up equal ones. `None` unless the highest bound is infinite.
 fn complete(mut buckets: Vec<Bucket>) -> Option<Vec<Bucket>> {
     buckets.sort_by(|a, b| a.upper.total_cmp(&b.upper));
     buckets.last().filter(|highest| highest.upper == f64::INFINITY)?;
@@ -136,7 +136,7 @@ fn complete(mut buckets: Vec<Bucket>) -> Option<Vec<Bucket>> {
     Some(buckets)
 }
 
-/// Takes back what rounding or an unlucky moment took from higher buckets.
+/// Makes counts monotonic, which rounding or a scrape during an update may break.
 fn never_falling(buckets: &mut [Bucket]) {
     let mut reached: Option<f64> = None;
     for bucket in buckets {

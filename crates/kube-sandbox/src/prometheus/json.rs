@@ -1,4 +1,4 @@
-//! Answers as JSON, field by field as Prometheus writes them.
+//! JSON answers, with the fields of Prometheus.
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
@@ -23,7 +23,7 @@ struct Envelope<'e, T> {
     warnings: &'e [&'static str],
 }
 
-/// A query's value and the time it was asked for.
+/// The value of a query and its evaluation time.
 pub(super) struct QueryData<'v> {
     pub(super) value: &'v Value,
     pub(super) at_ms: i64,
@@ -32,7 +32,7 @@ pub(super) struct QueryData<'v> {
 /// A time in seconds; whole ones without a point.
 struct Moment(i64);
 
-/// What a value looks like: the time and the text of the number.
+/// A sample in JSON: the time, and the number as text.
 type Pair = (Moment, String);
 
 #[derive(Serialize)]
@@ -65,7 +65,7 @@ pub(super) fn failure(error: &QueryError) -> String {
 }
 
 fn text(envelope: &impl Serialize) -> String {
-    // Maps with text for keys, and numbers as text: there is nothing in them that JSON lacks.
+    // Maps with text keys and numbers as text always serialize.
     serde_json::to_string(envelope).unwrap_or_default()
 }
 

@@ -1,7 +1,7 @@
-//! The labels of a series: what it is told apart by.
+//! The label set of a series, which identifies it.
 //!
-//! Cheap to clone and ordered as Prometheus orders them: pair by pair, names first. A label with an
-//! empty value is the same as no label and is never kept.
+//! Cheap to clone and ordered as in Prometheus: pair by pair, names first. A label with an empty
+//! value is the same as no label and is never stored.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -11,14 +11,14 @@ use serde::{Serialize, Serializer};
 /// The label that holds a metric's name.
 pub const METRIC_NAME: &str = "__name__";
 
-/// A set of names and values, the metric's name among them.
+/// A set of label names and values, including the metric's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Labels(Arc<BTreeMap<String, String>>);
 
 // === impl Labels ===
 
 impl Labels {
-    /// The labels of a metric: its name and whatever else it carries.
+    /// The labels of a metric: its name and other pairs.
     pub fn of(name: &str, pairs: &[(&str, &str)]) -> Self {
         pairs.iter().copied().chain([(METRIC_NAME, name)]).collect()
     }
@@ -65,7 +65,7 @@ impl Labels {
         self.iter().filter(|(name, _)| !names.iter().any(|gone| gone == name)).collect()
     }
 
-    /// What is left of the labels when the value no longer is what the metric's name says.
+    /// The labels without the metric's name, for values that no longer mean the metric.
     #[must_use]
     pub fn unnamed(self) -> Self {
         self.with(METRIC_NAME, "")

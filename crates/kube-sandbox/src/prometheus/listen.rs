@@ -1,4 +1,4 @@
-//! Serving the HTTP API on a socket.
+//! Serves the HTTP API on a socket.
 
 use std::{
     convert::Infallible,
@@ -26,17 +26,17 @@ use crate::{
     http::{BoxError, listen::Listener},
 };
 
-/// Answers requests as of its clock's time. Cheap to clone.
+/// Answers queries at the time of its clock. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct QueryService {
     database: Database,
     clock: Clock,
 }
 
-/// A form of the longest query allowed, percent-encoded, is 48 KiB.
+/// The longest allowed query takes 48 KiB as a percent-encoded form.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Binds to `address` (port 0 for any) and answers queries from now on.
+/// Binds to `address` (port 0 for any) and starts to serve.
 pub async fn start(
     address: SocketAddr,
     database: Database,
@@ -49,7 +49,7 @@ pub async fn start(
 async fn connection(stream: TcpStream, service: QueryService) {
     let builder = Builder::new(TokioExecutor::new());
     let service = TowerToHyperService::new(service);
-    // Errors here are clients that went away.
+    // Errors here come from clients that disconnected.
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -70,7 +70,7 @@ impl QueryService {
             return status(StatusCode::PAYLOAD_TOO_LARGE);
         };
         let body = body.to_bytes();
-        // A query may take a second of work, which is not for the threads that carry connections.
+        // A query may take a second of work, which would block a connection thread.
         let answer = tokio::task::spawn_blocking(move || {
             let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
             respond(&self.database, self.clock.now(), &parts.method, path, &body)

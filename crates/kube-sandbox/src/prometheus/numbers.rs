@@ -1,18 +1,18 @@
-//! Arithmetic in the manner of Prometheus: compensated sums, quantiles, and numbers as text.
+//! Arithmetic like that of Prometheus: compensated sums, quantiles, and numbers as text.
 //!
-//! Its answers are compared digit by digit by those who know it, so sums are compensated where it
-//! compensates them and minima treat NaN as Go does.
+//! Answers are compared with those of Prometheus digit by digit, so sums are compensated in the
+//! same places, and minima treat NaN as Go does.
 
 use std::cmp::Ordering;
 
-/// A sum that carries the low digits it would lose (Kahan's, in Neumaier's variant).
+/// A sum that carries lost low digits (Kahan summation, Neumaier's variant).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sum {
     pub(super) total: f64,
     pub(super) lost: f64,
 }
 
-/// A mean of values whose sum may not fit: from there on it is kept as a running mean.
+/// A mean that switches to a running mean once its sum overflows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Mean {
     count: f64,
@@ -76,7 +76,7 @@ impl Mean {
     }
 }
 
-/// The quantile of some values, between two of them in proportion.
+/// The quantile of some values, interpolated linearly.
 pub(super) fn quantile(quantile: f64, mut values: Vec<f64>) -> f64 {
     if values.is_empty() || quantile.is_nan() {
         return f64::NAN;
@@ -97,7 +97,7 @@ pub(super) fn quantile(quantile: f64, mut values: Vec<f64>) -> f64 {
     at(lower) * (1.0 - weight) + at(upper) * weight
 }
 
-/// Ascending, not-a-number before all others.
+/// Ascending, with NaN first.
 pub(super) fn nan_first(a: f64, b: f64) -> Ordering {
     match (a.is_nan(), b.is_nan()) {
         (true, true) => Ordering::Equal,
@@ -107,12 +107,12 @@ pub(super) fn nan_first(a: f64, b: f64) -> Ordering {
     }
 }
 
-/// Ascending, not-a-number after all others.
+/// Ascending, with NaN last.
 pub(super) fn nan_last(a: f64, b: f64) -> Ordering {
     nan_first(-b, -a)
 }
 
-/// The lesser of two, or NaN if one is NaN (but nothing is less than negative infinity).
+/// The smaller of two, or NaN if one is NaN (but negative infinity wins).
 pub(super) fn lesser(a: f64, b: f64) -> f64 {
     if a == f64::NEG_INFINITY || b == f64::NEG_INFINITY {
         f64::NEG_INFINITY
@@ -123,15 +123,15 @@ pub(super) fn lesser(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The greater of two, or NaN if one is NaN (but nothing is greater than infinity).
+/// The larger of two, or NaN if one is NaN (but infinity wins).
 pub(super) fn greater(a: f64, b: f64) -> f64 {
     -lesser(-a, -b)
 }
 
-/// A number as Prometheus writes it into its answers.
+/// A number in the format of Prometheus answers.
 pub(super) fn as_sample(value: f64) -> String {
     let size = value.abs();
-    // What JSON encoders do: no hundreds of zeros.
+    // Exponents like those of JSON encoders, instead of hundreds of zeros.
     if !value.is_finite() || size == 0.0 || (1e-6..1e21).contains(&size) {
         return as_digits(value);
     }
@@ -143,7 +143,7 @@ pub(super) fn as_sample(value: f64) -> String {
     }
 }
 
-/// A number without an exponent, in as few digits as tell it apart.
+/// A number without an exponent, in the shortest unambiguous form.
 pub(super) fn as_digits(value: f64) -> String {
     if value == f64::INFINITY {
         "+Inf".to_owned()
@@ -166,7 +166,7 @@ pub(super) fn seconds(ms: i64) -> f64 {
     ms as f64 / 1_000.0
 }
 
-/// A number that is known to be whole and not negative, as an index.
+/// A whole, non-negative number as an index.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! Functions over the samples of a window: `*_over_time`, and lines laid through them.
+//! Functions over the samples of a window: `*_over_time`, and linear regression.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use super::{
 /// A straight line through samples.
 struct Line {
     slope: f64,
-    /// The value at the time asked for.
+    /// The value at the evaluation time.
     intercept: f64,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn quantile(window: Window<'_>) -> f64 {
 }
 
 pub(super) fn slope(window: Window<'_>) -> Option<f64> {
-    // Counted from the first sample, for the sake of small numbers.
+    // Relative to the first sample, to keep numbers small.
     let from_ms = window.points.first()?.at_ms;
     line(window.points, from_ms).map(|line| line.slope)
 }
@@ -84,7 +84,7 @@ fn values(window: Window<'_>) -> impl Iterator<Item = f64> {
     window.points.iter().map(|point| point.value)
 }
 
-/// The line of least squares; none through a single sample.
+/// Least-squares regression; `None` for a single sample.
 fn line(points: &[Point], from_ms: i64) -> Option<Line> {
     let [first, _, ..] = points else { return None };
     let is_level = |point: &Point| point.value.partial_cmp(&first.value) == Some(Ordering::Equal);

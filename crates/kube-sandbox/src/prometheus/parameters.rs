@@ -1,4 +1,4 @@
-//! The parameters of a request, from its query string and its form, and what they may say.
+//! Parameters of a request, from its query string and form, and their validation.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{
     query::{QueryError, TIME_MS_MAX},
 };
 
-/// Names and values, those of the form first: of several values the first counts.
+/// Names and values, those of the form first: the first of several values counts.
 #[derive(Debug)]
 pub(super) struct Parameters(Vec<(String, String)>);
 
@@ -34,7 +34,7 @@ impl Parameters {
         )
     }
 
-    /// The value of a parameter; empty if it is not there.
+    /// The value of a parameter; empty if it is missing.
     pub(super) fn get(&self, name: &str) -> &str {
         self.all(name).next().unwrap_or_default()
     }
@@ -55,7 +55,7 @@ impl Parameters {
         })
     }
 
-    /// How much of an answer is wanted; all if there is no limit, or zero.
+    /// The maximum number of results; all without a limit, or with zero.
     pub(super) fn limit(&self) -> Result<usize, QueryError> {
         let limit = self.optional("limit", |text| text.parse::<usize>().ok())?;
         Ok(limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX))
@@ -98,7 +98,7 @@ pub(super) fn invalid(name: &str, problem: &impl std::fmt::Display) -> QueryErro
     QueryError::bad_data(format!("invalid parameter \"{name}\": {problem}"))
 }
 
-/// Text out of a URL or a form.
+/// Decodes text of a URL or form.
 pub(super) fn decode(text: &str) -> String {
     percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
@@ -107,7 +107,7 @@ fn in_ms(duration: Duration) -> Option<i64> {
     i64::try_from(duration.as_millis()).ok()
 }
 
-/// Seconds as whole milliseconds, if they can be counted.
+/// Seconds as whole milliseconds, if they fit.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
 fn ms_of(seconds: f64) -> Option<i64> {
     let ms = (seconds * 1_000.0).round();

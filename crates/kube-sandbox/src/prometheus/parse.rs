@@ -1,23 +1,23 @@
-//! From text to a syntax tree, with the texts that the parser cannot take kept from it.
+//! Parses a query into a syntax tree, after checks for texts that the parser cannot handle.
 //!
-//! The tree is dropped and walked by recursion, so its depth has to be bounded before it exists:
-//! a text has so many tokens at most. And the parser panics on numbers that are no duration where
-//! one belongs (`[1e30]`, `offset NaN`).
+//! The tree is dropped and walked by recursion, so its depth is limited before it exists, by the
+//! number of tokens. The parser also panics on numbers that are no duration in the place of one
+//! (`[1e30]`, `offset NaN`).
 
 use promql_parser::parser::{self, Expr};
 
 use super::query::QueryError;
 
-/// Four times the longest query found in published dashboards.
+/// Four times the longest query in published dashboards.
 const BYTES_MAX: usize = 16 * 1024;
 
-/// A tree of this many levels still drops within a few hundred KiB of stack.
+/// A tree with this many levels is still dropped within a few hundred KiB of stack.
 const TOKENS_MAX: usize = 2_000;
 
-/// What a duration in plain seconds may be: the 292 years that Prometheus can count.
+/// Range of a duration in plain seconds: the 292 years that Prometheus can represent.
 const DURATION_SECONDS: std::ops::RangeInclusive<f64> = 0.0..=9.2e9;
 
-/// Parses a query; what is wrong with it is `bad_data`.
+/// Parses a query; errors are `bad_data`.
 pub(super) fn parse(text: &str) -> Result<Expr, QueryError> {
     if text.len() > BYTES_MAX {
         return Err(QueryError::bad_data(format!("the query is longer than {BYTES_MAX} bytes")));
@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str) -> Result<Expr, QueryError> {
     parser::parse(text).map_err(|problem| QueryError::bad_data(format!("parse error: {problem}")))
 }
 
-/// Looks through the tokens for what the parser must not see.
+/// Checks the tokens for input that the parser cannot handle.
 fn check(text: &str) -> Result<(), QueryError> {
     let (mut in_brackets, mut after_offset) = (false, false);
     let mut rest = text;
@@ -49,7 +49,7 @@ fn check(text: &str) -> Result<(), QueryError> {
     Err(QueryError::bad_data(format!("the query has more than {TOKENS_MAX} tokens")))
 }
 
-/// The next word, number, string or sign, and what follows it. Blanks and comments are skipped.
+/// The next word, number, string or sign, and the rest. Blanks and comments are skipped.
 fn next_token(text: &str) -> Option<(&str, &str)> {
     let mut text = text.trim_start();
     while let Some(comment) = text.strip_prefix('#') {
@@ -69,7 +69,7 @@ fn is_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || letter == '.'
 }
 
-/// A number goes on over the sign of its exponent.
+/// A number includes the sign of its exponent.
 fn word_length(text: &str, first: char) -> usize {
     let is_number = first.is_ascii_digit() || first == '.';
     let mut before = first;
@@ -81,7 +81,7 @@ fn word_length(text: &str, first: char) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// Up to the closing quote, or all of the text.
+/// Length up to the closing quote, or of the whole text.
 fn string_length(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (place, letter) in text.char_indices().skip(1) {

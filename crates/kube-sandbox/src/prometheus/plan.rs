@@ -1,7 +1,7 @@
-//! From a syntax tree to a plan: names resolved, series found, arguments checked.
+//! Compiles a syntax tree into a plan: names resolved, series found, arguments checked.
 //!
-//! A plan sees the database as it was when it was made, so all steps of a query agree. What is not
-//! supported is refused here and by name; evaluation has nothing left to refuse but work.
+//! A plan holds the series as of its creation, so all steps of a query agree. Unsupported
+//! expressions are refused here by name; evaluation can only run out of its budget.
 
 use std::time::{Duration, SystemTime};
 
@@ -37,14 +37,14 @@ pub(super) enum Plan {
     Call(Box<Call>),
 }
 
-/// Series, and the time they are looked at.
+/// Series, and their evaluation time.
 #[derive(Debug)]
 pub(super) struct Selection {
     pub(super) series: Vec<Found>,
     pub(super) reference: Reference,
 }
 
-/// Where the samples of a window come from.
+/// Source of a window's samples.
 #[derive(Debug)]
 pub(super) struct WindowSource {
     pub(super) samples: Samples,
@@ -55,14 +55,14 @@ pub(super) struct WindowSource {
 #[derive(Debug)]
 pub(super) enum Samples {
     Stored(Vec<Found>),
-    /// A query of its own, evaluated every so often.
+    /// A subquery, evaluated at intervals.
     Computed {
         plan: Box<Plan>,
         step_ms: i64,
     },
 }
 
-/// A time relative to that of the evaluation, unless it is fixed.
+/// A time relative to the evaluation, unless it is fixed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reference {
     fixed_ms: Option<i64>,
@@ -86,7 +86,7 @@ pub(super) struct Aggregate {
     pub(super) vector: Plan,
 }
 
-/// Makes plans over a database, for a query that spans these times.
+/// Builds plans over a database, for a query over these times.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Planner<'d> {
     pub(super) database: &'d Database,
@@ -94,13 +94,13 @@ pub(super) struct Planner<'d> {
     pub(super) end_ms: i64,
 }
 
-/// Deeper than any query that means something, and shallow enough for a thread's stack.
+/// Deeper than any useful query, and safe for a thread's stack.
 const DEPTH_MAX: usize = 200;
 
-/// How often a subquery without a resolution is evaluated, as with Prometheus's default settings.
+/// Default resolution of a subquery, as in Prometheus.
 const SUBQUERY_STEP_MS: i64 = 60_000;
 
-/// The longest duration that Prometheus can count, about 292 years.
+/// The longest duration that Prometheus can represent, about 292 years.
 const DURATION_MS_MAX: i64 = 9_223_372_036_854;
 
 // === impl Reference ===
@@ -243,7 +243,7 @@ impl Planner<'_> {
     }
 }
 
-/// The series that a selector means.
+/// The series that a selector matches.
 pub(super) fn find(
     database: &Database,
     selector: &VectorSelector,
@@ -258,7 +258,7 @@ pub(super) fn find(
     }))
 }
 
-/// What can be said of a series that is not there: the labels it would have for certain.
+/// The labels that a missing series would certainly have.
 pub(super) fn absent_labels(expression: &Expr) -> Labels {
     let matchers = match expression {
         Expr::Paren(inner) => return absent_labels(&inner.expr),
@@ -282,7 +282,7 @@ pub(super) fn unsupported(what: &str) -> QueryError {
     QueryError::bad_data(format!("{what} is not supported"))
 }
 
-/// The length of a window or the resolution of a subquery, which is not nothing.
+/// The length of a window or the resolution of a subquery; zero is refused.
 fn window_ms(duration: Duration) -> Result<i64, QueryError> {
     match duration_ms(duration)? {
         0 => Err(QueryError::bad_data("a duration must be greater than 0")),

@@ -1,8 +1,7 @@
-//! Queries: `PromQL` over a [`Database`], at one time or at many.
+//! Instant and range queries in `PromQL` over a [`Database`].
 //!
-//! Semantics are those of Prometheus 3: windows and the look back for the newest sample are open at
-//! their start. A query that asks for more work than [`WORK_MAX`] is refused, as are texts longer
-//! and trees deeper than anyone writes.
+//! Semantics are those of Prometheus 3: windows and the lookback are open at their start. A query
+//! that needs more work than [`WORK_MAX`] is refused, as are overly long texts and deep trees.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ use super::{
     plan::{Plan, Planner},
 };
 
-/// A value of a series at the time of the query.
+/// An element of an instant vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
     pub labels: Labels,
@@ -28,7 +27,7 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// What a query comes to.
+/// Result of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Scalar(f64),
@@ -37,18 +36,18 @@ pub enum Value {
     Matrix(Vec<Series>),
 }
 
-/// Why a query has no answer.
+/// Why a query failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// The question is wrong, or more than is supported.
+    /// The query is invalid or unsupported.
     #[error("{0}")]
     BadData(String),
-    /// The question is right, but the series do not allow an answer.
+    /// The query is valid, but fails on these series.
     #[error("{0}")]
     Execution(String),
 }
 
-/// A question, in `PromQL`.
+/// A `PromQL` query.
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'t> {
     text: &'t str,
@@ -56,7 +55,7 @@ pub struct Query<'t> {
     work_max: u64,
 }
 
-/// The times a range query is evaluated at: from `start_ms` to `end_ms`, both included.
+/// The evaluation times of a range query: from `start_ms` to `end_ms`, both included.
 #[derive(Debug, Clone, Copy)]
 pub struct Steps {
     pub start_ms: i64,
@@ -68,13 +67,13 @@ pub struct Steps {
 #[derive(Default)]
 pub(super) struct Collected(BTreeMap<Labels, Vec<Point>>);
 
-/// How old the newest sample of a series may be: five minutes.
+/// Maximum age of the newest sample of a series: five minutes.
 pub const LOOKBACK_MS: i64 = 300_000;
 
-/// As many points as Prometheus gives out for one series.
+/// Maximum number of points per series, as in Prometheus.
 pub const POINTS_MAX: i64 = 11_000;
 
-/// Samples a query may look at, a node of its tree counted as fifty: a second or so of work.
+/// Maximum number of samples that a query may read, with fifty for each node: about a second.
 pub const WORK_MAX: u64 = 50_000_000;
 
 /// Times beyond 290,000 years are refused, so that no sum of a time and durations overflows.
@@ -87,26 +86,26 @@ impl<'t> Query<'t> {
         Self { text, lookback_ms: LOOKBACK_MS, work_max: WORK_MAX }
     }
 
-    /// Another age up to which a sample still counts.
+    /// Sets another maximum age of samples.
     #[must_use]
     pub fn lookback_ms(self, lookback_ms: i64) -> Self {
         Self { lookback_ms, ..self }
     }
 
-    /// Another bound on the work; see [`WORK_MAX`].
+    /// Sets another work limit; see [`WORK_MAX`].
     #[must_use]
     pub fn work_max(self, work_max: u64) -> Self {
         Self { work_max, ..self }
     }
 
-    /// The answer at one time.
+    /// Evaluates at one time.
     pub fn instant(self, database: &Database, at_ms: i64) -> Result<Value, QueryError> {
         let steps = Steps { start_ms: at_ms, end_ms: at_ms, step_ms: 1 };
         let plan = self.plan(database, steps)?;
         self.evaluator().value(&plan, at_ms)
     }
 
-    /// The answers at each step, in the order of the series' labels.
+    /// Evaluates at each step; series are sorted by labels.
     pub fn range(self, database: &Database, steps: Steps) -> Result<Vec<Series>, QueryError> {
         let plan = self.plan(database, steps)?;
         if matches!(plan, Plan::Text(_) | Plan::Window(_)) {
@@ -161,7 +160,7 @@ impl QueryError {
         Self::Execution(message.into())
     }
 
-    /// The word for it in an answer.
+    /// The error type in an answer.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::BadData(_) => "bad_data",
@@ -169,7 +168,7 @@ impl QueryError {
         }
     }
 
-    /// The status of an answer that reports it.
+    /// The HTTP status of an answer with this error.
     pub fn status(&self) -> u16 {
         match self {
             Self::BadData(_) => 400,

@@ -1,8 +1,8 @@
-//! How fast a counter grows within a window: `rate`, `increase`, `delta` and their instant kin.
+//! Growth of a counter within a window: `rate`, `increase`, `delta` and their instant variants.
 //!
-//! A window rarely begins and ends on a sample. Where the samples come close to its ends (within
-//! 1.1 times their average distance) the slope is continued up to the end, elsewhere by half that
-//! distance; and never to where the counter would have been below zero.
+//! Samples rarely lie on the ends of a window. If they come close to an end (within 1.1 times their
+//! average distance) the slope is extrapolated to the end, otherwise by half that distance; and
+//! never to a time when the counter would have been negative.
 
 use std::cmp::Ordering;
 
@@ -11,17 +11,17 @@ use super::{
     numbers::{float, seconds},
 };
 
-/// The samples of one series in a window, and what a function over them may ask.
+/// The samples of one series in a window, and further inputs of a function.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window<'w> {
-    /// In the order of time, none stale, at least one.
+    /// Sorted by time, none stale, at least one.
     pub(super) points: &'w [Point],
-    /// The window is open here, and closed at its end.
+    /// The start is excluded, the end included.
     pub(super) start_ms: i64,
     pub(super) end_ms: i64,
     /// The time of the evaluation: `end_ms` unless there is an offset.
     pub(super) now_ms: i64,
-    /// The one number some functions take besides.
+    /// The parameter of functions that have one.
     pub(super) parameter: f64,
 }
 
@@ -65,10 +65,10 @@ pub(super) fn changes(window: Window<'_>) -> f64 {
     float(pairs.filter(|pair| matches!(pair, [a, b] if !is_same(a.value, b.value))).count())
 }
 
-/// How much a counter grew over its samples, and how much more the window holds.
+/// Growth of a counter over its samples, and the factor of extrapolation.
 fn growth(window: Window<'_>) -> Option<(f64, f64)> {
     let [first, .., last] = window.points else { return None };
-    // A counter that fell began anew: what it had reached is not lost.
+    // A counter that fell was reset: its previous value is added.
     let pairs = window.points.windows(2);
     let grown = pairs.fold(last.value - first.value, |grown, pair| match pair {
         [before, after] if after.value < before.value => grown + before.value,
@@ -82,7 +82,7 @@ fn growth(window: Window<'_>) -> Option<(f64, f64)> {
     Some((grown, continuation(window, to_zero)?))
 }
 
-/// How much more the window holds than its samples span.
+/// The extrapolated time range in proportion to the sampled one.
 fn continuation(window: Window<'_>, to_zero: f64) -> Option<f64> {
     let [first, .., last] = window.points else { return None };
     let sampled = seconds(last.at_ms - first.at_ms);

@@ -1,6 +1,6 @@
-//! The HTTP API, without a socket: a request in, an answer out.
+//! The HTTP API without a socket: maps a request to an answer.
 //!
-//! The paths that Flagger, Grafana and people with curl ask for: queries, series and labels, the
+//! Supports the paths that Flagger, Grafana and curl users need: queries, series and labels, the
 //! two probes and the version. Parameters come in the query string or as a form.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use super::{
     query::{LOOKBACK_MS, Query, QueryError, Steps, Value},
 };
 
-/// What goes back over the wire.
+/// Status and body of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -26,7 +26,7 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Who we say we are: clients choose what to ask by the version.
+/// Build information: clients choose features by the version.
 #[derive(Serialize)]
 struct BuildInformation {
     version: &'static str,
@@ -40,7 +40,7 @@ struct BuildInformation {
     go_version: &'static str,
 }
 
-/// A request taken apart.
+/// A parsed request.
 struct Request<'r> {
     database: &'r Database,
     now_ms: i64,
@@ -61,7 +61,7 @@ const BUILD: BuildInformation = BuildInformation {
     go_version: "",
 };
 
-/// Answers a request. The body counts as a form, whatever its type.
+/// Answers a request. The body is parsed as a form, regardless of its type.
 pub fn respond(
     database: &Database,
     now: Timestamp,
@@ -135,7 +135,7 @@ impl Request<'_> {
         Ok(success(&QueryData { value: &value, at_ms: end_ms }, warnings(is_cut)))
     }
 
-    /// The query. A timeout is checked, but the bound on work is what holds.
+    /// The query. Its timeout is validated, but only the work limit applies.
     fn text(&self) -> Result<Query<'_>, QueryError> {
         self.parameters.duration_ms("timeout")?;
         let lookback_ms = self.parameters.duration_ms("lookback_delta")?.filter(|ms| *ms > 0);
@@ -163,7 +163,8 @@ impl Request<'_> {
         self.list(values.filter(|value| !value.is_empty()).collect::<BTreeSet<_>>())
     }
 
-    /// The series that any selector means (all, if there is none), with samples in the time given.
+    /// The series that any selector matches (all without selectors), with samples in the given
+    /// time.
     fn found(&self) -> Result<Vec<Found>, QueryError> {
         let start_ms = self.parameters.time_ms("start")?.unwrap_or(i64::MIN);
         let end_ms = self.parameters.time_ms("end")?.unwrap_or(i64::MAX);
@@ -200,7 +201,7 @@ fn plain(status: u16, text: &str) -> Answer {
     Answer { status, content_type: PLAIN, body: text.to_owned() }
 }
 
-/// What is wrong with a question is wrong with its parameter.
+/// Reports invalid queries as an invalid parameter.
 fn in_query(error: QueryError) -> QueryError {
     match error {
         QueryError::BadData(problem) => invalid("query", &problem),

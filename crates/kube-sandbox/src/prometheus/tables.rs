@@ -1,4 +1,4 @@
-//! The functions of `PromQL` by name, as far as one number or one window decides the result.
+//! Tables of `PromQL` functions that depend on one number or one window only.
 
 use std::f64::consts::PI;
 
@@ -9,13 +9,13 @@ use super::{
     rate::{self, Window},
 };
 
-/// From a value to a value.
+/// A function of a value.
 pub(super) type Math = fn(f64) -> f64;
 
-/// From a moment, in UTC, to a value.
+/// A function of a UTC time.
 pub(super) type Calendar = fn(DateTime) -> i16;
 
-/// From the samples of a window to a value, if they are enough for one.
+/// A function of the samples in a window; `None` if there are too few.
 pub(super) type OverWindow = fn(Window<'_>) -> Option<f64>;
 
 const MATH: &[(&str, Math)] = &[
@@ -90,7 +90,7 @@ pub(super) fn over_window(name: &str) -> Option<OverWindow> {
     find(OVER_WINDOW, name)
 }
 
-/// What a calendar says of a time in seconds; NaN of a time that no calendar has.
+/// Applies a calendar function to a time in seconds; NaN for a time out of range.
 #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and no year is that far")]
 pub(super) fn read_calendar(function: Calendar, seconds: f64) -> f64 {
     let moment = Some(seconds).filter(|seconds| !seconds.is_nan());
@@ -102,7 +102,7 @@ fn find<F: Copy>(table: &[(&str, F)], name: &str) -> Option<F> {
     table.iter().find(|(known, _)| *known == name).map(|(_, function)| *function)
 }
 
-/// One with the sign of a value; zero and NaN are themselves.
+/// One with the sign of a value; zero and NaN stay.
 fn sign(value: f64) -> f64 {
     if value < 0.0 {
         -1.0

@@ -1,7 +1,7 @@
-//! Semantics, table by table: values worked out by hand, a reason a row.
+//! Semantics as tables: values computed by hand, with a reason per row.
 //!
-//! Series are written as text, one value every so many seconds from zero on: `_` is a sample that
-//! was missed, `stale` the end of the series. Answers are compared as text.
+//! Series are written as text, one value every few seconds from zero on: `_` is a missing sample,
+//! `stale` the end of the series. Answers are compared as text.
 
 use promql_parser::{label::MatchOp, parser::Expr};
 
@@ -23,7 +23,7 @@ mod random;
 mod rates;
 mod selectors;
 
-/// A reason, a query, and what it comes to.
+/// A reason, a query, and the expected answer.
 type Case<'c> = (&'c str, &'c str, &'c str);
 
 /// Series with a value every `step_s` seconds.
@@ -43,7 +43,7 @@ fn load(step_s: i64, rows: &[(&str, &str)]) -> Database {
     database
 }
 
-/// Labels, written as a selector of equalities.
+/// Parses labels in selector syntax.
 fn labels(text: &str) -> Labels {
     let Ok(Expr::VectorSelector(selector)) = parse(text) else { panic!("`{text}` is a series") };
     let name = (METRIC_NAME, selector.name.as_deref().unwrap_or_default());
@@ -54,7 +54,7 @@ fn labels(text: &str) -> Labels {
     pairs.chain([name]).collect()
 }
 
-/// Asks each query at a time and compares the answers.
+/// Runs each query at a time and compares the answers.
 fn check(database: &Database, at_s: i64, cases: &[Case<'_>]) {
     for (reason, query, want) in cases {
         assert_eq!(ask(database, query, at_s), *want, "{reason}: {query} at {at_s}");
@@ -75,7 +75,7 @@ fn ask_range(database: &Database, query: &str, steps: Steps) -> String {
     }
 }
 
-/// Elements one after the other; points as `value@second`.
+/// The elements in sequence; points as `value@second`.
 fn shown(value: &Value) -> String {
     let series = |Series { labels, points }: &Series| {
         let points = points.iter();
@@ -91,7 +91,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Nine decimals are enough to tell a right formula from a wrong one.
+/// Nine decimals distinguish a correct formula from a wrong one.
 fn number(value: f64) -> String {
     let scaled = value * 1e9;
     as_digits(if scaled.is_finite() { scaled.round() / 1e9 } else { value })

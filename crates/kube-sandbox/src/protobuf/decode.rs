@@ -1,5 +1,5 @@
-//! Messages to JSON. What a field's number means comes from the type table; unknown ones are
-//! skipped, as protobuf asks.
+//! Decodes messages to JSON. The type table gives the meaning of a field number; unknown ones are
+//! skipped, as protobuf requires.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -12,8 +12,8 @@ use crate::types::{
     FieldType, Member, TypeDef, TypeId, encode_base64, format_micro_time, format_time,
 };
 
-/// Messages within messages. The deepest built-in kind has about 20; a schema in a custom resource
-/// definition takes two a level, and `serde_json` itself refuses more than 128 levels.
+/// Maximum nesting of messages. The deepest built-in kind has about 20; a schema in a custom
+/// resource definition takes two per level, and `serde_json` refuses more than 128 levels.
 pub(super) const DEPTH_MAX: usize = 100;
 
 pub(super) fn message(
@@ -26,7 +26,7 @@ pub(super) fn message(
     Ok(object)
 }
 
-/// Protobuf merges a message that comes in several pieces; `object` holds the earlier ones.
+/// Decodes into `object`: protobuf merges a message that arrives in several pieces.
 fn message_into(
     object: &mut Map<String, Value>,
     definition: &'static TypeDef,
@@ -94,7 +94,7 @@ fn item_into(
     payload: Payload<'_>,
     depth: usize,
 ) -> Result<(), String> {
-    // Numbers may come packed into one field.
+    // Numbers may be packed into one field.
     if let (FieldType::Int32 | FieldType::Int64 | FieldType::Bool, Payload::Bytes(packed)) =
         (kind, payload)
     {
@@ -157,7 +157,7 @@ fn scalar(kind: &FieldType, payload: Payload<'_>, depth: usize) -> Result<Value,
     })
 }
 
-/// Protobuf takes the low half of what came in for an `int32`.
+/// Protobuf truncates an `int32` to its low half.
 #[expect(clippy::cast_possible_truncation, reason = "the wire format asks for it")]
 fn low_half(value: u64) -> i32 {
     value as i32

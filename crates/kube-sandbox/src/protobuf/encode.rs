@@ -1,4 +1,4 @@
-//! JSON to messages, in the very bytes Kubernetes' generated marshallers write: fields by rising
+//! Encodes JSON as messages, byte for byte like Kubernetes' generated marshallers: fields by rising
 //! number, maps by key, zero values written unless the Go field is a pointer, list or map.
 
 use jiff::Timestamp;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::wire::{put_bytes, put_fixed64, put_number};
 use crate::types::{FieldType, Member, TypeDef, TypeId, decode_base64, parse_time};
 
-/// A member of the wrong type is written as its zero value; stored objects have none.
+/// Encodes an object. A member of the wrong type is written as zero; stored objects have none.
 pub(super) fn message(definition: &'static TypeDef, object: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     for (number, member) in definition.members() {
@@ -51,7 +51,7 @@ fn put_field(out: &mut Vec<u8>, number: u32, kind: &'static FieldType, value: Op
     }
 }
 
-/// A value that is always written, if need be as zero.
+/// Writes a value that is never omitted, as zero if it is missing.
 fn put_single(out: &mut Vec<u8>, number: u32, kind: &'static FieldType, value: Option<&Value>) {
     let value = value.unwrap_or(&Value::Null);
     match kind {
@@ -72,7 +72,7 @@ fn put_single(out: &mut Vec<u8>, number: u32, kind: &'static FieldType, value: O
     }
 }
 
-/// The message a value becomes that is not a scalar to protobuf.
+/// The nested message of a value that is not a protobuf scalar.
 fn nested(kind: &'static FieldType, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     match kind {
@@ -103,7 +103,8 @@ fn nested(kind: &'static FieldType, value: &Value) -> Vec<u8> {
 }
 
 fn put_time(out: &mut Vec<u8>, at: Timestamp, micro: bool) {
-    // Go counts whole seconds down and nanoseconds up; jiff gives both the sign of the moment.
+    // In Go seconds round down and nanoseconds are positive; in jiff both have the sign of the
+    // time.
     let (mut seconds, mut nanos) = (at.as_second(), at.subsec_nanosecond());
     if nanos < 0 {
         seconds -= 1;

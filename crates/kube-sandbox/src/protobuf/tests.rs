@@ -1,5 +1,5 @@
-//! The reference is Kubernetes itself: `testdata/objects.jsonl` holds objects of every built-in kind
-//! with the JSON and the body that its Go types and marshallers made of them.
+//! Comparison with Kubernetes: `testdata/objects.jsonl` holds objects of every built-in kind with
+//! the JSON and the body that its Go types and marshallers produced.
 
 mod generate;
 
@@ -10,7 +10,7 @@ use self::generate::Random;
 use super::*;
 use crate::types::{check, decode_base64, table};
 
-/// `given`: what a client sent. `json`, `protobuf`: what Go wrote after reading it.
+/// `given`: a client's input. `json`, `protobuf`: Go's output after reading it.
 fn recorded() -> impl Iterator<Item = (Value, Value, Vec<u8>)> {
     include_str!("testdata/objects.jsonl").lines().map(|line| {
         let mut record: Value = serde_json::from_str(line).unwrap();
@@ -58,7 +58,7 @@ fn bodies_are_those_of_go_byte_for_byte() {
 #[test]
 fn bodies_of_go_read_as_the_objects_they_came_from() {
     for (_, mut want, body) in recorded() {
-        // Lists that are empty and lists that are absent are the same bytes.
+        // Empty and absent lists have the same encoding.
         drop_what_protobuf_drops(&mut want, true);
         let mut met = decode(&body).unwrap();
         drop_what_protobuf_drops(&mut met, true);
@@ -66,7 +66,7 @@ fn bodies_of_go_read_as_the_objects_they_came_from() {
     }
 }
 
-/// Protobuf has neither empty lists nor the kind of an object within another.
+/// Protobuf has neither empty lists nor the kind of a nested object.
 fn drop_what_protobuf_drops(value: &mut Value, outermost: bool) {
     match value {
         Value::Array(items) if items.is_empty() => *value = Value::Null,
@@ -97,7 +97,7 @@ fn message_of(fields: &[(u32, &[u8])]) -> Vec<u8> {
 
 #[test]
 fn clients_that_leave_zero_values_out_are_understood() {
-    // Go writes them all; generated clients of other languages write what was set.
+    // Go writes all fields; generated clients of other languages write only fields that are set.
     let metadata = message_of(&[(1, b"cfg")]);
     let (text, bytes) =
         (message_of(&[(1, b"a"), (2, b"1")]), message_of(&[(1, b"b"), (2, &[0, 255])]));
@@ -168,7 +168,7 @@ fn broken_bodies_are_refused() {
         assert_eq!(decode(&body).unwrap_err().code, 400, "{reason}");
     }
 
-    // A schema that is not a schema that is not a schema ..., far deeper than any stack.
+    // Schemas nested far deeper than any stack.
     let deep = (0..2000).fold(Vec::new(), |inner, _| {
         let mut not = Vec::new();
         wire::put_bytes(&mut not, 28, &inner);

@@ -1,11 +1,11 @@
-//! Tags, varints and lengths: the protobuf wire format, version 2.
+//! The protobuf wire format: tags, varints and lengths.
 
-/// Reads the fields of one message. Never looks past its end.
+/// Reads the fields of one message. Never reads past its end.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
 
-/// A field's value, as far as the wire tells.
+/// A field's undecoded value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Payload<'a> {
     Varint(u64),
@@ -115,7 +115,7 @@ impl<'a> Payload<'a> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(self.unexpected()) }
     }
 
-    /// Go strings may hold any bytes; as JSON they show the replacement character for bad ones.
+    /// Go strings may hold any bytes; JSON gets the replacement character for invalid ones.
     pub(super) fn text(self) -> Result<String, String> {
         Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
     }

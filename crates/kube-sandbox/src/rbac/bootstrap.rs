@@ -1,4 +1,6 @@
-//! The roles every cluster begins with, as far as people and operators meet them.
+//! The default roles of a cluster, as far as users and operators need them.
+//!
+//! A sandbox creates them at start; [`bootstrap_objects`] is the only entry point.
 
 use serde_json::{Value, json};
 
@@ -157,7 +159,7 @@ const DISCOVERY: &[&str] = &[
 
 /// Cluster roles and cluster role bindings of a fresh cluster, without server-set metadata.
 ///
-/// Roles made of others carry the gathered rules, as if the controller that does so had run.
+/// Aggregated roles already have their rules, as if the aggregation controller had run.
 pub fn bootstrap_objects() -> Vec<Value> {
     let everything = json!([
         { "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] },
@@ -209,7 +211,7 @@ fn metadata(name: &str) -> Value {
     })
 }
 
-/// A cluster role that becomes part of the roles named in `parts_of`.
+/// A cluster role that is aggregated into the roles named in `parts_of`.
 fn role(name: &str, parts_of: &[&str], rules: &Value) -> Value {
     let mut metadata = metadata(name);
     for whole in parts_of {
@@ -221,7 +223,7 @@ fn role(name: &str, parts_of: &[&str], rules: &Value) -> Value {
     })
 }
 
-/// A cluster role made of the roles that carry its label.
+/// A cluster role that aggregates the roles with its label.
 fn gathered(name: &str, parts_of: &[&str]) -> Value {
     let mut role = role(name, parts_of, &Value::Null);
     let selector = json!({ "matchLabels": { (aggregation_label(name)): "true" } });

@@ -1,4 +1,7 @@
-//! Single rules, and the cluster roles that are made of other roles' rules.
+//! RBAC rules, and aggregation of cluster roles.
+//!
+//! [`super::Authorizer`] evaluates the rules of its roles, and resolves aggregation when its
+//! objects are replaced.
 
 use serde_json::{Value, json};
 
@@ -14,11 +17,11 @@ pub(super) struct Rule {
     urls: Vec<String>,
 }
 
-/// The rules of a cluster role that is made of others: theirs in the order of names, each once.
-/// `None` if `role` has rules of its own.
+/// The rules of an aggregated cluster role: those of its parts in the order of names, without
+/// duplicates. `None` if `role` has rules of its own.
 ///
-/// Chains are followed (`admin` is made of `edit`, `edit` of `view`), rings are not: a role takes no
-/// part in itself.
+/// Chains are followed (`admin` aggregates `edit`, `edit` aggregates `view`), cycles are not: a
+/// role is no part of itself.
 pub fn aggregated_rules(cluster_roles: &[&Value], role: &Value) -> Option<Value> {
     let mut above = Vec::new();
     gather(cluster_roles, role, &mut above).map(Value::Array)
@@ -94,7 +97,7 @@ impl Rule {
         }
     }
 
-    /// `target` is the resource with its subresource, if there is one.
+    /// `target` is the resource with its subresource, if any.
     pub(super) fn allows(&self, asked: &Attributes<'_>, target: &str) -> bool {
         if !has(&self.verbs, asked.verb) {
             return false;
@@ -107,7 +110,7 @@ impl Rule {
             && (self.names.is_empty() || self.names.iter().any(|name| name == asked.name))
     }
 
-    /// This rule in a rules review, as far as it is about resources.
+    /// The resource part of this rule in a rules review.
     pub(super) fn for_resources(&self) -> Option<Value> {
         if self.resources.is_empty() {
             return None;
@@ -121,7 +124,7 @@ impl Rule {
         Some(rule)
     }
 
-    /// This rule in a rules review, as far as it is about other paths.
+    /// The path part of this rule in a rules review.
     pub(super) fn for_paths(&self) -> Option<Value> {
         let rule = || json!({ "verbs": self.verbs, "nonResourceURLs": self.urls });
         (!self.urls.is_empty()).then(rule)
@@ -132,8 +135,8 @@ fn has(allowed: &[String], asked: &str) -> bool {
     allowed.iter().any(|one| one == "*" || one == asked)
 }
 
-/// `*` covers all, `*/scale` the scale of everything, anything else itself. `pods` alone does not
-/// cover `pods/log`.
+/// `*` covers everything, `*/scale` every `scale` subresource, anything else itself. `pods` alone
+/// does not cover `pods/log`.
 fn covers(covered: &str, target: &str, subresource: &str) -> bool {
     let everywhere = covered.strip_prefix("*/");
     covered == "*"

@@ -1,3 +1,5 @@
+//! RBAC decisions and error texts, aggregation, and rules reviews.
+
 use super::*;
 use crate::request::Verb;
 
@@ -20,7 +22,7 @@ fn ask<'a>(user: &'a str, verb: &'a str, target: &'a str, namespace: &'a str) ->
     Attributes { user, verb, group, resource, subresource, namespace, ..Attributes::default() }
 }
 
-/// jane holds the rules everywhere.
+/// An authorizer in which jane has these rules in all namespaces.
 fn with_rules(rules: &Value) -> Authorizer {
     let role = role("ClusterRole", "r", "", rules);
     let binding = binding("ClusterRoleBinding", "b", "", ("ClusterRole", "r"), &user("jane"));
@@ -243,7 +245,7 @@ fn cluster_roles_are_made_of_others_by_label() {
         made("small", json!({"to": "large"}), json!({"matchLabels": {"to": "small"}})),
         made(
             "large",
-            // Its own label selects it, too: a ring that must not be followed.
+            // Its own label selects it, too: a cycle that must not be followed.
             json!({"to": "large"}),
             json!({"matchExpressions": [{"key": "to", "operator": "In", "values": ["large"]}]}),
         ),

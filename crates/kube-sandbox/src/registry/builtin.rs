@@ -1,4 +1,4 @@
-//! The built-in resources, as a table.
+//! The table of built-in resources.
 
 use super::{Backing, ResourceDef};
 use crate::store::TableKey;
@@ -50,7 +50,7 @@ const HPA: &str = "horizontalpodautoscalers";
 const CRDS: &str = "customresourcedefinitions";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// Group-version, kind, plural, namespaced: answered, never stored.
+/// Reviews, which are never stored: group-version, kind, plural, namespaced.
 const REVIEWS: &[(&str, &str, &str, bool)] = &[
     ("v1", "Binding", "bindings", true),
     ("authentication.k8s.io/v1", "SelfSubjectReview", "selfsubjectreviews", false),
@@ -80,7 +80,7 @@ pub(super) fn resources() -> Vec<ResourceDef> {
         def
     });
     let mut all: Vec<_> = stored.chain(reviews).collect();
-    // Stable: groups keep their place, resources are sorted inside them.
+    // Stable: groups keep their order, resources are sorted inside them.
     let order: Vec<String> = all.iter().map(ResourceDef::api_version).collect();
     let place = |def: &ResourceDef| order.iter().position(|gv| *gv == def.api_version());
     all.sort_by(|a, b| (place(a), &a.plural).cmp(&(place(b), &b.plural)));
@@ -89,7 +89,7 @@ pub(super) fn resources() -> Vec<ResourceDef> {
 
 fn plain(gv: &str, kind: &str, plural: &str, namespaced: bool) -> ResourceDef {
     let (group, version) = gv.split_once('/').unwrap_or(("", gv));
-    // Both faces of an event are one object; it is kept in the form of the core group.
+    // Both kinds of Event are one object, stored in the form of the core group.
     let home = if plural == "events" { "" } else { group };
     ResourceDef {
         group: group.to_owned(),

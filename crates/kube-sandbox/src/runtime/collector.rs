@@ -1,10 +1,9 @@
-//! Garbage collection: what nobody owns any more goes, and owners wait for what blocks them.
+//! Garbage collection by owner references, including foreground deletion and orphaning.
 //!
-//! An owner reference is good while an object of its kind, name and uid exists where the dependent
-//! can see it: in the dependent's namespace, or in none. So an owner that was deleted and made again
-//! under the same name does not inherit its predecessor's dependents, and an owner in another
-//! namespace owns nothing. A reference to a kind that nobody serves proves nothing either way: its
-//! object is left alone until the kind is known.
+//! An owner reference is valid while an object with its kind, name and UID exists in the
+//! dependent's namespace or is cluster-scoped. So a new owner with the same name does not inherit
+//! its predecessor's dependents, and an owner in another namespace owns nothing. A dependent of an
+//! unknown kind is left alone until the kind is served.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -24,39 +23,39 @@ use crate::{
 
 pub(super) const NAME: &str = "garbage-collector";
 
-/// Owners remembered as gone, as many as `kube-controller-manager` remembers.
+/// Number of deleted owners remembered, as in `kube-controller-manager`.
 const GONE_MAX: usize = 500;
 
-/// Looks at what may have lost its owner, and at owners that wait for their dependents.
+/// Queue of dependents that may have lost their owner, and of owners that wait for dependents.
 pub(super) struct Collector {
     server: Arc<Server>,
     queue: VecDeque<Place>,
     queued: BTreeSet<Place>,
-    /// Owners that wait for their dependents, or to let go of them.
+    /// Owners in foreground deletion or orphaning.
     finalizing: BTreeSet<Arc<str>>,
-    /// Owners that had dependents when they went, for when their kind goes too.
+    /// Owners that had dependents when they were deleted, in case their kind is removed too.
     gone: VecDeque<Arc<str>>,
-    /// Objects with an owner of a kind that is not served.
+    /// Dependents of kinds that are not served.
     unresolved: BTreeSet<Place>,
 }
 
-/// What an object's owner references come to.
+/// Owner references of an object by state.
 #[derive(Default)]
 struct Owners {
-    /// Exist and stay.
+    /// Number of owners that exist and are not waiting.
     solid: usize,
-    /// Exist, but are being deleted and wait for their dependents.
+    /// Owners in foreground deletion.
     waiting: Vec<String>,
-    /// Do not exist.
+    /// Owners that do not exist.
     absent: Vec<String>,
 }
 
-/// What one owner reference comes to.
+/// State of one owner reference.
 enum Owner {
     Solid,
     Waiting,
     Absent,
-    /// Nothing can be said about it.
+    /// The state cannot be determined.
     Unknown,
 }
 
@@ -74,7 +73,7 @@ impl Collector {
         }
     }
 
-    /// How many objects wait to be looked at.
+    /// Number of queued objects.
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
     }
@@ -92,7 +91,7 @@ impl Collector {
             }
         }
         let previous = event.previous.as_deref();
-        // A dependent that changed may no longer be in its owner's way.
+        // A changed dependent may no longer block its owner's deletion.
         let owners = object.owners.iter().chain(previous.map(|p| &p.owners).into_iter().flatten());
         for owner in owners {
             if self.finalizing.contains(&owner.uid) {
@@ -138,7 +137,7 @@ impl Collector {
         }
     }
 
-    /// Looks at one object, the `nth` of those that wait.
+    /// Processes queued object number `nth`.
     pub(super) fn step(&mut self, nth: usize) {
         let Some(place) = self.queue.remove(nth) else { return };
         self.queued.remove(&place);
@@ -153,9 +152,9 @@ impl Collector {
         }
     }
 
-    /// Deletes an object that nobody owns any more, or drops references that came to nothing.
+    /// Deletes an object without valid owners, or removes its invalid references.
     fn judge_dependent(&mut self, place: &Place, stored: &Stored) {
-        // What is being deleted goes its way; nothing here would hasten it.
+        // An object that is being deleted needs no action.
         if stored.deleting {
             return;
         }
@@ -174,7 +173,7 @@ impl Collector {
         }
         let dependents = self.server.store.dependents(&stored.uid);
         let propagation = if !owners.waiting.is_empty() && !dependents.is_empty() {
-            // Two objects that own each other would wait for each other for ever.
+            // Two objects that own each other would wait for each other forever.
             if dependents.iter().any(|dependent| self.waits_for_dependents(dependent)) {
                 self.unblock_owners(place);
             }
@@ -189,7 +188,7 @@ impl Collector {
         self.delete(place, stored, propagation);
     }
 
-    /// What the references of `object` come to; `None` when that cannot be known.
+    /// The owner references of `object` by state; `None` if one cannot be determined.
     fn owners(&self, object: &Value) -> Option<Owners> {
         let mut owners = Owners::default();
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -214,7 +213,7 @@ impl Collector {
             return Owner::Unknown;
         };
         if def.namespaced && namespace.is_empty() {
-            // An object of the whole cluster cannot be owned from within a namespace.
+            // A cluster-scoped object cannot have a namespaced owner.
             return Owner::Unknown;
         }
         let found = self.server.store.by_uid(text("uid")).filter(|place| {
@@ -230,7 +229,7 @@ impl Collector {
         }
     }
 
-    /// Foreground: dependents first. Orphan: dependents are let go first.
+    /// Foreground: deletes dependents first. Orphan: removes their references first.
     fn finish_owner(&mut self, place: &Place, object: &Value) {
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
         let dependents = self.server.store.dependents(uid);
@@ -304,7 +303,7 @@ impl Collector {
             uid: Some(stored.uid.to_string()),
             ..DeleteOptions::default()
         };
-        // A refusal means that it changed or went meanwhile: its own event brings it back here.
+        // On a failure the object has changed or is gone: its event queues it again.
         let _ = self.server.delete_place(place, &options);
     }
 }

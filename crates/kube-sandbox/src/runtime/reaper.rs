@@ -1,4 +1,7 @@
-//! Empties what is being deleted as a whole: namespaces, and the objects of a CRD that goes.
+//! Deletes the contents of namespaces and the custom resources of CRDs that are being deleted.
+//!
+//! [`super::Runtime`] passes it every change and calls it while items are queued. A namespace or
+//! CRD is removed only when it is empty.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,19 +19,19 @@ use crate::{
 
 pub(super) const NAME: &str = "namespace";
 
-/// The finalizer that keeps a CRD until its objects are gone.
+/// The finalizer that keeps a CRD until its custom resources are deleted.
 pub(crate) const CRD_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Deletes the content of namespaces and CRDs that wait for it, then lets them go.
+/// Empties namespaces and CRDs in deletion, then removes their finalizers.
 pub(super) struct Reaper {
     server: Arc<Server>,
     namespaces: BTreeSet<String>,
     crds: BTreeSet<String>,
-    /// Those among them that are already emptied as far as possible and wait for finalizers.
+    /// Namespaces and CRDs already emptied as far as possible, which wait for finalizers.
     waiting: BTreeSet<String>,
 }
 
-/// What is left of a namespace: how many objects of each kind, and what holds them.
+/// Remaining contents of a namespace: objects per kind, and their finalizers.
 #[derive(Default)]
 struct Remaining {
     objects: BTreeMap<String, usize>,
@@ -47,7 +50,7 @@ impl Reaper {
         }
     }
 
-    /// How many namespaces and CRDs wait to be looked at.
+    /// Number of queued namespaces and CRDs.
     pub(super) fn waiting(&self) -> usize {
         self.namespaces.len() + self.crds.len()
     }
@@ -56,7 +59,7 @@ impl Reaper {
         let key = &event.object.key;
         let is_namespace = *table == namespaces();
         let is_crd = *table == crd_table();
-        // Whoever waits for this object looks again.
+        // The namespace of a changed object is checked again.
         if self.waiting.contains(&*key.namespace) {
             self.namespaces.insert(key.namespace.to_string());
         }
@@ -77,7 +80,7 @@ impl Reaper {
         set.insert(key.name.to_string());
     }
 
-    /// Looks at one of them, namespaces before CRDs.
+    /// Processes queued item number `nth`, namespaces before CRDs.
     pub(super) fn step(&mut self, nth: usize) {
         if let Some(name) = self.namespaces.iter().nth(nth).cloned() {
             self.namespaces.remove(&name);
@@ -97,8 +100,8 @@ impl Reaper {
         }
         let pods = TableKey::new("", "pods");
         let mut remaining = Remaining::default();
-        // Pods go first, so that none outlives what it needs to shut down in good order. Until they
-        // are gone nothing is said about what remains.
+        // Pods are deleted first, so that they can shut down with everything they need. Until they
+        // are gone the remaining contents are not reported.
         if self.empty(&pods, Some(name)).is_empty() {
             for table in self.server.store.tables() {
                 remaining.add(&table, &self.empty(&table, Some(name)));
@@ -148,12 +151,12 @@ impl Reaper {
         });
     }
 
-    /// Deletes every object of a table (in a namespace) and returns those that are still there.
+    /// Deletes every object of a table (in a namespace) and returns those that remain.
     fn empty(&self, table: &TableKey, namespace: Option<&str>) -> Vec<Arc<Stored>> {
         let (_, objects) = self.server.store.list(table, namespace);
         for object in objects.iter().filter(|object| !object.deleting) {
             let place = Place { table: table.clone(), key: object.key.clone() };
-            // What cannot be deleted now is counted below and tried at the next look.
+            // Objects that cannot be deleted now are counted and tried again later.
             let _ = self.server.delete_place(&place, &DeleteOptions::default());
         }
         self.server.store.list(table, namespace).1
@@ -193,7 +196,7 @@ impl Remaining {
         }
     }
 
-    /// Type, status, reason and message of all that is said about a namespace on its way out.
+    /// Type, status, reason and message of a terminating namespace's conditions.
     fn conditions(&self) -> [[String; 4]; 5] {
         let counts = |counts: &BTreeMap<String, usize>, verb: &str| {
             let each =

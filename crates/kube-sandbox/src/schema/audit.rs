@@ -1,7 +1,7 @@
-//! What Kubernetes refuses in a schema besides it not being structural.
+//! Validation of a schema beyond being structural, with the errors of Kubernetes.
 //!
-//! Unsupported keywords, contradictory list and map types, misplaced defaults and malformed
-//! validation rules. Whether the rules compile is asked later, on the compiled tree.
+//! Finds unsupported keywords, contradictory list and map types, misplaced defaults and malformed
+//! validation rules. The rules are compiled later, on the compiled tree.
 
 use serde_json::Value;
 
@@ -14,16 +14,16 @@ const UNSUPPORTED: [&str; 6] =
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// Rules longer than this are refused before they are parsed: 1.36 documents no limit of its own,
-/// but its cost estimate refuses them. The longest in the Gateway API has some 600 characters.
+/// Maximum length of a rule: 1.36 documents no limit, but its cost estimate refuses longer ones.
+/// The longest in the Gateway API has some 600 characters.
 const MAX_EXPRESSION_BYTES: usize = 16 << 10;
 
-/// What holds for a node because of where it stands.
+/// Context of a node in its schema.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place<'a> {
     is_root: bool,
     in_metadata: bool,
-    /// Why defaults are forbidden here, if they are.
+    /// The reason why defaults are forbidden here, if they are.
     no_defaults: Option<&'a str>,
 }
 
@@ -126,7 +126,7 @@ fn check_keywords(schema: &Value, place: Place<'_>, path: &str, errors: &mut Vec
     }
 }
 
-/// The error for a `type` that does not go with an extension.
+/// The error for a `type` that an extension does not allow.
 fn wrong_type(schema: &Value, path: &str, detail: &str) -> FieldError {
     let path = format!("{path}.type");
     match raw::text(schema, "type") {
@@ -236,7 +236,7 @@ fn check_map_list(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Items of sets and maps are never null; the keys of maps are always there.
+/// Items of sets and maps are never null; the keys of maps are always present.
 fn check_list_keys(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let list_type = raw::text(schema, "x-kubernetes-list-type");
     let Some(items) = raw::child(schema, "items") else { return };

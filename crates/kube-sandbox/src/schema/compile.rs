@@ -1,4 +1,4 @@
-//! From `openAPIV3Schema` to [`Schema`], for a schema that was found structural.
+//! Compiles an `openAPIV3Schema`, already checked to be structural, into a [`Schema`].
 
 use serde_json::Value;
 
@@ -100,7 +100,7 @@ fn limits(raw: &Value, kinds: Kinds, path: &str, errors: &mut Vec<FieldError>) -
         multiple_of: raw::number(raw, "multipleOf"),
         max_length: raw::count(raw, "maxLength"),
         min_length: raw::count(raw, "minLength"),
-        // That it compiles was found when the schema was found structural.
+        // The structural check has compiled it successfully.
         pattern: Some(pattern)
             .filter(|pattern| !pattern.is_empty())
             .and_then(|pattern| Pattern::compile(pattern).ok()),
@@ -113,7 +113,7 @@ fn limits(raw: &Value, kinds: Kinds, path: &str, errors: &mut Vec<FieldError>) -
     }
 }
 
-/// Keywords of the wrong JSON type fail to decode in Kubernetes; here they are field errors.
+/// Keywords with the wrong JSON type fail to decode in Kubernetes; here they are field errors.
 fn check_shapes(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let mut expect = |names: &[&str], what: &str, fits: fn(&Value) -> bool| {
         for name in names {

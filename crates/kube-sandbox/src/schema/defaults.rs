@@ -1,11 +1,11 @@
-//! Filling in defaults, and the nulls that stand in their way.
+//! Fills in defaults, and drops nulls that prevent them.
 
 use serde_json::Value;
 
 use super::{Additional, Schema, prune, validate};
 use crate::failure::FieldError;
 
-/// Removes nulls from objects where the schema neither allows null nor has a default for it.
+/// Removes nulls from objects where the schema neither allows null nor has a default.
 pub(super) fn drop_nulls(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(map) => map.retain(|name, value| match schema.child(name) {
@@ -26,8 +26,8 @@ pub(super) fn drop_nulls(schema: &Schema, value: &mut Value) {
     }
 }
 
-/// Sets absent fields, and nulls that are not allowed, to their defaults; outer ones first, so
-/// that a default object is completed by the defaults inside it.
+/// Sets absent fields, and nulls that are not allowed, to their defaults; outer ones first, so that
+/// a default object is completed by the defaults inside it.
 pub(super) fn fill(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -70,7 +70,7 @@ fn replace_null(schema: &Schema, value: &mut Value) {
 }
 
 impl Schema {
-    /// Defaults must themselves be valid and free of unknown fields.
+    /// Defaults must be valid themselves and have no unknown fields.
     pub(super) fn check_defaults(&self, path: &str) -> Vec<FieldError> {
         let mut errors = Vec::new();
         check_defaults(self, path, &mut errors);

@@ -1,4 +1,4 @@
-//! Embedded resources must be resources: they need an `apiVersion` and a `kind`.
+//! Validation of embedded resources: they need an `apiVersion` and a `kind`.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn walk(
     }
     match value {
         Value::Object(map) => {
-            // The root's own are checked against the request.
+            // The server checks the root's own against the request.
             if schema.embedded && !is_root {
                 for name in ["apiVersion", "kind"] {
                     if map.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {

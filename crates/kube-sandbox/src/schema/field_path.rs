@@ -1,4 +1,4 @@
-//! Paths as rules and definitions write them: `.spec.replicas`, `.spec['a.b']`.
+//! Field paths in rules and definitions: `.spec.replicas`, `.spec['a.b']`.
 
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ impl FieldPath {
         self.steps.first().map(String::as_str)
     }
 
-    /// Whether an `openAPIV3Schema` declares what the path names.
+    /// Whether an `openAPIV3Schema` declares the field at this path.
     pub(super) fn exists_in(&self, schema: &Value) -> bool {
         let mut node = schema;
         for step in &self.steps {
@@ -64,12 +64,12 @@ impl FieldPath {
         true
     }
 
-    /// The node the path names.
+    /// The schema node at this path.
     pub(super) fn resolve<'a>(&self, schema: &'a Schema) -> Option<&'a Schema> {
         self.steps.iter().try_fold(schema, |node, step| step_into(node, step).map(|(next, _)| next))
     }
 
-    /// The path in the spelling of field errors: `spec.labels[app]`.
+    /// The path as printed in field errors: `spec.labels[app]`.
     pub(super) fn normalized(&self, schema: &Schema) -> Option<String> {
         let mut text = String::new();
         let mut node = schema;

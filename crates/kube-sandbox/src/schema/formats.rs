@@ -1,7 +1,7 @@
-//! The `format`s Kubernetes enforces in custom resources.
+//! The `format`s that Kubernetes enforces in custom resources.
 //!
-//! An unknown format is ignored, and so is one that does not go with the type. Dashes in names do
-//! not count: `date-time` and `datetime` are one.
+//! An unknown format is ignored, and so is one for another type. Dashes in names are ignored:
+//! `date-time` and `datetime` are the same.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -13,17 +13,17 @@ use serde_json::Value;
 
 use super::{Kind, Kinds, raw};
 
-/// A format in force.
+/// An enforced format.
 #[derive(Debug, Clone)]
 pub(super) struct Format {
-    /// As the schema writes it.
+    /// The name in the schema.
     pub(super) name: String,
     /// The check for strings; numeric formats have none.
     pub(super) check: Option<fn(&str) -> bool>,
 }
 
 impl Format {
-    /// The format to enforce for these types, if any.
+    /// The enforced format for these types, if any.
     pub(super) fn find(name: &str, kinds: Kinds) -> Option<Self> {
         let check = match kinds {
             Kinds::Any | Kinds::IntegerOrString | Kinds::One(Kind::String) => {
@@ -37,7 +37,7 @@ impl Format {
     }
 }
 
-/// Formats in a schema, not compiled yet, that no value is checked against.
+/// Formats in an uncompiled schema that are not enforced.
 pub(crate) fn unknown_formats(schema: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect_unknown(schema, raw::MAX_DEPTH, &mut found);
@@ -133,7 +133,7 @@ fn is_hostname(text: &str) -> bool {
     text.len() <= 255 && text.split('.').all(|part| part.len() <= 63) && HOSTNAME.is_match(text)
 }
 
-/// What Go's `url.ParseRequestURI` takes: an absolute path, or anything with a scheme.
+/// Accepts the same as Go's `url.ParseRequestURI`: an absolute path, or anything with a scheme.
 pub(super) fn is_request_uri(text: &str) -> bool {
     if text.is_empty() || text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return false;
@@ -143,11 +143,11 @@ pub(super) fn is_request_uri(text: &str) -> bool {
     };
     let scheme_fits = scheme.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic())
         && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-    // Without a slash the rest is opaque, and nothing is asked of it.
+    // Without a slash the rest is opaque and is not checked.
     scheme_fits && (!rest.starts_with('/') || (escapes_fit(rest) && authority_fits(rest)))
 }
 
-/// Whether every `%` of a path begins an escape; queries are not looked at.
+/// Whether every `%` of a path begins an escape; queries are not checked.
 fn escapes_fit(text: &str) -> bool {
     let path = text.split_once('?').map_or(text, |(path, _)| path);
     path.split('%').skip(1).all(|escape| escape.get(..2).is_some_and(is_hex))
@@ -188,7 +188,7 @@ fn is_email(text: &str) -> bool {
     (quoted || local.split('.').all(atom)) && domain.split('.').all(atom)
 }
 
-/// An address as Kubernetes reads them: IPv4 may have leading zeros.
+/// Parses an address like Kubernetes: IPv4 may have leading zeros.
 fn parse_ip(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
         return text.parse().ok();
@@ -225,7 +225,7 @@ fn is_mac(text: &str) -> bool {
     grouped(':', 2) || grouped('-', 2) || grouped('.', 4) || bare
 }
 
-/// The 32 digits of a UUID, whose dashes are optional one by one.
+/// The 32 digits of a UUID, in which each dash is optional.
 fn uuid_groups(text: &str) -> Option<String> {
     let mut rest = text;
     let mut digits = String::with_capacity(32);
@@ -312,7 +312,7 @@ fn is_date(text: &str) -> bool {
         && text.parse::<jiff::civil::Date>().is_ok()
 }
 
-/// A date, `t`, and a time of day with an offset; the time is compared as text, as Kubernetes does.
+/// A date, `t`, and a time of day with an offset; the time is compared as text, as in Kubernetes.
 fn is_date_time(text: &str) -> bool {
     let lower = text.to_lowercase();
     let mut parts = lower.split('t');
@@ -348,7 +348,7 @@ fn is_zone(zone: &str) -> bool {
     digits(count) && is_offset(rest)
 }
 
-/// A Go duration, or the looser Scala kind: `22 ns`, `3 days`.
+/// A Go duration, or a Scala one: `22 ns`, `3 days`.
 fn is_duration(text: &str) -> bool {
     if is_go_duration(text) {
         return true;

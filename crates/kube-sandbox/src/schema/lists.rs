@@ -1,4 +1,6 @@
-//! Uniqueness in lists of type `set` and `map`.
+//! Uniqueness of items in lists of type `set` and `map`.
+//!
+//! Called after OpenAPI validation, as part of the structural checks.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +61,7 @@ fn check_list(schema: &Schema, list: &[Value], path: &Path<'_>, errors: &mut Vec
     for (index, identity) in identities.iter().enumerate() {
         let times = seen.entry(identity.to_string()).or_default();
         *times += 1;
-        // Reported once, where it first repeats.
+        // Reported once, at the first repetition.
         if *times == 2 {
             let mut error = FieldError::duplicate(path.index(index).bracketed(), identity);
             error.shown = validate::shown(identity);
@@ -68,7 +70,7 @@ fn check_list(schema: &Schema, list: &[Value], path: &Path<'_>, errors: &mut Vec
     }
 }
 
-/// The keys an item has; an absent key is one more value it can have.
+/// The keys of an item; an absent key is a distinct value.
 fn keys_of(item: &Value, keys: &[String]) -> Value {
     let present = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
     Value::Object(present.collect::<Map<_, _>>())

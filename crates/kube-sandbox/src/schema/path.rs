@@ -1,7 +1,7 @@
-//! Where a walk stands in a value, as a chain on the stack.
+//! The path of a value during a walk, as a linked list on the stack.
 //!
-//! Nothing is allocated until an error needs the text. Two spellings exist because Kubernetes has
-//! two: `spec.labels.app` inside OpenAPI messages, `spec.labels[app]` everywhere else.
+//! No allocation happens until an error needs the text. Kubernetes has two spellings:
+//! `spec.labels.app` inside OpenAPI messages, `spec.labels[app]` everywhere else.
 
 use std::fmt::Write as _;
 

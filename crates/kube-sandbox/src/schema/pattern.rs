@@ -1,19 +1,19 @@
-//! `pattern`, written for Go's RE2 and run by the `regex` crate.
+//! `pattern`s in Go's RE2 syntax, run by the `regex` crate.
 //!
-//! Both are linear-time and nearly the same language. Where they differ the pattern is rewritten:
-//! Go's `\d`, `\w`, `\s` and `\b` are ASCII, a `{` that begins no repetition stands for itself,
-//! `[` and `&&` mean nothing inside a class, and `\Q...\E` quotes.
+//! Both run in linear time and have nearly the same syntax. Differences are translated: Go's `\d`,
+//! `\w`, `\s` and `\b` are ASCII, a `{` without a repetition is literal, `[` and `&&` are literal
+//! inside a class, and `\Q...\E` quotes.
 
 use regex::{Regex, RegexBuilder};
 
-/// Compiled programs beyond this are refused: `((a{100}){100}){100}` is a few bytes of text.
+/// Size limit of a compiled program: `((a{100}){100}){100}` is a short text with a large program.
 const MAX_PROGRAM_BYTES: usize = 2 << 20;
 
-/// Longer patterns are refused before they are parsed. The longest ones in use, for semantic
-/// versions and qualified names, have some hundreds of characters.
+/// Maximum length of a pattern. The longest in use, for semantic versions and qualified names, have
+/// some hundreds of characters.
 const MAX_PATTERN_BYTES: usize = 32 << 10;
 
-/// A compiled pattern that remembers how it was written.
+/// A compiled pattern with its source text.
 #[derive(Debug)]
 pub(super) struct Pattern {
     pub(super) source: String,
@@ -64,7 +64,7 @@ fn translate(source: &str) -> String {
                 out.push('[');
                 tail
             }
-            // A `]` right after the opening stands for itself.
+            // A `]` right after the opening is literal.
             ']' if class == Class::Start => {
                 out.push_str("\\]");
                 class = Class::Inside;
@@ -116,7 +116,7 @@ enum Class {
     Inside,
 }
 
-/// Translates what follows a backslash and returns what is left.
+/// Translates the escape after a backslash and returns the rest.
 fn translate_escape<'a>(tail: &'a str, inside: bool, out: &mut String) -> &'a str {
     let Some(escaped) = tail.chars().next() else {
         out.push('\\');
@@ -153,7 +153,7 @@ fn translate_escape<'a>(tail: &'a str, inside: bool, out: &mut String) -> &'a st
     after
 }
 
-/// `[:alpha:` is open, so that the next `]` closes the name and not the class.
+/// True after `[:alpha:`, where the next `]` closes the name and not the class.
 fn ends_named_class(out: &str) -> bool {
     out.ends_with(':')
         && out.rfind("[:").is_some_and(|start| {

@@ -1,4 +1,7 @@
-//! Dropping fields a schema does not declare.
+//! Removes fields that a schema does not declare.
+//!
+//! Called on every write of a custom resource and on its defaults, before validation. Returns the
+//! removed paths, for strict field validation.
 
 use std::fmt::Write as _;
 
@@ -6,7 +9,7 @@ use serde_json::Value;
 
 use super::{Additional, Schema};
 
-/// Prunes a whole object, whose `apiVersion`, `kind` and `metadata` are never unknown.
+/// Prunes a whole object, in which `apiVersion`, `kind` and `metadata` are always known.
 pub(super) fn prune_root(schema: &Schema, object: &mut Value) -> Vec<String> {
     let mut walk = Walk::default();
     walk.prune(Some(schema), object, true);
@@ -23,7 +26,7 @@ pub(super) fn prune_value(schema: &Schema, value: &mut Value) -> Vec<String> {
 
 #[derive(Default)]
 struct Walk {
-    /// The path of the value at hand; grown and cut back instead of copied.
+    /// The path of the current value; extended and truncated instead of copied.
     path: String,
     unknown: Vec<String>,
 }
@@ -44,7 +47,7 @@ impl Walk {
             Value::Array(list) => {
                 let preserves = schema.is_some_and(|schema| schema.preserves_unknown);
                 let items = schema.and_then(|schema| schema.items.as_deref());
-                // Lists inside preserved values stay preserved until a schema says otherwise.
+                // A list inside a preserved value is preserved unless a schema describes its items.
                 if preserves && items.is_none() {
                     return;
                 }
@@ -63,7 +66,7 @@ impl Walk {
         }
     }
 
-    /// Whether the member stays; what stays is pruned itself.
+    /// Whether to keep the member; prunes a kept one.
     fn prune_member(
         &mut self,
         schema: Option<&Schema>,
@@ -82,7 +85,7 @@ impl Walk {
             (Some(property), _) => self.prune(Some(property), value, false),
             (None, Additional::Each(each)) => self.prune(Some(each), value, false),
             (None, Additional::Unset) if schema.preserves_unknown => {}
-            // As Kubernetes: `additionalProperties: true` keeps members, but not what is in them.
+            // As in Kubernetes: `additionalProperties: true` keeps members, but not their contents.
             (None, Additional::Allowed(_)) => self.prune(None, value, false),
             (None, Additional::Unset) => {
                 self.unknown.push(self.path.clone());
@@ -92,7 +95,7 @@ impl Walk {
         true
     }
 
-    /// An item of a list that preserves: its own schema may preserve less, but does not prune.
+    /// Prunes declared members of a preserved item, and keeps the others.
     fn prune_preserved(&mut self, schema: Option<&Schema>, value: &mut Value) {
         let Some(schema) = schema else { return };
         match value {

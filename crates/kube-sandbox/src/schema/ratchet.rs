@@ -1,8 +1,8 @@
-//! What belongs together in two versions of an object, and what did not change.
+//! Correlates the values of two versions of an object, and compares them.
 //!
-//! Errors are tolerated in parts that an update leaves as they were, and transition rules compare a
-//! value with its predecessor. Both need to find the predecessor: by name in objects and maps, by
-//! key in lists of type `map`, and not at all in other lists.
+//! Errors are tolerated in parts that an update leaves unchanged, and transition rules compare a
+//! value with its predecessor. The predecessor is found by name in objects and maps, by key in
+//! lists of type `map`, and not at all in other lists.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ impl Correlated<'_> {
         Some(Self { schema: self.schema.child(name)?, old: self.old.get(name)? })
     }
 
-    /// The predecessor of `item` of a list: the old item with the same keys.
+    /// The predecessor of a list item: the old item with the same keys.
     pub(super) fn item(self, item: &Value) -> Option<Self> {
         let old = old_item(self.schema, self.old, item)?;
         Some(Self { schema: self.schema.items.as_deref()?, old })
@@ -32,11 +32,11 @@ impl Correlated<'_> {
     }
 }
 
-/// The item of the old list that has the keys of `item`; only lists of type `map` have one.
+/// The old item with the keys of `item`; only lists of type `map` have one.
 pub(super) fn old_item<'a>(schema: &Schema, old: &'a Value, item: &Value) -> Option<&'a Value> {
     let Some(ListKind::Map(keys)) = &schema.list.kind else { return None };
     let is_scalar = |value: &Value| !value.is_null() && !value.is_object() && !value.is_array();
-    // An item that lacks a key is no one's successor.
+    // An item that lacks a key has no predecessor.
     if !keys.iter().all(|key| item.get(key).is_some_and(is_scalar)) {
         return None;
     }
@@ -44,8 +44,8 @@ pub(super) fn old_item<'a>(schema: &Schema, old: &'a Value, item: &Value) -> Opt
     old.as_array()?.iter().find(same)
 }
 
-/// Equality as ratcheting sees it: lists of type `map` may be reordered, and an object with a field
-/// no schema describes never counts as unchanged.
+/// Equality for ratcheting: lists of type `map` may be reordered, and an object with a field
+/// outside the schema never counts as unchanged.
 fn unchanged(correlated: Correlated<'_>, new: &Value) -> bool {
     match (new, correlated.old) {
         (Value::Array(new_items), Value::Array(old_items)) => {

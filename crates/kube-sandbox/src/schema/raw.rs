@@ -1,11 +1,11 @@
-//! Reading `JSONSchemaProps` out of JSON, where every field may be absent.
+//! Accessors for `JSONSchemaProps` in JSON, where every field may be absent.
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-/// Deeper schemas are refused, so that recursion over them cannot exhaust a 2 MiB stack even in a
-/// debug build. The API server's JSON decoder stops at 128 levels anyway.
+/// Maximum depth of a schema, so that recursion cannot exhaust a 2 MiB stack even in a debug build.
+/// The API server's JSON decoder stops at 128 levels.
 pub(super) const MAX_DEPTH: usize = 200;
 
 static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
@@ -50,7 +50,7 @@ pub(super) fn texts(schema: &Value, name: &str) -> Vec<String> {
     list(schema, name).iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
 }
 
-/// A subschema, when there is one.
+/// A subschema, if present.
 pub(super) fn child<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     schema.get(name).filter(|value| value.is_object())
 }

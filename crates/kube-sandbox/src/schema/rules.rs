@@ -1,11 +1,11 @@
-//! `x-kubernetes-validations`: rules in CEL, compiled with the schema and run on each write.
+//! `x-kubernetes-validations`: CEL rules, compiled with the schema and run on each write.
 //!
 //! A rule sees its node as `self` and, on update, the node's predecessor as `oldSelf`. Both are
 //! typed by the schema: integers are `int`, numbers `double`, `date-time` strings timestamps.
 //!
-//! Rules are other people's programs. They are measured before they run: one that nests deeply runs
-//! on a thread with room for it, one that could loop for too long is refused, and one that makes
-//! the interpreter panic fails like any other.
+//! Rules are untrusted programs, so they are measured before they run: a deeply nested rule runs on
+//! a thread with a large stack, one that could loop for too long is refused, and one that panics in
+//! the interpreter fails like any other.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -30,23 +30,22 @@ mod values;
 
 pub(super) use compile::compile;
 
-/// The functions and types rules may use.
+/// The functions and types available to rules.
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(library::environment()));
 
-/// Rules up to this depth run where they are called. They were measured to take less than 128 KiB
-/// of stack in a debug build with optimised dependencies; without, a runtime's thread of 2 MiB
-/// still has room.
+/// Rules up to this depth run on the caller's stack. Measured below 128 KiB of stack in a debug
+/// build with optimised dependencies; without, a runtime thread's 2 MiB still suffice.
 const INLINE_DEPTH: usize = 24;
 
-/// Room for the deepest rule the parser lets through, in a debug build. Pages are only used when
-/// they are touched.
+/// Stack for the deepest rule that the parser accepts, in a debug build. Untouched pages cost
+/// nothing.
 const STACK_BYTES: usize = 256 << 20;
 
-/// A rule that may take more steps than this on the value at hand is not run. A step takes some
-/// 100 ns, so this is a matter of seconds.
+/// A rule with a higher bound on its steps for the given value is not run. A step takes some 100
+/// ns, so this is a matter of seconds.
 const MAX_STEPS: u64 = 50_000_000;
 
-/// Longer messages are replaced by the rule's fixed one.
+/// Longer messages are replaced by the rule's static one.
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
 /// One compiled rule.
@@ -54,12 +53,12 @@ const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 pub(super) struct Rule {
     program: Program,
     message_program: Option<Program>,
-    /// The rule as written, trimmed.
+    /// The rule's text, trimmed.
     source: String,
-    /// The fixed message, trimmed.
+    /// The static message, trimmed.
     message: String,
     reason: Reason,
-    /// The field to blame, relative to the node.
+    /// The field of the error, relative to the node.
     field_path: Option<String>,
     uses_old: bool,
     optional_old: bool,
@@ -84,7 +83,7 @@ pub(super) fn evaluate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec
     })
 }
 
-/// Runs the rules of a value that stands alone, such as a default.
+/// Runs the rules of a value outside of an object, such as a default.
 pub(super) fn evaluate_at(schema: &Schema, value: &Value, base: &str) -> Vec<FieldError> {
     with_room(schema.below.rule_depth, || {
         let mut run = Run { base, errors: Vec::new() };
@@ -94,8 +93,8 @@ pub(super) fn evaluate_at(schema: &Schema, value: &Value, base: &str) -> Vec<Fie
     })
 }
 
-/// Runs work whose recursion goes `depth` levels deep, on a thread of its own if it needs one. If
-/// there is no thread to be had, that is the error.
+/// Runs work with recursion up to `depth`, on a thread of its own if needed. Failure to start the
+/// thread is an error.
 fn with_room(depth: usize, work: impl FnOnce() -> Vec<FieldError> + Send) -> Vec<FieldError> {
     if depth <= INLINE_DEPTH {
         return work();
@@ -114,7 +113,7 @@ fn with_room(depth: usize, work: impl FnOnce() -> Vec<FieldError> + Send) -> Vec
     })
 }
 
-/// The predecessor that decides whether an error is forgiven, or the nearest one above it.
+/// The predecessor that decides whether an error is tolerated, or the nearest one above it.
 #[derive(Clone, Copy, Default)]
 struct Ratchet<'a> {
     current: Option<(ratchet::Correlated<'a>, &'a Value)>,
@@ -123,8 +122,8 @@ struct Ratchet<'a> {
 
 impl<'a> Ratchet<'a> {
     fn root(schema: &'a Schema, old: Option<&'a Value>) -> Self {
-        // The new value is filled in by the first step down; the root itself always differs, for
-        // it has metadata that no schema describes.
+        // The first step down sets the new value; the root itself always differs, because its
+        // metadata is outside the schema.
         let current = old.map(|old| (ratchet::Correlated { schema, old }, &Value::Null));
         Self { current, nearest: None }
     }
@@ -137,7 +136,7 @@ impl<'a> Ratchet<'a> {
     }
 
     fn field(self, name: &str, new: &'a Value) -> Self {
-        // A change of these two cannot be seen here, so they are not forgiven.
+        // Changes of these two are not visible here, so errors in them are not tolerated.
         if self.nearest.is_none() && matches!(name, "apiVersion" | "kind") {
             return Self::default();
         }
@@ -154,7 +153,7 @@ impl<'a> Ratchet<'a> {
     }
 }
 
-/// Where a node stands and what stood there before.
+/// Path of a node, and its predecessor.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     path: &'a Path<'a>,
@@ -283,7 +282,7 @@ impl Run<'_> {
         }
     }
 
-    /// Errors of evaluation show the type of the node in place of its value.
+    /// Evaluation errors show the type of the node in place of its value.
     fn type_error(&self, schema: &Schema, path: &Path<'_>, detail: String) -> FieldError {
         let kind = match schema.kinds {
             Kinds::One(kind) => kind.name(),
@@ -293,7 +292,7 @@ impl Run<'_> {
     }
 }
 
-/// Why a rule cannot see its value: an update may carry on a value of the wrong type.
+/// The error for a value of the wrong type, which an update may keep.
 fn mistyped(schema: &Schema, value: &Value) -> Option<String> {
     let (word, fits) = match schema.kinds {
         Kinds::One(Kind::Array) => ("an array", value.is_array()),
@@ -305,7 +304,7 @@ fn mistyped(schema: &Schema, value: &Value) -> Option<String> {
         .then(|| format!("invalid data, expected {word} for the provided schema with type={kind}"))
 }
 
-/// Objects and arrays are not shown.
+/// The value in an error; objects and arrays are left out.
 fn shown(schema: &Schema, value: &Value) -> String {
     match schema.kinds {
         Kinds::One(Kind::Object | Kind::Array) => String::new(),
@@ -334,9 +333,9 @@ fn bind<'v>(
 
 const NO_OVERLOAD: &str = "no such overload";
 
-/// Evaluates a program; an error is in cel-go's words.
+/// Evaluates a program; errors have the text of cel-go.
 fn execute(program: &Program, context: &Context<'_, '_>) -> Result<cel::Value, String> {
-    // A panic of the interpreter is a failed rule, not a failed server.
+    // A panic of the interpreter is a failed rule, not a crashed server.
     let outcome = catch_unwind(AssertUnwindSafe(|| program.execute(context)));
     match outcome {
         Ok(Ok(value)) => Ok(value),
@@ -378,7 +377,7 @@ fn go_words(error: &ExecutionError) -> String {
     }
 }
 
-/// The message an expression gives, unless it gives none that can be shown.
+/// The result of a message expression, if it can be shown.
 fn message(program: &Program, context: &Context<'_, '_>) -> Option<String> {
     let Ok(cel::Value::String(text)) = execute(program, context) else { return None };
     let text = text.trim();
@@ -389,7 +388,7 @@ fn message(program: &Program, context: &Context<'_, '_>) -> Option<String> {
 // === impl Rule ===
 
 impl Rule {
-    /// What names the rule in errors: its message, else its text.
+    /// The name of the rule in errors: its message, else its text.
     fn name(&self) -> &str {
         if self.message.is_empty() { &self.source } else { &self.message }
     }

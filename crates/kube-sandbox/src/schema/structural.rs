@@ -1,6 +1,6 @@
-//! Is a schema structural?
+//! Checks whether a schema is structural.
 //!
-//! A structural schema says the type of every field outside of `allOf`, `anyOf`, `oneOf` and `not`,
+//! A structural schema has the type of every field outside of `allOf`, `anyOf`, `oneOf` and `not`,
 //! and uses those only to restrict values. Pruning, defaulting and server-side apply rely on it.
 
 use serde_json::Value;
@@ -15,7 +15,7 @@ enum Level {
     Field,
 }
 
-/// What makes a schema under a junctor contribute to structure, and the words refusing it.
+/// Keywords that add structure, which are forbidden under a junctor, with their error texts.
 const FORBIDDEN_IN_JUNCTORS: [(&str, &str); 11] = [
     ("default", "must be undefined to be structural"),
     ("title", "must be empty to be structural"),
@@ -30,7 +30,7 @@ const FORBIDDEN_IN_JUNCTORS: [(&str, &str); 11] = [
     ("x-kubernetes-validations", "must be empty to be structural"),
 ];
 
-/// All violations, sorted by their text as Kubernetes sorts them.
+/// All violations, sorted by text as in Kubernetes.
 pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     check_node(schema, Level::Root, path, &mut errors);
@@ -118,7 +118,7 @@ fn check_type(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldEr
     }
 }
 
-/// `apiVersion`, `kind` and `metadata` are given: a schema may at most restrict the names.
+/// `apiVersion`, `kind` and `metadata` are predefined: a schema may restrict only the names.
 fn check_metadata(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldError>) {
     let properties = raw::map(schema, "properties");
     let is_resource = level == Level::Root || raw::flag(schema, "x-kubernetes-embedded-resource");
@@ -179,7 +179,7 @@ fn check_nested(schema: &Value, skip_any_of: bool, path: &str, errors: &mut Vec<
     for (name, property) in raw::map(schema, "properties") {
         let path = format!("{path}.properties[{name}]");
         check_nested(property, false, &path, errors);
-        // Reasoning about metadata could restrict what the server itself relies on.
+        // Validations of metadata could break the server itself.
         if name == "metadata" {
             let detail = "must not be specified in a nested context";
             errors.push(FieldError::forbidden(path, detail));
@@ -200,7 +200,7 @@ fn check_nested(schema: &Value, skip_any_of: bool, path: &str, errors: &mut Vec<
     }
 }
 
-/// Every value validation under a junctor must have a structural counterpart at the same place.
+/// Every validation under a junctor must have a structural counterpart at the same path.
 fn check_complete(
     validation: &Value,
     structure: Option<&Value>,
@@ -245,7 +245,7 @@ fn check_nested_complete(
     }
 }
 
-/// `anyOf: [{type: integer}, {type: string}]` and nothing else in the branches.
+/// Exactly `anyOf: [{type: integer}, {type: string}]`, without other keywords in the branches.
 fn is_int_or_string(schema: &Value) -> bool {
     let branches = raw::list(schema, "anyOf");
     branches.len() == 2
@@ -257,7 +257,7 @@ fn is_int_or_string(schema: &Value) -> bool {
         })
 }
 
-/// What Go's decoder would leave at its zero value.
+/// Go's zero value of a field.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

@@ -1,4 +1,4 @@
-//! What schemas do to objects, in tables.
+//! Effects of schemas on objects, in tables.
 #![expect(clippy::needless_pass_by_value, reason = "specs are written where they are passed")]
 
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ mod rules;
 mod structure;
 mod values;
 
-/// A schema whose `spec` is what is given.
+/// A schema whose `spec` has the given schema.
 fn of_spec(spec: Value) -> Schema {
     let root = json!({"type": "object", "properties": {"spec": spec}});
     compiled(&root)

@@ -1,7 +1,7 @@
-//! OpenAPI validation, with the verdicts and words of Kubernetes' validator.
+//! OpenAPI validation, with the results and error texts of Kubernetes' validator.
 //!
-//! The order of checks, what counts as a match when the best branch of an `anyOf` is chosen, and
-//! some oddities that clients can see are Kubernetes'; they are marked.
+//! The order of checks, the match count that selects the best branch of an `anyOf`, and some
+//! visible oddities are those of Kubernetes; they are marked.
 
 use serde_json::{Map, Value};
 
@@ -25,7 +25,7 @@ pub(super) fn validate(
     found.errors
 }
 
-/// A value as Go's field errors show it.
+/// A value as printed in Go's field errors.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Number(number) => Number::from(number).shown(),
@@ -33,7 +33,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// Errors after which the rules, which rely on types, are not run.
+/// Errors after which rules are not run, because rules rely on types.
 pub(super) fn blocks_rules(error: &FieldError) -> bool {
     matches!(
         error.kind,
@@ -51,7 +51,7 @@ pub(super) fn rules_not_checked() -> FieldError {
     FieldError::invalid("<nil>", &Value::Null, detail)
 }
 
-/// Errors so far, and how much matched: the measure by which a branch is the best one.
+/// Errors so far, and the match count by which the best branch is selected.
 #[derive(Default)]
 struct Found<'a> {
     base: &'a str,
@@ -101,7 +101,7 @@ impl Found<'_> {
         self.add(FieldErrorKind::TypeInvalid, path, format!("{met:?}"), &words);
     }
 
-    /// As Kubernetes: verdicts on combinations of schemas name the path in the text only.
+    /// As in Kubernetes: errors of junctors have the path in the text only.
     fn unplaced(&mut self, detail: String) {
         let path = if self.base.is_empty() { "<nil>" } else { self.base };
         self.push(FieldError {
@@ -123,7 +123,7 @@ impl Found<'_> {
     }
 }
 
-/// Checks a value and forgives it everything if it is what it was before.
+/// Checks a value and drops its errors if the value is unchanged.
 fn check_ratcheted(
     schema: &Schema,
     value: &Value,
@@ -173,7 +173,7 @@ fn check(
     found.matches += 2;
 }
 
-/// The type OpenAPI gives a value and the format Go gives its type.
+/// The OpenAPI type of a value, and Go's format for it.
 fn type_of(value: &Value) -> (Kind, &'static str) {
     match value {
         Value::Object(_) => (Kind::Object, ""),
@@ -200,7 +200,7 @@ fn check_type(schema: &Schema, value: &Value, path: &Path<'_>, found: &mut Found
             found.type_invalid(path, &format.name, native);
             return;
         }
-        // As Kubernetes: with a string format, an array passes for a string.
+        // As in Kubernetes: with a string format, an array passes as a string.
         let is_numeric = kinds.contains(Kind::Number) || kinds.contains(Kind::Integer);
         if !is_numeric && is_text_like {
             found.matches += 1;
@@ -216,7 +216,7 @@ fn check_type(schema: &Schema, value: &Value, path: &Path<'_>, found: &mut Found
 
 fn check_junctors(schema: &Schema, value: &Value, path: &Path<'_>, found: &mut Found<'_>) {
     found.matches += 2;
-    // As Kubernetes: inside a branch nothing is forgiven for being unchanged.
+    // As in Kubernetes: inside a branch unchanged values are not tolerated.
     let judge = |branch: &Schema, found: &Found<'_>| -> (usize, Vec<FieldError>) {
         let mut verdict = found.branch();
         check(branch, value, path, None, &mut verdict);
@@ -316,7 +316,7 @@ fn check_string(schema: &Schema, text: &str, path: &Path<'_>, found: &mut Found<
     let limits = &schema.limits;
     let length = || u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
     let quoted = || Value::from(text).to_string();
-    // The first limit broken is the one reported.
+    // Only the first exceeded limit is reported.
     if let Some(max) = limits.max_length.filter(|max| length() > *max) {
         let bytes = if max == 1 { "byte" } else { "bytes" };
         found.push(FieldError {
@@ -365,7 +365,7 @@ fn check_items(
 
 fn check_options(schema: &Schema, value: &Value, path: &Path<'_>, found: &mut Found<'_>) {
     let options = &schema.limits.options;
-    // As Kubernetes: null is never one of the options, even where it is listed.
+    // As in Kubernetes: null never matches an option, even a listed one.
     let same = |option: &Value| match (option, value) {
         (Value::Null, _) => false,
         (Value::Number(option), Value::Number(value)) => option.as_f64() == value.as_f64(),
@@ -420,7 +420,7 @@ fn check_object(
     let is_root = matches!(path, Path::Root) && found.base.is_empty();
     for (name, property) in &schema.properties {
         let Some(value) = map.get(name) else { continue };
-        // A change of these two cannot be seen here, so they are not forgiven.
+        // Changes of these two are not visible here, so errors in them are not tolerated.
         let is_type_meta = is_root && matches!(name.as_str(), "kind" | "apiVersion");
         let old = old.filter(|_| !is_type_meta).and_then(|old| old.field(name));
         check_ratcheted(property, value, &path.field(name), old, found);

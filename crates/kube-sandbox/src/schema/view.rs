@@ -1,11 +1,11 @@
-//! A schema as server-side apply sees it.
+//! Implements [`Shape`] for schemas, for server-side apply.
 
 use serde_json::Value;
 
 use super::Schema;
 use crate::shape::{ListKind, Shape};
 
-/// A view on one node of a schema. Metadata is described by no schema, but known all the same.
+/// A view of one node of a schema. Metadata is outside every schema and has a fixed shape.
 #[derive(Debug, Clone, Copy)]
 pub struct SchemaShape<'a> {
     node: Node<'a>,
@@ -25,7 +25,7 @@ enum Node<'a> {
 }
 
 impl<'a> SchemaShape<'a> {
-    /// The view on whole objects of the schema's kind.
+    /// The view of whole objects of the schema's kind.
     pub const fn new(schema: &'a Schema) -> Self {
         Self { node: Node::Root(schema) }
     }
@@ -113,7 +113,7 @@ impl Shape for SchemaShape<'_> {
         }
     }
 
-    /// Only metadata has a type; of the rest a schema says whether it may be null.
+    /// Only metadata has fixed types; for other fields the schema decides about null.
     fn drops_nulls(&self) -> bool {
         matches!(self.node, Node::Metadata | Node::MetadataMap)
     }

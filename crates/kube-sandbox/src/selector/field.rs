@@ -1,7 +1,7 @@
 //! Field selectors: `metadata.name=web,status.phase!=Running`.
 //!
-//! Only a few fields can be selected by, and each kind has its own list; what is not on it, the API
-//! server refuses with 400. Custom resources add the `selectableFields` of their definition.
+//! Each kind has its own short list of selectable fields; for other fields the API server answers
+//! with 400. Custom resources add the `selectableFields` of their definition.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::{
     failure::{Failure, Outcome},
 };
 
-/// All terms must hold.
+/// A conjunction of terms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     terms: Vec<Term>,
@@ -23,7 +23,7 @@ struct Term {
     value: String,
 }
 
-/// Fields that every namespaced kind can be selected by.
+/// Selectable fields of every namespaced kind.
 const META: &[&str] = &["metadata.name", "metadata.namespace"];
 
 const POD: &[&str] = &[
@@ -41,9 +41,9 @@ const POD: &[&str] = &[
 const REFERENCE: &[&str] =
     &["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"];
 
-/// The text of a selectable field of an object; empty when the object does not have it. `None` when
-/// objects of this kind cannot be selected by `path`. Of a kind that is not built in, any field is
-/// read: which ones may be is for [`FieldSelector::check`] to say.
+/// The text of a selectable field of an object; empty if the object does not have it. `None` if
+/// `path` is not selectable for this kind. For custom resources any field is read:
+/// [`FieldSelector::check`] decides which are selectable.
 pub fn field_value(group: &str, kind: &str, object: &Value, path: &str) -> Option<String> {
     let path = match canonical(group, kind, path) {
         None if builtin::strategy(group, kind).is_some() => return None,
@@ -74,12 +74,12 @@ pub fn field_value(group: &str, kind: &str, object: &Value, path: &str) -> Optio
     })
 }
 
-/// Who reported an event, under either name of the field.
+/// The reporter of an event, under either name of the field.
 fn reporter(object: &Value) -> Option<&Value> {
     object.get("reportingComponent").or_else(|| object.get("reportingController"))
 }
 
-/// What an absent field counts as.
+/// The value of an absent field.
 fn unset(path: &str) -> &'static str {
     match path {
         "spec.hostNetwork" | "spec.unschedulable" => "false",
@@ -88,7 +88,7 @@ fn unset(path: &str) -> &'static str {
     }
 }
 
-/// The selectable field `path` means, if objects of this kind can be selected by it.
+/// The canonical name of the field at `path`, if it is selectable for this kind.
 fn canonical<'p>(group: &str, kind: &str, path: &'p str) -> Option<&'p str> {
     let is_meta = META.contains(&path);
     let known = match (group, kind) {
@@ -111,7 +111,7 @@ fn canonical<'p>(group: &str, kind: &str, path: &'p str) -> Option<&'p str> {
     known.then_some(path)
 }
 
-/// `events.k8s.io` has other names for the same fields.
+/// Core names of the fields of `events.k8s.io`.
 fn canonical_of_new_event(path: &str) -> Option<&str> {
     Some(match path {
         "regarding.kind" => "involvedObject.kind",
@@ -130,7 +130,7 @@ fn canonical_of_new_event(path: &str) -> Option<&str> {
 // === impl FieldSelector ===
 
 impl FieldSelector {
-    /// Reads the `fieldSelector` of a query.
+    /// Parses the `fieldSelector` of a query.
     pub fn parse(text: &str) -> Outcome<Self> {
         Self::read(text).map_err(Failure::bad_request)
     }
@@ -148,8 +148,8 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Refuses fields that objects of this kind cannot be selected by. `extra` are the paths a
-    /// custom resource adds, with or without a dot in front.
+    /// Refuses fields that are not selectable for this kind. `extra` are the paths that a custom
+    /// resource adds, with or without a leading dot.
     pub fn check<P: AsRef<str>>(&self, group: &str, kind: &str, extra: &[P]) -> Outcome<()> {
         let listed = |field: &str| {
             let is = |path: &P| path.as_ref().trim_start_matches('.') == field;
@@ -165,14 +165,13 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// The value a field is required to have, if there is just one.
+    /// The value that a field is required to have, if there is exactly one.
     pub fn exact(&self, field: &str) -> Option<&str> {
         let wanted = self.terms.iter().find(|term| term.equals && term.field == field);
         wanted.map(|term| term.value.as_str())
     }
 
-    /// `value` tells an object's fields, as [`field_value`] does. A field it does not know matches
-    /// nothing.
+    /// `value` returns an object's fields, like [`field_value`]. An unknown field matches nothing.
     pub fn matches(&self, mut value: impl FnMut(&str) -> Option<String>) -> bool {
         self.terms.iter().all(|term| {
             value(&term.field).is_some_and(|value| (value == term.value) == term.equals)
@@ -180,7 +179,8 @@ impl FieldSelector {
     }
 }
 
-/// Kinds with fields of their own, and custom resources, word it one way; the rest another.
+/// The error text, which differs between kinds with their own fields, custom resources and other
+/// kinds.
 fn refusal(group: &str, kind: &str, field: &str) -> String {
     let own_words = matches!(
         (group, kind),
@@ -198,7 +198,7 @@ fn refusal(group: &str, kind: &str, field: &str) -> String {
     }
 }
 
-/// Splits at commas that have no backslash before them.
+/// Splits at unescaped commas.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut escaped = false;
     text.split(|c: char| {
@@ -209,7 +209,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Field, whether it is to be equal, and the value still escaped.
+/// Field, whether it must be equal, and the escaped value.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     let at = term.char_indices().map(|(index, _)| index).find(|index| {
         term.get(*index..).is_some_and(|rest| rest.starts_with("!=") || rest.starts_with('='))

@@ -1,7 +1,7 @@
-//! The grammar of label selectors in queries.
+//! Parser of label selectors in queries.
 //!
-//! Follows the API server's parser token by token, so that what it accepts oddly (`a in (,)`, `in`
-//! as a value) and the words it refuses the rest with are the same.
+//! It follows the API server's parser token by token, so that oddities (`a in (,)`, `in` as a
+//! value) and error texts are the same.
 
 use std::collections::BTreeSet;
 
@@ -98,7 +98,7 @@ impl Token {
         }
     }
 
-    /// Where a value may stand, `in` and `notin` are words.
+    /// In the place of a value, `in` and `notin` are plain words.
     fn as_value(&self) -> Self {
         match self {
             Self::In | Self::NotIn => Self::Word(self.literal()),
@@ -176,7 +176,7 @@ impl Parser {
         }
     }
 
-    /// `(a,b)`; an empty place between commas is the empty value.
+    /// `(a,b)`; nothing between two commas is the empty value.
     fn value_set(&mut self) -> Result<BTreeSet<String>, String> {
         let open = self.take_value();
         if open != Token::Symbol("(") {

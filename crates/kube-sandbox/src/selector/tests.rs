@@ -1,3 +1,5 @@
+//! Label and field selectors: matches and error texts, compared with Kubernetes.
+
 use serde_json::json;
 
 use super::{FieldSelector, LabelSelector, field_value};

@@ -1,4 +1,7 @@
-//! Cluster addresses and node ports: each given out once, and taken back.
+//! Allocation of cluster IPs and node ports, each of which is used once.
+//!
+//! The pool is kept in memory and follows every write of a Service; [`Server::restore`] undoes an
+//! allocation.
 
 use std::{collections::BTreeSet, net::Ipv4Addr, sync::PoisonError};
 
@@ -11,25 +14,25 @@ use crate::{
     registry::ResourceDef,
 };
 
-/// Services live in 10.96.0.0/16, as in most clusters; .1 belongs to `kubernetes`.
+/// The service network is 10.96.0.0/16, as in most clusters; .1 belongs to `kubernetes`.
 const FIRST_ADDRESS: u32 = u32::from_be_bytes([10, 96, 0, 2]);
 const ADDRESSES: u32 = 65_533;
 
-/// What is taken.
+/// Addresses and ports in use.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Addresses {
     addresses: BTreeSet<String>,
-    /// A port may be taken once per protocol.
+    /// A port may be in use once per protocol.
     ports: BTreeSet<(u16, String)>,
 }
 
 // === impl Server ===
 
 impl Server {
-    /// Gives a Service the addresses and ports it needs; anything else passes untouched.
+    /// Allocates the addresses and ports that a Service needs; no effect on other kinds.
     ///
-    /// The last step before the write, so that an object refused for another reason takes nothing.
-    /// Returns what to [`Server::restore`] should the write itself fail.
+    /// This is the last step before the write, so that an object refused for another reason
+    /// allocates nothing. Returns the state to [`Server::restore`] if the write itself fails.
     pub(super) fn allocate(
         &self,
         def: &ResourceDef,
@@ -53,7 +56,7 @@ impl Server {
         outcome.map(|()| Some(before)).map_err(|error| invalid(def, name, &[error]))
     }
 
-    /// Takes back an allocation whose object was not written after all.
+    /// Undoes an allocation whose object was not written.
     pub(super) fn restore(&self, before: Option<Addresses>) {
         if let Some(before) = before {
             *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = before;

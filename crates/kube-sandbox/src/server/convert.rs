@@ -1,8 +1,8 @@
-//! Versions of one kind: between what is stored and what was asked for.
+//! Conversion between the stored version of a kind and the requested one.
 //!
-//! Custom resources are converted the way CRDs without a webhook are: only `apiVersion` differs.
-//! Of the built-in kinds two have a second face here: `autoscaling/v1` and `events.k8s.io`. Those are
-//! turned into the stored form before anything else looks at them, and back at the very end.
+//! Custom resources are converted like those of CRDs without a webhook: only `apiVersion` changes.
+//! Two built-in kinds have a second form: `autoscaling/v1` and `events.k8s.io`. They are converted
+//! to the stored form before any other step, and back at the very end.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     store::{Stored, to_bytes},
 };
 
-/// True when stored bytes can be sent as they are.
+/// True if stored bytes can be sent unchanged.
 pub(super) fn is_stored_form(def: &ResourceDef) -> bool {
     match &def.backing {
         Backing::Custom(version) => version.storage && !def.defaults_on_read,
@@ -23,7 +23,7 @@ pub(super) fn is_stored_form(def: &ResourceDef) -> bool {
     }
 }
 
-/// The group and version objects of `def` are worked on in, if not its own.
+/// The group and version in which objects of `def` are processed, if not their own.
 fn hub(def: &ResourceDef) -> Option<(&'static str, &'static str)> {
     match (def.group.as_str(), def.version.as_str(), def.plural.as_str()) {
         ("autoscaling", "v1", "horizontalpodautoscalers") => Some(("autoscaling", "v2")),
@@ -32,13 +32,13 @@ fn hub(def: &ResourceDef) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// The definition a write is carried out under.
+/// The definition under which a write is executed.
 pub(super) fn working_def(registry: &Registry, def: &Arc<ResourceDef>) -> Arc<ResourceDef> {
     let other = hub(def).and_then(|(group, version)| registry.find(group, version, &def.plural));
     other.unwrap_or_else(|| Arc::clone(def))
 }
 
-/// From the version a client speaks to the one a write works in.
+/// Converts from the client's version to the one in which writes are processed.
 pub(super) fn from_version(def: &ResourceDef, object: Value) -> Value {
     match hub(def) {
         None => object,
@@ -47,13 +47,13 @@ pub(super) fn from_version(def: &ResourceDef, object: Value) -> Value {
     }
 }
 
-/// From the stored form to the version a client speaks.
+/// Converts from the stored form to the client's version.
 pub(crate) fn to_version(def: &ResourceDef, mut object: Value) -> Value {
     match (&def.backing, hub(def)) {
         (Backing::Custom(version), _) => {
             object["apiVersion"] = def.api_version().into();
             if def.defaults_on_read {
-                // A default added to the schema later holds for objects written before it.
+                // A default added to the schema later also applies to objects written before.
                 version.schema.default(&mut object);
             }
             object
@@ -64,7 +64,7 @@ pub(crate) fn to_version(def: &ResourceDef, mut object: Value) -> Value {
     }
 }
 
-/// From the version a write worked in to the stored form.
+/// Converts from the version in which a write was processed to the stored form.
 pub(super) fn to_storage(def: &ResourceDef, object: &mut Value) {
     if let Backing::Custom(version) = &def.backing
         && let Some(storage) = version.crd.storage_version()

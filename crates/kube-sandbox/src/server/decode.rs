@@ -1,4 +1,7 @@
-//! From a request's body to an object: media types, strictness, and whether it is the right kind.
+//! Decodes a request's body into an object: media types, field validation, and the expected kind.
+//!
+//! Used for the bodies of all writes. JSON, YAML and protobuf give the same object; unknown and
+//! duplicate fields become warnings or errors by `fieldValidation`.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -15,20 +18,20 @@ use crate::{
     types,
 };
 
-/// How much of a body that is not understood is shown.
+/// Number of bytes of an unrecognized body in the error.
 const SUMMARY_BYTES: usize = 30;
 
-/// A body that was understood, and the fields in it that were not.
+/// A decoded body, and the problems found in it.
 pub(super) struct Decoded {
     pub object: Value,
-    /// `duplicate field "x"`, before any unknown ones.
+    /// `duplicate field "x"`, before unknown fields.
     pub problems: Vec<String>,
 }
 
 // === impl Call ===
 
 impl Call<'_> {
-    /// The object in a call's body, in the form it will be worked on, and warnings about it.
+    /// The object in a call's body, in the form in which it is processed, and warnings about it.
     pub(super) fn body_object(&self) -> Outcome<(Value, Vec<String>)> {
         let Request { query, agent, .. } = self.request;
         let options = WriteOptions::parse(query, "CreateOptions", agent)?;
@@ -52,7 +55,7 @@ impl Call<'_> {
     }
 }
 
-/// The kind a path takes.
+/// The kind that a path accepts.
 pub(super) struct Expected<'a> {
     group: &'a str,
     version: &'a str,
@@ -61,10 +64,10 @@ pub(super) struct Expected<'a> {
 }
 
 impl Expected<'_> {
-    /// Fills in a missing `apiVersion` and `kind`; refuses others than those expected.
+    /// Fills in a missing `apiVersion` and `kind`; refuses any but the expected ones.
     fn check(&self, object: &mut Value, body: &Body) -> Outcome<()> {
         let want = crate::registry::group_version(self.group, self.version);
-        // Nothing at all is an object with nothing in it, where the path says of what kind.
+        // For a built-in kind, an empty body is an empty object.
         if object.is_null() && !self.is_custom {
             *object = Value::Object(serde_json::Map::new());
         }
@@ -74,7 +77,7 @@ impl Expected<'_> {
         };
         let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
-        // Objects from within the process need not say what they are.
+        // Objects from within the process may omit both.
         let says_nothing = api_version.is_empty() && kind.is_empty();
         if !(says_nothing && matches!(body, Body::Object(_))) {
             if self.is_custom {
@@ -88,7 +91,7 @@ impl Expected<'_> {
         Ok(())
     }
 
-    /// Custom resources must say what they are.
+    /// Custom resources must have both.
     fn check_custom(
         &self,
         api_version: &str,
@@ -116,8 +119,8 @@ impl Expected<'_> {
         Ok(())
     }
 
-    /// What is missing is taken from the path. Another kind cannot be converted; another version
-    /// of the kind could be, but is not what the path is for.
+    /// Missing values are taken from the path. Another kind cannot be converted; another version of
+    /// the kind could be, but is not accepted at this path.
     fn check_builtin(&self, api_version: &str, kind: &str, want: &str) -> Outcome<()> {
         let (given, given_kind) = (
             if api_version.is_empty() { want } else { api_version },
@@ -152,7 +155,7 @@ impl Expected<'_> {
         ))
     }
 
-    /// A body that does not even say what it is.
+    /// The error for a body without a kind.
     fn unrecognised(&self, why: &str, body: &Body) -> Failure {
         let bytes: &[u8] = match body {
             Body::Raw { bytes, .. } => bytes,
@@ -188,7 +191,7 @@ fn summary(bytes: &[u8]) -> String {
     }
 }
 
-/// Strict makes problems an error, Warn makes them warnings, Ignore forgets them.
+/// Strict turns problems into an error, Warn into warnings, Ignore drops them.
 fn judge(
     problems: Vec<String>,
     validation: FieldValidation,
@@ -212,7 +215,7 @@ pub(super) fn strict_error(problems: &[String]) -> String {
     format!("strict decoding error: {}", problems.join(", "))
 }
 
-/// Reads a body by its media type.
+/// Decodes a body by its media type.
 fn decode(body: &Body, expected: &Expected<'_>) -> Outcome<Decoded> {
     let (content_type, bytes) = match body {
         Body::Object(object) => {
@@ -240,7 +243,7 @@ enum Media {
 }
 
 impl Media {
-    /// Nothing said means JSON.
+    /// An empty content type means JSON.
     fn parse(content_type: &str) -> Outcome<Self> {
         match content_type.split(';').next().unwrap_or_default().trim() {
             "application/json" | "" => Ok(Self::Json),
@@ -265,8 +268,8 @@ pub(super) fn duplicates(bytes: &[u8]) -> Vec<String> {
     twice.iter().map(|path| format!("duplicate field {path:?}")).collect()
 }
 
-/// YAML is a superset of JSON; the server takes both under this media type. Of keys given twice the
-/// last counts.
+/// YAML is a superset of JSON; the server accepts both under this media type. Of duplicate keys the
+/// last one wins.
 pub(super) fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
     if let Ok(decoded) = json(bytes) {
         return Ok(decoded);
@@ -288,7 +291,7 @@ pub(super) fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
     Ok(Decoded { object, problems: vec![problem] })
 }
 
-/// Delete options may come in any of the media types, or not at all.
+/// Delete options may come in any media type, or be missing.
 pub(super) fn optional(body: &Body) -> Outcome<Value> {
     let expected = Expected { group: "", version: "v1", kind: "DeleteOptions", is_custom: false };
     match body {
@@ -302,7 +305,7 @@ pub(super) fn optional(body: &Body) -> Outcome<Value> {
     }
 }
 
-/// Options are of their own kind, if they say of which, and hold what such options hold.
+/// Delete options must have the right kind, if any, and only valid fields.
 fn check_delete_options(options: &Value) -> Outcome<()> {
     let kind = options.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");
     if kind != "DeleteOptions" {
@@ -314,7 +317,7 @@ fn check_delete_options(options: &Value) -> Outcome<()> {
     checked.map(|_| ()).map_err(Failure::bad_request)
 }
 
-/// The kind named in a failure about objects of `def`.
+/// A 422 error about an object of `def`.
 pub(super) fn invalid(
     def: &ResourceDef,
     name: &str,

@@ -1,4 +1,7 @@
-//! Delete: at once, gracefully, or when the last finalizer lets go.
+//! Deletion: immediate, graceful, or when the last finalizer is removed.
+//!
+//! Used by DELETE requests, evictions, the garbage collector and the reaper. An object is removed
+//! only when it has neither finalizers nor a grace period left.
 
 use std::sync::Arc;
 
@@ -20,11 +23,11 @@ use crate::{
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// What became of an object that was deleted.
+/// Result of a deletion.
 pub(crate) enum Deleted {
-    /// It is gone; this is its last state.
+    /// It is removed; this is its last state.
     Gone(Value),
-    /// It is marked and waits for finalizers or its grace period.
+    /// It has a deletion timestamp and waits for finalizers or its grace period.
     Waiting(Value),
 }
 
@@ -74,7 +77,7 @@ impl Server {
             if items.len() == limit {
                 break;
             }
-            // Deleting one may have taken another with it.
+            // An earlier deletion may have removed this one too.
             let Some(object) = tx.get(&call.def.table, &object.key) else { continue };
             self.delete_stored(&tx, &def, &object, &options)?;
             items.push(convert::bytes(&call.def, &object));
@@ -89,7 +92,8 @@ impl Server {
         Ok(Answer::new(200, Content::List(Box::new(list))))
     }
 
-    /// Deletes or marks one object. Shared by requests, garbage collection and namespaces.
+    /// Deletes an object or sets its deletion timestamp. Used by requests, garbage collection and
+    /// the reaper of namespaces.
     pub(crate) fn delete_stored(
         &self,
         tx: &Transaction<'_>,
@@ -111,7 +115,8 @@ impl Server {
         let is_free = object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
         let is_namespace = def.table.plural.as_ref() == "namespaces";
         if is_free && !is_namespace && !rules::is_graceful(def) {
-            // Nothing holds it and it knows no grace: it goes without ever being marked.
+            // Without finalizers and grace period it is removed at once, without a deletion
+            // timestamp.
             return Ok(Deleted::Gone(self.remove(tx, def, object, dry_run)));
         }
         if let Some(grace) = self.grace(def, &object, options) {
@@ -119,7 +124,7 @@ impl Server {
         }
         let is_definition = def.table == crd_table();
         if is_namespace || is_definition {
-            // Both end when they are empty; they know no grace period.
+            // Both wait until they are empty; they have no grace period.
             rules::metadata(&mut object).remove("deletionGracePeriodSeconds");
         }
         if is_definition {
@@ -127,7 +132,7 @@ impl Server {
         }
         if rules::is_done_deleting(&object) {
             if !dry_run && rules::is_graceful(def) && object != before {
-                // Even without grace left, a pod is marked before it goes.
+                // Even without grace left, a pod gets a deletion timestamp before it is removed.
                 let mut marked = object.clone();
                 convert::to_storage(def, &mut marked);
                 tx.put(&def.table, marked);
@@ -145,14 +150,14 @@ impl Server {
         Ok(Deleted::Waiting(convert::to_version(def, stored.value())))
     }
 
-    /// Seconds between the mark and the end. Only pods that run somewhere take their time. `None`
-    /// when an earlier deletion is under way and this one asks for nothing shorter.
+    /// The grace period in seconds. It is zero except for pods that run on a node. `None` if an
+    /// earlier deletion is in progress and this one does not shorten it.
     fn grace(&self, def: &ResourceDef, object: &Value, options: &DeleteOptions) -> Option<i64> {
         let _ = self;
         if !rules::is_graceful(def) {
             return Some(0);
         }
-        // A negative period means the shortest that still lets the pod know.
+        // A negative period means the shortest possible one, a second.
         let asked = options.grace_period_s.map(|asked| if asked < 0 { 1 } else { asked });
         if let Some(earlier) = object["metadata"]["deletionGracePeriodSeconds"].as_i64()
             && earlier > 0
@@ -168,7 +173,7 @@ impl Server {
         Some(asked.unwrap_or(own))
     }
 
-    /// Sets the deletion mark; a shorter grace period moves an earlier mark forward.
+    /// Sets the deletion timestamp; a shorter grace period moves an earlier one forward.
     fn mark(&self, object: &mut Value, grace_s: i64) {
         let now = self.clock.now();
         let after = |from: Timestamp, seconds: i64| {
@@ -183,7 +188,7 @@ impl Server {
             (Some(at), None | Some(0)) => (at.min(now), 0),
             (Some(at), Some(earlier_s)) => {
                 let moved = after(at, grace_s - earlier_s);
-                // Nothing ends in the past; what was to end gracefully still gets a second.
+                // Never in the past; a graceful deletion still gets a second.
                 if moved < now { (now, grace_s.min(1)) } else { (moved, grace_s) }
             }
         };
@@ -211,7 +216,7 @@ fn check_preconditions(def: &ResourceDef, old: &Stored, options: &DeleteOptions)
             "the {what} in the precondition ({want}) does not match the {what} in record ({have}). \
              The object might have been {fate}"
         );
-        // As Kubernetes: the kind stands where the resource should.
+        // As in Kubernetes: the error has the kind in the place of the resource.
         Err(Failure::conflict(&def.group, &def.kind, name, &why))
     };
     if let Some(uid) = options.uid.as_deref().filter(|uid| **uid != *old.uid) {
@@ -233,7 +238,7 @@ fn refuse_protected(def: &ResourceDef, name: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// Foreground and orphan deletion are finalizers that the garbage collector takes off.
+/// Foreground and orphan deletion are finalizers that the garbage collector removes.
 fn set_deletion_finalizers(object: &mut Value, propagation: Option<Propagation>) {
     let Some(propagation) = propagation else { return };
     let meta = rules::metadata(object);

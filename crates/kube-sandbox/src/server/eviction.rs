@@ -1,7 +1,7 @@
-//! Eviction: a delete that a disruption budget may refuse.
+//! Eviction: a delete that a `PodDisruptionBudget` may refuse.
 //!
-//! A granted eviction is noted in the budget at once, so that the next one counts with it before the
-//! budget's controller has seen the pod go.
+//! A granted eviction is recorded in the budget at once, so that the next one takes it into account
+//! before the budget's controller has seen the pod's deletion.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::{
     store::{TableKey, Transaction},
 };
 
-/// Granted evictions that the budget's controller has not confirmed yet.
+/// Maximum number of granted evictions that the budget's controller has not confirmed yet.
 const UNCONFIRMED_MAX: usize = 2000;
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -47,7 +47,7 @@ impl Server {
             let message = "Eviction API: evicting";
             Condition { kind: "DisruptionTarget", status: "True", reason, message }
                 .put(&mut conditions, self.clock.now());
-            // Conditions of pods have it, and nobody ever says anything with it.
+            // Pod conditions have this field, which is always null.
             for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
                 condition.entry("lastProbeTime").or_insert(Value::Null);
             }
@@ -58,7 +58,7 @@ impl Server {
         Ok(Answer::success(201, &Value::Null))
     }
 
-    /// Counts the eviction against the pod's budget, or refuses it.
+    /// Records the eviction in the pod's budget, or refuses it.
     fn ask_budgets(
         &self,
         tx: &Transaction<'_>,
@@ -105,12 +105,12 @@ impl Server {
     }
 }
 
-/// A pod that serves nobody, or not for long, is in no budget's way.
+/// Whether budgets protect a pod: not while it is pending, finished or being deleted.
 fn is_guarded(pod: &Value) -> bool {
     !is_deleting(pod) && !matches!(pods::phase(pod), "Succeeded" | "Failed" | "Pending")
 }
 
-/// A pod that is not healthy may go where that cannot make things worse.
+/// Whether an unhealthy pod may be evicted, because that makes nothing worse.
 fn allows_unhealthy(budget: &Value) -> bool {
     let desired = count(budget, "/status/desiredHealthy");
     text(budget, "/spec/unhealthyPodEvictionPolicy") == "AlwaysAllow"

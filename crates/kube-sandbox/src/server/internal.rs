@@ -1,7 +1,7 @@
-//! Writes of the machinery itself: garbage collection, namespaces, start-up.
+//! Internal writes: garbage collection, namespace deletion, start-up.
 //!
-//! They skip authentication and validation of intent, not the store's rules: every one is a
-//! transaction, and an object whose last finalizer goes is removed as by any other write.
+//! They skip authorization and validation, but not the store's rules: each is a transaction, and an
+//! object without finalizers is removed as by any other write.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
 // === impl Server ===
 
 impl Server {
-    /// Changes an object in place, if it is still there and the change is one.
+    /// Changes an object in place, if it still exists and the change has an effect.
     pub(crate) fn amend(&self, place: &Place, change: impl FnOnce(&mut Value)) {
         let Some(def) = self.def_of(place) else { return };
         let tx = self.store.begin();
@@ -37,7 +37,7 @@ impl Server {
         }
     }
 
-    /// Deletes whatever is at `place`.
+    /// Deletes the object at `place`.
     pub(crate) fn delete_place(&self, place: &Place, options: &DeleteOptions) -> Outcome<Deleted> {
         let (group, plural) = (&place.table.group, &place.table.plural);
         let missing = || Failure::not_found(group, plural, &place.key.name);
@@ -55,7 +55,7 @@ impl Server {
         self.random.below(bound)
     }
 
-    /// Wakes when open watches should ask whether they may go on; errs when the server is gone.
+    /// Signals open watches to check whether they may continue; closed when the server is dropped.
     pub(crate) fn interruptions(&self) -> watch::Receiver<u64> {
         self.interrupts.subscribe()
     }

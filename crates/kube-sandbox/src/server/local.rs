@@ -1,4 +1,7 @@
-//! A user of the server inside the process: how control loops reach it.
+//! In-process client of the server, by which control loops reach it.
+//!
+//! Requests pass authorization, fault injection and the request log like those over HTTP; only
+//! reads of the [`Cluster`] trait go straight to the store.
 
 use std::sync::Arc;
 
@@ -16,7 +19,7 @@ use crate::{
     store::{ObjectKey, Stored, TableKey},
 };
 
-/// The server, in the name of one user.
+/// The server as one user.
 #[derive(Clone)]
 pub struct Local {
     server: Arc<Server>,
@@ -49,7 +52,7 @@ impl Local {
         }
     }
 
-    /// Faults strike here as they do over HTTP, except that nobody waits for a delay.
+    /// Applies injected faults as over HTTP, except for delays.
     fn execute(&self, info: RequestInfo, body: Body) -> Outcome<Value> {
         let lost = || Err(Failure::new(504, "Timeout", "the connection was broken"));
         let is_lost = match self.server.faults.on_request(&info).course {
@@ -87,7 +90,7 @@ impl Cluster for Local {
         objects.iter().map(|object| object.value()).collect()
     }
 
-    /// Labels are stored beside objects, so that only what is selected is parsed.
+    /// Labels are stored beside objects, so only selected objects are parsed.
     fn select(&self, resource: Resource, namespace: &str, selector: &LabelSelector) -> Vec<Value> {
         let (_, objects) = self.server.store.list(&table(resource), Some(namespace));
         let selected = objects.iter().filter(|object| selector.matches(&object.labels));

@@ -1,4 +1,7 @@
-//! What clients add to a request: query parameters and delete options, checked once.
+//! Parses and validates query parameters and delete options.
+//!
+//! Every verb of the server parses its options here. Invalid values fail with the error of
+//! Kubernetes; unknown parameters are ignored.
 
 use std::time::Duration;
 
@@ -7,10 +10,10 @@ use serde_json::Value;
 
 use crate::failure::{Failure, FieldError, Outcome};
 
-/// As Kubernetes bounds the names of field managers.
+/// Maximum length of a field manager's name, as in Kubernetes.
 const MANAGER_BYTES_MAX: usize = 128;
 
-/// A query string, decoded. The first of several equal keys counts.
+/// A decoded query string. The first of several equal keys counts.
 #[derive(Debug, Clone, Default)]
 pub struct Query(Vec<(String, String)>);
 
@@ -20,11 +23,11 @@ pub struct WriteOptions {
     pub field_manager: String,
     pub field_validation: FieldValidation,
     pub dry_run: bool,
-    /// Server-side apply only; whether it was said at all matters to the others.
+    /// For server-side apply only; other writes must not set it at all.
     pub force: Option<bool>,
 }
 
-/// What to do about fields that are unknown or given twice.
+/// Handling of unknown and duplicate fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FieldValidation {
     Ignore,
@@ -42,13 +45,13 @@ pub struct ListOptions {
     pub continue_token: String,
     pub resource_version: String,
     pub resource_version_match: String,
-    /// Whether a watch starts with what exists; `None` leaves it to the resource version.
+    /// Whether a watch starts with existing objects; `None` leaves it to the resource version.
     pub send_initial_events: Option<bool>,
     pub bookmarks: bool,
     pub timeout: Option<Duration>,
 }
 
-/// How to delete, from the body or the query.
+/// Delete options, from the body or the query.
 #[derive(Debug, Clone, Default)]
 pub struct DeleteOptions {
     pub propagation: Option<Propagation>,
@@ -56,11 +59,11 @@ pub struct DeleteOptions {
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     pub dry_run: bool,
-    /// `orphanDependents: false`, the old way to ask for a cascade: it is answered with 202.
+    /// `orphanDependents: false`, the old form of a cascading delete, which is answered with 202.
     pub cascades: bool,
 }
 
-/// What becomes of dependents.
+/// Effect on dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
     Background,
@@ -88,7 +91,7 @@ impl Query {
         matches!(self.get(key), "true" | "1" | "True" | "TRUE" | "t" | "T")
     }
 
-    /// Every value of a key that may be given several times.
+    /// All values of a repeatable key.
     pub fn all(&self, key: &str) -> Vec<&str> {
         let found = self.0.iter().filter(|(name, _)| name == key);
         found.map(|(_, value)| value.as_str()).collect()
@@ -106,7 +109,7 @@ fn decode(text: &str) -> String {
 // === impl WriteOptions ===
 
 impl WriteOptions {
-    /// `agent` names the field manager when the request does not.
+    /// `agent` gives the field manager if the request does not.
     pub fn parse(query: &Query, kind: &str, agent: &str) -> Outcome<Self> {
         let mut errors = Vec::new();
         let manager = query.get("fieldManager");
@@ -138,7 +141,7 @@ impl WriteOptions {
     }
 }
 
-/// The manager's name when none was given: the program's name in the user agent.
+/// The default manager: the program's name in the user agent.
 fn manager_of(agent: &str) -> String {
     let name = agent.split('/').next().unwrap_or_default();
     let name: String = name.chars().filter(|c| !c.is_control()).take(MANAGER_BYTES_MAX).collect();
@@ -164,7 +167,7 @@ impl ListOptions {
             };
             if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(bad) }
         };
-        // A negative limit is none.
+        // A negative limit means no limit.
         let limit = if query.get("limit").starts_with('-') { None } else { number("limit")? };
         let limit = limit.unwrap_or_default();
         let options = Self {
@@ -248,7 +251,7 @@ impl ListOptions {
 // === impl DeleteOptions ===
 
 impl DeleteOptions {
-    /// From the body if there is one, else from the query; never from both.
+    /// Parses the body if there is one, else the query; never both.
     pub fn parse(query: &Query, body: &Value) -> Outcome<Self> {
         let from_query;
         let body = if body.is_null() {

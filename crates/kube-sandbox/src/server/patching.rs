@@ -1,4 +1,7 @@
-//! Patch: JSON, merge, strategic merge, and server-side apply.
+//! PATCH requests: JSON, merge and strategic merge patch, and server-side apply.
+//!
+//! The patched object goes through [`super::write`], like an update. An apply creates a missing
+//! object; any other patch of one fails with 404.
 
 use serde_json::Value;
 
@@ -17,7 +20,7 @@ use crate::{
     store::ObjectKey,
 };
 
-/// How a patch changes what it is applied to.
+/// Type of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PatchType {
     Json,
@@ -29,7 +32,7 @@ pub(super) enum PatchType {
 // === impl PatchType ===
 
 impl PatchType {
-    /// From the media type. Custom resources have no strategic merge.
+    /// Parses the media type. Custom resources have no strategic merge.
     pub(super) fn parse(content_type: &str, def: &ResourceDef) -> Outcome<Self> {
         let media = content_type.split(';').next().unwrap_or_default().trim();
         match media {
@@ -161,7 +164,7 @@ impl Server {
     }
 }
 
-/// A patch as it was sent.
+/// A patch as received.
 struct Sent<'a> {
     kind: PatchType,
     bytes: &'a [u8],
@@ -171,8 +174,7 @@ struct Sent<'a> {
 // === impl Sent ===
 
 impl Sent<'_> {
-    /// What is shown of a patch that made something wrong: the outcome, or of a strategic one the
-    /// patch itself.
+    /// The value in an error about a patch: the result, or for a strategic patch the patch itself.
     fn shown(&self, patched: &Value) -> Value {
         if self.kind != PatchType::Strategic {
             return patched.to_string().into();
@@ -191,14 +193,14 @@ impl Sent<'_> {
         }
     }
 
-    /// The API machinery has lost the kind and name by then, and leaves them out.
+    /// Without kind and name, which the API machinery does not have at this point.
     fn refusal(&self, patched: &Value, why: impl Into<String>) -> Failure {
         let error = FieldError::invalid("patch", &self.shown(patched), why);
         Failure::invalid("", "", "", &[error])
     }
 }
 
-/// The media type and bytes of a patch; one from within the process is a merge patch.
+/// Media type and bytes of a patch; one from within the process is a merge patch.
 pub(super) fn patch_body(body: &Body) -> Outcome<(String, Vec<u8>)> {
     match body {
         Body::Raw { content_type, bytes } => Ok((content_type.clone(), bytes.to_vec())),
@@ -211,7 +213,7 @@ pub(super) fn patch_body(body: &Body) -> Outcome<(String, Vec<u8>)> {
     }
 }
 
-/// The patched object must still be the same object, and one of its kind.
+/// The patched object must keep its identity and be valid for its kind.
 fn check_patched(
     call: &Call<'_>,
     sent: &Sent<'_>,
@@ -233,7 +235,7 @@ fn check_patched(
     Ok((patched, warnings))
 }
 
-/// A patch makes no other kind of an object.
+/// A patch cannot change the kind of an object.
 fn check_kind(
     call: &Call<'_>,
     sent: &Sent<'_>,
@@ -246,8 +248,8 @@ fn check_kind(
         if given == before.get(key) {
             continue;
         }
-        // Strategic patches are merged into a typed object, whose kind is not theirs to change;
-        // and the kind of a built-in is known from the path.
+        // Strategic patches are merged into a typed object, whose kind they cannot change; and the
+        // kind of a built-in resource is known from the path.
         let is_known = !is_custom && key == "kind" && given.is_none();
         if sent.kind == PatchType::Strategic || is_known {
             patched[key] = before[key].clone();
@@ -271,7 +273,7 @@ fn check_kind(
     Ok(())
 }
 
-/// An applied configuration names its kind, and no other object than the path does.
+/// An applied configuration must have the kind, and the name if any, of the path.
 fn check_applied(call: &Call<'_>, config: &Value) -> Outcome<()> {
     let def = &call.def;
     let want = def.api_version();
@@ -296,13 +298,13 @@ fn check_applied(call: &Call<'_>, config: &Value) -> Outcome<()> {
     if config["metadata"].get("managedFields").is_some_and(|list| !list.is_null()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
-    // What is noted as applied is what was sent, with or without its namespace.
+    // The configuration is recorded as sent, with or without its namespace.
     place_in_namespace(call, &mut config.clone())?;
     let name = call.request.info.name.as_str();
     if !config["metadata"]["name"].is_null() {
         check_name(name, config)?;
     }
-    // Only looked at: a configuration says something by what it leaves out, so nothing is filled in.
+    // Validated on a copy: an omission has a meaning in a configuration, so nothing is filled in.
     let slash = if want.contains('/') { "" } else { "/" };
     let namespace = call.namespace();
     let untyped = |why: &str| {
@@ -317,7 +319,7 @@ fn check_applied(call: &Call<'_>, config: &Value) -> Outcome<()> {
     Err(untyped(&listed))
 }
 
-/// Fields an applier made up: apply knows no leniency.
+/// The error for undeclared fields in a configuration: apply has no lenient mode.
 fn undeclared(unknown: &[String]) -> Option<String> {
     let path = |problem: &String| problem.split('"').nth(1).unwrap_or_default().to_owned();
     let each: Vec<String> = unknown
@@ -331,8 +333,7 @@ fn undeclared(unknown: &[String]) -> Option<String> {
     }
 }
 
-/// What is not there can be created by an apply, but only the object itself, and not one that
-/// was known before.
+/// An apply can create a missing object, but not through a subresource, and not with a UID.
 fn check_absent(call: &Call<'_>, to: WriteTo, config: &Value) -> Outcome<()> {
     if to != WriteTo::Object {
         return Err(call.not_found());

@@ -1,4 +1,4 @@
-//! What only pods have: binding to a node, and logs.
+//! Pod subresources: binding and log.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -18,13 +18,13 @@ use crate::{
 // === impl Server ===
 
 impl Server {
-    /// `POST pods/NAME/binding`: what a scheduler says.
+    /// `POST pods/NAME/binding`: the request of a scheduler.
     pub(super) fn bind_pod(&self, call: &Call<'_>) -> Outcome<Answer> {
         let (binding, _) = call.body_object()?;
         self.bind_to(call.namespace(), &call.request.info.name, &binding)
     }
 
-    /// `POST bindings`, the same by its older path.
+    /// `POST bindings`, the same by its deprecated path.
     pub(super) fn bind(&self, namespace: &str, binding: &Value) -> Outcome<Answer> {
         let name = binding["metadata"]["name"].as_str().unwrap_or_default();
         self.bind_to(namespace, name, binding)
@@ -33,7 +33,7 @@ impl Server {
     fn bind_to(&self, namespace: &str, name: &str, binding: &Value) -> Outcome<Answer> {
         let node = binding["target"]["name"].as_str().unwrap_or_default();
         if node.is_empty() {
-            // Found below the API machinery, which makes nothing of it.
+            // Found below the API machinery, which gives it no reason.
             let error = FieldError::required("target.name", "");
             return Err(Failure::unclassified(error.to_string()));
         }
@@ -60,7 +60,7 @@ impl Server {
         Ok(Answer::success(201, &Value::Null))
     }
 
-    /// `GET pods/NAME/log`: the few lines a pretended container writes.
+    /// `GET pods/NAME/log`: the generated lines of a simulated container.
     pub(super) fn pod_log(&self, call: &Call<'_>) -> Outcome<Answer> {
         let pod = self.stored(call)?.value();
         let query = &call.request.query;

@@ -1,4 +1,7 @@
-//! Reads: one object, or many at one moment.
+//! GET and LIST requests: one object, or many at one revision.
+//!
+//! The server calls it for both verbs; watches use [`Selection`] too. A list is consistent at one
+//! revision, and its pages stay at that revision until it is compacted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,16 +17,16 @@ use crate::{
     types::base64,
 };
 
-/// Which objects a list or watch wants, beyond kind and namespace.
+/// Label and field selector of a list or watch.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     labels: Option<LabelSelector>,
     fields: Option<FieldSelector>,
-    /// `(group, kind)`, to know which fields may be selected by.
+    /// `(group, kind)`, which determines the selectable fields.
     kind: (String, String),
 }
 
-/// Many objects at one revision.
+/// A list of objects at one revision.
 #[derive(Debug, Clone)]
 pub struct ListAnswer {
     pub def: Arc<ResourceDef>,
@@ -33,10 +36,10 @@ pub struct ListAnswer {
     pub remaining: Option<usize>,
 }
 
-/// Where a page ended.
+/// The position after a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Continue {
-    /// The moment the pages are of; `None` to go on with whatever there is now.
+    /// The revision of all pages; `None` to continue with the current objects.
     revision: Option<u64>,
     after: ObjectKey,
 }
@@ -51,7 +54,7 @@ impl Selection {
         };
         let mut fields = options.field_selector.clone();
         if !name.is_empty() {
-            // A path that names an object, or a request known to be about just one.
+            // A path or request for a single object.
             let own = format!("metadata.name={name}");
             fields = if fields.is_empty() { own } else { format!("{fields},{own}") };
         }
@@ -81,7 +84,7 @@ impl Selection {
 
     fn fields_match(&self, object: &Stored) -> bool {
         let Some(selector) = &self.fields else { return true };
-        // The commonest selections need no parsing.
+        // The most common selectors need no parsing.
         let is_other =
             |field: &str, have: &str| selector.exact(field).is_some_and(|want| want != have);
         if is_other("metadata.name", &object.key.name)
@@ -97,15 +100,15 @@ impl Selection {
 // === impl ListAnswer ===
 
 impl ListAnswer {
-    /// The list as JSON, put together from the items' own bytes.
+    /// The list as JSON, assembled from the items' own bytes.
     ///
-    /// As real servers do, items of a built-in kind come without `kind` and `apiVersion`: the list
-    /// says it for all of them. Items of a custom kind have theirs.
+    /// As in real servers, items of a built-in kind have no `kind` and `apiVersion`, because the
+    /// list has them. Items of a custom kind have both.
     pub fn to_bytes(&self) -> Bytes {
         let items: usize = self.items.iter().map(|item| item.len() + 1).sum();
         let mut head = self.head();
         if self.def.is_custom() && self.continue_token.is_empty() {
-            // Lists of custom resources say even that they do not go on.
+            // Lists of custom resources have an empty token even on the last page.
             head["metadata"]["continue"] = "".into();
         }
         let head = to_bytes(&head);
@@ -126,7 +129,7 @@ impl ListAnswer {
         out.into()
     }
 
-    /// The list with items that say what they are, as tables and metadata are made from.
+    /// The list with complete items, from which tables and metadata are made.
     pub fn to_value(&self) -> Value {
         let mut list = self.head();
         list["items"] = self.items.iter().map(|item| parse(item)).collect();
@@ -154,7 +157,7 @@ fn parse(bytes: &[u8]) -> Value {
 // === impl Server ===
 
 impl Server {
-    /// The object a call addresses, as it lies in the store.
+    /// The stored object that a call addresses.
     pub(super) fn stored(&self, call: &Call<'_>) -> Outcome<Arc<Stored>> {
         let key = ObjectKey::new(call.namespace(), &call.request.info.name);
         self.store.get(&call.def.table, &key).ok_or_else(|| call.not_found())
@@ -191,7 +194,7 @@ impl Server {
         let mut wanted = objects.into_iter().filter(|object| {
             start.as_ref().is_none_or(|start| object.key > *start) && selection.matches(object)
         });
-        // A list at "0" comes from the watch cache, which has no pages.
+        // A list at "0" comes from the watch cache, which does not page.
         let is_unpaged = options.resource_version == "0";
         let limit = if options.limit == 0 || is_unpaged { usize::MAX } else { options.limit };
         let page: Vec<_> = wanted.by_ref().take(limit).collect();
@@ -202,7 +205,7 @@ impl Server {
             }
             _ => String::new(),
         };
-        // With a selector the server does not count what it would have to look at.
+        // With a selector the server does not count the remaining objects.
         let remaining = selection.is_everything().then_some(remaining);
         let items = page.iter().map(|object| convert::bytes(&call.def, object)).collect();
         Ok(ListAnswer { def: Arc::clone(&call.def), revision, items, continue_token, remaining })
@@ -238,7 +241,7 @@ impl Server {
         }
         let asked = parse_revision(&options.resource_version)
             .map_err(|error| Failure::bad_request(format!("invalid resource version: {error}")))?;
-        // A page at a version, without a word about how to match it, is a page at that version.
+        // A page at a version, without a match rule, is a page at exactly that version.
         let is_exact = match options.resource_version_match.as_str() {
             "Exact" => true,
             "" => options.limit > 0 && asked > 0,
@@ -252,7 +255,7 @@ impl Server {
         Ok((revision, None, objects))
     }
 
-    /// A read at a revision from the future is refused: the store may never get there.
+    /// Refuses a read at a future revision, which the store may never reach.
     pub(crate) fn check_not_future(&self, asked: u64, retry_after_s: Option<u32>) -> Outcome<()> {
         let current = self.store.revision();
         if asked <= current {
@@ -270,7 +273,7 @@ impl Server {
     }
 }
 
-/// A revision a client names; none is 0.
+/// Parses a client's revision; an empty one is 0.
 pub(crate) fn parse_revision(text: &str) -> Result<u64, FieldError> {
     if text.is_empty() {
         return Ok(0);
@@ -281,7 +284,7 @@ pub(crate) fn parse_revision(text: &str) -> Result<u64, FieldError> {
     })
 }
 
-/// An object's bytes as they are if they are what was asked for, else converted.
+/// The stored bytes of an object if they have the requested version, else the converted object.
 pub(super) fn content(def: &ResourceDef, stored: &Arc<Stored>) -> Content {
     if convert::is_stored_form(def) {
         Content::Stored(Arc::clone(stored))
@@ -290,7 +293,7 @@ pub(super) fn content(def: &ResourceDef, stored: &Arc<Stored>) -> Content {
     }
 }
 
-/// What a watch from `asked` is told when that is no longer remembered.
+/// The error of a watch from `asked`, which is no longer in the log.
 pub(crate) fn too_old(asked: u64, compacted: Compacted) -> Failure {
     Failure::expired(format!("too old resource version: {asked} ({})", compacted.oldest))
 }
@@ -303,7 +306,7 @@ fn list_too_old() -> Failure {
 
 impl Continue {
     fn encode(&self) -> String {
-        // The key after the last one, as etcd would have it.
+        // The key after the last one, as in etcd.
         let start = match &*self.after.namespace {
             "" => format!("{}\0", self.after.name),
             namespace => format!("{namespace}/{}\0", self.after.name),
@@ -343,7 +346,7 @@ impl Continue {
         Ok(Self { revision: u64::try_from(revision).ok(), after })
     }
 
-    /// The moment the list was taken at is gone, but the place in it is not.
+    /// The revision of the list is compacted, but the position in it is still valid.
     fn too_old(&self) -> Failure {
         let mut failure = Failure::expired(
             "The provided continue parameter is too old to display a consistent list result. You \

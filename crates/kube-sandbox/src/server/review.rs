@@ -1,4 +1,6 @@
-//! Reviews: questions in the form of objects. May I? Who am I? Whose token is this?
+//! Reviews, which are queries in the form of objects: access, self subject and token reviews.
+//!
+//! Answers come from the authorizer and the known tokens; a review is never stored.
 
 use serde_json::{Value, json};
 
@@ -14,7 +16,7 @@ use crate::{
 // === impl Server ===
 
 impl Server {
-    /// Answers a review, or carries out the legacy `POST bindings`.
+    /// Answers a review, or executes the legacy `POST bindings`.
     pub(super) fn review(&self, call: &Call<'_>) -> Outcome<Answer> {
         let (mut review, warnings) = call.body_object()?;
         if call.def.kind == "Binding" {
@@ -62,7 +64,7 @@ impl Server {
         }
         let info = reviewed(spec, user);
         let mut attributes = Attributes::from(&info);
-        // A review may ask about verbs no request has, such as `use` or `*`.
+        // A review may ask about verbs that no request has, such as `use` or `*`.
         let asked = if spec["resourceAttributes"].is_object() {
             &spec["resourceAttributes"]["verb"]
         } else {

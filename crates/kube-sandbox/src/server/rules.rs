@@ -1,6 +1,6 @@
-//! What each kind demands of a write, whether the kind is built in or defined by a CRD.
+//! The rules of a kind for writes, both for built-in kinds and for CRDs.
 //!
-//! The one place where the two differ; the rest of the server asks here and does not care.
+//! This is the only place where the two differ; the rest of the server calls these functions.
 
 use std::sync::LazyLock;
 
@@ -20,7 +20,7 @@ use crate::{
     types::{self, BuiltinShape, TypeDef},
 };
 
-/// Which part of an object a write is for.
+/// The part of an object that a write targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteTo {
     Object,
@@ -32,7 +32,7 @@ pub(super) enum WriteTo {
     Finalize,
 }
 
-/// The shape of any kind.
+/// The shape of any kind, for merging and field ownership.
 #[derive(Clone)]
 pub(super) enum AnyShape<'a> {
     Builtin(BuiltinShape),
@@ -64,7 +64,7 @@ impl WriteTo {
         }
     }
 
-    /// As `managedFields` names it.
+    /// The name in `managedFields`.
     pub(super) fn subresource(self) -> &'static str {
         match self {
             Self::Object => "",
@@ -76,11 +76,11 @@ impl WriteTo {
     }
 }
 
-/// What a resource's rules come from.
+/// Source of a resource's rules.
 enum Source<'a> {
     Builtin(&'static Strategy),
     Custom(&'a CrdVersion),
-    /// The CRD kind has rules of its own.
+    /// The CRD kind itself has rules of its own.
     Crd,
     None,
 }
@@ -108,7 +108,7 @@ pub(super) fn shape(def: &ResourceDef) -> AnyShape<'_> {
     }
 }
 
-/// What an object of a built-in kind always has, even when nothing is in it: nobody owns that.
+/// Fields that objects of a built-in kind always have, which get no owner.
 pub(super) fn skeleton(def: &ResourceDef) -> Option<Value> {
     let known = match &def.backing {
         Backing::Builtin => types::kind(&def.group, &def.version, &def.kind)?,
@@ -119,7 +119,7 @@ pub(super) fn skeleton(def: &ResourceDef) -> Option<Value> {
     Some(empty)
 }
 
-/// An object of a kind with nothing in it: what a bookmark is made from.
+/// An empty object of a kind, for bookmarks.
 pub(crate) fn empty_object(def: &ResourceDef) -> Value {
     let mut empty = skeleton(def).unwrap_or_else(|| Value::Object(Map::new()));
     empty["kind"] = def.kind.as_str().into();
@@ -128,7 +128,7 @@ pub(crate) fn empty_object(def: &ResourceDef) -> Value {
     empty
 }
 
-/// `metadata`, made if it is missing. The caller knows that `object` is an object.
+/// `metadata`, created if missing. `object` must be an object.
 pub(super) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
     let meta = &mut object["metadata"];
     if !meta.is_object() {
@@ -137,7 +137,7 @@ pub(super) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
     meta.as_object_mut().expect("metadata was just made an object")
 }
 
-/// Takes out fields the kind does not have and names them; refuses values of the wrong type.
+/// Removes unknown fields and returns their names; refuses values of the wrong type.
 pub(super) fn unknown_fields(def: &ResourceDef, object: &mut Value) -> Outcome<Vec<String>> {
     let Backing::Custom(version) = &def.backing else {
         return match types::kind(&def.group, &def.version, &def.kind) {
@@ -158,7 +158,7 @@ pub(super) fn unknown_fields(def: &ResourceDef, object: &mut Value) -> Outcome<V
     Ok(unknown)
 }
 
-/// Gives an object put together from others the form its kind is stored in.
+/// Brings a merged object into the form in which its kind is stored.
 pub(super) fn normalise(def: &ResourceDef, object: &mut Value) {
     if let Backing::Custom(_) = &def.backing {
         return;
@@ -185,7 +185,7 @@ fn mismatch(api_version: &str, kind: &str, why: &str) -> Failure {
     Failure::bad_request(message)
 }
 
-/// Fills in what was left out. Of an object that was applied, nulls stay what they are.
+/// Fills in defaults. Nulls of an applied object are kept.
 pub(super) fn default(def: &ResourceDef, object: &mut Value, ownership: Ownership) {
     match source(def) {
         Source::Builtin(strategy) => strategy.defaults(object),
@@ -209,7 +209,7 @@ pub(super) fn prepare_create(def: &ResourceDef, object: &mut Value) {
             crd::reset_status(object, None);
             let meta = metadata(object);
             meta.insert("generation".into(), 1.into());
-            // Its objects are deleted before it is.
+            // Its custom resources are deleted before it is.
             let finalizers = meta.entry("finalizers").or_insert_with(|| Value::Array(Vec::new()));
             if let Some(list) = finalizers.as_array_mut()
                 && !list.iter().any(|name| name == CRD_CLEANUP)
@@ -221,7 +221,7 @@ pub(super) fn prepare_create(def: &ResourceDef, object: &mut Value) {
     }
 }
 
-/// Puts back what a write to this part cannot change.
+/// Restores fields that a write to this part cannot change.
 pub(super) fn prepare_update(def: &ResourceDef, to: WriteTo, new: &mut Value, old: &Value) {
     match (source(def), to) {
         (Source::Builtin(strategy), WriteTo::Status) => strategy.prepare_status_update(new, old),
@@ -244,7 +244,7 @@ pub(super) fn prepare_update(def: &ResourceDef, to: WriteTo, new: &mut Value, ol
     }
 }
 
-/// Counts a change of what an object asks for.
+/// Increments the generation if the spec changed.
 pub(super) fn bump_generation(def: &ResourceDef, to: WriteTo, new: &mut Value, old: &Value) {
     if matches!(to, WriteTo::Status | WriteTo::Binding | WriteTo::Finalize) {
         return;
@@ -288,7 +288,7 @@ pub(super) fn validate(def: &ResourceDef, object: &Value) -> Vec<FieldError> {
 
 const REPLICAS_MAX: i64 = i32::MAX as i64;
 
-/// A kind that can be scaled counts its replicas in whole numbers from zero, whatever its schema says.
+/// Replica counts of a scalable kind must be non-negative integers, regardless of its schema.
 fn bad_replicas(path: &str, object: &Value) -> Option<FieldError> {
     let mut place = object;
     for name in path.split('.').filter(|name| !name.is_empty()) {
@@ -349,7 +349,7 @@ pub(super) fn validate_update(
     }
 }
 
-/// What is fine, but perhaps not meant. `old` is the object before an update.
+/// Warnings about accepted objects. `old` is the object before an update.
 pub(super) fn warnings(def: &ResourceDef, old: Option<&Value>, object: &Value) -> Vec<String> {
     match source(def) {
         Source::Builtin(strategy) => strategy.warnings(object),
@@ -364,7 +364,7 @@ pub(super) fn warnings(def: &ResourceDef, old: Option<&Value>, object: &Value) -
     }
 }
 
-/// What everyone who uses a deprecated version is told, whatever they do with it.
+/// The warning about a deprecated version, for every request that uses it.
 pub(crate) fn deprecation(def: &ResourceDef) -> Option<String> {
     if (def.group.as_str(), def.kind.as_str()) == ("", "Endpoints") {
         let text = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
@@ -385,12 +385,12 @@ pub(crate) fn deprecation(def: &ResourceDef) -> Option<String> {
     Some(text)
 }
 
-/// Fields that a write to this part does not get to own.
+/// Fields of which a write to this part does not become an owner.
 pub(super) fn reset_fields(def: &ResourceDef, to: WriteTo) -> &'static FieldSet {
     let has_status = def.has("status");
     match to {
         WriteTo::Status if def.is_custom() => &ALL_BUT_STATUS,
-        // Of a built-in kind a status writer may change some metadata, and then owns it.
+        // For built-in kinds a status writer may change some metadata, and then owns it.
         WriteTo::Status if def.kind == "Deployment" => &SPEC_AND_LABELS,
         WriteTo::Status => &SPEC,
         WriteTo::Object if has_status => &STATUS,
@@ -411,7 +411,7 @@ pub(super) fn allows_unconditional_update(def: &ResourceDef) -> bool {
     }
 }
 
-/// Whether the answer to a delete is the object rather than a `Status`.
+/// Whether the answer to a delete is the object instead of a `Status`.
 pub(super) fn returns_deleted(def: &ResourceDef) -> bool {
     def.group.is_empty()
         && matches!(
@@ -420,8 +420,8 @@ pub(super) fn returns_deleted(def: &ResourceDef) -> bool {
         )
 }
 
-/// Whether a delete may ask for something to be done about dependents. Events have none, and
-/// namespaces end by their own finalizer.
+/// Whether a delete may specify propagation. Events have no dependents, and namespaces end by their
+/// own finalizer.
 pub(super) fn is_collected(def: &ResourceDef) -> bool {
     !matches!(def.table.plural.as_ref(), "events" | "namespaces")
 }
@@ -430,7 +430,7 @@ pub(super) fn is_graceful(def: &ResourceDef) -> bool {
     matches!(source(def), Source::Builtin(strategy) if strategy.graceful_delete)
 }
 
-/// True when nothing holds a marked object any more: no finalizer, no grace period.
+/// True if an object in deletion has no finalizer and no grace period left.
 pub(super) fn is_done_deleting(object: &Value) -> bool {
     let meta = &object["metadata"];
     let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);

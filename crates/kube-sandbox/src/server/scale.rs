@@ -1,4 +1,7 @@
-//! The `scale` subresource: a workload seen as a number of replicas.
+//! The `scale` subresource of workloads and custom resources.
+//!
+//! GET, PUT and PATCH of a Scale are mapped to the replica count of the workload, so its rules and
+//! field ownership apply.
 
 use serde_json::{Value, json};
 
@@ -43,7 +46,7 @@ impl Server {
         let scale = if request.info.verb == Verb::Patch {
             let (content_type, bytes) = patch_body(&request.body)?;
             match PatchType::parse(&content_type, &call.def)? {
-                // Of a Scale only `spec.replicas` can be set, so an apply is a merge.
+                // Only `spec.replicas` of a Scale can be set, so an apply is a merge.
                 PatchType::Apply => {
                     let applied = super::decode::yaml(&bytes)
                         .map_err(|why| Failure::bad_request(format!("error decoding YAML: {why}")))?
@@ -63,7 +66,7 @@ impl Server {
         };
         let replicas = check(call, &before, &scale)?;
         let path = paths(&call.def).spec;
-        // A count that nobody owned is nobody's after it was scaled, too.
+        // A count without an owner stays without one after scaling.
         let ownership =
             if is_owned(&object, &path) { Ownership::Track } else { Ownership::Settled };
         set(&mut object, &path, replicas.into());
@@ -96,7 +99,7 @@ fn paths(def: &ResourceDef) -> Paths {
     }
 }
 
-/// A custom resource without a count has no scale to show.
+/// A custom resource without a replica count has no scale.
 fn check_has_replicas(def: &ResourceDef, object: &Value) -> Outcome<()> {
     let path = paths(def).spec;
     let found = Path::parse(&path).ok().is_some_and(|path| path.first(object).is_some());
@@ -158,7 +161,7 @@ fn check(call: &Call<'_>, before: &Value, scale: &Value) -> Outcome<i64> {
             Err(Failure::invalid("", "", "", &[error]))
         }
         None => refuse("must be an integer"),
-        // Of a custom resource its own validation refuses it.
+        // For custom resources its own validation refuses it.
         Some(count) if count < 0 && !call.def.is_custom() => {
             refuse("must be greater than or equal to 0")
         }
@@ -167,7 +170,7 @@ fn check(call: &Call<'_>, before: &Value, scale: &Value) -> Outcome<i64> {
     }
 }
 
-/// Whether any manager owns the field at a plain dotted path.
+/// Whether a manager owns the field at a dotted path.
 fn is_owned(object: &Value, path: &str) -> bool {
     let names = path.split('.').filter(|name| !name.is_empty());
     let pointer: String = names.flat_map(|name| ["/f:", name]).collect();
@@ -175,7 +178,7 @@ fn is_owned(object: &Value, path: &str) -> bool {
     entries.into_iter().flatten().any(|entry| entry["fieldsV1"].pointer(&pointer).is_some())
 }
 
-/// Sets a plain dotted path; scale paths of CRDs may hold no other kind.
+/// Sets a dotted path, the only form of scale paths in CRDs.
 fn set(object: &mut Value, path: &str, value: Value) {
     let mut place = object;
     let names: Vec<&str> = path.split('.').filter(|name| !name.is_empty()).collect();

@@ -1,9 +1,9 @@
-//! Objects without what the list around them says already.
+//! Removes type fields from the items of a list.
 
-/// Copies the JSON of an object to `out`, without its own `apiVersion` and `kind`.
+/// Copies the JSON of an object to `out`, without its `apiVersion` and `kind`.
 ///
-/// `object` is compact JSON as the store writes it: looking for commas and quotes at the outermost
-/// level is all the parsing it takes, which keeps lists of thousands of objects cheap.
+/// `object` is compact JSON as the store writes it: only commas and quotes at the outermost level
+/// are parsed, which keeps lists of thousands of objects cheap.
 pub(super) fn without_type(object: &[u8], out: &mut Vec<u8>) {
     let inner = object.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
     let Some(inner) = inner else { return out.extend_from_slice(object) };
@@ -21,7 +21,7 @@ pub(super) fn without_type(object: &[u8], out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// The `"key":value` pairs of an object's inside.
+/// The `"key":value` pairs of an object.
 fn members(inner: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let is_end = move |byte: &u8| {

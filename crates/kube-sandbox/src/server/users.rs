@@ -1,4 +1,7 @@
-//! Who asks: tokens, impersonation, and permission.
+//! Users: tokens and authorization.
+//!
+//! HTTP requests and in-process clients pass [`Server::authorize`]; access reviews evaluate the
+//! same rules.
 
 use std::sync::{Arc, PoisonError};
 
@@ -21,7 +24,7 @@ pub struct User {
 // === impl User ===
 
 impl User {
-    /// May do everything, in RBAC mode too.
+    /// An administrator, with all permissions in RBAC mode too.
     pub fn admin() -> Self {
         Self::new("kubernetes-admin", &["system:masters", "system:authenticated"])
     }
@@ -49,7 +52,7 @@ impl User {
 // === impl Server ===
 
 impl Server {
-    /// Lets `token` stand for `user` from now on.
+    /// Registers `token` for `user`.
     pub fn add_token(&self, token: &str, user: User) {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.insert(token.to_owned(), user);
@@ -59,7 +62,7 @@ impl Server {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
     }
 
-    /// Refuses a request its user may not make. Outside RBAC mode everyone may do everything.
+    /// Refuses a request that its user may not make. Outside RBAC mode everything is allowed.
     pub fn authorize(&self, info: &RequestInfo) -> Outcome<()> {
         if !self.settings.rbac {
             return Ok(());
@@ -73,7 +76,8 @@ impl Server {
         Arc::clone(&self.authorizer.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// `POST serviceaccounts/NAME/token`: a token that acts as the account until the sandbox ends.
+    /// `POST serviceaccounts/NAME/token`: issues a token for the account, valid until the sandbox
+    /// ends.
     pub(crate) fn issue_token(&self, call: &Call<'_>) -> Outcome<Answer> {
         let info = &call.request.info;
         self.stored(call)?;
@@ -95,7 +99,7 @@ impl Server {
     }
 }
 
-/// The request a review asks about, in the name of `user`.
+/// The request described in a review, as `user`.
 pub(super) fn reviewed(spec: &Value, user: User) -> RequestInfo {
     let resource = &spec["resourceAttributes"];
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();

@@ -1,4 +1,9 @@
-//! Create and update: one object, one transaction, all the rules.
+//! POST and PUT requests: one object in one transaction, with all rules of its kind.
+//!
+//! The server calls it for both verbs, and `patching` and `scale` for the updates that they
+//! compute. Order of a create: defaults, name, field ownership, system fields, validation,
+//! allocation, store. A failed write leaves no trace, and a dry run returns the result without
+//! storing it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -19,22 +24,22 @@ use crate::{
     store::{ObjectKey, Stored, TableKey, Transaction, to_bytes},
 };
 
-/// etcd refuses requests above 1.5 MiB, and so the real server does.
+/// As in the real server: etcd refuses requests above 1.5 MiB.
 const OBJECT_BYTES_MAX: usize = 1_572_864;
 
-/// Names made from `generateName` that are taken are made anew this often.
+/// Maximum number of attempts to generate a free name from `generateName`.
 const GENERATE_TRIES: usize = 8;
 
-/// Who will own the fields that a write sets.
+/// Ownership of the fields that a write sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ownership {
-    /// The manager named in the options, for what it changed.
+    /// The manager in the options owns its changes.
     Track,
-    /// Already settled by server-side apply.
+    /// Already computed by server-side apply.
     Settled,
 }
 
-/// A write about to happen to objects of one kind.
+/// The context of a write to objects of one kind.
 pub(super) struct Write<'a> {
     pub def: &'a Arc<ResourceDef>,
     pub options: &'a WriteOptions,
@@ -67,7 +72,7 @@ impl Server {
         Ok(finish(call, 201, created, warnings, more))
     }
 
-    /// Stores a new object, decoded and in its namespace, and returns it with warnings.
+    /// Stores a new object, already decoded and in its namespace, and returns it with warnings.
     pub(super) fn create_object(
         &self,
         tx: &Transaction<'_>,
@@ -77,15 +82,15 @@ impl Server {
         let Write { def, options, .. } = *write;
         self.check_admission(def, &object)?;
         check_priority(def, &object)?;
-        // What follows from a name that is still to be made is nobody's.
+        // Defaults derived from a generated name are not set yet.
         rules::default(def, &mut object, write.ownership);
         self.name_object(tx, def, &mut object)?;
         let meta = rules::metadata(&mut object);
         for stale in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             meta.remove(stale);
         }
-        // Who owns a field is settled before admission and the kind's own preparations: what those
-        // fill in belongs to nobody.
+        // Ownership is computed before admission and the kind's preparations: fields set by those
+        // have no owner.
         if write.ownership == Ownership::Track {
             self.track(write, None, &mut object);
         }
@@ -116,7 +121,7 @@ impl Server {
         Ok((created, warnings))
     }
 
-    /// Creates what a PUT or an apply did not find. It takes the permission to create, too.
+    /// Creates the missing object of a PUT or an apply. This requires the permission to create.
     pub(super) fn create_absent(
         &self,
         tx: &Transaction<'_>,
@@ -140,7 +145,7 @@ impl Server {
         Ok(finish(call, code, updated, warnings, more))
     }
 
-    /// The code to answer with, the object as it is now, and warnings.
+    /// Status code, stored object and warnings.
     fn update_decoded(
         &self,
         call: &Call<'_>,
@@ -168,7 +173,7 @@ impl Server {
         Ok((200, updated, more))
     }
 
-    /// Replaces `old` by `new` as far as the kind's rules let it, and returns what is stored then.
+    /// Replaces `old` by `new` as far as the kind's rules allow, and returns the stored object.
     pub(super) fn update_object(
         &self,
         tx: &Transaction<'_>,
@@ -191,14 +196,14 @@ impl Server {
         if !errors.is_empty() {
             return Err(invalid(def, &old.key.name, &errors));
         }
-        // Who writes a part of it is not told what may be wrong with the rest.
+        // A write to a subresource gets no warnings about the rest of the object.
         let warnings = match write.to {
             rules::WriteTo::Object => rules::warnings(def, Some(&live), &new),
             _ => Vec::new(),
         };
         rules::metadata(&mut new).insert("resourceVersion".into(), old.revision.to_string().into());
         if rules::is_done_deleting(&new) {
-            // Whoever took off the last finalizer sees the object as they wrote it.
+            // The client that removed the last finalizer gets the object as it wrote it.
             self.remove(tx, def, new.clone(), options.dry_run);
             return Ok((new, warnings));
         }
@@ -212,12 +217,12 @@ impl Server {
         Ok((updated, warnings))
     }
 
-    /// Writes, or for a dry run only says what would be.
+    /// Writes the object, or returns the result of a dry run.
     fn commit(&self, tx: &Transaction<'_>, write: &Write<'_>, mut object: Value) -> Outcome<Value> {
         let def = write.def;
         convert::to_storage(def, &mut object);
         let too_large = || Failure::unclassified("etcdserver: request is too large");
-        // Rather than refuse an object for what is noted about it, the notes go.
+        // An object that is too large is stored without its field ownership.
         let may_forget = write.ownership == Ownership::Track;
         if write.options.dry_run {
             let fits = |object: &Value| to_bytes(object).len() <= OBJECT_BYTES_MAX;
@@ -240,7 +245,7 @@ impl Server {
         Ok(convert::to_version(def, object))
     }
 
-    /// Takes an object out of the store for good.
+    /// Removes an object from the store.
     pub(super) fn remove(
         &self,
         tx: &Transaction<'_>,
@@ -253,14 +258,14 @@ impl Server {
             return convert::to_version(def, last);
         }
         self.release(def, &last);
-        // Watchers are told what was stored, not what whoever let it go made of it.
+        // Watchers get the stored state, not the one in the removing request.
         let stored = tx.get(&def.table, &ObjectKey::of(&last)).map(|stored| stored.value());
         let stored = tx.remove(&def.table, stored.unwrap_or(last));
         self.after_write(&def.table);
         convert::to_version(def, stored.value())
     }
 
-    /// Gives a CRD the status that the API machinery would write a moment later.
+    /// Sets the status of a CRD, which the API machinery would write a moment later.
     fn settle_crd(&self, tx: &Transaction<'_>, stored: &Arc<Stored>) -> Arc<Stored> {
         let mut object = stored.value();
         let others: Vec<Arc<Definition>> = tx
@@ -297,10 +302,10 @@ impl Server {
         managed::on_update(live, new, &rules::shape(def), &change);
     }
 
-    /// New objects need a namespace and a definition that exist and are not going away.
+    /// A new object needs an existing namespace and definition that are not being deleted.
     fn check_admission(&self, def: &ResourceDef, object: &Value) -> Outcome<()> {
         let text = |key: &str| object["metadata"][key].as_str().filter(|text| !text.is_empty());
-        // The name is not made yet.
+        // The name is not generated yet.
         let name = text("name").or_else(|| text("generateName")).unwrap_or("Unknown");
         let is_going = |table: &TableKey, name: &str| {
             let found = self.store.get(table, &ObjectKey::new("", name))?;
@@ -335,7 +340,7 @@ impl Server {
         }
     }
 
-    /// Makes a name from `generateName` if there is none.
+    /// Generates a name from `generateName` if there is none.
     fn name_object(
         &self,
         tx: &Transaction<'_>,
@@ -365,7 +370,7 @@ impl Server {
     }
 }
 
-/// The answer to a write: the object at the version asked for.
+/// The answer to a write: the object in the requested version.
 pub(super) fn finish(
     call: &Call<'_>,
     code: u16,
@@ -378,7 +383,7 @@ pub(super) fn finish(
     Answer { code, content: Content::Object(object), warnings }
 }
 
-/// The namespace in the body is the one in the path, or missing.
+/// The namespace in the body must be the one in the path, or missing.
 pub(super) fn place_in_namespace(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
     let namespace = call.namespace().to_owned();
     if object.get("metadata").is_some_and(|meta| !meta.is_object() && !meta.is_null()) {
@@ -412,7 +417,7 @@ pub(super) fn check_name(want: &str, object: &Value) -> Outcome<()> {
     }
 }
 
-/// A pod's priority follows from its class; one that says otherwise is refused.
+/// A pod's priority must be that of its class.
 fn check_priority(def: &ResourceDef, object: &Value) -> Outcome<()> {
     let given = object["spec"]["priority"].as_i64();
     let class = object["spec"]["priorityClassName"].as_str().unwrap_or_default();
@@ -424,7 +429,7 @@ fn check_priority(def: &ResourceDef, object: &Value) -> Outcome<()> {
     Err(Failure::forbidden(&def.group, &def.plural, name, why))
 }
 
-/// The allocator of node ports looks at a changed Service before anybody else does, and words nothing.
+/// The node port allocator checks a changed Service first, and its error has no reason.
 fn refuse_repeated_port(def: &ResourceDef, new: &Value) -> Outcome<()> {
     if !def.group.is_empty() || def.kind != "Service" {
         return Ok(());
@@ -440,7 +445,7 @@ fn refuse_repeated_port(def: &ResourceDef, new: &Value) -> Outcome<()> {
     Ok(())
 }
 
-/// Takes out owner references that stand twice, and warns of them.
+/// Removes duplicate owner references, with a warning.
 fn drop_repeated_owners(object: &mut Value) -> Option<String> {
     let owners = object["metadata"].get_mut("ownerReferences")?.as_array_mut()?;
     let mut seen: Vec<Value> = Vec::new();
@@ -463,7 +468,7 @@ fn drop_repeated_owners(object: &mut Value) -> Option<String> {
     })
 }
 
-/// A PUT that names a uid is for that very object. The words are those of the storage below.
+/// A PUT with a UID applies to that object only. The error text is that of the storage layer.
 fn check_uid(def: &ResourceDef, key: &ObjectKey, have: &str, new: &Value) -> Outcome<()> {
     let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
     if uid.is_empty() || uid == have {
@@ -477,7 +482,7 @@ fn check_uid(def: &ResourceDef, key: &ObjectKey, have: &str, new: &Value) -> Out
     Err(Failure::conflict(&def.group, &def.plural, &key.name, &why))
 }
 
-/// Where a real server would keep an object.
+/// The etcd key of an object in a real server.
 fn storage_key(def: &ResourceDef, key: &ObjectKey) -> String {
     let place = match (def.group.as_str(), def.plural.as_str()) {
         ("", "endpoints") => "services/endpoints".to_owned(),
@@ -493,7 +498,7 @@ fn storage_key(def: &ResourceDef, key: &ObjectKey) -> String {
     }
 }
 
-/// A version in the body must be the current one; some kinds demand one.
+/// A resource version in the body must be the current one; some kinds require one.
 fn check_revision(def: &ResourceDef, old: &Stored, new: &Value) -> Outcome<()> {
     let name = &old.key.name;
     let text = new["metadata"]["resourceVersion"].as_str().unwrap_or_default();

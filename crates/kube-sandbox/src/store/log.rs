@@ -1,10 +1,13 @@
-//! The recent writes of one kind, in order.
+//! The log of recent writes of one kind, in order.
+//!
+//! Bounded: the oldest events are dropped first. Readers that need a dropped event get
+//! [`Compacted`], which the API reports as 410.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use super::stored::Stored;
 
-/// What a write did to its object.
+/// Type of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     Added,
@@ -17,12 +20,12 @@ pub enum EventKind {
 pub struct Event {
     pub revision: u64,
     pub kind: EventKind,
-    /// The new state; for a deletion the last one, under the deletion's revision.
+    /// The new state; for a deletion the last one, with the deletion's revision.
     pub object: Arc<Stored>,
     pub previous: Option<Arc<Stored>>,
 }
 
-/// The asked revision is older than what is remembered; `oldest` is the first that can be asked.
+/// The requested revision is no longer in the log; `oldest` is the first available one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacted {
     pub oldest: u64,
@@ -31,9 +34,9 @@ pub struct Compacted {
 #[derive(Clone)]
 pub(super) struct Log {
     events: VecDeque<Arc<Event>>,
-    /// The oldest revision one may begin to read at.
+    /// The oldest revision at which a reader may start.
     complete_from: u64,
-    /// The revision of the last event that is gone; everything after it is in `events`.
+    /// The revision of the last dropped event; all later events are in `events`.
     gone_to: u64,
     last: u64,
     max: usize,

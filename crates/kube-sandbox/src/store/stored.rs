@@ -1,4 +1,4 @@
-//! One version of one object, as it lies in the store.
+//! One stored version of one object.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,14 +14,14 @@ pub struct ObjectKey {
     pub name: Arc<str>,
 }
 
-/// An owner reference, as far as ownership is concerned.
+/// The parts of an owner reference that garbage collection needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     pub uid: Arc<str>,
     pub controller: bool,
 }
 
-/// An immutable version of an object: its JSON, and what lookups need without parsing it.
+/// An immutable version of an object: its JSON, and fields for lookups without parsing.
 #[derive(Debug)]
 pub struct Stored {
     pub key: ObjectKey,
@@ -29,7 +29,7 @@ pub struct Stored {
     pub revision: u64,
     pub labels: BTreeMap<String, String>,
     pub owners: Vec<Owner>,
-    /// Marked for deletion.
+    /// It has a deletion timestamp.
     pub deleting: bool,
     pub json: Bytes,
 }
@@ -75,7 +75,7 @@ impl Stored {
         }
     }
 
-    /// The object, parsed. What is stored was serialised by us, so it parses.
+    /// The parsed object. The stored text was serialised here, so it parses.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.json).unwrap_or(Value::Null)
     }

@@ -1,4 +1,6 @@
-//! Rows of the core kinds that are neither workloads nor network.
+//! Rows of core kinds other than workloads and network.
+//!
+//! [`super::Layout::built_in`] selects the printer of a kind; columns are those of kube-apiserver.
 
 use std::collections::BTreeSet;
 
@@ -182,7 +184,7 @@ fn roles(node: &Value) -> Vec<&str> {
     roles.into_iter().collect()
 }
 
-/// Events are read in both shapes, that of the core group and that of `events.k8s.io`.
+/// Reads events in both forms, that of the core group and that of `events.k8s.io`.
 fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     let either = |core: &str, newer: &str| match &object[core] {
         Value::Null => &object[newer],

@@ -1,8 +1,7 @@
 //! Rows of custom resources, by the printer columns of their definition.
 //!
-//! A column whose path finds nothing, or finds a value its type cannot show, has a `null` cell; the
-//! client writes that as it likes. A path that does not parse ends the list of columns, as the real
-//! server gives up at the first it cannot read.
+//! A column whose path finds no value, or a value of the wrong type, has a `null` cell. A path that
+//! does not parse ends the list of columns, because the real server stops at the first invalid one.
 
 use jiff::Timestamp;
 use serde_json::{Number, Value};
@@ -18,7 +17,7 @@ pub struct PrinterColumn {
     pub type_: String,
     pub format: String,
     pub description: String,
-    /// 0 is shown always, more only in wide tables.
+    /// 0 is always shown, higher ones only in wide tables.
     pub priority: i32,
     pub json_path: String,
 }
@@ -30,7 +29,7 @@ pub struct CustomColumns(Vec<(Column, Path)>);
 // === impl PrinterColumn ===
 
 impl PrinterColumn {
-    /// Reads an entry of `additionalPrinterColumns`.
+    /// Parses an entry of `additionalPrinterColumns`.
     pub fn from_json(column: &Value) -> Self {
         let text = |key: &str| column[key].as_str().unwrap_or_default().to_owned();
         let priority = column["priority"].as_i64().unwrap_or_default();
@@ -68,7 +67,7 @@ impl PrinterColumn {
 // === impl CustomColumns ===
 
 impl CustomColumns {
-    /// With no columns given there is one, the age.
+    /// Without columns there is one, the age.
     pub fn new(mut columns: Vec<PrinterColumn>) -> Self {
         if columns.is_empty() {
             columns.push(PrinterColumn::age());
@@ -117,7 +116,7 @@ fn whole(number: &Number) -> Option<i64> {
     number.as_i64().or_else(|| number.as_f64().map(|broken| broken as i64))
 }
 
-/// A value in a column of text: scalars as Go prints them, anything else as JSON.
+/// A value in a string column: scalars in Go's formatting, anything else as JSON.
 fn printed(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".to_owned(),
@@ -126,14 +125,14 @@ fn printed(value: &Value) -> String {
         Value::Number(number) if number.is_f64() => float(number.as_f64().unwrap_or_default()),
         Value::Number(number) => number.to_string(),
         Value::Array(_) | Value::Object(_) => {
-            // Go escapes these three in JSON, lest a browser take it for a page.
+            // Go escapes these three in JSON, so that browsers do not parse it as HTML.
             let text = value.to_string();
             text.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e")
         }
     }
 }
 
-/// The shortest text of a number; with an exponent from 1e+06 and below 1e-04.
+/// The shortest text of a number; with an exponent from 1e+06 on and below 1e-04.
 fn float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };

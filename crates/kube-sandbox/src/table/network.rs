@@ -1,4 +1,6 @@
-//! Rows of services, of what is behind them and of what is in front.
+//! Rows of Services, endpoints, Ingresses and other network kinds.
+//!
+//! [`super::Layout::built_in`] selects the printer of a kind; columns are those of kube-apiserver.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +15,7 @@ use super::{
     },
 };
 
-/// How many addresses, ports or hosts a column shows before it counts the rest.
+/// Number of addresses, ports or hosts in a column before it counts the rest.
 const SHOWN_MAX: usize = 3;
 
 static SERVICE: Printer = Printer {
@@ -127,7 +129,7 @@ fn external_addresses(service: &Value) -> String {
     }
 }
 
-/// Addresses, else host names, of a load balancer; sorted, each once.
+/// Addresses of a load balancer, else host names; sorted, without duplicates.
 fn load_balancer(object: &Value) -> String {
     let entries = items(&object["status"]["loadBalancer"]["ingress"]).iter();
     let found: BTreeSet<&str> = entries
@@ -197,7 +199,7 @@ fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// The first hosts. As Kubernetes, what is left is counted in rules, with or without a host.
+/// The first hosts. As in Kubernetes, the rest is counted in rules, with or without a host.
 fn hosts(rules: &[Value]) -> String {
     let mut shown = Vec::new();
     let mut more = false;

@@ -1,8 +1,8 @@
-//! Pods, whose STATUS column is a story and not a field.
+//! Rows of Pods, with the derived STATUS column.
 //!
-//! The phase is where it starts. Then the first init container that is not done speaks; once all
-//! are done (or the pod says it is initialized) the containers speak, the first of them last and so
-//! loudest; and a deletion under way outshouts everything.
+//! The status starts as the phase. The first unfinished init container overrides it; once all are
+//! done (or the pod is initialized) the containers do, the first one with the highest precedence;
+//! and a deletion in progress overrides everything.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub(super) static POD: Printer = Printer {
     cells,
 };
 
-/// What the containers tell about a pod.
+/// Status, ready count and restarts derived from the containers.
 #[derive(Default)]
 struct Story {
     status: String,
@@ -41,7 +41,7 @@ struct Restarts {
     last: Option<Timestamp>,
 }
 
-/// The row condition of a pod that ended, by which clients hide it.
+/// The row condition of a completed pod, by which clients hide it.
 pub(super) fn completion(pod: &Value) -> Option<Value> {
     let (reason, message) = match text(&pod["status"]["phase"]) {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
@@ -99,12 +99,12 @@ fn readiness_gates(pod: &Value) -> String {
     format!("{met}/{}", gates.len())
 }
 
-/// A sidecar: an init container that is meant to go on running.
+/// A sidecar: an init container that keeps running.
 fn is_sidecar(container: &Value) -> bool {
     container["restartPolicy"] == "Always"
 }
 
-/// Why a container ended: its reason, else its signal, else its exit code.
+/// The result of a terminated container: its reason, else its signal, else its exit code.
 fn ending(terminated: &Value) -> String {
     match (text(&terminated["reason"]), int(&terminated["signal"])) {
         ("", 0) => format!("ExitCode:{}", int(&terminated["exitCode"])),
@@ -116,7 +116,7 @@ fn ending(terminated: &Value) -> String {
 // === impl Story ===
 
 impl Story {
-    /// Goes through the init containers up to the first that is not done. True if there is one.
+    /// Reads the init containers up to the first unfinished one. True if there is one.
     fn tell_init(&mut self, pod: &Value) -> bool {
         let specs = items(&pod["spec"]["initContainers"]);
         let mut sidecar_restarts = Restarts::default();
@@ -152,7 +152,7 @@ impl Story {
         false
     }
 
-    /// Goes through the containers, last to first: what the first says stands.
+    /// Reads the containers from last to first, so that the first one wins.
     fn tell_containers(&mut self, pod: &Value) {
         let mut running = false;
         let mut error = None;
@@ -175,7 +175,7 @@ impl Story {
         if self.status != "Completed" {
             return;
         }
-        // One container is done while others are not: the pod as a whole is not completed.
+        // Some containers have completed and others have not: the pod itself is not completed.
         match error {
             _ if running && is_true(pod, "Ready") => "Running".clone_into(&mut self.status),
             Some(error) => self.status = error,

@@ -1,4 +1,4 @@
-//! Rows of access, classes, leases and admission.
+//! Rows of RBAC, classes, Leases and admission kinds.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Small readers of JSON objects that printers share. What is absent reads as its zero value.
+//! Accessors for JSON objects, shared by printers. An absent field reads as its zero value.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -47,17 +47,17 @@ pub(super) fn members(value: &Value) -> usize {
     value.as_object().map_or(0, Map::len)
 }
 
-/// A number, a quantity or a percentage, as it was written.
+/// A number, a quantity or a percentage, unchanged.
 pub(super) fn scalar(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
-/// The texts of a list, or of one member of each item, with `separator` between.
+/// The texts of the items, joined with `separator`.
 pub(super) fn joined<'v>(texts: impl Iterator<Item = &'v Value>, separator: &str) -> String {
     texts.map(text).collect::<Vec<_>>().join(separator)
 }
 
-/// The wide columns of everything that has a pod template: names and images of its containers.
+/// The wide columns of kinds with a pod template: names and images of its containers.
 pub(super) fn container_cells(pod_spec: &Value) -> [Value; 2] {
     let containers = items(&pod_spec["containers"]);
     let column = |key: &str| joined(containers.iter().map(|container| &container[key]), ",").into();
@@ -75,7 +75,7 @@ pub(super) fn none_if_empty(text: String) -> String {
     if text.is_empty() { "<none>".to_owned() } else { text }
 }
 
-/// A label selector in one line, sorted by key; empty if it selects everything (or nothing).
+/// A label selector in one line, sorted by key; empty if it has no requirements.
 pub(super) fn selector(selector: &Value) -> Result<String, UnknownOperator> {
     let equal = selector["matchLabels"].as_object().into_iter().flatten();
     let mut requirements: Vec<(&str, String)> =
@@ -99,10 +99,10 @@ pub(super) fn selector(selector: &Value) -> Result<String, UnknownOperator> {
     Ok(shown.join(","))
 }
 
-/// An operator that no label selector has.
+/// An operator that label selectors do not have.
 pub(super) struct UnknownOperator;
 
-/// A selector for a column that says `<none>` for an empty one.
+/// A selector column, with `<none>` for an empty selector.
 pub(super) fn selector_cell(value: &Value) -> Value {
     selector(value).map_or_else(|_| "<error>".to_owned(), none_if_empty).into()
 }
@@ -115,7 +115,7 @@ pub(super) fn is_true(object: &Value, type_: &str) -> bool {
     condition(object, type_).is_some_and(|condition| condition["status"] == "True")
 }
 
-/// The first `max` texts and how many more there are: `a,b,c + 2 more...`.
+/// The first `max` texts and the number of others: `a,b,c + 2 more...`.
 pub(super) fn first_few(texts: &[String], max: usize, separator: &str) -> String {
     let shown = texts.iter().take(max).map(String::as_str).collect::<Vec<_>>().join(separator);
     match texts.len().saturating_sub(max) {

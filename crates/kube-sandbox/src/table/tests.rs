@@ -1,3 +1,5 @@
+//! Cells of server-side tables, compared with `kubectl get`.
+
 use super::*;
 
 fn now() -> Timestamp {
@@ -8,7 +10,7 @@ fn meta() -> Value {
     json!({"name": "x", "namespace": "default", "creationTimestamp": "2024-05-01T11:55:00Z"})
 }
 
-/// The cells under the named columns, joined by ` | `.
+/// The cells of the named columns, joined by ` | `.
 fn shown(group: &str, kind: &str, object: &Value, wanted: &[&str]) -> String {
     let cells = row(group, kind, object, now());
     let named: Vec<_> = columns(group, kind).into_iter().zip(cells).collect();

@@ -1,4 +1,6 @@
-//! Rows of what runs pods, and of what scales and protects it.
+//! Rows of workloads, autoscalers and disruption budgets.
+//!
+//! [`super::Layout::built_in`] selects the printer of a kind; columns are those of kube-apiserver.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -218,7 +220,7 @@ fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// `statefulset.apps/db`, or `<none>` for a revision nobody controls.
+/// `statefulset.apps/db`, or `<none>` for a revision without a controller.
 fn controller(object: &Value) -> String {
     let mut owners = items(&object["metadata"]["ownerReferences"]).iter();
     let Some(owner) = owners.find(|owner| owner["controller"] == true) else {
@@ -310,10 +312,10 @@ fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// What is measured and what is wanted, metric by metric; `cpu: 10%/80%`.
+/// Current and target value of each metric: `cpu: 10%/80%`.
 fn targets(object: &Value) -> String {
     let (spec, status) = (&object["spec"], &object["status"]);
-    // `autoscaling/v1` knows one metric, in fields of its own.
+    // `autoscaling/v1` has one metric, in fields of its own.
     if let Some(wanted) = spec["targetCPUUtilizationPercentage"].as_i64() {
         let measured = status["currentCPUUtilizationPercentage"].as_i64();
         let measured = measured.map_or_else(unknown, |share| format!("{share}%"));

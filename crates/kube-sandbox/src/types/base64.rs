@@ -1,4 +1,4 @@
-//! Standard base64 with padding, as Go's `[]byte` has it in JSON.
+//! Standard base64 with padding, the JSON form of Go's `[]byte`.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -19,7 +19,7 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes, or the offset of the first character that does not belong. Line breaks are skipped.
+/// The decoded bytes, or the offset of the first invalid character. Line breaks are skipped.
 pub fn decode(text: &str) -> Result<Vec<u8>, usize> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut group, mut digits, mut padding) = (0_u32, 0_u8, 0_u8);

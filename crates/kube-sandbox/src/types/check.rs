@@ -1,7 +1,8 @@
-//! Strict decoding, as Kubernetes does for JSON bodies.
+//! Strict decoding of JSON bodies, as in Kubernetes.
 //!
-//! A value of the wrong type refuses the whole body, in the words of Go's decoder. A field nobody
-//! knows is only reported: `fieldValidation` decides whether that refuses, warns or is dropped.
+//! A value of the wrong type is an error for the whole body, with the text of Go's decoder. An
+//! unknown field is only reported: `fieldValidation` decides whether it is an error, a warning or
+//! dropped.
 
 use std::fmt::Write as _;
 
@@ -9,10 +10,10 @@ use serde_json::Value;
 
 use super::{FieldType, TypeDef, TypeId, base64, quantity, time};
 
-/// As many as Kubernetes collects of one body.
+/// Maximum number of reported fields, as in Kubernetes.
 const UNKNOWN_FIELDS_MAX: usize = 100;
 
-/// Compares `value` with its type.
+/// Checks `value` against its type.
 ///
 /// `Ok` lists the paths of unknown fields (`spec.template.spec.containers[0].imagee`), `Err` is the
 /// text of the first type mismatch.
@@ -28,11 +29,11 @@ pub fn check(definition: &'static TypeDef, value: &Value) -> Result<Vec<String>,
 
 struct Check {
     unknown: Vec<String>,
-    /// Where we are, as strict errors say it: with map keys and indices.
+    /// The current path in strict errors: with map keys and indices.
     path: String,
-    /// Where we are, as Go's type errors say it: names of struct fields only.
+    /// The current path in Go's type errors: names of struct fields only.
     fields: Vec<&'static str>,
-    /// Above zero inside types that decode themselves, where unknown fields go unheard.
+    /// Above zero inside types with their own decoder, where unknown fields are not reported.
     deaf: usize,
 }
 
@@ -55,7 +56,7 @@ impl Check {
         Ok(())
     }
 
-    /// `owner` is the struct Go names in an error: the innermost one around the value.
+    /// `owner` is the struct named in Go's error: the innermost one around the value.
     fn value(
         &mut self,
         owner: &'static TypeDef,
@@ -152,7 +153,7 @@ impl Check {
         Ok(())
     }
 
-    /// Appends `.key` and returns the length to cut back to.
+    /// Appends `.key` and returns the previous length, for truncation.
     fn enter_key(&mut self, key: &str) -> usize {
         let before = self.path.len();
         if before > 0 {

@@ -1,7 +1,7 @@
-//! Members that stand twice in one JSON object.
+//! Finds duplicate members of JSON objects.
 //!
-//! A parsed value no longer shows them, so the bytes are walked once more. Strict validation
-//! reports each as `duplicate field "spec.replicas"`.
+//! A parsed value no longer has them, so the bytes are read again. Strict validation reports each
+//! as `duplicate field "spec.replicas"`.
 
 use std::{
     collections::HashSet,
@@ -10,15 +10,15 @@ use std::{
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// As many as Kubernetes collects of one body.
+/// Maximum number of reported fields, as in Kubernetes.
 const DUPLICATES_MAX: usize = 100;
 
-/// The paths of repeated members in a JSON text, in order of appearance. Text that is not JSON is
-/// searched up to where it goes wrong.
+/// The paths of duplicate members in a JSON text, in order of appearance. Invalid JSON is searched
+/// up to the error.
 pub fn duplicate_fields(json: &[u8]) -> Vec<String> {
     let mut found = Found { paths: Vec::new(), path: String::new() };
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    // What is wrong with the text is for the parser to say.
+    // Syntax errors are reported by the parser.
     let _ = Walk(&mut found).deserialize(&mut deserializer);
     found.paths
 }

@@ -1,15 +1,15 @@
-//! What decoding into Go structs and encoding again does to an object.
+//! Applies the effect of a round trip through Go structs to an object.
 //!
-//! Unknown fields and nulls go; empty values go where the struct says `omitempty`; what is always
-//! written appears (`status: {}`, `lastTransitionTime: null`); quantities and times take their
-//! canonical form. Assumes a value that [`super::check`] found no mismatch in: what has the wrong
-//! type all the same is left as it is.
+//! Unknown fields and nulls are removed, as are empty values with `omitempty`; fields that are
+//! always written are added (`status: {}`, `lastTransitionTime: null`); quantities and times get
+//! their canonical form. The value must have passed [`super::check`]; a value of the wrong type is
+//! left unchanged.
 
 use serde_json::{Map, Value, json};
 
 use super::{Field, FieldType, Omit, TypeDef, TypeId, base64, quantity, time};
 
-/// Brings `value`, an object of this type, into the form the server stores and shows.
+/// Brings `value`, an object of this type, into its stored form.
 pub fn normalise(definition: &'static TypeDef, value: &mut Value) {
     if value.is_null() {
         *value = json!({});
@@ -20,7 +20,7 @@ pub fn normalise(definition: &'static TypeDef, value: &mut Value) {
     }
 }
 
-/// Moves the members the type knows from `given` to `kept`.
+/// Moves the members known to the type from `given` to `kept`.
 fn collect(
     definition: &'static TypeDef,
     given: &mut Map<String, Value>,
@@ -39,7 +39,7 @@ fn collect(
     }
 }
 
-/// The value of a Go variable of this type, once `value` was decoded into it.
+/// The value of a Go variable of this type after decoding `value` into it.
 fn settle(kind: &'static FieldType, value: &mut Value) {
     match kind {
         FieldType::Pointer(target) => {
@@ -104,18 +104,18 @@ fn settle_scalar(kind: &FieldType, value: &mut Value) {
     }
 }
 
-/// Go writes a float without fraction as an integer.
+/// Go writes a float without a fraction as an integer.
 fn whole(number: f64) -> Option<Value> {
-    // Up to 2^53 every integer has exactly one float, so nothing is lost on the way.
+    // Up to 2^53 every integer has exactly one float, so nothing is lost.
     let exact = number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0;
     exact.then(|| format!("{number:.0}").parse::<i64>().ok().map(Value::from))?
 }
 
-/// Whether the encoder leaves the field out.
+/// Whether the encoder omits the field.
 fn is_omitted(field: &Field, value: &Value) -> bool {
     match field.omit {
         Omit::Never => false,
-        // The one such field is a time, whose zero is null.
+        // The only such field is a time, whose zero is null.
         Omit::Zero => value.is_null(),
         Omit::Empty => match &field.kind {
             FieldType::Pointer(_) => value.is_null(),

@@ -1,7 +1,7 @@
-//! Reads the table's text. The head of `data/builtin-types.txt` explains the format.
+//! Parses the type table. The head of `data/builtin-types.txt` explains the format.
 //!
-//! The text is part of the program and generated, so a line that cannot be read is a mistake in
-//! the generator: it stops the program at first use, and every test with it.
+//! The text is generated and embedded, so an invalid line is a bug in the generator: it panics at
+//! first use, and in every test.
 
 use std::collections::HashMap;
 

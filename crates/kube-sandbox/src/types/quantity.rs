@@ -1,19 +1,19 @@
 //! Canonical quantities: `1000m` is stored as `1`, `0.5` as `500m`, `1024Mi` as `1Gi`.
 //!
-//! A quantity is a decimal number with a suffix of one of three families; the family is kept, the
-//! exponent becomes as large as it can without a fraction. Kubernetes keeps the text of what it
-//! takes for canonical already, even if it is not quite (`1.500`, `+5`); so do we.
+//! A quantity is a decimal number with a suffix of one of three families; the family is kept, and
+//! the exponent becomes as large as possible without a fraction. Like Kubernetes, this keeps the
+//! text of quantities that pass for canonical, even if they are not (`1.500`, `+5`).
 
 pub(super) const WRONG_FORMAT: &str = "quantities must match the regular expression \
                                        '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
 
-/// Numbers of up to this many digits take Kubernetes' quick path, which may keep their text.
+/// Numbers up to this many digits take Kubernetes' fast path, which may keep their text.
 const QUICK_DIGITS_MAX: usize = 18;
-/// Nothing finer than a billionth is kept.
+/// The finest grain is a billionth.
 const SCALE_MIN: i32 = -9;
-/// Larger numbers, past anything a byte or a core is counted in, are kept as they were written.
-/// Two more digits still fit `i128`, which is what the search for a suffix may add.
+/// Larger numbers, beyond any count of bytes or cores, are kept as written. Two more digits still
+/// fit `i128`, which is the most that the search for a suffix adds.
 const MANTISSA_END: i128 = 10_i128.pow(36);
 
 const DECIMAL: [(&str, i32); 10] = [
@@ -37,7 +37,7 @@ enum Family {
     Exponent,
 }
 
-/// `digits` and `fraction` as written, without sign and leading zeros.
+/// `digits` and `fraction` of the text, without sign and leading zeros.
 struct Written<'a> {
     negative: bool,
     digits: &'a str,
@@ -52,7 +52,7 @@ struct Amount {
     scale: i32,
 }
 
-/// The canonical form of a quantity, or what is wrong with it.
+/// The canonical form of a quantity, or the error text.
 pub fn canonical(text: &str) -> Result<String, &'static str> {
     let text = text.trim();
     if text.is_empty() {
@@ -98,7 +98,7 @@ fn split(text: &str) -> Result<Written<'_>, &'static str> {
     if !exponent.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(WRONG_FORMAT);
     }
-    // A suffix alone counts as zero of it.
+    // A suffix alone means zero.
     let digits = if digits.is_empty() { "0" } else { digits };
     Ok(Written { negative, digits, fraction, suffix })
 }
@@ -111,11 +111,11 @@ fn interpret(suffix: &str) -> Option<(Family, i32)> {
         return Some((Family::Binary, 10 * (i32::try_from(step).ok()? + 1)));
     }
     let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    // Beyond this no number of ours can be written out.
+    // Larger exponents cannot be written out.
     (-1000..=1000).contains(&exponent).then_some((Family::Exponent, exponent))
 }
 
-/// Whether Kubernetes takes the text for canonical and keeps it.
+/// Whether Kubernetes treats the text as canonical and keeps it.
 fn keeps_text(
     family: Family,
     exponent: i32,
@@ -146,7 +146,7 @@ fn keeps_text(
 // === impl Amount ===
 
 impl Amount {
-    /// Rounds away from zero, so that asking for a little never becomes asking for nothing.
+    /// Rounds away from zero, so that a small request never becomes zero.
     fn round_to_nano(&mut self) {
         while self.scale < SCALE_MIN && self.mantissa != 0 {
             let up = i128::from(self.mantissa % 10 != 0);
@@ -172,7 +172,7 @@ impl Amount {
         }
     }
 
-    /// The value, if it is an integer that fits.
+    /// The value as an integer, if it is one that fits.
     fn whole(self) -> Option<i128> {
         let power = 10_i128.checked_pow(self.scale.unsigned_abs())?;
         if self.scale >= 0 {

@@ -1,15 +1,15 @@
-//! The built-in types as merging sees them.
+//! Implements [`Shape`] for built-in types.
 
 use serde_json::{Value, json};
 
 use super::{Field, FieldType, ListFacts, Omit, TypeDef};
 use crate::shape::{ListKind, Shape};
 
-/// A place in a built-in type. Past its edge (free JSON, unknown fields) objects merge by key.
+/// A position in a built-in type. Outside of it (free JSON, unknown fields) objects merge by key.
 #[derive(Debug, Clone, Copy)]
 pub struct BuiltinShape {
     place: Place,
-    /// The field that holds this value, which carries what is known about lists and maps.
+    /// The field with this value, which has the merge rules of lists and maps.
     field: Option<&'static Field>,
 }
 
@@ -73,7 +73,7 @@ impl Shape for BuiltinShape {
             (Some(ListFacts::Map(keys)), _) => {
                 ListKind::Map(keys.iter().map(|key| (*key).to_owned()).collect())
             }
-            // Without a list type, server-side apply goes by what strategic merge is told.
+            // Without a list type, server-side apply uses the rules of strategic merge.
             (None, Some(patch)) if patch.merge => patch.key.map_or(ListKind::Set, of_key),
             (Some(ListFacts::Atomic) | None, _) => ListKind::Atomic,
         }
@@ -93,7 +93,7 @@ impl Shape for BuiltinShape {
         let Place::Struct(item) = self.items().place else { return None };
         let field = item.field(key)?;
         field.default.clone().or_else(|| {
-            // What is always written has its zero value as default.
+            // A field that is always written has its zero value as default.
             (field.omit == Omit::Never).then(|| match field.kind {
                 FieldType::String => Some(json!("")),
                 FieldType::Int32 | FieldType::Int64 => Some(json!(0)),

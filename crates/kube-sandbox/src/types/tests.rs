@@ -1,3 +1,5 @@
+//! The type table: lookups, strict decoding, normalisation and merge rules.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,14 +1,14 @@
-//! `metav1.Time` and `metav1.MicroTime`: RFC 3339 in, one canonical form in UTC out.
+//! `metav1.Time` and `metav1.MicroTime`: parses RFC 3339, and formats in one canonical form in UTC.
 
 use jiff::Timestamp;
 
 const SECONDS_LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
-/// The length of a time up to its seconds.
+/// Length of a time up to its seconds.
 const SECONDS_WRITTEN: usize = "2006-01-02T15:04:05".len();
 
 pub fn parse(text: &str) -> Option<Timestamp> {
-    // jiff reads more than RFC 3339: a space for the T, dates alone, zone names.
+    // jiff accepts more than RFC 3339: a space for the T, dates alone, zone names.
     let strict = text.as_bytes().get(10) == Some(&b'T') && !text.ends_with(']');
     strict.then(|| text.parse().ok())?
 }
@@ -23,7 +23,7 @@ pub fn format_micro(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
-/// Refuses what is not a time, in the words of Go. A `MicroTime` has six decimals, no more or less.
+/// Checks a time; errors have the text of Go. A `MicroTime` has exactly six decimals.
 pub(super) fn check(text: &str, micro: bool) -> Result<(), String> {
     let layout = if micro { MICRO_LAYOUT } else { SECONDS_LAYOUT };
     let refuse = |rest: &str, wanted: &str| {

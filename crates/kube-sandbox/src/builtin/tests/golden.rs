@@ -1,10 +1,10 @@
-//! Whole objects as a 1.36 server stores them, worked out from its defaulting rules by hand.
+//! Whole objects as a 1.36 server stores them, derived from its defaulting rules by hand.
 
 use super::*;
 
 #[test]
 fn kubectl_create_deployment_is_stored_with_every_default() {
-    // What `kubectl create deployment web --image=nginx:1.27 --port=80` sends.
+    // The request of `kubectl create deployment web --image=nginx:1.27 --port=80`.
     let sent = json!({
         "kind": "Deployment", "apiVersion": "apps/v1",
         "metadata": {"name": "web", "namespace": "default", "creationTimestamp": null,
@@ -300,7 +300,7 @@ fn defaulting_twice_is_defaulting_once() {
         of(group, kind).defaults(&mut object);
         let once = object.clone();
         of(group, kind).defaults(&mut object);
-        // Nulls that are written are dropped and written again.
+        // Fields written as null are dropped and written again.
         assert_eq!(object, once, "{kind}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a write keeps, counts and gives back.
+//! Fields that a write keeps, counts and restores.
 
 use super::*;
 use crate::builtin::{

@@ -1,4 +1,4 @@
-//! Refusals of services, endpoints, ingresses and network policies.
+//! Validation errors of Services, endpoints, Ingresses and `NetworkPolicies`.
 
 use super::*;
 

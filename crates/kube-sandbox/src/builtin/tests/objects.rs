@@ -1,4 +1,5 @@
-//! Refusals of the small kinds: configuration, RBAC, budgets, leases, events, namespaces, nodes.
+//! Validation errors of small kinds: configuration, RBAC, budgets, leases, events, namespaces,
+//! nodes.
 
 use super::*;
 

@@ -1,11 +1,11 @@
-//! Refusals of pods, their containers and their changes.
+//! Validation errors of Pods, their containers and their updates.
 
 use super::*;
 
 /// The container of [`pod`].
 const FIRST: &str = "/spec/containers/0";
 
-/// That container with more to it.
+/// The same container with more fields.
 fn container(more: &Value) -> Value {
     let mut container = pod()["spec"]["containers"][0].clone();
     for (key, value) in more.as_object().expect("an object") {

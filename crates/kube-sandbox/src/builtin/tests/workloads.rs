@@ -1,4 +1,4 @@
-//! Refusals of deployments and their kin.
+//! Validation errors of Deployments, `ReplicaSets`, `StatefulSets` and `DaemonSets`.
 
 use super::*;
 

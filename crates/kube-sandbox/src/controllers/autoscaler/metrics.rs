@@ -1,4 +1,7 @@
-//! Current values of metrics, and how many replicas each of them asks for.
+//! Current values of metrics, and the replica count that each of them asks for.
+//!
+//! The autoscaler asks for one [`Demand`] per entry of `spec.metrics` and takes the highest. Values
+//! come from annotations or [`MetricsKnob`], never from a measurement.
 
 use std::{
     collections::BTreeMap,
@@ -18,17 +21,17 @@ use crate::{
 const CPU_ANNOTATION: &str = "sandbox.tidegate.dev/cpu-utilization";
 const METRIC_ANNOTATION: &str = "sandbox.tidegate.dev/metric.";
 
-/// A ratio this close to one is not worth a change, as `--horizontal-pod-autoscaler-tolerance`.
+/// Deviation of the ratio from 1 that causes no change, as `--horizontal-pod-autoscaler-tolerance`.
 const TOLERANCE: f64 = 0.1;
 
-/// Metric values set from outside, shared between whoever turns and the controller.
+/// Metric values set from outside, shared between the test and the controller.
 #[derive(Debug, Clone, Default)]
 pub struct MetricsKnob(Arc<Mutex<Values>>);
 
 /// By namespace, autoscaler and metric.
 type Values = BTreeMap<(String, String, String), f64>;
 
-/// What one metric asks for.
+/// Replica count for one metric.
 #[derive(Debug)]
 pub(super) struct Demand {
     pub(super) replicas: i64,
@@ -43,26 +46,26 @@ pub(super) struct Demand {
 pub(super) struct MetricFailure {
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// What could not be had, in the words of the real controller.
+    /// Description of the missing value, in the words of the real controller.
     pub(super) what: String,
 }
 
-/// What demands are worked out from.
+/// Inputs of the replica calculation.
 pub(super) struct Sight<'a> {
     pub(super) autoscaler: &'a Value,
     pub(super) knob: &'a MetricsKnob,
-    /// Pods of the target that are not going away.
+    /// Pods of the target that are not being deleted.
     pub(super) pods: &'a [Value],
     pub(super) replicas: i64,
 }
 
-/// One entry of `spec.metrics`, whatever its type.
+/// One entry of `spec.metrics`, of any type.
 struct Metric<'a> {
     kind: &'a str,
     /// The member of the entry that describes it: `resource`, `pods`, ...
     member: &'static str,
     name: &'a str,
-    /// The container it is of, if it is of one.
+    /// The container it is measured on; empty for the whole pod.
     container: &'a str,
     target: &'a Value,
     reason: &'static str,
@@ -123,7 +126,7 @@ impl Sight<'_> {
         said.or_else(|| self.knob.get(self.autoscaler, metric.name))
     }
 
-    /// For a value that every pod has its share of.
+    /// Replica count for a value averaged over pods.
     #[expect(clippy::cast_precision_loss, reason = "pods are counted in thousands at most")]
     fn for_average(&self, ratio: f64) -> i64 {
         let ready = self.pods.iter().filter(|pod| pods::is_ready(pod)).count();
@@ -134,7 +137,7 @@ impl Sight<'_> {
         if ratio < 1.0 || ready == all {
             return ceil(ratio * ready as f64);
         }
-        // Pods that are still starting will take load off the others; they count as idle.
+        // Pods that are still starting will take over load; they count as idle.
         let spread = ratio * ready as f64 / all as f64;
         if spread <= 1.0 || is_close(spread) {
             return self.replicas;
@@ -142,7 +145,7 @@ impl Sight<'_> {
         ceil(spread * all as f64).max(self.replicas)
     }
 
-    /// For one value of the whole workload, of which each pod should have `goal`.
+    /// Replica count for one value of the whole workload, of which each pod should have `goal`.
     #[expect(clippy::cast_precision_loss, reason = "pods are counted in thousands at most")]
     fn for_total(&self, value: f64, goal: f64) -> i64 {
         if self.replicas > 0 && is_close(value / (goal * self.replicas as f64)) {
@@ -184,7 +187,7 @@ impl<'a> Metric<'a> {
         matches!(self.member, "resource" | "containerResource")
     }
 
-    /// True when the value is of the whole workload and the target is per pod.
+    /// True if the value is for the whole workload and the target is per pod.
     fn is_total(&self) -> bool {
         matches!(self.kind, "Object" | "External") && self.target.get("averageValue").is_some()
     }
@@ -252,7 +255,7 @@ impl<'a> Metric<'a> {
     }
 }
 
-/// What a pod's containers request of a resource, together.
+/// The sum of a pod's container requests for a resource.
 fn request(pod: &Value, resource: &str) -> f64 {
     let containers = items(pod, "/spec/containers").iter();
     let requests = containers.filter_map(|container| {
@@ -271,7 +274,7 @@ fn milli(number: f64) -> String {
     }
 }
 
-/// The number a Kubernetes quantity stands for.
+/// Parses a Kubernetes quantity.
 fn quantity(text: &str) -> Option<f64> {
     text.parse::<Quantity>().ok().map(Quantity::approximate)
 }

@@ -1,22 +1,24 @@
-//! How fast an autoscaler may go: stabilisation, scaling policies, minimum and maximum.
+//! Limits on the rate of scaling: stabilisation windows, scaling policies, minimum and maximum.
+//!
+//! The autoscaler keeps one [`Pace`] per object and passes every recommendation through
+//! [`Pace::limit`]. The history is kept in memory only.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::controllers::object::{count, int, items, plus_seconds, text};
 
-/// Recommendations are held against scaling down for this long unless the autoscaler says
-/// otherwise.
+/// Default stabilisation window for scaling down.
 const DOWN_WINDOW_S: i64 = 300;
 
-/// Without a `behavior`, a size may double at once, or go to this if that is more.
+/// Without a `behavior`, one step may double the size, or reach this size if that is more.
 const UNRULED_STEP: i64 = 4;
 
-/// What an autoscaler remembers between looks.
+/// Recommendations and changes of one autoscaler, kept between reconciles.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     recommendations: Vec<(Timestamp, i64)>,
-    /// By how much it scaled, and when.
+    /// Size changes with their times.
     changes: Vec<(Timestamp, i64)>,
 }
 
@@ -27,7 +29,7 @@ pub(super) struct Bounds {
     pub(super) max: i64,
 }
 
-/// A size, and what kept it from being another.
+/// The limited size, and the limit that applied.
 #[derive(Debug)]
 pub(super) struct Paced {
     pub(super) replicas: i64,
@@ -81,7 +83,7 @@ impl Bounds {
 // === impl Pace ===
 
 impl Pace {
-    /// The size to go to now, when metrics ask for `wanted`.
+    /// The allowed size when metrics ask for `wanted`.
     pub(super) fn limit(
         &mut self,
         autoscaler: &Value,
@@ -117,13 +119,13 @@ impl Pace {
         Paced { replicas, able, limit, limited: replicas != held }
     }
 
-    /// Remembers a change of size.
+    /// Records a change of size.
     pub(super) fn scaled(&mut self, by: i64, now: Timestamp) {
         self.changes.push((now, by));
     }
 
-    /// Not above the lowest recommendation of the window for going up, nor below the highest of the
-    /// window for going down.
+    /// Bounded above by the lowest recommendation of the up window, and below by the highest of the
+    /// down window.
     fn stabilize(&mut self, autoscaler: &Value, current: i64, wanted: i64, now: Timestamp) -> i64 {
         let window = |direction, default| {
             int(rules(autoscaler, direction), "/stabilizationWindowSeconds").unwrap_or(default)
@@ -142,7 +144,7 @@ impl Pace {
         current.max(up).min(down)
     }
 
-    /// The farthest size the policies allow in one direction.
+    /// The size furthest in one direction that the policies allow.
     fn reach(
         &mut self,
         autoscaler: &Value,
@@ -174,7 +176,7 @@ impl Pace {
             (Direction::Up, false) | (Direction::Down, true) => proposals.min(),
         };
         let proposal = proposal.unwrap_or(current);
-        // Nothing looks back further than the longest period a policy may have, half an hour.
+        // The longest period of a policy is half an hour; older changes are dropped.
         self.changes.retain(|(at, _)| *at > plus_seconds(now, -1800));
         proposal
     }
@@ -200,13 +202,13 @@ fn default_policies(direction: Direction) -> Vec<Value> {
     }
 }
 
-/// The size a policy allows for a workload that had `start` when the period began.
+/// The size that a policy allows for a workload of size `start` at the beginning of the period.
 fn propose(policy: &Value, direction: Direction, start: i64) -> i64 {
     let value = count(policy, "/value");
     match (text(policy, "/type"), direction) {
         ("Pods", Direction::Up) => start + value,
         ("Pods", Direction::Down) => start - value,
-        // Rounded up, or a small workload would never grow.
+        // Rounded up; otherwise a small workload could never grow.
         (_, Direction::Up) => {
             (start * (100 + value)).div_euclid(100) + i64::from((start * value) % 100 != 0)
         }

@@ -1,3 +1,5 @@
+//! Autoscaling in virtual time: targets, tolerance, windows, policies, and metrics without a value.
+
 use serde_json::json;
 
 use super::*;
@@ -120,7 +122,7 @@ fn without_a_metric_nothing_is_scaled_and_the_reason_is_given() {
         reason(&simulation, "ScalingActive"),
         ("False".into(), "FailedGetResourceMetric".into())
     );
-    // In the words of the real controller, but for what the API says.
+    // The message of the real controller, apart from the API's part.
     let want = "invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: \
                 failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from \
                 resource metrics API";

@@ -1,4 +1,4 @@
-//! Which nodes want a daemon, and the pod that goes there.
+//! Selects the nodes for a DaemonSet, and builds the pod for a node.
 
 use serde_json::{Value, json};
 
@@ -9,18 +9,18 @@ use crate::controllers::{
     pods,
 };
 
-/// What a node means for a daemon.
+/// Eligibility of a node for a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Placement {
-    /// It should run there.
+    /// A daemon should run here.
     Run,
-    /// It would not be started there, but may stay.
+    /// No daemon is started here, but an existing one may stay.
     Stay,
-    /// It should not be there.
+    /// A daemon should not be here.
     Leave,
 }
 
-/// Taints every daemon lives with, and what they do to other pods.
+/// Taints that every daemon tolerates, with their effects.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -30,7 +30,7 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 
-/// A cordon does not keep daemons away, so it is not looked at here.
+/// A cordon does not keep daemons away and is ignored.
 pub(super) fn placement(set: &Value, node: &Value) -> Placement {
     let mut spec = set.pointer("/spec/template/spec").cloned().unwrap_or_default();
     tolerate(&mut spec);
@@ -48,7 +48,7 @@ pub(super) fn placement(set: &Value, node: &Value) -> Placement {
     }
 }
 
-/// The pod for one node, made of the present template.
+/// The pod for one node, made from the current template.
 pub(super) fn pod_for(set: &Value, hash: &str, generation: i64, node: &str) -> Value {
     let template = set.pointer("/spec/template").cloned().unwrap_or_default();
     let mut pod = pods::from_template(&template, set, DAEMON_SET);
@@ -61,7 +61,7 @@ pub(super) fn pod_for(set: &Value, hash: &str, generation: i64, node: &str) -> V
     pod
 }
 
-/// The node a daemon runs on, or is meant for while it is not scheduled.
+/// The node that a daemon runs on, or is meant for while unscheduled.
 pub(super) fn node_of(pod: &Value) -> Option<&str> {
     let bound = text(pod, "/spec/nodeName");
     if !bound.is_empty() {
@@ -74,7 +74,7 @@ pub(super) fn node_of(pod: &Value) -> Option<&str> {
     names.next().and_then(|field| items(field, "/values").first()?.as_str())
 }
 
-/// Requires the node by its name, in place of the template's own requirements: those were looked at
+/// Requires the node by its name. This replaces the template's own node affinity, which was checked
 /// when the node was chosen.
 fn pin(spec: &mut Value, node: &str) {
     let term = json!({ "matchFields": [

@@ -1,3 +1,5 @@
+//! `DaemonSets` in virtual time: placement, rolling and surging updates, failed pods.
+
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Replacing a DaemonSet's old pods, a few nodes at a time.
+//! Rolling update of a DaemonSet, a few nodes at a time.
 
 use serde_json::Value;
 
@@ -8,12 +8,12 @@ use crate::{
     failure::Outcome,
 };
 
-/// The pods of one node that nobody asked to stop.
+/// The pods of one node that are not being deleted.
 struct OnNode<'a> {
     node: &'a str,
     new: Option<&'a Value>,
     old: Option<&'a Value>,
-    /// More than one of a kind; the next look prunes them first.
+    /// More than one pod of a kind; the next reconcile prunes them first.
     crowded: bool,
 }
 
@@ -49,7 +49,7 @@ impl Look<'_> {
         }
     }
 
-    /// Deletes old pods: those of no use at once, others while few enough are unavailable.
+    /// Deletes old pods: unusable ones at once, others within `maxUnavailable`.
     fn replace(&self, nodes: &[OnNode<'_>], max_unavailable: i64) -> Plan {
         let mut plan = Plan::default();
         let (mut unavailable, mut candidates) = (0, Vec::new());
@@ -70,7 +70,7 @@ impl Look<'_> {
         plan
     }
 
-    /// Creates new pods beside old ones, and deletes an old one when its successor is available.
+    /// Creates new pods beside old ones, and deletes an old pod when its successor is available.
     fn surge(&self, nodes: &[OnNode<'_>], max_surge: i64, desired: i64) -> Plan {
         let mut plan = Plan::default();
         let (mut surging, mut available) = (0, 0);
@@ -98,7 +98,7 @@ impl Look<'_> {
         }
         let room = usize::try_from(max_surge - surging).unwrap_or_default();
         plan.create_on.extend(candidates.into_iter().take(room));
-        // A pod on a node no longer wanted stays until another has taken its place.
+        // A pod on a node that is no longer eligible stays until another has taken its place.
         let spare = usize::try_from(available - desired).unwrap_or_default();
         plan.delete.extend(misplaced.into_iter().take(spare));
         plan

@@ -1,7 +1,7 @@
-//! The ReplicaSet of the current template: finding it, making it, numbering it.
+//! The ReplicaSet of the current template: finds, creates and numbers it.
 //!
-//! Going back to an earlier template finds that template's ReplicaSet again and gives it the next
-//! revision number, which is how an undo works.
+//! A rollback to an earlier template finds that template's ReplicaSet and gives it the next
+//! revision number; this is how `kubectl rollout undo` works.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ use crate::{
 /// The longest `revision-history`, about a hundred numbers.
 const HISTORY_LENGTH_MAX: usize = 2000;
 
-/// Annotations of a Deployment that say nothing about a ReplicaSet.
+/// Annotations of a Deployment that are not copied to its `ReplicaSets`.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -36,7 +36,7 @@ const NOT_COPIED: [&str; 6] = [
     "deprecated.deployment.rollback.to",
 ];
 
-/// Equal but for the label that tells `ReplicaSets` apart.
+/// True if two templates are equal apart from the `pod-template-hash` label.
 pub(super) fn same_template(one: &Value, other: &Value) -> bool {
     let plain = |template: &Value| {
         let mut template = template.clone();
@@ -51,7 +51,7 @@ pub(super) fn revision(set: &Value) -> i64 {
 }
 
 impl Rollout<'_> {
-    /// Brings the annotations of the new set, if it exists, and of the Deployment up to date.
+    /// Updates the annotations of the new set, if it exists, and of the Deployment.
     pub(super) fn find_new(&mut self) -> Outcome<()> {
         let Some(mut new) = self.new.clone() else { return Ok(()) };
         let min_ready_s = count(&self.deployment, "/spec/minReadySeconds");
@@ -73,7 +73,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// As [`Self::find_new`], but makes the set when there is none.
+    /// Like [`Self::find_new`], but creates a missing set.
     pub(super) fn ensure_new(&mut self) -> Outcome<()> {
         self.find_new()?;
         if self.new.is_some() {
@@ -129,7 +129,7 @@ impl Rollout<'_> {
         set
     }
 
-    /// Another object has the name: ours after all, or a template with the same hash.
+    /// The name is taken: by this Deployment's own set, or by a template with the same hash.
     fn resolve_collision(&mut self, set_name: &str, failure: Failure) -> Outcome<()> {
         let place = namespace(&self.deployment).to_owned();
         let Some(existing) = self.cluster.get(REPLICA_SETS, &place, set_name) else {
@@ -155,7 +155,7 @@ impl Rollout<'_> {
         }
         let message = format!("Failed to create new replica set {set_name:?}: {failure}");
         if has_deadline(&self.deployment) {
-            // There is a bigger problem to report than failing to report it.
+            // The original failure is reported; a failure of this write is ignored.
             let progress = Progress::new("False", "ReplicaSetCreateError", message.clone());
             drop(self.note_progress(&progress));
         }
@@ -164,7 +164,7 @@ impl Rollout<'_> {
         failure
     }
 
-    /// Copies the Deployment's annotations and gives the set the highest revision.
+    /// Copies the Deployment's annotations to the set and gives it the highest revision.
     fn annotate(&self, set: &mut Value) -> bool {
         let before = set.pointer("/metadata/annotations").cloned();
         for (key, value) in strings(self.deployment.pointer("/metadata/annotations")) {
@@ -184,7 +184,7 @@ impl Rollout<'_> {
         set.pointer("/metadata/annotations") != before.as_ref()
     }
 
-    /// Remembers the size the Deployment had, by which a later scaling is recognised.
+    /// Records the Deployment's size, by which a later scaling is detected.
     pub(super) fn annotate_sizes(&self, set: &mut Value) -> bool {
         let before = set.pointer("/metadata/annotations").cloned();
         let (desired, max) = (self.replicas(), self.replicas() + self.max_surge());
@@ -200,13 +200,14 @@ impl Rollout<'_> {
         }
         let patch = json!({ "metadata": { "annotations": { REVISION: number } } });
         let (place, deployment) = (namespace(&self.deployment), name(&self.deployment));
-        // Through the status, which lets annotations pass and does not count as a new generation.
+        // Written through the status, which accepts annotations and does not increment the
+        // generation.
         self.deployment = self.cluster.patch(DEPLOYMENTS, place, deployment, "status", &patch)?;
         Ok(())
     }
 }
 
-/// A revision history with one number more, its oldest dropped when it grows too long.
+/// Appends a revision number to the history, dropping the oldest when it grows too long.
 fn lengthen(history: Option<&str>, number: &str) -> String {
     let mut numbers: Vec<_> = history.into_iter().flat_map(|h| h.split(',')).collect();
     numbers.retain(|number| !number.is_empty());

@@ -1,4 +1,4 @@
-//! Rolling from old pods to new within the allowances of the strategy.
+//! Rolling update of a Deployment, within `maxSurge` and `maxUnavailable`.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Rollout<'_> {
-    /// One step: up if there is room, else down if enough is available, else just a report.
+    /// Takes one step: scale up if there is room, else down if enough is available, else report.
     pub(super) fn roll(&mut self) -> Outcome<Next> {
         self.ensure_new()?;
         if self.grow_new()? || self.shrink_old()? {
@@ -21,7 +21,7 @@ impl Rollout<'_> {
         self.report_progress()
     }
 
-    /// The size of a new set that has `current` now, in the room the surge leaves.
+    /// The next size of a new set of size `current`, in the room that the surge leaves.
     pub(super) fn new_size(&self, current: i64) -> i64 {
         if !self.is_rolling() {
             return self.replicas();
@@ -42,13 +42,13 @@ impl Rollout<'_> {
         self.scale_new(size)
     }
 
-    /// Scales old sets down by as much as availability allows, their broken pods first.
+    /// Scales old sets down as far as availability allows, broken pods first.
     fn shrink_old(&mut self) -> Outcome<bool> {
         if self.old.iter().all(|set| size(set) == 0) {
             return Ok(false);
         }
         let least = self.replicas() - self.max_unavailable();
-        // New pods that are not available yet must not be counted as cover for old ones.
+        // New pods that are not available yet do not replace old ones.
         let new_missing = self.new.as_ref().map_or(0, |new| size(new) - available(new));
         let room = self.total("/spec/replicas") - least - new_missing;
         if room <= 0 {
@@ -95,8 +95,8 @@ fn size(set: &Value) -> i64 {
     count(set, "/spec/replicas")
 }
 
-/// Available pods that will stay: a set that was just scaled down still reports those it is about
-/// to delete, and counting on them twice would cost availability.
+/// Available pods of a set, without those about to be deleted: a set that was just scaled down
+/// still reports them, and counting them would reduce availability.
 fn available(set: &Value) -> i64 {
     count(set, "/status/availableReplicas").min(size(set))
 }

@@ -1,4 +1,7 @@
-//! Changing sizes: of one ReplicaSet, and of all when the Deployment itself was resized.
+//! Scaling: of one ReplicaSet, and of all sets when the Deployment itself was resized.
+//!
+//! Also runs while the rollout is paused. The size of the Deployment is recorded on its sets, so
+//! that a later resize is detected.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +15,7 @@ use crate::{
 };
 
 impl Rollout<'_> {
-    /// True when the Deployment's size differs from what an active set remembers it to be.
+    /// True if the Deployment's size differs from the size recorded on an active set.
     pub(super) fn was_scaled(&self) -> bool {
         let active = self.sets().filter(|set| count(set, "/spec/replicas") > 0);
         active
@@ -36,7 +39,7 @@ impl Rollout<'_> {
         Ok(scaled)
     }
 
-    /// Gives a set another size; `always` also refreshes what it remembers of the Deployment's.
+    /// Scales a set; `always` also refreshes the recorded size of the Deployment.
     fn resize(&mut self, set: Value, size: i64, always: bool) -> Outcome<(Value, bool)> {
         let old_size = count(&set, "/spec/replicas");
         if old_size == size && !always {
@@ -59,7 +62,7 @@ impl Rollout<'_> {
         Ok((stored, old_size != size))
     }
 
-    /// Spreads a change of the Deployment's size over its sets.
+    /// Distributes a change of the Deployment's size over its sets.
     pub(super) fn scale(&mut self) -> Outcome<()> {
         let active = self.sets().filter(|set| count(set, "/spec/replicas") > 0).count();
         if active <= 1 {
@@ -87,7 +90,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// The new set has all pods it will ever get, and they are available.
+    /// True if the new set has all its pods, and they are available.
     fn new_is_saturated(&self) -> bool {
         let Some(new) = &self.new else { return false };
         let replicas = self.replicas();
@@ -96,7 +99,7 @@ impl Rollout<'_> {
             && count(new, "/status/availableReplicas") == replicas
     }
 
-    /// Keeps the ratio between the sets, so that scaling does not hasten the rollout.
+    /// Keeps the ratio between the sets, so that scaling does not speed up the rollout.
     fn scale_in_proportion(&mut self) -> Outcome<()> {
         let size = |set: &Value| count(set, "/spec/replicas");
         let mut active: Vec<Value> = self.sets().filter(|set| size(set) > 0).cloned().collect();
@@ -104,7 +107,7 @@ impl Rollout<'_> {
         let to_add = allowed - active.iter().map(size).sum::<i64>();
         active.sort_by(|one, other| {
             let by_age = created(one).cmp(&created(other));
-            // Among equals the newer grows first and the older shrinks first.
+            // Among sets of equal size the newer grows first and the older shrinks first.
             let by_age = if to_add > 0 { by_age.reverse() } else { by_age };
             size(other).cmp(&size(one)).then(by_age)
         });
@@ -115,7 +118,7 @@ impl Rollout<'_> {
             sizes.insert(name(set).to_owned(), size(set) + share);
             added += share;
         }
-        // What rounding left over goes to the largest.
+        // The rounding remainder goes to the largest set.
         if let Some(largest) = active.first().and_then(|set| sizes.get_mut(name(set))) {
             *largest = (*largest + to_add - added).max(0);
         }
@@ -127,7 +130,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// How much of `to_add` falls to `set` when `added` is given out already.
+    /// The part of `to_add` for `set`, with `added` already distributed.
     fn share(&self, set: &Value, to_add: i64, added: i64) -> i64 {
         let left = to_add - added;
         if left == 0 {
@@ -160,7 +163,7 @@ impl Rollout<'_> {
     }
 }
 
-/// A number noted on a set when it was last resized.
+/// A number recorded on a set when it was last resized.
 fn remembered(set: &Value, key: &str) -> Option<i64> {
     annotation(set, key)?.parse::<u32>().ok().map(i64::from)
 }

@@ -1,4 +1,6 @@
-//! What a Deployment says about itself: counters, availability, and whether it gets anywhere.
+//! Status of a Deployment: counters, availability, and progress of the rollout.
+//!
+//! Also writes the `Progressing` condition, from whose update time the progress deadline counts.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -19,7 +21,7 @@ use crate::{
 const PROGRESSING: &str = "Progressing";
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 
-/// Something to say in the `Progressing` condition.
+/// Content of the `Progressing` condition.
 pub(super) struct Progress {
     status: &'static str,
     reason: &'static str,
@@ -50,7 +52,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// Stops the deadline while paused, and starts it anew on resuming.
+    /// Stops the progress deadline while paused, and restarts it on resuming.
     pub(super) fn note_pause(&mut self) -> Outcome<()> {
         let reason = condition(&self.deployment, PROGRESSING).map(|c| text(c, "/reason"));
         if !has_deadline(&self.deployment) || reason == Some(TIMED_OUT) {
@@ -65,19 +67,19 @@ impl Rollout<'_> {
         self.note_progress(&Progress::new("Unknown", progress.0, progress.1.to_owned()))
     }
 
-    /// All pods asked for are new and available, and no others are left, as last reported.
+    /// True if all requested pods are new and available and no old ones are left, as last reported.
     pub(super) fn is_complete(&self) -> bool {
         is_complete(&self.deployment, &self.deployment["status"])
     }
 
-    /// Reports counters and availability, saying nothing about progress.
+    /// Reports counters and availability, without progress.
     pub(super) fn report_counts(&mut self) -> Outcome<Next> {
         let status = self.counted();
         write_status(self.cluster, DEPLOYMENTS, &self.deployment, status)?;
         Ok(Next::Idle)
     }
 
-    /// Reports counters and whether the rollout is done, moving or stuck.
+    /// Reports counters and whether the rollout is complete, progressing or stuck.
     pub(super) fn report_progress(&mut self) -> Outcome<Next> {
         let now = self.cluster.now();
         let mut status = self.counted();
@@ -140,7 +142,7 @@ impl Rollout<'_> {
         } else if is_progressing(&deployment["status"], status) {
             let message = format!("{who} is progressing.");
             let progress = Progress::new("True", "ReplicaSetUpdated", message);
-            // Progress under the same reason still moves the update time, from which the deadline
+            // Progress with the same reason still updates `lastUpdateTime`, from which the deadline
             // counts.
             drop_condition(status, PROGRESSING);
             put_condition(status, PROGRESSING, &progress, now);
@@ -168,7 +170,8 @@ impl Rollout<'_> {
         }
     }
 
-    /// A ReplicaSet that cannot make pods is the Deployment's failure; the new one's comes first.
+    /// A ReplicaSet's failure to create pods is the Deployment's failure; the new set's comes
+    /// first.
     fn pass_on_failures(&self, status: &mut Value) {
         let mut sets = self.new.iter().chain(&self.old);
         let failure = sets.find_map(|set| condition(set, "ReplicaFailure"));
@@ -199,7 +202,7 @@ fn is_complete(deployment: &Value, status: &Value) -> bool {
         && count(status, "/observedGeneration") >= count(deployment, "/metadata/generation")
 }
 
-/// More is new, ready or available than before, or less is old.
+/// True if more pods are new, ready or available than before, or fewer are old.
 fn is_progressing(before: &Value, after: &Value) -> bool {
     let old = |status: &Value| count(status, "/replicas") - count(status, "/updatedReplicas");
     let more = |counter: &str| count(after, counter) > count(before, counter);
@@ -209,20 +212,20 @@ fn is_progressing(before: &Value, after: &Value) -> bool {
         || old(after) < old(before)
 }
 
-/// When lack of progress since `progressing` was last updated counts as failure.
+/// When the progress deadline ends, counted from the last update of `progressing`.
 fn due(deployment: &Value, progressing: &Value) -> Option<Timestamp> {
     let deadline = int(deployment, "/spec/progressDeadlineSeconds")?;
     Some(plus_seconds(time(progressing, "/lastUpdateTime")?, deadline))
 }
 
-/// Looks again once the deadline has passed, if the rollout is neither done nor given up.
+/// Reconciles again after the deadline, if the rollout is neither complete nor failed.
 fn deadline_check(deployment: &Value, now: Timestamp) -> Next {
     let Some(progressing) = condition(deployment, PROGRESSING) else { return Next::Idle };
-    // A rollout that was done once is not timed again when a pod fails later.
+    // A completed rollout is not timed again when a pod fails later.
     let settled = matches!(text(progressing, "/reason"), TIMED_OUT | "NewReplicaSetAvailable")
         || is_complete(deployment, &deployment["status"]);
     match due(deployment, progressing) {
-        // A second later, since times are written without their fractions.
+        // One second later, because times are stored without fractions.
         Some(due) if has_deadline(deployment) && !settled => {
             Next::After(until(now, plus_seconds(due, 1)))
         }
@@ -240,7 +243,7 @@ fn drop_condition(status: &mut Value, kind: &str) {
     }
 }
 
-/// Sets a condition unless it says the same already: same status, same reason.
+/// Sets a condition unless its status and reason are unchanged.
 fn put_condition(status: &mut Value, kind: &str, progress: &Progress, now: Timestamp) {
     let mut conditions = items(status, "/conditions").to_vec();
     let old = conditions.iter().find(|c| text(c, "/type") == kind).cloned();

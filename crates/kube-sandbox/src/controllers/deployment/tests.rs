@@ -1,3 +1,6 @@
+//! Deployments in virtual time: rollouts, rollbacks, deadlines, scaling, history, and random
+//! changes.
+
 use std::{collections::BTreeSet, time::Duration};
 
 use proptest::prelude::*;
@@ -100,7 +103,7 @@ fn a_rollout_that_never_becomes_ready_stops_halfway_and_exceeds_its_deadline() {
     simulation.behaviours.set("*:2", Behaviour::NeverReady);
     set_image(&simulation, DEPLOYMENTS, "web", "nginx:2");
     simulation.settle();
-    // One may be missing and one too many: one old pod goes, two new ones come.
+    // One pod may be missing and one surplus: one old pod is deleted, two new ones are created.
     assert_eq!(sets(&simulation), [("nginx:1".to_owned(), 3), ("nginx:2".to_owned(), 2)]);
     assert_eq!(progress(&simulation).1, "ReplicaSetUpdated");
     simulation.advance(590);
@@ -171,7 +174,7 @@ fn scaling_in_the_middle_of_a_rollout_keeps_the_proportions() {
     assert_eq!(sets(&simulation), [("nginx:1".to_owned(), 8), ("nginx:2".to_owned(), 5)]);
     simulation.patch(DEPLOYMENTS, "web", &json!({ "spec": { "replicas": 15 } }));
     simulation.settle();
-    // The five added are spread 8 to 5, as in the example of the Kubernetes documentation.
+    // The five added pods are split 8 to 5, as in the example of the Kubernetes documentation.
     assert_eq!(sets(&simulation), [("nginx:1".to_owned(), 11), ("nginx:2".to_owned(), 7)]);
 }
 
@@ -250,9 +253,9 @@ fn an_orphaned_replica_set_is_adopted() {
     assert_eq!(simulation.list(REPLICA_SETS).len(), 1);
 }
 
-/// Available pods never fewer, and pods asked for never more, than the strategy allows.
+/// Available pods stay above, and requested pods below, the limits of the strategy.
 ///
-/// More may exist for a moment, when one ReplicaSet creates before another has deleted.
+/// More pods may exist for a moment, when one ReplicaSet creates before another has deleted.
 fn within_allowances(cluster: &FakeCluster, least: i64, most: i64) {
     let pods = cluster.list(PODS, None);
     let ready = pods.iter().filter(|pod| pods::is_active(pod) && pods::is_ready(pod)).count();
@@ -329,7 +332,7 @@ proptest! {
     }
 }
 
-/// One of the things people and other programs do to a Deployment and its pods.
+/// A random change to a Deployment and its pods, as by people and other programs.
 fn meddle(simulation: &Simulation, act: u8, number: i64) {
     let pods = simulation.active_pods();
     let victim = pods.get(usize::try_from(number).unwrap()).map(|pod| name(pod).to_owned());
@@ -344,7 +347,7 @@ fn meddle(simulation: &Simulation, act: u8, number: i64) {
         }
         (4, Some(pod)) => simulation.delete(PODS, &pod),
         (5, Some(pod)) => {
-            // Taken out of its set, and deleted before the set can notice.
+            // Removed from its set, and deleted before the set can notice.
             simulation.patch(PODS, &pod, &json!({ "metadata": { "labels": null } }));
             simulation.delete(PODS, &pod);
         }

@@ -1,3 +1,5 @@
+//! Status of disruption budgets: allowed disruptions, and evictions that did not happen.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Contents of endpoint slices, and how they change.
+
 use std::time::Duration;
 
 use serde_json::json;

@@ -1,5 +1,6 @@
-//! What Endpoints and `EndpointSlices` have in common: which pods back a Service, and on which
-//! ports.
+//! Shared by Endpoints and `EndpointSlices`: the pods behind a Service, and their ports.
+//!
+//! Pure functions, except for the cache in [`Selections`].
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -14,12 +15,12 @@ use crate::{
     selector::LabelSelector,
 };
 
-/// What the Services of each namespace select, remembered from their changes: pods change much more
-/// often than Services, and each change asks whose it is.
+/// Selectors of the Services of each namespace, cached from their changes: pods change much more
+/// often than Services, and each change needs the matching Services.
 #[derive(Debug, Default)]
 pub(crate) struct Selections(RefCell<BTreeMap<String, BTreeMap<String, LabelSelector>>>);
 
-/// A port as one pod offers it.
+/// A Service port as resolved on one pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Port {
     name: String,
@@ -28,12 +29,12 @@ pub(crate) struct Port {
     app_protocol: Option<String>,
 }
 
-/// What a Service that has a selector selects.
+/// The selector of a Service that has one.
 pub(crate) fn selector(service: &Value) -> LabelSelector {
     LabelSelector::from_map(service.pointer("/spec/selector"))
 }
 
-/// True for a Service whose endpoints are ours to publish.
+/// True for a Service whose endpoints these controllers publish.
 pub(crate) fn is_published(service: &Value) -> bool {
     let selector = service.pointer("/spec/selector").and_then(Value::as_object);
     selector.is_some_and(|selector| !selector.is_empty())
@@ -45,13 +46,13 @@ pub(crate) fn is_headless(service: &Value) -> bool {
     matches!(text(service, "/spec/clusterIP"), "None" | "")
 }
 
-/// True for a pod that has an address and may be sent requests, now or later.
+/// True for a pod that has an address and may receive requests, now or later.
 pub(crate) fn belongs(pod: &Value, include_terminating: bool) -> bool {
     let stopping = is_deleting(pod) && !include_terminating;
     !pods::is_terminal(pod) && !text(pod, "/status/podIP").is_empty() && !stopping
 }
 
-/// The ports of `service` that `pod` offers, in order. A named port the pod lacks is left out.
+/// The ports of `service` on `pod`, in order. A named port that the pod lacks is left out.
 pub(crate) fn resolve_ports(service: &Value, pod: &Value) -> Vec<Port> {
     let ports = items(service, "/spec/ports").iter().filter_map(|port| {
         let app_protocol = text(port, "/appProtocol");
@@ -78,7 +79,7 @@ fn pod_port(port: &Value, pod: &Value) -> Option<i64> {
     let target = port.get("targetPort").filter(|target| !target.is_null());
     let Some(target) = target else { return int(port, "/port") };
     if let Some(number) = target.as_i64() {
-        // Zero is how an unset target reads once it has been through a typed client.
+        // A typed client writes an unset target port as zero.
         return if number == 0 { int(port, "/port") } else { Some(number) };
     }
     let containers = items(pod, "/spec/containers").iter();
@@ -96,7 +97,7 @@ pub(crate) fn target(pod: &Value) -> Value {
     json!({ "kind": "Pod", "namespace": namespace(pod), "name": name(pod), "uid": uid(pod) })
 }
 
-/// The host name a pod has within `service`: given to those that name it their subdomain.
+/// The host name of a pod within `service`: given to pods whose subdomain is the Service.
 pub(crate) fn hostname<'a>(service: &Value, pod: &'a Value) -> Option<&'a str> {
     let hostname = text(pod, "/spec/hostname");
     let ours = text(pod, "/spec/subdomain") == name(service);
@@ -106,7 +107,7 @@ pub(crate) fn hostname<'a>(service: &Value, pod: &'a Value) -> Option<&'a str> {
 // === impl Selections ===
 
 impl Selections {
-    /// Remembers what a Service selects now.
+    /// Records the current selector of a Service.
     pub(crate) fn note(&self, change: &Change<'_>) {
         if (change.group, change.plural) != ("", "services") {
             return;
@@ -122,7 +123,7 @@ impl Selections {
         }
     }
 
-    /// The Services to look at because a pod changed.
+    /// The Services to reconcile because a pod changed.
     pub(crate) fn of_pod(&self, change: &Change<'_>) -> Vec<Key> {
         let known = self.0.borrow();
         let services = known.get(change.namespace).into_iter().flatten();
@@ -138,7 +139,7 @@ impl Selections {
 // === impl Port ===
 
 impl Port {
-    /// As an Endpoints object has it: without a name if the Service's port has none.
+    /// The form in an Endpoints object: without a name if the Service's port has none.
     pub(crate) fn for_endpoints(&self) -> Value {
         let mut port = self.for_slice();
         if self.name.is_empty() {

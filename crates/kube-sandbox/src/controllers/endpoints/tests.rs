@@ -1,3 +1,5 @@
+//! Contents of Endpoints objects, and Services without published endpoints.
+
 use serde_json::json;
 
 use super::*;

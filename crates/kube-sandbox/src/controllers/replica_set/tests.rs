@@ -1,3 +1,5 @@
+//! Replacement, adoption, release and order of deletion of a ReplicaSet's pods.
+
 use serde_json::json;
 
 use super::*;

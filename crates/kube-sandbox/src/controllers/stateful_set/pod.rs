@@ -1,4 +1,4 @@
-//! One pod of a StatefulSet: its number, its name, its volumes.
+//! One pod of a StatefulSet: number, name and volumes.
 
 use serde_json::{Map, Value, json};
 
@@ -13,13 +13,13 @@ use crate::{
     failure::Outcome,
 };
 
-/// The number of a pod in its set; `None` for a pod that is not named as one of it.
+/// The number of a pod in its set; `None` for a pod with another name.
 pub(super) fn ordinal(set: &Value, pod: &Value) -> Option<i64> {
     let number = name(pod).strip_prefix(name(set))?.strip_prefix('-')?;
     number.parse().ok().filter(|number| *number >= 0)
 }
 
-/// The pod of `ordinal` as `revision` describes it.
+/// Builds the pod `ordinal` from `revision`.
 pub(super) fn build(set: &Value, revision: &Value, ordinal: i64) -> Value {
     let mut pod = pods::from_template(&revisions::template(revision), set, STATEFUL_SET);
     let pod_name = format!("{}-{ordinal}", name(set));
@@ -41,7 +41,7 @@ pub(super) fn build(set: &Value, revision: &Value, ordinal: i64) -> Value {
     pod
 }
 
-/// A claim's volume replaces one of the same name in the template.
+/// A claim's volume replaces a template volume of the same name.
 fn mount_claims(set: &Value, ordinal: i64, pod: &mut Value) {
     let templates = items(set, "/spec/volumeClaimTemplates");
     if templates.is_empty() {
@@ -64,7 +64,7 @@ fn claim_name(set: &Value, claim: &Value, ordinal: i64) -> String {
     format!("{}-{}-{ordinal}", name(claim), name(set))
 }
 
-/// Creates the volume claims of one pod, if the cluster knows such claims.
+/// Creates the volume claims of one pod, if the cluster serves claims.
 pub(super) fn create_claims(cluster: &dyn Cluster, set: &Value, ordinal: i64) -> Outcome<()> {
     for template in items(set, "/spec/volumeClaimTemplates") {
         let claim_name = claim_name(set, template, ordinal);
@@ -86,7 +86,7 @@ pub(super) fn create_claims(cluster: &dyn Cluster, set: &Value, ordinal: i64) ->
         set_at(&mut claim, &["metadata", "namespace"], namespace(set));
         set_at(&mut claim, &["metadata", "labels"], labels);
         match cluster.create(CLAIMS, namespace(set), claim) {
-            // Without that resource a pod's volumes are not looked at either.
+            // A cluster without claims does not check volumes of pods either.
             Err(failure) if failure.is_not_found() => return Ok(()),
             Err(failure) if !failure.is_already_exists() => return Err(failure),
             _ => {}

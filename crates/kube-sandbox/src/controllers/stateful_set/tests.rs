@@ -1,3 +1,6 @@
+//! `StatefulSets` in virtual time: order of pods, updates with partitions, revisions, volume
+//! claims.
+
 use std::time::Duration;
 
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! The least a controller needs of an API server.
+//! The minimal API server that controller tests need.
 
 use std::{
     cell::{Cell, RefCell},
@@ -30,9 +30,9 @@ pub(crate) struct FakeCluster {
     version: Cell<u64>,
     random: Cell<u64>,
     writes: Cell<usize>,
-    /// Pods are refused while this is set.
+    /// Creation of pods fails while this is set.
     pub(crate) refuses_pods: Cell<bool>,
-    /// Out of a hundred writes with a version, this many meet a conflict that is not there.
+    /// Percentage of versioned writes that meet an artificial conflict.
     pub(crate) conflict_percent: Cell<u64>,
 }
 
@@ -93,7 +93,7 @@ impl FakeCluster {
         self.version.get()
     }
 
-    /// Stores an object under a new version and tells of it, unless nothing changed.
+    /// Stores an object with a new version and reports it, unless it is unchanged.
     fn store(&self, place: Place, mut object: Value) -> Value {
         let old = self.objects.borrow().get(&place).cloned();
         if old.as_ref() == Some(&object) {
@@ -113,7 +113,7 @@ impl FakeCluster {
         object
     }
 
-    /// Removes an object and what it owns.
+    /// Removes an object and its dependents.
     fn remove(&self, place: &Place) {
         let Some(old) = self.objects.borrow_mut().remove(place) else { return };
         self.writes.set(self.writes.get() + 1);
@@ -277,7 +277,7 @@ impl Cluster for FakeCluster {
     }
 
     fn random(&self) -> u64 {
-        // Xorshift: plenty for a test, and the same everywhere.
+        // Xorshift: sufficient for tests, and the same on every machine.
         let mut next = self.random.get();
         next ^= next << 13;
         next ^= next >> 7;

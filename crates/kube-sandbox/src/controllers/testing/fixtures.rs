@@ -1,4 +1,4 @@
-//! Objects as an API server would have stored them, defaults filled in.
+//! Objects as an API server stores them, with defaults.
 
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ pub(crate) fn service(name: &str) -> Value {
     })
 }
 
-/// Gives a workload's first container another image.
+/// Changes the image of a workload's first container.
 pub(crate) fn set_image(simulation: &Simulation, resource: Resource, name: &str, image: &str) {
     let object = simulation.get(resource, name);
     let mut containers = object["spec"]["template"]["spec"]["containers"].clone();

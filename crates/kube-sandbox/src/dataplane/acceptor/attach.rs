@@ -1,4 +1,7 @@
-//! Which listeners of a gateway take a route.
+//! Matches routes to the listeners of a gateway.
+//!
+//! Called by the route and gateway controllers of [`super`], so that conditions and route counts
+//! agree.
 
 use serde_json::Value;
 
@@ -9,14 +12,14 @@ use crate::{
     selector::LabelSelector,
 };
 
-/// Why no listener takes a route; the reasons are Gateway API's.
+/// Why no listener takes a route; the reasons are those of Gateway API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// None has the name or port that the route asks for.
+    /// No listener has the name or port that the route asks for.
     NoMatchingParent,
-    /// None takes routes of this kind or from this namespace.
+    /// No listener takes routes of this kind or from this namespace.
     NotAllowedByListeners,
-    /// None serves a host of the route.
+    /// No listener serves a host of the route.
     NoMatchingListenerHostname,
 }
 
@@ -84,7 +87,7 @@ fn takes_namespace(
     }
 }
 
-/// True if there is a host that both a listener and a route are for. Who names none takes all.
+/// True if a listener and a route share a host. One without a host accepts all.
 fn shares_host(listener: &str, route: &[Value]) -> bool {
     if listener.is_empty() || route.is_empty() {
         return true;
@@ -103,7 +106,7 @@ fn shares_host(listener: &str, route: &[Value]) -> bool {
     })
 }
 
-/// True if `route` is attached to `gateway` by any of its parents.
+/// True if a parent of `route` refers to `gateway`.
 pub(super) fn refers_to(route: &Value, gateway: &Value) -> bool {
     let key = (namespace(gateway).to_owned(), name(gateway).to_owned());
     gateway_parents(route).any(|(_, parent)| parent == key)

@@ -1,4 +1,7 @@
-//! Accepts gateways of the sandbox's class and counts the routes at their listeners.
+//! Accepts gateways of the sandbox's class and counts the routes of their listeners.
+//!
+//! Every gateway of the class is accepted, with all its listeners. Route counts follow the rules in
+//! `attach`.
 
 use serde_json::{Value, json};
 

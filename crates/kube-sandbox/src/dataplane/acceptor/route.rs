@@ -1,4 +1,5 @@
-//! Says of each route, to each parent of ours, whether it is attached and leads somewhere.
+//! Writes the conditions `Accepted` and `ResolvedRefs` of each route, for each parent of the
+//! sandbox.
 
 use serde_json::{Value, json};
 
@@ -20,14 +21,14 @@ use crate::{
     failure::Outcome,
 };
 
-/// Looks after one kind of route.
+/// Controller for one kind of route.
 pub(super) struct RouteController {
     name: &'static str,
     routes: Resource,
     watches: &'static [(&'static str, &'static str)],
 }
 
-/// What is watched for routes of a kind: they, and everything they refer to.
+/// The resources watched for a kind of route: routes, and everything they refer to.
 macro_rules! watches {
     ($plural:literal) => {
         &[
@@ -72,7 +73,7 @@ impl Controller for RouteController {
                     name: change.name.to_owned(),
                 }];
             }
-            // Their status, addresses and the like decide nothing here.
+            // Their status, addresses and the like do not affect routes.
             "gateways" | "gatewayclasses" | "referencegrants" if is_same("/spec") => return vec![],
             "services" if is_same("/spec/ports") => return vec![],
             "namespaces" if is_same("/metadata/labels") => return vec![],
@@ -111,7 +112,7 @@ fn sync(cluster: &dyn Cluster, routes: Resource, route: &Value) -> Outcome<()> {
     write_status(cluster, routes, route, status).map(|_| ())
 }
 
-/// `None` for parents that are not ours to speak for.
+/// `None` for parents that the sandbox does not handle.
 fn accepted(cluster: &dyn Cluster, route: &Value, parent: &Value) -> Option<Verdict<'static>> {
     let place = match text(parent, "/namespace") {
         "" => namespace(route),
@@ -142,7 +143,7 @@ fn accepted(cluster: &dyn Cluster, route: &Value, parent: &Value) -> Option<Verd
     }
 }
 
-/// Whether every backend of a route is a Service that exists and may be referred to.
+/// Whether every backend of a route is a Service that exists and may be referenced.
 fn resolved(cluster: &dyn Cluster, route: &Value) -> Verdict<'static> {
     let grants = cluster.list(REFERENCE_GRANTS, None);
     let problem = references(route).find_map(|reference| {
@@ -160,7 +161,7 @@ fn resolved(cluster: &dyn Cluster, route: &Value) -> Verdict<'static> {
     Verdict { kind: "ResolvedRefs", holds: problem.is_none(), reason, message }
 }
 
-/// Everything in a route that leads to a backend, mirrors too.
+/// All backend references of a route, including mirrors.
 fn references(route: &Value) -> impl Iterator<Item = &Value> {
     let rules = items(route, "/spec/rules").iter();
     rules.flat_map(|rule| {

@@ -1,3 +1,5 @@
+//! Conditions of routes and gateways, as the sandbox's gateway controller writes them.
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -39,13 +41,13 @@ impl Rig {
         rig
     }
 
-    /// Applies objects and lets the loops of the gateway controller see all of them.
+    /// Applies objects and runs the gateway controller's loops on them.
     fn load(&mut self, objects: Vec<Value>) {
         self.sandbox.load(objects).unwrap();
         self.look();
     }
 
-    /// The loops of the cluster take changes as they come; ours are made to look at everything.
+    /// Reconciles every object in the gateway controller's loops, which otherwise wait for changes.
     fn look(&mut self) {
         self.sandbox.settle();
         for name in ["gatewayclass", "gateway", "httproute"] {
@@ -192,7 +194,7 @@ fn what_others_answer_for_is_left_alone() {
     rig.load(vec![foreign, route(json!({ "name": "foreign", "namespace": "infra" }), 0)]);
     assert!(rig.get(GATEWAYS, "infra", "foreign").get("status").is_none());
     assert!(rig.get(HTTP_ROUTES, "test", "shop").get("status").is_none());
-    // Another controller's word about one parent stays when ours is added for another.
+    // Another controller's status for one parent stays when the sandbox adds one for another.
     let others = json!({
         "parentRef": { "group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "foreign" },
         "controllerName": "someone.else/gateway",

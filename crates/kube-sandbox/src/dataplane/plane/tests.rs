@@ -1,3 +1,5 @@
+//! The data plane on real sockets: routing, mirrors, timeouts, name resolution, counters.
+
 use std::net::Ipv4Addr;
 
 use bytes::Bytes;
@@ -25,7 +27,7 @@ struct Rig {
 
 impl Rig {
     async fn new(canary: &str) -> Self {
-        // Time stands still in the cluster; sockets have their own.
+        // The cluster's clock stands still; sockets use real time.
         let sandbox = shop(Settings::for_tests(), canary);
         sandbox.advance(Duration::from_secs(30));
         let samples = Arc::<Samples>::default();
@@ -52,7 +54,7 @@ impl Rig {
         client::send(self.plane.address(), request).await.unwrap()
     }
 
-    /// The status and version of an answer.
+    /// Status and version of an answer.
     async fn version(&self, host: &str, path: &str) -> (u16, String) {
         let response = self.get(host, path, &[]).await;
         let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
@@ -218,7 +220,7 @@ async fn what_stands_in_for_a_service_is_served_through_the_gateway_too() {
     let rig = Rig::new("2").await;
     let other = Rig::new("7").await;
     other.load(split(0, 100)).await;
-    // The other cluster's gateway, asked for a host only it knows.
+    // The other cluster's gateway, for a host that only it has.
     rig.plane.attach("test", "shop-canary", other.plane.address());
     rig.load(split(0, 100)).await;
     assert_eq!(rig.version(HOST_NAME, "/").await, (200, "7".to_owned()));
@@ -256,7 +258,7 @@ async fn a_load_counts_what_comes_back_and_agrees_with_the_simulation() {
                 answers.by_status.get(&500).copied().unwrap_or_default()
             };
             let got = share(count, answers.total());
-            // Over four standard deviations of a thousand draws.
+            // More than four standard deviations of a thousand draws.
             assert!((got - part).abs() < 0.06, "{what}: {got} of {answers:?}");
         }
     }

@@ -1,4 +1,6 @@
-//! What happens to a request or an answer on its way: headers, paths, redirects.
+//! Edits of a request or an answer by a route: headers, paths, redirects.
+//!
+//! Rules of all routing kinds use the same edits; [`super::Forward`] applies them.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -18,13 +20,13 @@ pub(crate) enum Edit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PathEdit {
     Full(String),
-    /// By whole segments: slashes at the seam are neither lost nor doubled.
+    /// By whole segments: slashes at the boundary are neither lost nor doubled.
     Segments(String),
-    /// Letter by letter, as Istio does.
+    /// By characters, as in Istio.
     Letters(String),
 }
 
-/// An answer that sends the client elsewhere. What is `None` stays as it was asked for.
+/// A redirect. Parts that are `None` stay as in the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) status: u16,
@@ -67,7 +69,7 @@ pub(crate) fn from_maps(operations: Option<&Value>) -> Vec<Edit> {
     collect(&pairs("set"), &pairs("add"), items(operations, "/remove"))
 }
 
-/// Names and values that no header can have are left out.
+/// Invalid header names and values are skipped.
 fn collect(set: &[(&str, &str)], add: &[(&str, &str)], remove: &[Value]) -> Vec<Edit> {
     let parse = |(name, value): &(&str, &str)| Some((name.parse().ok()?, value.parse().ok()?));
     let set = set.iter().filter_map(parse).map(|(name, value)| Edit::Set(name, value));
@@ -135,7 +137,7 @@ impl Redirect {
         }
     }
 
-    /// The `Location` for a request.
+    /// The `Location` header for a request.
     pub(crate) fn location(&self, request: &Request<'_>, prefix: Option<&str>) -> String {
         let scheme = self.scheme.as_deref().unwrap_or("http");
         let asked = host::normalise(request.host);

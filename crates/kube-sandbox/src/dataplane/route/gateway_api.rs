@@ -1,7 +1,7 @@
-//! `HTTPRoute` and `GRPCRoute` objects as rules.
+//! Reads `HTTPRoute` and `GRPCRoute` objects into rules.
 //!
-//! A call is a `POST` of `/package.Service/Method`, so a condition on services and methods is one on
-//! paths.
+//! A gRPC call is a `POST` of `/package.Service/Method`, so a match on services and methods is one
+//! on paths.
 
 use std::sync::Arc;
 
@@ -51,8 +51,8 @@ pub(super) fn read(sources: &Sources<'_>, drafts: &mut Vec<Draft>) {
     }
 }
 
-/// A route that every parent turned away carries no traffic; one that nobody has looked at does, so
-/// that routes for other gateways can be tried here too.
+/// True if every parent refused the route, which then carries no traffic. A route without a status
+/// does, so that routes for other gateways work here too.
 fn is_refused(route: &Value) -> bool {
     let ours = items(route, "/status/parents").iter();
     let ours: Vec<_> =
@@ -66,7 +66,8 @@ fn is_refused(route: &Value) -> bool {
     parents > 0 && ours.len() >= parents && ours.iter().all(is_refusal)
 }
 
-/// A route for a mesh claims the names of the Services it is attached to, and ignores its own.
+/// The hosts of a route, and the names of the Services it is attached to. A route with Services as
+/// its only parents has no hosts of its own.
 fn hosts(route: &Value) -> Vec<HostPattern> {
     let mut hosts = Vec::new();
     let parents = items(route, "/spec/parentRefs");
@@ -156,7 +157,7 @@ fn target(reference: &Value, from: (&str, &str), grants: &[Value]) -> Target {
     target
 }
 
-/// The Service a reference names, to a route in `from`.
+/// The Service of a reference in a route of namespace `from`.
 pub(crate) fn backend(reference: &Value, from: &str) -> Backend {
     let place = match text(reference, "/namespace") {
         "" => from,
@@ -169,7 +170,7 @@ pub(crate) fn backend(reference: &Value, from: &str) -> Backend {
     }
 }
 
-/// References are to Services unless they say otherwise.
+/// References without a kind are to Services.
 pub(crate) fn is_service(reference: &Value) -> bool {
     matches!(text(reference, "/kind"), "" | "Service")
         && matches!(text(reference, "/group"), "" | "core")
@@ -186,7 +187,7 @@ fn mirror_share(mirror: &Value) -> f64 {
     }
 }
 
-/// What a match asks for, how particular that is, and the prefix it matches by.
+/// The conditions of a match, their precedence, and the matched path prefix.
 fn conditions(object: &Value) -> (Vec<Condition>, Precedence, Option<String>) {
     let value = match text(object, "/path/value") {
         "" => "/",
@@ -226,7 +227,8 @@ fn conditions(object: &Value) -> (Vec<Condition>, Precedence, Option<String>) {
     (conditions, precedence, prefix)
 }
 
-/// The same of a call. Services are compared before methods; of two the longer is more particular.
+/// The same for a gRPC match. Services are compared before methods; the longer one is more
+/// specific.
 fn conditions_of_call(object: &Value) -> (Vec<Condition>, Precedence, Option<String>) {
     let (service, method) = (text(object, "/method/service"), text(object, "/method/method"));
     let is_pattern = text(object, "/method/type") == "RegularExpression";
@@ -256,7 +258,7 @@ fn header_condition(header: &Value) -> Condition {
     Condition::header(text(header, "/name"), wanted(header))
 }
 
-/// The value a header or query parameter must have; `None` for a pattern that is none.
+/// The required value of a header or query parameter; `None` for an invalid pattern.
 fn wanted(object: &Value) -> Option<Text> {
     match text(object, "/type") {
         "RegularExpression" => Text::regex(text(object, "/value")),

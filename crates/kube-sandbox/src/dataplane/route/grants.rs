@@ -1,4 +1,4 @@
-//! `ReferenceGrant`: which namespaces may send traffic to Services of another.
+//! `ReferenceGrant` checks: references from routes to Services of another namespace.
 
 use serde_json::Value;
 

@@ -1,27 +1,29 @@
-//! Host names: what a route claims, and what a Service is called.
+//! Host patterns of routes, and names of Services.
+//!
+//! Used by all routing kinds and by the resolver.
 
 use std::{fmt, net::IpAddr};
 
-/// The end of a Service's full name.
+/// Suffix of a Service's full name.
 const CLUSTER_DOMAIN: &str = ".svc.cluster.local";
 
-/// The hosts a route claims.
+/// A host pattern of a route.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HostPattern {
     Any,
-    /// With the leading dot, and not without something before it.
+    /// With the leading dot; something must precede it.
     Suffix(String),
     Exact(String),
 }
 
-/// A Service's name taken apart.
+/// The parts of a Service's name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NameParts<'n> {
     pub(crate) service: &'n str,
     pub(crate) namespace: Option<&'n str>,
 }
 
-/// Lower case, without a port or a dot at the end.
+/// Lower case, without port and trailing dot.
 pub(crate) fn normalise(host: &str) -> String {
     let bracketed = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let bare = match bracketed {
@@ -38,7 +40,7 @@ fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// True for what names a machine and not what runs on it: no host, an address, `localhost`.
+/// True for hosts that name a machine, not a service: empty, an address, `localhost`.
 pub(crate) fn is_nameless(host: &str) -> bool {
     host.is_empty() || host == "localhost" || host.parse::<IpAddr>().is_ok()
 }
@@ -56,7 +58,7 @@ pub(crate) fn service_parts(host: &str) -> Option<NameParts<'_>> {
     Some(NameParts { service, namespace })
 }
 
-/// The namespace and name of the Service that `host` means to an object in `namespace`.
+/// Namespace and name of the Service that `host` names in an object of `namespace`.
 pub(crate) fn service_key(host: &str, namespace: &str) -> Option<(String, String)> {
     let parts = service_parts(host)?;
     Some((parts.namespace.unwrap_or(namespace).to_owned(), parts.service.to_owned()))
@@ -75,7 +77,7 @@ impl HostPattern {
         }
     }
 
-    /// Every name of a Service.
+    /// All names of a Service.
     pub(crate) fn of_service(namespace: &str, service: &str) -> Vec<Self> {
         let names = [
             service.to_owned(),

@@ -1,8 +1,9 @@
-//! `Ingress` objects as rules, with what the NGINX ingress controller makes of its canary annotations.
+//! Reads `Ingress` objects into rules, with the canary annotations of the NGINX ingress controller.
 //!
-//! An Ingress that is annotated as a canary has no rules of its own: where another one of its namespace
-//! has the same host and path, it takes a part of that one's requests. Who has the header goes first, then
-//! who has the cookie, then chance by weight. One that stands beside nobody leads nowhere.
+//! An Ingress annotated as a canary has no rules of its own: where another Ingress of its namespace
+//! has the same host and path, it takes a part of its requests. Requests with the canary header
+//! come first, then those with the canary cookie, then a random part by weight. A canary without a
+//! matching Ingress has no effect.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::controllers::object::{annotation, int, items, name, namespace, text};
 
 const PREFIX: &str = "nginx.ingress.kubernetes.io";
 
-/// How particular the kinds of path are.
+/// Precedence of the path types.
 const EXACT: u8 = 2;
 const BY_SEGMENTS: u8 = 1;
 
@@ -30,7 +31,7 @@ struct Way<'i> {
     backend: Backend,
 }
 
-/// Whose requests a rule is about, the most particular last.
+/// The requests that a rule applies to, the most specific last.
 #[derive(Clone, Copy)]
 enum Who {
     Everybody,
@@ -77,7 +78,7 @@ fn ways(object: &Value) -> Vec<Way<'_>> {
     ways
 }
 
-/// A port that has a name is taken for the Service's first.
+/// A named port is replaced by the Service's first one.
 fn backend(object: &Value, backend: &Value) -> Option<Backend> {
     let service = text(backend, "/service/name");
     let port = int(backend, "/service/port/number").and_then(|port| u16::try_from(port).ok());
@@ -85,7 +86,7 @@ fn backend(object: &Value, backend: &Value) -> Option<Backend> {
     (!service.is_empty()).then(|| Backend { namespace, service: service.to_owned(), port })
 }
 
-/// Who goes where, of the requests for one path.
+/// Splits the requests for one path between the Ingress and its canary.
 fn divided(
     own: &Backend,
     canary: Option<(&Value, Backend)>,

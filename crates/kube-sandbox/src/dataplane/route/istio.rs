@@ -1,8 +1,8 @@
-//! `VirtualService` objects as rules.
+//! Reads `VirtualService` objects into rules.
 //!
 //! Hosts and destinations without a dot are Services of the object's own namespace. A rule that
-//! delegates is replaced by the rules of the other object, under the conditions of both. Of
-//! conditions, those on the sender's labels or namespace never hold: requests come from outside.
+//! delegates is replaced by the rules of the other object, under the conditions of both. Conditions
+//! on the sender's labels or namespace never match: requests come from outside.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::{
     dataplane::duration,
 };
 
-/// Makes a condition of what it asks for.
+/// Builds a condition from its text.
 type Make = fn(Text) -> Condition;
 
-/// One way to meet a rule's conditions, and the prefix it matches by.
+/// One alternative of a rule's conditions, and the path prefix it matches.
 #[derive(Debug, Clone, Default)]
 struct Way {
     conditions: Vec<Condition>,
@@ -33,7 +33,7 @@ pub(super) fn read(objects: &[Value], drafts: &mut Vec<Draft>) {
     for object in objects {
         let hosts = hosts(object);
         if hosts.is_empty() {
-            // Only other objects lead here.
+            // An object without hosts is used by delegation only.
             continue;
         }
         for (rule_index, (ways, rule)) in rules(object, objects).into_iter().enumerate() {
@@ -67,7 +67,7 @@ fn hosts(object: &Value) -> Vec<HostPattern> {
     hosts
 }
 
-/// The rules of an object in order, delegation resolved. One level, as Istio allows.
+/// The rules of an object in order, with delegation resolved. One level, as in Istio.
 fn rules(object: &Value, objects: &[Value]) -> Vec<(Vec<Way>, Arc<Rule>)> {
     let source = Source {
         kind: "VirtualService",
@@ -98,7 +98,7 @@ fn rules(object: &Value, objects: &[Value]) -> Vec<(Vec<Way>, Arc<Rule>)> {
     rules
 }
 
-/// The ways of a delegate's rule, each under the conditions of its root's.
+/// The alternatives of a delegate's rule, each combined with the conditions of its root.
 fn ways_below(root: &Way, http: &Value) -> Vec<Way> {
     let join = |way: Way| Way {
         conditions: root.conditions.iter().cloned().chain(way.conditions).collect(),
@@ -168,7 +168,7 @@ fn members<'o>(object: &'o Value, key: &str) -> impl Iterator<Item = (&'o String
     object.get(key).and_then(Value::as_object).into_iter().flatten()
 }
 
-/// A string match; an empty one asks only that there is something. `None` for a broken pattern.
+/// A string match; an empty one asks for presence only. `None` for an invalid pattern.
 fn wanted(object: &Value) -> Option<Text> {
     let given = |key: &str| object.get(key).and_then(Value::as_str);
     if let Some(text) = given("exact") {
@@ -184,7 +184,7 @@ fn rule(source: Source, home: &str, http: &Value) -> Rule {
     let mut targets: Vec<_> =
         items(http, "/route").iter().filter_map(|route| target(route, home)).collect();
     if let [only] = targets.as_mut_slice() {
-        // Whatever its weight says: there is nobody to share with.
+        // A single target takes everything, regardless of its weight.
         only.weight = 1;
     }
     let rewrite = |key: &str| {

@@ -1,4 +1,7 @@
-//! Conditions on a request, and which of two matches is the more particular one.
+//! Conditions on a request, and the precedence of matches.
+//!
+//! Compiled from all routing kinds when a table is built. A match cannot fail: an invalid pattern
+//! becomes a condition that is never true.
 
 use std::borrow::Cow;
 
@@ -8,10 +11,10 @@ use regex::{Regex, RegexBuilder};
 
 use super::Request;
 
-/// A compiled expression may take this much; the longest in a CRD (1024 characters) take a tenth.
+/// Size limit of a compiled expression; the longest in a CRD (1024 characters) take a tenth.
 const REGEX_BYTES_MAX: usize = 1024 * 1024;
 
-/// One thing that must hold. A match is a list of them.
+/// One condition. A match is a list of them.
 #[derive(Debug, Clone)]
 pub(super) enum Condition {
     Path(Path),
@@ -21,7 +24,7 @@ pub(super) enum Condition {
     Header(HeaderName, Text),
     WithoutHeader(HeaderName, Text),
     Query(String, Text),
-    /// Cannot hold here: a broken pattern, or one about things a gateway does not see.
+    /// Never matches: an invalid pattern, or a property that a gateway cannot see.
     Never,
 }
 
@@ -37,13 +40,13 @@ pub(super) enum Path {
 pub(super) enum Text {
     Exact(String),
     Prefix(String),
-    /// Of the whole text, as Envoy has it.
+    /// Matches the whole text, as in Envoy.
     Regex(Regex),
     Present,
 }
 
-/// What Gateway API compares matches by, most important first; greater wins. The first is the kind
-/// of path match: exact, regular expression, prefix.
+/// The criteria by which Gateway API orders matches, most important first; greater wins. The first
+/// is the type of path match: exact, regular expression, prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Precedence {
     pub(super) path_kind: u8,
@@ -75,7 +78,7 @@ impl Condition {
         }
     }
 
-    /// A condition on a header; names that cannot be are never there.
+    /// A condition on a header; an invalid header name is never present.
     pub(super) fn header(name: &str, text: Option<Text>) -> Self {
         match (name.parse(), text) {
             (Ok(name), Some(text)) => Self::Header(name, text),
@@ -84,7 +87,7 @@ impl Condition {
     }
 }
 
-/// All values of a header as one, as a proxy sees them.
+/// All values of a header joined, as a proxy sees them.
 fn header<'r>(request: &Request<'r>, name: &HeaderName) -> Option<Cow<'r, str>> {
     let mut values = request.headers.get_all(name).iter().map(|value| value.to_str());
     let first = values.next()?.unwrap_or_default();
@@ -141,7 +144,7 @@ impl Text {
         }
     }
 
-    /// For comparing with texts in lower case. An expression has its own flag for that.
+    /// For comparison with texts in lower case. A regular expression gets its own flag.
     pub(super) fn to_lowercase(&self) -> Self {
         match self {
             Self::Exact(text) => Self::Exact(text.to_lowercase()),

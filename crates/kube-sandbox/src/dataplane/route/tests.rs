@@ -1,3 +1,5 @@
+//! Routing tables of all routing kinds: precedence, weights, filters, edits.
+
 use std::collections::BTreeMap;
 
 use http::HeaderMap;
@@ -102,7 +104,7 @@ impl Ask {
         table.choose(&self.request(), random)
     }
 
-    /// The Service chosen, or the status refused with.
+    /// The chosen Service, or the error status.
     fn goes(&self, table: &Table) -> String {
         match self.choose(table, 1) {
             Choice::Forward(forward) => forward.backend.service.clone(),
@@ -112,7 +114,7 @@ impl Ask {
     }
 }
 
-/// Services by how often they were chosen.
+/// Number of choices per Service.
 fn draw(table: &Table, ask: &Ask, times: u64) -> BTreeMap<String, u64> {
     let random = Random::seeded(5);
     let mut drawn = BTreeMap::new();

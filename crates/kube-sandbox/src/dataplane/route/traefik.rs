@@ -1,8 +1,9 @@
-//! `IngressRoute` objects as rules, with the `TraefikService` objects they lead to.
+//! Reads `IngressRoute` objects into rules, with their `TraefikService` objects.
 //!
-//! Of rules, `Host`, `Path`, `PathPrefix`, `Method` and `Header` are understood, joined by `&&`; what is
-//! not understood never matches. As with Traefik the longer rule goes first, and a weight that is missing
-//! is 1. Services lead to Services, a few deep: who leads to itself leads nowhere.
+//! Supported in rules are `Host`, `Path`, `PathPrefix`, `Method` and `Header`, joined by `&&`;
+//! anything else never matches. As in Traefik the longer rule is tried first, and a missing weight
+//! is 1. `TraefikService` objects may refer to each other up to a depth; a reference cycle leads
+//! nowhere.
 
 use std::sync::Arc;
 
@@ -15,12 +16,12 @@ use super::{
 };
 use crate::controllers::object::{int, items, name, namespace, text};
 
-/// So many Services may stand behind each other.
+/// Maximum depth of nested `TraefikService` objects.
 const DEPTH_MAX: usize = 4;
-/// What the whole of a rule's traffic is divided into: shares of shares need room.
+/// Sum of the weights of a rule's targets, large enough for fractions of fractions.
 const WHOLE: f64 = 1_000_000.0;
 
-/// Where requests go, by their share, and where copies of them do.
+/// Targets with their shares, and mirrors.
 #[derive(Default)]
 struct Flow {
     targets: Vec<(Backend, f64)>,
@@ -55,7 +56,7 @@ pub(super) fn read(routes: &[Value], services: &[Value], drafts: &mut Vec<Draft>
     }
 }
 
-/// The hosts of a rule, and what else it asks for.
+/// The hosts and other conditions of a rule.
 fn conditions(rule: &str) -> (Vec<HostPattern>, Vec<Condition>) {
     let (mut hosts, mut conditions) = (Vec::new(), Vec::new());
     for part in rule.split("&&").map(str::trim) {
@@ -106,7 +107,7 @@ fn shared(
     }
 }
 
-/// One member: a Service, or what stands for several.
+/// Adds one member: a Service, or a `TraefikService` with several.
 fn follow(
     member: &Value,
     home: &str,
@@ -136,7 +137,7 @@ fn follow(
     }
 }
 
-/// A port that has a name is taken for the Service's first.
+/// A named port is replaced by the Service's first one.
 fn backend(member: &Value, namespace: &str) -> Backend {
     let port = int(member, "/port").and_then(|port| u16::try_from(port).ok());
     let service = text(member, "/name").to_owned();

@@ -1,3 +1,5 @@
+//! Traffic in virtual time: reproducible counts, weights, samples, timeouts, mirrors.
+
 use std::time::Duration;
 
 use serde_json::json;
@@ -32,7 +34,7 @@ impl Rig {
         Self { sandbox, simulation, samples }
     }
 
-    /// Lets time pass in steps, cluster and traffic together.
+    /// Advances cluster and traffic together, in steps.
     fn pass(&mut self, seconds: u64, step: Duration) {
         let end = later(self.now(), Duration::from_secs(seconds));
         while self.now() < end {
@@ -208,7 +210,7 @@ fn ten_minutes_cost_little() {
     rig.simulation.step(from, later(from, Duration::from_mins(10)));
     let took = started.elapsed();
     assert_eq!(rig.answers().total(), 30_000);
-    // Measured at 130 ms without an optimiser; the bound leaves room for busy machines.
+    // Measured at 130 ms without optimisation; the bound leaves room for busy machines.
     assert!(took < Duration::from_secs(3), "{took:?}");
 }
 

@@ -1,4 +1,7 @@
-//! Lists in a strategic merge patch: merged by key or as sets, and put in order.
+//! Lists in a strategic merge patch: merged by key or as sets, and sorted.
+//!
+//! Called by [`super`] for lists with a patch strategy of `merge`. Results have the item order of
+//! Kubernetes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +17,7 @@ use crate::{
     shape::Shape,
 };
 
-/// What the items of one list are.
+/// Type of a list's items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemKind {
     Object,
@@ -23,7 +26,7 @@ pub(super) enum ItemKind {
     Bool,
 }
 
-/// The items of a patch must come in the order the patch itself sets.
+/// Checks that the patch's items are in the order of its own `$setElementOrder`.
 pub(super) fn check_order(wanted: &[Value], order: &[Value], key: Option<&str>) -> Outcome<()> {
     if wanted.is_empty() || order.is_empty() {
         return Ok(());
@@ -101,7 +104,8 @@ fn merge_keyed<S: Shape>(
     sort_items(doc, &wanted_order, &server_order, Some(key))
 }
 
-/// Carries out the `$patch` items of a list patch: what is left of it, and whether it replaces.
+/// Applies the `$patch` items of a list patch; returns the other items, and whether they replace
+/// the list.
 fn obey_item_directives<'a>(
     doc: &mut Vec<Value>,
     patch: &'a [Value],
@@ -128,10 +132,10 @@ fn obey_item_directives<'a>(
     Ok((plain_items, replaces))
 }
 
-/// Weaves the items `order` knows, in that order, into those only the server has, in theirs.
+/// Merges the items in `order`, in that order, with the items only on the server, in theirs.
 ///
-/// Two neighbours keep the order they had on the server where both were there; else what the patch
-/// names comes first.
+/// Two neighbours that are both on the server keep their order there; otherwise the item in the
+/// patch comes first.
 pub(super) fn sort_items(
     items: Vec<Value>,
     order: &[Value],
@@ -168,8 +172,8 @@ pub(super) fn sort_items(
     Ok(woven)
 }
 
-/// The order items have on the server, in which those the patch adds take the places of those it
-/// deletes. Only the identities of the items are in it.
+/// The order of items on the server, with the added items of the patch in the places of the deleted
+/// ones. Contains identities only.
 pub(super) fn order_on_server(
     present: Option<&Vec<Value>>,
     wanted: Option<&Vec<Value>>,
@@ -189,7 +193,7 @@ pub(super) fn order_on_server(
     order.take(present.len()).map(|item| only_key(item, key)).collect()
 }
 
-/// Where each item stands first in `list`.
+/// The first position of each item in `list`.
 fn places<'a>(list: &'a [Value], key: Option<&str>) -> Outcome<HashMap<&'a Value, usize>> {
     let mut places = HashMap::with_capacity(list.len());
     for (at, item) in list.iter().enumerate() {
@@ -200,7 +204,7 @@ fn places<'a>(list: &'a [Value], key: Option<&str>) -> Outcome<HashMap<&'a Value
     Ok(places)
 }
 
-/// What tells `item` from others in its list: the value of the merge key, or itself.
+/// The identity of `item` in its list: the value of the merge key, or the item itself.
 fn identity<'a>(item: &'a Value, key: Option<&str>) -> Outcome<&'a Value> {
     let Some(key) = key else { return Ok(item) };
     let Value::Object(members) = item else {
@@ -212,12 +216,12 @@ fn identity<'a>(item: &'a Value, key: Option<&str>) -> Outcome<&'a Value> {
     members.get(key).ok_or_else(|| no_merge_key(members, key))
 }
 
-/// A stand-in for `item` that has its merge key and nothing else.
+/// A copy of `item` with its merge key only.
 fn only_key(item: &Value, key: &str) -> Value {
     item.get(key).map(|value| (key.to_owned(), value.clone())).into_iter().collect()
 }
 
-/// The one kind all items have, if there are any.
+/// The common type of all items, if there are any.
 pub(super) fn item_kind<'a>(
     items: impl Iterator<Item = &'a Value> + Clone,
 ) -> Outcome<Option<ItemKind>> {

@@ -1,4 +1,4 @@
-//! Strategic merge patch, checked against what Kubernetes answers.
+//! Strategic merge patch, compared with the results of Kubernetes.
 
 #![expect(clippy::needless_pass_by_value, reason = "literals are passed, and read better so")]
 
@@ -16,7 +16,7 @@ fn patched(doc: &Value, patch: &Value) -> Outcome<Value> {
     strategic(doc, patch, &sample::workload())
 }
 
-/// The containers after the pod spec of `containers` was patched.
+/// The containers after a patch of the pod spec.
 fn patched_containers(containers: Value, pod_spec: Value) -> Value {
     let patch = json!({"spec": {"template": {"spec": pod_spec}}});
     let patched = patched(&with_containers(containers), &patch).unwrap();
@@ -75,7 +75,7 @@ fn the_order_a_patch_sets_is_kept() {
     let named = |names: &str| -> Value {
         names.chars().map(|name| json!({"name": name.to_string()})).collect()
     };
-    // Live items, order, patched items, deleted items, result: as Kubernetes orders them.
+    // Live items, order, patched items, deleted items, result: the order that Kubernetes gives.
     let cases = [
         ("abc", "cba", "", "", "cba"),
         ("abc", "cxa", "x", "", "bcxa"),

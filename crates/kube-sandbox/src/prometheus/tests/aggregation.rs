@@ -1,4 +1,4 @@
-//! Aggregation over elements.
+//! Aggregation operators.
 
 use super::*;
 

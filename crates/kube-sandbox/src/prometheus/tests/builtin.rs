@@ -1,22 +1,22 @@
-//! The queries that Flagger asks by itself, against series as the meshes and ingresses expose them.
+//! Flagger's built-in queries, against series as the meshes and ingresses expose them.
 //!
-//! Every observer sees a canary that fails one request in ten and a primary that fails always: who
-//! mixes them up gets another number.
+//! Each observer sees a canary that fails one request in ten and a primary that always fails, so
+//! mixing them up gives another number.
 
 use super::*;
 
-/// How an observer tells the canary's series.
+/// An observer's series and labels.
 struct Observer {
     name: &'static str,
     series: &'static str,
-    /// The matchers of the query, names filled in.
+    /// The matchers of the query, with names filled in.
     matchers: &'static str,
-    /// What keeps failures out of the good ones.
+    /// The matcher that excludes failures.
     good: &'static str,
-    /// Labels of the canary's series and of one that is none of its.
+    /// Labels of the canary's series and of another series.
     canary: &'static str,
     stranger: &'static str,
-    /// Labels of an answer that failed and of one that did not.
+    /// Labels of a failed answer and of a successful one.
     failed: &'static str,
     served: &'static str,
 }
@@ -153,7 +153,7 @@ const OBSERVERS: &[Observer] = &[
 // === impl Observer ===
 
 impl Observer {
-    /// 100 × the good by all of them, laid out as a template would be.
+    /// 100 × successful requests / all requests, formatted like a template.
     fn success_rate(&self) -> String {
         let Self { series, matchers, good, .. } = self;
         format!(

@@ -1,4 +1,4 @@
-//! Operators, and which elements of two vectors belong together.
+//! Binary operators and vector matching.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Whatever is asked, there is an answer, and it is the same the next time.
+//! Random queries: each gets an answer, and the same one again.
 
 use http::Method;
 use jiff::Timestamp;

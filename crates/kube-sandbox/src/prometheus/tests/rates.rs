@@ -1,4 +1,4 @@
-//! Counters: what a window says about growth.
+//! Growth of counters over a window.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn growth_goes_on_for_half_a_step_where_a_series_begins_or_ends() {
             ("by the second", "rate(c[100s])", "{} 0.4"),
         ],
     );
-    // A distance of just 1.1 steps is no longer near; a millisecond less is.
+    // A distance of exactly 1.1 steps is not near; a millisecond less is.
     check(
         &database,
         60,
@@ -79,9 +79,9 @@ fn a_counter_that_falls_began_anew() {
         &database,
         40,
         &[
-            // Samples 10, 20, 5, 15: 5 and the 20 lost; 10 s more, where 12 s lead to zero.
+            // Samples 10, 20, 5, 15: 5 and the lost 20; 10 s more, where 12 s lead to zero.
             ("what was reached is added", "increase(once[40s])", "{} 33.333333333"),
-            // Samples 1, 3, 2, 6: 5 and the 3 lost, in 30 s; zero is 3.75 s away.
+            // Samples 1, 3, 2, 6: 5 and the lost 3, in 30 s; zero is 3.75 s away.
             ("each time", "increase(twice[40s])", "{} 9"),
             ("the last two, with a reset", "irate(once[31s] offset 10s)", "{} 0.5"),
             ("a gauge just falls", "idelta(once[31s] offset 10s)", "{} -15"),

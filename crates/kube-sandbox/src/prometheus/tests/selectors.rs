@@ -1,4 +1,4 @@
-//! Which samples a selector finds, and when.
+//! Samples that a selector finds, by labels and time.
 
 use super::*;
 

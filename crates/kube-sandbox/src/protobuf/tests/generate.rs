@@ -1,10 +1,10 @@
-//! Objects of any built-in type, made up from the table.
+//! Generates objects of any built-in type from the type table.
 
 use serde_json::{Map, Value, json};
 
 use crate::types::{FieldType, TypeDef, encode_base64};
 
-/// A small generator (xorshift): what it makes is a function of its seed.
+/// A small generator (xorshift) with a seed.
 pub(super) struct Random(pub(super) u64);
 
 // === impl Random ===
@@ -17,8 +17,8 @@ impl Random {
         self.0 % end
     }
 
-    /// An object with some of its type's fields, ever fewer with depth. Lists and maps are never
-    /// empty: protobuf cannot tell them from absent ones.
+    /// An object with some of its type's fields, fewer with depth. Lists and maps are never empty:
+    /// protobuf cannot distinguish empty from absent.
     pub(super) fn object(&mut self, definition: &'static TypeDef, depth: u64) -> Value {
         let mut object = Map::new();
         for field in definition.all_fields() {

@@ -1,8 +1,8 @@
-//! What can be known to be wrong with a rule without running it.
+//! Static checks of a rule.
 //!
-//! CEL for Kubernetes is typed: a rule that names a field its schema does not have, or compares a
-//! number with a text, is refused with the definition. The interpreter checks no types, so this
-//! does, as far as types are plain: what cannot be told is left to run time.
+//! CEL for Kubernetes is typed: a rule that names a field outside its schema, or compares a number
+//! with a text, is refused with the definition. The interpreter checks no types, so this module
+//! does, for plain types; other errors appear at run time.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use cel::{
 use super::values;
 use crate::schema::{Additional, Kind, Kinds, Schema, pattern};
 
-/// What a rule is written about.
+/// Context of a rule.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
     pub(super) schema: &'a Schema,
@@ -22,14 +22,14 @@ pub(super) struct Scope<'a> {
     pub(super) optional_old: bool,
 }
 
-/// What an expression must give.
+/// Required type of an expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
     Bool,
     Text,
 }
 
-/// The issues, in the layout of cel-go; empty if there are none.
+/// The errors, in the layout of cel-go; empty if there are none.
 pub(super) fn check(program: &Program, source: &str, scope: Scope<'_>, want: Want) -> String {
     let mut checker = Checker { program, source, scope, locals: Vec::new(), issues: String::new() };
     let given = checker.infer(program.expression());
@@ -46,7 +46,7 @@ pub(super) fn check(program: &Program, source: &str, scope: Scope<'_>, want: Wan
     if fits { String::new() } else { detail.to_owned() }
 }
 
-/// A type as far as it is known.
+/// The static type of an expression, as far as known.
 #[derive(Clone, Copy)]
 enum Static<'a> {
     Unknown,
@@ -159,7 +159,7 @@ const TYPE_NAMES: [&str; 11] = [
 
 const NAMESPACES: [&str; 6] = ["optional", "sets", "lists", "strings", "ip", "google"];
 
-/// Methods of texts; some are methods of lists too.
+/// Methods of strings; some are also methods of lists.
 const TEXT_METHODS: [&str; 12] = [
     "matches",
     "startsWith",
@@ -182,9 +182,9 @@ const FUNCTIONS: [&str; 105] = [
     "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours",
     "getMilliseconds", "getMinutes", "getMonth", "getSeconds", "int", "matches", "size",
     "startsWith", "string", "timestamp", "type", "uint",
-    // Optionals, which macros and `optional.*` make.
+    // Optionals, from macros and `optional.*`.
     "hasValue", "value", "or", "orValue", "of", "ofNonZeroValue", "none", "optMap", "optFlatMap",
-    // Texts.
+    // Strings.
     "charAt", "indexOf", "lastIndexOf", "join", "lowerAscii", "upperAscii", "replace", "split",
     "substring", "trim", "format", "reverse", "quote", "find", "findAll",
     // Lists.
@@ -196,7 +196,7 @@ const FUNCTIONS: [&str; 105] = [
     "isLinkLocalUnicast", "isGlobalUnicast", "cidr", "isCIDR", "containsIP", "containsCIDR",
     "prefixLength", "masked", "quantity", "isQuantity", "sign", "isGreaterThan", "isLessThan",
     "compareTo", "asApproximateFloat", "asInteger", "isInteger", "add", "sub",
-    // Macros that were not expanded, for the shape of their arguments, and operators.
+    // Macros that were not expanded because of their arguments, and operators.
     "has", "all", "exists", "exists_one", "map", "filter", "@in", "@not_strictly_false", "-_",
 ];
 
@@ -376,7 +376,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Methods of texts need a text.
+    /// String methods need a string.
     fn check_target(&mut self, expression: &IdedExpr, call: &'a CallExpr) {
         let Some(target) = call.target.as_deref().filter(|target| !names_namespace(target)) else {
             return;
@@ -411,7 +411,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// `self.?field`: the field must exist in the schema, if not in the value.
+    /// `self.?field`: the schema must have the field, the value need not.
     fn optional_select(&mut self, expression: &'a IdedExpr, call: &'a CallExpr) -> Static<'a> {
         let [operand, field] = call.args.as_slice() else { return Static::Unknown };
         let operand = self.infer(operand);
@@ -460,7 +460,7 @@ impl<'a> Checker<'a> {
         self.issue(expression, &words);
     }
 
-    /// Adds an issue with the place it was found, as cel-go prints them.
+    /// Adds an error with its position, in the format of cel-go.
     fn issue(&mut self, expression: &IdedExpr, words: &str) {
         let start =
             self.program.source_info().offset_for(expression.id).map_or(0, |(start, _)| start);
@@ -495,7 +495,7 @@ fn names_namespace(expression: &IdedExpr) -> bool {
     }
 }
 
-/// Whether two types can meet in a comparison; what is unknown can.
+/// Whether two types can be compared; unknown types can.
 fn comparable(operator: &str, left: Option<Plain>, right: Option<Plain>) -> bool {
     let (Some(left), Some(right)) = (left, right) else { return true };
     let numeric = |plain| matches!(plain, Plain::Int | Plain::Uint | Plain::Double);
@@ -503,6 +503,6 @@ fn comparable(operator: &str, left: Option<Plain>, right: Option<Plain>) -> bool
     if left == right || !left.is_scalar() || !right.is_scalar() {
         return true;
     }
-    // Order is defined across numbers, equality only within a type.
+    // Order is defined across numeric types, equality only within a type.
     !is_equality && numeric(left) && numeric(right)
 }

@@ -1,4 +1,6 @@
-//! Compiling the rules of a schema, each checked against the type of its node.
+//! Compiles the rules of a schema, each checked against the type of its node.
+//!
+//! Called when a schema is compiled. Errors have the texts of cel-go, as in Kubernetes.
 
 use cel::Program;
 use serde_json::Value;
@@ -9,15 +11,15 @@ use crate::{
     schema::{Additional, FieldPath, ListKind, Schema, raw},
 };
 
-/// Deeper expressions are refused; the deepest in the Gateway API has 20 levels.
+/// Maximum depth of expressions; the deepest in the Gateway API has 20 levels.
 const MAX_DEPTH: usize = 250;
 
-/// Compiles all rules below a node. The schema is only fit for use if no errors come back.
+/// Compiles all rules below a node. The schema is usable only without errors.
 pub(in crate::schema) fn compile(schema: &mut Schema, raw: &Value, path: &str) -> Vec<FieldError> {
     if !schema.below.rules {
         return Vec::new();
     }
-    // The parser needs the room whatever comes out of it.
+    // The parser itself needs the large stack.
     with_room(usize::MAX, || {
         let mut errors = Vec::new();
         compile_node(
@@ -34,7 +36,7 @@ pub(in crate::schema) fn compile(schema: &mut Schema, raw: &Value, path: &str) -
 struct Place<'a> {
     path: &'a str,
     is_resource: bool,
-    /// The first ancestor whose items have no predecessors.
+    /// The nearest ancestor list whose items have no predecessors.
     uncorrelated: Option<&'a str>,
 }
 
@@ -132,7 +134,7 @@ fn compile_rule(
     })
 }
 
-/// An error about a rule shows it all, as Kubernetes prints its internal form.
+/// An error in a rule prints the whole rule, in the internal form of Kubernetes.
 fn refused(rule: &Value, path: String, detail: String) -> FieldError {
     let text = |name: &str| Value::from(raw::text(rule, name));
     let null = Value::Null;
@@ -145,7 +147,7 @@ fn refused(rule: &Value, path: String, detail: String) -> FieldError {
         text("fieldPath"),
         raw::set(rule, "optionalOldSelf").unwrap_or(&null),
     );
-    // Go's encoder escapes what could be taken for HTML.
+    // Go's encoder escapes characters with a meaning in HTML.
     let shown = shown.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
     FieldError { kind: FieldErrorKind::Invalid, path, shown, detail }
 }

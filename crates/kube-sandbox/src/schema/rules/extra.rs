@@ -1,4 +1,4 @@
-//! The value types Kubernetes adds to CEL: URLs, addresses, networks and quantities.
+//! The value types that Kubernetes adds to CEL: URLs, addresses, networks and quantities.
 
 use std::{any::Any, borrow::Cow, net::IpAddr, sync::LazyLock};
 
@@ -50,7 +50,7 @@ impl Val for Extra {
     }
 
     fn cel_type() -> &'static Type {
-        // Overloads name the type of the variant they take.
+        // An overload is selected by the type of its variant.
         &cel::common::types::DYN_TYPE
     }
 

@@ -1,4 +1,5 @@
-//! The functions rules may call: CEL's own, its string and list extensions, and Kubernetes'.
+//! The functions available to rules: CEL's own, its string and list extensions, and those of
+//! Kubernetes.
 
 use std::{cmp::Ordering, collections::HashMap, net::IpAddr};
 
@@ -24,7 +25,7 @@ use crate::schema::pattern;
 
 type Answer<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
-/// The environment all rules are compiled for and run in.
+/// The environment in which all rules are compiled and run.
 pub(super) fn environment() -> Env {
     let mut env = Env::stdlib();
     env.set_error_on_duplicate_map_keys(false);
@@ -297,7 +298,7 @@ fn extreme<'b, 'v>(arguments: &[CowVal<'b, 'v>], name: &str, wanted: Ordering) -
 
 fn find_all<'b, 'v>(arguments: &[CowVal<'b, 'v>], limit: i64) -> Answer<'b, 'v> {
     let regex = regex(string(arguments, 1)?)?;
-    // A negative limit is none.
+    // A negative limit means no limit.
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let found = regex.find_iter(string(arguments, 0)?).take(limit);
     let texts: Vec<_> = found.map(|found| boxed_text(found.as_str().to_owned())).collect();

@@ -1,30 +1,33 @@
-//! How much work a rule can be, before it is run.
+//! Static upper bound on the work of a rule.
+//!
+//! Computed when a rule is compiled; before each run the bound for the given value is compared with
+//! the limit.
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use serde_json::Value;
 
-/// What a rule's text says about its cost.
+/// Cost factors in a rule's text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Measure {
     /// Nesting of the expression.
     pub(super) depth: usize,
     nodes: u64,
-    /// How many loops can run inside one another, or feed one another.
+    /// Maximum number of loops nested in, or feeding, one another.
     loops: u32,
-    /// The longest list or map written out.
+    /// Length of the longest list or map literal.
     literal: u64,
     /// Whether a list can be as long as a text: `split`, `findAll`.
     splits: bool,
-    /// Whether lists of any length are made: `lists.range`.
+    /// Whether lists of arbitrary length are created: `lists.range`.
     ranges: bool,
 }
 
-/// The extents of a value.
+/// Size of a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Size {
-    /// Items of the longest list or map.
+    /// Length of the longest list or map.
     longest: u64,
-    /// Bytes of the longest text.
+    /// Length of the longest text in bytes.
     text: u64,
 }
 
@@ -35,7 +38,7 @@ impl Measure {
         measure
     }
 
-    /// An upper bound on the steps of running the rule on a value of this size.
+    /// An upper bound on the steps of the rule for a value of this size.
     pub(super) fn steps(&self, size: Size) -> u64 {
         let mut longest = size.longest.max(self.literal).max(1);
         if self.splits {
@@ -47,7 +50,7 @@ impl Measure {
         longest.saturating_pow(self.loops).saturating_mul(self.nodes)
     }
 
-    /// Returns the loops of the expression.
+    /// Returns the number of nested loops in the expression.
     fn visit(&mut self, expression: &IdedExpr, depth: usize) -> u32 {
         self.depth = self.depth.max(depth);
         self.nodes += 1;

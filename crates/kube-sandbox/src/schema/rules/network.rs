@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A network: an address and how many of its leading bits count.
+/// A network: an address and its prefix length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Network {
     pub(super) address: IpAddr,
@@ -59,7 +59,7 @@ pub(super) fn is_global_unicast(address: IpAddr) -> bool {
 
 impl Network {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        // The doubled words are Kubernetes'.
+        // Kubernetes repeats these words, too.
         let words = "network address parse error during conversion from string";
         let refused = |why: &str| format!("{words}: {words}: netip.ParsePrefix({text:?}): {why}");
         let (address, bits) = text.split_once('/').ok_or_else(|| refused("no '/'"))?;
@@ -75,7 +75,7 @@ impl Network {
         }
     }
 
-    /// The network with the bits that do not count cleared.
+    /// The network with its host bits cleared.
     pub(super) fn masked(self) -> Self {
         Self { address: mask(self.address, self.bits), ..self }
     }

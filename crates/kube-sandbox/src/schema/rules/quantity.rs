@@ -2,7 +2,7 @@
 
 use crate::builtin::quantity::{Family, read_suffix};
 
-/// A quantity in billionths, the finest Kubernetes keeps.
+/// A quantity in billionths, the finest grain of Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Quantity {
     nanos: i128,
@@ -11,7 +11,7 @@ pub(super) struct Quantity {
 const NANOS: i128 = 1_000_000_000;
 
 impl Quantity {
-    /// Parses; what is finer than a billionth is rounded away from zero.
+    /// Parses; digits below a billionth are rounded away from zero.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (sign, rest) = match text.strip_prefix('-') {
             Some(rest) => (-1, rest),
@@ -45,7 +45,7 @@ impl Quantity {
         Self { nanos: i128::from(whole) * NANOS }
     }
 
-    /// The value as a whole number, if it is one.
+    /// The value as an integer, if it is one.
     pub(super) fn whole(self) -> Option<i64> {
         (self.nanos % NANOS == 0).then(|| i64::try_from(self.nanos / NANOS).ok()).flatten()
     }
@@ -68,7 +68,7 @@ impl Quantity {
     }
 }
 
-/// What a suffix multiplies by: a power of ten and a factor.
+/// The factor of a suffix, with a power of ten.
 struct Scale {
     tens: i32,
     factor: i128,

@@ -1,4 +1,7 @@
-//! JSON as CEL sees it, typed by the schema.
+//! Conversion of JSON to CEL values, typed by the schema.
+//!
+//! Called before a rule runs, once for `self` and once for `oldSelf`. Types follow the schema, not
+//! the JSON, as in Kubernetes.
 
 use std::{any::Any, borrow::Cow, collections::HashMap};
 
@@ -35,15 +38,15 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// A member that rules cannot name. It is there to be compared, and only for that: `self ==
-/// oldSelf` notices a change in what a schema preserves without describing it.
+/// A member that rules cannot name. It exists for comparison only: `self == oldSelf` notices a
+/// change in preserved unknown fields.
 #[derive(Debug)]
 struct Hidden(Value);
 
 static HIDDEN: Type = Type::new_unspecified_type("hidden");
 
-/// The value of a node. Parts the schema does not describe can be compared but not named; a
-/// resource always shows its `apiVersion`, `kind` and names.
+/// The value of a node. Parts outside the schema can be compared but not named; a resource always
+/// exposes its `apiVersion`, `kind` and names.
 pub(super) fn convert<'v>(
     schema: &'v Schema,
     value: &'v Value,
@@ -73,7 +76,7 @@ pub(super) fn convert<'v>(
     }
 }
 
-/// Whether rules can see values of this schema at all: what has no type has no name in CEL.
+/// Whether rules can see values of this schema at all: a value without a type has no CEL type.
 pub(super) fn is_exposed(schema: &Schema) -> bool {
     match schema.kinds {
         Kinds::Any => false,
@@ -86,7 +89,7 @@ pub(super) fn is_exposed(schema: &Schema) -> bool {
     }
 }
 
-/// A property name as an identifier: `my-field` is `my__dash__field`. Some have none.
+/// A property name as an identifier: `my-field` is `my__dash__field`. Some names have none.
 pub(super) fn escape(name: &str) -> Option<Cow<'_, str>> {
     let first = name.bytes().next()?;
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte);
@@ -125,7 +128,7 @@ fn convert_object<'v>(
             members.insert(name.as_str().into(), convert_meta(value));
             continue;
         }
-        // As Kubernetes: `has` does not find a null.
+        // As in Kubernetes: `has` does not find a null.
         let property = schema.properties.get(name).filter(|_| !value.is_null());
         let property = property.filter(|each| is_exposed(each));
         let key = match escape(name) {
@@ -143,12 +146,12 @@ fn convert_object<'v>(
     Box::new(CelMap::from(members))
 }
 
-/// Keeps a member under a key that no identifier can be.
+/// Stores a member under a key that is no valid identifier.
 fn hide<'v>(members: &mut HashMap<CelMapKey<'v>, Box<dyn Val + 'v>>, name: &str, value: &Value) {
     members.insert(format!("\0{name}").into(), Box::new(Hidden(value.clone())));
 }
 
-/// `apiVersion` and `kind` as they are; of `metadata` the names only.
+/// `apiVersion` and `kind` unchanged; of `metadata` the names only.
 fn convert_meta(value: &Value) -> Box<dyn Val + '_> {
     let Value::Object(metadata) = value else { return plain(value) };
     let mut names: HashMap<CelMapKey<'_>, Box<dyn Val + '_>> = HashMap::new();
@@ -162,7 +165,7 @@ fn convert_meta(value: &Value) -> Box<dyn Val + '_> {
     Box::new(CelMap::from(names))
 }
 
-/// A value no schema types.
+/// A value without a schema type.
 fn plain(value: &Value) -> Box<dyn Val + '_> {
     match value {
         Value::Null => Box::new(CelNull),
@@ -173,7 +176,7 @@ fn plain(value: &Value) -> Box<dyn Val + '_> {
     }
 }
 
-/// A whole number is an `int`, however it is written.
+/// A whole number is an `int` in any notation.
 #[expect(clippy::cast_possible_truncation, reason = "only whole numbers within range are cast")]
 fn convert_number<'v>(number: &serde_json::Number) -> Box<dyn Val + 'v> {
     if let Some(whole) = number.as_i64() {
@@ -187,7 +190,8 @@ fn convert_number<'v>(number: &serde_json::Number) -> Box<dyn Val + 'v> {
     }
 }
 
-/// Dates are timestamps, durations durations, base64 bytes; what does not parse stays text.
+/// Converts dates to timestamps, durations to durations and base64 to bytes; invalid text stays
+/// text.
 fn convert_text<'v>(text: &'v str, format: &str) -> Box<dyn Val + 'v> {
     let converted = match format {
         "date-time" => call("timestamp", text.to_owned()),

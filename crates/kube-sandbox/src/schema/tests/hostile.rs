@@ -1,10 +1,10 @@
-//! Input made to do harm: it must cost an error, not the process.
+//! Malicious input: it must cause an error, not end the process.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Runs on the stack a runtime's worker has, which is smaller than a test's may be.
+/// Runs with the stack of a runtime worker, which is smaller than a test's may be.
 fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(work);
     thread.expect("a thread starts").join().expect("the work does not panic");

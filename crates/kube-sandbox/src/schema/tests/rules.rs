@@ -1,4 +1,4 @@
-//! CEL rules: what they see, when they run, what they say.
+//! CEL rules: visible values, evaluation, messages.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn fields() -> Value {
         "inner": {"type": "object", "properties": {"flag": {"type": "boolean"}}}}})
 }
 
-/// What a rule says about a spec: `true`, `false`, or why it could not be told.
+/// The result of a rule on a spec: `true`, `false`, or the evaluation error.
 fn verdict(rule: &str, spec: Value) -> String {
     let schema = with_rule(fields(), json!({"rule": rule, "message": "no"}));
     match create(&schema, spec).as_slice() {

@@ -1,4 +1,4 @@
-//! OpenAPI validation: verdicts and words.
+//! OpenAPI validation: results and error texts.
 
 use super::*;
 

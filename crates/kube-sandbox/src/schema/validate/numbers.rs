@@ -1,4 +1,4 @@
-//! Bounds of numbers, and numbers as Go prints them.
+//! Bounds and formats of numbers, and numbers in Go's formatting.
 
 use super::{FieldErrorKind, Found, Path};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     schema::{Kind, Kinds, Schema},
 };
 
-/// A number as Kubernetes decodes it: whole if it fits in 64 bits and has no fraction part.
+/// A number as Kubernetes decodes it: an integer if it fits in 64 bits and has no fraction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Number {
     Whole(i64),
@@ -60,7 +60,7 @@ pub(super) fn check(schema: &Schema, number: &Number, path: &Path<'_>, found: &m
     }
 }
 
-/// As Kubernetes: a whole number is compared with the bound's whole part.
+/// As in Kubernetes: a whole number is compared with the bound's whole part.
 #[expect(clippy::cast_possible_truncation, reason = "saturates, which is what is wanted")]
 fn compare(number: Number, bound: f64) -> (bool, bool, bool, String) {
     match number {
@@ -131,14 +131,14 @@ fn check_range(schema: &Schema, number: Number, path: &Path<'_>, found: &mut Fou
     });
 }
 
-/// Whether a float is a whole number that JSON carries without loss, give or take rounding.
+/// Whether a float is a whole number that JSON represents without loss, apart from rounding.
 pub(super) fn is_whole(float: f64) -> bool {
     const MOST: f64 = 9_007_199_254_740_991.0;
     let difference = (float - float.trunc()).abs();
     float.abs() <= MOST && (difference == 0.0 || difference / (2.0 * float.abs()) < 1e-9)
 }
 
-/// A float as Go's `%v` prints it: shortest digits, an exponent from 1e+06 on and below 1e-04.
+/// A float in Go's `%v` format: shortest digits, an exponent from 1e+06 on and below 1e-04.
 fn go_float(float: f64) -> String {
     if !float.is_finite() {
         return match float {

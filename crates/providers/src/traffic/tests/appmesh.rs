@@ -320,7 +320,7 @@ fn an_empty_list_of_routes_is_an_error_and_not_a_crash() {
 
 #[test]
 fn what_app_mesh_filled_in_stays_when_objects_are_given_back() {
-    // What kubectl applied has neither, and the mesh's webhook lets nobody take them away.
+    // The object that kubectl applied has neither, and the mesh's webhook refuses to remove them.
     let users = json!({ "listeners": [], "routes": [] });
     let mut world = World::plain(Mesh::AppMeshV1Beta2);
     let kinds = Mesh::AppMeshV1Beta2.kinds();

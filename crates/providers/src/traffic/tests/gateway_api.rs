@@ -1,4 +1,4 @@
-//! What is particular to Gateway API.
+//! Cases that only Gateway API has.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What is particular to Istio.
+//! Cases that only Istio has.
 
 use super::*;
 
@@ -90,7 +90,7 @@ fn destinations_carry_a_port_only_where_istio_cannot_know_it() {
 #[test]
 fn a_delegate_has_neither_hosts_nor_gateways() {
     let mut world = world(json!({ "hosts": ["a.example.com"] }), json!({}));
-    // Turned on later: what is there has to go.
+    // Turned on later: the fields that are there have to go.
     world.edit_spec(json!({ "service": { "hosts": null, "delegation": true } }));
     world.reconcile();
     let spec = &world.route()["spec"];

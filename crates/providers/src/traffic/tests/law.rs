@@ -1,4 +1,4 @@
-//! What holds for every provider and every shape of a route.
+//! Laws for every provider and every shape of a route.
 
 mod random;
 
@@ -92,7 +92,7 @@ fn other_shapes() -> Vec<(&'static str, Value, Value)> {
     ]
 }
 
-/// Every provider with every shape it can do: what it cannot, it refuses.
+/// Every provider with every shape it can do: it refuses the others.
 fn worlds() -> Vec<(String, World)> {
     let mut worlds = Vec::new();
     for mesh in dividing() {
@@ -173,7 +173,7 @@ fn weights_of_every_rule_are_whole_and_add_up_to_a_hundred() {
                 }
                 continue;
             }
-            // A header takes all of who fits, so nobody else may have a weight.
+            // A header takes all requests that fit, so no others may have a weight.
             let is_whole = world.mesh == Mesh::Nginx && case.contains("A/B");
             let want = if is_whole { (100, 0) } else { (100 - canary, canary) };
             assert_eq!(weights(&world), want, "{case}: {}", world.route());
@@ -539,7 +539,7 @@ fn a_service_that_is_gone_from_the_spec_does_not_hide_where_traffic_goes() {
     }
 }
 
-/// A rule of somebody's that leads to the primary alone, for a place or for a few callers.
+/// A user's rule that leads to the primary alone, for a place or for a few callers.
 fn added_rule(mesh: Mesh, place: &str, header: bool) -> Value {
     if mesh == Mesh::Istio {
         let mut condition = json!({ "uri": { "prefix": place } });
@@ -631,8 +631,8 @@ fn affinity_is_not_claimed_where_it_means_nothing() {
     assert_eq!(affinity(Mesh::GatewayApiV1, matched), Affinity::None);
 }
 
-/// Members of `service` that routers may write, each with something to write. What `apex` has written is told by
-/// the server's record of who wrote it, which is another test's.
+/// Members of `service` that routers may write, each with something to write. Removals from `apex`
+/// are known by the server's record of field managers, which another test is about.
 fn members() -> Vec<(&'static str, Value)> {
     vec![
         ("hosts", json!(["other.example.com"])),

@@ -34,7 +34,7 @@ fn world(mesh: Mesh) -> World {
     let mut world = World::plain(mesh);
     world.edit_spec(json!({
         "routeRef": { "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "name": "front" },
-        // What a route of our own needs is not needed here.
+        // The needs of a route of our own do not apply here.
         "service": { "gatewayRefs": null },
     }));
     let kind = mesh.kinds_for(&world.spec)[0];
@@ -53,7 +53,7 @@ fn backends(rule: &Value) -> Vec<(String, i64, i64)> {
     list.map(of).collect()
 }
 
-/// The route without what is ours to change.
+/// The route without the fields that are ours to change.
 fn rest(route: &Value) -> Value {
     let mut rest = route.clone();
     let metadata = rest["metadata"].as_object_mut().unwrap();

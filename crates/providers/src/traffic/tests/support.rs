@@ -1,15 +1,15 @@
-//! Which providers there are, and what they can do.
+//! The providers and their capabilities.
 
 use tidegate_api::canary::Provider;
 
 use super::{fixtures::*, *};
 
-/// Somebody by a header.
+/// One user, by a header.
 fn somebody() -> Value {
     json!([{ "headers": { "x-user": { "exact": "a" } } }])
 }
 
-/// A/B testing of somebody.
+/// A/B testing with one user.
 fn test() -> Value {
     json!({ "stepWeight": null, "iterations": 5, "match": somebody() })
 }
@@ -236,8 +236,9 @@ fn plain_services_refuse_nothing_and_say_what_they_leave_out() {
     assert!(notes.iter().all(|note| note.why.contains("it supports blue/green;")), "{notes:?}");
 }
 
-/// What Flagger 1.44 can do with each provider, as written down from its behaviour, and what is better
-/// here: provider, by weight, A/B testing, blue/green with users, mirroring, affinity, who counts.
+/// The capabilities of Flagger 1.44 with each provider, as written down from its behaviour, and
+/// improvements here: provider, by weight, A/B testing, blue/green with users, mirroring, affinity,
+/// how requests are counted.
 ///
 /// Better than Flagger: Gateway API copies requests before steps too and keeps users of both versions in
 /// either version of its API.
@@ -352,7 +353,7 @@ fn no_two_kinds_of_a_provider_are_taken_for_one() {
         kinds.dedup();
         assert_eq!(kinds.len(), mesh.kinds().len(), "{mesh:?}");
     }
-    // A virtual service of Istio is none of App Mesh, whatever it is called.
+    // A virtual service of Istio is none of App Mesh, under any name.
     let mut istio = World::plain(Mesh::Istio);
     istio.reconcile();
     let route = istio.route().clone();

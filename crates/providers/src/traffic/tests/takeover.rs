@@ -330,7 +330,7 @@ fn a_copy_that_flagger_made_where_nothing_can_own_it_is_deleted_and_not_given_ba
         let mut world = World::plain(mesh);
         world.can_own = false;
         world.reconcile();
-        // Flagger copies annotations whole, with what kubectl said of the original.
+        // Flagger copies all annotations, kubectl's of the original among them.
         let original = json!({ "metadata": { "name": "shop" }, "spec": {} }).to_string();
         world.edit_route(|route| route["metadata"]["annotations"][KUBECTL] = json!(original));
         world.write(split(10));

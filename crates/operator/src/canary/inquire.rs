@@ -9,8 +9,8 @@ use http::Request;
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use tidegate_providers::metrics::{
-    Ambient, Inquiry, Outcome, QueryError, Reading, Reply, Step,
-    inquiry::{BODY_BYTES_MAX, Call, ClusterCall, STEPS_MAX},
+    CloudEnvironment, Outcome, QueryError, QueryMachine, Reading, Reply, Step,
+    query_machine::{BODY_BYTES_MAX, Call, ClusterCall, STEPS_MAX},
 };
 use tracing::{debug, warn};
 
@@ -19,7 +19,7 @@ use crate::{http::HttpError, telemetry};
 
 impl Task {
     /// The value an inquiry comes to.
-    pub(super) async fn inquire(&self, inquiry: &Inquiry) -> Result<Reading, QueryFailure> {
+    pub(super) async fn inquire(&self, inquiry: &QueryMachine) -> Result<Reading, QueryFailure> {
         let start = self.cx.clock.monotonic();
         let end = start + inquiry.patience(self.cx.options.query_timeout);
         let identity = inquiry.identity();
@@ -66,7 +66,7 @@ impl Task {
             if is_known && is_refused {
                 // Perhaps it is not liked any more: the next check finds out anew.
                 self.cx.identities.forget(&of);
-            } else if !is_known && let Some((lent, until)) = inquiry.lent(&replies) {
+            } else if !is_known && let Some((lent, until)) = inquiry.reusable_replies(&replies) {
                 self.cx.identities.keep(of, lent, until, self.cx.clock.now());
             }
         }
@@ -87,7 +87,7 @@ impl Task {
     /// Sends a call, and again where the provider may only be busy.
     async fn send_patiently(
         &self,
-        inquiry: &Inquiry,
+        inquiry: &QueryMachine,
         call: &Call,
         end: Duration,
     ) -> Result<Reply, QueryFailureCause> {
@@ -181,8 +181,8 @@ pub(super) type QueryFailureCause = HttpError;
 const TIDY_UP: Duration = Duration::from_secs(2);
 
 /// What the operator's surroundings lend it, read anew: tokens in files are replaced while it runs.
-pub(super) fn ambient() -> Ambient {
-    Ambient::from_environment(
+pub(super) fn ambient() -> CloudEnvironment {
+    CloudEnvironment::from_environment(
         |name| std::env::var(name).ok(),
         |path| std::fs::read_to_string(path).ok(),
     )

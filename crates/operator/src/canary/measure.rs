@@ -27,7 +27,7 @@ use tidegate_api::{
 use tidegate_engine::{Checks, Measurement, Verdict};
 use tidegate_providers::{
     metrics::{
-        Builtin, Check, Inquiry, Measure, Observer, QueryError, Question as MetricQuestion,
+        Builtin, Check, Measure, Observer, QueryError, QueryMachine, Question as MetricQuestion,
         Reading, Source,
         limits::judge,
         prometheus::{self, Credentials, PROBE},
@@ -288,7 +288,7 @@ impl Task {
         query: &str,
         metric: &AnalysisMetric,
         asker: &str,
-    ) -> Result<Inquiry, String> {
+    ) -> Result<QueryMachine, String> {
         let is_confined = self.cx.options.cross_namespace == CrossNamespace::Forbidden;
         let ambient = ambient();
         let question = MetricQuestion {
@@ -299,10 +299,13 @@ impl Task {
             now: self.cx.clock.now(),
             asker,
             confined_to: is_confined.then_some(&*self.key.namespace),
-            ambient: &ambient,
+            environment: &ambient,
         };
-        let inquiry =
-            if query.is_empty() { Inquiry::probe(&question) } else { Inquiry::of(&question) };
+        let inquiry = if query.is_empty() {
+            QueryMachine::probe(&question)
+        } else {
+            QueryMachine::of(&question)
+        };
         inquiry.map_err(|error| format!("metric template {key}: {error}"))
     }
 

@@ -152,13 +152,13 @@ fn a_call_is_a_post_of_json() {
 }
 
 #[test]
-fn bet_40_every_2xx_is_a_yes() {
+fn every_2xx_is_a_yes() {
     let yes: Vec<u16> = (100..600).filter(|status| accepts(*status)).collect();
     assert_eq!(yes, (200..300).collect::<Vec<_>>());
 }
 
 #[test]
-fn bet_48_of_an_answer_a_short_clean_line_is_shown() {
+fn of_an_answer_a_short_clean_line_is_shown() {
     let long = "word ".repeat(100);
     let cases = [
         ("one line", "not on a Friday", "not on a Friday"),

@@ -71,7 +71,8 @@ fn action_end(inside: &str) -> Option<usize> {
     let mut characters = inside.char_indices();
     while let Some((at, c)) = characters.next() {
         match (quote, c) {
-            // What follows a backslash is part of the text; between backquotes nothing is special.
+            // The character behind a backslash is part of the text; between backquotes nothing is
+            // special.
             (Some('"' | '\''), '\\') => {
                 characters.next();
             }

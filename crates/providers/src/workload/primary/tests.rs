@@ -13,7 +13,7 @@ use crate::{
 const OWNER: Owner<'static> =
     Owner { name: "shop", namespace: "test", uid: "u-shop", can_own: true };
 
-/// Calls `run` with what a canary of `shop` has.
+/// Calls `run` with the inputs of a canary of `shop`.
 fn with_cx<T>(prefixes: &str, run: impl FnOnce(&Cx<'_>) -> T) -> T {
     let keys = ["app", "name", "app.kubernetes.io/name"].map(str::to_owned);
     let included = LabelPrefixes::parse(prefixes);

@@ -32,7 +32,7 @@ fn services(service: &Service) -> Services<'_> {
     Services::new(OWNER, service, names, selector, &target)
 }
 
-/// What sync of `spec.service` with `changes` wants.
+/// The sync of `spec.service` with `changes`.
 fn synced(changes: Value, role: Role, live: Option<&Value>) -> Sync {
     services(&service(changes)).sync(role, live).unwrap()
 }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_refused() {
+    fn durations_that_go_refuses_are_refused() {
         let invalid = |t: &str| DurationError::Invalid(t.to_owned());
         let cases = [
             ("nothing", "", invalid("")),

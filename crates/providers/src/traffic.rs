@@ -368,7 +368,7 @@ impl Mesh {
         self.route(cx).is_some_and(is_it) && !self.is_in_the_way(cx.spec, object)
     }
 
-    /// A user's route of the name we would give ours is of no use, with its backends divided.
+    /// Whether a user's route has the name of ours and divided backends: it cannot become ours.
     fn is_in_the_way(self, spec: &CanarySpec, object: &Value) -> bool {
         !self.refers(spec) && gateway_api::reference::is_divided(object)
     }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_by_itself_is_tried_again() {
+    fn only_transient_failures_are_tried_again() {
         let cases = [
             ("an error of the server", answered(500, None), true),
             ("a gateway without a backend", answered(502, None), true),

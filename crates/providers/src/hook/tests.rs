@@ -23,7 +23,7 @@ fn read(body: &[u8]) -> Value {
 }
 
 #[test]
-fn a_hook_is_told_who_where_and_how_far() {
+fn a_hook_gets_the_canary_its_namespace_and_its_progress() {
     let want = json!({
         "name": "podinfo",
         "namespace": "test",
@@ -71,7 +71,7 @@ fn an_event_hook_gets_the_event_and_its_own_metadata() {
 }
 
 #[test]
-fn hooks_of_the_analysis_hear_progressing_whatever_the_phase() {
+fn hooks_of_the_analysis_hear_progressing_in_every_phase() {
     use CanaryPhase::{Failed, Progressing, Waiting, WaitingPromotion};
     let cases = [
         (WebhookType::Unset, WaitingPromotion, Progressing),

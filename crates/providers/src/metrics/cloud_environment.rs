@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_is_not_printed() {
+    fn credentials_of_the_environment_are_not_printed() {
         let found = of(&[
             ("AWS_ACCESS_KEY_ID", "hidden"),
             ("AWS_SECRET_ACCESS_KEY", "hidden"),

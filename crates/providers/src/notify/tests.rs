@@ -253,7 +253,7 @@ fn teams_takes_an_adaptive_card_where_the_secret_says_so() {
 }
 
 #[test]
-fn what_may_pass_with_time_is_told_from_what_will_not() {
+fn retryable_answers_are_distinguished_from_final_ones() {
     let refused = |status| NotifyError::Refused { service: AlertProviderType::Slack, status };
     let slack = |word: &str| NotifyError::SlackRefused(word.to_owned());
     for error in
@@ -300,7 +300,7 @@ fn an_address_comes_from_the_secret_or_else_the_spec() {
 }
 
 #[test]
-fn what_a_service_needs_it_is_given_or_not_asked() {
+fn a_service_without_its_settings_is_not_asked() {
     let no_channel = Destination::slack("http://slack/", "", "flagger", None);
     let want = NotifyError::Empty { service: AlertProviderType::Slack, what: "channel" };
     assert_eq!(no_channel.request(&notice(Severity::Info), now()), Err(want));

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_or_closed_too_often_is_named_with_its_line() {
+    fn unbalanced_blocks_are_named_with_their_line() {
         let cases = [
             ("up\n{{ end }} or vector(1)", 2, "there is nothing to end"),
             ("{{ if true }}a{{ end }}{{ end }}", 1, "there is nothing to end"),

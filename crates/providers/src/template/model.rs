@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_cannot_end_a_literal_of_somebody_elses_template() {
+    fn a_variable_cannot_end_a_literal_of_another_namespaces_template() {
         let model = |value: &str| Model {
             name: "podinfo".into(),
             namespace: "test".into(),

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_the_same_is_no_difference() {
+    fn equivalent_values_are_no_difference() {
         let cases = [
             ("an empty list is none", json!({ "a": [] }), json!({}), true),
             ("a null is none", json!({ "a": null }), json!({}), true),

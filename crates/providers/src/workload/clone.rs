@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_load_balancer_is_open_to_nobody_else() {
+    fn a_copy_of_a_load_balancer_is_open_to_no_others() {
         let change = with_cx(|cx| create_primary(cx, &internal(), None)).unwrap().unwrap();
         let copy = applied(None, &change).unwrap();
         let want = json!({
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_the_same_revision_whatever_address_it_got() {
+    fn a_copy_is_the_same_revision_with_any_address() {
         let mut copy = primary();
         copy["spec"]["clusterIP"] = json!("10.0.0.9");
         copy["spec"]["ports"][0]["nodePort"] = json!(30099);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_stays_headless_or_not_whatever_becomes_of_its_target() {
+    fn a_copy_stays_headless_or_not_when_its_target_changes() {
         for (was, becomes) in [("None", "10.0.0.7"), ("10.0.0.7", "None")] {
             let with = |mut target: Value, address: &str| {
                 target["spec"]["clusterIP"] = json!(address);

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mandatory_mention_wins_whatever_the_order() {
+    fn a_mandatory_mention_wins_in_any_order() {
         for order in [[true, false], [false, true]] {
             let mentions = order
                 .map(|optional| json!({ "configMapRef": { "name": "c", "optional": optional } }));

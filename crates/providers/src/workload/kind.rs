@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_of_knative_is_as_new_as_its_latest_revision_whatever_its_traffic() {
+    fn a_service_of_knative_is_as_new_as_its_latest_revision_with_any_traffic() {
         let kind = WorkloadKind::Knative;
         let service = |created: Value, percent: i64| {
             json!({
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parked_daemon_set_starts_whatever_others_have() {
+    fn a_parked_daemon_set_starts_beside_any_others() {
         let parked = set(Some(json!({ SCALE_TO_ZERO: "true" })));
         assert_eq!(DAEMONS.scale_from_zero(&parked, None, Some(7)), 1);
         assert_eq!(DAEMONS.scale_from_zero(&parked, Some(&parked), None), 1);

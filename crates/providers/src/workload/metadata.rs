@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_tools_wrote_is_not_copied() {
+    fn notes_of_other_tools_are_not_copied() {
         let map = json!({
             "kustomize.toolkit.fluxcd.io/name": "apps",
             "kubectl.kubernetes.io/last-applied-configuration": "{}",
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_has_one_controller_whatever_owners_it_had() {
+    fn an_object_has_one_controller_with_any_earlier_owners() {
         let owner = Owner { name: "shop", namespace: "test", uid: "new", can_own: true };
         let existing = json!({ "metadata": { "ownerReferences": [
             { "kind": "Canary", "name": "shop", "uid": "old", "controller": true },

@@ -44,7 +44,7 @@ fn keptn_reads_a_metric_that_is_there() {
 }
 
 #[test]
-fn keptn_refuses_what_is_no_query() {
+fn keptn_refuses_texts_that_are_no_query() {
     let queries = [
         "invalid/default",
         "invalid/default/x",

@@ -78,7 +78,7 @@ fn every_provider_has_a_success_rate_and_a_duration() {
 }
 
 #[test]
-fn apisix_counts_what_the_canarys_own_addresses_answered() {
+fn apisix_counts_answers_of_the_canarys_own_addresses() {
     let observer = Observer::select("apisix", None, &deployment());
     assert!(observer.needs_addresses());
     assert!(!Observer::select("istio", None, &deployment()).needs_addresses());
@@ -217,7 +217,7 @@ fn pods_are_asked_by_their_names() {
 }
 
 #[test]
-fn times_are_milliseconds_whatever_they_were_kept_in() {
+fn times_are_milliseconds_in_every_dialect() {
     let model = model("podinfo", "apex");
     let cases = [
         (

@@ -75,7 +75,7 @@ fn a_secret_beats_a_header_and_a_header_beats_the_url() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_without_quoting_it() {
+fn a_query_that_cannot_be_sent_is_refused_without_quoting_it() {
     let missing = |pairs| Credentials::from_secret(&secret(pairs));
     assert_eq!(missing(&[]), Err(RequestError::MissingKey("username")));
     assert_eq!(missing(&[("username", "me")]), Err(RequestError::MissingKey("password")));

@@ -129,7 +129,7 @@ fn an_answer_that_was_cut_is_no_answer() {
 }
 
 #[test]
-fn what_a_server_says_is_not_repeated() {
+fn texts_of_a_server_are_not_repeated() {
     let bodies = [
         "marker",
         r#"{"error":"marker","errors":["marker"],"status":"error","errorType":"marker"}"#,

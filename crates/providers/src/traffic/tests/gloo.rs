@@ -64,7 +64,7 @@ fn each_side_has_an_upstream_that_selects_its_pods() {
 }
 
 #[test]
-fn a_test_does_not_leave_everybody_else_without_a_route() {
+fn a_test_does_not_leave_other_users_without_a_route() {
     let items = json!([
         { "headers": { "x-b": { "regex": "b.*" }, "x-a": { "exact": "a" } } },
         { "headers": { "x-c": { "prefix": "c." } } },

@@ -202,7 +202,7 @@ fn connections_are_divided_by_port() {
 }
 
 #[test]
-fn what_the_user_says_of_requests_is_on_every_rule() {
+fn settings_for_requests_are_on_every_rule() {
     let service = json!({
         "rewrite": { "uri": "/", "authority": "shop", "type": "ReplacePrefixMatch" },
         "retries": { "attempts": 3, "retryOn": "5xx" },

@@ -97,7 +97,7 @@ fn a_deleted_canary_does_not_leave_a_route_to_deleted_services() {
 }
 
 #[test]
-fn what_else_a_route_says_is_not_lost() {
+fn other_fields_of_a_route_are_not_lost() {
     let mut world = world();
     world.edit_route(|route| {
         route["spec"]["conf"]["loadBalancer"] = json!({ "roundRobin": {} });

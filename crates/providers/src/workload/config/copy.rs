@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_from_the_original_goes_from_the_copy() {
+    fn keys_that_the_original_lost_go_from_the_copy() {
         let live =
             applied_all(None, &copy_of(&OWNER, ConfigKind::ConfigMap, &config(), None).changes);
         let smaller = json!({ "metadata": { "name": "settings" }, "data": { "size": "1" } });
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn only_own_copies_nobody_reads_are_pruned() {
+    fn only_own_copies_without_readers_are_pruned() {
         let object = |name: &str, owners: &[Owner<'_>]| {
             let mut references: Vec<Value> = owners.iter().flat_map(Owner::references).collect();
             references.iter_mut().skip(1).for_each(|other| other["controller"] = json!(false));

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_broken_before_is_given_all_the_time_again() {
+    fn a_workload_that_was_broken_before_has_the_whole_deadline_again() {
         let broken = unavailable(deployment(3, 1, 3, 0), "2026-01-01T00:00:00Z");
         let cases = [
             (None, true),

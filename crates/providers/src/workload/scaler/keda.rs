@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_was_left_at_zero_is_woken_and_one_that_somebody_holds_is_not() {
+    fn a_copy_left_at_zero_is_woken_and_one_paused_by_a_user_is_not() {
         let scaler = crate::workload::scaler::Scaler::ScaledObject;
         let mut copy = made(&reference(), &target());
         assert_eq!(scaler.wake(&copy), None);

@@ -15,7 +15,7 @@
 //! | 8.3 influxdb | | `every_server_promotes_the_good_and_takes_back_the_bad`, `influxdb_reads_the_first_row` |
 //! | 8.3 stackdriver | | `stackdriver_reads_the_first_value`, `stackdriver_is_online_if_it_finds_fault_with_the_query_only` |
 //! | 8.3 dynatrace | | `dynatrace_reads_the_last_row` |
-//! | 8.3 keptn | | `keptn_reads_a_metric_that_is_there`, `keptn_refuses_what_is_no_query`, `keptn_makes_an_analysis_watches_and_removes_it`, `keptn_gives_up_after_ten_seconds_and_tidies_up` |
+//! | 8.3 keptn | | `keptn_reads_a_metric_that_is_there`, `keptn_refuses_texts_that_are_no_query`, `keptn_makes_an_analysis_watches_and_removes_it`, `keptn_gives_up_after_ten_seconds_and_tidies_up` |
 //! | 8.3 splunk | | `splunk_reads_the_last_value_of_one_series`, `splunk_has_two_hosts_and_either_names_both` |
 //! | 8.3 externalmetrics | | `external_queries_are_a_namespace_a_metric_and_a_selector`, `external_metrics_are_quantities` |
 //! | 8.4 notifiers | bodies, addresses, severities | `three_services_take_attachments`, `teams_takes_a_card_with_facts`, `google_chat_takes_a_card_with_sections`, `discord_is_reached_where_it_takes_such_messages`, `an_alert_reports_its_severity_and_worse` |
@@ -71,7 +71,7 @@
 //! | BET-48 | long texts | `bet_48_a_page_of_a_megabyte_does_not_get_into_events`, `of_an_answer_a_short_clean_line_is_shown` |
 //! | BET-49 | Amazon's Prometheus, certificates | `amazons_prometheus_gets_signed_requests`, `a_certificate_of_a_secret_is_shown`, `bet_49_a_certificate_of_ones_own_is_shown_to_who_wants_one` |
 //! | BET-50 | numbers in full | `a_check_keeps_the_value_in_full` |
-//! | BET-51 | APISIX measures both | `apisix_counts_what_the_canarys_own_addresses_answered`, `bet_51_apisix_is_judged_by_what_the_canarys_own_pods_answered` |
+//! | BET-51 | APISIX measures both | `apisix_counts_answers_of_the_canarys_own_addresses`, `bet_51_apisix_is_judged_by_what_the_canarys_own_pods_answered` |
 
 use crate::cases::{assert_complete, assert_tested};
 

@@ -137,8 +137,7 @@ pub struct RolloutMemory {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Timestamp>")]
     pub no_data_since: Option<Time>,
-    /// The time since when the canary has lacked pods in this rollout, for workloads whose own
-    /// status does not say.
+    /// Since when the canary has lacked pods in this rollout, for workloads whose own status does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Timestamp>")]
     pub canary_lacking_since: Option<Time>,

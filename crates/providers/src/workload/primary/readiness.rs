@@ -14,8 +14,8 @@ pub struct Deadline {
     /// Counted from here at the earliest: a workload that was broken when it was given another
     /// revision has all the time again.
     pub from: Option<Timestamp>,
-    /// The time since when it has been seen below its ready threshold, for workloads whose status
-    /// does not say: see [`WorkloadKind::lacking`].
+    /// Since when it has been seen below its ready threshold, for workloads whose status does not
+    /// say: see [`WorkloadKind::lacking`].
     pub lacking_since: Option<Timestamp>,
     /// The present.
     pub now: Timestamp,

@@ -23,7 +23,7 @@ custom_resource! {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("oneOf" = one_set_of(&[&["type", "address"], &["type", "secretRef"]])))]
 pub struct AlertProviderSpec {
-    /// What kind of service it is.
+    /// The kind of service.
     #[serde(rename = "type")]
     pub provider_type: AlertProviderType,
     /// Channel to write to, for `slack`, `discord` and `rocket`. Default `general`.

@@ -1,7 +1,8 @@
-//! The `Canary` kind: what to roll out, how its traffic is routed, and what must hold on the way.
+//! The `Canary` kind: the workload to roll out, the routing of its traffic, and the checks on the
+//! way.
 //!
 //! This file has the top level of the spec; [`service`] is how traffic reaches the workload,
-//! [`analysis`] is the plan of a rollout, [`status`] is what the controller remembers. Defaults are
+//! [`analysis`] is the plan of a rollout, [`status`] is the controller's memory. Defaults are
 //! applied by methods and not stored: the schema writes only those Flagger's schema writes.
 
 pub mod analysis;
@@ -38,7 +39,7 @@ custom_resource! {
     }
 }
 
-/// What to roll out and how.
+/// The workload to roll out, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CanarySpec {
@@ -231,7 +232,7 @@ text_enum! {
     }
 }
 
-/// A route that somebody made, and that carries the traffic of a canary.
+/// A user's route that carries the traffic of a canary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [rule_at(

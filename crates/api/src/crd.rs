@@ -1,8 +1,8 @@
 //! The seven CRDs, put together from the types.
 //!
-//! What a type cannot say about its kind (printer columns, categories, subresources) is in the
-//! table below; schemas come from the types by way of [`structural`]. The order of [`crds`] is
-//! fixed, and the files under `deploy/crds` are these values, written by [`to_yaml`].
+//! Properties of a kind that its type cannot carry (printer columns, categories, subresources) are
+//! in the table below; schemas come from the types by way of [`structural`]. The order of [`crds`]
+//! is fixed, and the files under `deploy/crds` are these values, written by [`to_yaml`].
 
 mod structural;
 mod yaml;
@@ -67,7 +67,7 @@ fn canary() -> Definition {
         "A workload whose new revisions are rolled out step by step, checked on the way, and taken \
          back when a check fails.",
     );
-    crd.part::<CanarySpec>("spec", "What to roll out and how.");
+    crd.part::<CanarySpec>("spec", "The workload to roll out, and how.");
     crd.part::<CanaryStatus>("status", "Where the rollout stands. Written by the controller.");
     crd.columns = &[
         Column("Status", "string", ".status.phase", 0),
@@ -107,7 +107,7 @@ fn game_deployment() -> Definition {
         GAME,
         "Stateless pods that are released step by step and can be updated in place.",
     );
-    crd.part::<GameDeploymentSpec>("spec", "What pods to run and how to update them.");
+    crd.part::<GameDeploymentSpec>("spec", "The pods to run, and how to update them.");
     crd.part::<GameDeploymentStatus>(
         "status",
         "Where the workload stands. Written by the controller.",
@@ -130,7 +130,7 @@ fn game_stateful_set() -> Definition {
         GAME,
         "Numbered pods that are released step by step and can be updated in place.",
     );
-    crd.part::<GameStatefulSetSpec>("spec", "What pods to run and how to update them.");
+    crd.part::<GameStatefulSetSpec>("spec", "The pods to run, and how to update them.");
     crd.part::<GameStatefulSetStatus>(
         "status",
         "Where the workload stands. Written by the controller.",
@@ -162,8 +162,8 @@ fn hook_template() -> Definition {
 fn hook_run() -> Definition {
     let mut crd =
         Definition::new::<HookRun>(GAME, "One execution of a hook, with what was measured.");
-    crd.part::<HookRunSpec>("spec", "What to measure.");
-    crd.part::<HookRunStatus>("status", "What was measured. Written by the controller.");
+    crd.part::<HookRunSpec>("spec", "The metrics to measure.");
+    crd.part::<HookRunStatus>("status", "The measurements. Written by the controller.");
     crd.short_names = &["hr"];
     crd.columns = &[
         Column("PHASE", "string", ".status.phase", 0),
@@ -197,7 +197,7 @@ impl Definition {
         self.parts.push((name, structural::of::<T>(description)));
     }
 
-    /// Adds what both workloads have: the scale subresource and a bound on the name.
+    /// Adds the parts that both workloads have: the scale subresource and a bound on the name.
     fn make_workload(&mut self) {
         self.subresources = json!({
             "status": {},

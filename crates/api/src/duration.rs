@@ -13,7 +13,7 @@ pub struct GoDuration(i64);
 /// Why a text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// Not of the form number and unit, or outside what 64 bits hold.
+    /// Not of the form number and unit, or too large for 64 bits.
     #[error("invalid duration {0:?}")]
     Invalid(String),
     /// A number with nothing behind it.
@@ -22,7 +22,7 @@ pub enum DurationError {
     /// A number with something behind it that is no unit of time.
     #[error("unknown unit {unit:?} in duration {text:?}")]
     UnknownUnit {
-        /// What stood where a unit should.
+        /// The text in the place of a unit.
         unit: String,
         /// The whole text.
         text: String,
@@ -122,7 +122,7 @@ impl fmt::Display for GoDuration {
     }
 }
 
-/// One number with its unit, and what follows.
+/// One number with its unit, and the rest of the text.
 struct Group<'a> {
     whole: &'a str,
     fraction: &'a str,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_refused() {
+    fn durations_that_go_refuses_are_refused() {
         let invalid = |t: &str| DurationError::Invalid(t.to_owned());
         let cases = [
             ("nothing", "", invalid("")),

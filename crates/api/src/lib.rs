@@ -4,7 +4,7 @@
 //! for Flagger's own, and `tkex.tencent.com/v1alpha1` ([`GameDeployment`], [`GameStatefulSet`],
 //! [`HookTemplate`], [`HookRun`]).
 //!
-//! The types are the single source: their doc comments are what `kubectl explain` prints, their
+//! The types are the single source: their doc comments are the text of `kubectl explain`, their
 //! attributes are the bounds, enums and rules the API server enforces. [`crds`] puts them together
 //! and [`to_yaml`] writes them down. There is no client, no clock and no I/O in this crate.
 //!

@@ -1,7 +1,7 @@
 //! The `MetricTemplate` kind: a query and the service that answers it.
 //!
-//! Flagger's Go type has a status that its CRD does not declare and nobody writes; there is none
-//! here.
+//! Flagger's Go type has a status that its CRD does not declare and no program writes; there is
+//! none here.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ custom_resource! {
     }
 }
 
-/// A query and who answers it.
+/// A query and the provider that answers it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricTemplateSpec {
@@ -33,7 +33,7 @@ pub struct MetricTemplateSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricProvider {
-    /// What kind of service it is.
+    /// The kind of service.
     #[serde(rename = "type")]
     pub provider_type: MetricProviderType,
     /// Address of its API. Some kinds have a well-known one.

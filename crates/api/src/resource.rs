@@ -20,7 +20,7 @@ pub(crate) struct Wire<Spec, Status> {
     pub(crate) status: Option<Status>,
 }
 
-/// Stands in for the status of a kind that has none; whatever is there is skipped.
+/// Stands in for the status of a kind that has none; any content is skipped.
 #[derive(Deserialize)]
 pub(crate) struct NoStatus {}
 
@@ -41,9 +41,9 @@ macro_rules! custom_resource {
         pub struct $name {
             /// Name, namespace, labels, annotations and the rest of the standard metadata.
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-            /// What is asked for.
+            /// The desired state.
             pub spec: $spec,
-            /// What was observed; written by the controller only.
+            /// The observed state; written by the controller only.
             pub status: Option<$status>,
         }
 
@@ -73,7 +73,7 @@ macro_rules! custom_resource {
         pub struct $name {
             /// Name, namespace, labels, annotations and the rest of the standard metadata.
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-            /// What is asked for.
+            /// The desired state.
             pub spec: $spec,
         }
 

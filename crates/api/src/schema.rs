@@ -1,4 +1,4 @@
-//! Building blocks of the schemas, for fields whose Rust type says less or more than the CRD does.
+//! Building blocks of the schemas, for fields whose Rust type differs from the CRD's.
 //!
 //! The marker types stand in for a field's type with `#[schemars(with = "...")]`; they are never
 //! built. The functions make the values of `x-kubernetes-validations` and of `oneOf`.
@@ -31,7 +31,7 @@ pub(crate) struct DurationText;
 /// A time in RFC 3339.
 pub(crate) struct Timestamp;
 
-/// One CEL rule with the words shown to whoever breaks it.
+/// One CEL rule with the message for users who break it.
 pub(crate) fn rule(rule: &str, message: &str) -> Value {
     json!({ "rule": rule, "message": message })
 }

@@ -2,7 +2,7 @@
 //!
 //! `closed` enums refuse to decode any other text, so one bad object is one decode error. `open`
 //! enums keep an unknown text in a variant of their own: the schema does not allow it, but an
-//! object stored under another schema still decodes, and whoever reads it can name the value.
+//! object stored under another schema still decodes, and its reader can name the value.
 
 /// Declares an enum, its texts, and its serde and schema implementations.
 macro_rules! text_enum {

@@ -31,7 +31,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode, header};
 use jiff::Timestamp;
-use tidegate_providers::metrics::inquiry::ClientCertificate;
+use tidegate_providers::metrics::query_machine::ClientCertificate;
 
 pub(crate) use self::client::TURN_WAIT_MAX;
 pub use self::{

@@ -4,7 +4,7 @@
 //! GameDeployment, GameStatefulSet ── plan ────────► engine::game::Plan
 //!                       status ◄──── memory ───────► engine::game::Memory
 //! Pod ◄── pods: new ones, patches ── pod ──────────► engine::game::Pod
-//! ControllerRevision ◄──────────── revision ───────► what pods were told to be
+//! ControllerRevision ◄──────────── revision ───────► the template of its pods
 //! HookRun ◄───────────────────────── run ──────────► engine::game::{HookRun, hook::Run}
 //! ```
 //!
@@ -102,21 +102,21 @@ pub mod names {
     pub const DELETING: &str = "io.tencent.bcs.dev/game-pod-deleting";
     /// Annotation of a pod: a hook is to be run when its update is over.
     pub const OWES_POST_HOOK: &str = "tidegate.dev/owes-post-inplace-hook";
-    /// Annotation of a pod: what its deletion costs.
+    /// Annotation of a pod: the cost of its deletion.
     pub const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-    /// Annotation of a node: what a deletion on it costs.
+    /// Annotation of a node: the cost of a deletion on it.
     pub const NODE_COST: &str = "io.tencent.bcs.dev/node-deletion-cost";
     /// Annotation of a `GameDeployment`: how costs are read.
     pub const COST_ORDER: &str = "io.tencent.bcs.dev/pod-deletion-cost-sort-method";
     /// Annotation of a pod: it may be taken from a lost node by force.
     pub const FORCE_DELETE: &str = "pod.gamestatefulset.bkbcs.tencent.com/node-lost-force-delete";
-    /// Annotation of a workload: what a person asks for.
+    /// Annotation of a workload: a person's command.
     pub const ASK: &str = "tidegate.dev/ask";
     /// Annotation of a workload: pods that cannot be updated in place are replaced.
     pub const FALL_BACK: &str = "tidegate.dev/in-place-if-possible";
-    /// Label of a Secret: hooks may send what it holds.
+    /// Label of a Secret: hooks may send its contents.
     pub const FOR_HOOKS: &str = "tidegate.dev/for-hooks";
-    /// Label of a run: what it is for.
+    /// Label of a run: its purpose.
     pub const RUN_TYPE: &str = "hookrun-type";
     /// Label of a run: the revision.
     pub const RUN_REVISION: &str = "workload-revision";
@@ -130,6 +130,6 @@ pub mod names {
     pub const RUN_POD_UID: &str = "tidegate.dev/pod-uid";
     /// Annotation of a run: the revision the pod is updated to.
     pub const RUN_TARGET: &str = "tidegate.dev/target-revision";
-    /// What type a run of a step has.
+    /// The type of a run of a step.
     pub const STEP_RUN: &str = "canary-step";
 }

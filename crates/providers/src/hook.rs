@@ -1,8 +1,8 @@
-//! Webhooks: what a canary sends to them, and what their answers mean.
+//! Webhooks: the requests of a canary, and the meaning of the answers.
 //!
-//! A hook gets a POST with the canary's name, namespace, phase and a checksum of what is rolled
-//! out; any 2xx answer is a yes. [`retry`] says when a call is repeated. Of an answer at most an
-//! [`excerpt`] is ever shown, since it goes into events that everybody may read.
+//! A hook gets a POST with the canary's name, namespace, phase and a checksum of the revision; any
+//! 2xx answer is a yes. [`retry`] says when a call is repeated. Of an answer at most an [`excerpt`]
+//! is ever shown, since it goes into events that all users may read.
 
 pub mod retry;
 pub mod sign;
@@ -17,7 +17,7 @@ use tidegate_api::canary::{CanaryPhase, analysis::WebhookType};
 
 use crate::request::{AddressError, Request};
 
-/// Whom a call is about.
+/// The canary a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject<'a> {
     /// Name of the canary.
@@ -26,20 +26,20 @@ pub struct Subject<'a> {
     pub namespace: &'a str,
     /// The phase to report; see [`phase_sent`].
     pub phase: CanaryPhase,
-    /// [`checksum`] of what is rolled out.
+    /// [`checksum`] of the revision.
     pub checksum: &'a str,
 }
 
 /// Something that happened, for hooks of type `event`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report<'a> {
-    /// What happened, for people.
+    /// The event, for people.
     pub message: &'a str,
     /// Whether it is a problem.
     pub kind: EventKind,
     /// When it happened.
     pub at: Timestamp,
-    /// What it was part of, where that is known.
+    /// The occasion it was part of, where that is known.
     pub occasion: Option<Occasion>,
 }
 
@@ -52,7 +52,7 @@ pub enum EventKind {
     Warning,
 }
 
-/// What an event is part of.
+/// The part of a rollout that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     /// The start of a rollout.
@@ -74,7 +74,7 @@ pub struct CallIdentity<'a> {
     pub hook: &'a str,
     /// Type of the hook.
     pub hook_type: WebhookType,
-    /// What tells this call from others of the same hook and revision: a weight, an iteration, a
+    /// Distinguishes this call from others of the same hook and revision: a weight, an iteration, a
     /// tick.
     pub step: &'a str,
 }
@@ -130,7 +130,7 @@ pub fn payload(subject: &Subject<'_>, metadata: &BTreeMap<String, String>) -> Ve
     body.to_string().into_bytes()
 }
 
-/// The body for hooks of type `event`: what happened is in the metadata, beside the hook's own.
+/// The body for hooks of type `event`: the event is in the metadata, beside the hook's own.
 ///
 /// The hook's own metadata cannot replace `eventMessage`, `eventType` and `timestamp`; its `type`,
 /// if it has one, stays.
@@ -171,7 +171,7 @@ pub fn accepts(status: u16) -> bool {
     (200..300).contains(&status)
 }
 
-/// What a hook said when it did not say yes, for events: `answered 403: not on a Friday`.
+/// The answer of a hook that did not say yes, for events: `answered 403: not on a Friday`.
 pub fn refusal(status: u16, body: &[u8]) -> String {
     match excerpt(body) {
         said if said.is_empty() => format!("answered {status}"),
@@ -205,7 +205,7 @@ pub fn excerpt(body: &[u8]) -> String {
     shown
 }
 
-/// False for characters that reorder or hide their neighbours, and for what was no UTF-8.
+/// False for characters that reorder or hide their neighbours, and for invalid UTF-8.
 pub(crate) fn is_visible(c: char) -> bool {
     !matches!(
         c,

@@ -1,13 +1,14 @@
-//! Translations: objects, requests and answers in the languages of others. Pure functions.
+//! Translations between Tidegate's decisions and the objects, requests and answers of other
+//! systems. Pure functions; the operator calls them and does all I/O.
 //!
-//! [`traffic`] turns a share of traffic into routing objects and back, [`workload`] derives what runs
-//! in production from what the user wrote, [`metrics`] turns a check into a request and an answer into
-//! a number, [`notify`] and [`hook`] write messages to chats and webhooks. Objects are JSON as the API
-//! server sends it, so that fields unknown to us survive.
+//! [`traffic`] turns a share of traffic into routing objects and back, [`workload`] derives the
+//! objects in production from the user's, [`metrics`] turns a check into a request and an answer
+//! into a number, [`notify`] and [`hook`] write messages to chats and webhooks, [`game`] reads and
+//! writes game workloads. Objects are JSON as the API server sends it, so that fields unknown to us
+//! survive.
 
 #![warn(missing_docs)]
 
-mod base64;
 pub mod canary;
 pub mod game;
 pub mod hook;

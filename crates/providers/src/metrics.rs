@@ -4,34 +4,34 @@
 //! AnalysisMetric --sources--> builtin -> observer::builtin --+
 //!                             inline  -> template::render ---+--> prometheus::request
 //!                                                            |     Sample <- prometheus::parse
-//!                             template -> template::render --+--> Inquiry::of, driven to an Outcome
+//!                             template -> template::render --+--> QueryMachine::of, driven to an Outcome
 //!                             limits::judge(metric, measure, sample) -> Check
 //! ```
 //!
 //! A template names one of eleven providers. Each is a file here with a way to ask it and a way to
-//! read its answer; [`inquiry`] drives them all alike. What comes of it is one of three things: a
-//! value, no data, or a failure. No data is a server that works and has nothing to say, which people
-//! mend elsewhere than a server that is ill.
+//! read its answer; [`query_machine`] drives them all alike. The outcome is one of three: a value,
+//! no data, or a failure. No data comes from a server that works and has no value, which is
+//! repaired elsewhere than a server that fails.
 //!
 //! Missing, malformed and infinite data is never a pass. Nothing of what a metrics server answers
 //! gets into an error but its status and words from a fixed list.
 
-mod ambient;
 pub mod aws;
+mod cloud_environment;
+mod cloud_identity;
 mod cloudwatch;
 mod datadog;
 mod dynatrace;
 mod external;
 pub mod google;
 mod graphite;
-mod identity;
 mod influxdb;
-pub mod inquiry;
 mod keptn;
 pub mod limits;
 mod newrelic;
 pub mod observer;
 pub mod prometheus;
+pub mod query_machine;
 mod splunk;
 mod stackdriver;
 mod support;
@@ -42,10 +42,10 @@ mod text;
 use tidegate_api::canary::analysis::{AnalysisMetric, ObjectRef};
 
 pub use self::{
-    ambient::Ambient,
-    inquiry::{Inquiry, ProviderError, Question, Reply, Step},
+    cloud_environment::CloudEnvironment,
     limits::{Check, Measure, Warning},
     observer::{Dialect, Observer},
+    query_machine::{ProviderError, QueryMachine, Question, Reply, Step},
     support::Fingerprint,
 };
 
@@ -62,14 +62,14 @@ pub struct Reading {
     pub series: usize,
 }
 
-/// What came of a query.
+/// The outcome of a query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// A number.
     Value(Reading),
     /// The server works and has no number: mostly there is no traffic to measure.
     NoData,
-    /// There is no telling: the server is ill, says no, or says what nobody understands.
+    /// The result is unknown: the server fails, refuses, or answers in an unknown form.
     Failure(QueryError),
 }
 
@@ -110,7 +110,7 @@ pub enum QueryError {
         /// Its kind of error, if that is one of the known words.
         reason: Option<&'static str>,
     },
-    /// The answer is not what this kind of server answers.
+    /// The answer has another form than this kind of server gives.
     #[error("the server's answer could not be read")]
     Malformed,
     /// The answer is longer than any that holds a number.
@@ -119,10 +119,10 @@ pub enum QueryError {
     /// No answer, or none in time.
     #[error("the server did not answer")]
     Unreachable,
-    /// What was asked for had not happened when we stopped waiting.
+    /// The awaited result had not come when the time was up.
     #[error("there was no result in time")]
     NotInTime,
-    /// The cloud does not say, or does not like, who we are.
+    /// The cloud does not give or does not accept credentials.
     #[error("no credentials could be had")]
     Identity,
 }
@@ -149,7 +149,7 @@ impl Sample {
 // === impl Reading ===
 
 impl Reading {
-    /// What a probe that went well reads.
+    /// The reading of a probe that went well.
     pub(crate) const ONLINE: Self = Self { sample: Sample(1.0), series: 1 };
 }
 
@@ -239,7 +239,7 @@ pub fn sources(metric: &AnalysisMetric) -> Vec<Source<'_>> {
     builtin.into_iter().chain(inline).chain(template).collect()
 }
 
-/// What the success rate is when it has no value, given the rate of all requests.
+/// The success rate when it has no value, given the rate of all requests.
 ///
 /// A canary that has answered nothing but errors has no series of good requests, so the quotient is
 /// empty. If there were requests, that is 0 percent and not silence.
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn v8_2_a_metric_may_have_several_sources_or_none() {
+    fn a_metric_may_have_several_sources_or_none() {
         let metric = |value| serde_json::from_value::<AnalysisMetric>(value).unwrap();
         let reference = ObjectRef { name: "t".into(), namespace: None };
         let cases = [
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_8_nothing_but_errors_is_not_silence() {
+    fn nothing_but_errors_is_not_silence() {
         let sample = |value| Sample::new(value).unwrap();
         let cases = [
             ("there were requests", Ok(sample(0.4)), Ok(sample(0.0))),

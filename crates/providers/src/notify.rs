@@ -36,9 +36,9 @@ pub struct Notice {
     pub canary: String,
     /// Namespace of the canary.
     pub namespace: String,
-    /// What happened.
+    /// The event.
     pub text: String,
-    /// What else is worth showing, in order.
+    /// More to show, in order.
     pub fields: Vec<Field>,
 }
 
@@ -47,7 +47,7 @@ pub struct Notice {
 pub enum Severity {
     /// Good to know.
     Info,
-    /// Somebody may have to act.
+    /// A person may have to act.
     Warn,
     /// Something failed.
     Error,
@@ -76,13 +76,13 @@ pub struct Destination {
     card: Card,
 }
 
-/// What Teams is sent.
+/// The format for Teams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Card {
-    /// What connectors take, which Microsoft is retiring; as Flagger.
+    /// The format of connectors, which Microsoft is retiring; as Flagger.
     #[default]
     Message,
-    /// What workflows take.
+    /// The format of workflows.
     Adaptive,
 }
 
@@ -97,7 +97,7 @@ pub enum NotifyError {
     Empty {
         /// The kind of service.
         service: AlertProviderType,
-        /// What it needs.
+        /// The missing setting.
         what: &'static str,
     },
     /// The address is of no use.
@@ -229,7 +229,7 @@ impl Destination {
         Self { proxy, ..self }
     }
 
-    /// What to send. `now` is for services that want the time of the notice.
+    /// The request to send. `now` is for services that want the time of the notice.
     pub fn request(&self, notice: &Notice, now: Timestamp) -> Result<Request, NotifyError> {
         use AlertProviderType::{Discord, GoogleChat, MsTeams, Rocket, Slack, Webhook};
         let body = match self.service {
@@ -310,7 +310,7 @@ impl NotifyError {
 // === impl Notice, Severity ===
 
 impl Notice {
-    /// Who it is about: `podinfo.test`.
+    /// The canary it is about: `podinfo.test`.
     pub fn sender(&self) -> String {
         format!("{}.{}", self.canary, self.namespace)
     }

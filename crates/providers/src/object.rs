@@ -1,10 +1,10 @@
-//! What every translation says of objects: who owns them, what is to change.
+//! Objects as the translations see them: owners, live objects, and changes.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-/// Who acts: the canary on whose behalf objects are made.
+/// The canary that objects are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
     /// Name of the canary.
@@ -38,13 +38,14 @@ pub enum Change {
     /// The body has `apiVersion`, `kind` and `metadata.name`; if the object was seen, also its
     /// `metadata.resourceVersion`, so that a change based on an old read is refused.
     Apply {
-        /// What is applied: our fields and no others.
+        /// The applied object: our fields and no others.
         body: Value,
-        /// JSON pointers of subtrees that must be exactly as in `body` afterwards, even where
-        /// somebody else owns fields in them.
+        /// JSON pointers of subtrees that must be exactly as in `body` afterwards, even where other
+        /// field managers own fields in them.
         exact: Vec<Cow<'static, str>>,
     },
-    /// A JSON merge patch; for what an apply cannot say, such as removing fields of others.
+    /// A JSON merge patch; for changes that an apply cannot make, such as removing fields of
+    /// others.
     Merge {
         /// Kind of the object.
         kind: Kind,
@@ -74,7 +75,7 @@ const CLUSTER_WIDE: [(&str, &str); 2] = [("kuma.io", "TrafficRoute"), ("", "Node
 /// The name under which the operator applies objects: by it the server knows which fields are ours.
 pub const FIELD_MANAGER: &str = "tidegate";
 
-/// The annotations that keep Flux from undoing what a controller writes.
+/// The annotations that keep Flux from undoing a controller's writes.
 pub const FLUX_OFF: [(&str, &str); 2] = [
     ("kustomize.toolkit.fluxcd.io/reconcile", "disabled"),
     ("helm.toolkit.fluxcd.io/driftDetection", "disabled"),
@@ -100,7 +101,7 @@ impl Owner<'_> {
 
     /// Whether the object's controller is a Canary of this name.
     ///
-    /// As Flagger: kind and name decide, whatever the API version; a canary that was deleted and made
+    /// As Flagger: kind and name decide, with any API version; a canary that was deleted and made
     /// again takes its objects back.
     pub fn owns(&self, object: &Value) -> bool {
         controller_of(object) == Some(("Canary", self.name))
@@ -140,14 +141,14 @@ impl Kind {
 // === impl Live ===
 
 impl Live {
-    /// Adds what was read.
+    /// Adds an object that was read.
     pub fn insert(&mut self, kind: Kind, object: impl Into<Arc<Value>>) {
         let object = object.into();
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         self.0.insert((kind.kind, name), object);
     }
 
-    /// Adds what was read from another namespace; see [`elsewhere`](Self::elsewhere).
+    /// Adds an object that was read from another namespace; see [`elsewhere`](Self::elsewhere).
     pub fn insert_from(&mut self, kind: Kind, namespace: &str, object: impl Into<Arc<Value>>) {
         let object = object.into();
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -159,7 +160,7 @@ impl Live {
         self.get(kind, &format!("{namespace}/{name}"))
     }
 
-    /// Takes out what was deleted.
+    /// Removes an object that was deleted.
     pub fn remove(&mut self, kind: Kind, name: &str) -> Option<Arc<Value>> {
         self.0.remove(&(kind.kind, name.to_owned()))
     }
@@ -169,7 +170,7 @@ impl Live {
         self.0.get(&(kind.kind, name.to_owned())).map(Arc::as_ref)
     }
 
-    /// The same without anybody's `status`: what is asked for, whether or not it is in effect.
+    /// The same without any object's `status`: the requested state, whether or not it is in effect.
     #[must_use]
     pub fn without_status(&self) -> Self {
         let bare = |object: &Arc<Value>| {

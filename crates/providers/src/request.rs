@@ -1,6 +1,6 @@
-//! Requests as values: what to send, before anybody sends it.
+//! HTTP requests as values, built here and sent by the operator.
 //!
-//! Whoever has a client turns a [`Request`] into bytes and brings back a status and a body. A URL
+//! The operator's client turns a [`Request`] into bytes and brings back a status and a body. A URL
 //! has been checked by the time it is in here: absolute, `http` or `https`, with a host, and
 //! without user information, which has moved into a header.
 //!
@@ -9,14 +9,13 @@
 
 use std::fmt;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use http::{
     HeaderMap, HeaderValue, Method, Uri,
     header::{AUTHORIZATION, CONTENT_TYPE},
     uri::{Authority, PathAndQuery, Scheme},
 };
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
-
-use crate::base64;
 
 /// Something to send.
 #[derive(Clone, PartialEq)]
@@ -25,7 +24,7 @@ pub struct Request {
     pub method: Method,
     /// Where to; checked, and without user information.
     pub url: Uri,
-    /// What to send along. Values that may be secret are marked as sensitive.
+    /// Headers to send. Values that may be secret are marked as sensitive.
     pub headers: HeaderMap,
     /// The body; empty for a GET.
     pub body: Vec<u8>,
@@ -45,8 +44,8 @@ pub enum AddressError {
     Scheme,
 }
 
-/// What people write into URLs although it has to be encoded there. `%` stays: it is taken for an
-/// encoding that was made already.
+/// Characters that users write into URLs although they have to be encoded. `%` stays: it is taken
+/// for an encoding that was made already.
 const SLOPPY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`');
 
 // === impl Request ===
@@ -98,7 +97,7 @@ impl fmt::Debug for Request {
 }
 
 impl fmt::Display for Request {
-    /// Method, scheme and host: enough to know whom it is for, and nothing that could be secret.
+    /// Method, scheme and host: enough to know the receiver, and nothing that could be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = self.url.scheme_str().unwrap_or_default();
         let host = self.url.authority().map_or("", Authority::as_str);
@@ -158,7 +157,7 @@ fn basic_of(user_information: &str) -> Option<HeaderValue> {
 }
 
 fn basic(username: &str, password: &str) -> Option<HeaderValue> {
-    sensitive(&format!("Basic {}", base64::encode(format!("{username}:{password}").as_bytes())))
+    sensitive(&format!("Basic {}", BASE64.encode(format!("{username}:{password}"))))
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Query templates: Go's `text/template` with eight functions and nothing that touches the world.
 //!
-//! A [`Model`] is what a template can ask for; it is checked when it is made, so that a name or an
-//! interval can never end a literal of the query it is put into. Variables are the user's own and
-//! go in as they are: people keep whole expressions in them. [`render`] fills a template in.
+//! A [`Model`] has the values that a template can ask for; it is checked when it is made, so that a
+//! name or an interval can never end a literal of the query it is put into. Variables are the
+//! user's own and go in as they are: people keep whole expressions in them. [`render`] fills a
+//! template in.
 //!
-//! A template comes from anybody who may write one, so it runs on a [`budget`]: its text, the
-//! values it makes, the steps it takes and what it prints are all bounded.
+//! A template comes from any user who may write one, so it runs on a [`budget`]: its text, the
+//! values it makes, the steps it takes and the text it prints are all bounded.
 
 mod blocks;
 mod budget;
@@ -35,7 +36,7 @@ pub struct RenderError {
 /// Why a template does not render.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// More text than anybody writes by hand.
+    /// More text than people write by hand.
     #[error("it is longer than {} KiB", SOURCE_MAX / 1024)]
     TooLong,
     /// It renders to more than a query can be.
@@ -52,7 +53,7 @@ pub enum Problem {
     Syntax {
         /// The line, from 1.
         line: usize,
-        /// What is wrong there, shortened.
+        /// The problem there, shortened.
         why: String,
     },
     /// It names a variable that the metric does not set, or a field of something that has none.
@@ -65,7 +66,7 @@ pub enum Problem {
 
 /// Longest template. Queries have a few lines; 64 KiB is room for a generated one.
 const SOURCE_MAX: usize = 64 * 1024;
-/// What the template proper is called among the templates it defines.
+/// The name of the template proper among the templates it defines.
 const ENTRY: &str = "query";
 
 /// The query a template makes for a canary. `template` is its name, for errors.
@@ -115,7 +116,7 @@ fn run(source: &str, model: &Model, budget: &Budget) -> Result<String, Problem> 
     }
 }
 
-/// What was printed so far, up to the limit.
+/// The text printed so far, up to the limit.
 #[derive(Default)]
 struct Output {
     text: String,

@@ -11,15 +11,16 @@
 //! ```
 //!
 //! Promises: `read` after `write(split)` answers `split` or an error, never a guess; `reconcile`
-//! moves no traffic; both are empty where nothing differs; what somebody else put on an object
-//! stays.
+//! moves no traffic; both are empty where nothing differs; fields that others put on an object
+//! stay.
 
 mod apisix;
 mod appmesh;
+mod capability_table;
+mod cloned_object;
 mod contour;
 mod cookie;
-mod copied;
-mod draft;
+mod desired_object;
 mod error;
 mod gateway_api;
 mod gloo;
@@ -28,53 +29,53 @@ mod ingress;
 mod istio;
 mod knative;
 mod kuma;
-mod members;
 mod nginx;
-mod page;
 mod plain;
 mod plan;
 mod provider;
-mod retreat;
+mod reset_to_primary;
+mod route_case;
 mod router;
 mod skipper;
 mod smi;
 mod support;
 mod takeover;
 mod traefik;
+mod weighted_backends;
 mod weights;
 
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tidegate_api::canary::{CanarySpec, Service, ServiceNames};
-use tidegate_engine::{Percent, Split};
+use tidegate_api::canary::{CanarySpec, ServiceNames};
+use tidegate_engine::Split;
 
-use self::router::Router;
+use self::{route_case::RouteCase, router::Router};
 use crate::{
     object::{Change, Kind, Live, Owner},
     workload::SERVICE,
 };
 
 pub use self::{
+    capability_table::capability_table,
     error::{Place, RouteError, UnknownProvider},
     gateway_api::{GRPC_ROUTE_V1, HTTP_ROUTE_V1, HTTP_ROUTE_V1BETA1, RouteFields},
     ingress::INGRESS,
     istio::{DESTINATION_RULE, VIRTUAL_SERVICE},
     knative::{KNATIVE_SERVICE, primary_revision as knative_primary},
-    page::page,
     provider::select,
     smi::{SmiTarget, SmiVersion},
     support::{Impossible, Support, matrix},
     takeover::HANDED_OVER,
 };
 
-/// What a router may look at, besides live objects.
+/// The inputs of a router besides live objects.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteCx<'a> {
-    /// The canary on whose behalf traffic is routed.
+    /// The canary that traffic is routed for.
     pub owner: Owner<'a>,
     /// Its spec.
     pub spec: &'a CanarySpec,
@@ -87,18 +88,18 @@ pub struct RouteCx<'a> {
     /// How a route begins that divides nothing yet: all to the primary, unless it takes over from another
     /// one in the middle of a run.
     pub inherited: Split,
-    /// What the cluster's definition of the route knows.
+    /// The fields that the cluster's definition of the route has.
     pub fields: RouteFields,
     /// Annotations of the canary; some providers take settings from them.
     pub annotations: &'a BTreeMap<String, String>,
-    /// What the operator was told about ingresses.
+    /// The operator's settings for ingresses.
     pub ingress: IngressOptions<'a>,
 }
 
 /// Settings of the operator for ingress controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IngressOptions<'a> {
-    /// What the annotations of the NGINX ingress controller begin with.
+    /// The prefix of the annotations of the NGINX ingress controller.
     pub annotation_prefix: &'a str,
     /// The class of Contour's proxies; empty for none.
     pub class: &'a str,
@@ -157,7 +158,7 @@ pub enum Mesh {
     Knative,
 }
 
-/// What can be done for a canary. The caller leaves out, or refuses, what cannot.
+/// The capabilities of a provider for a canary. The caller leaves out, or refuses, the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is something that can be done or not")]
 pub struct Capabilities {
@@ -178,13 +179,13 @@ pub struct Capabilities {
 pub enum Affinity {
     /// None.
     None,
-    /// Those who met the canary, and those who met the primary.
+    /// Users who met the canary, and users who met the primary.
     Both,
 }
 
-/// The objects that carry one canary's traffic: what the provider does for this spec.
+/// How one canary's traffic is routed: the objects that the provider uses for this spec.
 #[derive(Debug)]
-enum Road {
+enum RoutingKind {
     /// Nothing but Services that stay as they are.
     None,
     /// The apex Service, which selects one side or the other.
@@ -195,21 +196,9 @@ enum Road {
     Reference(gateway_api::Version),
     /// Istio's objects.
     Istio,
-    /// What the provider's router says.
-    By(Box<dyn Router>),
+    /// The objects of the provider's router.
+    Router(Box<dyn Router>),
 }
-
-/// One canary's case, with everything looked up that rendering needs.
-struct Scene<'a> {
-    mesh: Mesh,
-    cx: &'a RouteCx<'a>,
-    service: &'a Service,
-    names: ServiceNames,
-    capabilities: Capabilities,
-}
-
-/// The settings of a canary that has none: those of Knative need none, and the way back must not.
-static NO_SERVICE: LazyLock<Service> = LazyLock::new(Service::default);
 
 // === impl Mesh ===
 
@@ -227,11 +216,11 @@ impl Mesh {
 
     /// Of these the ones that must be known for this spec.
     pub fn kinds_for(self, spec: &CanarySpec) -> Vec<Kind> {
-        match self.road(spec) {
-            Road::None | Road::Apex => Vec::new(),
-            Road::Route(version) | Road::Reference(version) => vec![version.kind()],
-            Road::Istio => self.kinds().to_vec(),
-            Road::By(router) => router.needs().to_vec(),
+        match self.routing_kind(spec) {
+            RoutingKind::None | RoutingKind::Apex => Vec::new(),
+            RoutingKind::Route(version) | RoutingKind::Reference(version) => vec![version.kind()],
+            RoutingKind::Istio => self.kinds().to_vec(),
+            RoutingKind::Router(router) => router.needs().to_vec(),
         }
     }
 
@@ -242,25 +231,25 @@ impl Mesh {
     /// is there: it goes when the service changes its protocol.
     pub fn names(self, cx: &RouteCx<'_>) -> Vec<(Kind, String)> {
         let names = cx.spec.service_names();
-        match self.road(cx.spec) {
-            Road::None => Vec::new(),
-            Road::Apex => {
+        match self.routing_kind(cx.spec) {
+            RoutingKind::None => Vec::new(),
+            RoutingKind::Apex => {
                 vec![(SERVICE, names.canary), (SERVICE, names.primary), (SERVICE, names.apex)]
             }
-            Road::Route(version) => {
+            RoutingKind::Route(version) => {
                 let other = version.sibling().map(|kind| (kind, names.apex.clone()));
                 other.into_iter().chain([(version.kind(), names.apex)]).collect()
             }
-            Road::Reference(version) => {
+            RoutingKind::Reference(version) => {
                 let referred = cx.spec.route_ref.as_ref().map(|route| route.name.clone());
                 vec![(version.kind(), referred.unwrap_or_default())]
             }
-            Road::Istio => vec![
+            RoutingKind::Istio => vec![
                 (DESTINATION_RULE, names.canary),
                 (DESTINATION_RULE, names.primary),
                 (VIRTUAL_SERVICE, names.apex),
             ],
-            Road::By(router) => router.names(cx),
+            RoutingKind::Router(router) => router.names(cx),
         }
     }
 
@@ -276,53 +265,56 @@ impl Mesh {
         self.router().map(|router| router.elsewhere(cx)).unwrap_or_default()
     }
 
-    /// Whether this provider can do what the spec asks for, or else what it cannot.
+    /// Whether this provider can do all that the spec asks for; otherwise the first thing it cannot
+    /// do.
     ///
-    /// What can be known from the capabilities alone is in [`impossible`](Self::impossible) too. Of that
-    /// only conditions and routes of no use are refused here: the rest can be left out of a rollout that
-    /// is under way.
+    /// Problems that follow from the capabilities alone are in [`impossible`](Self::impossible)
+    /// too. Of those only conditions and routes of no use are refused here: the rest can be left
+    /// out of a rollout that is under way.
     pub fn check(self, cx: &RouteCx<'_>) -> Result<(), RouteError> {
-        let road = self.road(cx.spec);
-        if matches!(road, Road::None | Road::Apex) {
+        let routing_kind = self.routing_kind(cx.spec);
+        if matches!(routing_kind, RoutingKind::None | RoutingKind::Apex) {
             return Ok(());
         }
-        let scene = self.scene(cx)?;
+        let case = self.case(cx)?;
         let impossible = self.misreferred(cx.spec).or_else(|| self.untestable(cx.spec));
         if let Some(Impossible { field, why }) = impossible {
-            return Err(scene.refuse(field, why));
+            return Err(case.refuse(field, why));
         }
-        match road {
-            Road::None | Road::Apex | Road::Reference(_) => Ok(()),
-            Road::Route(version) => gateway_api::check(version, &scene),
-            Road::Istio => istio::check(&scene),
-            Road::By(router) => router.check(&scene),
+        match routing_kind {
+            RoutingKind::None | RoutingKind::Apex | RoutingKind::Reference(_) => Ok(()),
+            RoutingKind::Route(version) => gateway_api::check(version, &case),
+            RoutingKind::Istio => istio::check(&case),
+            RoutingKind::Router(router) => router.check(&case),
         }
     }
 
-    /// What has to be there before the first pod of the primary starts, once both sides have their
-    /// Services: the nodes of App Mesh. No traffic is moved by it. Nothing where the spec is refused.
+    /// Creates the objects that must exist before the first pod of the primary starts, once both
+    /// sides have their Services: the nodes of App Mesh. Moves no traffic. Empty where the spec is
+    /// refused.
     pub fn prepare(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         match self.router() {
-            Some(router) if self.check(cx).is_ok() => router.prepare(&self.scene(cx)?, live),
+            Some(router) if self.check(cx).is_ok() => router.prepare(&self.case(cx)?, live),
             Some(_) | None => Ok(Vec::new()),
         }
     }
 
-    /// What brings the objects into the shape the spec asks for, with traffic as it is.
+    /// Brings the objects into the shape the spec asks for, with traffic as it is.
     ///
-    /// Weights, the mirror and cookies of a live route are kept, whatever else changes. A route
-    /// that is not ours yet is taken over with what is [`inherited`](RouteCx::inherited), and its spec is backed
-    /// up in the same write; one of Gateway API only if it was handed over ([`HANDED_OVER`]).
+    /// Weights, the mirror and cookies of a live route are kept in every other change. A route that
+    /// is not ours yet is taken over with the [`inherited`](RouteCx::inherited) split, and its spec
+    /// is backed up in the same write; one of Gateway API only if it was handed over
+    /// ([`HANDED_OVER`]).
     pub fn reconcile(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         self.check(cx)?;
-        match self.road(cx.spec) {
-            Road::None | Road::Apex => Ok(Vec::new()),
-            Road::Route(version) => gateway_api::reconcile(version, &self.scene(cx)?, live),
-            Road::Reference(version) => {
-                gateway_api::reference::reconcile(version, &self.scene(cx)?, live)
+        match self.routing_kind(cx.spec) {
+            RoutingKind::None | RoutingKind::Apex => Ok(Vec::new()),
+            RoutingKind::Route(version) => gateway_api::reconcile(version, &self.case(cx)?, live),
+            RoutingKind::Reference(version) => {
+                gateway_api::reference::reconcile(version, &self.case(cx)?, live)
             }
-            Road::Istio => istio::reconcile(&self.scene(cx)?, live),
-            Road::By(router) => router::reconcile(&*router, &self.scene(cx)?, live),
+            RoutingKind::Istio => istio::reconcile(&self.case(cx)?, live),
+            RoutingKind::Router(router) => router::reconcile(&*router, &self.case(cx)?, live),
         }
     }
 
@@ -333,26 +325,26 @@ impl Mesh {
     ///
     /// A spec that cannot be written any more is no reason not to know where traffic goes.
     pub fn read(self, cx: &RouteCx<'_>, live: &Live) -> Result<Split, RouteError> {
-        let scene = self.lenient_scene(cx);
-        match self.road(cx.spec) {
-            Road::None if cx.iterating => Ok(Split::CANARY),
-            Road::None => Ok(Split::PRIMARY),
-            Road::Apex => plain::read(&scene, live),
-            Road::Route(version) => gateway_api::read(version, &scene, live),
-            Road::Reference(version) => gateway_api::reference::read(version, &scene, live),
-            Road::Istio => istio::read(&scene, live),
-            Road::By(router) => router::read(&*router, &scene, live),
+        let case = self.lenient_case(cx);
+        match self.routing_kind(cx.spec) {
+            RoutingKind::None if cx.iterating => Ok(Split::CANARY),
+            RoutingKind::None => Ok(Split::PRIMARY),
+            RoutingKind::Apex => plain::read(&case, live),
+            RoutingKind::Route(version) => gateway_api::read(version, &case, live),
+            RoutingKind::Reference(version) => gateway_api::reference::read(version, &case, live),
+            RoutingKind::Istio => istio::read(&case, live),
+            RoutingKind::Router(router) => router::read(&*router, &case, live),
         }
     }
 
-    /// What makes traffic divided like this: one change of one object, or none.
+    /// Divides traffic as `split` says: one change of one object, or none.
     ///
     /// With session affinity and a share for the canary, the caller has made the cookies and stored
     /// them in status before: a cookie that is only in a route is lost with it.
     ///
-    /// All traffic to the primary can always be asked for: where the spec has become one that cannot
-    /// be written, the live rules are kept and only weights and mirrors change. Where no route leads to the
-    /// canary, because it is not there or is somebody's own, nothing has to.
+    /// All traffic to the primary can always be asked for: where the spec has become one that
+    /// cannot be written, the live rules are kept and only weights and mirrors change. Nothing is
+    /// written where no route leads to the canary, because it is missing or is a user's own.
     pub fn write(
         self,
         cx: &RouteCx<'_>,
@@ -376,13 +368,13 @@ impl Mesh {
         self.route(cx).is_some_and(is_it) && !self.is_in_the_way(cx.spec, object)
     }
 
-    /// A route of the name we would give ours is of no use while it is somebody's, with backends divided.
+    /// Whether a user's route has the name of ours and divided backends: it cannot become ours.
     fn is_in_the_way(self, spec: &CanarySpec, object: &Value) -> bool {
         !self.refers(spec) && gateway_api::reference::is_divided(object)
     }
 
-    /// The same for who does not know whether another route has a share: one that is not there is an error
-    /// then, whatever the split.
+    /// As [`write`](Self::write), for a caller that does not know whether another route has a
+    /// share: a missing route is then an error for every split.
     pub fn divide(
         self,
         cx: &RouteCx<'_>,
@@ -390,14 +382,14 @@ impl Mesh {
         split: Split,
     ) -> Result<Vec<Change>, RouteError> {
         if let Err(refusal) = self.check(cx) {
-            return self.retreat(cx, live, split, refusal);
+            return self.reset_to_primary(cx, live, split, refusal);
         }
-        let road = self.road(cx.spec);
-        if matches!(road, Road::None) {
+        let routing_kind = self.routing_kind(cx.spec);
+        if matches!(routing_kind, RoutingKind::None) {
             return Ok(Vec::new());
         }
-        let scene = self.scene(cx)?;
-        let impossible = match scene.capabilities {
+        let case = self.case(cx)?;
+        let impossible = match case.capabilities {
             Capabilities { mirror: false, .. } if split.mirrored => Some("mirror requests"),
             Capabilities { weighted: false, .. } if !router::is_whole(split) => {
                 Some("divide traffic")
@@ -405,48 +397,50 @@ impl Mesh {
             _ => None,
         };
         if let Some(what) = impossible {
-            let (provider, canary) = (self.as_str(), scene.canary());
+            let (provider, canary) = (self.as_str(), case.canary());
             return Err(RouteError::Unsupported { provider, canary, what });
         }
-        match road {
-            Road::None => Ok(Vec::new()),
-            Road::Apex => plain::write(&scene, live, split),
-            Road::Route(version) => gateway_api::write(version, &scene, live, split),
-            Road::Reference(version) => gateway_api::reference::write(version, &scene, live, split),
-            Road::Istio => istio::write(&scene, live, split),
-            Road::By(router) => router::write(&*router, &scene, live, split),
+        match routing_kind {
+            RoutingKind::None => Ok(Vec::new()),
+            RoutingKind::Apex => plain::write(&case, live, split),
+            RoutingKind::Route(version) => gateway_api::write(version, &case, live, split),
+            RoutingKind::Reference(version) => {
+                gateway_api::reference::write(version, &case, live, split)
+            }
+            RoutingKind::Istio => istio::write(&case, live, split),
+            RoutingKind::Router(router) => router::write(&*router, &case, live, split),
         }
     }
 
-    /// What a promotion means to the route: with Knative the latest revision becomes the primary, with
+    /// The route's part of a promotion: with Knative the latest revision becomes the primary; with
     /// all others the primary is a workload of its own and the route stays.
     pub fn promote(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         match self {
-            Self::Knative => Ok(knative::promote(&self.scene(cx)?, live)?.into_iter().collect()),
+            Self::Knative => Ok(knative::promote(&self.case(cx)?, live)?.into_iter().collect()),
             _ => Ok(Vec::new()),
         }
     }
 
-    /// What gives objects back as they were before they were taken over (`revertOnDeletion`).
+    /// Gives objects back as they were before they were taken over (`revertOnDeletion`).
     ///
-    /// Objects made for the canary go with it and are left alone; so is what nobody backed up. An
-    /// object that is gone needs nothing: an error would keep the canary from being deleted.
+    /// Objects made for the canary go with it and are left alone; so are objects without a backup.
+    /// An object that is gone needs nothing: an error would keep the canary from being deleted.
     pub fn finalize(self, cx: &RouteCx<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
         let names = cx.spec.service_names();
-        match self.road(cx.spec) {
-            Road::None | Road::Apex => return Ok(Vec::new()),
-            Road::Reference(version) => {
-                let scene = self.lenient_scene(cx);
-                return Ok(gateway_api::reference::finalize(version, &scene, live));
+        match self.routing_kind(cx.spec) {
+            RoutingKind::None | RoutingKind::Apex => return Ok(Vec::new()),
+            RoutingKind::Reference(version) => {
+                let case = self.lenient_case(cx);
+                return Ok(gateway_api::reference::finalize(version, &case, live));
             }
-            Road::By(router) => return router.finalize(&self.lenient_scene(cx), live),
-            Road::Route(_) | Road::Istio => {}
+            RoutingKind::Router(router) => return router.finalize(&self.lenient_case(cx), live),
+            RoutingKind::Route(_) | RoutingKind::Istio => {}
         }
         let mut changes = Vec::new();
         for (kind, name) in self.names(cx) {
             let Some(object) = live.get(kind, &name) else { continue };
             let shaped = self.is_shaped(object, &names);
-            let back = takeover::Back { kind, live: object, shaped, filled_in: &[] };
+            let back = takeover::TakenOver { kind, live: object, shaped, filled_in: &[] };
             changes.extend(takeover::restore(&cx.owner, back)?);
         }
         Ok(changes)
@@ -454,7 +448,7 @@ impl Mesh {
 
     /// Whether a route of the user's is referred to, of which only backends are changed.
     pub fn refers(self, spec: &CanarySpec) -> bool {
-        matches!(self.road(spec), Road::Reference(_))
+        matches!(self.routing_kind(spec), RoutingKind::Reference(_))
     }
 
     /// Whether something of this provider outlives the canary and has to be put in order in any case:
@@ -482,32 +476,34 @@ impl Mesh {
         let unused = existing
             .iter()
             .filter(|object| !is_used(object) || self.is_in_the_way(cx.spec, object));
-        let scene = self.lenient_scene(cx);
+        let case = self.lenient_case(cx);
         let undone = unused.filter_map(|object| match () {
             () if cx.owner.owns(object) => delete(kind, object),
-            // What cannot be given back is left as it is: nobody is waiting for it.
+            // An object that cannot be given back is left as it is: no other work waits for it.
             () if kuma::is_made_for(&cx.owner, kind, object) => {
                 kuma::undo(&cx.owner, object).ok().flatten()
             }
-            () => gateway_api::undo_former(kind, &scene, object),
+            () => gateway_api::undo_previous(kind, &case, object),
         });
         undone.collect()
     }
 
-    /// What is left to write when the spec was refused.
-    fn retreat(
+    /// Sends all traffic to the primary when the spec was refused, as far as it still can be.
+    fn reset_to_primary(
         self,
         cx: &RouteCx<'_>,
         live: &Live,
         split: Split,
         refusal: RouteError,
     ) -> Result<Vec<Change>, RouteError> {
-        if let (Road::Reference(version), Split::PRIMARY) = (self.road(cx.spec), split) {
+        if let (RoutingKind::Reference(version), Split::PRIMARY) =
+            (self.routing_kind(cx.spec), split)
+        {
             // Only backends are ours there, and names are all it takes to lead them back.
-            return gateway_api::reference::write(version, &self.lenient_scene(cx), live, split);
+            return gateway_api::reference::write(version, &self.lenient_case(cx), live, split);
         }
         if let (Some(router), Split::PRIMARY) = (self.router(), split) {
-            return router::retreat(&*router, &self.lenient_scene(cx), live, refusal);
+            return router::reset_to_primary(&*router, &self.lenient_case(cx), live, refusal);
         }
         let names = cx.spec.service_names();
         let route =
@@ -515,24 +511,24 @@ impl Mesh {
         let Some((kind, object)) = route.filter(|_| split == Split::PRIMARY) else {
             return Err(refusal);
         };
-        draft::refuse_taken(&cx.owner, kind, Some(object))?;
+        desired_object::refuse_taken(&cx.owner, kind, Some(object))?;
         if !self.is_shaped(object, &names) {
             return Err(refusal);
         }
-        Ok(retreat::retreat(kind, object, &names).into_iter().collect())
+        Ok(reset_to_primary::reset_to_primary(kind, object, &names).into_iter().collect())
     }
 
-    /// What carries the traffic of a canary with this spec.
-    fn road(self, spec: &CanarySpec) -> Road {
-        let referred = gateway_api::Version::referred(self, spec).map(Road::Reference);
+    /// How the traffic of a canary with this spec is routed.
+    fn routing_kind(self, spec: &CanarySpec) -> RoutingKind {
+        let referred = gateway_api::Version::referred(self, spec).map(RoutingKind::Reference);
         match self {
-            Self::Kubernetes if plain::switches(spec) => Road::Apex,
-            Self::Kubernetes => Road::None,
+            Self::Kubernetes if plain::switches(spec) => RoutingKind::Apex,
+            Self::Kubernetes => RoutingKind::None,
             Self::GatewayApiV1 | Self::GatewayApiV1Beta1 => {
-                referred.unwrap_or_else(|| Road::Route(gateway_api::Version::of(self, spec)))
+                referred.unwrap_or_else(|| RoutingKind::Route(gateway_api::Version::of(self, spec)))
             }
-            Self::Istio => Road::Istio,
-            _ => self.router().map_or(Road::None, Road::By),
+            Self::Istio => RoutingKind::Istio,
+            _ => self.router().map_or(RoutingKind::None, RoutingKind::Router),
         }
     }
 
@@ -546,13 +542,13 @@ impl Mesh {
             Self::AppMeshV1Beta1 => Box::new(appmesh::AppMesh(appmesh::Version::V1Beta1)),
             Self::AppMeshV1Beta2 => Box::new(appmesh::AppMesh(appmesh::Version::V1Beta2)),
             Self::Contour => Box::new(contour::Contour),
-            Self::Nginx => Box::new(copied::Copied(nginx::Nginx)),
-            Self::Skipper => Box::new(copied::Copied(skipper::Skipper)),
+            Self::Nginx => Box::new(cloned_object::ClonedObject(nginx::Nginx)),
+            Self::Skipper => Box::new(cloned_object::ClonedObject(skipper::Skipper)),
             Self::Gloo => Box::new(gloo::Gloo),
             Self::Traefik => Box::new(traefik::Traefik),
             Self::Kuma => Box::new(kuma::Kuma),
             Self::KumaHttp => Box::new(kuma::KumaHttp),
-            Self::Apisix => Box::new(copied::Copied(apisix::Apisix)),
+            Self::Apisix => Box::new(cloned_object::ClonedObject(apisix::Apisix)),
             Self::Knative => Box::new(knative::Knative),
         })
     }
@@ -564,64 +560,6 @@ impl Mesh {
             Self::Istio => istio::is_shaped(object, names),
             _ => false,
         }
-    }
-
-    fn scene<'a>(self, cx: &'a RouteCx<'a>) -> Result<Scene<'a>, RouteError> {
-        if cx.spec.service.is_none() && self != Self::Knative {
-            return Err(RouteError::Spec {
-                canary: Place::canary(&cx.owner),
-                field: "spec.service".to_owned(),
-                why: format!("the provider \"{}\" needs it", self.as_str()),
-            });
-        }
-        Ok(self.lenient_scene(cx))
-    }
-
-    /// The same, where a missing service is no reason to stop.
-    fn lenient_scene<'a>(self, cx: &'a RouteCx<'a>) -> Scene<'a> {
-        Scene {
-            mesh: self,
-            cx,
-            service: cx.spec.service.as_ref().unwrap_or(&NO_SERVICE),
-            names: cx.spec.service_names(),
-            capabilities: self.capabilities(cx.spec),
-        }
-    }
-}
-
-// === impl Scene ===
-
-impl Scene<'_> {
-    fn canary(&self) -> Place {
-        Place::canary(&self.cx.owner)
-    }
-
-    fn place(&self, kind: Kind) -> Place {
-        Place::new(kind, self.cx.owner.namespace, &self.names.apex)
-    }
-
-    /// Why something in the canary's spec cannot be done.
-    fn refuse(&self, field: impl Into<String>, why: impl Into<String>) -> RouteError {
-        RouteError::Spec { canary: self.canary(), field: field.into(), why: why.into() }
-    }
-
-    /// Whether only requests that fit `analysis.match` are divided.
-    fn is_scoped(&self) -> bool {
-        self.capabilities.ab && !self.cx.spec.analysis.matches.is_empty()
-    }
-
-    /// What the path of every request begins with, where a provider knows no other condition: that of the
-    /// first `match`, as with Flagger.
-    fn path_prefix(&self) -> &str {
-        let first = self.service.matches.first();
-        let prefix = first.and_then(|it| it.uri.as_ref()?.prefix.as_deref());
-        prefix.filter(|prefix| !prefix.is_empty()).unwrap_or("/")
-    }
-
-    /// Percentage of requests that are mirrored, where the spec has one; all of them otherwise.
-    fn mirror_percent(&self) -> Option<u8> {
-        let percent = Percent::new(self.cx.spec.analysis.mirror_weight?)?;
-        Some(percent.get()).filter(|percent| *percent > 0)
     }
 }
 
@@ -640,6 +578,6 @@ fn delete(kind: Kind, object: &Value) -> Option<Change> {
 }
 
 /// A text that says something; an empty one is as good as none, as in Flagger.
-fn said(text: Option<&String>) -> Option<&str> {
+fn non_empty(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }

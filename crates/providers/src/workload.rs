@@ -1,14 +1,14 @@
-//! What runs in production, derived from what the user wrote.
+//! The objects that run in production, derived from the user's.
 //!
 //! The user's workload, the *target*, doubles as the canary. Next to it stand objects made for
 //! one Canary, each a function of the target and of what is live:
 //!
 //! ```text
-//! target ─┬─> <target>-primary              what production runs      primary
-//!         ├─> <config>-primary              what its pods read        config
-//!         ├─> <scaler>-primary              how many they are         scaler
-//!         ├─> <target>-primary-promoted     what to rebuild it from   primary::snapshot
-//!         └─> <svc>, <svc>-primary, <svc>-canary                      services
+//! target ─┬─> <target>-primary              the workload in production   primary
+//!         ├─> <config>-primary              the config of its pods       config
+//!         ├─> <scaler>-primary              its autoscaler               scaler
+//!         ├─> <target>-primary-promoted     a snapshot to rebuild it     primary::snapshot
+//!         └─> <svc>, <svc>-primary, <svc>-canary                         services
 //! ```
 //!
 //! An object that carries one of these names and does not belong to the canary is never touched:
@@ -33,12 +33,12 @@ pub use self::{
 };
 use crate::object::{Kind, Owner, controller_of};
 
-/// What is the same for every object derived for one canary.
+/// Inputs shared by every object derived for one canary.
 #[derive(Clone, Copy, Debug)]
 pub struct Cx<'a> {
     /// The canary.
     pub owner: Owner<'a>,
-    /// What the target is.
+    /// The kind of the target.
     pub workload: WorkloadKind,
     /// Name of the target.
     pub target: &'a str,
@@ -49,7 +49,7 @@ pub struct Cx<'a> {
     pub included: &'a LabelPrefixes,
 }
 
-/// Why an object cannot be derived or must not be written. Each says what to do about it.
+/// Why an object cannot be derived or must not be written. Each names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
     /// Nothing tells the target's pods apart.
@@ -71,7 +71,7 @@ pub enum WorkloadError {
         /// Name of the target.
         name: String,
     },
-    /// An object of the name we need is somebody else's.
+    /// An object of the name we need is not the canary's.
     #[error(
         "{kind} `{name}` exists and is not controlled by canary `{canary}`, so it is left as it \
          is; rename or delete it"
@@ -105,7 +105,7 @@ pub enum WorkloadError {
          that is {} shorter", length - most
     )]
     NameTooLong {
-        /// What is named.
+        /// The named thing.
         what: &'static str,
         /// The name.
         name: String,
@@ -132,7 +132,7 @@ pub enum WorkloadError {
         /// Name of the object.
         name: String,
     },
-    /// The target is no longer what passed the analysis.
+    /// The target is no longer the revision that passed the analysis.
     #[error(
         "{kind} `{name}` is at revision {found}, and {analysed} is to be promoted; the new \
          revision has to be analysed first"
@@ -158,7 +158,7 @@ pub enum WorkloadError {
         /// Name of the primary.
         name: String,
     },
-    /// The target's pods are replaced only when somebody deletes them.
+    /// The target's pods are replaced only by deleting them.
     #[error(
         "{kind} `{name}` has the update strategy {strategy}, with which no pod is replaced by \
          itself; set spec.updateStrategy.type to RollingUpdate"
@@ -168,10 +168,10 @@ pub enum WorkloadError {
         kind: &'static str,
         /// Name of the target.
         name: String,
-        /// What it has.
+        /// Its strategy.
         strategy: String,
     },
-    /// The primary is gone, and nobody knows what it ran.
+    /// The primary is gone, and so is the record of its template.
     #[error(
         "{kind} `{name}` is gone, and the target is not at the revision it ran, {promoted}; bring \
          the target back to that revision, or set skipAnalysis to promote what it has now"
@@ -184,7 +184,7 @@ pub enum WorkloadError {
         /// The revision it ran.
         promoted: String,
     },
-    /// The saved copy of what was promoted says nothing.
+    /// The saved copy of the promoted template is empty.
     #[error("Secret `{name}` holds no promoted revision that can be read; delete it")]
     SnapshotUnreadable {
         /// Name of the Secret.
@@ -205,7 +205,7 @@ pub enum WorkloadError {
         /// Most replicas.
         max: i64,
     },
-    /// What the user last applied cannot be read, and it is what should be restored.
+    /// The annotation of the user's last apply cannot be read, and it is needed for the restore.
     #[error(
         "annotation {annotation} of {kind} `{name}` cannot be read, so its selector cannot be \
          restored; correct or remove the annotation"

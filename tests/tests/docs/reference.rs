@@ -17,7 +17,7 @@ fn reference_pages_are_what_the_code_says() {
         ("events.md", events::page()),
         ("status.md", status::page()),
         ("permissions.md", permissions::page()),
-        ("providers.md", tidegate_providers::traffic::page()),
+        ("providers.md", tidegate_providers::traffic::capability_table()),
     ];
     for (name, text) in pages {
         let path = repository("docs/reference").join(name);

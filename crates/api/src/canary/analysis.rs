@@ -161,14 +161,14 @@ pub struct AnalysisMetric {
     /// Values for `{{ variables.<key> }}` in the query of the template.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub template_variables: BTreeMap<String, String>,
-    /// What to do when the query works and finds nothing to measure. Default `fail`: a failed check.
-    /// With `hold` it becomes one after `progressDeadlineSeconds` without data.
+    /// The action when the query works and finds nothing to measure. Default `fail`: a failed
+    /// check. With `hold` it becomes one after `progressDeadlineSeconds` without data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_no_data: Option<OnNoData>,
 }
 
 text_enum! {
-    /// What a metric without data means.
+    /// The meaning of a metric without data.
     closed OnNoData {
         /// A failed check.
         Fail = "fail",
@@ -277,7 +277,7 @@ text_enum! {
         Rollout = "rollout",
         /// Before promotion; it waits until the answer is yes.
         ConfirmPromotion = "confirm-promotion",
-        /// After the rollout, whatever its end; the answer decides nothing.
+        /// After the rollout, with any result; the answer decides nothing.
         PostRollout = "post-rollout",
         /// With every event; the answer decides nothing.
         Event = "event",

@@ -1,4 +1,4 @@
-//! What a `Canary` means where it says nothing: defaults, derived names, the strategy.
+//! Values of a `Canary` that its spec leaves out: defaults, derived names, the strategy.
 //!
 //! The rules are Flagger's unless a comment says otherwise. Nothing here is stored.
 
@@ -34,7 +34,7 @@ pub struct ServiceNames {
     pub canary: String,
 }
 
-/// Stands in for an interval nobody can read.
+/// Stands in for an interval that cannot be read.
 const INTERVAL_DEFAULT: Duration = Duration::from_mins(1);
 /// No canary is looked at more often than this.
 const INTERVAL_MIN: Duration = Duration::from_secs(10);

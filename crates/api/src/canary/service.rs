@@ -1,7 +1,8 @@
 //! `spec.service`: how the workload is reached.
 //!
 //! The controller makes three Services from it (apex, primary, canary) and the routing object of
-//! the provider. What a provider cannot express it ignores; the field texts say who reads what.
+//! the provider. Fields that a provider cannot express are ignored; the field texts name the
+//! providers that read them.
 
 use std::collections::BTreeMap;
 
@@ -233,7 +234,7 @@ pub struct StringMatch {
     pub regex: Option<String>,
 }
 
-/// What becomes of path and host.
+/// Changes of path and host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rewrite {

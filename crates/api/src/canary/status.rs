@@ -1,4 +1,4 @@
-//! `status` of a `Canary`: what the controller remembers between two ticks.
+//! `status` of a `Canary`: the controller's memory between two ticks.
 //!
 //! Written by patches only, so that members of another version survive. Phase and counters are
 //! always written, zero included; everything else is left out when empty.
@@ -64,10 +64,10 @@ pub struct CanaryStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Integer>")]
     pub observed_generation: Option<i64>,
-    /// The last decision: what was seen, against which limits, and what comes next.
+    /// The last decision: the observations, the limits, and the next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_decision: Option<LastDecision>,
-    /// What the controller must not forget in the middle of a rollout.
+    /// The controller's memory in the middle of a rollout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutMemory>,
 }
@@ -86,7 +86,7 @@ pub struct LastDecision {
     /// The same in a sentence.
     #[serde(default)]
     pub message: String,
-    /// What was measured against which limits; at most 20.
+    /// The measured values and their limits; at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckResult>,
     /// When the next step can be taken at the earliest.
@@ -102,7 +102,7 @@ pub struct CheckResult {
     /// Name of the metric.
     #[serde(default)]
     pub name: String,
-    /// What was measured, as text, so that it is shown as it was compared.
+    /// The measured value as text, so that it is shown as it was compared.
     #[serde(default)]
     pub value: String,
     /// Least accepted value.
@@ -116,7 +116,7 @@ pub struct CheckResult {
     pub passed: bool,
 }
 
-/// What the controller must not forget in the middle of a rollout.
+/// The controller's memory in the middle of a rollout.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutMemory {

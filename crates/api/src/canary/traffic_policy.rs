@@ -1,8 +1,8 @@
 //! `spec.service.trafficPolicy`: the part of Istio's traffic policy that a canary passes on.
 //!
-//! It is copied to the destination rules of primary and canary. What is not declared here
-//! (connection pools of TCP, settings by port, failover priorities) is dropped by the API server,
-//! as with Flagger's schema.
+//! It is copied to the destination rules of primary and canary. Other fields (connection pools of
+//! TCP, settings by port, failover priorities) are dropped by the API server, as with Flagger's
+//! schema.
 
 use std::collections::BTreeMap;
 
@@ -110,7 +110,7 @@ text_enum! {
     }
 }
 
-/// What the choice of a pod depends on: exactly one of header, cookie, source address and query
+/// The key for the choice of a pod: exactly one of header, cookie, source address and query
 /// parameter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -15,9 +15,9 @@ pub enum Problem {
     OtherNamespace {
         /// Path of the namespace.
         field: String,
-        /// What it says.
+        /// The namespace in it.
         namespace: String,
-        /// What is referred to there.
+        /// The object that is referred to there.
         name: String,
     },
     /// A Knative target with another provider.

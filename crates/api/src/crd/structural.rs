@@ -1,4 +1,4 @@
-//! Turns what schemars says about a type into a structural schema.
+//! Turns a schema of schemars into a structural schema.
 //!
 //! Kubernetes wants every field declared in place (no references), knows no `null` type, and stores
 //! each `default` it finds. schemars writes JSON Schema for validators in general, so: references
@@ -41,7 +41,7 @@ fn clean(schema: &mut Value) {
     }
 }
 
-/// `anyOf: [T, null]` becomes `T`, keeping what was said next to it.
+/// `anyOf: [T, null]` becomes `T`, with the texts beside it.
 fn unwrap_optional(schema: &mut Value) {
     let is_null = |branch: &Value| branch["type"] == "null";
     let Value::Object(members) = schema else { return };

@@ -62,7 +62,7 @@ fn array(out: &mut String, items: &[Value], indent: usize) {
     }
 }
 
-/// What follows `key:`, a key of `key_len` characters.
+/// The text behind `key:`, a key of `key_len` characters.
 fn member(out: &mut String, value: &Value, indent: usize, key_len: usize) {
     match value {
         Value::Object(members) if !members.is_empty() => {

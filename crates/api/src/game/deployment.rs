@@ -22,7 +22,7 @@ custom_resource! {
     }
 }
 
-/// What pods to run and how to update them.
+/// The pods to run, and how to update them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = workload_rules()))]

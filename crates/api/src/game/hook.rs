@@ -39,14 +39,14 @@ custom_resource! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HookTemplateSpec {
-    /// What to measure.
+    /// The metrics to measure.
     #[schemars(
         length(min = 1, max = 100),
         extend("x-kubernetes-list-type" = "map"),
         extend("x-kubernetes-list-map-keys" = ["name"])
     )]
     pub metrics: Vec<HookMetric>,
-    /// Arguments the metrics may use. One without a value must be given by whoever uses the
+    /// Arguments the metrics may use. One without a value must be given by the user of the
     /// template.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<HookArgument>,
@@ -60,12 +60,12 @@ pub struct HookTemplateSpec {
     pub deadline_seconds: Option<i32>,
 }
 
-/// What to measure in one execution.
+/// The metrics of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = run_rules()))]
 pub struct HookRunSpec {
-    /// What to measure; a copy of the template's metrics.
+    /// The metrics to measure; a copy of the template's metrics.
     #[schemars(
         length(min = 1, max = 100),
         extend("x-kubernetes-list-type" = "map"),
@@ -202,8 +202,8 @@ pub struct WebProvider {
     /// How to ask. Default `GET`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<WebMethod>,
-    /// What to send with POST and PUT; JSON unless a header says otherwise. `{{ args.<name> }}` is
-    /// filled in.
+    /// The body of POST and PUT; JSON unless a header says otherwise. `{{ args.<name> }}` is filled
+    /// in.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16_384))]
     pub body: Option<String>,
@@ -285,7 +285,7 @@ pub struct KubernetesProvider {
 }
 
 text_enum! {
-    /// What is done with the fields of an object.
+    /// The action on the fields of an object.
     closed KubernetesFunction {
         /// They are compared.
         Get = "get",
@@ -312,7 +312,7 @@ pub struct HookRunStatus {
     /// Phase of the run. Absent: not looked at yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<HookPhase>,
-    /// What decided on the phase.
+    /// The reason for the phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Time the run was first looked at.
@@ -323,7 +323,7 @@ pub struct HookRunStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Timestamp>")]
     pub completed_at: Option<Time>,
-    /// What was measured.
+    /// The measurements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metric_results: Vec<MetricResult>,
 }
@@ -346,7 +346,7 @@ text_enum! {
     }
 }
 
-/// What came of a metric.
+/// The result of a metric.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricResult {
@@ -355,7 +355,7 @@ pub struct MetricResult {
     /// Phase of the metric.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<HookPhase>,
-    /// What decided on the phase.
+    /// The reason for the phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The newest measurements, oldest first.
@@ -391,7 +391,7 @@ pub struct Measurement {
     /// Phase of the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<HookPhase>,
-    /// What went wrong.
+    /// The error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Time it began.
@@ -406,7 +406,7 @@ pub struct Measurement {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Timestamp>")]
     pub resume_at: Option<Time>,
-    /// What was measured, as a text.
+    /// The measured value, as a text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }

@@ -27,7 +27,7 @@ custom_resource! {
     }
 }
 
-/// What pods to run and how to update them.
+/// The pods to run, and how to update them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = spec_rules()))]
@@ -119,7 +119,7 @@ text_enum! {
     closed GameStatefulSetUpdateType {
         /// It is deleted and made anew.
         RollingUpdate = "RollingUpdate",
-        /// Nothing is done; whoever deletes a pod gets a new one.
+        /// Nothing is done; a pod that is deleted is replaced by a new one.
         OnDelete = "OnDelete",
         /// Its images are replaced; the pod stays.
         InplaceUpdate = "InplaceUpdate",

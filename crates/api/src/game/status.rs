@@ -1,4 +1,4 @@
-//! What both workloads share in their status.
+//! The parts that the status of both workloads share.
 //!
 //! Times are whole seconds in UTC. Readers must expect a status of another version: everything that
 //! was not always written is optional.

@@ -1,4 +1,4 @@
-//! What both workloads share in their spec: canary steps, in-place updates and pod hooks.
+//! The parts that the spec of both workloads share: canary steps, in-place updates and pod hooks.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
@@ -75,13 +75,13 @@ pub struct CanaryHook {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub timeout_seconds: Option<i32>,
-    /// What happens when the hook fails. Default `pause`.
+    /// The action when the hook fails. Default `pause`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<HookFailureAction>,
 }
 
 text_enum! {
-    /// What happens when the hook of a step fails.
+    /// The action when the hook of a step fails.
     closed HookFailureAction {
         /// The release pauses for a person.
         Pause = "pause",
@@ -139,7 +139,7 @@ pub struct InPlaceUpdateStrategy {
 // === impl CanaryHook ===
 
 impl CanaryHook {
-    /// What happens when the hook fails.
+    /// The action when the hook fails.
     pub fn on_failure(&self) -> HookFailureAction {
         self.on_failure.unwrap_or(HookFailureAction::Pause)
     }

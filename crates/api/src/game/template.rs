@@ -219,7 +219,7 @@ fn claim_spec() -> Value {
         "additionalProperties": { "x-kubernetes-int-or-string": true },
     });
     json!({
-        "description": "What storage is asked for, as in any PersistentVolumeClaim.",
+        "description": "The storage to ask for, as in any PersistentVolumeClaim.",
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
         "properties": {

@@ -21,7 +21,7 @@ use tidegate_api::{
 use tidegate_engine::{Checks, Measurement, Verdict};
 use tidegate_providers::{
     metrics::{
-        Builtin, Check, Inquiry, Measure, Observer, QueryError, Question as MetricQuestion,
+        Builtin, Check, Measure, Observer, QueryError, QueryMachine, Question as MetricQuestion,
         Reading, Source, limits::judge, prometheus::PROBE, sources, success_rate_without_value,
     },
     template::{self, Model},
@@ -33,7 +33,7 @@ use super::{
     canary_ref::CanaryRef,
     hooks,
     inputs::reference_key,
-    metric_query::{QueryFailure, Server, Shared, ambient, inquire, query},
+    metric_query::{QueryFailure, Server, Shared, cloud_environment, query, run},
     observation::Observation,
 };
 use crate::{
@@ -259,10 +259,10 @@ impl Analysis<'_> {
         let query = template::render(&key.to_string(), &spec.query, model).map_err(Lack::error)?;
         debug!(canary = %self.canary.key, metric = metric.name, query, provider = spec.provider.provider_type.as_str(), "Query");
         let about = format!("{}/{}", self.canary.key, metric.name);
-        let inquiry = self.inquiry((&key, &spec), secret.as_ref(), &query, metric, &about);
-        let inquiry = inquiry.map_err(Lack::Answer)?;
+        let machine = self.machine((&key, &spec), secret.as_ref(), &query, metric, &about);
+        let machine = machine.map_err(Lack::Answer)?;
         let question = format!("{key}\n{}\n{query}", metric.interval());
-        let answer = self.shared.once(question, inquire(self.canary, &inquiry)).await;
+        let answer = self.shared.once(question, run(self.canary, &machine)).await;
         answer.map_err(|error| match Lack::of(&error, &metric.name, self.observation) {
             // Whose server it is that does not answer, its owner should know.
             Lack::Answer(_) => Lack::Answer(format!(
@@ -276,16 +276,16 @@ impl Analysis<'_> {
     }
 
     /// How a template is asked.
-    fn inquiry(
+    fn machine(
         &self,
         (key, spec): (&Key, &MetricTemplateSpec),
         secret: Option<&SecretData>,
         query: &str,
         metric: &AnalysisMetric,
         asker: &str,
-    ) -> Result<Inquiry, String> {
+    ) -> Result<QueryMachine, String> {
         let is_confined = self.canary.cx.options.cross_namespace == CrossNamespace::Forbidden;
-        let ambient = ambient();
+        let environment = cloud_environment();
         let question = MetricQuestion {
             provider: &spec.provider,
             secret: secret.map(|secret| &**secret),
@@ -294,11 +294,14 @@ impl Analysis<'_> {
             now: self.canary.cx.clock.now(),
             asker,
             confined_to: is_confined.then_some(&*self.canary.key.namespace),
-            ambient: &ambient,
+            environment: &environment,
         };
-        let inquiry =
-            if query.is_empty() { Inquiry::probe(&question) } else { Inquiry::of(&question) };
-        inquiry.map_err(|error| format!("metric template {key}: {error}"))
+        let machine = if query.is_empty() {
+            QueryMachine::probe(&question)
+        } else {
+            QueryMachine::of(&question)
+        };
+        machine.map_err(|error| format!("metric template {key}: {error}"))
     }
 
     /// A template with what it needs to be asked.
@@ -345,9 +348,9 @@ impl Analysis<'_> {
                 (None, Some(reference)) => {
                     let (key, spec, secret) = self.template(reference).await?;
                     let about = format!("{}/{}", self.canary.key, metric.name);
-                    let inquiry =
-                        self.inquiry((&key, &spec), secret.as_ref(), "", metric, &about)?;
-                    (inquiry.provider(), inquire(self.canary, &inquiry).await)
+                    let machine =
+                        self.machine((&key, &spec), secret.as_ref(), "", metric, &about)?;
+                    (machine.provider(), run(self.canary, &machine).await)
                 }
                 (None, None) => continue,
             };

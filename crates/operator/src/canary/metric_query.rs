@@ -11,9 +11,9 @@ use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use parking_lot::Mutex;
 use tidegate_providers::metrics::{
-    Ambient, Inquiry, Outcome, QueryError, Reading, Reply, Step,
-    inquiry::{BODY_BYTES_MAX, Call, ClusterCall, STEPS_MAX},
+    CloudEnvironment, Outcome, QueryError, QueryMachine, Reading, Reply, Step,
     prometheus::{self, Credentials, PROBE},
+    query_machine::{BODY_BYTES_MAX, Call, ClusterCall, STEPS_MAX},
 };
 use tokio::sync::OnceCell;
 use tracing::{debug, warn};
@@ -56,14 +56,14 @@ pub(super) enum QueryFailure {
     NoData,
 }
 
-/// The value an inquiry comes to.
-pub(super) async fn inquire(
+/// The value a query comes to.
+pub(super) async fn run(
     canary: &CanaryRef,
-    inquiry: &Inquiry,
+    machine: &QueryMachine,
 ) -> Result<Reading, QueryFailure> {
     let start = canary.cx.clock.monotonic();
-    let end = start + inquiry.patience(canary.cx.options.query_timeout);
-    let identity = inquiry.identity();
+    let end = start + machine.patience(canary.cx.options.query_timeout);
+    let identity = machine.identity();
     let known = identity.map(|of| canary.cx.cloud_tokens.get(&of, canary.cx.clock.now()));
     let mut replies = known.unwrap_or_default();
     let is_known = !replies.is_empty();
@@ -71,13 +71,13 @@ pub(super) async fn inquire(
     let mut trouble = None;
     let outcome = loop {
         let left = end.saturating_sub(canary.cx.clock.monotonic());
-        let step = inquiry.next(&replies);
+        let step = machine.next(&replies);
         // What is left when time is up is to tidy up.
         let reply = match step {
             Step::Done(outcome) => break outcome,
             Step::Send(_) | Step::Wait(_) if left.is_zero() => Reply::Lost,
             Step::Send(call) => {
-                send_with_retries(canary, inquiry, &call, end).await.unwrap_or_else(|error| {
+                send_with_retries(canary, machine, &call, end).await.unwrap_or_else(|error| {
                     trouble = Some(error);
                     Reply::Lost
                 })
@@ -88,13 +88,13 @@ pub(super) async fn inquire(
             }
             Step::Cluster(call) => {
                 // From here on it may be there.
-                made.leftover = inquiry.leftover();
+                made.leftover = machine.leftover();
                 ask_cluster(&canary.cx, call, left.max(CLEANUP_MAX)).await
             }
         };
         replies.push(reply);
         if replies.len() > STEPS_MAX {
-            warn!(provider = inquiry.provider(), "An inquiry takes too many steps");
+            warn!(provider = machine.provider(), "A query takes too many steps");
             break Outcome::Failure(QueryError::NotInTime);
         }
     };
@@ -107,8 +107,8 @@ pub(super) async fn inquire(
         if is_known && is_refused {
             // Perhaps it is not liked any more: the next check finds out anew.
             canary.cx.cloud_tokens.forget(&of);
-        } else if !is_known && let Some((lent, until)) = inquiry.lent(&replies) {
-            canary.cx.cloud_tokens.keep(of, lent, until, canary.cx.clock.now());
+        } else if !is_known && let Some((kept, until)) = machine.reusable_replies(&replies) {
+            canary.cx.cloud_tokens.keep(of, kept, until, canary.cx.clock.now());
         }
     }
     let took = canary.cx.clock.monotonic().saturating_sub(start);
@@ -116,7 +116,7 @@ pub(super) async fn inquire(
         Outcome::Value(_) => telemetry::Outcome::Success,
         Outcome::NoData | Outcome::Failure(_) => telemetry::Outcome::Error(outcome.label()),
     };
-    canary.cx.telemetry.count_query(inquiry.provider(), label, took);
+    canary.cx.telemetry.count_query(machine.provider(), label, took);
     match (outcome, trouble) {
         (Outcome::Value(reading), _) => Ok(reading),
         (Outcome::NoData, _) => Err(QueryFailure::NoData),
@@ -128,7 +128,7 @@ pub(super) async fn inquire(
 /// Sends a call, and again where the provider may only be busy.
 async fn send_with_retries(
     canary: &CanaryRef,
-    inquiry: &Inquiry,
+    machine: &QueryMachine,
     call: &Call,
     end: Duration,
 ) -> Result<Reply, HttpError> {
@@ -136,10 +136,10 @@ async fn send_with_retries(
     loop {
         let left = end.saturating_sub(canary.cx.clock.monotonic());
         let reply = send(canary, call.clone(), left).await?;
-        let wait = inquiry.again(&reply, tries);
+        let wait = machine.again(&reply, tries);
         let left = end.saturating_sub(canary.cx.clock.monotonic());
         let Some(wait) = wait.filter(|wait| *wait < left) else { return Ok(reply) };
-        debug!(provider = inquiry.provider(), tries, "Turned away for the moment");
+        debug!(provider = machine.provider(), tries, "Turned away for the moment");
         canary.cx.clock.sleep(wait).await;
         tries += 1;
     }
@@ -306,8 +306,8 @@ impl Drop for Created<'_> {
 }
 
 /// Credentials in the operator's environment. Read for each check: tokens in files are replaced meanwhile.
-pub(super) fn ambient() -> Ambient {
-    Ambient::from_environment(
+pub(super) fn cloud_environment() -> CloudEnvironment {
+    CloudEnvironment::from_environment(
         |name| std::env::var(name).ok(),
         |path| std::fs::read_to_string(path).ok(),
     )

@@ -1,4 +1,4 @@
-//! One measurement of a hook: what to ask, and what the answer is worth.
+//! One measurement of a hook: the request, and the judgement of the answer.
 //!
 //! ```text
 //! HookMetric, arguments ── question ──► Server(request, its bounds) | Object(read or write)
@@ -29,7 +29,7 @@ use crate::{
     request::Request,
 };
 
-/// What to ask.
+/// The request of a measurement.
 #[derive(Debug)]
 pub enum Question {
     /// A web server or a Prometheus.
@@ -38,22 +38,22 @@ pub enum Question {
     Object(ObjectQuestion),
 }
 
-/// What to ask a server.
+/// A request to a server.
 #[derive(Debug)]
 pub struct ServerQuestion {
-    /// What to send.
+    /// The request to send.
     pub request: Request,
     /// How long to wait.
     pub timeout: Duration,
     /// The certificate of the server must be good.
     pub verify_tls: bool,
-    /// Name of the Secret with what the server asks for; see [`ServerQuestion::authorize`].
+    /// Name of the Secret with the login for the server; see [`ServerQuestion::authorize`].
     pub secret: Option<String>,
     /// Which of the two it is.
     pub is_web: bool,
 }
 
-/// What to ask the cluster.
+/// A request to the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectQuestion {
     /// API group; empty for the core.
@@ -64,37 +64,37 @@ pub struct ObjectQuestion {
     pub kind: String,
     /// Where it is.
     pub namespace: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Fields by path, with what they should be.
+    /// Fields by path, with their wanted values.
     pub fields: Vec<(Vec<String>, String)>,
     /// The fields are set; otherwise they are compared.
     pub sets: bool,
 }
 
-/// What a measurement is worth.
+/// The verdict on a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Good, bad, neither, or an error.
     pub phase: HookPhase,
-    /// What was measured, as a text.
+    /// The measured value, as a text.
     pub value: String,
     /// Why, if that needs words.
     pub message: Option<String>,
 }
 
-/// How long a web server has if nobody says.
+/// The time a web server has by default.
 const WEB_TIMEOUT_S: u64 = 10;
-/// How long a Prometheus has if nobody says.
+/// The time a Prometheus has by default.
 const QUERY_TIMEOUT_S: u64 = 30;
-/// No measurement takes longer, whatever its metric says.
+/// No measurement takes longer, with any metric.
 const TIMEOUT_MAX_S: u64 = 120;
-/// What is said of a query whose answer is empty.
+/// The message about a query whose answer is empty.
 const NO_SAMPLES: &str = "the query has no result: there are no samples";
 /// Key of a Secret: authorities to trust.
 const AUTHORITIES: &str = "ca.crt";
 
-/// What to ask for a metric. `Err` says what is wrong with it.
+/// The request for a metric. `Err` says what is wrong with it.
 pub fn question(metric: &HookMetric, arguments: &[Argument]) -> Result<Question, String> {
     let provider = &metric.provider;
     match (&provider.web, &provider.prometheus, &provider.kubernetes) {
@@ -138,7 +138,7 @@ fn timeout(asked: Option<i32>, default_s: u64) -> Duration {
     Duration::from_secs(asked.unwrap_or(default_s).min(TIMEOUT_MAX_S))
 }
 
-/// What HTTP itself decides, such as the host, cannot be set.
+/// Headers that HTTP itself decides, such as the host, cannot be set.
 fn add_headers(
     request: &mut Request,
     headers: &[WebHeader],
@@ -196,8 +196,8 @@ fn object_question(
     if provider.fields.is_empty() {
         return Err("there are no fields".to_owned());
     }
-    // The operator asks with its own rights, which whoever made the run may not have: what a Secret
-    // holds must not be told by a measurement.
+    // The operator asks with its own rights, which the author of the run may not have: a
+    // measurement must not reveal the contents of a Secret.
     let is_core = group.as_deref().unwrap_or_default().is_empty();
     if is_core && kind.as_deref().is_some_and(|kind| kind != "Pod") {
         return Err("of the core kinds a hook may look at Pods only".to_owned());
@@ -241,13 +241,13 @@ fn path(text: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// What is wrong with a metric whatever the answer is, so that it need not be asked at all.
+/// The problem of a metric with any answer, so that it need not be asked at all.
 pub fn problem(metric: &HookMetric, arguments: &[Argument]) -> Option<String> {
     question(metric, arguments).err().or_else(|| unreadable(metric))
 }
 
-/// The same of a metric of a template, whose arguments nobody gave yet: they are those that it declares and
-/// those that describe a pod.
+/// The same of a metric of a template, whose arguments are not given yet: they are those that it
+/// declares and those that describe a pod.
 pub fn doubt(metric: &HookMetric, declared: &[Argument]) -> Option<String> {
     let texts = texts(metric);
     for filled in &texts {
@@ -314,7 +314,7 @@ fn wrapped(path: &str) -> Cow<'_, str> {
 
 // === Answers ===
 
-/// What a web server's answer is worth.
+/// The verdict on a web server's answer.
 pub fn judge_web(metric: &HookMetric, status: u16, body: &[u8], matcher: &dyn Matcher) -> Verdict {
     let Some(web) = &metric.provider.web else { return Verdict::error("it is no web metric") };
     if !(200..300).contains(&status) {
@@ -331,7 +331,7 @@ pub fn judge_web(metric: &HookMetric, status: u16, body: &[u8], matcher: &dyn Ma
     }
 }
 
-/// What a Prometheus' answer is worth.
+/// The verdict on a Prometheus' answer.
 pub fn judge_prometheus(
     metric: &HookMetric,
     status: u16,
@@ -382,7 +382,7 @@ pub fn judge_prometheus(
     }
     let is_empty = matches!(&measured, Measured::List(items) if items.is_empty());
     let mut verdict = verdict(metric, &measured, value, matcher);
-    // Nothing passes for want of data, unless somebody says that nothing is good.
+    // Nothing passes for want of data, unless a condition says that nothing is good.
     let is_judged = metric.success_condition.as_deref().is_some_and(|text| !text.is_empty());
     if is_empty && verdict.phase == HookPhase::Successful && !is_judged {
         verdict.phase = HookPhase::Inconclusive;
@@ -394,7 +394,7 @@ pub fn judge_prometheus(
     verdict
 }
 
-/// What the fields of an object are worth. `None` is an object that is not there.
+/// The verdict on the fields of an object. `None` is an object that is not there.
 pub fn judge_object(question: &ObjectQuestion, object: Option<&Value>) -> Verdict {
     let Some(object) = object else {
         let ObjectQuestion { kind, namespace, name, .. } = question;
@@ -429,7 +429,7 @@ pub fn setting(question: &ObjectQuestion) -> Value {
     patch
 }
 
-/// What makes a result of this kind good, and what makes it bad.
+/// The conditions for a good and for a bad result of this kind.
 fn conditions(
     metric: &HookMetric,
     kind: &Kind,
@@ -468,7 +468,7 @@ fn verdict(
 // === impl ServerQuestion ===
 
 impl ServerQuestion {
-    /// Sends along what a Secret holds, and says which authorities it wants to be trusted.
+    /// Sends the contents of a Secret along, and returns the authorities to trust.
     pub fn authorize(
         &mut self,
         data: &BTreeMap<String, Vec<u8>>,

@@ -16,7 +16,7 @@ use tidegate_engine::{
 use super::{GAME_DEPLOYMENT, run, selector::selector_text, time};
 use crate::object::Kind;
 
-/// What was written down. A status nobody can read is none.
+/// The memory in the status. A status that cannot be read is none.
 pub fn read(kind: Kind, object: &Value) -> Memory {
     let status = &object["status"];
     if kind == GAME_DEPLOYMENT {
@@ -30,9 +30,9 @@ pub fn read(kind: Kind, object: &Value) -> Memory {
     }
 }
 
-/// The merge patch of the status that writes this down, based on the object that was seen.
+/// The merge patch of the status that stores the memory, based on the object that was seen.
 ///
-/// Members that nobody writes any more are removed; those of others stay.
+/// Members that are not written any more are removed; those of others stay.
 pub fn patch(kind: Kind, object: &Value, memory: &Memory) -> Value {
     let selector = selector_text(&object["spec"]["selector"]);
     let (wanted, ours) = if kind == GAME_DEPLOYMENT {
@@ -134,7 +134,7 @@ fn any_pause() -> Pause {
 
 // === Reading ===
 
-/// What both kinds have.
+/// The members that both kinds have.
 struct Common<'a> {
     update_revision: Option<&'a String>,
     current_revision: Option<&'a String>,

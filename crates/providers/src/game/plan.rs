@@ -1,7 +1,7 @@
-//! What a game workload asks for.
+//! Reads a game workload's spec as a plan.
 //!
-//! The definitions refuse what a schema can refuse. What they cannot say is found here, and named by field:
-//! a workload with such a problem is not acted upon.
+//! The definitions refuse what a schema can refuse. Other problems are found here, and named by
+//! field: a workload with such a problem is not acted upon.
 
 use std::time::Duration;
 
@@ -31,22 +31,22 @@ use crate::object::Kind;
 /// A plan, and why it must not be acted upon; nothing if it may.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// What is asked for.
+    /// The plan of the spec.
     pub plan: Plan,
-    /// What is wrong with it, for people.
+    /// Its problems, for people.
     pub problems: Vec<String>,
 }
 
 /// Member of a cached workload: whether we were the last to set `updateStrategy.paused`.
 pub const PAUSED_BY_US: &str = "pausedByUs";
-/// Revisions that are kept if nobody says how many.
+/// Revisions that are kept by default.
 const HISTORY_LIMIT: usize = 10;
-/// So much of a word that is no verb is told: enough to see what was meant.
+/// So much of an unknown command is shown: enough to recognise it.
 const WORD_MAX: usize = 40;
 /// A label has 63 characters; the name of a revision, which becomes one, ends in up to eleven.
 const NAME_BYTES_MAX: usize = 63 - 11;
 
-/// What a workload asks for. `Err` is an object that cannot be understood at all.
+/// Reads a workload. `Err` is an object that cannot be understood at all.
 pub fn read(kind: Kind, object: &Value) -> Result<Reading, String> {
     let unreadable = |error: serde_json::Error| format!("the spec cannot be read: {error}");
     let mut parts = if kind == GAME_DEPLOYMENT {
@@ -100,7 +100,7 @@ pub fn read(kind: Kind, object: &Value) -> Result<Reading, String> {
     Ok(Reading { plan, problems })
 }
 
-/// The steps, and what is wrong with them.
+/// The steps, and their problems.
 fn canary(asked: &CanaryStrategy, problems: &mut Vec<String>) -> Canary {
     let mut steps = Vec::new();
     for (index, asked) in asked.steps.iter().enumerate() {
@@ -121,8 +121,8 @@ fn canary(asked: &CanaryStrategy, problems: &mut Vec<String>) -> Canary {
     }
 }
 
-/// The steps without what means nothing. A list without arguments, or a default that is written out,
-/// must not begin a release again.
+/// The steps without fields of no meaning. A list without arguments, or a default that is written
+/// out, must not begin a release again.
 fn plain(steps: &[ApiStep]) -> Value {
     let mut steps = steps.to_vec();
     for hook in steps.iter_mut().filter_map(|step| step.hook.as_mut()) {
@@ -131,8 +131,8 @@ fn plain(steps: &[ApiStep]) -> Value {
     serde_json::to_value(steps).unwrap_or_default()
 }
 
-/// Whether we were the last to set `updateStrategy.paused`, by the managers of the object's fields. A
-/// pause that somebody else holds as well, by applying it on top of ours, is that person's.
+/// Whether we were the last to set `updateStrategy.paused`, by the managers of the object's fields.
+/// A pause that another manager holds as well, by applying it on top of ours, is that manager's.
 pub fn is_paused_by(manager: &str, object: &Value) -> bool {
     let managers = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     let setters = managers.filter(|entry| {
@@ -144,7 +144,7 @@ pub fn is_paused_by(manager: &str, object: &Value) -> bool {
     names.contains(&manager) && (!is_paused || names.iter().all(|name| *name == manager))
 }
 
-/// What differs between the two kinds.
+/// The parts that differ between the two kinds.
 struct Parts {
     kind: WorkloadKind,
     replicas: i32,

@@ -10,7 +10,7 @@ use tidegate_engine::{
 
 use super::{names, pods, time};
 
-/// What pods of a workload are told by, besides their owner.
+/// The identity of a workload's pods, besides their owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// Pods without identity.
@@ -207,7 +207,7 @@ fn number(text: &str) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
-/// What of a pod is kept in memory: everything that is read here or written back.
+/// Trims a pod to the fields that the cache keeps: everything that is read here or written back.
 pub fn trim(mut pod: Value) -> Value {
     if let Some(metadata) = pod["metadata"].as_object_mut() {
         metadata.remove("managedFields");
@@ -237,7 +237,7 @@ pub fn trim(mut pod: Value) -> Value {
     pod
 }
 
-/// What of a node is kept in memory. Heartbeats change nothing of it.
+/// Trims a node to the fields that the cache keeps. Heartbeats change nothing of it.
 pub fn trim_node(node: &Value) -> Value {
     let metadata = &node["metadata"];
     let conditions = node["status"]["conditions"].as_array().into_iter().flatten();

@@ -3,6 +3,7 @@
 //! A change is a strategic merge patch that names the pod's uid and the version it is based on: of a pod
 //! that was replaced or changed meanwhile it is refused.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use serde_json::{Map, Value, json};
 use tidegate_engine::{
     Moment, Revision,
@@ -10,7 +11,7 @@ use tidegate_engine::{
 };
 
 use super::{GAME_DEPLOYMENT, GAME_STATEFUL_SET, names, pod::ordinal, revision::owner, time};
-use crate::{base64, object::Kind};
+use crate::object::Kind;
 
 /// A pod to make: of this template, called so.
 pub fn new(kind: Kind, workload: &Value, template: &Value, pod: &NewPod, name: &str) -> Value {
@@ -49,8 +50,8 @@ pub fn new(kind: Kind, workload: &Value, template: &Value, pod: &NewPod, name: &
             }
         }
     }
-    // Whatever the way of updates is now: another may be asked for later, and a gate cannot be added
-    // to a pod that is there.
+    // With any update strategy: another may be asked for later, and a gate cannot be added to a pod
+    // that is there.
     let gate = json!({ "conditionType": names::GATE });
     let gates = spec.entry("readinessGates").or_insert_with(|| json!([]));
     if let Some(gates) = gates.as_array_mut()
@@ -120,7 +121,7 @@ fn identity_labels(name: &str, ordinal: usize) -> Map<String, Value> {
     labels.into_iter().collect()
 }
 
-/// Whether the labels of a numbered pod are what its number asks for. Its volumes cannot be changed.
+/// Whether the labels of a numbered pod are those of its number. Its volumes cannot be changed.
 pub(super) fn is_identified(pod: &Value) -> bool {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let Some(ordinal) = ordinal(name) else { return true };
@@ -166,7 +167,7 @@ pub fn set_gate(pod: &Value, is_open: bool, now: Moment) -> Value {
     based_on(pod, json!({ "status": { "conditions": [condition] } }))
 }
 
-/// Begins an update in place: the label, what it was before, and the change or that it waits.
+/// Begins an update in place: the label, the state before, and the change or that it waits.
 pub fn update_in_place(pod: &Value, change: &PodChange) -> Value {
     let mut patch = relabelled(change);
     let annotations = &mut patch["metadata"]["annotations"];
@@ -181,7 +182,7 @@ pub fn update_in_place(pod: &Value, change: &PodChange) -> Value {
         let metadata = metadata_patch(change);
         if !metadata.is_empty() {
             let patch = json!({ "metadata": metadata }).to_string();
-            waiting["metaDataPatch"] = base64::encode(patch.as_bytes()).into();
+            waiting["metaDataPatch"] = BASE64.encode(patch).into();
         }
         waiting.to_string().into()
     });
@@ -205,9 +206,9 @@ fn metadata_patch(change: &PodChange) -> Map<String, Value> {
     patch
 }
 
-/// The same, read back from the text it is written as. What cannot be read is none.
+/// The same, read back from the text it is written as. A text that cannot be read is none.
 pub(super) fn metadata(text: &str) -> Metadata {
-    let patch = base64::decode(text).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let patch = BASE64.decode(text).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let patch: Value = patch.unwrap_or_default();
     let member = |name: &str| {
         let members = patch["metadata"][name].as_object().into_iter().flatten();
@@ -218,7 +219,7 @@ pub(super) fn metadata(text: &str) -> Metadata {
     Metadata { labels: member("labels"), annotations: member("annotations") }
 }
 
-/// Makes the change that waited, and writes down anew what was before.
+/// Makes the change that waited, and records the state before anew.
 pub fn apply_grace(pod: &Value, change: &PodChange) -> Value {
     let mut patch = relabelled(change);
     let annotations = &mut patch["metadata"]["annotations"];
@@ -248,7 +249,7 @@ fn relabelled(change: &PodChange) -> Value {
     } })
 }
 
-/// What was before, so that somebody can tell when it is over.
+/// The state before, which tells when the update is over.
 fn state(change: &PodChange) -> String {
     let statuses: Map<String, Value> = change
         .image_ids
@@ -276,7 +277,7 @@ fn make(patch: &mut Value, change: &PodChange) {
         patch["spec"]["containers"] = containers.into();
     }
     for (name, value) in &change.labels {
-        // What we write ourselves is no business of a template.
+        // Labels that we write ourselves are no business of a template.
         if name != names::REVISION {
             patch["metadata"]["labels"][name] = value.as_deref().map_or(Value::Null, Value::from);
         }
@@ -292,7 +293,7 @@ fn based_on(pod: &Value, mut patch: Value) -> Value {
     patch
 }
 
-/// What a set's pods are called.
+/// The name of a set's pod.
 pub fn numbered(kind: Kind, workload: &str, ordinal: usize) -> Option<String> {
     (kind == GAME_STATEFUL_SET).then(|| format!("{workload}-{ordinal}"))
 }

@@ -11,7 +11,7 @@ use tidegate_engine::{
 use super::{CONTROLLER_REVISION, engine_json, names, plain_json};
 use crate::object::Kind;
 
-/// The template's data: what its revision says.
+/// The template's data, as its revision holds it.
 pub fn data(template: &Value) -> String {
     revision_data(&engine_json(template))
 }
@@ -60,7 +60,7 @@ pub fn known(object: &Value) -> KnownRevision {
     }
 }
 
-/// The template a revision holds, without what only revisions have.
+/// The template a revision holds, without the fields that only revisions have.
 pub fn template(object: &Value) -> Value {
     let mut template = object["data"]["spec"]["template"].clone();
     if let Some(members) = template.as_object_mut() {
@@ -94,7 +94,7 @@ pub fn new(kind: Kind, workload: &Value, name: &Revision, number: i64, data: &st
         "data": data, "revision": number,
     });
     let annotations = metadata["annotations"].as_object().into_iter().flatten();
-    // What kubectl remembers of the workload is no property of a template, and large.
+    // kubectl's annotation of the workload is no property of a template, and large.
     let kept = annotations
         .filter(|(name, _)| !name.starts_with("kubectl.kubernetes.io/") && *name != names::ASK);
     for (name, value) in kept {
@@ -103,7 +103,7 @@ pub fn new(kind: Kind, workload: &Value, name: &Revision, number: i64, data: &st
     made
 }
 
-/// What ties an object to its workload.
+/// The owner reference of an object to its workload.
 pub fn owner(kind: Kind, workload: &Value) -> Value {
     json!({
         "apiVersion": kind.api_version(), "kind": kind.kind,

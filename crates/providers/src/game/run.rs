@@ -1,4 +1,4 @@
-//! Runs of hooks: what they are for, what they measure, what came of it.
+//! Runs of hooks: their purpose, their metrics, their results.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const POD_TYPES: [(HookKind, &str); 3] = [
     (HookKind::PostInPlace, "post-inplace-step"),
 ];
 
-/// A run as its workload sees it. `None` if nobody can say what it is for: it is not this controller's.
+/// A run as its workload sees it. `None` without a known purpose: it is not this controller's.
 pub fn read(object: &Value) -> Option<HookRun> {
     let metadata = &object["metadata"];
     Some(HookRun {
@@ -63,7 +63,7 @@ fn purpose(metadata: &Value) -> Option<Purpose> {
     })
 }
 
-/// The word for what a run is for, as its label has it.
+/// The purpose of a run, as its label has it.
 pub fn type_of(purpose: &Purpose) -> &'static str {
     match purpose {
         Purpose::Step { .. } => names::STEP_RUN,
@@ -79,7 +79,7 @@ pub fn template(template: &Value) -> KnownTemplate {
     KnownTemplate { declared: declared(template), problems: problems(template) }
 }
 
-/// What is wrong with a template whatever it is given.
+/// The problems of a template, with any arguments.
 fn problems(template: &Value) -> Vec<String> {
     let spec = serde_json::from_value::<HookTemplateSpec>(template["spec"].clone());
     let Ok(spec) = spec else { return vec!["the spec cannot be read".to_owned()] };
@@ -119,7 +119,7 @@ fn declared(template: &Value) -> Vec<Declared> {
     declared.collect()
 }
 
-/// A run to make: a copy of what its template says now. `pod` is the one it is for, if it is for one.
+/// A run to make: a copy of its template. `pod` is the one it is for, if it is for one.
 pub fn new(
     kind: Kind,
     workload: &Value,
@@ -139,7 +139,7 @@ pub fn new(
         Purpose::Pod { kind: _, pod: name, uid, target } => {
             label(names::RUN_TYPE, type_of(&start.purpose));
             label(names::RUN_INSTANCE, pod.map_or("", |pod| pod.id.as_str()));
-            // What the pod is, not what it is to become: people look for runs by it.
+            // The pod's revision now, not the one to come: people look for runs by it.
             if let Some(revision) = pod.and_then(|pod| pod.revision.as_ref()) {
                 label(names::RUN_REVISION, revision.as_str());
             }
@@ -195,11 +195,11 @@ fn copied(metric: &Value) -> Value {
     Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
-/// A run with what it measures, for the one who measures. `Err` says what cannot be read.
+/// A run with its metrics, for the part that measures. `Err` says what cannot be read.
 pub struct Reading {
     /// For the engine.
     pub run: Run,
-    /// What to measure, in the same order.
+    /// The metrics, in the same order.
     pub metrics: Vec<HookMetric>,
     /// Arguments to fill in.
     pub arguments: Vec<Argument>,
@@ -211,7 +211,7 @@ pub fn is_over(object: &Value) -> bool {
 }
 
 impl Reading {
-    /// What is wrong with a metric whatever it measures; nothing if all can be measured.
+    /// The problem of a metric before any measurement; nothing if all can be measured.
     pub fn problem(&self) -> Option<String> {
         self.metrics.iter().find_map(|metric| {
             let problem = measure::problem(metric, &self.arguments)?;
@@ -301,7 +301,7 @@ fn measurement(measurement: &ApiMeasurement) -> Measurement {
     }
 }
 
-/// The merge patch of the status that writes down what a run came to.
+/// The merge patch of the status that records the result of a run.
 pub fn patch(object: &Value, assessment: &Assessment) -> Value {
     let status = HookRunStatus {
         phase: Some(api_phase(assessment.phase)),
@@ -377,7 +377,7 @@ pub(super) fn api_phase(phase: HookPhase) -> ApiPhase {
     }
 }
 
-/// What an event says of the end of a run or a metric.
+/// The event at the end of a run or a metric.
 pub fn told(phase: HookPhase, what: &str) -> (&'static str, bool, String) {
     let is_bad = matches!(phase, HookPhase::Failed | HookPhase::Error);
     let reason = if is_bad { "Failed" } else { "Complete" };

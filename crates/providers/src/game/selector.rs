@@ -1,4 +1,10 @@
-//! Label selectors: who is selected, and the selector as a text.
+//! Label selectors as JSON: whether they select an object, and their text for `status.labelSelector`.
+//!
+//! Kept by hand beside `kube::core::Selector`, which cannot give the same answers: it refuses a selector
+//! with an unknown operator or without values, where this one selects nothing by it and still prints it;
+//! it takes an empty selector for all objects; and it drops repeated values from the text, which Kubernetes
+//! keeps. It also needs a copy of the labels for each question, and each pod is compared with each workload
+//! of its namespace. A test compares both wherever they must agree.
 
 use serde_json::Value;
 
@@ -28,7 +34,7 @@ enum Operator {
     NotIn,
     Exists,
     DoesNotExist,
-    /// One nobody knows: it is never met.
+    /// Never met.
     Unknown,
 }
 
@@ -83,5 +89,95 @@ impl Requirement<'_> {
             Operator::Exists => key.to_owned(),
             Operator::DoesNotExist => format!("!{key}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+    use kube::core::{Selector, SelectorExt as _};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Labels that every selector of the tables is asked about.
+    fn labels() -> [Value; 4] {
+        [
+            json!({}),
+            json!({ "app": "arena" }),
+            json!({ "app": "arena", "tier": "a" }),
+            json!({ "app": "lobby", "tier": "b", "canary": "" }),
+        ]
+    }
+
+    fn expression(operator: &str, values: &Value) -> Value {
+        json!({ "matchExpressions": [{ "key": "tier", "operator": operator, "values": values }] })
+    }
+
+    fn answers(selector: &Value) -> [bool; 4] {
+        labels().map(|labels| is_selected(selector, &labels))
+    }
+
+    #[test]
+    fn valid_selectors_are_answered_and_printed_as_by_the_library() {
+        let both = json!({
+            "matchLabels": { "app": "arena" },
+            "matchExpressions": [{ "key": "tier", "operator": "Exists" }],
+        });
+        let cases = [
+            ("a label", json!({ "matchLabels": { "app": "arena" } }), "app=arena"),
+            (
+                "two labels",
+                json!({ "matchLabels": { "tier": "a", "app": "arena" } }),
+                "app=arena,tier=a",
+            ),
+            ("an empty value", json!({ "matchLabels": { "canary": "" } }), "canary="),
+            ("one of", expression("In", &json!(["b", "a"])), "tier in (a,b)"),
+            ("none of", expression("NotIn", &json!(["a"])), "tier notin (a)"),
+            ("there", expression("Exists", &Value::Null), "tier"),
+            ("not there", expression("DoesNotExist", &Value::Null), "!tier"),
+            ("both", both, "app=arena,tier"),
+        ];
+        for (reason, selector, text) in cases {
+            assert_eq!(selector_text(&selector), text, "{reason}");
+            let parsed: LabelSelector = serde_json::from_value(selector.clone()).unwrap();
+            let library = Selector::try_from(parsed).unwrap();
+            assert_eq!(library.to_string(), text, "{reason}");
+            let wanted = labels().map(|labels| {
+                let labels: BTreeMap<String, String> = serde_json::from_value(labels).unwrap();
+                library.matches(&labels)
+            });
+            assert_eq!(answers(&selector), wanted, "{reason}");
+        }
+    }
+
+    #[test]
+    fn selectors_that_the_library_refuses_or_changes_have_answers_too() {
+        let (none, all) = ([false; 4], [true; 4]);
+        let with_a = [false, false, true, false];
+        let cases = [
+            ("empty", json!({}), "", none),
+            ("not there", Value::Null, "", none),
+            ("an unknown operator", expression("Near", &json!(["a"])), "tier in (a)", none),
+            ("one of none", expression("In", &Value::Null), "tier in ()", none),
+            ("none of none", expression("NotIn", &json!([])), "tier notin ()", all),
+            ("a value twice", expression("In", &json!(["a", "a"])), "tier in (a,a)", with_a),
+            ("a label that is no text", json!({ "matchLabels": { "app": 1 } }), "app=", none),
+        ];
+        for (reason, selector, text, wanted) in cases {
+            assert_eq!(selector_text(&selector), text, "{reason}");
+            assert_eq!(answers(&selector), wanted, "{reason}");
+        }
+    }
+
+    #[test]
+    fn requirements_are_printed_in_the_order_of_their_keys() {
+        let selector = json!({
+            "matchLabels": { "z": "1" },
+            "matchExpressions": [{ "key": "a", "operator": "Exists" }],
+        });
+        assert_eq!(selector_text(&selector), "a,z=1");
     }
 }

@@ -1,7 +1,8 @@
-//! What a hook may ask, and what answers are worth.
+//! Requests of hooks, and verdicts on answers.
 
 use std::{collections::BTreeMap, time::Duration};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use serde_json::{Value, json};
 use tidegate_api::game::hook::HookMetric;
 use tidegate_engine::{
@@ -365,7 +366,7 @@ fn a_change_that_waits_says_what_becomes_of_labels_and_annotations() {
     let waiting = patch["metadata"]["annotations"]["inplace-update-grace"].as_str().unwrap();
     let waiting: Value = serde_json::from_str(waiting).unwrap();
     let text = waiting["metaDataPatch"].as_str().unwrap();
-    let decoded: Value = serde_json::from_slice(&crate::base64::decode(text).unwrap()).unwrap();
+    let decoded: Value = serde_json::from_slice(&BASE64.decode(text).unwrap()).unwrap();
     let want = json!({ "labels": { "mode": "ranked" }, "annotations": { "note": null } });
     assert_eq!(decoded, json!({ "metadata": want }));
     let mut begun = live;

@@ -20,7 +20,7 @@ pub(super) fn moment(time: &Time) -> Moment {
     Moment(time.0.as_millisecond())
 }
 
-/// What stands in an object, if it is a time.
+/// The time in an object, if it is one.
 pub(super) fn read(value: &Value) -> Option<Moment> {
     let time: Timestamp = value.as_str()?.parse().ok()?;
     Some(Moment(time.as_millisecond()))

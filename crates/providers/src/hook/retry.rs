@@ -1,4 +1,4 @@
-//! When a call of a hook is repeated, and after how long.
+//! Retries of hook calls: which answers are retried, and the backoff.
 //!
 //! Waits double from one second up to thirty. A server that says when to come back is believed, up
 //! to the same thirty seconds: the rollout waits meanwhile, and so does taking it back.
@@ -38,7 +38,7 @@ pub fn wait(attempt: u32, failure: Failure<'_>, now: Timestamp) -> Option<Durati
             let asked = retry_after.and_then(|text| parse_retry_after(text, now));
             Some(asked.map_or(backoff, |asked| asked.min(WAIT_MAX)))
         }
-        // 501 is about what the server can do, not about how it is doing.
+        // 501 is about the server's abilities, not about its health.
         Failure::Answered { status, .. } if status < 500 || status == 501 => None,
         Failure::Answered { .. } | Failure::Unreachable => Some(backoff),
         Failure::Hopeless => None,
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_by_itself_is_tried_again() {
+    fn only_transient_failures_are_tried_again() {
         let cases = [
             ("an error of the server", answered(500, None), true),
             ("a gateway without a backend", answered(502, None), true),

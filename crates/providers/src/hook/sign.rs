@@ -1,4 +1,4 @@
-//! Signatures of calls: so that a hook knows who calls, when, and for what.
+//! Signatures of calls, so that a hook can verify the caller, the time and the purpose.
 //!
 //! ```text
 //! X-Tidegate-Timestamp: 1767225600
@@ -35,8 +35,8 @@ pub fn sign(headers: &mut HeaderMap, secret: &str, now: Timestamp, path: &str, b
     }
 }
 
-/// The secret to sign with, of a text with one on each line: the first. The others are for those who check
-/// signatures while a secret is replaced.
+/// The secret to sign with, of a text with one on each line: the first. The others are for
+/// verifying signatures while a secret is replaced.
 pub fn first_secret(text: &str) -> Option<&str> {
     text.lines().map(str::trim).find(|line| !line.is_empty())
 }

@@ -23,7 +23,7 @@ fn read(body: &[u8]) -> Value {
 }
 
 #[test]
-fn a_hook_is_told_who_where_and_how_far() {
+fn a_hook_gets_the_canary_its_namespace_and_its_progress() {
     let want = json!({
         "name": "podinfo",
         "namespace": "test",
@@ -71,7 +71,7 @@ fn an_event_hook_gets_the_event_and_its_own_metadata() {
 }
 
 #[test]
-fn hooks_of_the_analysis_hear_progressing_whatever_the_phase() {
+fn hooks_of_the_analysis_hear_progressing_in_every_phase() {
     use CanaryPhase::{Failed, Progressing, Waiting, WaitingPromotion};
     let cases = [
         (WebhookType::Unset, WaitingPromotion, Progressing),
@@ -152,13 +152,13 @@ fn a_call_is_a_post_of_json() {
 }
 
 #[test]
-fn bet_40_every_2xx_is_a_yes() {
+fn every_2xx_is_a_yes() {
     let yes: Vec<u16> = (100..600).filter(|status| accepts(*status)).collect();
     assert_eq!(yes, (200..300).collect::<Vec<_>>());
 }
 
 #[test]
-fn bet_48_of_an_answer_a_short_clean_line_is_shown() {
+fn of_an_answer_a_short_clean_line_is_shown() {
     let long = "word ".repeat(100);
     let cases = [
         ("one line", "not on a Friday", "not on a Friday"),

@@ -1,4 +1,4 @@
-//! Amazon: whose keys are used, and what is signed with them.
+//! Amazon: the keys that are used, and the requests that are signed with them.
 //!
 //! ```text
 //! keys in the Secret or the environment  -> used as they are
@@ -8,9 +8,9 @@
 //! the metadata of the instance           -> session -> name of the role -> keys
 //! ```
 //!
-//! The order and the names of the variables are those of Amazon's own libraries. Signatures are made by
-//! Amazon's own signer, where there is room for what it brings along: a call only says for what it is to be
-//! signed, and with which keys.
+//! The order and the names of the variables are those of Amazon's own libraries. Signatures are
+//! made by Amazon's own signer, in the operator, because of its dependencies: a call only says what
+//! it is to be signed for, and with which keys.
 
 mod profile;
 
@@ -23,15 +23,15 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::{
     QueryError,
-    inquiry::{Call, Reply},
+    query_machine::{Call, Reply},
     support::{self, Fingerprint},
 };
 use crate::request::{Request, sensitive};
 
-/// What a call is to be signed for, by Amazon's Signature Version 4.
+/// The service and region that a call is to be signed for, by Amazon's Signature Version 4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signing {
-    /// With what.
+    /// The keys to sign with.
     pub keys: Keys,
     /// For which region.
     pub region: String,
@@ -46,7 +46,7 @@ pub struct Keys {
     pub id: String,
     /// The key.
     pub secret: String,
-    /// What comes with keys that expire.
+    /// The token of keys that expire.
     pub session: Option<String>,
 }
 
@@ -64,14 +64,14 @@ pub enum Source {
         role: String,
         /// The token.
         token: String,
-        /// What we call ourselves in it.
+        /// Our name in it.
         session: String,
     },
     /// A server for containers.
     Container {
         /// Its address.
         address: String,
-        /// What it wants to see.
+        /// The value it asks for.
         authorization: Option<String>,
     },
     /// The metadata of the instance we run on.
@@ -84,12 +84,12 @@ pub(super) enum Progress {
     Have { keys: Keys, used: usize, until: Option<Timestamp> },
 }
 
-/// What we call ourselves where a role wants to know.
+/// Our name where a role asks for one.
 const SESSION_NAME: &str = "tidegate";
 
-/// The metadata of an instance. Not a name: nobody can make it another address.
+/// The metadata of an instance. Not a name: it cannot be pointed at another address.
 const INSTANCE: &str = "http://169.254.169.254/latest";
-/// Where containers find what their relative address is relative to.
+/// The base of a container's relative address.
 const CONTAINERS: &str = "http://169.254.170.2";
 /// Longest name of a role.
 const ROLE_MAX: usize = 128;
@@ -109,7 +109,7 @@ pub(super) fn endpoint(service: &str, region: &str) -> String {
 // === impl Source ===
 
 impl Source {
-    /// What the environment says, in the order of Amazon's own libraries. `variable` looks up a
+    /// Reads the environment, in the order of Amazon's own libraries. `variable` looks up a
     /// variable, `file` reads a file.
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
@@ -145,7 +145,7 @@ impl Source {
         if is_off { Self::None } else { Self::Instance }
     }
 
-    /// The keys, or what to ask for them.
+    /// The keys, or the next request for them.
     pub(super) fn next(
         &self,
         region: &str,
@@ -174,7 +174,7 @@ impl Source {
         }
     }
 
-    /// What tells it from others; nothing if there is nothing to find out.
+    /// Distinguishes it from others; nothing if there is nothing to find out.
     pub(super) fn identity(&self, region: &str, sts: Option<&str>) -> Option<Fingerprint> {
         let sts = sts.unwrap_or_default();
         match self {
@@ -208,7 +208,7 @@ impl Source {
         support::put_type(&mut request, "application/x-www-form-urlencoded");
         let json = http::HeaderValue::from_static("application/json");
         request.headers.insert(http::header::ACCEPT, json);
-        Ok(if sts.is_some() { Call::ambient(request) } else { Call::known(request) })
+        Ok(if sts.is_some() { Call::of_environment(request) } else { Call::known(request) })
     }
 }
 
@@ -285,7 +285,7 @@ fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
 // === impl Keys ===
 
 impl Keys {
-    /// Whether headers can carry what of them is sent.
+    /// Whether headers can carry the parts of them that are sent.
     pub(super) fn can_be_sent(&self) -> bool {
         sensitive(&self.id).is_some()
             && self.session.as_deref().is_none_or(|session| sensitive(session).is_some())

@@ -4,7 +4,7 @@
 //!
 //! | key of the Secret | |
 //! |---|---|
-//! | `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token` | whose keys to use; without them, the identity of the operator's pod |
+//! | `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token` | the keys to use; without them, the identity of the operator's pod |
 //!
 //! The address of a template is ignored, as in Flagger: a signature of the operator's goes to Amazon
 //! and nowhere else.
@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     QueryError, Reading, aws,
-    identity::Identity,
-    inquiry::{Call, Plan, ProviderError, Question},
+    cloud_identity::CloudIdentity,
+    query_machine::{Call, Plan, ProviderError, Question},
     support,
 };
 use crate::request::Request;
@@ -26,7 +26,7 @@ pub(super) const NAME: &str = "cloudwatch";
 const POINTS_MAX: u32 = 20;
 /// Most queries in one list; Amazon takes 500.
 const QUERIES_MAX: usize = 500;
-/// The words it has for what is wrong, as far as they say more than the status.
+/// Its words for errors, as far as they say more than the status.
 const REASONS: [&str; 12] = [
     "AccessDenied",
     "AccessDeniedException",
@@ -41,8 +41,7 @@ const REASONS: [&str; 12] = [
     "UnrecognizedClientException",
     "ValidationError",
 ];
-/// Those that say who we are is not good enough: in JSON they come with status 400, like a query
-/// that is wrong.
+/// Errors about our credentials: in JSON they come with status 400, like a query that is wrong.
 const REFUSALS: [&str; 9] = [
     "AccessDenied",
     "AccessDeniedException",
@@ -55,7 +54,7 @@ const REFUSALS: [&str; 9] = [
     "UnrecognizedClientException",
 ];
 
-/// What a member of a query holds.
+/// The type of a member of a query.
 enum Shape {
     Plain,
     Object(&'static [(&'static str, Shape)]),
@@ -126,28 +125,28 @@ fn region<'a>(question: &Question<'a>) -> Result<&'a str, ProviderError> {
     }
 }
 
-/// Keys of the Secret, or else what the operator was lent.
+/// Keys of the Secret, or else the operator's own.
 pub(super) fn source(question: &Question<'_>) -> aws::Source {
     let text = |key| support::secret(question, key).map(str::to_owned);
     match (text("aws_access_key_id"), text("aws_secret_access_key")) {
         (Some(id), Some(secret)) => {
             aws::Source::Keys(aws::Keys { id, secret, session: text("aws_session_token") })
         }
-        _ => question.ambient.aws.clone(),
+        _ => question.environment.aws.clone(),
     }
 }
 
-fn identity(question: &Question<'_>, region: &str) -> Identity {
-    Identity::Aws {
+fn identity(question: &Question<'_>, region: &str) -> CloudIdentity {
+    CloudIdentity::Aws {
         source: source(question),
         region: region.to_owned(),
         service: "monitoring",
-        sts: question.ambient.aws_sts_endpoint.clone(),
+        sts: question.environment.aws_sts_endpoint.clone(),
     }
 }
 
 fn call(question: &Question<'_>, region: &str, body: &Value) -> Result<Call, ProviderError> {
-    let endpoint = question.ambient.aws_endpoint.as_deref();
+    let endpoint = question.environment.aws_endpoint.as_deref();
     let address = endpoint.map_or_else(|| aws::endpoint("monitoring", region), str::to_owned);
     let wrong = |why| ProviderError::Address { provider: NAME, why };
     let mut request = Request::get(&address).map_err(wrong)?;
@@ -156,7 +155,7 @@ fn call(question: &Question<'_>, region: &str, body: &Value) -> Result<Call, Pro
     support::put_type(&mut request, "application/x-amz-json-1.0");
     let target = HeaderValue::from_static("GraniteServiceVersion20100801.GetMetricData");
     request.headers.insert("x-amz-target", target);
-    Ok(if endpoint.is_some() { Call::ambient(request) } else { Call::known(request) })
+    Ok(if endpoint.is_some() { Call::of_environment(request) } else { Call::known(request) })
 }
 
 /// The list in a query, with the members Amazon knows, spelled as Amazon does.
@@ -171,7 +170,7 @@ fn queries(text: &str) -> Result<Vec<Value>, ProviderError> {
     queries.ok_or_else(|| wrong("a query is not an object"))
 }
 
-/// An object with known members only. In whatever case they are written, as in Flagger.
+/// An object with known members only, in any case of letters, as in Flagger.
 fn spelled(object: &Value, members: &[(&str, Shape)]) -> Option<Value> {
     let mut known = Map::new();
     for (name, value) in object.as_object()? {

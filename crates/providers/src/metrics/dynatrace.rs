@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     QueryError, Reading,
-    inquiry::{Call, Plan, ProviderError, Question},
+    query_machine::{Call, Plan, ProviderError, Question},
     support,
 };
 use crate::request::{Request, sensitive};

@@ -11,7 +11,7 @@
 //! | key of the Secret | |
 //! |---|---|
 //! | `token` | instead of the operator's own |
-//! | `ca.crt` | who is trusted at another address |
+//! | `ca.crt` | the authorities trusted at another address |
 
 mod quantity;
 
@@ -19,7 +19,7 @@ use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 
 use super::{
     QueryError, Reading, Sample,
-    inquiry::{Call, ClusterCall, Plan, ProviderError, Question, Read},
+    query_machine::{Call, ClusterCall, Plan, ProviderError, Question, Read},
     support::{self, UNRESERVED},
 };
 use crate::request::sensitive;

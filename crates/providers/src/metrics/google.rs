@@ -1,4 +1,4 @@
-//! Google: a token, for credentials in a file or for where we run.
+//! Google: a token, from credentials in a file or from the node that we run on.
 //!
 //! | file | |
 //! |---|---|
@@ -19,14 +19,14 @@ use serde_json::Value;
 
 use super::{
     QueryError,
-    inquiry::{Call, Reply},
+    query_machine::{Call, Reply},
     support::{self, Fingerprint},
 };
 use crate::request::Request;
 
-/// What the operator's surroundings say. Prints as nothing.
+/// The operator's own Google credentials. Prints as nothing.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct Environment {
     /// The contents of the file that `GOOGLE_APPLICATION_CREDENTIALS` names, or of the one that gcloud
     /// keeps.
     pub key: Option<String>,
@@ -39,9 +39,9 @@ pub struct Surroundings {
 /// How a token is had: by one request.
 pub(super) struct Source {
     call: Call,
-    /// Whose token it is.
+    /// The identity of the token.
     pub(super) identity: Fingerprint,
-    /// Who pays for what a person asks for.
+    /// The project that pays for a person's requests.
     pub(super) quota_project: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Source {
 pub(super) enum BadKey {
     /// They cannot be read.
     Unreadable,
-    /// They are of a type nobody here knows what to do with.
+    /// They are of an unknown type.
     Type(String),
 }
 
@@ -71,10 +71,10 @@ const KEY_MAX: usize = 32 * 1024;
 /// More is no lifetime of a token.
 const LIFETIME_MAX_S: i64 = 24 * 3600;
 
-// === impl Surroundings ===
+// === impl Environment ===
 
-impl Surroundings {
-    /// What the environment says, in the order of Google's own libraries.
+impl Environment {
+    /// Reads the environment, in the order of Google's own libraries.
     pub(super) fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
         file: impl Fn(&str) -> Option<String>,
@@ -84,7 +84,7 @@ impl Surroundings {
             .or_else(|| set("HOME").map(|home| format!("{home}/.config/gcloud")));
         let usual =
             || folder.and_then(|it| file(&format!("{it}/application_default_credentials.json")));
-        // A file that is named and not there is a mistake, and no reason to be somebody else.
+        // A file that is named and missing is a mistake, and no reason to use another identity.
         let named = set("GOOGLE_APPLICATION_CREDENTIALS");
         let named = named.map(|path| file(&path).unwrap_or_default());
         Self {
@@ -173,7 +173,7 @@ pub(super) fn token(reply: &Reply, now: Timestamp) -> Result<Token, QueryError> 
     Ok(Token { text, until })
 }
 
-impl fmt::Debug for Surroundings {
+impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }

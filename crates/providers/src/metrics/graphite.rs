@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     QueryError, Reading, Sample,
-    inquiry::{Call, Plan, ProviderError, Question},
+    query_machine::{Call, Plan, ProviderError, Question},
     support,
 };
 
@@ -51,8 +51,8 @@ fn call(question: &Question<'_>, query: &str) -> Result<Call, ProviderError> {
 
 /// The query taken apart as a form is, in the order of its names, with the format we can read.
 ///
-/// What a form cannot hold is left out, as in Flagger: a parameter with a semicolon or a wrong
-/// escape, and everything behind a number sign.
+/// Parts that a form cannot hold are left out, as in Flagger: a parameter with a semicolon or a
+/// wrong escape, and everything behind a number sign.
 fn pairs(query: &str) -> Vec<(String, String)> {
     let query = query.split_whitespace().collect::<Vec<_>>().join(" ");
     let query = query.split('#').next().unwrap_or_default();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     QueryError, Reading,
-    inquiry::{Call, Plan, ProviderError, Question},
+    query_machine::{Call, Plan, ProviderError, Question},
     support,
 };
 use crate::request::sensitive;
@@ -76,7 +76,7 @@ fn parse(status: u16, body: &[u8]) -> Result<Reading, QueryError> {
     csv::first_value(body, status)
 }
 
-/// The words it has for what is wrong.
+/// Its words for errors.
 fn known(code: &str) -> Option<&'static str> {
     let words =
         ["invalid", "unauthorized", "forbidden", "not found", "unavailable", "too many requests"];

@@ -4,7 +4,7 @@
 //! keptnmetric/NAMESPACE/NAME                        status.value of the object
 //! analysis/NAMESPACE/DEFINITION[/TIMEFRAME[/ARGS]]  1 if it passes, 0 if not
 //!
-//! made -> looked at, every second, ten times -> removed, whatever came of it
+//! made -> looked at, every second, ten times -> removed, with any result
 //! ```
 //!
 //! Only the first word may be written in any case; Flagger makes all of the query small, also the
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     QueryError, Reading, Sample,
-    inquiry::{ClusterCall, Plan, ProviderError, Question, Reply, Step},
+    query_machine::{ClusterCall, Plan, ProviderError, Question, Reply, Step},
     support,
 };
 
@@ -37,7 +37,7 @@ const TIMEFRAME: &str = "1m";
 /// How often an analysis is looked at, and how long apart.
 const LOOKS_MAX: usize = 10;
 const LOOK_AFTER: Duration = Duration::from_secs(1);
-/// Longest name of an object, less what is appended to that of a definition.
+/// Longest name of an object, less the suffix behind that of a definition.
 const NAME_MAX: usize = 253 - 7;
 /// Most arguments of one analysis.
 const ARGUMENTS_MAX: usize = 64;
@@ -106,7 +106,7 @@ fn is_name(text: &str) -> bool {
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
-/// `k=v;k=v`; what is no pair is left out, as in Flagger.
+/// `k=v;k=v`; parts that are no pair are left out, as in Flagger.
 fn arguments(text: &str) -> Map<String, Value> {
     let pairs = text.split(';').filter_map(|pair| pair.split_once('='));
     pairs
@@ -191,7 +191,7 @@ impl Analysis {
     }
 }
 
-/// What an analysis came to; nothing while it runs.
+/// The result of an analysis; nothing while it runs.
 fn verdict(seen: &Reply) -> Option<Result<Reading, QueryError>> {
     let object = match seen.answer().and_then(|(status, body)| support::json(status, body)) {
         Ok(object) => object,

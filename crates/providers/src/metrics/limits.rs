@@ -1,4 +1,4 @@
-//! Limits: whether a measurement is within what its metric allows.
+//! Limits: whether a measurement is within the limits of its metric.
 //!
 //! A value on a limit passes. Where there is a `thresholdRange` it decides; otherwise the
 //! deprecated `threshold` does, 0 if absent, as the least success rate or the largest of anything
@@ -14,7 +14,7 @@ use tidegate_api::canary::analysis::{AnalysisMetric, ThresholdRange};
 use super::{Builtin, Sample, text};
 use crate::template::is_interval;
 
-/// What kind of number a value is.
+/// The kind of number a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Percent of requests, more is better.
@@ -34,7 +34,7 @@ pub struct Limits {
     pub max: Option<f64>,
 }
 
-/// A value and what came of it.
+/// A value and its judgement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     /// Name of the metric.
@@ -45,14 +45,14 @@ pub struct Check {
     pub min: Option<f64>,
     /// Largest accepted value.
     pub max: Option<f64>,
-    /// What is wrong with the value; nothing if it passed.
+    /// The violated limit; nothing if it passed.
     pub breach: Option<Breach>,
 }
 
 /// A value out of its limits. Prints as `success rate 98.69% < 99%`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breach {
-    /// What was measured, for people: `success rate`, `request duration` or the metric's name.
+    /// The measured quantity, for people: `success rate`, `request duration` or the metric's name.
     pub subject: String,
     /// The value, for people.
     pub value: String,
@@ -71,7 +71,7 @@ pub enum Direction {
     Above,
 }
 
-/// What is odd about a metric although it can be evaluated; for people, once.
+/// Doubts about a metric that can be evaluated; for people, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// No limit is given, and none is a limit of 0: every success rate passes, nothing else does.
@@ -90,8 +90,8 @@ pub enum Warning {
 
 /// Compares a value with the limits of its metric.
 ///
-/// An infinite value is out of range even where no limit says so: it is no measurement anybody
-/// meant to accept.
+/// An infinite value is out of range even where no limit says so: no author of a metric meant to
+/// accept it.
 pub fn judge(metric: &AnalysisMetric, measure: Measure, sample: Sample) -> Check {
     let limits = Limits::of(metric, measure);
     let value = sample.get();
@@ -100,7 +100,7 @@ pub fn judge(metric: &AnalysisMetric, measure: Measure, sample: Sample) -> Check
     Check { name: metric.name.clone(), value, min: limits.min, max: limits.max, breach }
 }
 
-/// What the author of a metric should know about it.
+/// Warnings to the author of a metric.
 pub fn warnings(metric: &AnalysisMetric) -> Vec<Warning> {
     let mut found = Vec::new();
     match (&metric.threshold_range, metric.threshold) {
@@ -179,7 +179,7 @@ impl Measure {
 }
 
 /// A value and its limit as Flagger rounds them, unless the value would then look as if it were on
-/// the limit: nobody can act on `99.00% < 99%`. Then the value in full.
+/// the limit: `99.00% < 99%` is of no use. Then the value in full.
 fn numbers(value: f64, limit: Option<f64>) -> (String, Option<String>) {
     let rounded = text::two_decimals(value);
     let differs =
@@ -196,7 +196,7 @@ fn durations(value: f64, limit: Option<f64>) -> (String, Option<String>) {
     (text(value), limit.map(text))
 }
 
-/// Whether what is shown is out of the limit the way the value is.
+/// Whether the rounded value is out of the limit the way the value is.
 fn is_same_side(shown: f64, value: f64, limit: f64) -> bool {
     if value > limit { shown > limit } else { shown < limit }
 }

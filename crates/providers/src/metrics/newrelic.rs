@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     QueryError, Reading, Sample,
-    inquiry::{Call, Plan, ProviderError, Question},
+    query_machine::{Call, Plan, ProviderError, Question},
     support,
 };
 use crate::request::Request;
@@ -103,7 +103,7 @@ fn parse(status: u16, body: &[u8]) -> Result<Reading, QueryError> {
     }
 }
 
-/// What was found, in the answer of either API.
+/// The results in the answer of either API.
 fn results(status: u16, body: &[u8]) -> Result<Vec<Value>, QueryError> {
     let mut answer = support::json(status, body)?;
     let has_errors = answer["errors"].as_array().is_some_and(|errors| !errors.is_empty());

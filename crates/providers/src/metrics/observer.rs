@@ -19,7 +19,7 @@ mod rows;
 
 use self::rows::{Row, Shape};
 
-/// Who counts the requests of a canary, and how its pods are found among others.
+/// The source of a canary's request counts, and how its pods are found among others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observer {
     /// The language of its counters.
@@ -60,7 +60,7 @@ pub enum Dialect {
     Http,
 }
 
-/// What the pods of a target belong to.
+/// The kind of workload that the pods of a target belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Workload {
     Deployment,
@@ -81,10 +81,10 @@ const PERCENTILE: &str = "percentile";
 // === impl Observer ===
 
 impl Observer {
-    /// Who counts the requests of a canary. `mesh` is the provider the operator was started with.
+    /// The observer of a canary. `mesh` is the provider the operator was started with.
     ///
     /// As Flagger, but for a plain Service as target: there the provider's own counters are used
-    /// and not Istio's, whatever the provider.
+    /// and not Istio's, with every provider.
     pub fn select(mesh: &str, provider: Option<Provider>, target: &TargetRef) -> Self {
         let started_with = if mesh.contains("crossover") { "crossover" } else { mesh };
         let chosen = if mesh.contains("linkerd") {
@@ -197,7 +197,7 @@ fn nodes(model: &Model) -> String {
     if patterns.is_empty() { "none".to_owned() } else { patterns.join("|") }
 }
 
-/// Skipper's names of routes: whatever is no letter, digit or underscore becomes one.
+/// Skipper's names of routes: any character but a letter or digit becomes an underscore.
 fn words(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
@@ -230,7 +230,7 @@ impl Dialect {
         }
     }
 
-    /// Who counts, in words.
+    /// The component that counts, in words.
     pub const fn counted_by(self) -> &'static str {
         match self {
             Self::Istio => "Istio",

@@ -1,7 +1,7 @@
-//! Prometheus, and whatever speaks its HTTP API: one instant query, one number.
+//! Prometheus, and servers with its HTTP API: one instant query, one number.
 //!
 //! Of several series the last one counts, as in Flagger; [`Answer::series`] says how many there
-//! were, so that somebody can be told. A scalar is as good as a series.
+//! were, for a warning. A scalar is as good as a series.
 //!
 //! Amazon's managed Prometheus is known by its address and gets its requests signed.
 //!
@@ -10,7 +10,7 @@
 //! | `token` | sent as bearer |
 //! | `username`, `password` | needed without a token |
 //! | `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token` | for Amazon's, instead of the operator's own |
-//! | `ca.crt`, `tls.crt`, `tls.key` | whom to trust, and what to show; of every provider with an address |
+//! | `ca.crt`, `tls.crt`, `tls.key` | authorities to trust, and the client certificate; of every provider with an address |
 
 use std::{collections::BTreeMap, fmt};
 
@@ -24,14 +24,15 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 pub use super::Reading as Answer;
 use super::{
-    QueryError, Reading, Sample, aws, cloudwatch,
-    identity::Identity,
-    inquiry::{Call, Plan, ProviderError, Question},
+    QueryError, Reading, Sample, aws,
+    cloud_identity::CloudIdentity,
+    cloudwatch,
+    query_machine::{Call, Plan, ProviderError, Question},
     support,
 };
 use crate::request::{AddressError, Request, secret_text, sensitive};
 
-/// How to prove who asks. Prints as nothing, and leaves nothing in memory.
+/// The login. Prints as nothing, and leaves nothing in memory.
 #[derive(Clone, Default, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub enum Credentials {
     /// Not at all.
@@ -70,9 +71,9 @@ pub(super) const NAME: &str = "prometheus";
 /// A query every server answers with 1.
 pub const PROBE: &str = "vector(1)";
 /// Longest query that is sent in the URL. Servers and proxies take 8 KiB of request line, of which
-/// the address has its share; what is longer goes as a form, which Prometheus takes as well.
+/// the address has its share; a longer one goes as a form, which Prometheus takes as well.
 const URL_QUERY_MAX: usize = 6 * 1024;
-/// The words Prometheus and its kin have for what is wrong.
+/// The words of Prometheus and its kin for errors.
 const REASONS: [&str; 9] = [
     "bad_data",
     "timeout",
@@ -110,11 +111,11 @@ fn plan(
     let Some(region) = region else {
         return Ok(Plan::once(question, Call::of(question, request), Box::new(read)));
     };
-    let identity = Identity::Aws {
+    let identity = CloudIdentity::Aws {
         source: cloudwatch::source(question),
         region,
         service: "aps",
-        sts: question.ambient.aws_sts_endpoint.clone(),
+        sts: question.environment.aws_sts_endpoint.clone(),
     };
     Ok(Plan::named(question, identity, Call::known(request), Box::new(read)))
 }
@@ -130,7 +131,7 @@ fn amazon_region(address: &str) -> Option<String> {
 /// The request for a query.
 ///
 /// Blanks and line ends are folded into single blanks first, as Flagger does. Headers are those of
-/// the template; what HTTP itself decides, such as the host, cannot be set by them.
+/// the template; headers that HTTP itself decides, such as the host, cannot be set by them.
 pub fn request(
     address: &str,
     query: &str,
@@ -182,7 +183,7 @@ pub fn parse(status: u16, body: &[u8]) -> Result<Answer, QueryError> {
     }
 }
 
-/// What an answer to [`PROBE`] says.
+/// Reads an answer to [`PROBE`].
 pub(super) fn read_probe(status: u16, body: &[u8]) -> Result<Reading, QueryError> {
     let answer = parse(status, body);
     if is_online(&answer) { answer } else { answer.and(Err(QueryError::Malformed)) }
@@ -214,7 +215,8 @@ fn known_reason(answer: &Value) -> Option<&'static str> {
     REASONS.into_iter().find(|reason| *reason == word)
 }
 
-/// Headers of a template; what HTTP itself decides, such as the host, cannot be set by them.
+/// Headers of a template; headers that HTTP itself decides, such as the host, cannot be set by
+/// them.
 pub(super) fn add_headers(
     request: &mut Request,
     headers: &BTreeMap<String, Vec<String>>,
@@ -226,7 +228,7 @@ pub(super) fn add_headers(
             continue;
         }
         if header == AUTHORIZATION {
-            // What the address said of the user gives way; two such values are none.
+            // The login in the address gives way; two such values are none.
             request.headers.remove(AUTHORIZATION);
         }
         for value in values {
@@ -250,7 +252,7 @@ impl From<RequestError> for ProviderError {
 // === impl Credentials ===
 
 impl Credentials {
-    /// What a Secret says: `token`, or else `username` and `password`.
+    /// The login in a Secret: `token`, or else `username` and `password`.
     pub fn from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, RequestError> {
         let text = |key: &'static str| {
             let text = data.get(key).and_then(|value| secret_text(value)).map(str::to_owned);

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     QueryError, Reading, Sample,
-    inquiry::{Call, Plan, ProviderError, Question},
+    query_machine::{Call, Plan, ProviderError, Question},
     support,
 };
 
@@ -118,7 +118,7 @@ fn parse(status: u16, body: &[u8]) -> Result<Reading, QueryError> {
         }
     }
     if !has_ended {
-        // What is there may be a part of it.
+        // The part that came may be incomplete.
         return Err(QueryError::Malformed);
     }
     if series.len() > 1 {

@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 
 use super::{
     QueryError, Reading,
+    cloud_identity::CloudIdentity,
     google::{BadKey, Source},
-    identity::Identity,
-    inquiry::{Call, Plan, ProviderError, Question},
-    prometheus, support,
+    prometheus,
+    query_machine::{Call, Plan, ProviderError, Question},
+    support,
 };
 use crate::request::Request;
 
@@ -28,7 +29,7 @@ const ADDRESS: &str = "https://monitoring.googleapis.com";
 const PROMQL_PREFIX: &str = "https://monitoring.googleapis.com/v1/";
 const PROJECT: &str = "project";
 const KEY: &str = "serviceAccountKey";
-/// The words it has for what is wrong.
+/// Its words for errors.
 const REASONS: [&str; 7] = [
     "INVALID_ARGUMENT",
     "PERMISSION_DENIED",
@@ -68,14 +69,14 @@ pub(super) fn probe(question: &Question<'_>) -> Result<Plan, ProviderError> {
     Ok(Plan::named(question, identity, call(question, "")?, read))
 }
 
-fn identity(question: &Question<'_>) -> Result<Identity, ProviderError> {
-    let google = &question.ambient.google;
+fn identity(question: &Question<'_>) -> Result<CloudIdentity, ProviderError> {
+    let google = &question.environment.google;
     let source = match (support::secret(question, KEY), &google.key) {
         (Some(key), _) => Source::of_key(key, question.now),
         (None, Some(key)) => Source::of_key(key, question.now),
         (None, None) => Source::of_metadata(google.metadata_host.as_deref()),
     };
-    source.map(|source| Identity::Google(Box::new(source))).map_err(|error| match error {
+    source.map(|source| CloudIdentity::Google(Box::new(source))).map_err(|error| match error {
         BadKey::Unreadable => ProviderError::BadKey { provider: NAME, key: KEY },
         BadKey::Type(found) => ProviderError::CredentialType { provider: NAME, found },
     })
@@ -93,13 +94,13 @@ fn call(question: &Question<'_>, query: &str) -> Result<Call, ProviderError> {
     if !project.bytes().all(fits) {
         return Err(ProviderError::BadKey { provider: NAME, key: PROJECT });
     }
-    let endpoint = question.ambient.google.endpoint.as_deref();
+    let endpoint = question.environment.google.endpoint.as_deref();
     let address = endpoint.unwrap_or(ADDRESS).trim_end_matches('/');
     let body = json!({ "query": query }).to_string().into_bytes();
     let request =
         Request::post_json(&format!("{address}/v3/projects/{project}/timeSeries:query"), body)
             .map_err(|why| ProviderError::Address { provider: NAME, why })?;
-    Ok(if endpoint.is_some() { Call::ambient(request) } else { Call::known(request) })
+    Ok(if endpoint.is_some() { Call::of_environment(request) } else { Call::known(request) })
 }
 
 /// The address, if it is that of Google's Prometheus.

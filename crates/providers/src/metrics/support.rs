@@ -1,4 +1,4 @@
-//! What several providers need: addresses, Secrets, spans of time, numbers.
+//! Helpers for several providers: addresses, Secrets, spans of time, numbers.
 
 use http::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -8,15 +8,15 @@ use tidegate_api::duration::GoDuration;
 
 use super::{
     QueryError, Reading, Sample,
-    inquiry::{ProviderError, Question},
     prometheus::{self, RequestError},
+    query_machine::{ProviderError, Question},
 };
 use crate::request::{AddressError, Request, secret_text, sensitive};
 
-/// Tells apart who asks, without being what proves it.
+/// Distinguishes identities, without being a proof of one.
 pub type Fingerprint = [u8; 32];
 
-/// Everything but what RFC 3986 calls unreserved.
+/// Everything but the characters that RFC 3986 calls unreserved.
 pub(super) const UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -61,7 +61,7 @@ pub(super) fn form(pairs: &[(&str, &str)]) -> String {
     pairs.join("&")
 }
 
-/// What a Secret says under a key.
+/// The text of a Secret's key.
 pub(super) fn secret<'a>(question: &Question<'a>, key: &str) -> Option<&'a str> {
     question.secret.and_then(|secret| secret.get(key)).and_then(|value| secret_text(value))
 }
@@ -87,7 +87,7 @@ pub(super) fn put_secret(
     Ok(())
 }
 
-/// Says what the body is.
+/// Sets the content type.
 pub(super) fn put_type(request: &mut Request, media: &'static str) {
     request.headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(media));
 }
@@ -142,7 +142,7 @@ pub(super) fn number(value: &Value) -> Option<Sample> {
     number.and_then(Sample::new)
 }
 
-/// A value that may be absent: nothing for `null` and NaN, an error for what is no number.
+/// A value that may be absent: nothing for `null` and NaN, an error for anything but a number.
 pub(super) fn optional_number(value: &Value) -> Result<Option<Sample>, QueryError> {
     match value {
         Value::Null => Ok(None),
@@ -160,7 +160,7 @@ pub(super) fn only(sample: Option<Sample>) -> Result<Reading, QueryError> {
     sample.map(|sample| Reading { sample, series: 1 }).ok_or(QueryError::NoValue)
 }
 
-/// What a probe reads from an answer that means yes.
+/// The reading of a probe, from an answer that means yes.
 pub(super) fn online(is_online: bool, status: u16) -> Result<Reading, QueryError> {
     if is_online { Ok(Reading::ONLINE) } else { Err(QueryError::Refused { status, reason: None }) }
 }

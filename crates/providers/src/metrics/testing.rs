@@ -6,8 +6,8 @@ use serde_json::json;
 use tidegate_api::metric_template::{MetricProvider, SecretRef};
 
 use super::{
-    Ambient, Inquiry, Outcome, ProviderError, Question, Reading, Reply, Sample, Step,
-    inquiry::{Call, ClusterCall},
+    CloudEnvironment, Outcome, ProviderError, QueryMachine, Question, Reading, Reply, Sample, Step,
+    query_machine::{Call, ClusterCall},
 };
 
 /// All of a question, owned.
@@ -18,7 +18,7 @@ pub(super) struct Asked {
     pub(super) query: String,
     pub(super) interval: String,
     pub(super) confined_to: Option<String>,
-    pub(super) ambient: Ambient,
+    pub(super) environment: CloudEnvironment,
 }
 
 /// When all of it happens: 1772366400 in Unix seconds.
@@ -32,7 +32,7 @@ pub(super) fn asked(provider: &str) -> Asked {
         query: "up".into(),
         interval: "1m".into(),
         confined_to: None,
-        ambient: Ambient::default(),
+        environment: CloudEnvironment::default(),
     }
 }
 
@@ -95,26 +95,26 @@ impl Asked {
             now: NOW.parse().unwrap(),
             asker: "test/podinfo/errors",
             confined_to: self.confined_to.as_deref(),
-            ambient: &self.ambient,
+            environment: &self.environment,
         }
     }
 
-    pub(super) fn inquiry(&self) -> Result<Inquiry, ProviderError> {
-        Inquiry::of(&self.question())
+    pub(super) fn machine(&self) -> Result<QueryMachine, ProviderError> {
+        QueryMachine::of(&self.question())
     }
 
-    pub(super) fn probe(&self) -> Result<Inquiry, ProviderError> {
-        Inquiry::probe(&self.question())
+    pub(super) fn probe(&self) -> Result<QueryMachine, ProviderError> {
+        QueryMachine::probe(&self.question())
     }
 
     /// Why it cannot be asked.
     pub(super) fn refusal(&self) -> ProviderError {
-        self.inquiry().unwrap_err()
+        self.machine().unwrap_err()
     }
 
     /// The first request.
     pub(super) fn call(&self) -> Call {
-        sent(&self.inquiry().unwrap(), &[])
+        sent(&self.machine().unwrap(), &[])
     }
 
     /// The first request of a probe.
@@ -122,9 +122,9 @@ impl Asked {
         sent(&self.probe().unwrap(), &[])
     }
 
-    /// What comes of this answer to the first request.
+    /// The outcome of this answer to the first request.
     pub(super) fn outcome(&self, status: u16, body: &str) -> Outcome {
-        done(&self.inquiry().unwrap(), &[answered(status, body)])
+        done(&self.machine().unwrap(), &[answered(status, body)])
     }
 
     /// Whether a probe that gets this answer finds it online.
@@ -135,24 +135,24 @@ impl Asked {
 }
 
 /// The request that comes next.
-pub(super) fn sent(inquiry: &Inquiry, replies: &[Reply]) -> Call {
-    match inquiry.next(replies) {
+pub(super) fn sent(machine: &QueryMachine, replies: &[Reply]) -> Call {
+    match machine.next(replies) {
         Step::Send(call) => *call,
         other => panic!("{other:?} where a request was expected"),
     }
 }
 
 /// The request to the API server that comes next.
-pub(super) fn to_cluster(inquiry: &Inquiry, replies: &[Reply]) -> ClusterCall {
-    match inquiry.next(replies) {
+pub(super) fn to_cluster(machine: &QueryMachine, replies: &[Reply]) -> ClusterCall {
+    match machine.next(replies) {
         Step::Cluster(call) => call,
         other => panic!("{other:?} where a request to the cluster was expected"),
     }
 }
 
 /// The outcome that comes next.
-pub(super) fn done(inquiry: &Inquiry, replies: &[Reply]) -> Outcome {
-    match inquiry.next(replies) {
+pub(super) fn done(machine: &QueryMachine, replies: &[Reply]) -> Outcome {
+    match machine.next(replies) {
         Step::Done(outcome) => outcome,
         other => panic!("{other:?} where the end was expected"),
     }

@@ -1,7 +1,7 @@
 //! Text from outside, made harmless.
 //!
 //! Error texts and names are shown by chats that read markup in them: links that lie, mentions that
-//! wake everybody. Each function here keeps the text and takes its powers.
+//! notify whole channels. Each function here keeps the text and removes its markup.
 
 use crate::hook::is_visible;
 
@@ -13,7 +13,7 @@ pub(super) fn mrkdwn(text: &str) -> String {
     entities(text)
 }
 
-/// For what reads Markdown: a backslash before what formats or links, and no mentions.
+/// For readers of Markdown: a backslash before characters that format or link, and no mentions.
 pub(super) fn markdown(text: &str) -> String {
     let mut safe = String::new();
     for c in plain(text).chars() {
@@ -29,7 +29,7 @@ pub(super) fn markdown(text: &str) -> String {
     safe
 }
 
-/// For what reads both HTML and Markdown.
+/// For readers of both HTML and Markdown.
 pub(super) fn markdown_in_html(text: &str) -> String {
     let mut safe = String::new();
     for c in plain(text).chars() {
@@ -44,7 +44,7 @@ pub(super) fn markdown_in_html(text: &str) -> String {
     safe
 }
 
-/// For what reads HTML.
+/// For readers of HTML.
 pub(super) fn html(text: &str) -> String {
     entities(text)
 }

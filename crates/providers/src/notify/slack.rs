@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Field, Notice, NotifyError, Severity, markup};
 use crate::request::{AddressError, Request};
 
-/// Who reads the attachment.
+/// The service that reads the attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// Slack itself.

@@ -62,7 +62,7 @@ fn attachment(color: &str) -> Value {
 }
 
 #[test]
-fn v8_4_three_services_take_attachments() {
+fn three_services_take_attachments() {
     use AlertProviderType::{Discord, Rocket, Slack};
     let cases = [
         (Slack, Severity::Info, "good"),
@@ -81,7 +81,7 @@ fn v8_4_three_services_take_attachments() {
 }
 
 #[test]
-fn v8_4_teams_takes_a_card_with_facts() {
+fn teams_takes_a_card_with_facts() {
     let want = json!({
         "@type": "MessageCard",
         "@context": "http://schema.org/extensions",
@@ -102,7 +102,7 @@ fn v8_4_teams_takes_a_card_with_facts() {
 }
 
 #[test]
-fn v8_4_google_chat_takes_a_card_with_sections() {
+fn google_chat_takes_a_card_with_sections() {
     let paragraph = |text: &str| json!({ "widgets": [{ "textParagraph": { "text": text } }] });
     let want = json!({
         "cards": [{
@@ -135,7 +135,7 @@ fn a_webhook_takes_plain_json() {
 }
 
 #[test]
-fn bet_44_markup_from_outside_loses_its_powers() {
+fn markup_from_outside_loses_its_powers() {
     use AlertProviderType::{Discord, GoogleChat, MsTeams, Rocket, Slack, Webhook};
     let text = "<!channel> [x](http://evil) @everyone <b>&\u{202e}\u{7}";
     let cases = [
@@ -175,7 +175,7 @@ fn bet_44_markup_from_outside_loses_its_powers() {
 }
 
 #[test]
-fn v8_4_discord_is_reached_where_it_takes_such_messages() {
+fn discord_is_reached_where_it_takes_such_messages() {
     let cases = [
         ("https://discord.com/api/webhooks/1/x", "https://discord.com/api/webhooks/1/x/slack"),
         ("https://discord.com/api/webhooks/1/x/", "https://discord.com/api/webhooks/1/x/slack"),
@@ -194,7 +194,7 @@ fn v8_4_discord_is_reached_where_it_takes_such_messages() {
 }
 
 #[test]
-fn bet_44_teams_takes_an_adaptive_card_where_the_secret_says_so() {
+fn teams_takes_an_adaptive_card_where_the_secret_says_so() {
     let spec = spec(json!({ "type": "msteams", "secretRef": { "name": "s" } }));
     let of = |format: &str| {
         let data = secret(&[("address", "https://x.logic.azure.com/hidden"), ("format", format)]);
@@ -253,7 +253,7 @@ fn bet_44_teams_takes_an_adaptive_card_where_the_secret_says_so() {
 }
 
 #[test]
-fn bet_44_what_may_pass_with_time_is_told_from_what_will_not() {
+fn retryable_answers_are_distinguished_from_final_ones() {
     let refused = |status| NotifyError::Refused { service: AlertProviderType::Slack, status };
     let slack = |word: &str| NotifyError::SlackRefused(word.to_owned());
     for error in
@@ -300,7 +300,7 @@ fn an_address_comes_from_the_secret_or_else_the_spec() {
 }
 
 #[test]
-fn what_a_service_needs_it_is_given_or_not_asked() {
+fn a_service_without_its_settings_is_not_asked() {
     let no_channel = Destination::slack("http://slack/", "", "flagger", None);
     let want = NotifyError::Empty { service: AlertProviderType::Slack, what: "channel" };
     assert_eq!(no_channel.request(&notice(Severity::Info), now()), Err(want));
@@ -314,7 +314,7 @@ fn what_a_service_needs_it_is_given_or_not_asked() {
 }
 
 #[test]
-fn bet_44_slack_may_say_yes_and_mean_no() {
+fn slack_may_say_yes_and_mean_no() {
     let slack = provider(AlertProviderType::Slack);
     let refused = |reason: &str| Err(NotifyError::SlackRefused(reason.to_owned()));
     let status = |status| Err(NotifyError::Refused { service: AlertProviderType::Slack, status });
@@ -336,7 +336,7 @@ fn bet_44_slack_may_say_yes_and_mean_no() {
 }
 
 #[test]
-fn v8_4_bet_12_an_alert_reports_its_severity_and_worse() {
+fn an_alert_reports_its_severity_and_worse() {
     use Severity::{Error, Info, Warn};
     let cases = [
         (AlertSeverity::Unset, vec![Info, Warn, Error]),

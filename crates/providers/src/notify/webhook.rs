@@ -13,7 +13,7 @@
 //!
 //! `severity` is `info`, `warn` or `error`. `fields` is there even if empty; its names are those of
 //! [`super::fields`]. `time` is in UTC. Members may be added, none will go. Texts are not escaped
-//! for any markup: whoever shows them does that.
+//! for any markup: that is up to the reader.
 
 use std::collections::BTreeMap;
 

@@ -71,7 +71,8 @@ fn action_end(inside: &str) -> Option<usize> {
     let mut characters = inside.char_indices();
     while let Some((at, c)) = characters.next() {
         match (quote, c) {
-            // What follows a backslash is part of the text; between backquotes nothing is special.
+            // The character behind a backslash is part of the text; between backquotes nothing is
+            // special.
             (Some('"' | '\''), '\\') => {
                 characters.next();
             }
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_or_closed_too_often_is_named_with_its_line() {
+    fn unbalanced_blocks_are_named_with_their_line() {
         let cases = [
             ("up\n{{ end }} or vector(1)", 2, "there is nothing to end"),
             ("{{ if true }}a{{ end }}{{ end }}", 1, "there is nothing to end"),

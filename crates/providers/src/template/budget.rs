@@ -1,4 +1,4 @@
-//! What a template may spend.
+//! The budget of a template: bounds on its steps and on the size of its values.
 //!
 //! The template engine bounds nesting and the turns of loops, and nothing else. Text that fits into
 //! a tweet can still double a string forty times, or define templates that call each other twice,
@@ -79,7 +79,8 @@ const FUNCTIONS: [&str; 27] = [
     "call",
 ];
 
-/// What is left for one rendering. Clones share it: functions of templates must own what they use.
+/// The rest of the budget of one rendering. Clones share it: functions of templates must own what
+/// they use.
 #[derive(Clone, Default)]
 pub(super) struct Budget {
     steps: Arc<AtomicU32>,
@@ -125,7 +126,7 @@ impl Budget {
         match values.first() {
             Some(Value::String(text)) if text.len() > VALUE_MAX => Err(self.refuse()),
             Some(value) => Ok(value.clone()),
-            // What a template without an argument gets as its dot.
+            // The dot of a template without an argument.
             None => Ok(Value::Map(Arc::default())),
         }
     }

@@ -1,8 +1,8 @@
-//! What a template can ask for, checked.
+//! The values that a template can ask for, checked.
 //!
 //! Names end up between quotes and in regular expressions of query languages. They are those of
-//! Kubernetes objects, but a spec may say anything; what is no name is refused here and needs no
-//! escaping anywhere else.
+//! Kubernetes objects, but a spec may say anything; a text that is no name is refused here and
+//! needs no escaping anywhere else.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,7 +61,7 @@ const UNITS: [&str; 7] = ["ms", "s", "m", "h", "d", "w", "y"];
 // === impl Model ===
 
 impl Model {
-    /// What a metric of this canary can ask for.
+    /// The values for a metric of this canary.
     pub fn of(canary: &Canary, metric: &AnalysisMetric) -> Result<Self, ModelError> {
         let spec = &canary.spec;
         let target = spec.target_ref.name.as_str();
@@ -86,7 +86,8 @@ impl Model {
         Self { route: route.to_owned(), ..self }.checked()
     }
 
-    /// The same with the addresses that the canary is reached at; what is no address is left out.
+    /// The same with the addresses that the canary is reached at; texts that are no address are
+    /// left out.
     #[must_use]
     pub fn with_addresses<'a>(mut self, addresses: impl IntoIterator<Item = &'a str>) -> Self {
         let parsed = addresses.into_iter().filter_map(|address| address.parse().ok());
@@ -94,11 +95,11 @@ impl Model {
         self
     }
 
-    /// The same, for a template of somebody else: it is asked with a login that is not the canary's, so a
-    /// variable may be a value in its query and no more of it.
+    /// The same, for a template of another namespace: it is asked with a login that is not the
+    /// canary's, so a variable may be a value in its query and no more of it.
     ///
-    /// Values are put in as they are, as in Flagger: those that would end what the provider reads as one
-    /// value are refused instead.
+    /// Values are put in as they are, as in Flagger: those that would end a value in the provider's
+    /// language are refused instead.
     pub fn for_stranger(self, provider: &str) -> Result<Self, ModelError> {
         let ends = match provider {
             // The query is part of an address: another parameter would be another question.
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_cannot_end_a_literal_of_somebody_elses_template() {
+    fn a_variable_cannot_end_a_literal_of_another_namespaces_template() {
         let model = |value: &str| Model {
             name: "podinfo".into(),
             namespace: "test".into(),

@@ -1,4 +1,4 @@
-//! What templates render to, and what stops them.
+//! Renderings of templates, and errors that stop them.
 
 use std::fmt::Write as _;
 
@@ -36,7 +36,7 @@ fn rendered(source: &str) -> Result<String, Problem> {
 }
 
 #[test]
-fn v8_1_a_template_is_filled_in() {
+fn a_template_is_filled_in() {
     let cases = [
         ("plain text stays", "vector(1)", "vector(1)"),
         ("within a query", r#"x{a="{{ namespace }}_{{ target }}"}"#, r#"x{a="test_api"}"#),
@@ -87,7 +87,7 @@ fn v8_1_a_template_is_filled_in() {
 }
 
 #[test]
-fn v8_1_a_template_that_cannot_be_filled_in_is_an_error() {
+fn a_template_that_cannot_be_filled_in_is_an_error() {
     let missing = |name: &str| Problem::Missing(name.to_owned());
     let cases = [
         ("a variable that is not there", "{{ variables.nope }}", missing("nope")),

@@ -7,26 +7,26 @@ use tidegate_api::canary::RouteKind;
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    Place, RouteCx, RouteError, Scene,
-    copied::{self, Copy, Copying, From},
-    draft::escaped,
-    members::Words,
-    plan::Seen,
+    Place, RouteCase, RouteCx, RouteError,
+    cloned_object::{self, CloneSource, CloneSpec, ClonedRoute},
+    desired_object::escaped,
+    plan::LiveRule,
+    weighted_backends::BackendSchema,
 };
 use crate::object::{Change, Kind, exactly};
 
 const APISIX_ROUTE: Kind =
     Kind { group: "apisix.apache.org", version: "v2", kind: "ApisixRoute", plural: "apisixroutes" };
 
-const WORDS: Words = Words {
+const BACKENDS: BackendSchema = BackendSchema {
     rules: "/spec/http",
-    members: &["/backends"],
+    backends: &["/backends"],
     name: "/serviceName",
     begins: false,
     absent: 0,
     conditions: &[],
 };
-/// What wins over rules without a priority; as Flagger.
+/// Wins over rules without a priority; as Flagger.
 const PRIORITY: i64 = 10_000;
 
 /// The router of APISIX.
@@ -40,13 +40,16 @@ fn original_name<'a>(cx: &RouteCx<'a>) -> Option<&'a str> {
 }
 
 /// The rule of the user's route that leads to the apex, and its one backend.
-fn rule_of<'l>(scene: &Scene<'_>, route: &'l Value) -> Result<(&'l Value, &'l Value), RouteError> {
+fn rule_of<'l>(
+    case: &RouteCase<'_>,
+    route: &'l Value,
+) -> Result<(&'l Value, &'l Value), RouteError> {
     let malformed = |why: String| {
-        let name = original_name(scene.cx).unwrap_or_default();
-        let object = Place::new(APISIX_ROUTE, scene.cx.owner.namespace, name);
+        let name = original_name(case.cx).unwrap_or_default();
+        let object = Place::new(APISIX_ROUTE, case.cx.owner.namespace, name);
         RouteError::Malformed { object, why }
     };
-    let apex = &scene.names.apex;
+    let apex = &case.names.apex;
     let rules = route["spec"]["http"].as_array().map(Vec::as_slice).unwrap_or_default();
     if rules.is_empty() {
         return Err(malformed("it has no rules for HTTP".to_owned()));
@@ -70,7 +73,7 @@ fn priority(route: &Value) -> i64 {
     highest.map_or(PRIORITY, |highest| highest.saturating_add(1).max(PRIORITY))
 }
 
-impl Copying for Apisix {
+impl ClonedRoute for Apisix {
     fn kind(&self) -> &'static Kind {
         &APISIX_ROUTE
     }
@@ -80,33 +83,38 @@ impl Copying for Apisix {
     }
 
     fn copy_name(&self, cx: &RouteCx<'_>) -> String {
-        // Whatever its kind: a reference that is edited into a wrong one still leads back by this copy.
+        // Of any kind: a reference that is edited into a wrong one still leads back by this copy.
         let named = cx.spec.route_ref.as_ref().map_or("", |route| route.name.as_str());
         format!("{named}-{}-canary", cx.spec.apex_name())
     }
 
-    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
-        if original_name(scene.cx).is_none() {
+    fn check(&self, case: &RouteCase<'_>) -> Result<(), RouteError> {
+        if original_name(case.cx).is_none() {
             let why = "the provider \"apisix\" needs the ApisixRoute that leads to the apex";
-            return Err(scene.refuse("spec.routeRef", why));
+            return Err(case.refuse("spec.routeRef", why));
         }
         Ok(())
     }
 
-    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
-        WORDS.seen(route, &scene.sides())
+    fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule> {
+        BACKENDS.seen(route, &case.sides())
     }
 
-    fn copy(&self, scene: &Scene<'_>, from: &From<'_>, split: Split) -> Result<Copy, RouteError> {
+    fn copy(
+        &self,
+        case: &RouteCase<'_>,
+        from: &CloneSource<'_>,
+        split: Split,
+    ) -> Result<CloneSpec, RouteError> {
         let original = from.original;
-        let (rule, backend) = rule_of(scene, original)?;
+        let (rule, backend) = rule_of(case, original)?;
         let side = |name: &str, percent: Percent| {
             let mut side = backend.clone();
             side["serviceName"] = json!(name);
             side["weight"] = json!(percent.get());
             side
         };
-        let (names, canary) = (&scene.names, split.canary);
+        let (names, canary) = (&case.names, split.canary);
         let mut rule = rule.clone();
         rule["priority"] = json!(priority(original));
         rule["backends"] =
@@ -120,10 +128,10 @@ impl Copying for Apisix {
         let mut exact = exactly(&["/spec/stream"]);
         let fields = spec.as_object().into_iter().flatten();
         exact.extend(fields.map(|(key, _)| format!("/spec/{}", escaped(key)).into()));
-        Ok(Copy { annotations: copied::annotations(original, |_| true), spec, exact })
+        Ok(CloneSpec { annotations: cloned_object::annotations(original, |_| true), spec, exact })
     }
 
-    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
-        WORDS.retreat(APISIX_ROUTE, route, &scene.sides())
+    fn reset_to_primary(&self, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
+        BACKENDS.reset_to_primary(APISIX_ROUTE, route, &case.sides())
     }
 }

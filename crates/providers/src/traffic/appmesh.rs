@@ -5,8 +5,9 @@
 //!   v1beta2   nodes: primary, canary         routers and services: <apex>-canary, <apex>
 //! ```
 //!
-//! The second router, of the canary alone, is there for tests that bypass the split. Both versions say
-//! the same with other words ([`Version`]); what the mesh's own controller fills in stays.
+//! The second router, of the canary alone, is there for tests that bypass the split. Both versions
+//! say the same in different fields ([`Version`]); fields that the mesh's own controller fills in
+//! stay.
 
 mod node;
 mod rule;
@@ -17,13 +18,13 @@ use serde_json::{Map, Value, json};
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    RouteCx, RouteError, Scene,
-    draft::{Draft, escaped},
+    RouteCase, RouteCx, RouteError,
+    desired_object::{DesiredObject, escaped},
     headers::{How, conditions},
-    members::{Found, Words, parts},
-    plan::Seen,
+    non_empty,
+    plan::LiveRule,
     router::{Router, put, put_all},
-    said,
+    weighted_backends::{BackendSchema, Found, parts},
 };
 use crate::{
     object::{Change, Kind, Live, exactly},
@@ -40,19 +41,19 @@ const SERVICE_V1BETA2: Kind = Kind { version: "v1beta2", ..SERVICE_V1BETA1 };
 const ROUTER_V1BETA2: Kind =
     Kind { kind: "VirtualRouter", plural: "virtualrouters", ..NODE_V1BETA2 };
 
-const WORDS_V1BETA1: Words = Words {
+const BACKENDS_V1BETA1: BackendSchema = BackendSchema {
     rules: "/spec/routes",
-    members: &["/http/action/weightedTargets", "/grpc/action/weightedTargets"],
+    backends: &["/http/action/weightedTargets", "/grpc/action/weightedTargets"],
     name: "/virtualNodeName",
     begins: false,
     absent: 0,
     conditions: &[("/http/match/headers", ""), ("/grpc/match/metadata", "")],
 };
-const WORDS_V1BETA2: Words = Words {
-    members: &["/httpRoute/action/weightedTargets", "/grpcRoute/action/weightedTargets"],
+const BACKENDS_V1BETA2: BackendSchema = BackendSchema {
+    backends: &["/httpRoute/action/weightedTargets", "/grpcRoute/action/weightedTargets"],
     name: "/virtualNodeRef/name",
     conditions: &[("/httpRoute/match/headers", ""), ("/grpcRoute/match/metadata", "")],
-    ..WORDS_V1BETA1
+    ..BACKENDS_V1BETA1
 };
 const CAN: &[How] = &[How::Exact, How::Prefix, How::Suffix, How::Regex];
 /// Priorities of A/B testing, as Flagger's: the lower wins. Alternatives have those in between.
@@ -73,12 +74,12 @@ pub(super) enum Version {
 pub(super) struct AppMesh(pub(super) Version);
 
 /// Whether calls are routed: as Flagger, the name of the port says so.
-fn is_grpc(scene: &Scene<'_>) -> bool {
-    scene.service.port_name().contains("grpc")
+fn is_grpc(case: &RouteCase<'_>) -> bool {
+    case.service.port_name().contains("grpc")
 }
 
-fn protocol(scene: &Scene<'_>) -> &'static str {
-    if is_grpc(scene) { "grpc" } else { "http" }
+fn protocol(case: &RouteCase<'_>) -> &'static str {
+    if is_grpc(case) { "grpc" } else { "http" }
 }
 
 /// The four of them: one that is not wanted must not stay, or the service is exposed for ever.
@@ -88,9 +89,9 @@ fn gateway_keys() -> impl Iterator<Item = Cow<'static, str>> {
     keys.into_iter().map(move |name| pointer(name).into())
 }
 
-/// What tells a gateway about the apex.
-fn gateway_annotations(scene: &Scene<'_>) -> BTreeMap<String, String> {
-    let service = scene.service;
+/// Annotations that tell a gateway about the apex.
+fn gateway_annotations(case: &RouteCase<'_>) -> BTreeMap<String, String> {
+    let service = case.service;
     if service.hosts.is_empty() {
         return BTreeMap::new();
     }
@@ -99,7 +100,7 @@ fn gateway_annotations(scene: &Scene<'_>) -> BTreeMap<String, String> {
     let domain: String = service.hosts.iter().flat_map(|host| [host, ","]).collect();
     let mut annotations =
         BTreeMap::from([(key("expose"), "true".to_owned()), (key("domain"), domain)]);
-    if let Some(timeout) = said(service.timeout.as_ref()) {
+    if let Some(timeout) = non_empty(service.timeout.as_ref()) {
         annotations.insert(key("timeout"), timeout.to_owned());
     }
     let attempts = service.retries.as_ref().and_then(|retries| retries.attempts);
@@ -112,27 +113,27 @@ fn gateway_annotations(scene: &Scene<'_>) -> BTreeMap<String, String> {
 // === impl AppMesh ===
 
 impl AppMesh {
-    fn words(&self) -> Words {
+    fn backends(&self) -> BackendSchema {
         match self.0 {
-            Version::V1Beta1 => WORDS_V1BETA1,
-            Version::V1Beta2 => WORDS_V1BETA2,
+            Version::V1Beta1 => BACKENDS_V1BETA1,
+            Version::V1Beta2 => BACKENDS_V1BETA2,
         }
     }
 
     /// The rules of the apex.
     fn rules(
         &self,
-        scene: &Scene<'_>,
+        case: &RouteCase<'_>,
         split: Split,
         found: Option<Found<'_>>,
     ) -> Result<Vec<Value>, RouteError> {
-        let apex = &scene.names.apex;
-        let items = conditions(scene, CAN)?;
-        if !scene.is_scoped() {
+        let apex = &case.names.apex;
+        let items = conditions(case, CAN)?;
+        if !case.is_scoped() {
             let plain = rule::Named { name: apex.clone(), priority: None };
-            return Ok(vec![rule::render(self.0, scene, &plain, &[], split.canary, found)]);
+            return Ok(vec![rule::render(self.0, case, &plain, &[], split.canary, found)]);
         }
-        let rules = parts(scene, split.canary, items).into_iter().enumerate();
+        let rules = parts(case, split.canary, items).into_iter().enumerate();
         let rules = rules.map(|(index, part)| {
             let named = match (&part.of, index) {
                 (None, _) => {
@@ -147,28 +148,28 @@ impl AppMesh {
                 },
             };
             let headers = part.of.unwrap_or_default();
-            rule::render(self.0, scene, &named, &headers, part.canary, found)
+            rule::render(self.0, case, &named, &headers, part.canary, found)
         });
         Ok(rules.collect())
     }
 
     /// The rule of the canary alone.
-    fn direct(&self, scene: &Scene<'_>) -> Value {
-        let named = rule::Named { name: scene.names.canary.clone(), priority: None };
-        rule::render(self.0, scene, &named, &[], Percent::ALL, None)
+    fn direct(&self, case: &RouteCase<'_>) -> Value {
+        let named = rule::Named { name: case.names.canary.clone(), priority: None };
+        rule::render(self.0, case, &named, &[], Percent::ALL, None)
     }
 
     /// The object that has rules: in the first version a service, with its router in it.
-    fn routing(&self, scene: &Scene<'_>, router: &str, rules: &[Value]) -> Draft {
-        let namespace = scene.cx.owner.namespace;
-        let is_apex = *router == scene.names.apex;
+    fn routing(&self, case: &RouteCase<'_>, router: &str, rules: &[Value]) -> DesiredObject {
+        let namespace = case.cx.owner.namespace;
+        let is_apex = *router == case.names.apex;
         let (kind, name, spec, exact): (_, _, _, &[&str]) = match self.0 {
             Version::V1Beta1 => (
                 SERVICE_V1BETA1,
                 format!("{router}.{namespace}"),
                 json!({
-                    "meshName": scene.service.mesh_name,
-                    "virtualRouter": { "name": router, "listeners": [self.listener(scene)] },
+                    "meshName": case.service.mesh_name,
+                    "virtualRouter": { "name": router, "listeners": [self.listener(case)] },
                     "routes": rules,
                 }),
                 &["/spec/meshName", "/spec/virtualRouter", "/spec/routes"],
@@ -176,48 +177,48 @@ impl AppMesh {
             Version::V1Beta2 => (
                 ROUTER_V1BETA2,
                 router.to_owned(),
-                json!({ "listeners": [self.listener(scene)], "routes": rules }),
+                json!({ "listeners": [self.listener(case)], "routes": rules }),
                 &["/spec/listeners", "/spec/routes"],
             ),
         };
         let has_gateway = is_apex && self.0 == Version::V1Beta1;
         let mut exact = exactly(exact);
         exact.extend(gateway_keys().filter(|_| has_gateway));
-        Draft {
+        DesiredObject {
             kind,
             name,
             labels: BTreeMap::new(),
-            annotations: if has_gateway { gateway_annotations(scene) } else { BTreeMap::new() },
+            annotations: if has_gateway { gateway_annotations(case) } else { BTreeMap::new() },
             spec,
             beside: Map::new(),
             exact,
-            shaped: !scene.cx.owner.can_own,
+            shaped: !case.cx.owner.can_own,
         }
     }
 
-    fn listener(&self, scene: &Scene<'_>) -> Value {
+    fn listener(&self, case: &RouteCase<'_>) -> Value {
         let port = match self.0 {
-            Version::V1Beta1 => scene.service.port.into(),
-            Version::V1Beta2 => node::port(scene),
+            Version::V1Beta1 => case.service.port.into(),
+            Version::V1Beta2 => node::port(case),
         };
-        json!({ "portMapping": { "port": port, "protocol": protocol(scene) } })
+        json!({ "portMapping": { "port": port, "protocol": protocol(case) } })
     }
 
     /// A service of the second version: a name for a router.
-    fn named(scene: &Scene<'_>, router: &str) -> Draft {
-        let is_apex = *router == scene.names.apex;
+    fn named(case: &RouteCase<'_>, router: &str) -> DesiredObject {
+        let is_apex = *router == case.names.apex;
         let reference = json!({ "virtualRouterRef": { "name": router } });
         let mut exact = exactly(&["/spec/provider"]);
         exact.extend(gateway_keys().filter(|_| is_apex));
-        Draft {
+        DesiredObject {
             kind: SERVICE_V1BETA2,
             name: router.to_owned(),
             labels: BTreeMap::new(),
-            annotations: if is_apex { gateway_annotations(scene) } else { BTreeMap::new() },
+            annotations: if is_apex { gateway_annotations(case) } else { BTreeMap::new() },
             spec: json!({ "provider": { "virtualRouter": reference } }),
             beside: Map::new(),
             exact,
-            shaped: !scene.cx.owner.can_own,
+            shaped: !case.cx.owner.can_own,
         }
     }
 }
@@ -259,56 +260,57 @@ impl Router for AppMesh {
         }
     }
 
-    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
-        if self.0 == Version::V1Beta1 && said(scene.service.mesh_name.as_ref()).is_none() {
+    fn check(&self, case: &RouteCase<'_>) -> Result<(), RouteError> {
+        if self.0 == Version::V1Beta1 && non_empty(case.service.mesh_name.as_ref()).is_none() {
             let why = "the provider \"appmesh\" needs the name of the mesh";
-            return Err(scene.refuse("spec.service.meshName", why));
+            return Err(case.refuse("spec.service.meshName", why));
         }
-        let alternatives = conditions(scene, CAN)?.len();
+        let alternatives = conditions(case, CAN)?.len();
         if alternatives > PRIORITY_REST - PRIORITY_MATCHED {
-            return Err(scene.refuse("spec.analysis.match", "has room for 10 items at most"));
+            return Err(case.refuse("spec.analysis.match", "has room for 10 items at most"));
         }
         Ok(())
     }
 
-    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
-        self.words().seen(route, &scene.sides())
+    fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule> {
+        self.backends().seen(route, &case.sides())
     }
 
     /// A pod gets its proxy when it starts, and only if there is a node for it by then.
-    fn prepare(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
-        put_all(&scene.cx.owner, live, node::nodes(self.0, scene, live)?)
+    fn prepare(&self, case: &RouteCase<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        put_all(&case.cx.owner, live, node::nodes(self.0, case, live)?)
     }
 
-    fn before(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
-        let names = &scene.names;
-        let mut drafts = node::nodes(self.0, scene, live)?;
-        drafts.push(self.routing(scene, &names.canary, &[self.direct(scene)]));
+    fn before(&self, case: &RouteCase<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        let names = &case.names;
+        let mut desired = node::nodes(self.0, case, live)?;
+        desired.push(self.routing(case, &names.canary, &[self.direct(case)]));
         if self.0 == Version::V1Beta2 {
-            drafts.push(Self::named(scene, &names.canary));
-            drafts.push(Self::named(scene, &names.apex));
+            desired.push(Self::named(case, &names.canary));
+            desired.push(Self::named(case, &names.apex));
         }
-        put_all(&scene.cx.owner, live, drafts)
+        put_all(&case.cx.owner, live, desired)
     }
 
     fn write(
         &self,
-        scene: &Scene<'_>,
+        case: &RouteCase<'_>,
         live: &Live,
         split: Split,
     ) -> Result<Option<Change>, RouteError> {
-        let found = self.found(scene, live).and_then(|it| self.words().divided(it, &scene.sides()));
-        let rules = self.rules(scene, split, found)?;
-        let draft = self.routing(scene, &scene.names.apex, &rules);
-        put(&scene.cx.owner, live, Draft { shaped: found.is_some(), ..draft })
+        let found =
+            self.found(case, live).and_then(|it| self.backends().divided(it, &case.sides()));
+        let rules = self.rules(case, split, found)?;
+        let desired = self.routing(case, &case.names.apex, &rules);
+        put(&case.cx.owner, live, DesiredObject { shaped: found.is_some(), ..desired })
     }
 
-    /// What App Mesh knows an object by, and which mesh that is in. Its webhook lets neither be changed.
+    /// App Mesh's name of an object, and its mesh. Its webhook lets neither be changed.
     fn filled_in(&self) -> &'static [&'static str] {
         &["awsName", "meshRef"]
     }
 
-    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
-        self.words().retreat(self.route(scene.cx).0, route, &scene.sides())
+    fn reset_to_primary(&self, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
+        self.backends().reset_to_primary(self.route(case.cx).0, route, &case.sides())
     }
 }

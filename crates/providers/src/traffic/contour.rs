@@ -8,22 +8,22 @@ use tidegate_api::canary::service::Retries;
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    RouteCx, RouteError, Scene,
-    draft::Draft,
+    RouteCase, RouteCx, RouteError,
+    desired_object::DesiredObject,
     headers::{Header, How, conditions},
-    members::{Found, Part, Words, fields, over, parts},
-    plan::Seen,
+    non_empty,
+    plan::LiveRule,
     router::{Router, of_apex, put},
-    said,
+    weighted_backends::{BackendSchema, Found, Part, fields, over, parts},
 };
 use crate::object::{Change, Kind, Live, exactly};
 
 const HTTP_PROXY: Kind =
     Kind { group: "projectcontour.io", version: "v1", kind: "HTTPProxy", plural: "httpproxies" };
 
-const WORDS: Words = Words {
+const BACKENDS: BackendSchema = BackendSchema {
     rules: "/spec/routes",
-    members: &["/services"],
+    backends: &["/services"],
     name: "/name",
     begins: false,
     absent: 0,
@@ -45,16 +45,16 @@ const LINKERD_HEADER: &str = "l5d-dst-override";
 #[derive(Debug)]
 pub(super) struct Contour;
 
-fn rule(scene: &Scene<'_>, part: &Part<Vec<Header<'_>>>, found: Option<Found<'_>>) -> Value {
-    let prefix = json!({ "prefix": scene.path_prefix() });
+fn rule(case: &RouteCase<'_>, part: &Part<Vec<Header<'_>>>, found: Option<Found<'_>>) -> Value {
+    let prefix = json!({ "prefix": case.path_prefix() });
     let headers = part.of.iter().flatten().map(|header| json!({ "header": compared(header) }));
     let conditions: Vec<_> = [prefix].into_iter().chain(headers).collect();
-    let timeout = said(scene.service.timeout.as_ref());
+    let timeout = non_empty(case.service.timeout.as_ref());
     let wanted = fields([
         ("conditions", Some(Value::Array(conditions))),
         ("timeoutPolicy", timeout.map(|timeout| json!({ "response": timeout, "idle": IDLE }))),
-        ("retryPolicy", scene.service.retries.as_ref().map(retries)),
-        ("services", Some(Value::Array(services(scene, found, part.canary)))),
+        ("retryPolicy", case.service.retries.as_ref().map(retries)),
+        ("services", Some(Value::Array(services(case, found, part.canary)))),
     ]);
     over(found.map(|found| found.rule), OWN_RULE, Value::Object(wanted))
 }
@@ -67,20 +67,24 @@ fn compared(header: &Header<'_>) -> Value {
     json!({ "name": header.name, how: header.value })
 }
 
-/// Retries, with nothing that is empty: the definition knows no empty kind of failure. It does have a
-/// default for the count, which is written out: what the server fills in would be a difference.
+/// Retries, without empty fields: the definition knows no empty kind of failure. It does have a
+/// default for the count, which is written out: a value that the server fills in would be a
+/// difference.
 fn retries(retries: &Retries) -> Value {
-    let kinds = said(retries.retry_on.as_ref()).unwrap_or_default().split(',').map(str::trim);
+    let kinds = non_empty(retries.retry_on.as_ref()).unwrap_or_default().split(',').map(str::trim);
     let kinds: Vec<_> = kinds.filter(|kind| !kind.is_empty()).collect();
     Value::Object(fields([
         ("count", Some(json!(retries.attempts.unwrap_or(1)))),
-        ("perTryTimeout", said(retries.per_try_timeout.as_ref()).map(|timeout| json!(timeout))),
+        (
+            "perTryTimeout",
+            non_empty(retries.per_try_timeout.as_ref()).map(|timeout| json!(timeout)),
+        ),
         ("retryOn", Some(json!(kinds)).filter(|_| !kinds.is_empty())),
     ]))
 }
 
-fn services(scene: &Scene<'_>, found: Option<Found<'_>>, canary: Percent) -> Vec<Value> {
-    let (namespace, port) = (scene.cx.owner.namespace, scene.service.port);
+fn services(case: &RouteCase<'_>, found: Option<Found<'_>>, canary: Percent) -> Vec<Value> {
+    let (namespace, port) = (case.cx.owner.namespace, case.service.port);
     let service = |name: &str, percent: Percent, live: Option<&Value>| {
         let to = format!("{name}.{namespace}.svc.cluster.local:{port}");
         let header = json!({ "name": LINKERD_HEADER, "value": to });
@@ -92,7 +96,7 @@ fn services(scene: &Scene<'_>, found: Option<Found<'_>>, canary: Percent) -> Vec
         });
         over(live, OWN_MEMBER, wanted)
     };
-    let names = &scene.names;
+    let names = &case.names;
     vec![
         service(&names.primary, canary.rest(), found.and_then(|found| found.primary)),
         service(&names.canary, canary, found.and_then(|found| found.canary)),
@@ -120,34 +124,34 @@ impl Router for Contour {
         (HTTP_PROXY, cx.spec.service_names().apex)
     }
 
-    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
-        conditions(scene, CAN).map(|_| ())
+    fn check(&self, case: &RouteCase<'_>) -> Result<(), RouteError> {
+        conditions(case, CAN).map(|_| ())
     }
 
-    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
-        WORDS.seen(route, &scene.sides())
+    fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule> {
+        BACKENDS.seen(route, &case.sides())
     }
 
     fn write(
         &self,
-        scene: &Scene<'_>,
+        case: &RouteCase<'_>,
         live: &Live,
         split: Split,
     ) -> Result<Option<Change>, RouteError> {
-        let found = self.found(scene, live).and_then(|route| WORDS.divided(route, &scene.sides()));
-        let parts = parts(scene, split.canary, conditions(scene, CAN)?);
-        let routes: Vec<_> = parts.iter().map(|part| rule(scene, part, found)).collect();
+        let found = self.found(case, live).and_then(|route| BACKENDS.divided(route, &case.sides()));
+        let parts = parts(case, split.canary, conditions(case, CAN)?);
+        let routes: Vec<_> = parts.iter().map(|part| rule(case, part, found)).collect();
         let mut spec = json!({ "routes": routes });
         let mut exact = exactly(FIELDS);
-        let class = scene.cx.ingress.class;
+        let class = case.cx.ingress.class;
         if !class.is_empty() {
             spec["ingressClassName"] = json!(class);
             exact.push(CLASS.into());
         }
-        let (labels, annotations) = of_apex(scene);
-        let draft = Draft {
+        let (labels, annotations) = of_apex(case);
+        let desired = DesiredObject {
             kind: HTTP_PROXY,
-            name: scene.names.apex.clone(),
+            name: case.names.apex.clone(),
             labels,
             annotations,
             spec,
@@ -155,10 +159,10 @@ impl Router for Contour {
             exact,
             shaped: found.is_some(),
         };
-        put(&scene.cx.owner, live, draft)
+        put(&case.cx.owner, live, desired)
     }
 
-    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
-        WORDS.retreat(HTTP_PROXY, route, &scene.sides())
+    fn reset_to_primary(&self, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
+        BACKENDS.reset_to_primary(HTTP_PROXY, route, &case.sides())
     }
 }

@@ -12,7 +12,7 @@ pub(super) const COOKIE: &str = "Cookie";
 /// The header that gives a browser a cookie.
 pub(super) const SET_COOKIE: &str = "Set-Cookie";
 
-/// What RE2 does not take literally.
+/// Characters that RE2 does not take literally.
 const SPECIAL: &[char] = &['\\', '.', '+', '*', '?', '(', ')', '|', '[', ']', '{', '}', '^', '$'];
 
 /// A cookie with a name and a value. Flagger stored primary cookies without a name; they are
@@ -33,7 +33,7 @@ pub(super) fn set(cookie: &str, affinity: &SessionAffinity, max_age_s: i64) -> S
             header.push_str(value);
         }
     };
-    if let Some(domain) = super::said(affinity.domain.as_ref()) {
+    if let Some(domain) = super::non_empty(affinity.domain.as_ref()) {
         add("Domain", Some(domain));
     }
     if affinity.http_only == Some(true) {
@@ -42,7 +42,7 @@ pub(super) fn set(cookie: &str, affinity: &SessionAffinity, max_age_s: i64) -> S
     if affinity.partitioned == Some(true) {
         add("Partitioned", None);
     }
-    if let Some(path) = super::said(affinity.path.as_ref()) {
+    if let Some(path) = super::non_empty(affinity.path.as_ref()) {
         add("Path", Some(path));
     }
     if let Some(same_site) = affinity.same_site {

@@ -30,18 +30,18 @@ pub enum RouteError {
     Malformed {
         /// The object.
         object: Place,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// The routing object belongs to somebody else.
+    /// The routing object has another controller.
     #[error("{object} is controlled by {controller} and is not touched")]
     Taken {
         /// The object.
         object: Place,
-        /// Kind and name of whoever controls it.
+        /// Kind and name of its controller.
         controller: String,
     },
-    /// The routing object is the user's, who did not ask for it to be rewritten.
+    /// The routing object is a user's, who did not ask for it to be rewritten.
     #[error(
         "{object} was not made for this canary and is left alone; to have all of it rewritten, \
          annotate it with {HANDED_OVER}={canary}; to have its backends divided and nothing else, \
@@ -70,7 +70,7 @@ pub enum RouteError {
         canary: Place,
         /// Path of the field.
         field: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The caller asks for something the provider cannot do.
@@ -80,7 +80,7 @@ pub enum RouteError {
         canary: Place,
         /// The provider.
         provider: &'static str,
-        /// What was asked for.
+        /// The requested value.
         what: &'static str,
     },
     /// A share for the canary was asked for before there was a cookie.
@@ -91,14 +91,14 @@ pub enum RouteError {
         /// The status field of the cookie.
         field: &'static str,
     },
-    /// What was there before cannot be restored.
+    /// The earlier content cannot be restored.
     #[error("{object}: annotation {annotation} cannot be restored: {why}")]
     Backup {
         /// The object.
         object: Place,
         /// The annotation that should have it.
         annotation: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }
@@ -107,7 +107,7 @@ pub enum RouteError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no provider \"{provider}\"; known are {}", known())]
 pub struct UnknownProvider {
-    /// What was asked for.
+    /// The requested value.
     pub provider: String,
 }
 
@@ -136,7 +136,7 @@ impl fmt::Display for Place {
 // === impl RouteError ===
 
 impl RouteError {
-    /// Whether time alone may help: the route is written and somebody else has to act on it.
+    /// Whether time alone may help: the route is written and another controller has to act on it.
     pub fn is_waiting(&self) -> bool {
         matches!(self, Self::NotReady { .. })
     }

@@ -5,9 +5,8 @@
 //! ([`grpc`]). A route of the user's that is only referred to is [`reference`]'s business.
 //!
 //! Of the route we own parents, host names and rules. A list of rules can only be sent whole, so
-//! what somebody added to the weighted rule, such as an `ExtensionRef` filter, is found there and
-//! put on every rule: a filter that checks who calls must not be missing for those who carry a
-//! cookie.
+//! additions of users to the weighted rule, such as an `ExtensionRef` filter, are found there and
+//! put on every rule: a filter that checks callers must not be missing for those with a cookie.
 
 mod condition;
 mod filter;
@@ -21,10 +20,11 @@ use tidegate_api::canary::{CanarySpec, RouteKind, ServiceNames, service::Gateway
 use tidegate_engine::Split;
 
 use super::{
-    Affinity, Cookies, Mesh, RouteError, Scene, cookie, delete,
-    draft::{Draft, flux_off, refuse_taken},
-    plan::{Seen, cookies_to_write, is_rest, plan},
-    said, takeover,
+    Affinity, Cookies, Mesh, RouteCase, RouteError, cookie, delete,
+    desired_object::{DesiredObject, flux_off, refuse_taken},
+    non_empty,
+    plan::{LiveRule, cookies_to_write, is_rest, plan},
+    takeover,
     weights::{Weights, weight},
 };
 use crate::object::{Change, Kind, Live, exactly};
@@ -65,9 +65,9 @@ pub(super) struct Version {
 /// Gateway API that is installed.
 ///
 /// A server-side apply with an unknown field is refused whole, so these are written only where the
-/// cluster's own schema has them. The default, for clusters whose schema cannot be read, has what
-/// works everywhere, and CORS, which users ask for knowing that their gateway has it; see
-/// [`assumed`](Self::assumed) for `v1beta1`.
+/// cluster's own schema has them. The default, for clusters whose schema cannot be read, has the
+/// fields that work everywhere, and CORS, which users ask for knowing that their gateway has it;
+/// see [`assumed`](Self::assumed) for `v1beta1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field that may be there")]
 pub struct RouteFields {
@@ -94,37 +94,37 @@ struct Weighted<'a> {
     scoped: bool,
 }
 
-/// What cannot be done for this canary.
-pub(super) fn check(version: Version, scene: &Scene<'_>) -> Result<(), RouteError> {
-    let service = scene.service;
+/// Refuses a spec that this provider cannot carry out.
+pub(super) fn check(version: Version, case: &RouteCase<'_>) -> Result<(), RouteError> {
+    let service = case.service;
     if service.gateway_refs.is_empty() {
-        return Err(scene.refuse("spec.service.gatewayRefs", "a route needs at least one gateway"));
+        return Err(case.refuse("spec.service.gatewayRefs", "a route needs at least one gateway"));
     }
     if version.is_grpc() {
-        grpc::check(scene)?;
+        grpc::check(case)?;
     }
     if version.full {
-        if version == V1 && service.cors_policy.is_some() && !scene.cx.fields.cors {
+        if version == V1 && service.cors_policy.is_some() && !case.cx.fields.cors {
             let why = "the HTTPRoute of this cluster has no CORS filter; it comes with a later \
                        version, or the experimental channel, of Gateway API";
-            return Err(scene.refuse("spec.service.corsPolicy", why));
+            return Err(case.refuse("spec.service.corsPolicy", why));
         }
         let timeouts =
             [("timeout", &service.timeout), ("backendTimeout", &service.backend_timeout)];
-        for (field, text) in timeouts.into_iter().filter(|_| scene.cx.fields.timeouts) {
-            if said(text.as_ref()).is_some_and(|text| !rule::is_duration(text)) {
+        for (field, text) in timeouts.into_iter().filter(|_| case.cx.fields.timeouts) {
+            if non_empty(text.as_ref()).is_some_and(|text| !rule::is_duration(text)) {
                 let why = "Gateway API takes whole numbers of h, m, s and ms, such as 1m30s";
-                return Err(scene.refuse(format!("spec.service.{field}"), why));
+                return Err(case.refuse(format!("spec.service.{field}"), why));
             }
         }
     }
     // The longest list of rules there can be: the one with cookies.
     let cookie = || Some("name=value".to_owned());
     let cookies = Cookies { canary: cookie(), primary: cookie(), previous: cookie() };
-    let rules = rules(version, scene, Split::CANARY, &cookies, &rule::Foreign::default())?;
+    let rules = rules(version, case, Split::CANARY, &cookies, &rule::Foreign::default())?;
     if rules.len() > RULES_MAX {
         let why = format!("makes {} rules, a route has at most {RULES_MAX}", rules.len());
-        return Err(scene.refuse("spec.service.match", why));
+        return Err(case.refuse("spec.service.match", why));
     }
     Ok(())
 }
@@ -135,50 +135,54 @@ pub(super) fn check(version: Version, scene: &Scene<'_>) -> Result<(), RouteErro
 /// was done before, and goes: of two routes for one host a gateway takes the older.
 pub(super) fn reconcile(
     version: Version,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &Live,
 ) -> Result<Vec<Change>, RouteError> {
-    let other = version.sibling().and_then(|kind| Some((kind, live.get(kind, &scene.names.apex)?)));
-    let other = other.filter(|(_, object)| scene.cx.owner.owns(object));
-    let object = live.get(version.kind, &scene.names.apex);
-    let inherited = scene.cx.inherited;
+    let other = version.sibling().and_then(|kind| Some((kind, live.get(kind, &case.names.apex)?)));
+    let other = other.filter(|(_, object)| case.cx.owner.owns(object));
+    let object = live.get(version.kind, &case.names.apex);
+    let inherited = case.cx.inherited;
     let before = other.map(|(_, object)| object).filter(|_| inherited == Split::PRIMARY);
-    let found = object.or(before).and_then(|object| weighted(object, &scene.names));
-    let (split, cookies) = match found.map(|found| seen(scene, &found)) {
-        Some(seen) => seen.kept(scene),
-        None => (inherited, scene.cx.cookies.clone()),
+    let found = object.or(before).and_then(|object| weighted(object, &case.names));
+    let (split, cookies) = match found.map(|found| seen(case, &found)) {
+        Some(seen) => seen.kept(case),
+        None => (inherited, case.cx.cookies.clone()),
     };
-    let route = route(version, scene, live, split, &cookies)?;
+    let route = route(version, case, live, split, &cookies)?;
     let pruned = other.and_then(|(kind, object)| delete(kind, object));
     Ok(route.into_iter().chain(pruned).collect())
 }
 
 /// The split of the live route, once its parents took it.
-pub(super) fn read(version: Version, scene: &Scene<'_>, live: &Live) -> Result<Split, RouteError> {
-    let place = || scene.place(version.kind);
-    let object = live.get(version.kind, &scene.names.apex);
+pub(super) fn read(
+    version: Version,
+    case: &RouteCase<'_>,
+    live: &Live,
+) -> Result<Split, RouteError> {
+    let place = || case.place(version.kind);
+    let object = live.get(version.kind, &case.names.apex);
     let object = object.ok_or_else(|| RouteError::Missing { object: place() })?;
-    if let Some((parent, why)) = ready::obstacle(object, scene.cx.owner.namespace) {
+    if let Some((parent, why)) = ready::obstacle(object, case.cx.owner.namespace) {
         return Err(RouteError::NotReady { object: place(), parent, why });
     }
     let malformed = |why: &str| {
-        let (primary, canary) = (&scene.names.primary, &scene.names.canary);
+        let (primary, canary) = (&case.names.primary, &case.names.canary);
         RouteError::Malformed { object: place(), why: format!("{why} {primary} and {canary}") }
     };
-    let found = weighted(object, &scene.names)
+    let found = weighted(object, &case.names)
         .ok_or_else(|| malformed("no rule divides traffic between"))?;
-    seen(scene, &found).split().ok_or_else(|| malformed("weights do not add up to 100 for"))
+    seen(case, &found).split().ok_or_else(|| malformed("weights do not add up to 100 for"))
 }
 
 /// The route with this split.
 pub(super) fn write(
     version: Version,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &Live,
     split: Split,
 ) -> Result<Vec<Change>, RouteError> {
-    let cookies = cookies_to_write(scene, split)?;
-    Ok(route(version, scene, live, split, &cookies)?.into_iter().collect())
+    let cookies = cookies_to_write(case, split)?;
+    Ok(route(version, case, live, split, &cookies)?.into_iter().collect())
 }
 
 /// Whether an object is as we make it. One of the user's of which only backends are divided is not.
@@ -186,41 +190,40 @@ pub(super) fn is_shaped(object: &Value, names: &ServiceNames) -> bool {
     weighted(object, names).is_some() && !reference::is_divided(object)
 }
 
-/// What gives a route back to which the canary refers no more.
-pub(super) fn undo_former(kind: Kind, scene: &Scene<'_>, route: &Value) -> Option<Change> {
+/// Gives back a route that the canary no longer refers to.
+pub(super) fn undo_previous(kind: Kind, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
     let is_route = (kind.group, kind.version) == (HTTP_ROUTE_V1.group, HTTP_ROUTE_V1.version)
         || kind == HTTP_ROUTE_V1BETA1;
-    is_route.then(|| reference::undo_former(kind, scene, route)).flatten()
+    is_route.then(|| reference::undo_previous(kind, case, route)).flatten()
 }
 
 fn route(
     version: Version,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &Live,
     split: Split,
     cookies: &Cookies,
 ) -> Result<Option<Change>, RouteError> {
-    let owner = &scene.cx.owner;
-    let object = live.get(version.kind, &scene.names.apex);
+    let owner = &case.cx.owner;
+    let object = live.get(version.kind, &case.names.apex);
     refuse_taken(owner, version.kind, object)?;
-    let shaped = object.is_some_and(|object| is_shaped(object, &scene.names));
+    let shaped = object.is_some_and(|object| is_shaped(object, &case.names));
     takeover::refuse_unasked(owner, version.kind, object, shaped)?;
-    let foreign =
-        object.map(|object| rule::Foreign::of(version, scene, object)).unwrap_or_default();
-    let apex = scene.service.apex.clone().unwrap_or_default();
+    let foreign = object.map(|object| rule::Foreign::of(version, case, object)).unwrap_or_default();
+    let apex = case.service.apex.clone().unwrap_or_default();
     let mut annotations = apex.annotations;
     flux_off(&mut annotations);
 
     let mut spec = Map::new();
-    spec.insert("parentRefs".to_owned(), Value::Array(parents(scene)));
-    if !scene.service.hosts.is_empty() {
-        spec.insert("hostnames".to_owned(), json!(scene.service.hosts));
+    spec.insert("parentRefs".to_owned(), Value::Array(parents(case)));
+    if !case.service.hosts.is_empty() {
+        spec.insert("hostnames".to_owned(), json!(case.service.hosts));
     }
-    let rules = rules(version, scene, split, cookies, &foreign)?;
+    let rules = rules(version, case, split, cookies, &foreign)?;
     spec.insert("rules".to_owned(), Value::Array(rules));
-    let draft = Draft {
+    let desired = DesiredObject {
         kind: version.kind,
-        name: scene.names.apex.clone(),
+        name: case.names.apex.clone(),
         labels: apex.labels,
         annotations,
         spec: Value::Object(spec),
@@ -228,32 +231,32 @@ fn route(
         exact: exactly(ROUTE_FIELDS),
         shaped,
     };
-    Ok(draft.change(owner, object))
+    Ok(desired.change(owner, object))
 }
 
 fn rules(
     version: Version,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     split: Split,
     cookies: &Cookies,
     foreign: &rule::Foreign,
 ) -> Result<Vec<Value>, RouteError> {
     let mut rules = Vec::new();
-    for planned in plan(scene, split, cookies) {
-        rules.extend(rule::render(version, scene, &planned, foreign)?);
+    for planned in plan(case, split, cookies) {
+        rules.extend(rule::render(version, case, &planned, foreign)?);
     }
     Ok(rules)
 }
 
 /// The parents, with the defaults the API server would fill in.
-fn parents(scene: &Scene<'_>) -> Vec<Value> {
+fn parents(case: &RouteCase<'_>) -> Vec<Value> {
     let parent = |reference: &GatewayRef| {
         let mut parent = json!(reference);
         parent["group"] = json!(reference.group.as_deref().unwrap_or(HTTP_ROUTE_V1.group));
         parent["kind"] = json!(reference.kind.as_deref().unwrap_or("Gateway"));
         parent
     };
-    scene.service.gateway_refs.iter().map(parent).collect()
+    case.service.gateway_refs.iter().map(parent).collect()
 }
 
 /// The last rule with both sides in it.
@@ -276,11 +279,11 @@ fn backend<'a>(rule: &'a Value, name: &str) -> Option<&'a Value> {
     rule["backendRefs"].as_array()?.iter().find(|backend| backend["name"] == *name)
 }
 
-fn seen(scene: &Scene<'_>, found: &Weighted<'_>) -> Seen {
+fn seen(case: &RouteCase<'_>, found: &Weighted<'_>) -> LiveRule {
     let weights = weight(found.primary, WEIGHT_DEFAULT).zip(weight(found.canary, WEIGHT_DEFAULT));
-    Seen {
+    LiveRule {
         weights: weights.map(|(primary, canary)| Weights { primary, canary }),
-        mirrored: is_mirrored(scene, found.rule),
+        mirrored: is_mirrored(case, found.rule),
         scoped: found.scoped,
         cookies: Cookies {
             canary: cookie_of(found.canary),
@@ -291,12 +294,12 @@ fn seen(scene: &Scene<'_>, found: &Weighted<'_>) -> Seen {
 }
 
 /// Whether the canary gets copies beyond those that `service.mirror` asks for.
-fn is_mirrored(scene: &Scene<'_>, rule: &Value) -> bool {
-    let canary = &scene.names.canary;
+fn is_mirrored(case: &RouteCase<'_>, rule: &Value) -> bool {
+    let canary = &case.names.canary;
     let mirrors = rule["filters"].as_array().into_iter().flatten();
     let found =
         mirrors.filter(|filter| filter["requestMirror"]["backendRef"]["name"] == **canary).count();
-    let asked = scene.service.mirror.iter().filter(|mirror| mirror.backend_ref.name == *canary);
+    let asked = case.service.mirror.iter().filter(|mirror| mirror.backend_ref.name == *canary);
     found > asked.count()
 }
 
@@ -314,14 +317,15 @@ impl Version {
     /// The route that a spec asks for.
     ///
     /// gRPC is asked for by the protocol's name or, where that says nothing else, by the name of the
-    /// port. `kubernetes.io/h2c` is how bytes are sent and not what they mean; `grpc-web` is HTTP.
+    /// port. `kubernetes.io/h2c` is a transport and not a protocol; `grpc-web` is HTTP.
     pub(super) fn of(mesh: Mesh, spec: &CanarySpec) -> Self {
         if mesh == Mesh::GatewayApiV1Beta1 {
             return V1BETA1;
         }
         let service = spec.service.as_ref();
-        let protocol = service.and_then(|service| said(service.app_protocol.as_ref()));
-        let port = service.and_then(|service| said(service.port_name.as_ref())).unwrap_or_default();
+        let protocol = service.and_then(|service| non_empty(service.app_protocol.as_ref()));
+        let port =
+            service.and_then(|service| non_empty(service.port_name.as_ref())).unwrap_or_default();
         let is_grpc = match protocol {
             Some("kubernetes.io/h2c") | None => {
                 port == "grpc" || port.starts_with("grpc-") && !port.starts_with("grpc-web")
@@ -373,7 +377,7 @@ impl Default for RouteFields {
 }
 
 impl RouteFields {
-    /// What a route has in clusters that do not say.
+    /// The fields of a route in clusters whose schema cannot be read.
     ///
     /// Of `v1beta1` nothing is assumed: canaries that ask for more ran without it under Flagger.
     pub fn assumed(kind: Kind) -> Self {
@@ -383,8 +387,8 @@ impl RouteFields {
         }
     }
 
-    /// What a schema of a route knows: the `openAPIV3Schema` of its definition, or the component of
-    /// that name in the document the API server has at `/openapi/v3`.
+    /// The fields in a schema of a route: the `openAPIV3Schema` of its definition, or the component
+    /// of that name in the document the API server has at `/openapi/v3`.
     pub fn in_schema(schema: &Value) -> Self {
         let rule = &schema["properties"]["spec"]["properties"]["rules"]["items"]["properties"];
         let filter = &rule["filters"]["items"]["properties"];

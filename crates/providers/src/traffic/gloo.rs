@@ -1,8 +1,8 @@
 //! Gloo: a `RouteTable` that the user's own virtual service delegates to, and an `Upstream` for each
 //! side.
 //!
-//! The path comes from the parent. In A/B testing the matched route is followed by one for the rest:
-//! without it Gloo would answer everybody else that there is nothing here.
+//! The path comes from the parent. In A/B testing the matched route is followed by one for the
+//! rest: without it Gloo would answer all others with 404.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,13 @@ use tidegate_api::{canary::service::Retries, duration::GoDuration};
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    Place, RouteCx, RouteError, Scene, cookie,
-    draft::{Draft, escaped},
+    Place, RouteCase, RouteCx, RouteError, cookie,
+    desired_object::{DesiredObject, escaped},
     headers::{Header, How, conditions},
-    members::{Found, Part, Sides, Words, fields, over, parts},
-    plain,
-    plan::Seen,
+    non_empty, plain,
+    plan::LiveRule,
     router::{Router, of_apex, put},
-    said,
+    weighted_backends::{BackendSchema, Found, Part, Sides, fields, over, parts},
 };
 use crate::{
     object::{Change, Kind, Live, exactly},
@@ -30,9 +29,9 @@ const ROUTE_TABLE: Kind =
 const UPSTREAM: Kind =
     Kind { group: "gloo.solo.io", version: "v1", kind: "Upstream", plural: "upstreams" };
 
-const WORDS: Words = Words {
+const BACKENDS: BackendSchema = BackendSchema {
     rules: "/spec/routes",
-    members: &["/routeAction/multi/destinations"],
+    backends: &["/routeAction/multi/destinations"],
     name: "/destination/upstream/name",
     begins: true,
     absent: 0,
@@ -49,7 +48,7 @@ const UPSTREAM_FIELDS: &[&str] = &[
     "/spec/kube/servicePort",
     "/spec/kube/selector",
 ];
-/// What is taken from the upstream that `upstreamRef` names, all of it at any time.
+/// Fields that are taken from the upstream that `upstreamRef` names, all of it at any time.
 const SETTINGS: [&str; 9] = [
     "labels",
     "sslConfig",
@@ -88,38 +87,38 @@ fn upstreams(cx: &RouteCx<'_>) -> Sides {
 /// the canary's own.
 fn reference(cx: &RouteCx<'_>) -> Option<(String, String)> {
     let reference = cx.spec.upstream_ref.as_ref()?;
-    let namespace = said(reference.namespace.as_ref()).unwrap_or(cx.owner.namespace);
+    let namespace = non_empty(reference.namespace.as_ref()).unwrap_or(cx.owner.namespace);
     Some((namespace.to_owned(), reference.name.clone()))
 }
 
-fn settings<'l>(scene: &Scene<'_>, live: &'l Live) -> Result<Option<&'l Value>, RouteError> {
-    let Some((namespace, name)) = reference(scene.cx) else { return Ok(None) };
+fn settings<'l>(case: &RouteCase<'_>, live: &'l Live) -> Result<Option<&'l Value>, RouteError> {
+    let Some((namespace, name)) = reference(case.cx) else { return Ok(None) };
     let object = Place::new(UPSTREAM, &namespace, &name);
     let found = live.elsewhere(UPSTREAM, &namespace, &name);
     found.map(Some).ok_or(RouteError::Missing { object })
 }
 
 fn upstream(
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &Live,
     name: &str,
     service: &str,
 ) -> Result<Option<Change>, RouteError> {
-    let namespace = scene.cx.owner.namespace;
+    let namespace = case.cx.owner.namespace;
     let kube = json!({
         "serviceName": service,
         "serviceNamespace": namespace,
-        "servicePort": scene.service.port,
-        "selector": plain::selector(scene, live, service)?,
+        "servicePort": case.service.port,
+        "selector": plain::selector(case, live, service)?,
     });
     let mut spec = Map::from_iter([("kube".to_owned(), kube)]);
     let mut annotations = BTreeMap::new();
-    let settings = settings(scene, live)?;
+    let settings = settings(case, live)?;
     for key in SETTINGS {
         let value = settings.map(|settings| settings["spec"][key].clone());
         spec.extend(value.filter(|value| !value.is_null()).map(|value| (key.to_owned(), value)));
     }
-    if let Some((namespace, name)) = reference(scene.cx) {
+    if let Some((namespace, name)) = reference(case.cx) {
         annotations.insert(SETTINGS_OF.to_owned(), format!("{namespace}/{name}"));
     }
     let mut exact = exactly(UPSTREAM_FIELDS);
@@ -129,7 +128,7 @@ fn upstream(
         exact.extend(SETTINGS.map(|key| format!("/spec/{key}").into()));
         exact.push(format!("/metadata/annotations/{}", escaped(SETTINGS_OF)).into());
     }
-    let draft = Draft {
+    let desired = DesiredObject {
         kind: UPSTREAM,
         name: name.to_owned(),
         labels: BTreeMap::new(),
@@ -137,27 +136,27 @@ fn upstream(
         spec: Value::Object(spec),
         beside: Map::new(),
         exact,
-        // The name is so much our own that nobody else's is likely to have it.
-        shaped: !scene.cx.owner.can_own,
+        // The name is specific enough that no other upstream is likely to have it.
+        shaped: !case.cx.owner.can_own,
     };
-    put(&scene.cx.owner, live, draft)
+    put(&case.cx.owner, live, desired)
 }
 
-fn rule(scene: &Scene<'_>, part: &Part<Vec<Value>>, found: Option<Found<'_>>) -> Value {
-    let destinations = destinations(scene, found, part.canary);
+fn rule(case: &RouteCase<'_>, part: &Part<Vec<Value>>, found: Option<Found<'_>>) -> Value {
+    let destinations = destinations(case, found, part.canary);
     let wanted = fields([
         ("matchers", part.of.as_ref().map(|matchers| json!(matchers))),
         ("inheritablePathMatchers", Some(json!(true))),
         ("routeAction", Some(json!({ "multi": { "destinations": destinations } }))),
-        ("options", options(scene, found)),
+        ("options", options(case, found)),
     ]);
     over(found.map(|found| found.rule), OWN_RULE, Value::Object(wanted))
 }
 
-/// Timeout and retries of the service, beside the options somebody else gave the live route.
-fn options(scene: &Scene<'_>, found: Option<Found<'_>>) -> Option<Value> {
-    let service = scene.service;
-    let timeout = said(service.timeout.as_ref()).and_then(seconds);
+/// Timeout and retries of the service, beside the options that users gave the live route.
+fn options(case: &RouteCase<'_>, found: Option<Found<'_>>) -> Option<Value> {
+    let service = case.service;
+    let timeout = non_empty(service.timeout.as_ref()).and_then(seconds);
     let ours = fields([
         ("timeout", timeout.map(|timeout| json!(timeout))),
         ("retries", service.retries.as_ref().map(retries)),
@@ -168,9 +167,9 @@ fn options(scene: &Scene<'_>, found: Option<Found<'_>>) -> Option<Value> {
 }
 
 fn retries(retries: &Retries) -> Value {
-    let timeout = said(retries.per_try_timeout.as_ref()).and_then(seconds);
+    let timeout = non_empty(retries.per_try_timeout.as_ref()).and_then(seconds);
     Value::Object(fields([
-        ("retryOn", Some(json!(said(retries.retry_on.as_ref()).unwrap_or(RETRIED)))),
+        ("retryOn", Some(json!(non_empty(retries.retry_on.as_ref()).unwrap_or(RETRIED)))),
         ("numRetries", retries.attempts.map(|attempts| json!(attempts.max(0)))),
         ("perTryTimeout", timeout.map(|timeout| json!(timeout))),
     ]))
@@ -186,10 +185,10 @@ fn seconds(text: &str) -> Option<String> {
     Some(format!("{whole}.{nanoseconds:09}s"))
 }
 
-fn destinations(scene: &Scene<'_>, found: Option<Found<'_>>, canary: Percent) -> Vec<Value> {
-    let names = upstreams(scene.cx);
+fn destinations(case: &RouteCase<'_>, found: Option<Found<'_>>, canary: Percent) -> Vec<Value> {
+    let names = upstreams(case.cx);
     let destination = |name: &str, percent: Percent, live: Option<&Value>| {
-        let upstream = json!({ "name": name, "namespace": scene.cx.owner.namespace });
+        let upstream = json!({ "name": name, "namespace": case.cx.owner.namespace });
         let wanted = json!({ "destination": { "upstream": upstream }, "weight": percent.get() });
         over(live, OWN_MEMBER, wanted)
     };
@@ -243,36 +242,36 @@ impl Router for Gloo {
         reference.into_iter().collect()
     }
 
-    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
-        conditions(scene, CAN).map(|_| ())
+    fn check(&self, case: &RouteCase<'_>) -> Result<(), RouteError> {
+        conditions(case, CAN).map(|_| ())
     }
 
-    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
-        WORDS.seen(route, &sides(scene.cx))
+    fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule> {
+        BACKENDS.seen(route, &sides(case.cx))
     }
 
-    fn before(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
-        let (names, services) = (upstreams(scene.cx), &scene.names);
-        let canary = upstream(scene, live, &names.canary, &services.canary)?;
-        let primary = upstream(scene, live, &names.primary, &services.primary)?;
+    fn before(&self, case: &RouteCase<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        let (names, services) = (upstreams(case.cx), &case.names);
+        let canary = upstream(case, live, &names.canary, &services.canary)?;
+        let primary = upstream(case, live, &names.primary, &services.primary)?;
         Ok(canary.into_iter().chain(primary).collect())
     }
 
     fn write(
         &self,
-        scene: &Scene<'_>,
+        case: &RouteCase<'_>,
         live: &Live,
         split: Split,
     ) -> Result<Option<Change>, RouteError> {
-        let route = self.found(scene, live);
-        let found = route.and_then(|route| WORDS.divided(route, &sides(scene.cx)));
-        let matchers = matchers(&conditions(scene, CAN)?);
-        let parts = parts(scene, split.canary, vec![matchers]);
-        let routes: Vec<_> = parts.iter().map(|part| rule(scene, part, found)).collect();
-        let (labels, annotations) = of_apex(scene);
-        let draft = Draft {
+        let route = self.found(case, live);
+        let found = route.and_then(|route| BACKENDS.divided(route, &sides(case.cx)));
+        let matchers = matchers(&conditions(case, CAN)?);
+        let parts = parts(case, split.canary, vec![matchers]);
+        let routes: Vec<_> = parts.iter().map(|part| rule(case, part, found)).collect();
+        let (labels, annotations) = of_apex(case);
+        let desired = DesiredObject {
             kind: ROUTE_TABLE,
-            name: scene.names.apex.clone(),
+            name: case.names.apex.clone(),
             labels,
             annotations,
             spec: json!({ "routes": routes }),
@@ -280,10 +279,10 @@ impl Router for Gloo {
             exact: exactly(FIELDS),
             shaped: found.is_some(),
         };
-        put(&scene.cx.owner, live, draft)
+        put(&case.cx.owner, live, desired)
     }
 
-    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
-        WORDS.retreat(ROUTE_TABLE, route, &sides(scene.cx))
+    fn reset_to_primary(&self, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
+        BACKENDS.reset_to_primary(ROUTE_TABLE, route, &sides(case.cx))
     }
 }

@@ -1,11 +1,11 @@
 //! `analysis.match` where a provider can compare headers and nothing else.
 //!
-//! Items are alternatives, headers of one item hold together. What cannot be said is refused: a
-//! dropped condition would send more people to the canary than the user named, or everybody.
+//! Items are alternatives, headers of one item hold together. Other conditions are refused: a
+//! dropped condition would send more users to the canary than were named, or all of them.
 
 use tidegate_api::canary::analysis::{AnalysisMatch, HeaderMatch};
 
-use super::{RouteError, Scene, said};
+use super::{RouteCase, RouteError, non_empty};
 
 /// How a header is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,39 +27,39 @@ pub(super) struct Header<'a> {
 /// The conditions, item by item, in the order of the spec; headers of an item by name, so that their
 /// order never changes.
 pub(super) fn conditions<'a>(
-    scene: &Scene<'a>,
+    case: &RouteCase<'a>,
     can: &[How],
 ) -> Result<Vec<Vec<Header<'a>>>, RouteError> {
-    let items = scene.cx.spec.analysis.matches.iter().enumerate();
-    items.map(|(index, item)| of_item(scene, can, index, item)).collect()
+    let items = case.cx.spec.analysis.matches.iter().enumerate();
+    items.map(|(index, item)| of_item(case, can, index, item)).collect()
 }
 
 fn of_item<'a>(
-    scene: &Scene<'a>,
+    case: &RouteCase<'a>,
     can: &[How],
     index: usize,
     item: &'a AnalysisMatch,
 ) -> Result<Vec<Header<'a>>, RouteError> {
     let field = format!("spec.analysis.match[{index}]");
     let AnalysisMatch { headers, query_params, source_labels } = item;
-    let provider = scene.mesh.as_str();
+    let provider = case.mesh.as_str();
     let only_headers = format!("the provider \"{provider}\" can compare headers only");
     for (member, is_empty) in
         [("queryParams", query_params.is_empty()), ("sourceLabels", source_labels.is_empty())]
     {
         if !is_empty {
-            return Err(scene.refuse(format!("{field}.{member}"), only_headers));
+            return Err(case.refuse(format!("{field}.{member}"), only_headers));
         }
     }
     if headers.is_empty() {
-        return Err(scene.refuse(field, "an empty condition fits every request"));
+        return Err(case.refuse(field, "an empty condition fits every request"));
     }
     let found = headers.iter().map(|(name, header)| {
         let known = of_header(header).filter(|(how, _)| can.contains(how));
         let (how, value) = known.ok_or_else(|| {
             let words: Vec<_> = can.iter().map(|how| how.as_str()).collect();
             let why = format!("needs {}, with the provider \"{provider}\"", words.join(" or "));
-            scene.refuse(format!("{field}.headers.{name}"), why)
+            case.refuse(format!("{field}.headers.{name}"), why)
         })?;
         Ok(Header { name, how, value })
     });
@@ -70,7 +70,7 @@ fn of_header(header: &HeaderMatch) -> Option<(How, &str)> {
     let HeaderMatch { exact, prefix, suffix, regex } = header;
     let all =
         [(How::Exact, exact), (How::Prefix, prefix), (How::Suffix, suffix), (How::Regex, regex)];
-    all.into_iter().find_map(|(how, text)| Some((how, said(text.as_ref())?)))
+    all.into_iter().find_map(|(how, text)| Some((how, non_empty(text.as_ref())?)))
 }
 
 // === impl How ===

@@ -1,4 +1,4 @@
-//! Copies of the user's Ingress, for controllers that divide traffic between two of them.
+//! Copies of the user's Ingress, for controllers that divide traffic between two Ingresses.
 //!
 //! A copy has the paths that lead to the apex and no others: the rest is served by the original.
 
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::{Place, RouteCx, RouteError, Scene};
+use super::{Place, RouteCase, RouteCx, RouteError};
 use crate::object::{Change, Kind, exactly};
 
 /// Kind of an Ingress.
@@ -30,13 +30,13 @@ pub(super) fn copy_name(cx: &RouteCx<'_>) -> String {
 }
 
 /// Refuses a canary without an Ingress.
-pub(super) fn check(scene: &Scene<'_>) -> Result<(), RouteError> {
-    if original_name(scene.cx).is_some() {
+pub(super) fn check(case: &RouteCase<'_>) -> Result<(), RouteError> {
+    if original_name(case.cx).is_some() {
         return Ok(());
     }
-    let provider = scene.mesh.as_str();
+    let provider = case.mesh.as_str();
     let why = format!("the provider \"{provider}\" needs the Ingress that leads to the apex");
-    Err(scene.refuse("spec.ingressRef", why))
+    Err(case.refuse("spec.ingressRef", why))
 }
 
 /// The subtrees of a copy with this spec that are its own.
@@ -58,11 +58,11 @@ pub(super) fn leads_to(copy: &Value, service: &str) -> bool {
 /// The spec of a copy: in each rule what `to` makes of the paths to the apex. An error if there are
 /// none.
 pub(super) fn copy(
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     original: &Value,
     to: impl Fn(&[Value]) -> Vec<Value>,
 ) -> Result<Value, RouteError> {
-    let apex = &scene.names.apex;
+    let apex = &case.names.apex;
     let leads = |path: &&Value| path["backend"]["service"]["name"] == **apex;
     let rules = original["spec"]["rules"].as_array().into_iter().flatten();
     let rules = rules.filter_map(|rule| {
@@ -79,7 +79,7 @@ pub(super) fn copy(
     if rules.is_empty() {
         let name = original["metadata"]["name"].as_str().unwrap_or_default();
         return Err(RouteError::Malformed {
-            object: Place::new(INGRESS, scene.cx.owner.namespace, name),
+            object: Place::new(INGRESS, case.cx.owner.namespace, name),
             why: format!("no path of it leads to Service {apex}"),
         });
     }

@@ -1,9 +1,9 @@
 //! Istio: a virtual service that divides traffic, and a destination rule for each side.
 //!
 //! Each side has a Service of its own, so no subsets are used. Of the virtual service we own
-//! `hosts`, `gateways` and the lists of rules; `tls`, `exportTo` and whatever Istio adds later stay
-//! as they are. With `appProtocol: tcp` connections are divided instead of requests: weights and
-//! nothing else.
+//! `hosts`, `gateways` and the lists of rules; `tls`, `exportTo` and fields that Istio adds later
+//! stay as they are. With `appProtocol: tcp` connections are divided instead of requests: weights
+//! and nothing else.
 
 mod rule;
 
@@ -14,9 +14,9 @@ use tidegate_api::canary::{CanarySpec, ServiceNames};
 use tidegate_engine::Split;
 
 use super::{
-    Cookies, RouteError, Scene, cookie,
-    draft::{Draft, flux_off, refuse_taken},
-    plan::{Seen, cookies_to_write, is_rest, plan},
+    Cookies, RouteCase, RouteError, cookie,
+    desired_object::{DesiredObject, flux_off, refuse_taken},
+    plan::{LiveRule, cookies_to_write, is_rest, plan},
     weights::{Weights, weight},
 };
 use crate::object::{Change, Kind, Live, exactly};
@@ -57,63 +57,63 @@ pub(super) fn routes_connections(spec: &CanarySpec) -> bool {
     protocol.is_some_and(|protocol| protocol.eq_ignore_ascii_case("tcp"))
 }
 
-/// What cannot be done for this canary.
-pub(super) fn check(scene: &Scene<'_>) -> Result<(), RouteError> {
-    let (service, analysis) = (scene.service, &scene.cx.spec.analysis);
-    if is_delegate(scene) && !(service.hosts.is_empty() && service.gateways.is_empty()) {
+/// Refuses a spec that this provider cannot carry out.
+pub(super) fn check(case: &RouteCase<'_>) -> Result<(), RouteError> {
+    let (service, analysis) = (case.service, &case.cx.spec.analysis);
+    if is_delegate(case) && !(service.hosts.is_empty() && service.gateways.is_empty()) {
         let why = "a delegate takes hosts and gateways from its root; leave both out";
-        return Err(scene.refuse("spec.service.delegation", why));
+        return Err(case.refuse("spec.service.delegation", why));
     }
-    if !scene.capabilities.ab {
+    if !case.capabilities.ab {
         // Beside weights conditions have no effect.
         return Ok(());
     }
     for (index, condition) in analysis.matches.iter().enumerate() {
-        rule::check_condition(scene, index, condition)?;
+        rule::check_condition(case, index, condition)?;
     }
     Ok(())
 }
 
 /// Brings all three objects into shape.
-pub(super) fn reconcile(scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+pub(super) fn reconcile(case: &RouteCase<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
     let mut changes = Vec::new();
-    for host in [&scene.names.canary, &scene.names.primary] {
+    for host in [&case.names.canary, &case.names.primary] {
         let object = live.get(DESTINATION_RULE, host);
-        refuse_taken(&scene.cx.owner, DESTINATION_RULE, object)?;
-        changes.extend(policy(scene, host).change(&scene.cx.owner, object));
+        refuse_taken(&case.cx.owner, DESTINATION_RULE, object)?;
+        changes.extend(policy(case, host).change(&case.cx.owner, object));
     }
-    let object = live.get(VIRTUAL_SERVICE, &scene.names.apex);
-    let seen = object.and_then(|object| weighted(object, &scene.names)).map(|found| seen(&found));
+    let object = live.get(VIRTUAL_SERVICE, &case.names.apex);
+    let seen = object.and_then(|object| weighted(object, &case.names)).map(|found| seen(&found));
     let (split, cookies) = match seen {
-        Some(seen) => seen.kept(scene),
-        None => (scene.cx.inherited, scene.cx.cookies.clone()),
+        Some(seen) => seen.kept(case),
+        None => (case.cx.inherited, case.cx.cookies.clone()),
     };
-    changes.extend(route(scene, live, split, &cookies)?);
+    changes.extend(route(case, live, split, &cookies)?);
     Ok(changes)
 }
 
 /// The split of the live virtual service.
-pub(super) fn read(scene: &Scene<'_>, live: &Live) -> Result<Split, RouteError> {
-    let place = || scene.place(VIRTUAL_SERVICE);
-    let object = live.get(VIRTUAL_SERVICE, &scene.names.apex);
+pub(super) fn read(case: &RouteCase<'_>, live: &Live) -> Result<Split, RouteError> {
+    let place = || case.place(VIRTUAL_SERVICE);
+    let object = live.get(VIRTUAL_SERVICE, &case.names.apex);
     let object = object.ok_or_else(|| RouteError::Missing { object: place() })?;
     let malformed = |why: &str| {
-        let (primary, canary) = (&scene.names.primary, &scene.names.canary);
+        let (primary, canary) = (&case.names.primary, &case.names.canary);
         RouteError::Malformed { object: place(), why: format!("{why} {primary} and {canary}") }
     };
-    let found = weighted(object, &scene.names)
+    let found = weighted(object, &case.names)
         .ok_or_else(|| malformed("no rule divides traffic between"))?;
     seen(&found).split().ok_or_else(|| malformed("weights do not add up to 100 for"))
 }
 
 /// The virtual service with this split.
 pub(super) fn write(
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &Live,
     split: Split,
 ) -> Result<Vec<Change>, RouteError> {
-    let cookies = cookies_to_write(scene, split)?;
-    Ok(route(scene, live, split, &cookies)?.into_iter().collect())
+    let cookies = cookies_to_write(case, split)?;
+    Ok(route(case, live, split, &cookies)?.into_iter().collect())
 }
 
 /// Whether an object is as we make it. Destination rules have no shape of their own: annotations tell
@@ -122,13 +122,13 @@ pub(super) fn is_shaped(object: &Value, names: &ServiceNames) -> bool {
     weighted(object, names).is_some()
 }
 
-fn policy(scene: &Scene<'_>, host: &str) -> Draft {
+fn policy(case: &RouteCase<'_>, host: &str) -> DesiredObject {
     let mut spec = Map::new();
     spec.insert("host".to_owned(), json!(host));
-    if let Some(policy) = &scene.service.traffic_policy {
+    if let Some(policy) = &case.service.traffic_policy {
         spec.insert("trafficPolicy".to_owned(), json!(policy));
     }
-    Draft {
+    DesiredObject {
         kind: DESTINATION_RULE,
         name: host.to_owned(),
         labels: BTreeMap::new(),
@@ -138,42 +138,42 @@ fn policy(scene: &Scene<'_>, host: &str) -> Draft {
         exact: exactly(POLICY_FIELDS),
         // Without owners nothing tells ours from the user's, and a backup of our own is worse than
         // none.
-        shaped: !scene.cx.owner.can_own,
+        shaped: !case.cx.owner.can_own,
     }
 }
 
 fn route(
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &Live,
     split: Split,
     cookies: &Cookies,
 ) -> Result<Option<Change>, RouteError> {
-    let owner = &scene.cx.owner;
-    let object = live.get(VIRTUAL_SERVICE, &scene.names.apex);
+    let owner = &case.cx.owner;
+    let object = live.get(VIRTUAL_SERVICE, &case.names.apex);
     refuse_taken(owner, VIRTUAL_SERVICE, object)?;
-    let found = object.and_then(|object| weighted(object, &scene.names));
-    let apex = scene.service.apex.clone().unwrap_or_default();
+    let found = object.and_then(|object| weighted(object, &case.names));
+    let apex = case.service.apex.clone().unwrap_or_default();
     let mut annotations = apex.annotations;
     flux_off(&mut annotations);
 
     let mut spec = Map::new();
-    spec.insert("hosts".to_owned(), json!(hosts(scene)));
-    if !is_delegate(scene) {
-        spec.insert("gateways".to_owned(), json!(gateways(scene)));
+    spec.insert("hosts".to_owned(), json!(hosts(case)));
+    if !is_delegate(case) {
+        spec.insert("gateways".to_owned(), json!(gateways(case)));
     }
-    let rules = plan(scene, split, cookies);
-    if routes_connections(scene.cx.spec) {
-        let rules: Vec<_> = rules.iter().map(|planned| rule::tcp(scene, planned)).collect();
+    let rules = plan(case, split, cookies);
+    if routes_connections(case.cx.spec) {
+        let rules: Vec<_> = rules.iter().map(|planned| rule::tcp(case, planned)).collect();
         spec.insert("tcp".to_owned(), json!(rules));
     } else {
         let foreign = found.as_ref().map(|found| rule::foreign(found.rule)).unwrap_or_default();
         let rules: Vec<_> =
-            rules.iter().map(|planned| rule::http(scene, planned, foreign.clone())).collect();
+            rules.iter().map(|planned| rule::http(case, planned, foreign.clone())).collect();
         spec.insert("http".to_owned(), json!(rules));
     }
-    let draft = Draft {
+    let desired = DesiredObject {
         kind: VIRTUAL_SERVICE,
-        name: scene.names.apex.clone(),
+        name: case.names.apex.clone(),
         labels: apex.labels,
         annotations,
         spec: Value::Object(spec),
@@ -181,28 +181,28 @@ fn route(
         exact: exactly(ROUTE_FIELDS),
         shaped: found.is_some(),
     };
-    Ok(draft.change(owner, object))
+    Ok(desired.change(owner, object))
 }
 
-fn is_delegate(scene: &Scene<'_>) -> bool {
-    scene.service.delegation == Some(true)
+fn is_delegate(case: &RouteCase<'_>) -> bool {
+    case.service.delegation == Some(true)
 }
 
-fn hosts<'a>(scene: &'a Scene<'_>) -> Vec<&'a str> {
-    if is_delegate(scene) {
+fn hosts<'a>(case: &'a RouteCase<'_>) -> Vec<&'a str> {
+    if is_delegate(case) {
         return Vec::new();
     }
-    let apex = scene.names.apex.as_str();
-    let mut hosts: Vec<_> = scene.service.hosts.iter().map(String::as_str).collect();
+    let apex = case.names.apex.as_str();
+    let mut hosts: Vec<_> = case.service.hosts.iter().map(String::as_str).collect();
     if !hosts.iter().any(|host| *host == apex || *host == "*") {
         hosts.push(apex);
     }
     hosts
 }
 
-fn gateways<'a>(scene: &Scene<'a>) -> Vec<&'a str> {
-    match scene.service.gateways.as_slice() {
-        // As Flagger: the mesh is not added to a list that somebody wrote.
+fn gateways<'a>(case: &RouteCase<'a>) -> Vec<&'a str> {
+    match case.service.gateways.as_slice() {
+        // As Flagger: the mesh is not added to a list that the user wrote.
         [] => vec![INSIDE],
         listed => listed.iter().map(String::as_str).collect(),
     }
@@ -228,14 +228,14 @@ fn weighted<'a>(object: &'a Value, names: &ServiceNames) -> Option<Weighted<'a>>
     })
 }
 
-fn seen(found: &Weighted<'_>) -> Seen {
+fn seen(found: &Weighted<'_>) -> LiveRule {
     let weights = weight(found.primary, 0).zip(weight(found.canary, 0));
     let cookie = |destination: &Value| {
         let header = &destination["headers"]["response"]["add"][cookie::SET_COOKIE];
         header.as_str().and_then(cookie::in_header)
     };
     let host = &found.canary["destination"]["host"];
-    Seen {
+    LiveRule {
         weights: weights.map(|(primary, canary)| Weights { primary, canary }),
         mirrored: found.rule["mirror"]["host"] == *host,
         scoped: found.scoped,

@@ -1,15 +1,15 @@
 //! Knative: the target Service itself has revisions, and says how traffic is divided between them.
 //!
-//! Nothing is made. An annotation remembers which revision is the primary, and the canary's status too;
-//! the canary is whatever revision is the latest. After a promotion both are one revision, so the two entries are told apart
-//! by whether they name it or follow the latest.
+//! No object is made. An annotation and the canary's status remember which revision is the primary;
+//! the canary is the latest revision. After a promotion both are one revision, so the two entries
+//! are told apart by whether they name it or follow the latest.
 
 use serde_json::{Map, Value, json};
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    Cookies, Place, RouteCx, RouteError, Scene, draft::alike, members::over, plan::Seen,
-    router::Router, weights::Weights,
+    Cookies, Place, RouteCase, RouteCx, RouteError, desired_object::alike, plan::LiveRule,
+    router::Router, weighted_backends::over, weights::Weights,
 };
 use crate::object::{Change, Kind, Live};
 
@@ -25,8 +25,8 @@ const OWN: &[&str] = &["latestRevision", "revisionName", "configurationName", "p
 #[derive(Debug)]
 pub(super) struct Knative;
 
-fn place(scene: &Scene<'_>) -> Place {
-    Place::new(KNATIVE_SERVICE, scene.cx.owner.namespace, &scene.cx.spec.target_ref.name)
+fn place(case: &RouteCase<'_>) -> Place {
+    Place::new(KNATIVE_SERVICE, case.cx.owner.namespace, &case.cx.spec.target_ref.name)
 }
 
 fn traffic(part: &Value) -> &[Value] {
@@ -81,7 +81,7 @@ fn divided(service: &Value, revision: &str, percent: Percent) -> Value {
         .collect()
 }
 
-/// What makes traffic and annotation like this; none where they are.
+/// Sets traffic and annotation; none where they are so already.
 fn change(service: &Value, revision: Option<&str>, traffic: Option<Value>) -> Option<Change> {
     let mut patch = Map::new();
     let mut metadata = json!({ "resourceVersion": service["metadata"]["resourceVersion"] });
@@ -113,19 +113,19 @@ fn pinned(service: &Value) -> Option<&str> {
 
 /// The revision that is to be the primary from now on: the one that has traffic by its name, the one that
 /// is remembered, or before the first run the one that has all traffic already.
-fn first_primary(scene: &Scene<'_>, service: &Value) -> Result<String, RouteError> {
-    match pinned(service).or(scene.cx.primary) {
+fn first_primary(case: &RouteCase<'_>, service: &Value) -> Result<String, RouteError> {
+    match pinned(service).or(case.cx.primary) {
         Some(known) => Ok(known.to_owned()),
-        None => latest(scene, service).map(str::to_owned),
+        None => latest(case, service).map(str::to_owned),
     }
 }
 
 /// The latest revision, once it can serve.
-fn latest<'s>(scene: &Scene<'_>, service: &'s Value) -> Result<&'s str, RouteError> {
+fn latest<'s>(case: &RouteCase<'_>, service: &'s Value) -> Result<&'s str, RouteError> {
     let status = &service["status"];
     let created = status["latestCreatedRevisionName"].as_str().filter(|name| !name.is_empty());
     let waiting = |why: &str| RouteError::NotReady {
-        object: place(scene),
+        object: place(case),
         parent: "Knative".to_owned(),
         why: why.to_owned(),
     };
@@ -136,13 +136,13 @@ fn latest<'s>(scene: &Scene<'_>, service: &'s Value) -> Result<&'s str, RouteErr
     Ok(created)
 }
 
-/// What makes the latest revision the primary, with the canary's share as it is.
+/// Makes the latest revision the primary, with the canary's share as it is.
 ///
 /// Both entries lead to that revision then, and the one before gets no more traffic.
-pub(super) fn promote(scene: &Scene<'_>, live: &Live) -> Result<Option<Change>, RouteError> {
-    let split = super::router::read(&Knative, scene, &live.without_status())?;
-    let Some(service) = Knative.found(scene, live) else { return Ok(None) };
-    let latest = latest(scene, service)?;
+pub(super) fn promote(case: &RouteCase<'_>, live: &Live) -> Result<Option<Change>, RouteError> {
+    let split = super::router::read(&Knative, case, &live.without_status())?;
+    let Some(service) = Knative.found(case, live) else { return Ok(None) };
+    let latest = latest(case, service)?;
     Ok(change(service, Some(latest), Some(divided(service, latest, split.canary))))
 }
 
@@ -155,20 +155,20 @@ impl Router for Knative {
         (KNATIVE_SERVICE, cx.spec.target_ref.name.clone())
     }
 
-    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
-        if scene.cx.spec.target_ref.is_knative() {
+    fn check(&self, case: &RouteCase<'_>) -> Result<(), RouteError> {
+        if case.cx.spec.target_ref.is_knative() {
             return Ok(());
         }
         let why = "the provider \"knative\" needs a Service of serving.knative.dev/v1";
-        Err(scene.refuse("spec.targetRef", why))
+        Err(case.refuse("spec.targetRef", why))
     }
 
-    fn seen(&self, _: &Scene<'_>, route: &Value) -> Option<Seen> {
+    fn seen(&self, _: &RouteCase<'_>, route: &Value) -> Option<LiveRule> {
         let entries = traffic(&route["spec"]);
         let primary = primary(entries, primary_revision(route)?)?;
         let (primary, canary) = (&primary["percent"], &canary(entries)?["percent"]);
         let weights = primary.as_i64().zip(canary.as_i64());
-        Some(Seen {
+        Some(LiveRule {
             weights: weights.map(|(primary, canary)| Weights { primary, canary }),
             mirrored: false,
             scoped: false,
@@ -177,7 +177,7 @@ impl Router for Knative {
     }
 
     /// Traffic is where status says, once Knative has come to it.
-    fn obstacle(&self, scene: &Scene<'_>, route: &Value) -> Option<RouteError> {
+    fn obstacle(&self, case: &RouteCase<'_>, route: &Value) -> Option<RouteError> {
         let effective = traffic(&route["status"]);
         if !route["status"].is_object() {
             return None;
@@ -189,18 +189,18 @@ impl Router for Knative {
         let of = |list| (percent(primary(list, revision)), percent(canary(list)));
         let why = "traffic is not divided like this yet".to_owned();
         let parent = "Knative".to_owned();
-        let error = RouteError::NotReady { object: place(scene), parent, why };
+        let error = RouteError::NotReady { object: place(case), parent, why };
         (of(entries) != of(effective)).then_some(error)
     }
 
     fn write(
         &self,
-        scene: &Scene<'_>,
+        case: &RouteCase<'_>,
         live: &Live,
         split: Split,
     ) -> Result<Option<Change>, RouteError> {
-        let object = place(scene);
-        let Some(service) = self.found(scene, live) else {
+        let object = place(case);
+        let Some(service) = self.found(case, live) else {
             return Err(RouteError::Missing { object });
         };
         let Some(revision) = primary_revision(service) else {
@@ -213,18 +213,18 @@ impl Router for Knative {
     /// Before the first run the revision that serves is written down, and traffic is pinned to it.
     fn keep(
         &self,
-        scene: &Scene<'_>,
+        case: &RouteCase<'_>,
         live: &Live,
         split: Split,
     ) -> Result<Option<Change>, RouteError> {
-        let Some(service) = self.found(scene, live) else {
-            return Err(RouteError::Missing { object: place(scene) });
+        let Some(service) = self.found(case, live) else {
+            return Err(RouteError::Missing { object: place(case) });
         };
-        let is_shaped = self.seen(scene, service).is_some();
+        let is_shaped = self.seen(case, service).is_some();
         let revision = match primary_revision(service) {
-            Some(_) if is_shaped => return self.write(scene, live, split),
+            Some(_) if is_shaped => return self.write(case, live, split),
             Some(revision) => revision.to_owned(),
-            None => first_primary(scene, service)?,
+            None => first_primary(case, service)?,
         };
         // With the annotation alone gone, traffic is as it should be.
         let is_divided = primary(traffic(&service["spec"]), &revision).is_some()
@@ -233,14 +233,14 @@ impl Router for Knative {
         Ok(change(service, Some(&revision), Some(traffic).filter(|_| !is_divided)))
     }
 
-    fn retreat(&self, _: &Scene<'_>, route: &Value) -> Option<Change> {
+    fn reset_to_primary(&self, _: &RouteCase<'_>, route: &Value) -> Option<Change> {
         let revision = primary_revision(route)?;
         change(route, Some(revision), Some(divided(route, revision, Percent::ZERO)))
     }
 
     /// New revisions get traffic again, as before there was a canary.
-    fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
-        let Some(service) = self.found(scene, live) else { return Ok(Vec::new()) };
+    fn finalize(&self, case: &RouteCase<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        let Some(service) = self.found(case, live) else { return Ok(Vec::new()) };
         let Some(revision) = primary_revision(service) else { return Ok(Vec::new()) };
         let mut entries = divided(service, revision, Percent::ALL);
         if let Some(entries) = entries.as_array_mut() {

@@ -13,24 +13,24 @@ use tidegate_engine::{Percent, Split};
 
 pub(super) use self::http::KumaHttp;
 use super::{
-    RouteCx, RouteError, Scene, delete,
-    draft::Draft,
-    members::{Sides, Words, over},
-    plan::Seen,
+    RouteCase, RouteCx, RouteError, delete,
+    desired_object::DesiredObject,
+    plan::LiveRule,
     router::{Router, of_apex, put},
-    takeover::{Back, is_backed_up, restore},
+    takeover::{TakenOver, is_backed_up, restore},
+    weighted_backends::{BackendSchema, Sides, over},
 };
 use crate::object::{Change, FLUX_OFF, Kind, Live, Owner, exactly};
 
 const TRAFFIC_ROUTE: Kind =
     Kind { group: "kuma.io", version: "v1alpha1", kind: "TrafficRoute", plural: "trafficroutes" };
 
-/// What either of the two may have been written.
+/// The kinds that either of the two may have been written as.
 const KINDS: &[Kind] = &[TRAFFIC_ROUTE, http::MESH_HTTP_ROUTE];
 
-const WORDS: Words = Words {
+const BACKENDS: BackendSchema = BackendSchema {
     rules: "",
-    members: &["/spec/conf/split"],
+    backends: &["/spec/conf/split"],
     name: "/destination/kuma.io~1service",
     begins: true,
     absent: 0,
@@ -43,24 +43,24 @@ const SERVICE_TAG: &str = "kuma.io/service";
 /// The annotation of a canary that names its mesh.
 const MESH: &str = "kuma.io/mesh";
 
-/// Says for whom a route was made, where no owner can say it: namespace and name of a canary.
+/// Names the canary a route was made for, where no owner can: namespace and name.
 const MADE_FOR: &str = "tidegate.dev/made-for";
 
 /// The router of Kuma.
 #[derive(Debug)]
 pub(super) struct Kuma;
 
-/// Whether a route was made for this canary, under whatever name.
+/// Whether a route was made for this canary, under any name.
 pub(super) fn is_made_for(owner: &Owner<'_>, kind: Kind, route: &Value) -> bool {
     kind == TRAFFIC_ROUTE && route["metadata"]["annotations"][MADE_FOR] == made_for(owner)
 }
 
-/// What becomes of a route that is of no more use: given back if it was somebody's, deleted if not.
+/// Removes a route that is of no more use: gives it back if it was a user's, deletes it if not.
 pub(super) fn undo(owner: &Owner<'_>, route: &Value) -> Result<Option<Change>, RouteError> {
     if !is_backed_up(route) {
         return Ok(delete(TRAFFIC_ROUTE, route));
     }
-    restore(owner, Back { kind: TRAFFIC_ROUTE, live: route, shaped: true, filled_in: &[] })
+    restore(owner, TakenOver { kind: TRAFFIC_ROUTE, live: route, shaped: true, filled_in: &[] })
 }
 
 fn made_for(owner: &Owner<'_>) -> String {
@@ -68,41 +68,41 @@ fn made_for(owner: &Owner<'_>) -> String {
 }
 
 /// The beginning of a Service's tag, up to the port.
-fn tag(scene: &Scene<'_>, service: &str) -> String {
-    format!("{service}_{}_svc_", scene.cx.owner.namespace)
+fn tag(case: &RouteCase<'_>, service: &str) -> String {
+    format!("{service}_{}_svc_", case.cx.owner.namespace)
 }
 
-fn sides(scene: &Scene<'_>) -> Sides {
-    Sides { primary: tag(scene, &scene.names.primary), canary: tag(scene, &scene.names.canary) }
+fn sides(case: &RouteCase<'_>) -> Sides {
+    Sides { primary: tag(case, &case.names.primary), canary: tag(case, &case.names.canary) }
 }
 
 /// The route under the name Flagger gives it, if it leads to our sides.
-fn former<'l>(scene: &Scene<'_>, live: &'l Live) -> Option<&'l Value> {
-    let route = live.get(TRAFFIC_ROUTE, &scene.names.apex)?;
-    WORDS.divided(route, &sides(scene)).map(|_| route)
+fn former<'l>(case: &RouteCase<'_>, live: &'l Live) -> Option<&'l Value> {
+    let route = live.get(TRAFFIC_ROUTE, &case.names.apex)?;
+    BACKENDS.divided(route, &sides(case)).map(|_| route)
 }
 
-/// The same once it is in the way. Flagger's have its annotations; what has none is the user's own and
-/// stays, whatever it divides.
-fn undo_former(scene: &Scene<'_>, live: &Live) -> Result<Option<Change>, RouteError> {
+/// The same once it is in the way. Flagger's routes have its annotations; a route without them is a
+/// user's own and stays, with any destinations.
+fn undo_previous(case: &RouteCase<'_>, live: &Live) -> Result<Option<Change>, RouteError> {
     let is_flaggers = |route: &Value| {
         FLUX_OFF.iter().all(|(key, value)| route["metadata"]["annotations"][*key] == **value)
     };
-    match former(scene, live).filter(|route| is_flaggers(route)) {
-        Some(route) => undo(&scene.cx.owner, route),
+    match former(case, live).filter(|route| is_flaggers(route)) {
+        Some(route) => undo(&case.cx.owner, route),
         None => Ok(None),
     }
 }
 
 /// As Flagger: the mesh is chosen when the route is made.
-fn mesh(scene: &Scene<'_>, route: Option<&Value>) -> Value {
+fn mesh(case: &RouteCase<'_>, route: Option<&Value>) -> Value {
     let live = route.map(|route| route["mesh"].clone()).filter(Value::is_string);
-    live.unwrap_or_else(|| json!(mesh_name(scene)))
+    live.unwrap_or_else(|| json!(mesh_name(case)))
 }
 
 /// The mesh that the canary asks for.
-fn mesh_name<'a>(scene: &Scene<'a>) -> &'a str {
-    let asked = scene.cx.annotations.get(MESH).filter(|mesh| !mesh.is_empty());
+fn mesh_name<'a>(case: &RouteCase<'a>) -> &'a str {
+    let asked = case.cx.annotations.get(MESH).filter(|mesh| !mesh.is_empty());
     asked.map_or("default", String::as_str)
 }
 
@@ -128,39 +128,39 @@ impl Router for Kuma {
         vec![(TRAFFIC_ROUTE, cx.spec.service_names().apex)]
     }
 
-    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
-        WORDS.seen(route, &sides(scene))
+    fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule> {
+        BACKENDS.seen(route, &sides(case))
     }
 
-    fn found<'l>(&self, scene: &Scene<'_>, live: &'l Live) -> Option<&'l Value> {
-        let (kind, name) = self.route(scene.cx);
-        live.get(kind, &name).or_else(|| former(scene, live))
+    fn found<'l>(&self, case: &RouteCase<'_>, live: &'l Live) -> Option<&'l Value> {
+        let (kind, name) = self.route(case.cx);
+        live.get(kind, &name).or_else(|| former(case, live))
     }
 
     fn write(
         &self,
-        scene: &Scene<'_>,
+        case: &RouteCase<'_>,
         live: &Live,
         split: Split,
     ) -> Result<Option<Change>, RouteError> {
-        let route = self.found(scene, live);
-        let found = route.and_then(|route| WORDS.divided(route, &sides(scene)));
-        let tagged = |service: &str| format!("{}{}", tag(scene, service), scene.service.port);
+        let route = self.found(case, live);
+        let found = route.and_then(|route| BACKENDS.divided(route, &sides(case)));
+        let tagged = |service: &str| format!("{}{}", tag(case, service), case.service.port);
         let member = |service: &str, percent: Percent, live: Option<&Value>| {
             let destination = json!({ SERVICE_TAG: tagged(service) });
             let wanted = json!({ "weight": percent.get(), "destination": destination });
             over(live, OWN_MEMBER, wanted)
         };
-        let (names, canary) = (&scene.names, split.canary);
+        let (names, canary) = (&case.names, split.canary);
         let members = [
             member(&names.primary, canary.rest(), found.and_then(|found| found.primary)),
             member(&names.canary, canary, found.and_then(|found| found.canary)),
         ];
-        let (labels, mut annotations) = of_apex(scene);
-        annotations.insert(MADE_FOR.to_owned(), made_for(&scene.cx.owner));
-        let draft = Draft {
+        let (labels, mut annotations) = of_apex(case);
+        annotations.insert(MADE_FOR.to_owned(), made_for(&case.cx.owner));
+        let desired = DesiredObject {
             kind: TRAFFIC_ROUTE,
-            name: self.route(scene.cx).1,
+            name: self.route(case.cx).1,
             labels,
             annotations,
             spec: json!({
@@ -168,27 +168,27 @@ impl Router for Kuma {
                 "destinations": [{ "match": { SERVICE_TAG: tagged(&names.apex) } }],
                 "conf": { "split": members },
             }),
-            beside: Map::from_iter([("mesh".to_owned(), mesh(scene, route))]),
+            beside: Map::from_iter([("mesh".to_owned(), mesh(case, route))]),
             exact: exactly(FIELDS),
-            shaped: route.is_some_and(|it| is_made_for(&scene.cx.owner, TRAFFIC_ROUTE, it)),
+            shaped: route.is_some_and(|it| is_made_for(&case.cx.owner, TRAFFIC_ROUTE, it)),
         };
-        put(&Owner { can_own: false, ..scene.cx.owner }, live, draft)
+        put(&Owner { can_own: false, ..case.cx.owner }, live, desired)
     }
 
-    fn after(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
-        Ok(undo_former(scene, live)?.into_iter().collect())
+    fn after(&self, case: &RouteCase<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        Ok(undo_previous(case, live)?.into_iter().collect())
     }
 
-    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
-        WORDS.retreat(TRAFFIC_ROUTE, route, &sides(scene))
+    fn reset_to_primary(&self, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
+        BACKENDS.reset_to_primary(TRAFFIC_ROUTE, route, &sides(case))
     }
 
-    fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
-        let (kind, name) = self.route(scene.cx);
-        let owner = &scene.cx.owner;
-        // Whatever shape it has by now: nobody else would delete it.
+    fn finalize(&self, case: &RouteCase<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        let (kind, name) = self.route(case.cx);
+        let owner = &case.cx.owner;
+        // In any shape: no other controller would delete it.
         let ours = live.get(kind, &name).filter(|route| is_made_for(owner, kind, route));
         let ours = ours.map(|route| undo(owner, route)).transpose()?.flatten();
-        Ok(ours.into_iter().chain(undo_former(scene, live)?).collect())
+        Ok(ours.into_iter().chain(undo_previous(case, live)?).collect())
     }
 }

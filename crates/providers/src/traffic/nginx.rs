@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   at rest       canary: "true"   canary-weight: "0"
-//!   by weight     canary: "true"   canary-weight: "<c>"   and who fits analysis.match, if anybody
-//!   A/B testing   canary: "true"   canary-weight: "0"     and who fits analysis.match
+//!   by weight     canary: "true"   canary-weight: "<c>"   and users that fit analysis.match, if any
+//!   A/B testing   canary: "true"   canary-weight: "0"     and users that fit analysis.match
 //! ```
 //!
-//! The controller looks at a header first, then at a cookie, then at the weight: the weight is about
-//! those who fit neither. So conditions beside a growing weight let the named users in from the first
-//! step on, and in A/B testing the weight is 0 for everybody else.
+//! The controller looks at a header first, then at a cookie, then at the weight, which is about
+//! requests that fit neither. So conditions beside a growing weight let the named users in from the
+//! first step on, and in A/B testing the weight is 0 for all others.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -17,17 +17,17 @@ use tidegate_api::canary::Strategy;
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    Cookies, RouteError, Scene,
-    copied::{self, Copy, Copying, From},
-    draft::{escaped, flux_off},
+    Cookies, RouteCase, RouteError,
+    cloned_object::{self, CloneSource, CloneSpec, ClonedRoute},
+    desired_object::{escaped, flux_off},
     headers::{How, conditions},
     ingress,
-    plan::Seen,
+    plan::LiveRule,
     weights::Weights,
 };
 use crate::object::Change;
 
-/// What the keys of the controller end in, after the prefix.
+/// The endings of the controller's keys, after the prefix.
 const CANARY: &str = "canary";
 const WEIGHT: &str = "canary-weight";
 const WEIGHT_TOTAL: &str = "canary-weight-total";
@@ -35,7 +35,7 @@ const HEADER: &str = "canary-by-header";
 const HEADER_VALUE: &str = "canary-by-header-value";
 const HEADER_PATTERN: &str = "canary-by-header-pattern";
 const COOKIE: &str = "canary-by-cookie";
-/// Those that say who fits.
+/// The keys that select users.
 const WHO: [&str; 4] = [HEADER, HEADER_VALUE, HEADER_PATTERN, COOKIE];
 const CAN: &[How] = &[How::Exact, How::Regex];
 
@@ -43,26 +43,26 @@ const CAN: &[How] = &[How::Exact, How::Regex];
 #[derive(Debug)]
 pub(super) struct Nginx;
 
-/// Whether only who fits is sent to the canary.
-fn is_ab(scene: &Scene<'_>) -> bool {
-    scene.cx.spec.analysis.strategy() == Strategy::AbTesting
+/// Whether only the selected users are sent to the canary.
+fn is_ab(case: &RouteCase<'_>) -> bool {
+    case.cx.spec.analysis.strategy() == Strategy::AbTesting
 }
 
-fn key(scene: &Scene<'_>, suffix: &str) -> String {
-    format!("{}/{suffix}", scene.cx.ingress.annotation_prefix)
+fn key(case: &RouteCase<'_>, suffix: &str) -> String {
+    format!("{}/{suffix}", case.cx.ingress.annotation_prefix)
 }
 
-fn annotation<'v>(scene: &Scene<'_>, object: &'v Value, suffix: &str) -> Option<&'v str> {
-    object["metadata"]["annotations"][key(scene, suffix)].as_str()
+fn annotation<'v>(case: &RouteCase<'_>, object: &'v Value, suffix: &str) -> Option<&'v str> {
+    object["metadata"]["annotations"][key(case, suffix)].as_str()
 }
 
-/// Who is sent to the canary by name: one header and one cookie at most.
+/// The users that are sent to the canary by name: one header and one cookie at most.
 ///
 /// As Flagger: they may be in one item or in two. The controller takes them for alternatives in any
 /// case.
-fn who(scene: &Scene<'_>) -> Result<BTreeMap<String, String>, RouteError> {
+fn who(case: &RouteCase<'_>) -> Result<BTreeMap<String, String>, RouteError> {
     let mut who = BTreeMap::new();
-    let items = conditions(scene, CAN)?.into_iter().enumerate();
+    let items = conditions(case, CAN)?.into_iter().enumerate();
     for (index, header) in
         items.flat_map(|(index, item)| item.into_iter().map(move |it| (index, it)))
     {
@@ -72,19 +72,19 @@ fn who(scene: &Scene<'_>) -> Result<BTreeMap<String, String>, RouteError> {
             (true, _) => {
                 let why = "the NGINX ingress controller looks for a cookie by its name; put that \
                            into exact";
-                return Err(scene.refuse(field, why));
+                return Err(case.refuse(field, why));
             }
             (false, How::Exact) => {
                 (HEADER, vec![(HEADER, header.name), (HEADER_VALUE, header.value)])
             }
             (false, _) => (HEADER, vec![(HEADER, header.name), (HEADER_PATTERN, header.value)]),
         };
-        if who.contains_key(&key(scene, suffix)) {
+        if who.contains_key(&key(case, suffix)) {
             let why = "the NGINX ingress controller can look for one header and one cookie";
-            return Err(scene.refuse(field, why));
+            return Err(case.refuse(field, why));
         }
         who.extend(
-            entries.into_iter().map(|(suffix, value)| (key(scene, suffix), value.to_owned())),
+            entries.into_iter().map(|(suffix, value)| (key(case, suffix), value.to_owned())),
         );
     }
     Ok(who)
@@ -92,57 +92,57 @@ fn who(scene: &Scene<'_>) -> Result<BTreeMap<String, String>, RouteError> {
 
 /// The user's own annotations, and those that divide.
 fn annotations(
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     original: &Value,
     canary: Percent,
 ) -> Result<BTreeMap<String, String>, RouteError> {
-    let (reserved, named) = (key(scene, CANARY), WHO.map(|suffix| key(scene, suffix)));
-    let is_scoped = !scene.cx.spec.analysis.matches.is_empty();
-    // Who fits may be said on the original too, unless the analysis says it. Without a share there may be no
-    // pods, and nobody is let in.
+    let (reserved, named) = (key(case, CANARY), WHO.map(|suffix| key(case, suffix)));
+    let is_scoped = !case.cx.spec.analysis.matches.is_empty();
+    // Users may be selected on the original too, unless the analysis selects them. Without a share
+    // there may be no pods, and no user is let in.
     let lets_in = !is_scoped && canary > Percent::ZERO;
     let is_named = |key: &str| lets_in && named.iter().any(|named| named == key);
     let mut annotations =
-        copied::annotations(original, |key| !key.contains(&reserved) || is_named(key));
+        cloned_object::annotations(original, |key| !key.contains(&reserved) || is_named(key));
     annotations.insert(reserved, "true".to_owned());
-    let weight = if is_ab(scene) { Percent::ZERO } else { canary };
-    annotations.insert(key(scene, WEIGHT), weight.to_string());
+    let weight = if is_ab(case) { Percent::ZERO } else { canary };
+    annotations.insert(key(case, WEIGHT), weight.to_string());
     if canary > Percent::ZERO {
-        annotations.extend(who(scene)?);
+        annotations.extend(who(case)?);
     }
     flux_off(&mut annotations);
     Ok(annotations)
 }
 
-/// Every key of the controller: one that is not wanted must not stay, whoever put it there.
-fn exact(scene: &Scene<'_>, spec: &Value) -> Vec<Cow<'static, str>> {
+/// Every key of the controller: an unwanted one must not stay, not even a user's.
+fn exact(case: &RouteCase<'_>, spec: &Value) -> Vec<Cow<'static, str>> {
     let mut exact = ingress::exact(spec);
     let keys = [CANARY, WEIGHT, WEIGHT_TOTAL].into_iter().chain(WHO);
-    let pointer = |suffix| format!("/metadata/annotations/{}", escaped(&key(scene, suffix)));
+    let pointer = |suffix| format!("/metadata/annotations/{}", escaped(&key(case, suffix)));
     exact.extend(keys.map(|suffix| pointer(suffix).into()));
     exact
 }
 
-impl Copying for Nginx {
-    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
-        ingress::check(scene)?;
-        who(scene).map(|_| ())
+impl ClonedRoute for Nginx {
+    fn check(&self, case: &RouteCase<'_>) -> Result<(), RouteError> {
+        ingress::check(case)?;
+        who(case).map(|_| ())
     }
 
-    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
-        annotation(scene, route, CANARY).filter(|text| *text == "true")?;
+    fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule> {
+        annotation(case, route, CANARY).filter(|text| *text == "true")?;
         // The user may have one of that name that leads elsewhere, with weights of its own.
-        let is_ours = scene.cx.owner.owns(route) || ingress::leads_to(route, &scene.names.canary);
+        let is_ours = case.cx.owner.owns(route) || ingress::leads_to(route, &case.names.canary);
         if !is_ours {
             return None;
         }
-        let weight = annotation(scene, route, WEIGHT).map_or(Some(0), |text| text.parse().ok());
-        let named = WHO.iter().any(|suffix| annotation(scene, route, suffix).is_some());
-        // Named users and nobody else: in a test they have all of the canary. Beside steps they have nothing
-        // yet, and must not be mistaken for everybody.
-        let is_test = is_ab(scene) && named && weight == Some(0);
+        let weight = annotation(case, route, WEIGHT).map_or(Some(0), |text| text.parse().ok());
+        let named = WHO.iter().any(|suffix| annotation(case, route, suffix).is_some());
+        // Named users only: in a test they have all of the canary. Beside steps they have nothing
+        // yet, and must not be mistaken for all users.
+        let is_test = is_ab(case) && named && weight == Some(0);
         let canary = if is_test { Some(Percent::ALL.into()) } else { weight };
-        Some(Seen {
+        Some(LiveRule {
             weights: canary
                 .map(|canary| Weights { primary: 100_i64.saturating_sub(canary), canary }),
             mirrored: false,
@@ -151,23 +151,28 @@ impl Copying for Nginx {
         })
     }
 
-    fn copy(&self, scene: &Scene<'_>, from: &From<'_>, split: Split) -> Result<Copy, RouteError> {
-        let canary = &scene.names.canary;
-        let spec = ingress::copy(scene, from.original, |paths| {
+    fn copy(
+        &self,
+        case: &RouteCase<'_>,
+        from: &CloneSource<'_>,
+        split: Split,
+    ) -> Result<CloneSpec, RouteError> {
+        let canary = &case.names.canary;
+        let spec = ingress::copy(case, from.original, |paths| {
             paths.iter().map(|path| ingress::leading_to(path, canary)).collect()
         })?;
-        let annotations = annotations(scene, from.original, split.canary)?;
-        Ok(Copy { annotations, exact: exact(scene, &spec), spec })
+        let annotations = annotations(case, from.original, split.canary)?;
+        Ok(CloneSpec { annotations, exact: exact(case, &spec), spec })
     }
 
-    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
+    fn reset_to_primary(&self, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
         let mut annotations = Map::new();
-        let weight = annotation(scene, route, WEIGHT);
+        let weight = annotation(case, route, WEIGHT);
         if weight.is_some_and(|weight| weight != "0") {
-            annotations.insert(key(scene, WEIGHT), json!("0"));
+            annotations.insert(key(case, WEIGHT), json!("0"));
         }
-        let named = WHO.into_iter().filter(|suffix| annotation(scene, route, suffix).is_some());
-        annotations.extend(named.map(|suffix| (key(scene, suffix), Value::Null)));
+        let named = WHO.into_iter().filter(|suffix| annotation(case, route, suffix).is_some());
+        annotations.extend(named.map(|suffix| (key(case, suffix), Value::Null)));
         ingress::annotated(route, &annotations)
     }
 }

@@ -1,14 +1,14 @@
 //! Plain Services: the apex Service selects one side or the other.
 //!
-//! Only with `service.switchApex`; without it the apex selects the primary at all times. Which pods
-//! are a side's is what the Services of the two sides select, so nothing of the workloads is needed
-//! here. Making the three Services is not this module's business.
+//! Only with `service.switchApex`; without it the apex selects the primary at all times. The pods
+//! of a side are those that its Service selects, so nothing of the workloads is needed here. The
+//! three Services are made by [`crate::workload::services`].
 
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::CanarySpec;
 use tidegate_engine::{Percent, Split};
 
-use super::{Place, RouteError, Scene, draft::refuse_taken};
+use super::{Place, RouteCase, RouteError, desired_object::refuse_taken};
 use crate::{
     object::{Change, Live},
     workload::SERVICE,
@@ -20,35 +20,35 @@ pub(super) fn switches(spec: &CanarySpec) -> bool {
 }
 
 /// Which side the apex selects.
-pub(super) fn read(scene: &Scene<'_>, live: &Live) -> Result<Split, RouteError> {
-    let names = &scene.names;
-    let selected = selector(scene, live, &names.apex)?;
-    if selected == selector(scene, live, &names.primary)? {
+pub(super) fn read(case: &RouteCase<'_>, live: &Live) -> Result<Split, RouteError> {
+    let names = &case.names;
+    let selected = selector(case, live, &names.apex)?;
+    if selected == selector(case, live, &names.primary)? {
         return Ok(Split::PRIMARY);
     }
-    if selected == selector(scene, live, &names.canary)? {
+    if selected == selector(case, live, &names.canary)? {
         return Ok(Split::CANARY);
     }
     let why =
         format!("it selects neither the pods of {} nor those of {}", names.primary, names.canary);
-    Err(RouteError::Malformed { object: scene.place(SERVICE), why })
+    Err(RouteError::Malformed { object: case.place(SERVICE), why })
 }
 
 /// Makes the apex select the side that has all traffic.
 pub(super) fn write(
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &Live,
     split: Split,
 ) -> Result<Vec<Change>, RouteError> {
-    let names = &scene.names;
+    let names = &case.names;
     let side = if split.canary == Percent::ZERO { &names.primary } else { &names.canary };
-    let wanted = selector(scene, live, side)?;
-    let selected = selector(scene, live, &names.apex)?;
+    let wanted = selector(case, live, side)?;
+    let selected = selector(case, live, &names.apex)?;
     if selected == wanted {
         return Ok(Vec::new());
     }
     let apex = live.get(SERVICE, &names.apex);
-    refuse_taken(&scene.cx.owner, SERVICE, apex)?;
+    refuse_taken(&case.cx.owner, SERVICE, apex)?;
     let dropped = selected.keys().map(|key| (key.clone(), Value::Null));
     let mut patch: Map<_, _> = dropped.collect();
     patch.extend(wanted.clone());
@@ -60,13 +60,13 @@ pub(super) fn write(
     Ok(vec![Change::Merge { kind: SERVICE, name: names.apex.clone(), patch }])
 }
 
-/// What the Service of this name selects.
+/// The selector of the Service of this name.
 pub(super) fn selector<'l>(
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &'l Live,
     name: &str,
 ) -> Result<&'l Map<String, Value>, RouteError> {
-    let object = || Place::new(SERVICE, scene.cx.owner.namespace, name);
+    let object = || Place::new(SERVICE, case.cx.owner.namespace, name);
     let service =
         live.get(SERVICE, name).ok_or_else(|| RouteError::Missing { object: object() })?;
     let selector = service["spec"]["selector"].as_object().filter(|selector| !selector.is_empty());

@@ -1,4 +1,4 @@
-//! Which rules a route has, before any provider's words for them.
+//! The rules of a route, independent of the provider.
 //!
 //! ```text
 //!   plain       [ weighted ]
@@ -14,12 +14,12 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 use tidegate_engine::{Percent, Split};
 
-use super::{Affinity, Cookies, RouteError, Scene, cookie, weights::Weights};
+use super::{Affinity, Cookies, RouteCase, RouteError, cookie, weights::Weights};
 
-/// One rule: whose requests, and where they go.
+/// One rule: which requests, and where they go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// Whose requests.
+    /// The requests it is about.
     pub(super) requests: Requests,
     /// Where they go.
     pub(super) to: To,
@@ -35,7 +35,7 @@ pub(super) struct Rule {
     pub(super) name: Option<&'static str>,
 }
 
-/// Whose requests a rule is about.
+/// The requests a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Requests {
     /// All of the service.
@@ -46,9 +46,9 @@ pub(super) enum Requests {
     WithCookie(String),
 }
 
-/// What a live route says: its weighted rule, in no provider's words.
+/// The weighted rule of a live route, independent of the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct LiveRule {
     /// The two weights; `None` where they are no whole numbers.
     pub(super) weights: Option<Weights>,
     /// Whether the canary gets copies.
@@ -69,26 +69,31 @@ pub(super) enum To {
 }
 
 /// The rules for this split, in the order of the route.
-pub(super) fn plan(scene: &Scene<'_>, split: Split, cookies: &Cookies) -> Vec<Rule> {
+pub(super) fn plan(case: &RouteCase<'_>, split: Split, cookies: &Cookies) -> Vec<Rule> {
     let weighted = Rule {
         requests: Requests::All,
         to: To::Both(split.canary),
-        mirrored: split.mirrored && scene.capabilities.mirror,
+        mirrored: split.mirrored && case.capabilities.mirror,
         canary_cookie: None,
         primary_cookie: None,
         any_cookie: None,
         name: None,
     };
-    if scene.is_scoped() {
+    if case.is_scoped() {
         let rest = Rule { to: To::Primary, mirrored: false, ..weighted.clone() };
         return vec![Rule { requests: Requests::Matched, ..weighted }, rest];
     }
-    with_affinity(scene, split, cookies, weighted)
+    with_affinity(case, split, cookies, weighted)
 }
 
-fn with_affinity(scene: &Scene<'_>, split: Split, cookies: &Cookies, weighted: Rule) -> Vec<Rule> {
-    let analysis = &scene.cx.spec.analysis;
-    let affinity = match (&analysis.session_affinity, scene.capabilities.affinity) {
+fn with_affinity(
+    case: &RouteCase<'_>,
+    split: Split,
+    cookies: &Cookies,
+    weighted: Rule,
+) -> Vec<Rule> {
+    let analysis = &case.cx.spec.analysis;
+    let affinity = match (&analysis.session_affinity, case.capabilities.affinity) {
         (Some(affinity), Affinity::Both) => affinity,
         (None, _) | (_, Affinity::None) => return vec![weighted],
     };
@@ -114,7 +119,7 @@ fn with_affinity(scene: &Scene<'_>, split: Split, cookies: &Cookies, weighted: R
         ..weighted.clone()
     };
     if let Some(primary) = cookie::usable(cookies.primary.as_ref())
-        && wants_primary_cookie(scene)
+        && wants_primary_cookie(case)
     {
         let stay = To::Both(Percent::ZERO);
         rules.push(Rule { to: stay, ..carrying(primary, "primary-cookie") });
@@ -127,32 +132,32 @@ fn with_affinity(scene: &Scene<'_>, split: Split, cookies: &Cookies, weighted: R
 }
 
 /// The cookies to write with this split; an error if one is needed and was not made.
-pub(super) fn cookies_to_write(scene: &Scene<'_>, split: Split) -> Result<Cookies, RouteError> {
-    let cookies = scene.cx.cookies;
-    let sticky = scene.cx.spec.analysis.session_affinity.is_some()
-        && scene.capabilities.affinity != Affinity::None
+pub(super) fn cookies_to_write(case: &RouteCase<'_>, split: Split) -> Result<Cookies, RouteError> {
+    let cookies = case.cx.cookies;
+    let sticky = case.cx.spec.analysis.session_affinity.is_some()
+        && case.capabilities.affinity != Affinity::None
         && split.canary > Percent::ZERO;
-    let missing = |field| Err(RouteError::NoCookie { canary: scene.canary(), field });
+    let missing = |field| Err(RouteError::NoCookie { canary: case.canary(), field });
     if sticky && cookie::usable(cookies.canary.as_ref()).is_none() {
         return missing("status.sessionAffinityCookie");
     }
-    if sticky && wants_primary_cookie(scene) && cookie::usable(cookies.primary.as_ref()).is_none() {
+    if sticky && wants_primary_cookie(case) && cookie::usable(cookies.primary.as_ref()).is_none() {
         return missing("status.primarySessionAffinityCookie");
     }
     Ok(cookies.clone())
 }
 
-fn wants_primary_cookie(scene: &Scene<'_>) -> bool {
-    let affinity = scene.cx.spec.analysis.session_affinity.as_ref();
+fn wants_primary_cookie(case: &RouteCase<'_>) -> bool {
+    let affinity = case.cx.spec.analysis.session_affinity.as_ref();
     let name = affinity.and_then(|affinity| affinity.primary_cookie_name.as_ref());
-    scene.capabilities.affinity == Affinity::Both && super::said(name).is_some()
+    case.capabilities.affinity == Affinity::Both && super::non_empty(name).is_some()
 }
 
-/// What says where a request goes and not whose it is, in the words of either API.
+/// Conditions on the address of a request and not on its user, in the fields of either API.
 const PLACES: [&str; 3] = ["path", "uri", "method"];
 
-/// Whether a later rule is the one for everybody whom the conditions of the weighted rule leave out, and
-/// not one that somebody added: it is about the same places, and says less about who asks.
+/// Whether a later rule is the one for requests that the conditions of the weighted rule leave out,
+/// and not one that a user added: it is about the same addresses, with fewer conditions on users.
 pub(super) fn is_rest(weighted: &Value, later: &Value) -> bool {
     let nobody = [json!({})];
     let conditions = |rule: &Value| -> Vec<Map<String, Value>> {
@@ -172,9 +177,9 @@ pub(super) fn is_rest(weighted: &Value, later: &Value) -> bool {
     places(&ours) == places(&theirs) && ours.iter().all(says_more)
 }
 
-// === impl Seen ===
+// === impl LiveRule ===
 
-impl Seen {
+impl LiveRule {
     /// The split, if the weights are such as we write.
     pub(super) fn split(&self) -> Option<Split> {
         let canary = self.weights.and_then(Weights::exact)?;
@@ -183,20 +188,20 @@ impl Seen {
 
     /// The split and cookies a reconcile has to keep.
     ///
-    /// Weights that somebody edited are kept as the share they mean. Cookies of the live route go
+    /// Weights that a user edited are kept as the share they mean. Cookies of the live route go
     /// before those of status, which may be a step ahead.
     ///
     /// Nothing is kept where it would be about more requests than before: in A/B testing the canary
     /// has all of a few requests, and when the conditions are dropped from the spec the same weight
     /// would be all of all requests.
-    pub(super) fn kept(self, scene: &Scene<'_>) -> (Split, Cookies) {
+    pub(super) fn kept(self, case: &RouteCase<'_>) -> (Split, Cookies) {
         let canary = self.weights.and_then(Weights::nearest).unwrap_or(Percent::ZERO);
-        let split = if self.scoped && !scene.is_scoped() {
+        let split = if self.scoped && !case.is_scoped() {
             Split::PRIMARY
         } else {
-            Split { canary, mirrored: self.mirrored && scene.capabilities.mirror }
+            Split { canary, mirrored: self.mirrored && case.capabilities.mirror }
         };
-        let status = scene.cx.cookies.clone();
+        let status = case.cx.cookies.clone();
         let cookies = Cookies {
             canary: self.cookies.canary.or(status.canary),
             primary: self.cookies.primary.or(status.primary),

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    Cookies, RouteError, Scene,
-    copied::{self, Copy, Copying, From},
-    draft::flux_off,
+    Cookies, RouteCase, RouteError,
+    cloned_object::{self, CloneSource, CloneSpec, ClonedRoute},
+    desired_object::flux_off,
     ingress,
-    plan::Seen,
+    plan::LiveRule,
     weights::Weights,
 };
 use crate::object::Change;
@@ -38,36 +38,36 @@ fn annotation<'v>(object: &'v Value, key: &str) -> &'v str {
     object["metadata"]["annotations"][key].as_str().unwrap_or_default()
 }
 
-fn weights(scene: &Scene<'_>, canary: Percent) -> String {
-    let names = &scene.names;
+fn weights(case: &RouteCase<'_>, canary: Percent) -> String {
+    let names = &case.names;
     json!({ &names.canary: canary.get(), &names.primary: canary.rest().get() }).to_string()
 }
 
 /// Whether the copy is to be in effect. With all traffic at the primary it stays as it is: on before
 /// the first run, off after any.
-fn ours(scene: &Scene<'_>, route: Option<&Value>, canary: Percent) -> &'static str {
+fn ours(case: &RouteCase<'_>, route: Option<&Value>, canary: Percent) -> &'static str {
     if canary > Percent::ZERO {
         return ON;
     }
     let has_share = |route: &Value| {
-        let seen = Skipper.seen(scene, route).and_then(|seen| seen.split());
+        let seen = Skipper.seen(case, route).and_then(|seen| seen.split());
         seen.is_none_or(|split| split.canary > Percent::ZERO)
     };
     let is_off = |route: &Value| annotation(route, PREDICATE).contains(OFF);
     if route.is_some_and(|route| is_off(route) || has_share(route)) { OFF } else { ON }
 }
 
-impl Copying for Skipper {
-    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
-        ingress::check(scene)
+impl ClonedRoute for Skipper {
+    fn check(&self, case: &RouteCase<'_>) -> Result<(), RouteError> {
+        ingress::check(case)
     }
 
-    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
+    fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule> {
         let found: Value = serde_json::from_str(annotation(route, WEIGHTS)).ok()?;
         let of = |name: &str| found.get(name);
-        let (primary, canary) = (of(&scene.names.primary)?, of(&scene.names.canary)?);
+        let (primary, canary) = (of(&case.names.primary)?, of(&case.names.canary)?);
         let weights = primary.as_i64().zip(canary.as_i64());
-        Some(Seen {
+        Some(LiveRule {
             weights: weights.map(|(primary, canary)| Weights { primary, canary }),
             mirrored: false,
             scoped: false,
@@ -75,27 +75,32 @@ impl Copying for Skipper {
         })
     }
 
-    fn copy(&self, scene: &Scene<'_>, from: &From<'_>, split: Split) -> Result<Copy, RouteError> {
-        let From { original, copy } = *from;
-        let names = &scene.names;
-        let spec = ingress::copy(scene, original, |paths| {
+    fn copy(
+        &self,
+        case: &RouteCase<'_>,
+        from: &CloneSource<'_>,
+        split: Split,
+    ) -> Result<CloneSpec, RouteError> {
+        let CloneSource { original, copy } = *from;
+        let names = &case.names;
+        let spec = ingress::copy(case, original, |paths| {
             let to = |service| paths.iter().map(move |path| ingress::leading_to(path, service));
             to(&names.primary).chain(to(&names.canary)).collect()
         })?;
         let is_users = |key: &str| key != WEIGHTS && key != PREDICATE;
-        let mut annotations = copied::annotations(original, is_users);
+        let mut annotations = cloned_object::annotations(original, is_users);
         flux_off(&mut annotations);
-        let ours = ours(scene, copy, split.canary);
-        annotations.insert(WEIGHTS.to_owned(), weights(scene, split.canary));
+        let ours = ours(case, copy, split.canary);
+        annotations.insert(WEIGHTS.to_owned(), weights(case, split.canary));
         let users = annotation(original, PREDICATE);
         annotations.insert(PREDICATE.to_owned(), predicate(users, ours));
-        Ok(Copy { annotations, exact: ingress::exact(&spec), spec })
+        Ok(CloneSpec { annotations, exact: ingress::exact(&spec), spec })
     }
 
-    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
-        let off = ours(scene, Some(route), Percent::ZERO);
+    fn reset_to_primary(&self, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
+        let off = ours(case, Some(route), Percent::ZERO);
         let wanted = [
-            (WEIGHTS, weights(scene, Percent::ZERO)),
+            (WEIGHTS, weights(case, Percent::ZERO)),
             (PREDICATE, predicate(annotation(route, PREDICATE), off)),
         ];
         let changed = wanted.into_iter().filter(|(key, text)| annotation(route, key) != text);

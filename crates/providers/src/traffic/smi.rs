@@ -1,8 +1,8 @@
 //! Service Mesh Interface: one `TrafficSplit`, in any of three versions.
 //!
-//! Linkerd and Open Service Mesh are reached in this way too, each in the version it knows. The split
-//! is by Service: clients must call the apex. Of the object we own `service` and `backends`; the
-//! `matches` of `v1alpha3` are somebody else's.
+//! Linkerd and Open Service Mesh are reached in this way too, each in the version it knows. The
+//! split is by Service: clients must call the apex. Of the object we own `service` and `backends`;
+//! the `matches` of `v1alpha3` belong to users.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use serde_json::{Map, Value, json};
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    RouteCx, RouteError, Scene,
-    draft::Draft,
-    members::{Words, over},
-    plan::Seen,
+    RouteCase, RouteCx, RouteError,
+    desired_object::DesiredObject,
+    plan::LiveRule,
     router::{Router, of_apex, put},
+    weighted_backends::{BackendSchema, over},
 };
 use crate::object::{Change, Kind, Live, exactly};
 
@@ -27,9 +27,9 @@ const V1ALPHA1: Kind = Kind {
 const V1ALPHA2: Kind = Kind { version: "v1alpha2", ..V1ALPHA1 };
 const V1ALPHA3: Kind = Kind { version: "v1alpha3", ..V1ALPHA1 };
 
-const WORDS: Words = Words {
+const BACKENDS: BackendSchema = BackendSchema {
     rules: "",
-    members: &["/spec/backends"],
+    backends: &["/spec/backends"],
     name: "/service",
     begins: false,
     absent: 0,
@@ -95,8 +95,8 @@ impl SmiVersion {
 // === impl Smi ===
 
 impl Smi {
-    fn annotations(&self, scene: &Scene<'_>, annotations: &mut BTreeMap<String, String>) {
-        let gateways = &scene.service.gateways;
+    fn annotations(&self, case: &RouteCase<'_>, annotations: &mut BTreeMap<String, String>) {
+        let gateways = &case.service.gateways;
         if self.target == SmiTarget::Istio && !gateways.is_empty() {
             annotations.insert(ISTIO_GATEWAYS.to_owned(), json!(gateways).to_string());
         }
@@ -116,31 +116,31 @@ impl Router for Smi {
         (self.version.kind(), cx.spec.service_names().apex)
     }
 
-    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
-        WORDS.seen(route, &scene.sides())
+    fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule> {
+        BACKENDS.seen(route, &case.sides())
     }
 
     fn write(
         &self,
-        scene: &Scene<'_>,
+        case: &RouteCase<'_>,
         live: &Live,
         split: Split,
     ) -> Result<Option<Change>, RouteError> {
-        let found = self.found(scene, live).and_then(|route| WORDS.divided(route, &scene.sides()));
+        let found = self.found(case, live).and_then(|route| BACKENDS.divided(route, &case.sides()));
         let backend = |name: &str, percent: Percent, live: Option<&Value>| {
             let weight = self.version.weight(percent);
             over(live, OWN_MEMBER, json!({ "service": name, "weight": weight }))
         };
-        let (names, canary) = (&scene.names, split.canary);
+        let (names, canary) = (&case.names, split.canary);
         let backends = [
             backend(&names.canary, canary, found.and_then(|found| found.canary)),
             backend(&names.primary, canary.rest(), found.and_then(|found| found.primary)),
         ];
         // As Flagger: the first host is what clients call, if there is one.
-        let root = scene.service.hosts.first().unwrap_or(&names.apex);
-        let (labels, mut annotations) = of_apex(scene);
-        self.annotations(scene, &mut annotations);
-        let draft = Draft {
+        let root = case.service.hosts.first().unwrap_or(&names.apex);
+        let (labels, mut annotations) = of_apex(case);
+        self.annotations(case, &mut annotations);
+        let desired = DesiredObject {
             kind: self.version.kind(),
             name: names.apex.clone(),
             labels,
@@ -150,10 +150,10 @@ impl Router for Smi {
             exact: exactly(FIELDS),
             shaped: found.is_some(),
         };
-        put(&scene.cx.owner, live, draft)
+        put(&case.cx.owner, live, desired)
     }
 
-    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
-        WORDS.retreat(self.version.kind(), route, &scene.sides())
+    fn reset_to_primary(&self, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
+        BACKENDS.reset_to_primary(self.version.kind(), route, &case.sides())
     }
 }

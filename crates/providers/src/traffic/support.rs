@@ -1,11 +1,12 @@
-//! What each provider can do, as data: for decisions, for refusals, and for the documentation.
+//! The capabilities of each provider, as data: for decisions, for refusals, and for the
+//! documentation.
 
 use tidegate_api::canary::{CanarySpec, RouteKind, Strategy, analysis::AnalysisMetric};
 
-use super::{Affinity, Capabilities, Mesh, Road, istio};
+use super::{Affinity, Capabilities, Mesh, RoutingKind, istio};
 use crate::metrics::{Builtin, Dialect};
 
-/// What a provider can do at its best; a strategy may have no use for some of it.
+/// The most that a provider can do; a strategy may have no use for some of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Support {
     /// The provider.
@@ -14,7 +15,7 @@ pub struct Support {
     pub form: &'static str,
     /// Whether live traffic can be divided by weight.
     pub weighted: bool,
-    /// What A/B testing can tell requests apart by; `None` where it cannot.
+    /// The conditions A/B testing can tell requests apart by; `None` where it cannot.
     pub ab: Option<&'static str>,
     /// Whether blue/green moves live traffic; otherwise the canary is only tested beside it.
     pub switched: bool,
@@ -22,7 +23,7 @@ pub struct Support {
     pub mirror: bool,
     /// Which users can be kept on their version.
     pub affinity: Affinity,
-    /// In what the built-in metrics count its requests; `None` where nobody counts requests.
+    /// The query language of its built-in metrics; `None` where requests are not counted.
     pub metrics: Option<Dialect>,
     /// The members of `spec.service` that shape the route, beside its name and port.
     pub fields: &'static [&'static str],
@@ -34,7 +35,7 @@ pub struct Support {
 pub struct Impossible {
     /// Path of the field.
     pub field: &'static str,
-    /// What the provider cannot do, and what it can.
+    /// The capability the provider lacks, and those it has.
     pub why: String,
 }
 
@@ -44,7 +45,7 @@ struct Wish {
     field: &'static str,
     /// Its last word, as users know it.
     member: &'static str,
-    /// What is asked of the provider.
+    /// The capability that is asked for.
     what: &'static str,
 }
 
@@ -58,7 +59,7 @@ const AFFINITY: Wish = Wish {
     what: "keep users on a version",
 };
 
-/// What every provider can do, in each form that it has.
+/// The capabilities of every provider, in each form that it has.
 pub fn matrix() -> Vec<Support> {
     let forms = |mesh: &Mesh| {
         let usual = mesh.support();
@@ -99,12 +100,12 @@ impl Support {
         if can.is_empty() { last } else { format!("{} and {last}", can.join(", ")) }
     }
 
-    /// What is left where only weights can be written.
+    /// The capabilities that are left where only weights can be written.
     const fn by_weight_alone(self) -> Self {
         Self { ab: None, mirror: false, affinity: Affinity::None, ..self }
     }
 
-    /// What is left for connections, of which nobody knows requests.
+    /// The capabilities that are left for connections, whose requests are not known.
     const fn of_connections(self) -> Self {
         let fields = &["hosts", "gateways", "delegation", "match", "trafficPolicy"];
         Self { form: "TCP", metrics: None, fields, ..self.by_weight_alone() }
@@ -114,7 +115,7 @@ impl Support {
 // === impl Mesh ===
 
 impl Mesh {
-    /// What this provider can do.
+    /// The capabilities of this provider.
     pub fn support(self) -> Support {
         let weights = Support {
             mesh: self,
@@ -155,15 +156,15 @@ impl Mesh {
         }
     }
 
-    /// The same along the road that a spec takes, whatever its strategy.
+    /// The same for the route of a spec, with any strategy.
     fn support_for(self, spec: &CanarySpec) -> Support {
         let best = self.support();
-        match self.road(spec) {
-            Road::Istio if istio::routes_connections(spec) => best.of_connections(),
-            Road::None | Road::By(_) | Road::Istio => best,
-            Road::Apex => Support { switched: true, ..best },
-            Road::Reference(_) => best.by_weight_alone(),
-            Road::Route(version) => Support { affinity: version.affinity(), ..best },
+        match self.routing_kind(spec) {
+            RoutingKind::Istio if istio::routes_connections(spec) => best.of_connections(),
+            RoutingKind::None | RoutingKind::Router(_) | RoutingKind::Istio => best,
+            RoutingKind::Apex => Support { switched: true, ..best },
+            RoutingKind::Reference(_) => best.by_weight_alone(),
+            RoutingKind::Route(version) => Support { affinity: version.affinity(), ..best },
         }
     }
 
@@ -212,15 +213,15 @@ impl Mesh {
         }
     }
 
-    /// What can be done for a canary with this spec.
+    /// The capabilities of this provider for a canary with this spec.
     ///
     /// Affinity is [`Affinity::None`] wherever it has no meaning for the spec: for blue/green,
-    /// which has no users on two versions, for conditions, which already say who goes where, and
-    /// for calls, whose callers keep no cookies.
+    /// which has no users on two versions, for conditions, which already select users, and for
+    /// calls, whose callers keep no cookies.
     pub fn capabilities(self, spec: &CanarySpec) -> Capabilities {
         let can = self.support_for(spec);
         let strategy = spec.analysis.strategy();
-        // A header takes all of who fits and a weight all others: a test has no weights here.
+        // A header takes all requests that fit and a weight all others: a test has no weights here.
         let is_whole = self == Self::Nginx && strategy == Strategy::AbTesting;
         Capabilities {
             weighted: can.weighted && !is_whole,
@@ -234,11 +235,11 @@ impl Mesh {
         }
     }
 
-    /// What the spec asks for and cannot be had from this provider, so that nothing is begun.
+    /// Requests of the spec that this provider cannot fulfil, so that no rollout begins.
     ///
-    /// That is A/B testing where requests cannot be told apart, which would send all of them to the
-    /// canary; copies where none can be made; affinity where nobody can be kept; a route that is of no
-    /// use. With plain Services a version is tested beside users whatever was asked for, as with Flagger,
+    /// These are A/B testing where requests cannot be told apart, which would send all of them to
+    /// the canary; copies where none can be made; affinity where no user can be kept; a route that
+    /// is of no use. With plain Services a version is always tested beside users, as with Flagger,
     /// and a note says so.
     pub fn impossible(self, spec: &CanarySpec) -> Vec<Impossible> {
         let mut found: Vec<_> = self.misreferred(spec).into_iter().collect();
@@ -280,12 +281,13 @@ impl Mesh {
         Some(Impossible { field: "spec.routeRef.kind", why })
     }
 
-    /// What the spec asks for in vain. The rollout goes on without, and the user is told.
+    /// Fields of the spec without effect. The rollout goes on without them, and the user is told.
     ///
-    /// As Flagger, which leaves these out and does not tell: conditions beside weights where requests
-    /// cannot be told apart, affinity where there are not two versions to be kept on. What is
-    /// [`impossible`](Self::impossible) is left out of a rollout that is under way already. A metric that
-    /// nobody counts is not left out: its checks fail, and why is worth knowing before.
+    /// As Flagger, which leaves these out and does not tell: conditions beside weights where
+    /// requests cannot be told apart, affinity where there are not two versions to be kept on.
+    /// Fields that are [`impossible`](Self::impossible) are left out of a rollout that is under way
+    /// already. A metric that is not counted is not left out: its checks fail, and the reason is
+    /// worth knowing before.
     pub fn ignored(self, spec: &CanarySpec) -> Vec<Impossible> {
         let (analysis, capabilities) = (&spec.analysis, self.capabilities(spec));
         let mut found = Vec::new();
@@ -309,7 +311,7 @@ impl Mesh {
         found
     }
 
-    /// Built-in metrics where nobody counts requests.
+    /// Built-in metrics where requests are not counted.
     fn uncounted(self, spec: &CanarySpec) -> Vec<Impossible> {
         if self.support_for(spec).metrics.is_some() || spec.skips_analysis() {
             return Vec::new();
@@ -331,22 +333,22 @@ impl Mesh {
     }
 
     fn refusal(self, spec: &CanarySpec, wish: Wish) -> Impossible {
-        let or = match self.road(spec) {
-            Road::Reference(_) => " or routeRef",
+        let or = match self.routing_kind(spec) {
+            RoutingKind::Reference(_) => " or routeRef",
             // Over HTTP these can do everything.
-            Road::Istio | Road::Route(_) => " or appProtocol",
-            Road::None | Road::Apex | Road::By(_) => "",
+            RoutingKind::Istio | RoutingKind::Route(_) => " or appProtocol",
+            RoutingKind::None | RoutingKind::Apex | RoutingKind::Router(_) => "",
         };
         self.cannot(spec, wish, &format!("remove {}{or}", wish.member))
     }
 
     fn cannot(self, spec: &CanarySpec, wish: Wish, so: &str) -> Impossible {
         let (provider, Wish { field, what, .. }) = (self.as_str(), wish);
-        let way = match self.road(spec) {
-            Road::Reference(_) => " over a route that is only referred to",
-            Road::Istio => " over plain TCP",
-            Road::Route(_) => " over gRPC",
-            Road::None | Road::Apex | Road::By(_) => "",
+        let way = match self.routing_kind(spec) {
+            RoutingKind::Reference(_) => " over a route that is only referred to",
+            RoutingKind::Istio => " over plain TCP",
+            RoutingKind::Route(_) => " over gRPC",
+            RoutingKind::None | RoutingKind::Apex | RoutingKind::Router(_) => "",
         };
         let there = if way.is_empty() { "it supports" } else { "there it supports" };
         let can = self.support_for(spec).can();

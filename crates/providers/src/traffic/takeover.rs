@@ -1,12 +1,12 @@
 //! Objects that were there before us: backed up when taken over, given back at the end.
 //!
-//! The backup is the spec as raw JSON in an annotation, Flagger's own, so that either reads what
-//! the other wrote. It is made once, in the write that takes the object over. What `kubectl apply`
-//! left on the object is as good as a backup and wins over ours, as in Flagger.
+//! The backup is the spec as raw JSON in an annotation, Flagger's own, so that either reads the
+//! other's. It is made once, in the write that takes the object over. The annotation of `kubectl
+//! apply` is as good as a backup and wins over ours, as in Flagger.
 //!
-//! Labels and annotations are written over one by one, some of them in the middle of a run. What each
-//! was before is added to a second annotation in the write that changes it. That annotation is on
-//! everything that was taken over, so it also tells what was.
+//! Labels and annotations are written over one by one, some of them in the middle of a run. Their
+//! earlier values are added to a second annotation in the write that changes them. That annotation
+//! is on every object that was taken over, and so marks them.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Place, RouteError,
-    draft::{Draft, alike},
+    desired_object::{DesiredObject, alike},
 };
 use crate::object::{Change, FLUX_OFF, Kind, Owner, controller_of};
 
-/// Where `kubectl apply` keeps what it applied.
+/// The annotation in which `kubectl apply` keeps the applied object.
 pub(super) const KUBECTL: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Where we, and Flagger, keep the spec that was there before.
 pub(super) const ORIGINAL: &str = "flagger.kubernetes.io/original-configuration";
@@ -30,11 +30,11 @@ const ANNOTATIONS: &str = "/metadata/annotations/";
 
 /// Where the owner of a route hands it over to a canary, by the canary's name.
 ///
-/// Flagger takes over whatever has the right name. For Istio so do we, since that is how its users
-/// move in; a route of Gateway API is rewritten only with the consent of whoever made it.
+/// Flagger takes over any object of the right name. For Istio so do we, since that is how its users
+/// move in; a route of Gateway API is rewritten only with the consent of its owner.
 pub const HANDED_OVER: &str = "tidegate.dev/canary";
 
-/// Refuses an object that nobody made for the canary, took over before, or hands over.
+/// Refuses an object unless it was made for the canary, taken over before, or handed over.
 pub(super) fn refuse_unasked(
     owner: &Owner<'_>,
     kind: Kind,
@@ -53,18 +53,18 @@ pub(super) fn refuse_unasked(
 
 /// An object that may have to be given back.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Back<'l> {
+pub(super) struct TakenOver<'l> {
     pub(super) kind: Kind,
     pub(super) live: &'l Value,
     /// Whether it still routes to primary and canary; without that and without an annotation of ours
     /// there is nothing to undo.
     pub(super) shaped: bool,
-    /// Fields of the spec that somebody else's controller fills in: no backup has them, and they stay.
+    /// Fields of the spec that another controller fills in: no backup has them, and they stay.
     pub(super) filled_in: &'static [&'static str],
 }
 
-/// What `kubectl apply` left on an object, unless it is about another one: Flagger copies the
-/// annotation with all others.
+/// The annotation of `kubectl apply` on an object, unless it is about another one: Flagger copies
+/// the annotation with all others.
 pub(super) fn applied(live: &Value) -> Option<&str> {
     let text = live["metadata"]["annotations"][KUBECTL].as_str()?;
     let applied: Value = serde_json::from_str(text).unwrap_or_default();
@@ -76,7 +76,7 @@ pub(super) fn applied(live: &Value) -> Option<&str> {
 /// The backup annotations the live object is to have from now on, if any.
 ///
 /// Those that are there stay. One is made if the object is not `ours` and `kubectl` left none.
-pub(super) fn backup(live: &Value, draft: &Draft, ours: bool) -> Vec<(String, String)> {
+pub(super) fn backup(live: &Value, desired: &DesiredObject, ours: bool) -> Vec<(String, String)> {
     let annotations = &live["metadata"]["annotations"];
     let spec = || live.get("spec").map_or_else(|| "{}".to_owned(), Value::to_string);
     let original = match annotations[ORIGINAL].as_str() {
@@ -84,12 +84,12 @@ pub(super) fn backup(live: &Value, draft: &Draft, ours: bool) -> Vec<(String, St
         None => (!ours && applied(live).is_none()).then(spec),
     };
     let is_taken = original.is_some() || !ours || annotations[METADATA].is_string();
-    let metadata = is_taken.then(|| (METADATA.to_owned(), metadata_before(live, draft)));
+    let metadata = is_taken.then(|| (METADATA.to_owned(), metadata_before(live, desired)));
     original.map(|original| (ORIGINAL.to_owned(), original)).into_iter().chain(metadata).collect()
 }
 
-/// What labels and annotations were before the first write that changes them.
-fn metadata_before(live: &Value, draft: &Draft) -> String {
+/// Labels and annotations before the first write that changes them.
+fn metadata_before(live: &Value, desired: &DesiredObject) -> String {
     let metadata = &live["metadata"];
     let known = metadata["annotations"][METADATA].as_str().unwrap_or_default();
     let known: Value = serde_json::from_str(known).unwrap_or_default();
@@ -104,10 +104,11 @@ fn metadata_before(live: &Value, draft: &Draft) -> String {
         }
         before
     };
-    let cleared: Vec<_> = draft.exact.iter().filter_map(|pointer| annotation_at(pointer)).collect();
+    let cleared: Vec<_> =
+        desired.exact.iter().filter_map(|pointer| annotation_at(pointer)).collect();
     json!({
-        "annotations": before("annotations", &draft.annotations, &cleared),
-        "labels": before("labels", &draft.labels, &[]),
+        "annotations": before("annotations", &desired.annotations, &cleared),
+        "labels": before("labels", &desired.labels, &[]),
     })
     .to_string()
 }
@@ -118,15 +119,19 @@ fn annotation_at(pointer: &str) -> Option<String> {
     Some(key.replace("~1", "/").replace("~0", "~"))
 }
 
-/// Whether an object was somebody's, and how it was is known.
+/// Whether an object was a user's and has a backup.
 pub(super) fn is_backed_up(live: &Value) -> bool {
     live["metadata"]["annotations"][ORIGINAL].is_string() || applied(live).is_some()
 }
 
-/// What gives the object back as it was, if it was somebody's and we know how it was.
-pub(super) fn restore(owner: &Owner<'_>, back: Back<'_>) -> Result<Option<Change>, RouteError> {
-    let Back { kind, live, shaped, filled_in } = back;
-    // What was made for the canary goes with it; what somebody else controls was never ours.
+/// Gives the object back as it was, if it was a user's and has a backup.
+pub(super) fn restore(
+    owner: &Owner<'_>,
+    back: TakenOver<'_>,
+) -> Result<Option<Change>, RouteError> {
+    let TakenOver { kind, live, shaped, filled_in } = back;
+    // An object that was made for the canary goes with it; one with another controller was never
+    // ours.
     if controller_of(live).is_some() {
         return Ok(None);
     }
@@ -152,7 +157,7 @@ pub(super) fn restore(owner: &Owner<'_>, back: Back<'_>) -> Result<Option<Change
     Ok(Some(Change::Merge { kind, name: name.to_owned(), patch }))
 }
 
-/// A merge patch that makes labels and annotations what they were, as far as it is known.
+/// A merge patch that restores labels and annotations, as far as they are known.
 fn metadata_back(live: &Value, kept: &Value) -> Map<String, Value> {
     let metadata = &live["metadata"];
     let before = metadata["annotations"][METADATA].as_str().unwrap_or_default();
@@ -160,7 +165,7 @@ fn metadata_back(live: &Value, kept: &Value) -> Map<String, Value> {
     let mut back = Map::new();
     for (member, mut patch) in [("labels", Map::new()), ("annotations", ours_on(live, kept))] {
         let entries = before[member].as_object().into_iter().flatten();
-        // What was not there may have been applied all the same, if only later.
+        // A value that was missing then may have been applied all the same, if only later.
         let is_applied = |key: &str| member == "annotations" && kept[key].is_string();
         let differs = |(key, value): &(&String, &Value)| {
             let is_known = value.is_string() || value.is_null() && !is_applied(key);

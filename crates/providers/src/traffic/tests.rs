@@ -38,19 +38,19 @@ use super::*;
 /// The meshes with rules of every shape.
 const MOVING: [Mesh; 3] = [Mesh::GatewayApiV1, Mesh::GatewayApiV1Beta1, Mesh::Istio];
 
-/// A canary called `shop` in the namespace `web`, and what its cluster holds.
+/// A canary called `shop` in the namespace `web`, and the objects of its cluster.
 struct World {
     mesh: Mesh,
     spec: CanarySpec,
     cookies: Cookies,
-    /// What the status remembers of the primary.
+    /// The primary that the status remembers.
     primary: Option<&'static str>,
     fields: RouteFields,
     can_own: bool,
     annotations: BTreeMap<String, String>,
     ingress: IngressOptions<'static>,
     live: Live,
-    /// What was last applied to each object.
+    /// The last apply of each object.
     applied: BTreeMap<(&'static str, String), Value>,
     version: u64,
 }
@@ -177,7 +177,7 @@ impl World {
         self.put(kind, object);
     }
 
-    /// Puts an object in as somebody else would.
+    /// Puts an object in as a user would.
     fn put(&mut self, kind: Kind, mut object: Value) {
         self.version += 1;
         if object["metadata"]["uid"].is_null() {
@@ -262,7 +262,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Removes what the manager had applied before and no longer does.
+/// Removes the fields that the manager had applied before and no longer does.
 fn withdraw(object: &mut Value, before: &Value, now: &Value) {
     let (Some(object), Some(before)) = (object.as_object_mut(), before.as_object()) else { return };
     for (key, value) in before {
@@ -277,7 +277,7 @@ fn withdraw(object: &mut Value, before: &Value, now: &Value) {
     }
 }
 
-/// Fills in what the definition of `HTTPRoute` has defaults for.
+/// Fills in the defaults of the definition of `HTTPRoute`.
 fn default(object: &mut Value) {
     let fill = |value: &mut Value, defaults: Value| {
         for (key, default) in defaults.as_object().unwrap() {

@@ -1,18 +1,18 @@
 //! Traefik: one `TraefikService` that the user's own `IngressRoute` leads to.
 //!
-//! Traefik refuses a member that has no endpoints, and takes a missing weight for 1. So a side without
-//! traffic is left out, and every weight is written. Of the object we own the list of members; a
-//! sticky cookie and whatever else there is stays.
+//! Traefik refuses a member that has no endpoints, and takes a missing weight for 1. So a side
+//! without traffic is left out, and every weight is written. Of the object we own the list of
+//! members; a sticky cookie and all other fields stay.
 
 use serde_json::{Map, Value, json};
 use tidegate_engine::{Percent, Split};
 
 use super::{
-    RouteCx, RouteError, Scene,
-    draft::Draft,
-    members::{Found, Words, over, respecified},
-    plan::Seen,
+    RouteCase, RouteCx, RouteError,
+    desired_object::DesiredObject,
+    plan::LiveRule,
     router::{Router, of_apex, put},
+    weighted_backends::{BackendSchema, Found, over, respecified},
 };
 use crate::object::{Change, Kind, Live, exactly};
 
@@ -23,9 +23,9 @@ const TRAEFIK_SERVICE: Kind = Kind {
     plural: "traefikservices",
 };
 
-const WORDS: Words = Words {
+const BACKENDS: BackendSchema = BackendSchema {
     rules: "",
-    members: &["/spec/weighted/services"],
+    backends: &["/spec/weighted/services"],
     name: "/name",
     begins: false,
     absent: 1,
@@ -39,14 +39,14 @@ const OWN_MEMBER: &[&str] = &["name", "namespace", "port", "weight", "kind"];
 pub(super) struct Traefik;
 
 /// The sides that have traffic.
-fn members(scene: &Scene<'_>, found: Option<Found<'_>>, canary: Percent) -> Vec<Value> {
-    let both = [(&scene.names.primary, canary.rest(), false), (&scene.names.canary, canary, true)];
+fn members(case: &RouteCase<'_>, found: Option<Found<'_>>, canary: Percent) -> Vec<Value> {
+    let both = [(&case.names.primary, canary.rest(), false), (&case.names.canary, canary, true)];
     let with_traffic = both.into_iter().filter(|(_, percent, _)| *percent > Percent::ZERO);
     let member = |(name, percent, is_canary): (&String, Percent, bool)| {
         let wanted = json!({
             "name": name,
-            "namespace": scene.cx.owner.namespace,
-            "port": scene.service.port,
+            "namespace": case.cx.owner.namespace,
+            "port": case.service.port,
             "weight": percent.get(),
         });
         over(found.and_then(|found| found.like(is_canary)), OWN_MEMBER, wanted)
@@ -63,35 +63,35 @@ impl Router for Traefik {
         (TRAEFIK_SERVICE, cx.spec.service_names().apex)
     }
 
-    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
-        WORDS.any(route, &scene.sides()).map(|found| WORDS.weighed(&found))
+    fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule> {
+        BACKENDS.any(route, &case.sides()).map(|found| BACKENDS.weighed(&found))
     }
 
     fn write(
         &self,
-        scene: &Scene<'_>,
+        case: &RouteCase<'_>,
         live: &Live,
         split: Split,
     ) -> Result<Option<Change>, RouteError> {
-        let found = self.found(scene, live).and_then(|route| WORDS.any(route, &scene.sides()));
-        let (labels, annotations) = of_apex(scene);
-        let draft = Draft {
+        let found = self.found(case, live).and_then(|route| BACKENDS.any(route, &case.sides()));
+        let (labels, annotations) = of_apex(case);
+        let desired = DesiredObject {
             kind: TRAEFIK_SERVICE,
-            name: scene.names.apex.clone(),
+            name: case.names.apex.clone(),
             labels,
             annotations,
-            spec: json!({ "weighted": { "services": members(scene, found, split.canary) } }),
+            spec: json!({ "weighted": { "services": members(case, found, split.canary) } }),
             beside: Map::new(),
             exact: exactly(FIELDS),
             shaped: found.is_some(),
         };
-        put(&scene.cx.owner, live, draft)
+        put(&case.cx.owner, live, desired)
     }
 
-    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
-        let found = WORDS.any(route, &scene.sides())?;
+    fn reset_to_primary(&self, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
+        let found = BACKENDS.any(route, &case.sides())?;
         let mut primary = found.like(false)?.clone();
-        primary["name"] = json!(scene.names.primary);
+        primary["name"] = json!(case.names.primary);
         primary["weight"] = json!(Percent::ALL.get());
         let mut spec = route["spec"].clone();
         spec["weighted"]["services"] = json!([primary]);

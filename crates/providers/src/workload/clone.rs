@@ -1,16 +1,16 @@
-//! A Service as target: two copies of it, and no pods that anybody here looks after.
+//! A Service as target: two copies of it, in front of pods that no workload here manages.
 //!
 //! ```text
 //! <target>            the user's, and the apex; never written
-//! ├─> <target>-canary   what it says now
-//! └─> <target>-primary  what it said when it was last promoted
+//! ├─> <target>-canary   a copy of it now
+//! └─> <target>-primary  a copy of it at the last promotion
 //! ```
 //!
-//! What an address belongs to is no part of a copy, and no part of a revision: every Service has its
-//! own. Who may come in by it is: a copy of a load balancer is another load balancer, which must not be open to
-//! more than the target is. Whether a copy is headless, and of which class a load balancer is, is settled when it
-//! is made: no server lets anybody change that. The canary owns both copies for as long as they are there;
-//! finalizers of the target are the target's.
+//! Addresses are no part of a copy, and no part of a revision: every Service has its own. Access
+//! rules are part: a copy of a load balancer is another load balancer, which must not be open to
+//! more than the target is. Whether a copy is headless, and of which class a load balancer is, is
+//! settled when it is made: the API server allows no change of that. The canary owns both copies
+//! for as long as they are there; finalizers of the target are the target's.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::object::{Change, exactly};
 
-/// What belongs to one Service alone.
+/// Fields that belong to one Service alone.
 const OWN: [&str; 7] = [
     "clusterIP",
     "clusterIPs",
@@ -35,9 +35,9 @@ const OWN: [&str; 7] = [
     "loadBalancerIP",
     DISTRIBUTION,
 ];
-/// Who makes the load balancer.
+/// The class of the controller that makes the load balancer.
 const LOAD_BALANCER_CLASS: &str = "loadBalancerClass";
-/// Whether ports of nodes lead to it as well. The server writes `true` where nobody says so.
+/// Whether ports of nodes lead to it as well. The server's default is `true`.
 const NODE_PORTS: &str = "allocateLoadBalancerNodePorts";
 /// A hint to the network, which the canary may set for the copies.
 const DISTRIBUTION: &str = "trafficDistribution";
@@ -46,7 +46,7 @@ const EXACT: &[&str] = &["/spec/selector"];
 /// Longest name of a Service.
 const NAME_LENGTH_MAX: usize = 63;
 
-/// What a copy has of a Service's spec.
+/// The part of a Service's spec that a copy has.
 pub(super) fn spec_of(service: &Value) -> Cow<'_, Value> {
     let mut spec = service["spec"].as_object().cloned().unwrap_or_default();
     spec.retain(|field, value| {
@@ -61,7 +61,7 @@ pub(super) fn spec_of(service: &Value) -> Cow<'_, Value> {
     Cow::Owned(Value::Object(spec))
 }
 
-/// Makes the canary's copy, or brings it to what the target says; `None` where it says that.
+/// Makes the canary's copy, or updates it to the target; `None` where it is up to date.
 pub fn sync_canary(
     cx: &Cx<'_>,
     target: &Value,
@@ -97,7 +97,7 @@ pub fn promote(
     require_revision(cx, target, revision)?;
     let labels = included(&target["metadata"]["labels"], cx.included);
     let annotations = if is_load_balancer(target) {
-        // They say who may come in, such as whether it is an internal one.
+        // They restrict access, such as whether it is an internal one.
         copied(&target["metadata"]["annotations"])
     } else {
         included(&target["metadata"]["annotations"], cx.included)
@@ -112,8 +112,9 @@ fn is_load_balancer(service: &Value) -> bool {
 
 /// Makes a primary's copy that Flagger left the canary's own again; `None` where it is not one.
 ///
-/// Each promotion of Flagger gives the copy the owners of the target and takes the canary's away, so
-/// that it would be left behind. Nothing else says whose it is: ask only once the canary is set up.
+/// Each promotion of Flagger gives the copy the owners of the target and takes the canary's away,
+/// so that it would be orphaned. Nothing else says which canary it belongs to: ask only once the
+/// canary is set up.
 pub fn adopt(cx: &Cx<'_>, target: &Value, live: &Value) -> Option<Change> {
     let owners_of = |service: &Value| {
         let references = service["metadata"]["ownerReferences"].as_array();
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_load_balancer_is_open_to_nobody_else() {
+    fn a_copy_of_a_load_balancer_is_open_to_no_others() {
         let change = with_cx(|cx| create_primary(cx, &internal(), None)).unwrap().unwrap();
         let copy = applied(None, &change).unwrap();
         let want = json!({
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_the_same_revision_whatever_address_it_got() {
+    fn a_copy_is_the_same_revision_with_any_address() {
         let mut copy = primary();
         copy["spec"]["clusterIP"] = json!("10.0.0.9");
         copy["spec"]["ports"][0]["nodePort"] = json!(30099);
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_stays_headless_or_not_whatever_becomes_of_its_target() {
+    fn a_copy_stays_headless_or_not_when_its_target_changes() {
         for (was, becomes) in [("None", "10.0.0.7"), ("10.0.0.7", "None")] {
             let with = |mut target: Value, address: &str| {
                 target["spec"]["clusterIP"] = json!(address);

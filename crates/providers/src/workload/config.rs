@@ -1,9 +1,9 @@
 //! The `ConfigMap`s and Secrets the target's pods read, and the primary's own copies of them.
 //!
-//! Configuration is rolled out like code: the target reads what the user wrote, the primary reads
-//! `<name>-primary`, and a change of what the target reads is a new revision. [`references`] finds
-//! what is read, [`track`] says in which state it is, [`rewrite`] points the primary to the copies
-//! and [`copy()`] makes them.
+//! Configuration is rolled out like code: the target reads the user's objects, the primary reads
+//! `<name>-primary`, and a change of the objects that the target reads is a new revision.
+//! [`references`] finds them, [`track`] says in which state they are, [`rewrite`] points the
+//! primary to the copies and [`copy()`] makes them.
 
 mod checksum;
 mod copy;
@@ -39,7 +39,7 @@ pub struct ConfigRef {
     pub optional: bool,
 }
 
-/// What is worth remembering of a `ConfigMap` or Secret, without its contents.
+/// The cached facts about a `ConfigMap` or Secret, without its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigDigest {
     /// Its kind.
@@ -52,7 +52,7 @@ pub struct ConfigDigest {
     pub tracked: bool,
     /// Version of the object this was made from.
     pub resource_version: String,
-    /// Whose it is, if it was made for one canary and nobody else.
+    /// Its canary, if it was made for one canary only.
     pub made_for: Option<Box<MadeFor>>,
 }
 
@@ -117,7 +117,7 @@ pub fn track<'d>(
     Ok(tracked)
 }
 
-/// Whether configuration differs from what the status remembers.
+/// Whether configuration differs from the record in the status.
 pub fn is_changed(tracked: &Tracked, remembered: Option<&Tracked>) -> bool {
     remembered.map_or(!tracked.is_empty(), |remembered| remembered != tracked)
 }
@@ -132,7 +132,7 @@ pub fn is_tracked(kind: ConfigKind, object: &Value) -> bool {
     !opted_out && !of_a_controller
 }
 
-/// Points a pod to the primary's copies of what is tracked.
+/// Points a pod to the primary's copies of tracked objects.
 pub fn rewrite(pod_spec: &mut Value, tracked: &Tracked) {
     for place in places(pod_spec) {
         let Some(holder) = pod_spec.pointer_mut(&place.holder) else { continue };
@@ -236,7 +236,7 @@ impl MadeFor {
 // === impl ConfigDigest ===
 
 impl ConfigDigest {
-    /// Takes note of an object, whose contents can be dropped then.
+    /// Reads the facts from an object; its contents can be dropped then.
     pub fn of(kind: ConfigKind, object: &Value) -> Self {
         let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         Self {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mandatory_mention_wins_whatever_the_order() {
+    fn a_mandatory_mention_wins_in_any_order() {
         for order in [[true, false], [false, true]] {
             let mentions = order
                 .map(|optional| json!({ "configMapRef": { "name": "c", "optional": optional } }));

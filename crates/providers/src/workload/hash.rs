@@ -1,4 +1,4 @@
-//! Names for revisions: equal templates have equal names, whoever wrote them and however.
+//! Names for revisions: equal templates have equal names, independent of author and notation.
 //!
 //! Flagger hashes a dump of Go structures, which changes with its own version. Ours is made of the
 //! JSON the API server sends, in one canonical form, and has a prefix no value of Flagger's has.
@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-/// What every hash of ours begins with; the number is that of the canonical form.
+/// The prefix of our hashes; the number is that of the canonical form.
 const PREFIX: &str = "v1-";
 
 /// The JSON text of `value` with sorted keys, without members that are null or empty.
 ///
-/// What is empty inside a list stays: there, its place means something.
+/// Empty items of a list stay: their place means something.
 pub fn canonical(value: &Value) -> String {
     pruned(value).to_string()
 }
@@ -47,7 +47,7 @@ pub(crate) fn pruned(value: &Value) -> Value {
     }
 }
 
-/// Whether two values are the same but for what is null or empty.
+/// Whether two values are the same but for null and empty members.
 pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
     one == other || pruned(one) == pruned(other)
 }

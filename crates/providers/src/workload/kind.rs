@@ -9,8 +9,8 @@
 //! | primary | [`super::primary`] | the same | [`super::clone`] | an older revision of the same |
 //!
 //! A `DaemonSet` has no number to count with. Where one is needed it is 1 while the set runs, and 0
-//! while it is parked. Being parked is no part of its template: neither of its revision nor of what
-//! the primary is given.
+//! while it is parked. Being parked is no part of its template: neither of its revision nor of the
+//! primary.
 
 use std::borrow::Cow;
 
@@ -26,14 +26,14 @@ use crate::{
     traffic::{KNATIVE_SERVICE, knative_primary},
 };
 
-/// What a target is.
+/// The kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadKind {
     /// As many pods as it asks for.
     Deployment,
     /// A pod on each node.
     DaemonSet,
-    /// A Service of the core, in front of pods that somebody else looks after.
+    /// A Service of the core, in front of pods that others manage.
     Service,
     /// A Service of Knative, which has revisions of its own: the target and the primary in one.
     Knative,
@@ -45,7 +45,7 @@ pub const SCALE_TO_ZERO: &str = "flagger.app/scale-to-zero";
 // === impl WorkloadKind ===
 
 impl WorkloadKind {
-    /// What such a target is; `None` for what is not known.
+    /// The kind of such a target; `None` for an unknown one.
     pub fn of(target: &TargetRef) -> Option<Self> {
         match target.kind {
             TargetKind::Deployment => Some(Self::Deployment),
@@ -92,8 +92,9 @@ impl WorkloadKind {
         }
     }
 
-    /// What makes its revision. The pod template as the user wrote it, without what parks it; of a
-    /// Service what a copy has of it; of one of Knative the name of the revision it made last.
+    /// The part that makes its revision: the pod template as the user wrote it, without the fields
+    /// that park it; of a Service the part that a copy has; of one of Knative the name of its
+    /// latest revision.
     pub fn template(self, workload: &Value) -> Cow<'_, Value> {
         let template = &workload["spec"]["template"];
         match self {
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_of_knative_is_as_new_as_its_latest_revision_whatever_its_traffic() {
+    fn a_service_of_knative_is_as_new_as_its_latest_revision_with_any_traffic() {
         let kind = WorkloadKind::Knative;
         let service = |created: Value, percent: i64| {
             json!({
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parked_daemon_set_starts_whatever_others_have() {
+    fn a_parked_daemon_set_starts_beside_any_others() {
         let parked = set(Some(json!({ SCALE_TO_ZERO: "true" })));
         assert_eq!(DAEMONS.scale_from_zero(&parked, None, Some(7)), 1);
         assert_eq!(DAEMONS.scale_from_zero(&parked, Some(&parked), None), 1);

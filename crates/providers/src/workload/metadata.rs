@@ -1,13 +1,13 @@
 //! Labels, annotations and owners of derived objects.
 //!
-//! What other tools wrote about the user's object does not hold for the copy: Flux would think it
-//! its own, kubectl would compare it with a manifest it never came from.
+//! Notes of other tools about the user's object do not hold for the copy: Flux would think it its
+//! own, kubectl would compare it with a manifest it never came from.
 
 use serde_json::{Map, Value, json};
 
 use crate::object::Owner;
 
-/// What kubectl remembers of the manifest.
+/// kubectl's annotation with the manifest.
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The number of a Deployment's rollout, written by its controller.
 const ROLLOUT_NUMBER: &str = "deployment.kubernetes.io/revision";
@@ -32,7 +32,7 @@ pub(super) fn included(map: &Value, prefixes: &LabelPrefixes) -> Map<String, Val
     copied(map).into_iter().filter(|(key, _)| prefixes.include(key)).collect()
 }
 
-/// The owners of an object of ours: this canary as its controller, and who else was there.
+/// The owners of an object of ours: this canary as its controller, and the other owners.
 ///
 /// Another canary stays an owner, since the object serves it too, and is no longer the controller;
 /// an earlier canary of our name is replaced.
@@ -64,7 +64,7 @@ pub(super) fn is_contained(wanted: &Map<String, Value>, live: &Value) -> bool {
     wanted.iter().all(|(key, value)| live.get(key) == Some(value))
 }
 
-/// What turns the map `live` into `wanted` in a JSON merge patch; `None` where they are equal.
+/// The JSON merge patch from the map `live` to `wanted`; `None` where they are equal.
 pub(super) fn merge_map(live: &Value, wanted: &Map<String, Value>) -> Option<Value> {
     let mut patch = Map::new();
     for key in live.as_object().into_iter().flat_map(Map::keys) {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_tools_wrote_is_not_copied() {
+    fn notes_of_other_tools_are_not_copied() {
         let map = json!({
             "kustomize.toolkit.fluxcd.io/name": "apps",
             "kubectl.kubernetes.io/last-applied-configuration": "{}",
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_has_one_controller_whatever_owners_it_had() {
+    fn an_object_has_one_controller_with_any_earlier_owners() {
         let owner = Owner { name: "shop", namespace: "test", uid: "new", can_own: true };
         let existing = json!({ "metadata": { "ownerReferences": [
             { "kind": "Canary", "name": "shop", "uid": "old", "controller": true },

@@ -1,11 +1,11 @@
-//! The primary: what the user's workload looks like in production.
+//! The primary: the copy of the user's workload that runs in production.
 //!
 //! The copy differs from the target in one label that tells the pods apart, in the configuration it
 //! reads and in an identifier of the promotion. Everything is a function of the target, so that a
 //! promotion cut short is finished by doing it again, and restarts no pod twice.
 //!
 //! ```text
-//! target ── promote ──> primary ── deleted? ── recreate <── Snapshot (what was promoted last)
+//! target ── promote ──> primary ── deleted? ── recreate <── Snapshot (the last promotion)
 //! ```
 
 mod affinity;
@@ -41,7 +41,7 @@ pub struct SelectorLabel {
     pub value: String,
 }
 
-/// What is to be promoted.
+/// The promotion to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Promotion<'a> {
     /// The revision that was analysed. Any other is refused.
@@ -142,14 +142,14 @@ pub fn promote(
     Ok(Some(Change::Apply { body, exact: exact(cx.workload) }))
 }
 
-/// How many replicas a primary has after a promotion. One that is at 0, whoever did that, is what
-/// serves, and one that a scaler looks after has what the scaler says.
+/// The replicas of a primary after a promotion: the target's, or the live primary's own where the
+/// target is at 0 or an autoscaler decides.
 pub fn promoted_replicas(cx: &Cx<'_>, target: &Value, live: &Value, has_scaler: bool) -> i64 {
     let asked = cx.workload.replicas(target);
     if has_scaler || asked == 0 { cx.workload.replicas(live) } else { asked }
 }
 
-/// Whether the primary runs what this template says, whenever it was promoted.
+/// Whether the primary runs this template, whenever it was promoted.
 pub fn runs_same(live: &Value, template: &Value) -> bool {
     is_same(&without_id(&live["spec"]["template"]), &without_id(template))
 }
@@ -192,7 +192,7 @@ fn primary_object(
             spec.insert((*field).to_owned(), value.clone());
         }
     }
-    // The API server leaves out a 0, and what is left out here would stay as it was.
+    // The API server leaves out a 0, and a field that is left out here would stay as it was.
     let min_ready = target["spec"]["minReadySeconds"].as_i64().unwrap_or(0);
     spec.insert("minReadySeconds".to_owned(), json!(min_ready));
     let field = cx.workload.strategy();
@@ -234,8 +234,8 @@ fn set_replicas(cx: &Cx<'_>, object: &mut Value, replicas: i64) {
     }
 }
 
-/// Subtrees of the primary that are ours alone: a field that somebody added to the template would
-/// run in production without having been analysed. A strategy merged with another is not valid.
+/// Subtrees of the primary that are ours alone: a field that others added to the template would run
+/// in production without having been analysed. A strategy merged with another is not valid.
 fn exact(workload: WorkloadKind) -> Vec<Cow<'static, str>> {
     let strategy = match workload {
         WorkloadKind::DaemonSet => "/spec/updateStrategy",

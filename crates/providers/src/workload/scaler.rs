@@ -1,7 +1,7 @@
 //! The primary's scaler: a copy of the target's that scales the primary.
 //!
 //! It is made whenever it is missing and follows the target's only on promotion: bounds and metrics
-//! are part of what is rolled out. Each kind of scaler has a file.
+//! are part of a revision. Each kind of scaler has a file.
 
 mod hpa;
 mod keda;
@@ -20,7 +20,7 @@ use crate::object::{Change, Kind, exactly};
 /// Every member of a copy's spec comes from the target's scaler.
 const EXACT: &[&str] = &["/spec", "/metadata/ownerReferences"];
 
-/// What scales a target.
+/// The kind of a target's autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scaler {
     /// Kubernetes' own.
@@ -37,7 +37,7 @@ pub fn primary_name(autoscaler: &AutoscalerRef) -> String {
 // === impl Scaler ===
 
 impl Scaler {
-    /// What the canary refers to.
+    /// The kind that the canary refers to.
     pub const fn of(autoscaler: &AutoscalerRef) -> Self {
         match autoscaler.kind {
             AutoscalerKind::HorizontalPodAutoscaler => Self::HorizontalPodAutoscaler,
@@ -107,7 +107,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// What makes it like this; `None` where it is, by the spec it has after defaults.
+    /// The change that makes it like this; `None` where it is, by the spec it has after defaults.
     ///
     /// Where it exists and is not the canary's, it is left alone. Labels and annotations of one that
     /// exists are not compared: no difference in them is worth a write, and others' stay.

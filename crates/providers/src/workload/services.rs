@@ -8,8 +8,8 @@
 //!
 //! The apex may have existed before, with clients, node ports and a load balancer. Of such a
 //! Service only the selector and the canary's own ports are written, its original is kept in an
-//! annotation, and [`Services::finalize`] gives it back. What we made ourselves is kept exactly as
-//! it should be.
+//! annotation, and [`Services::finalize`] gives it back. Services that we made are kept exactly as
+//! they should be.
 //!
 //! The apex can be pointed at the target as well ([`Side::Canary`]): without a mesh that is the
 //! only way to keep clients off a primary that is broken.
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::object::{Change, FLUX_OFF, Owner, controller_of, exactly};
 
-/// Whose pods a Service selects.
+/// The pods a Service selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The primary's.
@@ -61,12 +61,12 @@ pub struct Services<'a> {
     ports: Vec<Value>,
 }
 
-/// What to do for one Service to be right.
+/// The changes that put one Service right.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sync {
     /// In this order; none where it is right already.
     pub changes: Vec<Change>,
-    /// What people should be told of.
+    /// A fact for users, as an event.
     pub note: Option<Note>,
 }
 
@@ -95,7 +95,7 @@ const EXACT_MADE: &[&str] = &[];
 // === impl Services ===
 
 impl<'a> Services<'a> {
-    /// For a canary whose target has the given selector label and containers.
+    /// For a canary and the selector label and containers of its target.
     pub fn new(
         owner: Owner<'a>,
         service: &'a Service,
@@ -136,7 +136,7 @@ impl<'a> Services<'a> {
         }
     }
 
-    /// Whether a Service selects other pods than it should: to correct it moves whoever uses it.
+    /// Whether a Service selects other pods than it should: to correct it moves its clients.
     pub fn leads_elsewhere(&self, role: Role, live: Option<&Value>) -> bool {
         let selector = live.and_then(|live| live["spec"]["selector"].as_object());
         selector.is_some_and(|selector| !selector.is_empty() && *selector != self.selector(role))
@@ -234,7 +234,7 @@ impl<'a> Services<'a> {
         Sync { changes: vec![delete(live), self.make(role)], note: Some(note) }
     }
 
-    /// A Service somebody else made: it selects our pods and has our ports; the rest is theirs.
+    /// A Service that a user made: it selects our pods and has our ports; the rest is the user's.
     ///
     /// Flagger replaces all of its ports. Ports of others stay, unless they have the name of one of
     /// ours: then they are taken to be the same, and pass on their node port.
@@ -280,8 +280,8 @@ impl<'a> Services<'a> {
         Sync { changes: vec![Change::Apply { body, exact: exactly(EXACT) }], note }
     }
 
-    /// Whether a port of somebody else's cannot stay as it is next to ours: names are unique, and
-    /// every port needs one where there are several.
+    /// Whether a port of others cannot stay as it is next to ours: names are unique, and every port
+    /// needs one where there are several.
     fn is_in_the_way(&self, other: &Value) -> bool {
         name(other).is_empty() || self.is_same_name(other)
     }
@@ -290,7 +290,7 @@ impl<'a> Services<'a> {
         !name(other).is_empty() && self.ports.iter().any(|port| name(port) == name(other))
     }
 
-    /// The port of somebody else's as it can stand next to ours.
+    /// The port of others as it can stand next to ours.
     fn beside_ours(&self, other: &Value) -> Option<Value> {
         if self.is_same_name(other) {
             return None;

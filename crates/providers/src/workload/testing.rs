@@ -1,6 +1,6 @@
-//! What an API server makes of a [`Change`], as far as the tests here need it.
+//! A stand-in for the API server: applies a [`Change`], as far as the tests here need it.
 //!
-//! An apply merges maps, replaces lists but those with keys, and makes exact what is to be exact.
+//! An apply merges maps, replaces lists but those with keys, and makes the exact subtrees exact.
 
 use serde_json::{Value, json};
 

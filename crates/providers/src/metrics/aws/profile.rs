@@ -12,11 +12,12 @@ use std::collections::BTreeMap;
 
 use super::{Keys, SESSION_NAME, Source};
 
-/// What makes a profile one that gets its keys elsewhere.
+/// Members of a profile that gets its keys elsewhere.
 const ELSEWHERE: [&str; 5] =
     ["role_arn", "credential_process", "sso_session", "sso_start_url", "credential_source"];
 
-/// What the chosen profile says; nothing if there is none, or nothing in it is about keys.
+/// The source of keys in the chosen profile; nothing if there is none, or nothing in it is about
+/// keys.
 pub(super) fn source(
     variable: impl Fn(&str) -> Option<String>,
     file: impl Fn(&str) -> Option<String>,
@@ -51,7 +52,7 @@ pub(super) fn source(
             session,
         }));
     }
-    // Whoever was meant, it is not the node.
+    // In each of these cases the node's identity was not meant.
     ELSEWHERE.iter().any(|name| members.contains_key(*name)).then_some(Source::None)
 }
 

@@ -65,18 +65,18 @@ fn a_signature_goes_to_amazon_and_nowhere_else() {
     let china = cloudwatch().region("cn-north-1").call();
     assert_eq!(china.request.url, "https://monitoring.cn-north-1.amazonaws.com.cn/");
     let mut local = cloudwatch();
-    local.ambient.aws_endpoint = Some("http://localhost:4566".into());
+    local.environment.aws_endpoint = Some("http://localhost:4566".into());
     let call = local.call();
     assert_eq!(call.request.url, "http://localhost:4566/");
     assert!(call.trusted, "the administrator's own");
 }
 
 #[test]
-fn v8_3_cloudwatch_needs_a_region() {
+fn cloudwatch_needs_a_region() {
     let none = asked("cloudwatch").query("[{}]").refusal();
     assert!(none.to_string().contains("region not specified"), "{none}");
     for region in ["evil.example/", "EU", "a b"] {
-        assert!(cloudwatch().region(region).inquiry().is_err(), "{region}");
+        assert!(cloudwatch().region(region).machine().is_err(), "{region}");
     }
 }
 
@@ -101,7 +101,7 @@ fn results(list: &str) -> String {
 }
 
 #[test]
-fn v8_3_cloudwatch_reads_the_first_value_of_the_first_result() {
+fn cloudwatch_reads_the_first_value_of_the_first_result() {
     let malformed = Outcome::Failure(QueryError::Malformed);
     let refused = |status, reason| Outcome::Failure(QueryError::Refused { status, reason });
     let throttled =
@@ -134,8 +134,8 @@ fn v8_3_cloudwatch_reads_the_first_value_of_the_first_result() {
 }
 
 #[test]
-fn v8_3_cloudwatch_is_asked_three_times_more_while_it_is_busy() {
-    let inquiry = cloudwatch().inquiry().unwrap();
+fn cloudwatch_is_asked_three_times_more_while_it_is_busy() {
+    let machine = cloudwatch().machine().unwrap();
     let throttled = r#"{"__type":"com.amazonaws.cloudwatch#ThrottlingException"}"#;
     for (status, body, want) in [
         (400, throttled, true),
@@ -146,21 +146,21 @@ fn v8_3_cloudwatch_is_asked_three_times_more_while_it_is_busy() {
         (403, "", false),
     ] {
         let reply = answered(status, body);
-        assert_eq!(inquiry.again(&reply, 0).is_some(), want, "{status} {body}");
-        assert_eq!(inquiry.again(&reply, 3), None, "{status} {body}: that is enough");
+        assert_eq!(machine.again(&reply, 0).is_some(), want, "{status} {body}");
+        assert_eq!(machine.again(&reply, 3), None, "{status} {body}: that is enough");
     }
     let waits: Vec<_> =
-        (0..3).filter_map(|tries| inquiry.again(&answered(503, ""), tries)).collect();
+        (0..3).filter_map(|tries| machine.again(&answered(503, ""), tries)).collect();
     assert_eq!(
         waits.iter().map(std::time::Duration::as_millis).collect::<Vec<_>>(),
         [200, 400, 800]
     );
-    let other = asked("graphite").at("http://graphite").query("target=errors").inquiry().unwrap();
+    let other = asked("graphite").at("http://graphite").query("target=errors").machine().unwrap();
     assert_eq!(other.again(&answered(503, ""), 0), None, "nobody else is");
 }
 
 #[test]
-fn v8_3_cloudwatch_is_online_if_it_finds_fault_with_the_query_only() {
+fn cloudwatch_is_online_if_it_finds_fault_with_the_query_only() {
     let body: Value = serde_json::from_slice(&cloudwatch().probe_call().request.body).unwrap();
     assert_eq!(body, json!({ "StartTime": 0, "EndTime": 0, "MetricDataQueries": [] }));
     let denied = r#"{"__type":"AccessDeniedException"}"#;

@@ -35,7 +35,7 @@ fn a_query_goes_out_with_both_keys_and_a_window() {
 }
 
 #[test]
-fn v8_3_datadog_looks_back_over_ten_intervals() {
+fn datadog_looks_back_over_ten_intervals() {
     let call = datadog().interval("100s").call();
     let query = call.request.url.query().unwrap();
     assert!(query.ends_with("&from=1772365400&to=1772366400"), "{query}");
@@ -63,7 +63,7 @@ fn both_keys_are_needed() {
 }
 
 #[test]
-fn v8_3_datadog_reads_the_oldest_point() {
+fn datadog_reads_the_oldest_point() {
     let malformed = Outcome::Failure(QueryError::Malformed);
     let refused = |status| Outcome::Failure(QueryError::Refused { status, reason: None });
     let three = points("[[1577232000000,1.11111],[1577318400000,56294.4],[1577404800000,29325.1]]");
@@ -97,7 +97,7 @@ fn v8_3_datadog_reads_the_oldest_point() {
 }
 
 #[test]
-fn bet_11_datadog_can_be_told_to_read_the_newest_complete_point() {
+fn datadog_can_be_told_to_read_the_newest_complete_point() {
     let newest = datadog().secret(&[
         ("datadog_api_key", "k1"),
         ("datadog_application_key", "k2"),
@@ -122,7 +122,7 @@ fn bet_11_datadog_can_be_told_to_read_the_newest_complete_point() {
 }
 
 #[test]
-fn v8_3_datadog_is_offline_without_good_keys() {
+fn datadog_is_offline_without_good_keys() {
     let call = datadog().probe_call();
     assert_eq!(call.request.url, "https://api.datadoghq.com/api/v1/validate");
     assert_eq!(call.request.headers["dd-api-key"], "k1");

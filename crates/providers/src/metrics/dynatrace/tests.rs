@@ -29,7 +29,7 @@ fn an_address_and_a_token_are_needed() {
 }
 
 #[test]
-fn v8_3_dynatrace_reads_the_last_row() {
+fn dynatrace_reads_the_last_row() {
     let malformed = Outcome::Failure(QueryError::Malformed);
     let rows =
         |rows: &str| format!(r#"{{"totalCount":1,"result":[{{"metricId":"m","data":{rows}}}]}}"#);

@@ -11,7 +11,7 @@ fn external(query: &str) -> Asked {
 }
 
 #[test]
-fn v8_3_external_queries_are_a_namespace_a_metric_and_a_selector() {
+fn external_queries_are_a_namespace_a_metric_and_a_selector() {
     let wanted = |namespace: &str, metric: &str, selector: &str| {
         let (namespace, metric) = (namespace.to_owned(), metric.to_owned());
         Ok(Wanted { namespace, metric, selector: selector.to_owned() })
@@ -49,26 +49,26 @@ fn v8_3_external_queries_are_a_namespace_a_metric_and_a_selector() {
 
 #[test]
 fn without_an_address_the_cluster_is_asked() {
-    let inquiry = external("default/m?labelSelector=a%3Db").inquiry().unwrap();
-    let call = to_cluster(&inquiry, &[]);
+    let machine = external("default/m?labelSelector=a%3Db").machine().unwrap();
+    let call = to_cluster(&machine, &[]);
     assert_eq!(
         call.path,
         "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/m?labelSelector=a%3Db&timeout=5s"
     );
     assert_eq!(call.authorization, None);
-    let datadog = external("shop/datadogmetric@shop:errors rate").inquiry().unwrap();
+    let datadog = external("shop/datadogmetric@shop:errors rate").machine().unwrap();
     assert_eq!(
         to_cluster(&datadog, &[]).path,
         "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/datadogmetric@shop:errors%20rate?timeout=5s"
     );
-    let own = external("m").secret(&[("token", "t")]).inquiry().unwrap();
+    let own = external("m").secret(&[("token", "t")]).machine().unwrap();
     let token = to_cluster(&own, &[]).authorization.unwrap();
     assert_eq!(token, "Bearer t");
     assert!(token.is_sensitive());
 }
 
 #[test]
-fn bet_2_the_operators_token_stays_in_the_cluster() {
+fn the_operators_token_stays_in_the_cluster() {
     let evil = external("m").at("http://evil:80").refusal();
     assert_eq!(evil, ProviderError::NotSecure("externalmetrics"));
     let call = external("m").at("https://metrics.example/base/").call();
@@ -82,7 +82,7 @@ fn bet_2_the_operators_token_stays_in_the_cluster() {
 }
 
 #[test]
-fn bet_26_another_address_has_authorities_of_its_own() {
+fn another_address_has_authorities_of_its_own() {
     let mut asked = external("m")
         .at("https://metrics.example")
         .secret(&[("token", "t"), ("ca.crt", "-----BEGIN CERTIFICATE-----")]);
@@ -94,16 +94,16 @@ fn bet_26_another_address_has_authorities_of_its_own() {
 }
 
 #[test]
-fn bet_5_it_looks_into_its_own_namespace_where_it_is_confined() {
+fn it_looks_into_its_own_namespace_where_it_is_confined() {
     let mut asked = external("m");
     asked.confined_to = Some("test".into());
     let want = ProviderError::Confined { provider: "externalmetrics", namespace: "default".into() };
     assert_eq!(asked.refusal(), want);
-    assert!(asked.query("test/m").inquiry().is_ok());
+    assert!(asked.query("test/m").machine().is_ok());
 }
 
 #[test]
-fn v8_3_external_metrics_are_quantities() {
+fn external_metrics_are_quantities() {
     let malformed = Outcome::Failure(QueryError::Malformed);
     let items = |items: &str| format!(r#"{{"kind":"ExternalMetricValueList","items":[{items}]}}"#);
     let two = r#"{"value":"1"},{"value":"2"}"#;
@@ -125,14 +125,14 @@ fn v8_3_external_metrics_are_quantities() {
             Outcome::Failure(QueryError::Refused { status: 404, reason: None }),
         ),
     ];
-    let inquiry = external("m").inquiry().unwrap();
+    let machine = external("m").machine().unwrap();
     for (reason, status, body, want) in cases {
-        assert_eq!(done(&inquiry, &[answered(status, &body)]), want, "{reason}");
+        assert_eq!(done(&machine, &[answered(status, &body)]), want, "{reason}");
     }
 }
 
 #[test]
-fn bet_23_a_metric_that_is_not_there_is_an_answer() {
+fn a_metric_that_is_not_there_is_an_answer() {
     let probe = external("").probe().unwrap();
     let call = to_cluster(&probe, &[]);
     assert!(call.path.contains("/namespaces/kube-system/dummy-metric?"), "{}", call.path);

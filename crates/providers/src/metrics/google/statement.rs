@@ -19,7 +19,7 @@ use ring::{
 use rustls_pki_types::{PrivateKeyDer, pem::PemObject as _};
 use serde_json::json;
 
-/// Who asks for what, and of whom.
+/// Issuer, audience and scope of a signed statement.
 pub(super) struct Statement<'a> {
     pub(super) account: &'a str,
     pub(super) key_pem: &'a str,
@@ -46,7 +46,7 @@ impl Statement<'_> {
     /// The statement with its signature; nothing if the key is none.
     pub(super) fn signed(&self, now: Timestamp) -> Option<String> {
         static INSTALLED: Once = Once::new();
-        // Fails if somebody was faster, and nobody else is there.
+        // Fails only if one is installed already, and no other code installs one.
         INSTALLED.call_once(|| {
             let _ = RING.install_default();
         });
@@ -87,7 +87,7 @@ fn verifier(_: &Algorithm, _: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Erro
 // === impl Rs256 ===
 
 impl Signer<Vec<u8>> for Rs256 {
-    /// Depends on nothing but key and text: what is random in making it only hides the key from whoever
+    /// Depends on nothing but key and text: the randomness only hides the key from an observer who
     /// measures time.
     fn try_sign(&self, text: &[u8]) -> Result<Vec<u8>, signature::Error> {
         let mut signature = vec![0; self.0.public().modulus_len()];

@@ -1,4 +1,4 @@
-//! Statements against what OpenSSL makes of them; tokens.
+//! Statements compared with OpenSSL's; tokens.
 
 use super::{
     super::testing::{NOW, answered, asked, sent},
@@ -71,9 +71,9 @@ fn the_login_of_a_person_is_exchanged_for_a_token_as_it_is() {
     assert_eq!(body, "grant_type=refresh_token&client_id=i&client_secret=s&refresh_token=r");
     assert_eq!(source.quota_project.as_deref(), Some("paid"));
     let mut asked = asked("stackdriver").secret(&[("project", "p")]);
-    asked.ambient.google.key = Some(USER.into());
+    asked.environment.google.key = Some(USER.into());
     let replies = [answered(200, r#"{"access_token":"t","expires_in":3599}"#)];
-    let call = sent(&asked.inquiry().unwrap(), &replies);
+    let call = sent(&asked.machine().unwrap(), &replies);
     assert_eq!(call.request.headers["x-goog-user-project"], "paid");
     assert_eq!(call.request.headers["authorization"], "Bearer t");
 }
@@ -97,7 +97,7 @@ fn prv_sd_1_credentials_are_found_in_the_order_of_googles_libraries() {
             pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         };
         let file = |path: &str| (!path.contains("nowhere")).then(|| path.to_owned());
-        Surroundings::from_environment(variable, file).key
+        Environment::from_environment(variable, file).key
     };
     let (home, named) = (("HOME", "/home"), ("GOOGLE_APPLICATION_CREDENTIALS", "/key"));
     let cases = [
@@ -126,20 +126,20 @@ fn prv_sd_1_credentials_are_found_in_the_order_of_googles_libraries() {
 }
 
 #[test]
-fn bet_28_a_token_is_used_again_until_shortly_before_it_ends() {
+fn a_token_is_used_again_until_shortly_before_it_ends() {
     let mut asked = asked("stackdriver").secret(&[("project", "p")]);
-    let of_node = asked.inquiry().unwrap();
+    let of_node = asked.machine().unwrap();
     let replies = [answered(200, r#"{"access_token":"t","expires_in":3600}"#), answered(200, "{}")];
-    let (lent, until) = of_node.lent(&replies).unwrap();
-    assert_eq!((lent.len(), until.to_string().as_str()), (1, "2026-03-01T12:59:00Z"));
-    assert_eq!(of_node.next(lent), of_node.next(&replies[..1]), "another one begins with it");
+    let (reused, until) = of_node.reusable_replies(&replies).unwrap();
+    assert_eq!((reused.len(), until.to_string().as_str()), (1, "2026-03-01T12:59:00Z"));
+    assert_eq!(of_node.next(reused), of_node.next(&replies[..1]), "another one begins with it");
     for body in [r#"{"access_token":"t"}"#, r#"{"access_token":"t","expires_in":-1}"#] {
-        assert!(of_node.lent(&[answered(200, body)]).is_none(), "{body}");
+        assert!(of_node.reusable_replies(&[answered(200, body)]).is_none(), "{body}");
     }
-    asked.ambient.google.key = Some(USER.into());
-    let of_user = asked.inquiry().unwrap();
+    asked.environment.google.key = Some(USER.into());
+    let of_user = asked.machine().unwrap();
     assert_ne!(of_user.identity(), of_node.identity());
-    assert_eq!(of_user.identity(), asked.inquiry().unwrap().identity());
+    assert_eq!(of_user.identity(), asked.machine().unwrap().identity());
 }
 
 #[test]
@@ -171,6 +171,6 @@ fn a_token_is_read_or_there_is_none() {
         assert_eq!(token(&reply), Err(QueryError::Identity), "{reason}");
     }
     assert_eq!(token(&Reply::Lost), Err(QueryError::Unreachable));
-    let lent = Surroundings { key: Some("hidden".into()), ..Surroundings::default() };
-    assert_eq!(format!("{lent:?}"), "***");
+    let found = Environment { key: Some("hidden".into()), ..Environment::default() };
+    assert_eq!(format!("{found:?}"), "***");
 }

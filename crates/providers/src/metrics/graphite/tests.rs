@@ -47,7 +47,7 @@ fn with_a_secret_both_name_and_password_are_needed() {
 }
 
 #[test]
-fn v8_3_graphite_needs_an_address_that_is_one() {
+fn graphite_needs_an_address_that_is_one() {
     let error = asked("graphite").at(":::").query("target=a").refusal();
     assert_eq!(error.to_string(), "graphite: the address is not a valid URL");
     let error = asked("graphite").query("target=a").refusal();
@@ -59,7 +59,7 @@ fn series(points: &str) -> String {
 }
 
 #[test]
-fn v8_3_graphite_reads_the_last_point() {
+fn graphite_reads_the_last_point() {
     let malformed = Outcome::Failure(QueryError::Malformed);
     let refused = |status| Outcome::Failure(QueryError::Refused { status, reason: None });
     let four = series("[[10,1],[75,2],[25,3],[100,4]]");
@@ -92,7 +92,7 @@ fn v8_3_graphite_reads_the_last_point() {
 }
 
 #[test]
-fn v8_3_graphite_is_online_if_it_renders() {
+fn graphite_is_online_if_it_renders() {
     let graphite = asked("graphite").at("http://graphite:8080");
     let call = graphite.probe_call();
     assert_eq!(call.request.url, "http://graphite:8080/render?format=json&target=test");

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use super::super::{QueryError, Reading, Sample};
 
-/// The columns of a table that says what went wrong.
+/// The columns of a table with an error.
 const ERROR: [&str; 2] = ["error", "reference"];
 
 /// A table while it is read.
@@ -114,7 +114,7 @@ fn records(text: &str) -> Result<Vec<Vec<String>>, QueryError> {
     Ok(records)
 }
 
-/// One field, and what follows it: a comma, the end of the line, or nothing.
+/// One field, and the separator behind it: a comma, the end of the line, or nothing.
 fn field(text: &str) -> Result<(String, &str), QueryError> {
     let Some(mut rest) = text.strip_prefix('"') else {
         let end = text.find([',', '\r', '\n']).unwrap_or(text.len());

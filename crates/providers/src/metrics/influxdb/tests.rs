@@ -49,7 +49,7 @@ fn with_a_secret_token_and_organisation_are_needed() {
 }
 
 #[test]
-fn v8_3_influxdb_reads_the_first_row() {
+fn influxdb_reads_the_first_row() {
     let malformed = Outcome::Failure(QueryError::Malformed);
     let refused = |status, reason| Outcome::Failure(QueryError::Refused { status, reason });
     let error = "#datatype,string,long\r\n#group,true,true\r\n#default,,\r\n,error,reference\r\n,marker,897\r\n";

@@ -6,16 +6,16 @@ use super::{
     super::testing::{Asked, answered, asked, done, to_cluster, value},
     *,
 };
-use crate::metrics::{Outcome, inquiry::STEPS_MAX};
+use crate::metrics::{Outcome, query_machine::STEPS_MAX};
 
 fn keptn(query: &str) -> Asked {
     asked("keptn").query(query)
 }
 
 #[test]
-fn v8_3_keptn_reads_a_metric_that_is_there() {
-    let inquiry = keptn("KeptnMetric/default/my-metric\n").inquiry().unwrap();
-    let call = to_cluster(&inquiry, &[]);
+fn keptn_reads_a_metric_that_is_there() {
+    let machine = keptn("KeptnMetric/default/my-metric\n").machine().unwrap();
+    let call = to_cluster(&machine, &[]);
     assert_eq!(call.method, Method::GET);
     assert_eq!(
         call.path,
@@ -39,12 +39,12 @@ fn v8_3_keptn_reads_a_metric_that_is_there() {
         ),
     ];
     for (reason, status, body, want) in cases {
-        assert_eq!(done(&inquiry, &[answered(status, body)]), want, "{reason}");
+        assert_eq!(done(&machine, &[answered(status, body)]), want, "{reason}");
     }
 }
 
 #[test]
-fn v8_3_keptn_refuses_what_is_no_query() {
+fn keptn_refuses_texts_that_are_no_query() {
     let queries = [
         "invalid/default",
         "invalid/default/x",
@@ -62,14 +62,14 @@ fn v8_3_keptn_refuses_what_is_no_query() {
 }
 
 #[test]
-fn bet_5_keptn_looks_into_its_own_namespace_where_it_is_confined() {
+fn keptn_looks_into_its_own_namespace_where_it_is_confined() {
     let mut other = keptn("analysis/other/a");
     other.confined_to = Some("test".into());
     let want = ProviderError::Confined { provider: "keptn", namespace: "other".into() };
     assert_eq!(other.refusal(), want);
     let mut own = keptn("analysis/test/a");
     own.confined_to = Some("test".into());
-    assert!(own.inquiry().is_ok());
+    assert!(own.machine().is_ok());
 }
 
 fn made(call: &ClusterCall) -> (String, Value) {
@@ -78,9 +78,9 @@ fn made(call: &ClusterCall) -> (String, Value) {
 }
 
 #[test]
-fn v8_3_keptn_makes_an_analysis_watches_and_removes_it() {
-    let inquiry = keptn("Analysis/default/a/5m/foo=bar;Env=Prod;odd;x=y=z").inquiry().unwrap();
-    let create = to_cluster(&inquiry, &[]);
+fn keptn_makes_an_analysis_watches_and_removes_it() {
+    let machine = keptn("Analysis/default/a/5m/foo=bar;Env=Prod;odd;x=y=z").machine().unwrap();
+    let create = to_cluster(&machine, &[]);
     assert_eq!(create.method, Method::POST);
     assert_eq!(create.path, "/apis/metrics.keptn.sh/v1beta1/namespaces/default/analyses");
     let (name, body) = made(&create);
@@ -92,29 +92,29 @@ fn v8_3_keptn_makes_an_analysis_watches_and_removes_it() {
     assert_eq!(body["spec"]["args"], json!({ "foo": "bar", "Env": "Prod" }), "bet_21");
 
     let mut replies = vec![answered(201, "{}")];
-    assert_eq!(inquiry.next(&replies), Step::Wait(LOOK_AFTER));
+    assert_eq!(machine.next(&replies), Step::Wait(LOOK_AFTER));
     replies.push(Reply::Waited);
-    let look = to_cluster(&inquiry, &replies);
+    let look = to_cluster(&machine, &replies);
     assert_eq!(
         (look.method, look.path.as_str()),
         (Method::GET, &*format!("{}/{name}", create.path))
     );
     replies.push(answered(200, r#"{"status":{"state":"Progressing"}}"#));
-    assert_eq!(inquiry.next(&replies), Step::Wait(LOOK_AFTER));
+    assert_eq!(machine.next(&replies), Step::Wait(LOOK_AFTER));
     replies.push(Reply::Waited);
     replies.push(answered(200, r#"{"status":{"state":"Completed","pass":true}}"#));
-    let removal = to_cluster(&inquiry, &replies);
+    let removal = to_cluster(&machine, &replies);
     assert_eq!((removal.method, removal.path), (Method::DELETE, look.path));
     replies.push(answered(500, ""));
-    assert_eq!(done(&inquiry, &replies), value(1.0), "whether or not it could be removed");
+    assert_eq!(done(&machine, &replies), value(1.0), "whether or not it could be removed");
 }
 
-/// Answers every step in turn; what cannot be asked any more is lost.
+/// Answers every step in turn; requests after the last answer are lost.
 fn driven(query: &str, looks: impl Fn(usize) -> Reply) -> (Outcome, usize, bool) {
-    let inquiry = keptn(query).inquiry().unwrap();
+    let machine = keptn(query).machine().unwrap();
     let (mut replies, mut looked, mut removed) = (Vec::new(), 0, false);
     for step in 0..STEPS_MAX {
-        let reply = match inquiry.next(&replies) {
+        let reply = match machine.next(&replies) {
             Step::Done(outcome) => return (outcome, step, removed),
             Step::Wait(_) => Reply::Waited,
             Step::Cluster(call) if call.method == Method::POST => answered(201, "{}"),
@@ -134,7 +134,7 @@ fn driven(query: &str, looks: impl Fn(usize) -> Reply) -> (Outcome, usize, bool)
 }
 
 #[test]
-fn v8_3_keptn_gives_up_after_ten_seconds_and_tidies_up() {
+fn keptn_gives_up_after_ten_seconds_and_tidies_up() {
     let failed = answered(200, r#"{"status":{"state":"Completed","pass":false}}"#);
     let running = answered(200, r#"{"status":{"state":"Pending"}}"#);
     let unsaid = answered(200, r#"{"status":{"state":"Completed"}}"#);
@@ -160,26 +160,26 @@ fn v8_3_keptn_gives_up_after_ten_seconds_and_tidies_up() {
         assert_eq!(outcome, want, "{reason}");
         assert!(removed, "{reason}");
     }
-    let inquiry = keptn("analysis/default/a").inquiry().unwrap();
-    let (_, body) = made(&to_cluster(&inquiry, &[]));
+    let machine = keptn("analysis/default/a").machine().unwrap();
+    let (_, body) = made(&to_cluster(&machine, &[]));
     assert_eq!(body["spec"]["timeframe"]["recent"], "1m");
     assert_eq!(body["spec"]["args"], json!({}));
 }
 
 #[test]
 fn an_analysis_that_may_have_been_made_is_removed() {
-    let inquiry = keptn("analysis/default/a").inquiry().unwrap();
+    let machine = keptn("analysis/default/a").machine().unwrap();
     for maybe in [Reply::Lost, answered(504, "")] {
-        assert_eq!(to_cluster(&inquiry, &[maybe]).method, Method::DELETE);
+        assert_eq!(to_cluster(&machine, &[maybe]).method, Method::DELETE);
     }
     let refused = |status| Outcome::Failure(QueryError::Refused { status, reason: None });
-    assert_eq!(done(&inquiry, &[answered(409, "")]), refused(409), "that one is another's");
-    assert_eq!(done(&inquiry, &[answered(403, "")]), refused(403));
+    assert_eq!(done(&machine, &[answered(409, "")]), refused(409), "that one is another's");
+    assert_eq!(done(&machine, &[answered(403, "")]), refused(403));
     let out_of_time = [answered(201, ""), Reply::Lost];
-    assert_eq!(to_cluster(&inquiry, &out_of_time).method, Method::DELETE);
+    assert_eq!(to_cluster(&machine, &out_of_time).method, Method::DELETE);
     let mut all = out_of_time.to_vec();
     all.push(Reply::Lost);
-    assert_eq!(done(&inquiry, &all), Outcome::Failure(QueryError::Unreachable));
+    assert_eq!(done(&machine, &all), Outcome::Failure(QueryError::Unreachable));
 }
 
 #[test]

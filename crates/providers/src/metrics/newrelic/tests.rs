@@ -12,7 +12,7 @@ fn newrelic() -> Asked {
 }
 
 #[test]
-fn v8_3_newrelic_is_asked_over_the_interval() {
+fn newrelic_is_asked_over_the_interval() {
     let call = newrelic().query("SELECT a / b FROM x\n").call();
     assert_eq!(
         call.request.url,
@@ -25,7 +25,7 @@ fn v8_3_newrelic_is_asked_over_the_interval() {
 }
 
 #[test]
-fn bet_22_newrelic_is_asked_by_graph_with_a_user_key() {
+fn newrelic_is_asked_by_graph_with_a_user_key() {
     let graph =
         asked("newrelic").secret(&[("newrelic_account_id", "51312"), ("newrelic_user_key", "u")]);
     let call = graph.query("SELECT 1").call();
@@ -57,7 +57,7 @@ fn an_account_and_a_key_are_needed() {
 }
 
 #[test]
-fn v8_3_newrelic_reads_the_one_result() {
+fn newrelic_reads_the_one_result() {
     let malformed = Outcome::Failure(QueryError::Malformed);
     let many = Outcome::Failure(QueryError::ManyValues);
     let refused = |status| Outcome::Failure(QueryError::Refused { status, reason: None });

@@ -6,13 +6,13 @@ use super::Dialect;
 pub(super) struct Row {
     /// The counter of requests.
     pub(super) counter: &'static str,
-    /// What picks the canary out, of the counter and of the times.
+    /// Labels that select the canary, of the counter and of the times.
     pub(super) labels: &'static str,
-    /// What more picks the counter.
+    /// More labels that select the counter.
     pub(super) counted: &'static str,
-    /// What leaves out the requests that failed.
+    /// Labels that leave out the requests that failed.
     pub(super) good: &'static str,
-    /// What more picks the times.
+    /// More labels that select the times.
     pub(super) timed: &'static str,
     /// How times are kept.
     pub(super) shape: Shape,
@@ -24,7 +24,7 @@ pub(super) struct Row {
 pub(super) enum Shape {
     /// A histogram, for the 99th percentile.
     Histogram(&'static str),
-    /// A sum and a count, for the mean; as Flagger. The 99th percentile is there too, for who asks.
+    /// A sum and a count, for the mean; as Flagger. The 99th percentile is there too, on request.
     Mean { sum: &'static str, count: &'static str, buckets: &'static str },
 }
 

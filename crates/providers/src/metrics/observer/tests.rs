@@ -1,4 +1,4 @@
-//! Who counts, and what is asked.
+//! The observer of each provider, and its queries.
 
 use serde_json::json;
 use tidegate_api::canary::{Canary, analysis::AnalysisMetric};
@@ -35,7 +35,8 @@ fn model_of(target: &str, service: &str, variables: &serde_json::Value) -> Model
     Model::of(&canary, &metric).unwrap()
 }
 
-/// Each dialect: the series counted, what picks the canary, what leaves out failures, how times are kept.
+/// Each dialect: the series counted, labels of the canary, labels without failures, how times are
+/// kept.
 #[rustfmt::skip]
 const TABLE: [(&str, &str, &str, &str, &str); 13] = [
     ("istio", "istio_requests_total", r#"reporter="destination",destination_workload_namespace="default",destination_workload=~"podinfo""#, r#"response_code!~"5.*""#, "istio_request_duration_milliseconds_bucket"),
@@ -54,11 +55,11 @@ const TABLE: [(&str, &str, &str, &str, &str); 13] = [
 ];
 
 #[test]
-fn bet_10_every_provider_has_a_success_rate_and_a_duration() {
+fn every_provider_has_a_success_rate_and_a_duration() {
     let percentile = model_of("podinfo", "apex", &json!({ "percentile": "99" }));
     for (mesh, counter, labels, good, times) in TABLE {
         let observer = Observer::select(mesh, None, &deployment());
-        // What stands behind the bar picks requests, and not their times.
+        // Labels behind the bar select requests, and not their times.
         let (own, counted) = labels
             .split_once('|')
             .map_or((labels, String::new()), |(own, more)| (own, format!(",{more}")));
@@ -77,7 +78,7 @@ fn bet_10_every_provider_has_a_success_rate_and_a_duration() {
 }
 
 #[test]
-fn bet_51_apisix_counts_what_the_canarys_own_addresses_answered() {
+fn apisix_counts_answers_of_the_canarys_own_addresses() {
     let observer = Observer::select("apisix", None, &deployment());
     assert!(observer.needs_addresses());
     assert!(!Observer::select("istio", None, &deployment()).needs_addresses());
@@ -104,7 +105,7 @@ fn bet_51_apisix_counts_what_the_canarys_own_addresses_answered() {
 }
 
 #[test]
-fn bet_24_two_providers_measure_the_mean_unless_told() {
+fn two_providers_measure_the_mean_unless_told() {
     let plain = model("podinfo", "apex");
     for (mesh, sum) in [
         ("nginx", "nginx_ingress_controller_response_duration_seconds_sum"),
@@ -117,7 +118,7 @@ fn bet_24_two_providers_measure_the_mean_unless_told() {
 }
 
 #[test]
-fn v8_1_the_observer_follows_the_provider() {
+fn the_observer_follows_the_provider() {
     let knative =
         TargetRef { api_version: "serving.knative.dev/v1".into(), ..target(TargetKind::Service) };
     let service = target(TargetKind::Service);
@@ -216,7 +217,7 @@ fn pods_are_asked_by_their_names() {
 }
 
 #[test]
-fn times_are_milliseconds_whatever_they_were_kept_in() {
+fn times_are_milliseconds_in_every_dialect() {
     let model = model("podinfo", "apex");
     let cases = [
         (
@@ -239,7 +240,7 @@ fn times_are_milliseconds_whatever_they_were_kept_in() {
 }
 
 #[test]
-fn bet_9_a_daemon_set_is_found_where_kinds_are_told_apart() {
+fn a_daemon_set_is_found_where_kinds_are_told_apart() {
     let model = model("podinfo", "apex");
     let all =
         |mesh| Observer::select(mesh, None, &target(TargetKind::DaemonSet)).total_query(&model);
@@ -248,7 +249,7 @@ fn bet_9_a_daemon_set_is_found_where_kinds_are_told_apart() {
 }
 
 #[test]
-fn v8_1_names_of_skipper_and_knative() {
+fn names_of_skipper_and_knative() {
     let skipper: Canary = serde_json::from_value(json!({
         "metadata": { "name": "backend", "namespace": "skipper" },
         "spec": {

@@ -50,7 +50,7 @@ fn a_query_too_long_for_a_url_is_posted() {
 }
 
 #[test]
-fn v8_3_headers_and_credentials_are_sent_along() {
+fn headers_and_credentials_are_sent_along() {
     let basic = Credentials::from_secret(&secret(&[("username", "me"), ("password", "p\n")]));
     let tenant =
         headers(&[("X-Scope-OrgID", "tenant1"), ("Host", "evil"), ("Content-Length", "0")]);
@@ -75,7 +75,7 @@ fn a_secret_beats_a_header_and_a_header_beats_the_url() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_without_quoting_it() {
+fn a_query_that_cannot_be_sent_is_refused_without_quoting_it() {
     let missing = |pairs| Credentials::from_secret(&secret(pairs));
     assert_eq!(missing(&[]), Err(RequestError::MissingKey("username")));
     assert_eq!(missing(&[("username", "me")]), Err(RequestError::MissingKey("password")));
@@ -107,7 +107,7 @@ fn one(value: &str) -> String {
 }
 
 #[test]
-fn v8_3_bet_19_one_number_is_read_from_an_answer() {
+fn one_number_is_read_from_an_answer() {
     let two = r#"{"metric":{"a":"1"},"value":[1,"1"]},{"metric":{"a":"2"},"value":[1,"2"]}"#;
     let scalar = r#"{"status":"success","data":{"resultType":"scalar","result":[1,"3.5"]}}"#;
     let bare = r#"{"data":{"result":[{"value":[1,"7"]}]}}"#;
@@ -129,7 +129,7 @@ fn v8_3_bet_19_one_number_is_read_from_an_answer() {
 }
 
 #[test]
-fn v8_3_bet_25_anything_else_is_no_number() {
+fn anything_else_is_no_number() {
     use QueryError::{Malformed, ManyValues, NoValue};
     let matrix = r#"{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"1"],[2,"2"]]}]}}"#;
     let histogram = vector(r#"{"metric":{},"histogram":[1,{"count":"1","sum":"1"}]}"#);

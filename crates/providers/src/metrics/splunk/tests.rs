@@ -10,7 +10,7 @@ fn splunk() -> Asked {
 }
 
 #[test]
-fn v8_3_splunk_has_two_hosts_and_either_names_both() {
+fn splunk_has_two_hosts_and_either_names_both() {
     let cases = [
         ("https://api.us1.signalfx.com", "stream.us1.signalfx.com", "api.us1.signalfx.com"),
         ("https://stream.us1.signalfx.com/", "stream.us1.signalfx.com", "api.us1.signalfx.com"),
@@ -62,7 +62,7 @@ fn stream(events: &[String]) -> String {
 }
 
 #[test]
-fn v8_3_splunk_reads_the_last_value_of_one_series() {
+fn splunk_reads_the_last_value_of_one_series() {
     let malformed = Outcome::Failure(QueryError::Malformed);
     let refused = |status| Outcome::Failure(QueryError::Refused { status, reason: None });
     let metadata = "event: metadata\ndata: {\"tsId\":\"A\",\"properties\":{}}\n\n".to_owned();

@@ -14,14 +14,14 @@ fn stackdriver() -> Asked {
 }
 
 fn outcome(asked: &Asked, status: u16, body: &str) -> Outcome {
-    done(&asked.inquiry().unwrap(), &[answered(200, TOKEN), answered(status, body)])
+    done(&asked.machine().unwrap(), &[answered(200, TOKEN), answered(status, body)])
 }
 
 #[test]
 fn a_token_is_had_and_then_the_query_goes_out() {
-    let inquiry = stackdriver().inquiry().unwrap();
-    assert_eq!(sent(&inquiry, &[]).request.url.host(), Some("metadata.google.internal"));
-    let call = sent(&inquiry, &[answered(200, TOKEN)]);
+    let machine = stackdriver().machine().unwrap();
+    assert_eq!(sent(&machine, &[]).request.url.host(), Some("metadata.google.internal"));
+    let call = sent(&machine, &[answered(200, TOKEN)]);
     assert_eq!(
         call.request.url,
         "https://monitoring.googleapis.com/v3/projects/my-project/timeSeries:query"
@@ -49,11 +49,11 @@ fn a_project_and_a_key_that_is_one_are_needed() {
 }
 
 #[test]
-fn bet_22_an_address_of_googles_prometheus_makes_it_promql() {
+fn an_address_of_googles_prometheus_makes_it_promql() {
     let address = "https://monitoring.googleapis.com/v1/projects/p/location/global/prometheus";
     let promql = asked("stackdriver").at(address).query("sum(up)\n");
-    let inquiry = promql.inquiry().unwrap();
-    let call = sent(&inquiry, &[answered(200, TOKEN)]);
+    let machine = promql.machine().unwrap();
+    let call = sent(&machine, &[answered(200, TOKEN)]);
     assert_eq!(call.request.url.to_string(), format!("{address}/api/v1/query"));
     assert_eq!(call.request.body, b"query=sum%28up%29");
     assert_eq!(call.request.headers["authorization"], "Bearer t");
@@ -64,7 +64,7 @@ fn bet_22_an_address_of_googles_prometheus_makes_it_promql() {
     assert_eq!(sent(&probe, &[answered(200, TOKEN)]).request.body, b"query=vector%281%29");
 
     let evil = stackdriver().at("https://monitoring.googleapis.com.evil.example/v1/x");
-    let call = sent(&evil.inquiry().unwrap(), &[answered(200, TOKEN)]);
+    let call = sent(&evil.machine().unwrap(), &[answered(200, TOKEN)]);
     assert_eq!(call.request.url.host(), Some("monitoring.googleapis.com"));
 }
 
@@ -73,7 +73,7 @@ fn series(values: &str) -> String {
 }
 
 #[test]
-fn v8_3_stackdriver_reads_the_first_value() {
+fn stackdriver_reads_the_first_value() {
     let malformed = Outcome::Failure(QueryError::Malformed);
     let refused = |status, reason| Outcome::Failure(QueryError::Refused { status, reason });
     let two =
@@ -100,14 +100,14 @@ fn v8_3_stackdriver_reads_the_first_value() {
     for (reason, status, body, want) in cases {
         assert_eq!(outcome(&stackdriver(), status, &body), want, "{reason}");
     }
-    let inquiry = stackdriver().inquiry().unwrap();
-    let no_token = done(&inquiry, &[answered(403, "")]);
+    let machine = stackdriver().machine().unwrap();
+    let no_token = done(&machine, &[answered(403, "")]);
     assert_eq!(no_token, Outcome::Failure(QueryError::Identity));
-    assert_eq!(done(&inquiry, &[Reply::Lost]), Outcome::Failure(QueryError::Unreachable));
+    assert_eq!(done(&machine, &[Reply::Lost]), Outcome::Failure(QueryError::Unreachable));
 }
 
 #[test]
-fn v8_3_stackdriver_is_online_if_it_finds_fault_with_the_query_only() {
+fn stackdriver_is_online_if_it_finds_fault_with_the_query_only() {
     let probe = stackdriver().probe().unwrap();
     let body: Value =
         serde_json::from_slice(&sent(&probe, &[answered(200, TOKEN)]).request.body).unwrap();

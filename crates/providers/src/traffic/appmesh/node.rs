@@ -1,4 +1,4 @@
-//! Virtual nodes: where the pods of a side are found, and what they may call.
+//! Virtual nodes: how the pods of a side are found, and the services they may call.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     object::{Live, exactly},
-    traffic::{RouteError, Scene, draft::Draft, members::fields, plain, router::of_apex, said},
+    traffic::{
+        RouteCase, RouteError, desired_object::DesiredObject, non_empty, plain, router::of_apex,
+        weighted_backends::fields,
+    },
 };
 
 /// The annotation of a canary that asks for an access log of its nodes.
@@ -31,12 +34,12 @@ const FIELDS_V1BETA2: &[&str] = &[
 /// The nodes of a canary.
 pub(super) fn nodes(
     version: Version,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &Live,
-) -> Result<Vec<Draft>, RouteError> {
-    let names = &scene.names;
-    let old = |name: &str, service: &str| draft(version, scene, name, first(scene, service));
-    let new = |service: &str| Ok(draft(version, scene, service, second(scene, service, live)?));
+) -> Result<Vec<DesiredObject>, RouteError> {
+    let names = &case.names;
+    let old = |name: &str, service: &str| desired(version, case, name, first(case, service));
+    let new = |service: &str| Ok(desired(version, case, service, second(case, service, live)?));
     match version {
         Version::V1Beta1 => Ok(vec![
             old(&names.apex, &names.primary),
@@ -48,18 +51,23 @@ pub(super) fn nodes(
 }
 
 /// The port of the pods, if it is a number; as Flagger.
-pub(super) fn port(scene: &Scene<'_>) -> i64 {
-    let number = json!(scene.service.target_port).as_i64().filter(|port| *port > 0);
-    number.unwrap_or(scene.service.port.into())
+pub(super) fn port(case: &RouteCase<'_>) -> i64 {
+    let number = json!(case.service.target_port).as_i64().filter(|port| *port > 0);
+    number.unwrap_or(case.service.port.into())
 }
 
-fn draft(version: Version, scene: &Scene<'_>, name: &str, spec: Map<String, Value>) -> Draft {
-    let (labels, annotations) = of_apex(scene);
+fn desired(
+    version: Version,
+    case: &RouteCase<'_>,
+    name: &str,
+    spec: Map<String, Value>,
+) -> DesiredObject {
+    let (labels, annotations) = of_apex(case);
     let (kind, exact) = match version {
         Version::V1Beta1 => (NODE_V1BETA1, FIELDS_V1BETA1),
         Version::V1Beta2 => (NODE_V1BETA2, FIELDS_V1BETA2),
     };
-    Draft {
+    DesiredObject {
         kind,
         name: name.to_owned(),
         labels,
@@ -67,32 +75,36 @@ fn draft(version: Version, scene: &Scene<'_>, name: &str, spec: Map<String, Valu
         spec: Value::Object(spec),
         beside: Map::new(),
         exact: exactly(exact),
-        shaped: !scene.cx.owner.can_own,
+        shaped: !case.cx.owner.can_own,
     }
 }
 
-fn first(scene: &Scene<'_>, service: &str) -> Map<String, Value> {
-    let host = format!("{service}.{}", scene.cx.owner.namespace);
-    let port = json!({ "port": scene.service.port, "protocol": protocol(scene) });
+fn first(case: &RouteCase<'_>, service: &str) -> Map<String, Value> {
+    let host = format!("{service}.{}", case.cx.owner.namespace);
+    let port = json!({ "port": case.service.port, "protocol": protocol(case) });
     let called = |backend: &String| json!({ "virtualServiceName": backend });
     fields([
-        ("meshName", scene.service.mesh_name.as_ref().map(|mesh| json!(mesh))),
+        ("meshName", case.service.mesh_name.as_ref().map(|mesh| json!(mesh))),
         ("listeners", Some(json!([{ "portMapping": port }]))),
         ("serviceDiscovery", Some(json!({ "dns": { "hostName": host } }))),
-        ("backends", backends(scene, called)),
-        ("logging", logging(scene)),
+        ("backends", backends(case, called)),
+        ("logging", logging(case)),
     ])
 }
 
-fn second(scene: &Scene<'_>, service: &str, live: &Live) -> Result<Map<String, Value>, RouteError> {
-    let host = format!("{service}.{}.svc.cluster.local.", scene.cx.owner.namespace);
-    let timeout = said(scene.service.timeout.as_ref()).and_then(milliseconds);
+fn second(
+    case: &RouteCase<'_>,
+    service: &str,
+    live: &Live,
+) -> Result<Map<String, Value>, RouteError> {
+    let host = format!("{service}.{}.svc.cluster.local.", case.cx.owner.namespace);
+    let timeout = non_empty(case.service.timeout.as_ref()).and_then(milliseconds);
     let timeout =
-        timeout.map(|timeout| json!({ protocol(scene): { "perRequest": in_ms(timeout) } }));
-    let mapping = json!({ "port": port(scene), "protocol": protocol(scene) });
+        timeout.map(|timeout| json!({ protocol(case): { "perRequest": in_ms(timeout) } }));
+    let mapping = json!({ "port": port(case), "protocol": protocol(case) });
     let listener = fields([("portMapping", Some(mapping)), ("timeout", timeout)]);
-    // The pods that the Service of the side selects, whatever label that goes by.
-    let selector = plain::selector(scene, live, service)?;
+    // The pods that the Service of the side selects, by any label.
+    let selector = plain::selector(case, live, service)?;
     let called = |backend: &String| {
         if backend.starts_with("arn:aws") {
             json!({ "virtualServiceARN": backend })
@@ -104,19 +116,19 @@ fn second(scene: &Scene<'_>, service: &str, live: &Live) -> Result<Map<String, V
         ("podSelector", Some(json!({ "matchLabels": selector }))),
         ("listeners", Some(json!([listener]))),
         ("serviceDiscovery", Some(json!({ "dns": { "hostname": host } }))),
-        ("backends", backends(scene, called)),
-        ("logging", logging(scene)),
+        ("backends", backends(case, called)),
+        ("logging", logging(case)),
     ]))
 }
 
-fn backends(scene: &Scene<'_>, called: impl Fn(&String) -> Value) -> Option<Value> {
-    let backends = scene.service.backends.iter();
+fn backends(case: &RouteCase<'_>, called: impl Fn(&String) -> Value) -> Option<Value> {
+    let backends = case.service.backends.iter();
     let backends: Vec<_> =
         backends.map(|backend| json!({ "virtualService": called(backend) })).collect();
-    Some(Value::Array(backends)).filter(|_| !scene.service.backends.is_empty())
+    Some(Value::Array(backends)).filter(|_| !case.service.backends.is_empty())
 }
 
-fn logging(scene: &Scene<'_>) -> Option<Value> {
-    let is_asked = scene.cx.annotations.get(ACCESS_LOG).is_some_and(|text| text == "enabled");
+fn logging(case: &RouteCase<'_>) -> Option<Value> {
+    let is_asked = case.cx.annotations.get(ACCESS_LOG).is_some_and(|text| text == "enabled");
     is_asked.then(|| json!({ "accessLog": { "file": { "path": "/dev/stdout" } } }))
 }

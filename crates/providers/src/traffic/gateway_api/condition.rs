@@ -1,8 +1,9 @@
-//! Which requests a rule is about, in the words of Gateway API.
+//! Conditions of a rule on requests, as Gateway API writes them.
 //!
-//! The canary's conditions are Istio's. A path, a method, headers and query parameters can be said
-//! here; other members of the service's are ignored, as in Flagger. What cannot be said of the
-//! analysis is refused: with a dropped condition more would go to the canary than were asked for.
+//! The canary's conditions are Istio's. A path, a method, headers and query parameters have an
+//! equivalent here; other members of the service's are ignored, as in Flagger. Conditions of the
+//! analysis without an equivalent are refused: with a dropped condition more would go to the canary
+//! than were asked for.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use tidegate_api::canary::{
     service::{HttpMatch, StringMatch},
 };
 
-use crate::traffic::{RouteError, Scene, cookie, plan::Requests, said};
+use crate::traffic::{RouteCase, RouteError, cookie, non_empty, plan::Requests};
 
 /// One item of `matches`. Lists are kept as maps, so that their order never changes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,12 +31,12 @@ const ONLY_EXACT_OR_REGEX: &str = "Gateway API can compare with exact and regex 
 
 /// The conditions for these requests; at least one.
 pub(super) fn conditions(
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     requests: &Requests,
 ) -> Result<Vec<Condition>, RouteError> {
     let mut all = Vec::new();
-    for (index, condition) in scene.service.matches.iter().enumerate() {
-        all.push(of_service(scene, index, condition)?);
+    for (index, condition) in case.service.matches.iter().enumerate() {
+        all.push(of_service(case, index, condition)?);
     }
     // As Flagger: an item with nothing that can be said here is dropped.
     all.retain(|condition| *condition != Condition::default());
@@ -44,7 +45,7 @@ pub(super) fn conditions(
     }
     let narrower = match requests {
         Requests::All => return Ok(all),
-        Requests::Matched => of_analysis(scene)?,
+        Requests::Matched => of_analysis(case)?,
         Requests::WithCookie(pattern) => vec![with_cookie(pattern)],
     };
     let pairs = narrower.iter().flat_map(|narrower| all.iter().map(move |wide| (narrower, wide)));
@@ -52,61 +53,62 @@ pub(super) fn conditions(
 }
 
 fn of_service(
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     index: usize,
     condition: &HttpMatch,
 ) -> Result<Condition, RouteError> {
     let field = format!("spec.service.match[{index}]");
     let path = condition.uri.as_ref().map(|uri| {
         let kinds = [("RegularExpression", &uri.regex), (EXACT, &uri.exact), (PREFIX, &uri.prefix)];
-        let found = kinds.into_iter().find_map(|(kind, text)| Some((kind, said(text.as_ref())?)));
+        let found =
+            kinds.into_iter().find_map(|(kind, text)| Some((kind, non_empty(text.as_ref())?)));
         let (kind, text) = found.ok_or_else(|| {
-            scene.refuse(format!("{field}.uri"), "needs one of exact, prefix and regex")
+            case.refuse(format!("{field}.uri"), "needs one of exact, prefix and regex")
         })?;
         Ok((kind, text.to_owned()))
     });
     let method = condition.method.as_ref().map(|method| {
-        let exact = said(method.exact.as_ref()).map(str::to_owned);
+        let exact = non_empty(method.exact.as_ref()).map(str::to_owned);
         let why = "Gateway API can compare a method with exact only";
-        exact.ok_or_else(|| scene.refuse(format!("{field}.method"), why))
+        exact.ok_or_else(|| case.refuse(format!("{field}.method"), why))
     });
     let mut converted =
         Condition { path: path.transpose()?, method: method.transpose()?, ..Condition::default() };
     for (name, text) in &condition.headers {
-        let value = comparison(scene, &format!("{field}.headers.{name}"), name, text)?;
+        let value = comparison(case, &format!("{field}.headers.{name}"), name, text)?;
         converted.headers.insert(name.to_ascii_lowercase(), value);
     }
     for (name, text) in &condition.query_params {
-        let value = comparison(scene, &format!("{field}.queryParams.{name}"), name, text)?;
+        let value = comparison(case, &format!("{field}.queryParams.{name}"), name, text)?;
         converted.query_params.insert(name.clone(), value);
     }
     Ok(converted)
 }
 
-fn of_analysis(scene: &Scene<'_>) -> Result<Vec<Condition>, RouteError> {
-    let conditions = scene.cx.spec.analysis.matches.iter().enumerate();
+fn of_analysis(case: &RouteCase<'_>) -> Result<Vec<Condition>, RouteError> {
+    let conditions = case.cx.spec.analysis.matches.iter().enumerate();
     conditions
         .map(|(index, condition)| {
             let field = format!("spec.analysis.match[{index}]");
             let AnalysisMatch { headers, query_params, source_labels } = condition;
             if !source_labels.is_empty() {
                 let why = "Gateway API cannot tell callers apart by their labels";
-                return Err(scene.refuse(format!("{field}.sourceLabels"), why));
+                return Err(case.refuse(format!("{field}.sourceLabels"), why));
             }
             let mut converted = Condition::default();
             for (name, header) in headers {
                 let HeaderMatch { exact, prefix: _, suffix: _, regex } = header.clone();
                 let text = StringMatch { exact, prefix: None, regex };
-                let value = comparison(scene, &format!("{field}.headers.{name}"), name, &text)?;
+                let value = comparison(case, &format!("{field}.headers.{name}"), name, &text)?;
                 converted.headers.insert(name.to_ascii_lowercase(), value);
             }
             for (name, text) in query_params {
-                let value = comparison(scene, &format!("{field}.queryParams.{name}"), name, text)?;
+                let value = comparison(case, &format!("{field}.queryParams.{name}"), name, text)?;
                 converted.query_params.insert(name.clone(), value);
             }
             if converted == Condition::default() {
                 let why = "has nothing Gateway API can match, and would fit every request";
-                return Err(scene.refuse(field, why));
+                return Err(case.refuse(field, why));
             }
             Ok(converted)
         })
@@ -121,15 +123,15 @@ fn with_cookie(pattern: &str) -> Condition {
 
 /// A header or query parameter with the value it must have.
 fn comparison(
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     field: &str,
     name: &str,
     text: &StringMatch,
 ) -> Result<Value, RouteError> {
-    let (kind, value) = match (said(text.exact.as_ref()), said(text.regex.as_ref())) {
+    let (kind, value) = match (non_empty(text.exact.as_ref()), non_empty(text.regex.as_ref())) {
         (Some(exact), _) => (EXACT, exact),
         (None, Some(regex)) => ("RegularExpression", regex),
-        (None, None) => return Err(scene.refuse(field, ONLY_EXACT_OR_REGEX)),
+        (None, None) => return Err(case.refuse(field, ONLY_EXACT_OR_REGEX)),
     };
     Ok(json!({ "type": kind, "name": name, "value": value }))
 }
@@ -146,7 +148,7 @@ impl Condition {
         both
     }
 
-    /// How the path is compared, and with what.
+    /// How the path is compared, and the text it is compared with.
     pub(super) fn path(&self) -> Option<(&'static str, &str)> {
         self.path.as_ref().map(|(kind, path)| (*kind, path.as_str()))
     }

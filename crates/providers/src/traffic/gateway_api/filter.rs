@@ -1,4 +1,4 @@
-//! Filters of a rule: what happens to a request and its answer on the way.
+//! Filters of a rule: changes to a request and its answer on the way.
 //!
 //! Of most types a rule may have one only, so a cookie for all answers joins the filter that is
 //! there.
@@ -12,16 +12,16 @@ use tidegate_api::{
 };
 
 use super::Version;
-use crate::traffic::{Scene, cookie, plan::Rule, said};
+use crate::traffic::{RouteCase, cookie, non_empty, plan::Rule};
 
 /// The type of rewrite that replaces the matched beginning of a path.
 const REPLACE_PREFIX: &str = "ReplacePrefixMatch";
-/// What the API server takes a missing `maxAge` for, in seconds.
+/// The API server's default of `maxAge`, in seconds.
 const CORS_MAX_AGE_DEFAULT_S: i64 = 5;
 
 /// The filters of a rule that the canary asks for, in Flagger's order.
-pub(super) fn filters(version: Version, scene: &Scene<'_>, rule: &Rule) -> Vec<Value> {
-    let service = scene.service;
+pub(super) fn filters(version: Version, case: &RouteCase<'_>, rule: &Rule) -> Vec<Value> {
+    let service = case.service;
     let headers = service.headers.clone().unwrap_or_default();
     let mut filters = Vec::new();
     if let Some(request) = headers.request.as_ref().and_then(modifier) {
@@ -33,36 +33,36 @@ pub(super) fn filters(version: Version, scene: &Scene<'_>, rule: &Rule) -> Vec<V
     }
     filters.extend(service.rewrite.as_ref().and_then(rewrite));
     filters.extend(service.mirror.iter().map(|mirror| mirror_to(&mirror.backend_ref)));
-    if version.full && scene.cx.fields.cors {
+    if version.full && case.cx.fields.cors {
         filters.extend(service.cors_policy.as_ref().map(cors));
     }
     if rule.mirrored {
-        filters.push(mirror_to_canary(scene));
+        filters.push(mirror_to_canary(case));
     }
     filters
 }
 
-/// Whether a filter of this type is the canary's to say; others stay as somebody put them there.
-/// A redirect would leave nothing to divide.
-pub(super) fn is_own(version: Version, scene: &Scene<'_>, kind: &str) -> bool {
+/// Whether a filter of this type is the canary's to say; others stay as users put them there. A
+/// redirect would leave nothing to divide.
+pub(super) fn is_own(version: Version, case: &RouteCase<'_>, kind: &str) -> bool {
     match kind {
         "RequestHeaderModifier"
         | "ResponseHeaderModifier"
         | "URLRewrite"
         | "RequestMirror"
         | "RequestRedirect" => true,
-        "CORS" => version.full && scene.cx.fields.cors,
+        "CORS" => version.full && case.cx.fields.cors,
         _ => false,
     }
 }
 
 /// Whether the matched beginning of the path is replaced, which the API allows for one condition a
 /// rule only.
-pub(super) fn replaces_prefix(scene: &Scene<'_>) -> bool {
-    let rewrite = scene.service.rewrite.as_ref();
+pub(super) fn replaces_prefix(case: &RouteCase<'_>) -> bool {
+    let rewrite = case.service.rewrite.as_ref();
     rewrite.is_some_and(|rewrite| {
         rewrite.rewrite_type.as_deref() == Some(REPLACE_PREFIX)
-            && said(rewrite.uri.as_ref()).is_some()
+            && non_empty(rewrite.uri.as_ref()).is_some()
     })
 }
 
@@ -104,10 +104,10 @@ fn modifier(operations: &HeaderOperations) -> Option<Value> {
 
 fn rewrite(rewrite: &Rewrite) -> Option<Value> {
     let mut url = Map::new();
-    if let Some(authority) = said(rewrite.authority.as_ref()) {
+    if let Some(authority) = non_empty(rewrite.authority.as_ref()) {
         url.insert("hostname".to_owned(), json!(authority));
     }
-    if let Some(uri) = said(rewrite.uri.as_ref()) {
+    if let Some(uri) = non_empty(rewrite.uri.as_ref()) {
         let path = if rewrite.rewrite_type.as_deref() == Some(REPLACE_PREFIX) {
             json!({ "type": REPLACE_PREFIX, "replacePrefixMatch": uri })
         } else {
@@ -126,13 +126,13 @@ fn mirror_to(backend: &BackendRef) -> Value {
     json!({ "type": "RequestMirror", "requestMirror": { "backendRef": reference } })
 }
 
-fn mirror_to_canary(scene: &Scene<'_>) -> Value {
+fn mirror_to_canary(case: &RouteCase<'_>) -> Value {
     let mut filter = mirror_to(&BackendRef {
-        name: scene.names.canary.clone(),
-        port: Some(scene.service.port),
+        name: case.names.canary.clone(),
+        port: Some(case.service.port),
         ..BackendRef::default()
     });
-    if let Some(percent) = scene.mirror_percent().filter(|_| scene.cx.fields.mirror_percent) {
+    if let Some(percent) = case.mirror_percent().filter(|_| case.cx.fields.mirror_percent) {
         filter["requestMirror"]["percent"] = json!(percent);
     }
     filter

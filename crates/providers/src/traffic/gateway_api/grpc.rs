@@ -1,15 +1,15 @@
-//! Calls instead of requests: what a `GRPCRoute` can say of what the canary says of HTTP.
+//! `GRPCRoute`: rules about calls, from a canary that describes HTTP requests.
 //!
 //! A call is a `POST` of `/package.Service/Method`. Conditions on paths of that form become
-//! conditions on service and method; everything a route of calls has no words for is refused, and
+//! conditions on service and method; conditions without an equivalent for calls are refused, and
 //! the refusal names the way out: to route the calls as the requests they are.
 
 use serde_json::{Map, Value, json};
 
 use super::condition::{Condition, EXACT, PREFIX};
-use crate::traffic::{RouteError, Scene, said};
+use crate::traffic::{RouteCase, RouteError, non_empty};
 
-/// What is appended to every refusal.
+/// Appended to every refusal.
 const WAY_OUT: &str = "leave it out, or set appProtocol to http to route calls as HTTP requests";
 
 /// Which calls a path means.
@@ -20,17 +20,17 @@ enum Call<'p> {
     Method(&'p str, &'p str),
 }
 
-/// What of the spec cannot be said of calls.
-pub(super) fn check(scene: &Scene<'_>) -> Result<(), RouteError> {
+/// Refuses a spec with conditions or settings that calls do not have.
+pub(super) fn check(case: &RouteCase<'_>) -> Result<(), RouteError> {
     let refuse = |field: &str, what: &str| {
-        Err(scene.refuse(format!("spec.{field}"), format!("a GRPCRoute {what}; {WAY_OUT}")))
+        Err(case.refuse(format!("spec.{field}"), format!("a GRPCRoute {what}; {WAY_OUT}")))
     };
-    let service = scene.service;
+    let service = case.service;
     let unsaid = [
         ("service.rewrite", service.rewrite.is_some()),
         ("service.corsPolicy", service.cors_policy.is_some()),
-        ("service.timeout", said(service.timeout.as_ref()).is_some()),
-        ("service.backendTimeout", said(service.backend_timeout.as_ref()).is_some()),
+        ("service.timeout", non_empty(service.timeout.as_ref()).is_some()),
+        ("service.backendTimeout", non_empty(service.backend_timeout.as_ref()).is_some()),
     ];
     if let Some((field, _)) = unsaid.iter().find(|(_, is_asked)| *is_asked) {
         return refuse(field, "has no such setting");
@@ -45,13 +45,13 @@ pub(super) fn check(scene: &Scene<'_>) -> Result<(), RouteError> {
             return refuse(&field("method"), "has calls only, all of which are POST");
         }
     }
-    for (index, condition) in scene.cx.spec.analysis.matches.iter().enumerate() {
+    for (index, condition) in case.cx.spec.analysis.matches.iter().enumerate() {
         if !condition.query_params.is_empty() {
             let field = format!("analysis.match[{index}].queryParams");
             return refuse(&field, "cannot tell calls apart by it");
         }
     }
-    let all = super::condition::conditions(scene, &crate::traffic::plan::Requests::All)?;
+    let all = super::condition::conditions(case, &crate::traffic::plan::Requests::All)?;
     match all.iter().find(|condition| call(condition).is_none()) {
         Some(_) => refuse(
             "service.match",

@@ -1,7 +1,8 @@
-//! Whether a route is in effect: what its parents say of it in its status.
+//! Whether a route is in effect, by the conditions of its parents in its status.
 //!
-//! A parent that says nothing does not hold anything up: some implementations write no status. One
-//! that speaks must have accepted the route as it is now, and found everything the route refers to.
+//! A parent without conditions does not hold anything up: some implementations write no status. A
+//! parent with conditions must have accepted the route as it is now, with all its references
+//! resolved.
 
 use serde_json::Value;
 

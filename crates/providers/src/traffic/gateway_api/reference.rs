@@ -6,11 +6,10 @@
 //! ```
 //!
 //! Conditions, filters, hosts and gateways stay the user's, who may edit them at any time: nothing
-//! is backed up, since the way back is the same change the other way round. An annotation says for
-//! which canaries it is divided, so that it is put right when one of them refers to another route, and
-//! is never taken for a route of our own. A rule that divides
-//! traffic between the apex and others is refused: the share of a share would no longer be what it
-//! says.
+//! is backed up, since the way back is the same change the other way round. An annotation lists the
+//! canaries it is divided for, so that it is put right when one of them refers to another route,
+//! and is never taken for a route of our own. A rule that divides traffic between the apex and
+//! others is refused: the canary's share of the apex's share would differ from its weight.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +20,8 @@ use super::{Version, WEIGHT_DEFAULT, ready};
 use crate::{
     object::{Change, FLUX_OFF, Kind, Live},
     traffic::{
-        Place, RouteError, Scene,
-        draft::{alike, refuse_taken},
+        Place, RouteCase, RouteError,
+        desired_object::{alike, refuse_taken},
         takeover::{applied_annotations, ours_on},
         weights::{Weights, weight},
     },
@@ -31,7 +30,7 @@ use crate::{
 /// Names the canaries for which backends of a route are divided.
 const DIVIDED_FOR: &str = "tidegate.dev/divided-for";
 
-/// One rule, by what its backends are.
+/// One rule, by the kind of its backends.
 enum Found<'r> {
     /// None of ours.
     Other,
@@ -46,29 +45,29 @@ enum Found<'r> {
 /// Divides backends that are not divided yet, with traffic as it is in those that are.
 pub(in crate::traffic) fn reconcile(
     version: Version,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &Live,
 ) -> Result<Vec<Change>, RouteError> {
-    let route = route(version, scene, live)?;
-    let seen = sides(scene, route).next().and_then(|(primary, canary)| of(primary, canary));
-    let canary = seen.and_then(Weights::nearest).unwrap_or(scene.cx.inherited.canary);
-    divide(version, scene, route, Split::canary(canary))
+    let route = route(version, case, live)?;
+    let seen = sides(case, route).next().and_then(|(primary, canary)| of(primary, canary));
+    let canary = seen.and_then(Weights::nearest).unwrap_or(case.cx.inherited.canary);
+    divide(version, case, route, Split::canary(canary))
 }
 
 /// The split, if all divided rules agree on it, once the parents of the route took it.
 pub(in crate::traffic) fn read(
     version: Version,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &Live,
 ) -> Result<Split, RouteError> {
-    let route = route(version, scene, live)?;
-    let object = place(version, scene);
-    if let Some((parent, why)) = ready::obstacle(route, scene.cx.owner.namespace) {
+    let route = route(version, case, live)?;
+    let object = place(version, case);
+    if let Some((parent, why)) = ready::obstacle(route, case.cx.owner.namespace) {
         return Err(RouteError::NotReady { object, parent, why });
     }
-    let splits: Vec<_> = sides(scene, route).map(|(primary, canary)| of(primary, canary)).collect();
+    let splits: Vec<_> = sides(case, route).map(|(primary, canary)| of(primary, canary)).collect();
     let malformed = |why: &str| {
-        let (primary, canary) = (&scene.names.primary, &scene.names.canary);
+        let (primary, canary) = (&case.names.primary, &case.names.canary);
         RouteError::Malformed {
             object: object.clone(),
             why: format!("{why} {primary} and {canary}"),
@@ -85,47 +84,48 @@ pub(in crate::traffic) fn read(
 /// Divides the backends like this.
 pub(in crate::traffic) fn write(
     version: Version,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &Live,
     split: Split,
 ) -> Result<Vec<Change>, RouteError> {
-    divide(version, scene, route(version, scene, live)?, split)
+    divide(version, case, route(version, case, live)?, split)
 }
 
-/// Makes the apex the backend again, and takes away what was written beside it. What is gone needs nothing.
+/// Makes the apex the backend again, and removes the fields that were written beside it. A route
+/// that is gone needs nothing.
 pub(in crate::traffic) fn finalize(
     version: Version,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     live: &Live,
 ) -> Vec<Change> {
-    let Ok(route) = route(version, scene, live) else { return Vec::new() };
-    undo(version.kind, scene, route).into_iter().collect()
+    let Ok(route) = route(version, case, live) else { return Vec::new() };
+    undo(version.kind, case, route).into_iter().collect()
 }
 
-/// Whether backends of a route are divided for somebody.
+/// Whether backends of a route are divided for any canary.
 pub(in crate::traffic) fn is_divided(route: &Value) -> bool {
     divided_for(route).next().is_some()
 }
 
 /// The same for a route that this canary referred to once, and no more.
-pub(in crate::traffic) fn undo_former(
+pub(in crate::traffic) fn undo_previous(
     kind: Kind,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     route: &Value,
 ) -> Option<Change> {
-    let is_ours = divided_for(route).any(|canary| canary == scene.cx.owner.name);
-    let is_taken = refuse_taken(&scene.cx.owner, kind, Some(route)).is_err();
-    if is_ours && !is_taken { undo(kind, scene, route) } else { None }
+    let is_ours = divided_for(route).any(|canary| canary == case.cx.owner.name);
+    let is_taken = refuse_taken(&case.cx.owner, kind, Some(route)).is_err();
+    if is_ours && !is_taken { undo(kind, case, route) } else { None }
 }
 
-fn undo(kind: Kind, scene: &Scene<'_>, route: &Value) -> Option<Change> {
-    let rules = rewritten(scene, route, |found| match found {
+fn undo(kind: Kind, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
+    let rules = rewritten(case, route, |found| match found {
         Found::Sides { primary, .. } => {
-            Some(vec![backend(primary, &scene.names.apex, WEIGHT_DEFAULT)])
+            Some(vec![backend(primary, &case.names.apex, WEIGHT_DEFAULT)])
         }
         Found::Apex(_) | Found::Other | Found::Mixed => None,
     });
-    let others = divided_for(route).filter(|canary| *canary != scene.cx.owner.name);
+    let others = divided_for(route).filter(|canary| *canary != case.cx.owner.name);
     let others = others.collect::<Vec<_>>().join(",");
     let mut annotations = Map::new();
     if others.is_empty() {
@@ -133,11 +133,11 @@ fn undo(kind: Kind, scene: &Scene<'_>, route: &Value) -> Option<Change> {
         let mark = route["metadata"]["annotations"].get(DIVIDED_FOR);
         annotations.extend(mark.map(|_| (DIVIDED_FOR.to_owned(), Value::Null)));
     } else {
-        // Somebody else's backends are divided still, and Flux must not undo that.
+        // Backends of another canary are divided still, and Flux must not undo that.
         annotations.insert(DIVIDED_FOR.to_owned(), json!(others));
     }
     // Its owner may have put the rules back already: Flux must not be kept from it for ever.
-    let is_marked = divided_for(route).any(|canary| canary == scene.cx.owner.name);
+    let is_marked = divided_for(route).any(|canary| canary == case.cx.owner.name);
     let is_whole = alike(&json!(rules), &route["spec"]["rules"]);
     if !is_whole {
         return change(kind, route, rules, annotations);
@@ -154,15 +154,19 @@ fn divided_for(route: &Value) -> impl Iterator<Item = &str> {
     names.split(',').filter(|name| !name.is_empty())
 }
 
-fn place(version: Version, scene: &Scene<'_>) -> Place {
-    let named = scene.cx.spec.route_ref.as_ref().map_or("", |route| route.name.as_str());
-    Place::new(version.kind, scene.cx.owner.namespace, named)
+fn place(version: Version, case: &RouteCase<'_>) -> Place {
+    let named = case.cx.spec.route_ref.as_ref().map_or("", |route| route.name.as_str());
+    Place::new(version.kind, case.cx.owner.namespace, named)
 }
 
-fn route<'l>(version: Version, scene: &Scene<'_>, live: &'l Live) -> Result<&'l Value, RouteError> {
-    let object = place(version, scene);
+fn route<'l>(
+    version: Version,
+    case: &RouteCase<'_>,
+    live: &'l Live,
+) -> Result<&'l Value, RouteError> {
+    let object = place(version, case);
     let route = live.get(version.kind, &object.name);
-    refuse_taken(&scene.cx.owner, version.kind, route)?;
+    refuse_taken(&case.cx.owner, version.kind, route)?;
     route.ok_or(RouteError::Missing { object })
 }
 
@@ -171,18 +175,21 @@ fn rules(route: &Value) -> &[Value] {
 }
 
 /// The divided rules: primary and canary of each.
-fn sides<'r>(scene: &Scene<'_>, route: &'r Value) -> impl Iterator<Item = (&'r Value, &'r Value)> {
-    rules(route).iter().filter_map(|rule| match found(scene, rule) {
+fn sides<'r>(
+    case: &RouteCase<'_>,
+    route: &'r Value,
+) -> impl Iterator<Item = (&'r Value, &'r Value)> {
+    rules(route).iter().filter_map(|rule| match found(case, rule) {
         Found::Sides { primary, canary } => Some((primary, canary)),
         Found::Other | Found::Apex(_) | Found::Mixed => None,
     })
 }
 
-fn found<'r>(scene: &Scene<'_>, rule: &'r Value) -> Found<'r> {
+fn found<'r>(case: &RouteCase<'_>, rule: &'r Value) -> Found<'r> {
     let backends = rule["backendRefs"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let names = &scene.names;
+    let names = &case.names;
     let is = |backend: &Value, name: &str| {
-        let own = scene.cx.owner.namespace;
+        let own = case.cx.owner.namespace;
         backend["name"] == *name
             && backend["kind"].as_str().is_none_or(|kind| kind == "Service")
             && backend["group"].as_str().is_none_or(str::is_empty)
@@ -210,13 +217,13 @@ fn of(primary: &Value, canary: &Value) -> Option<Weights> {
 
 fn divide(
     version: Version,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     route: &Value,
     split: Split,
 ) -> Result<Vec<Change>, RouteError> {
-    let malformed = |why: String| RouteError::Malformed { object: place(version, scene), why };
-    let apex = &scene.names.apex;
-    let all: Vec<_> = rules(route).iter().map(|rule| found(scene, rule)).collect();
+    let malformed = |why: String| RouteError::Malformed { object: place(version, case), why };
+    let apex = &case.names.apex;
+    let all: Vec<_> = rules(route).iter().map(|rule| found(case, rule)).collect();
     if let Some(index) = all.iter().position(|rule| matches!(rule, Found::Mixed)) {
         let why = format!("rule {index} divides traffic between Service {apex} and others already");
         return Err(malformed(why));
@@ -225,14 +232,14 @@ fn divide(
         return Err(malformed(format!("no rule of it leads to Service {apex}")));
     }
     let (primary, canary) = (split.canary.rest(), split.canary);
-    let rules = rewritten(scene, route, |found| match found {
+    let rules = rewritten(case, route, |found| match found {
         Found::Apex(like) | Found::Sides { primary: like, .. } => Some(vec![
-            backend(like, &scene.names.primary, primary.into()),
-            backend(like, &scene.names.canary, canary.into()),
+            backend(like, &case.names.primary, primary.into()),
+            backend(like, &case.names.canary, canary.into()),
         ]),
         Found::Other | Found::Mixed => None,
     });
-    let canaries: BTreeSet<_> = divided_for(route).chain([scene.cx.owner.name]).collect();
+    let canaries: BTreeSet<_> = divided_for(route).chain([case.cx.owner.name]).collect();
     let canaries = canaries.into_iter().collect::<Vec<_>>().join(",");
     let annotations = FLUX_OFF.map(|(key, value)| (key.to_owned(), json!(value))).into_iter();
     let annotations = annotations.chain([(DIVIDED_FOR.to_owned(), json!(canaries))]);
@@ -241,13 +248,13 @@ fn divide(
 
 /// The rules, with other backends where `to` has some.
 fn rewritten(
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     route: &Value,
     to: impl Fn(Found<'_>) -> Option<Vec<Value>>,
 ) -> Vec<Value> {
     let rewrite = |rule: &Value| {
         let mut rewritten = rule.clone();
-        if let Some(backends) = to(found(scene, rule)) {
+        if let Some(backends) = to(found(case, rule)) {
             rewritten["backendRefs"] = Value::Array(backends);
         }
         rewritten
@@ -264,7 +271,7 @@ fn backend(like: &Value, name: &str, weight: i64) -> Value {
 }
 
 /// The patch of rules, and of annotations with them. None where the rules are as they should be:
-/// annotations alone are no reason to write somebody's object.
+/// annotations alone are no reason to write a user's object.
 fn change(
     kind: Kind,
     route: &Value,

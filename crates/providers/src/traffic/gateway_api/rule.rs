@@ -1,4 +1,4 @@
-//! Rules of a route: conditions, filters, backends, and what somebody else added.
+//! Rules of a route: conditions, filters, backends, and additions of users.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,11 @@ use super::{
     filter, grpc,
 };
 use crate::traffic::{
-    RouteError, Scene,
+    RouteCase, RouteError, non_empty,
     plan::{Rule, To},
-    said,
 };
 
-/// What somebody else put on the rules that carry traffic.
+/// Additions of users to the rules that carry traffic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Foreign {
     fields: Map<String, Value>,
@@ -33,27 +32,27 @@ const DURATION_PARTS_MAX: usize = 4;
 /// A planned rule as rules of the route: one, or one for each condition where the API wants that.
 pub(super) fn render(
     version: Version,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     rule: &Rule,
     foreign: &Foreign,
 ) -> Result<Vec<Value>, RouteError> {
-    let conditions = conditions(scene, &rule.requests)?;
-    if !filter::replaces_prefix(scene) {
-        return Ok(vec![one(version, scene, rule, foreign, (0, &conditions))]);
+    let conditions = conditions(case, &rule.requests)?;
+    if !filter::replaces_prefix(case) {
+        return Ok(vec![one(version, case, rule, foreign, (0, &conditions))]);
     }
     if !conditions.iter().all(Condition::is_prefix) {
         let why = "ReplacePrefixMatch needs a prefix in every uri of spec.service.match";
-        return Err(scene.refuse("spec.service.rewrite.type", why));
+        return Err(case.refuse("spec.service.rewrite.type", why));
     }
     // Counted from the end, so that the last part is the one that keeps its name.
     let mut parts: Vec<_> = conditions.chunks(1).rev().enumerate().collect();
     parts.reverse();
-    Ok(parts.into_iter().map(|part| one(version, scene, rule, foreign, part)).collect())
+    Ok(parts.into_iter().map(|part| one(version, case, rule, foreign, part)).collect())
 }
 
 fn one(
     version: Version,
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     rule: &Rule,
     foreign: &Foreign,
     (part, conditions): (usize, &[Condition]),
@@ -61,7 +60,7 @@ fn one(
     let mut fields = foreign.fields.clone();
     let mut set = |key: &str, value: Value| fields.insert(key.to_owned(), value);
     match (rule.name, &foreign.name) {
-        (Some(name), _) if scene.cx.fields.rule_name => {
+        (Some(name), _) if case.cx.fields.rule_name => {
             let name = if part == 0 { name.to_owned() } else { format!("{name}-{part}") };
             set("name", json!(name));
         }
@@ -78,25 +77,25 @@ fn one(
     if let Some(matches) = matches {
         set("matches", matches);
     }
-    let mut filters = filter::filters(version, scene, rule);
+    let mut filters = filter::filters(version, case, rule);
     filters.extend(foreign.filters.iter().cloned());
     if !filters.is_empty() {
         set("filters", Value::Array(filters));
     }
-    let names = &scene.names;
+    let names = &case.names;
     let backends = match rule.to {
         To::Both(canary) => vec![
-            backend_ref(scene, &names.primary, canary.rest(), rule.primary_cookie.as_ref()),
-            backend_ref(scene, &names.canary, canary, rule.canary_cookie.as_ref()),
+            backend_ref(case, &names.primary, canary.rest(), rule.primary_cookie.as_ref()),
+            backend_ref(case, &names.canary, canary, rule.canary_cookie.as_ref()),
         ],
-        To::Primary => vec![backend_ref(scene, &names.primary, Percent::ALL, None)],
+        To::Primary => vec![backend_ref(case, &names.primary, Percent::ALL, None)],
     };
     set("backendRefs", Value::Array(backends));
     if version.full {
-        if let Some(timeouts) = timeouts(scene).filter(|_| scene.cx.fields.timeouts) {
+        if let Some(timeouts) = timeouts(case).filter(|_| case.cx.fields.timeouts) {
             set("timeouts", timeouts);
         }
-        if let Some(retries) = retries_to_write(version, scene) {
+        if let Some(retries) = retries_to_write(version, case) {
             set("retry", retry(retries));
         }
     }
@@ -126,12 +125,17 @@ pub(super) fn is_duration(text: &str) -> bool {
 }
 
 /// A backend: one of our Services with the share it gets.
-fn backend_ref(scene: &Scene<'_>, name: &str, weight: Percent, cookie: Option<&String>) -> Value {
+fn backend_ref(
+    case: &RouteCase<'_>,
+    name: &str,
+    weight: Percent,
+    cookie: Option<&String>,
+) -> Value {
     let mut backend = json!({
         "group": "",
         "kind": "Service",
         "name": name,
-        "port": scene.service.port,
+        "port": case.service.port,
         "weight": weight.get(),
     });
     if let Some(cookie) = cookie {
@@ -140,16 +144,16 @@ fn backend_ref(scene: &Scene<'_>, name: &str, weight: Percent, cookie: Option<&S
     backend
 }
 
-fn timeouts(scene: &Scene<'_>) -> Option<Value> {
-    let service = scene.service;
+fn timeouts(case: &RouteCase<'_>) -> Option<Value> {
+    let service = case.service;
     let texts = [("request", &service.timeout), ("backendRequest", &service.backend_timeout)];
-    let said = texts.into_iter().filter_map(|(key, text)| Some((key, said(text.as_ref())?)));
+    let said = texts.into_iter().filter_map(|(key, text)| Some((key, non_empty(text.as_ref())?)));
     let timeouts: Map<_, _> = said.map(|(key, text)| (key.to_owned(), json!(text))).collect();
     (!timeouts.is_empty()).then_some(Value::Object(timeouts))
 }
 
-fn retries_to_write<'a>(version: Version, scene: &Scene<'a>) -> Option<&'a Retries> {
-    scene.service.retries.as_ref().filter(|_| version.full && scene.cx.fields.retry)
+fn retries_to_write<'a>(version: Version, case: &RouteCase<'a>) -> Option<&'a Retries> {
+    case.service.retries.as_ref().filter(|_| version.full && case.cx.fields.retry)
 }
 
 /// Retries in the words of Gateway API, which knows a number and status codes. Failed connections
@@ -179,43 +183,43 @@ fn retry(retries: &Retries) -> Value {
 // === impl Foreign ===
 
 impl Foreign {
-    /// What is on the rules of a live route that divide traffic. A route that is not ours yet has
-    /// none: then on those that lead to the apex Service, filters only; fields may say things of
-    /// requests that are no longer the same.
-    pub(super) fn of(version: Version, scene: &Scene<'_>, object: &Value) -> Self {
+    /// Reads them from the rules of a live route that divide traffic. A route that is not ours yet
+    /// has none: then from those that lead to the apex Service, filters only; fields may say things
+    /// of requests that are no longer the same.
+    pub(super) fn of(version: Version, case: &RouteCase<'_>, object: &Value) -> Self {
         let rules = object["spec"]["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let names = &scene.names;
+        let names = &case.names;
         let weighted: Vec<_> = rules.iter().filter(|rule| divides(rule, names)).collect();
         let mut foreign = Self::default();
         if weighted.is_empty() {
             let apex = rules.iter().filter(|rule| backend(rule, &names.apex).is_some());
-            apex.for_each(|rule| foreign.add_filters(version, scene, rule));
+            apex.for_each(|rule| foreign.add_filters(version, case, rule));
             return foreign;
         }
         for rule in &weighted {
-            foreign.add_filters(version, scene, rule);
-            foreign.add_fields(version, scene, rule);
+            foreign.add_filters(version, case, rule);
+            foreign.add_fields(version, case, rule);
         }
         // Only names that are not ours: cookie rules go, and their names with them.
         foreign.name = weighted.last().map(|rule| rule["name"].clone()).filter(Value::is_string);
         foreign
     }
 
-    fn add_filters(&mut self, version: Version, scene: &Scene<'_>, rule: &Value) {
+    fn add_filters(&mut self, version: Version, case: &RouteCase<'_>, rule: &Value) {
         for filter in rule["filters"].as_array().into_iter().flatten() {
             let kind = filter["type"].as_str().unwrap_or_default();
-            if !filter::is_own(version, scene, kind) && !self.filters.contains(filter) {
+            if !filter::is_own(version, case, kind) && !self.filters.contains(filter) {
                 self.filters.push(filter.clone());
             }
         }
     }
 
-    fn add_fields(&mut self, version: Version, scene: &Scene<'_>, rule: &Value) {
+    fn add_fields(&mut self, version: Version, case: &RouteCase<'_>, rule: &Value) {
         for (key, value) in rule.as_object().into_iter().flatten() {
             let own = match key.as_str() {
                 "name" | "matches" | "filters" | "backendRefs" => true,
-                "timeouts" => version.full && scene.cx.fields.timeouts,
-                "retry" => version.full && scene.cx.fields.retry,
+                "timeouts" => version.full && case.cx.fields.timeouts,
+                "retry" => version.full && case.cx.fields.retry,
                 _ => false,
             };
             if !own && !self.fields.contains_key(key) {

@@ -1,4 +1,4 @@
-//! Rules of a virtual service: conditions, destinations, and what the spec says of all requests.
+//! Rules of a virtual service: conditions, destinations, and settings for all requests.
 
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::analysis::{AnalysisMatch, HeaderMatch};
@@ -6,13 +6,12 @@ use tidegate_engine::Percent;
 
 use super::INSIDE;
 use crate::traffic::{
-    RouteError, Scene, cookie,
+    RouteCase, RouteError, cookie, non_empty,
     plan::{Requests, Rule, To},
-    said,
 };
 
 /// The fields of a rule that are the canary's to say, and those that exclude them. Others stay as
-/// somebody put them there.
+/// users put them there.
 const OWN: [&str; 15] = [
     "name",
     "match",
@@ -31,28 +30,28 @@ const OWN: [&str; 15] = [
     "delegate",
 ];
 
-/// What somebody added to the rule.
+/// Fields that users added to the rule.
 pub(super) fn foreign(rule: &Value) -> Map<String, Value> {
     let fields = rule.as_object().into_iter().flatten();
     let foreign = fields.filter(|(key, _)| !OWN.contains(&key.as_str()));
     foreign.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// A rule for requests, on top of what somebody added to it.
-pub(super) fn http(scene: &Scene<'_>, rule: &Rule, mut fields: Map<String, Value>) -> Value {
-    let service = scene.service;
+/// A rule for requests, on top of the fields that users added to it.
+pub(super) fn http(case: &RouteCase<'_>, rule: &Rule, mut fields: Map<String, Value>) -> Value {
+    let service = case.service;
     let mut set = |key: &str, value: Value| fields.insert(key.to_owned(), value);
     if let Some(name) = rule.name {
         set("name", json!(name));
     }
-    let conditions = conditions(scene, &rule.requests);
+    let conditions = conditions(case, &rule.requests);
     if !conditions.is_empty() {
         set("match", Value::Array(conditions));
     }
-    set("route", Value::Array(destinations(scene, rule)));
+    set("route", Value::Array(destinations(case, rule)));
     if rule.mirrored {
-        set("mirror", destination(scene, &scene.names.canary));
-        if let Some(percent) = scene.mirror_percent() {
+        set("mirror", destination(case, &case.names.canary));
+        if let Some(percent) = case.mirror_percent() {
             set("mirrorPercentage", json!({ "value": percent }));
         }
     }
@@ -60,13 +59,13 @@ pub(super) fn http(scene: &Scene<'_>, rule: &Rule, mut fields: Map<String, Value
         let mut parts = Map::new();
         let texts = [("uri", &rewrite.uri), ("authority", &rewrite.authority)];
         for (key, text) in texts {
-            parts.extend(said(text.as_ref()).map(|text| (key.to_owned(), json!(text))));
+            parts.extend(non_empty(text.as_ref()).map(|text| (key.to_owned(), json!(text))));
         }
         if !parts.is_empty() {
             set("rewrite", Value::Object(parts));
         }
     }
-    if let Some(timeout) = said(service.timeout.as_ref()) {
+    if let Some(timeout) = non_empty(service.timeout.as_ref()) {
         set("timeout", json!(timeout));
     }
     if let Some(retries) = &service.retries {
@@ -76,49 +75,49 @@ pub(super) fn http(scene: &Scene<'_>, rule: &Rule, mut fields: Map<String, Value
         set("corsPolicy", json!(cors));
     }
     if service.headers.is_some() || rule.any_cookie.is_some() {
-        set("headers", headers(scene, rule));
+        set("headers", headers(case, rule));
     }
     Value::Object(fields)
 }
 
 /// A rule for connections.
-pub(super) fn tcp(scene: &Scene<'_>, rule: &Rule) -> Value {
-    let ports = scene.service.matches.iter().filter_map(|condition| condition.port);
+pub(super) fn tcp(case: &RouteCase<'_>, rule: &Rule) -> Value {
+    let ports = case.service.matches.iter().filter_map(|condition| condition.port);
     let conditions: Vec<_> = ports.map(|port| json!({ "port": port })).collect();
     let mut fields = Map::new();
     if !conditions.is_empty() {
         fields.insert("match".to_owned(), Value::Array(conditions));
     }
-    fields.insert("route".to_owned(), Value::Array(destinations(scene, rule)));
+    fields.insert("route".to_owned(), Value::Array(destinations(case, rule)));
     Value::Object(fields)
 }
 
 /// Refuses a condition of `analysis.match` that would be none: all requests would go to the canary.
 pub(super) fn check_condition(
-    scene: &Scene<'_>,
+    case: &RouteCase<'_>,
     index: usize,
     condition: &AnalysisMatch,
 ) -> Result<(), RouteError> {
     let field = format!("spec.analysis.match[{index}]");
     let AnalysisMatch { headers, query_params, source_labels } = condition;
     if headers.is_empty() && query_params.is_empty() && source_labels.is_empty() {
-        return Err(scene.refuse(field, "an empty condition fits every request"));
+        return Err(case.refuse(field, "an empty condition fits every request"));
     }
     let empty = headers.iter().find(|(_, value)| **value == HeaderMatch::default());
     match empty {
         Some((name, _)) => {
             let why = "needs one of exact, prefix, suffix and regex";
-            Err(scene.refuse(format!("{field}.headers.{name}"), why))
+            Err(case.refuse(format!("{field}.headers.{name}"), why))
         }
         None => Ok(()),
     }
 }
 
-fn conditions(scene: &Scene<'_>, requests: &Requests) -> Vec<Value> {
-    let all: Vec<_> = scene.service.matches.iter().map(|condition| json!(condition)).collect();
+fn conditions(case: &RouteCase<'_>, requests: &Requests) -> Vec<Value> {
+    let all: Vec<_> = case.service.matches.iter().map(|condition| json!(condition)).collect();
     let narrower = match requests {
         Requests::All => return all,
-        Requests::Matched => scene.cx.spec.analysis.matches.iter().map(analysed).collect(),
+        Requests::Matched => case.cx.spec.analysis.matches.iter().map(analysed).collect(),
         Requests::WithCookie(pattern) => {
             vec![json!({ "headers": { cookie::COOKIE: { "regex": pattern } } })]
         }
@@ -160,15 +159,15 @@ fn both(narrower: &Value, wide: &Value) -> Value {
     merged
 }
 
-fn destinations(scene: &Scene<'_>, rule: &Rule) -> Vec<Value> {
+fn destinations(case: &RouteCase<'_>, rule: &Rule) -> Vec<Value> {
     let to = |host: &str, weight: Percent, cookie: Option<&String>| {
-        let mut to = json!({ "destination": destination(scene, host), "weight": weight.get() });
+        let mut to = json!({ "destination": destination(case, host), "weight": weight.get() });
         if let Some(cookie) = cookie {
             to["headers"] = json!({ "response": { "add": { cookie::SET_COOKIE: cookie } } });
         }
         to
     };
-    let names = &scene.names;
+    let names = &case.names;
     match rule.to {
         To::Both(canary) => vec![
             to(&names.primary, canary.rest(), rule.primary_cookie.as_ref()),
@@ -179,18 +178,18 @@ fn destinations(scene: &Scene<'_>, rule: &Rule) -> Vec<Value> {
 }
 
 /// A side. With several ports Istio must be told which, unless the caller's own port says so.
-fn destination(scene: &Scene<'_>, host: &str) -> Value {
-    let service = scene.service;
+fn destination(case: &RouteCase<'_>, host: &str) -> Value {
+    let service = case.service;
     let from_outside = service.gateways.first().is_some_and(|gateway| gateway != INSIDE);
     let mut destination = json!({ "host": host });
-    if service.port_discovery == Some(true) && (from_outside || super::is_delegate(scene)) {
+    if service.port_discovery == Some(true) && (from_outside || super::is_delegate(case)) {
         destination["port"] = json!({ "number": service.port });
     }
     destination
 }
 
-fn headers(scene: &Scene<'_>, rule: &Rule) -> Value {
-    let mut headers = scene.service.headers.clone().unwrap_or_default();
+fn headers(case: &RouteCase<'_>, rule: &Rule) -> Value {
+    let mut headers = case.service.headers.clone().unwrap_or_default();
     if let Some(cookie) = &rule.any_cookie {
         let add = &mut headers.response.get_or_insert_default().add;
         add.retain(|name, _| !name.eq_ignore_ascii_case(cookie::SET_COOKIE));

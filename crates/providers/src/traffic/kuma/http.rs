@@ -1,7 +1,7 @@
 //! Kuma without its older policies: one `MeshHTTPRoute`, in the canary's namespace.
 //!
-//! It is about calls to the `MeshService` that Kuma makes of the apex Service, from the whole mesh. Of
-//! the object we own the list `to`; a rule and its backends keep what somebody else puts on them.
+//! It is about calls to the `MeshService` that Kuma makes of the apex Service, from the whole mesh.
+//! Of the object we own the list `to`; a rule and its backends keep the fields of others.
 
 use serde_json::{Map, Value, json};
 use tidegate_engine::{Percent, Split};
@@ -10,20 +10,20 @@ use super::{TRAFFIC_ROUTE, mesh_name};
 use crate::{
     object::{Change, Kind, Live, exactly},
     traffic::{
-        RouteCx, RouteError, Scene,
-        draft::Draft,
-        members::{Found, Words, over},
-        plan::Seen,
+        RouteCase, RouteCx, RouteError,
+        desired_object::DesiredObject,
+        plan::LiveRule,
         router::{Router, of_apex, put},
+        weighted_backends::{BackendSchema, Found, over},
     },
 };
 
 pub(super) const MESH_HTTP_ROUTE: Kind =
     Kind { kind: "MeshHTTPRoute", plural: "meshhttproutes", ..TRAFFIC_ROUTE };
 
-const WORDS: Words = Words {
+const BACKENDS: BackendSchema = BackendSchema {
     rules: "/spec/to/0/rules",
-    members: &["/default/backendRefs"],
+    backends: &["/default/backendRefs"],
     name: "/name",
     begins: false,
     absent: 1,
@@ -42,22 +42,22 @@ const MESH_SERVICE: &str = "MeshService";
 pub(in crate::traffic) struct KumaHttp;
 
 /// As with the older policy the mesh is chosen when the route is made: it cannot be changed.
-fn mesh(scene: &Scene<'_>, route: Option<&Value>) -> String {
+fn mesh(case: &RouteCase<'_>, route: Option<&Value>) -> String {
     let live = route.and_then(|route| route["metadata"]["labels"][MESH].as_str());
-    live.map_or_else(|| mesh_name(scene).to_owned(), str::to_owned)
+    live.map_or_else(|| mesh_name(case).to_owned(), str::to_owned)
 }
 
-fn rule(scene: &Scene<'_>, found: Option<Found<'_>>, canary: Percent) -> Value {
+fn rule(case: &RouteCase<'_>, found: Option<Found<'_>>, canary: Percent) -> Value {
     let backend = |name: &str, percent: Percent, live: Option<&Value>| {
         let wanted = json!({
             "kind": MESH_SERVICE,
             "name": name,
-            "port": scene.service.port,
+            "port": case.service.port,
             "weight": percent.get(),
         });
         over(live, OWN_MEMBER, wanted)
     };
-    let names = &scene.names;
+    let names = &case.names;
     let backends = [
         backend(&names.primary, canary.rest(), found.and_then(|found| found.primary)),
         backend(&names.canary, canary, found.and_then(|found| found.canary)),
@@ -82,42 +82,42 @@ impl Router for KumaHttp {
         (MESH_HTTP_ROUTE, cx.spec.service_names().apex)
     }
 
-    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
-        WORDS.seen(route, &scene.sides())
+    fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule> {
+        BACKENDS.seen(route, &case.sides())
     }
 
     fn write(
         &self,
-        scene: &Scene<'_>,
+        case: &RouteCase<'_>,
         live: &Live,
         split: Split,
     ) -> Result<Option<Change>, RouteError> {
-        let route = self.found(scene, live);
-        let found = route.and_then(|route| WORDS.divided(route, &scene.sides()));
+        let route = self.found(case, live);
+        let found = route.and_then(|route| BACKENDS.divided(route, &case.sides()));
         let apex = json!({
             "kind": MESH_SERVICE,
-            "name": scene.names.apex,
-            "sectionName": scene.service.port_name(),
+            "name": case.names.apex,
+            "sectionName": case.service.port_name(),
         });
-        let (mut labels, annotations) = of_apex(scene);
-        labels.insert(MESH.to_owned(), mesh(scene, route));
-        let draft = Draft {
+        let (mut labels, annotations) = of_apex(case);
+        labels.insert(MESH.to_owned(), mesh(case, route));
+        let desired = DesiredObject {
             kind: MESH_HTTP_ROUTE,
-            name: scene.names.apex.clone(),
+            name: case.names.apex.clone(),
             labels,
             annotations,
             spec: json!({
                 "targetRef": { "kind": "Mesh" },
-                "to": [{ "targetRef": apex, "rules": [rule(scene, found, split.canary)] }],
+                "to": [{ "targetRef": apex, "rules": [rule(case, found, split.canary)] }],
             }),
             beside: Map::new(),
             exact: exactly(FIELDS),
             shaped: found.is_some(),
         };
-        put(&scene.cx.owner, live, draft)
+        put(&case.cx.owner, live, desired)
     }
 
-    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
-        WORDS.retreat(MESH_HTTP_ROUTE, route, &scene.sides())
+    fn reset_to_primary(&self, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
+        BACKENDS.reset_to_primary(MESH_HTTP_ROUTE, route, &case.sides())
     }
 }

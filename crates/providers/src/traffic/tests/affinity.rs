@@ -47,7 +47,7 @@ fn weights(rule: &Value) -> (i64, i64) {
 }
 
 #[test]
-fn who_met_the_canary_stays_there_for_the_whole_run() {
+fn users_who_met_the_canary_stay_there_for_the_whole_run() {
     for mesh in STICKY {
         let mut world = world(mesh, json!({}), json!({}));
         for percent in [10, 50] {
@@ -66,7 +66,7 @@ fn who_met_the_canary_stays_there_for_the_whole_run() {
 }
 
 #[test]
-fn who_met_the_primary_stays_there_for_a_step() {
+fn users_who_met_the_primary_stay_there_for_a_step() {
     for mesh in STICKY {
         let mut world = world(mesh, json!({}), json!({ "primaryCookieName": "pk" }));
         world.write(split(10));
@@ -82,7 +82,7 @@ fn who_met_the_primary_stays_there_for_a_step() {
 }
 
 #[test]
-fn an_interval_nobody_can_read_does_not_stop_the_primary_cookie() {
+fn an_unreadable_interval_does_not_stop_the_primary_cookie() {
     let mut world = world(Mesh::Istio, json!({}), json!({ "primaryCookieName": "pk" }));
     world.spec.analysis.interval = None;
     world.write(split(10));

@@ -151,7 +151,7 @@ fn drift_is_undone_while_weights_stay() {
 }
 
 #[test]
-fn nodes_are_not_rewritten_at_every_look_and_what_the_controller_fills_in_stays() {
+fn nodes_are_not_rewritten_at_every_tick_and_fields_of_the_controller_stay() {
     let service = json!({ "apex": { "labels": { "a": "b" }, "annotations": { "c": "d" } } });
     let mut world = reconciled(Mesh::AppMeshV1Beta2, service, json!({}));
     for (kind, name) in Mesh::AppMeshV1Beta2.names(&world.cx()) {
@@ -319,8 +319,8 @@ fn an_empty_list_of_routes_is_an_error_and_not_a_crash() {
 }
 
 #[test]
-fn what_app_mesh_filled_in_stays_when_objects_are_given_back() {
-    // What kubectl applied has neither, and the mesh's webhook lets nobody take them away.
+fn fields_of_app_mesh_stay_when_objects_are_given_back() {
+    // The object that kubectl applied has neither, and the mesh's webhook refuses to remove them.
     let users = json!({ "listeners": [], "routes": [] });
     let mut world = World::plain(Mesh::AppMeshV1Beta2);
     let kinds = Mesh::AppMeshV1Beta2.kinds();

@@ -92,7 +92,7 @@ fn a_test_by_two_headers_does_not_repeat_the_prefix() {
 }
 
 #[test]
-fn a_pattern_does_not_become_a_condition_that_everybody_fits() {
+fn a_pattern_does_not_become_a_condition_that_all_users_fit() {
     let items = json!([{ "headers": { "x-a": { "regex": "a.*" } } }]);
     let error = World::new(Mesh::Contour, json!({}), matched(items)).check().unwrap_err();
     assert!(error.to_string().contains("spec.analysis.match[0].headers.x-a"), "{error}");
@@ -100,7 +100,7 @@ fn a_pattern_does_not_become_a_condition_that_everybody_fits() {
 }
 
 #[test]
-fn headers_that_somebody_sets_for_a_side_stay() {
+fn headers_that_a_user_sets_for_a_side_stay() {
     let mut world = world(json!({}), json!({}));
     world.edit_route(|route| {
         route["spec"]["routes"][0]["services"][1]["requestHeadersPolicy"]["set"]
@@ -117,7 +117,7 @@ fn headers_that_somebody_sets_for_a_side_stay() {
 }
 
 #[test]
-fn a_route_that_somebody_adds_in_mid_run_does_not_reset_the_weights() {
+fn a_route_that_a_user_adds_in_mid_run_does_not_reset_the_weights() {
     for mesh in [Mesh::Contour, Mesh::Gloo, Mesh::AppMeshV1Beta1, Mesh::AppMeshV1Beta2] {
         let mut world = World::plain(mesh);
         world.reconcile();

@@ -1,4 +1,4 @@
-//! What each provider needs to be there, and where its objects have weights.
+//! The objects each provider needs, and where its objects have weights.
 
 use super::*;
 
@@ -8,8 +8,8 @@ pub(super) fn dividing() -> Vec<Mesh> {
     all.filter(|mesh| *mesh != Mesh::Kubernetes).collect()
 }
 
-/// Those whose route is made, or taken over, under the name of the apex and from nothing but the
-/// spec.
+/// Providers whose route is made, or taken over, under the name of the apex and from nothing but
+/// the spec.
 pub(super) fn making() -> Vec<Mesh> {
     let others = [Mesh::Nginx, Mesh::Skipper, Mesh::Apisix, Mesh::Knative];
     dividing().into_iter().filter(|mesh| !others.contains(mesh)).collect()
@@ -18,7 +18,7 @@ pub(super) fn making() -> Vec<Mesh> {
 /// Those with a route made from one of the user's.
 pub(super) const COPYING: [Mesh; 3] = [Mesh::Nginx, Mesh::Skipper, Mesh::Apisix];
 
-/// A cluster whose definition of routes knows everything.
+/// A cluster whose definition of routes has every field.
 pub(super) const EVERY_FIELD: RouteFields =
     RouteFields { rule_name: true, retry: true, mirror_percent: true, timeouts: true, cors: true };
 
@@ -45,7 +45,7 @@ pub(super) fn spec_of(mesh: Mesh) -> Value {
     }
 }
 
-/// What is in the cluster before the canary.
+/// The objects in the cluster before the canary.
 pub(super) fn surroundings(mesh: Mesh) -> Vec<(Kind, Value)> {
     let service = |name: &str, app: &str| {
         let spec = json!({ "selector": { "app.kubernetes.io/name": app } });
@@ -135,7 +135,7 @@ pub(super) fn users_knative_service() -> Value {
     })
 }
 
-/// What Knative does with what is asked for.
+/// Knative's answer to a changed Service.
 pub(super) fn serve_knative(object: &mut Value) {
     let latest = object["status"]["latestReadyRevisionName"].clone();
     let mut traffic = object["spec"]["traffic"].clone();
@@ -217,7 +217,7 @@ pub(super) fn is_canary(member: &Value) -> bool {
     member.to_string().contains("canary") || member["latestRevision"] == true
 }
 
-/// Edits the weights of the two sides, as somebody else would.
+/// Edits the weights of the two sides, as a user would.
 pub(super) fn edit_weights(world: &mut World, primary: &Value, canary: &Value) {
     let mesh = world.mesh;
     let key = if mesh == Mesh::Knative { "percent" } else { "weight" };

@@ -1,4 +1,4 @@
-//! What is particular to Gateway API.
+//! Cases that only Gateway API has.
 
 use super::*;
 
@@ -118,7 +118,7 @@ fn conditions_that_cannot_be_said_are_refused_with_their_path() {
 }
 
 #[test]
-fn a_condition_of_the_analysis_that_cannot_be_said_never_becomes_everybody() {
+fn a_condition_without_an_equivalent_never_becomes_all_users() {
     let cases = [
         ("a prefix", json!({ "headers": { "x-user": { "prefix": "a" } } })),
         ("a suffix", json!({ "headers": { "x-user": { "suffix": "a" } } })),

@@ -64,7 +64,7 @@ fn each_side_has_an_upstream_that_selects_its_pods() {
 }
 
 #[test]
-fn a_test_does_not_leave_everybody_else_without_a_route() {
+fn a_test_does_not_leave_other_users_without_a_route() {
     let items = json!([
         { "headers": { "x-b": { "regex": "b.*" }, "x-a": { "exact": "a" } } },
         { "headers": { "x-c": { "prefix": "c." } } },
@@ -135,7 +135,7 @@ fn settings_go_with_the_reference_to_them_and_those_of_the_users_stay() {
         assert_eq!(upstream["metadata"]["annotations"]["tidegate.dev/settings-of"], Value::Null);
     }
     assert_eq!(world.drift(), Ok(vec![]));
-    // Who has no reference may set the upstream itself.
+    // A user without a reference may set the upstream directly.
     let mut set = upstream(&world, "primary").clone();
     set["spec"]["useHttp2"] = json!(true);
     world.put(upstream_kind(), set);

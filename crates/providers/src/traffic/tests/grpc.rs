@@ -109,7 +109,7 @@ fn a_condition_that_fits_all_calls_leaves_no_condition() {
 }
 
 #[test]
-fn what_a_route_of_calls_has_no_words_for_is_refused_with_the_way_out() {
+fn settings_without_an_equivalent_for_calls_are_refused_with_the_way_out() {
     let matched = |condition: Value| json!({ "match": [condition] });
     let plain = json!({});
     let by_query = json!({ "stepWeight": null, "iterations": 5,

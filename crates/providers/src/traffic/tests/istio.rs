@@ -1,4 +1,4 @@
-//! What is particular to Istio.
+//! Cases that only Istio has.
 
 use super::*;
 
@@ -90,7 +90,7 @@ fn destinations_carry_a_port_only_where_istio_cannot_know_it() {
 #[test]
 fn a_delegate_has_neither_hosts_nor_gateways() {
     let mut world = world(json!({ "hosts": ["a.example.com"] }), json!({}));
-    // Turned on later: what is there has to go.
+    // Turned on later: the fields that are there have to go.
     world.edit_spec(json!({ "service": { "hosts": null, "delegation": true } }));
     world.reconcile();
     let spec = &world.route()["spec"];
@@ -202,7 +202,7 @@ fn connections_are_divided_by_port() {
 }
 
 #[test]
-fn what_the_user_says_of_requests_is_on_every_rule() {
+fn settings_for_requests_are_on_every_rule() {
     let service = json!({
         "rewrite": { "uri": "/", "authority": "shop", "type": "ReplacePrefixMatch" },
         "retries": { "attempts": 3, "retryOn": "5xx" },

@@ -180,7 +180,7 @@ fn previews_of_the_users_stay_and_their_traffic_does_not() {
 #[test]
 fn a_deleted_canary_does_not_leave_new_revisions_without_traffic() {
     let mut world = world();
-    // The latest revision may be one that failed: who wants it served says `revertOnDeletion`.
+    // The latest revision may be one that failed: users who want it served say `revertOnDeletion`.
     assert!(!Mesh::Knative.outlives(&world.spec));
     world.write(split(10));
     assert_eq!(world.finalize(), Ok(1));

@@ -97,7 +97,7 @@ fn a_deleted_canary_does_not_leave_a_route_to_deleted_services() {
 }
 
 #[test]
-fn what_else_a_route_says_is_not_lost() {
+fn other_fields_of_a_route_are_not_lost() {
     let mut world = world();
     world.edit_route(|route| {
         route["spec"]["conf"]["loadBalancer"] = json!({ "roundRobin": {} });
@@ -169,7 +169,7 @@ fn a_route_under_flaggers_name_that_is_the_users_is_not_deleted() {
     assert_eq!(world.finalize(), Ok(1));
     assert!(world.live.get(kind(), "shop").is_some());
 
-    // Taken over by Flagger, from somebody who applied it.
+    // Taken over by Flagger, from a user who applied it.
     let mut taken = flaggers("web", 30);
     let applied = json!({ "metadata": { "name": "shop" }, "spec": { "sources": [] } });
     taken["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] =

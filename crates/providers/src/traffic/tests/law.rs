@@ -1,4 +1,4 @@
-//! What holds for every provider and every shape of a route.
+//! Laws for every provider and every shape of a route.
 
 mod random;
 
@@ -92,7 +92,7 @@ fn other_shapes() -> Vec<(&'static str, Value, Value)> {
     ]
 }
 
-/// Every provider with every shape it can do: what it cannot, it refuses.
+/// Every provider with every shape it can do: it refuses the others.
 fn worlds() -> Vec<(String, World)> {
     let mut worlds = Vec::new();
     for mesh in dividing() {
@@ -134,7 +134,7 @@ fn every_provider_can_do_weights_and_blue_green_or_says_otherwise() {
 }
 
 #[test]
-fn what_is_read_is_what_was_written() {
+fn a_read_answers_the_last_write() {
     for (case, mut world) in worlds() {
         for split in splits(&world) {
             world.write(split);
@@ -173,7 +173,7 @@ fn weights_of_every_rule_are_whole_and_add_up_to_a_hundred() {
                 }
                 continue;
             }
-            // A header takes all of who fits, so nobody else may have a weight.
+            // A header takes all requests that fit, so no others may have a weight.
             let is_whole = world.mesh == Mesh::Nginx && case.contains("A/B");
             let want = if is_whole { (100, 0) } else { (100 - canary, canary) };
             assert_eq!(weights(&world), want, "{case}: {}", world.route());
@@ -348,7 +348,7 @@ fn a_step_names_the_version_it_is_based_on_so_that_a_race_is_lost_and_seen() {
 }
 
 #[test]
-fn dropping_the_conditions_of_a_test_does_not_send_everybody_to_the_canary() {
+fn dropping_the_conditions_of_a_test_does_not_send_all_users_to_the_canary() {
     for mesh in dividing().into_iter().filter(|mesh| mesh.support().ab.is_some()) {
         let matched = json!({ "stepWeight": null, "iterations": 5,
             "match": [{ "headers": { "x-user": { "exact": "a" } } }] });
@@ -361,7 +361,7 @@ fn dropping_the_conditions_of_a_test_does_not_send_everybody_to_the_canary() {
 }
 
 #[test]
-fn a_rule_that_somebody_adds_does_not_take_the_canarys_share_away() {
+fn a_rule_that_a_user_adds_does_not_take_the_canarys_share_away() {
     for mesh in dividing() {
         let Some((list, _)) = rule_at(mesh).and_then(|rule| rule.rsplit_once('/')) else {
             continue;
@@ -411,7 +411,7 @@ fn a_spec_broken_in_mid_run_does_not_hold_traffic_on_the_canary() {
 }
 
 #[test]
-fn what_a_provider_cannot_do_does_not_hold_traffic_on_the_canary_either() {
+fn a_missing_capability_does_not_hold_traffic_on_the_canary() {
     for mesh in dividing().into_iter().filter(|mesh| !MOVING.contains(mesh)) {
         let mut world = World::plain(mesh);
         world.reconcile();
@@ -455,7 +455,7 @@ fn a_reference_that_is_of_no_use_does_not_hold_traffic_on_the_canary_either() {
 }
 
 #[test]
-fn a_route_that_the_canary_had_before_leads_everybody_to_the_primary() {
+fn a_route_that_the_canary_had_before_leads_all_users_to_the_primary() {
     for mesh in dividing() {
         let mut world = World::plain(mesh);
         let Some((kind, name)) = mesh.route(&world.cx()) else { continue };
@@ -496,7 +496,7 @@ fn a_route_that_takes_over_begins_with_what_it_inherits_and_then_speaks_for_itse
 }
 
 #[test]
-fn nobody_has_to_be_led_back_from_a_route_that_is_not_there() {
+fn a_missing_route_needs_no_way_back() {
     for mesh in dividing() {
         let mut world = World::plain(mesh);
         if mesh.route(&world.cx()).is_none() {
@@ -539,7 +539,7 @@ fn a_service_that_is_gone_from_the_spec_does_not_hide_where_traffic_goes() {
     }
 }
 
-/// A rule of somebody's that leads to the primary alone, for a place or for a few callers.
+/// A user's rule that leads to the primary alone, for a place or for a few callers.
 fn added_rule(mesh: Mesh, place: &str, header: bool) -> Value {
     if mesh == Mesh::Istio {
         let mut condition = json!({ "uri": { "prefix": place } });
@@ -558,7 +558,7 @@ fn added_rule(mesh: Mesh, place: &str, header: bool) -> Value {
 }
 
 #[test]
-fn a_rule_that_somebody_adds_for_the_primary_does_not_take_the_canarys_share() {
+fn a_rule_that_a_user_adds_for_the_primary_does_not_take_the_canarys_share() {
     for mesh in MOVING {
         let list = if mesh == Mesh::Istio { "http" } else { "rules" };
         for (place, header) in [("/admin", false), ("/admin", true), ("/", true)] {
@@ -578,7 +578,7 @@ fn a_rule_that_somebody_adds_for_the_primary_does_not_take_the_canarys_share() {
 }
 
 #[test]
-fn conditions_that_are_dropped_in_mid_test_send_nobody_else_to_the_canary() {
+fn conditions_that_are_dropped_in_mid_test_send_no_others_to_the_canary() {
     let headers = json!({ "x-a": { "exact": "a" } });
     let query = json!({ "q": { "exact": "a" } });
     let services = [
@@ -631,8 +631,8 @@ fn affinity_is_not_claimed_where_it_means_nothing() {
     assert_eq!(affinity(Mesh::GatewayApiV1, matched), Affinity::None);
 }
 
-/// Members of `service` that routers may write, each with something to write. What `apex` has written is told by
-/// the server's record of who wrote it, which is another test's.
+/// Members of `service` that routers may write, each with something to write. Removals from `apex`
+/// are known by the server's record of field managers, which another test is about.
 fn members() -> Vec<(&'static str, Value)> {
     vec![
         ("hosts", json!(["other.example.com"])),
@@ -668,7 +668,7 @@ fn written(world: &World) -> Vec<Value> {
 }
 
 #[test]
-fn what_a_user_takes_out_of_the_service_goes_from_the_routes() {
+fn fields_that_a_user_removes_from_the_service_go_from_the_routes() {
     let mut changed = BTreeMap::<&str, Vec<&str>>::new();
     for mesh in dividing().into_iter().filter(|mesh| *mesh != Mesh::Knative) {
         for (member, value) in members() {

@@ -70,7 +70,7 @@ fn weights_are_annotations_under_the_prefix_of_the_operator() {
 }
 
 #[test]
-fn a_test_names_who_is_sent_to_the_canary_and_nobody_else_is() {
+fn a_test_sends_only_the_named_users_to_the_canary() {
     let header = json!({ "headers": { "x-user": { "exact": "a" } } });
     let pattern = json!({ "headers": { "x-user": { "regex": "a.*" } } });
     let cookie = json!({ "headers": { "cookie": { "exact": "beta" } } });
@@ -130,7 +130,7 @@ fn conditions_beside_weights_do_not_promote_at_the_first_step() {
 }
 
 #[test]
-fn who_the_user_names_on_the_original_is_kept() {
+fn users_named_on_the_original_are_kept() {
     let mut world = World::plain(Mesh::Nginx);
     let mut original = users_ingress();
     let annotations = &mut original["metadata"]["annotations"];
@@ -187,7 +187,7 @@ fn an_annotation_that_is_only_removed_does_not_stay_behind_either() {
 }
 
 #[test]
-fn what_another_left_on_the_copy_does_not_send_anybody_to_the_canary() {
+fn foreign_keys_on_the_copy_send_no_user_to_the_canary() {
     let mut world = world(json!({}));
     world.edit_route(|route| {
         let annotations = &mut route["metadata"]["annotations"];

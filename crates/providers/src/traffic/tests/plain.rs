@@ -65,7 +65,7 @@ fn an_apex_that_is_not_to_be_switched_any_more_goes_back_to_the_primary() {
 }
 
 #[test]
-fn labels_that_somebody_added_to_the_selector_do_not_survive_a_switch() {
+fn labels_that_users_added_to_the_selector_do_not_survive_a_switch() {
     let mut world = world(true);
     let mut apex = service("shop", "shop-primary");
     apex["spec"]["selector"]["tier"] = json!("web");

@@ -34,7 +34,7 @@ fn world(mesh: Mesh) -> World {
     let mut world = World::plain(mesh);
     world.edit_spec(json!({
         "routeRef": { "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "name": "front" },
-        // What a route of our own needs is not needed here.
+        // The needs of a route of our own do not apply here.
         "service": { "gatewayRefs": null },
     }));
     let kind = mesh.kinds_for(&world.spec)[0];
@@ -53,7 +53,7 @@ fn backends(rule: &Value) -> Vec<(String, i64, i64)> {
     list.map(of).collect()
 }
 
-/// The route without what is ours to change.
+/// The route without the fields that are ours to change.
 fn rest(route: &Value) -> Value {
     let mut rest = route.clone();
     let metadata = rest["metadata"].as_object_mut().unwrap();
@@ -221,7 +221,7 @@ fn a_rule_its_owner_put_back_or_added_gets_the_share_of_the_others() {
 }
 
 #[test]
-fn what_cannot_be_divided_is_refused_and_left_as_it_is() {
+fn an_indivisible_route_is_refused_and_left_as_it_is() {
     let edited = |edit: &dyn Fn(&mut Value)| {
         let mut world = world(Mesh::GatewayApiV1);
         world.edit_route(|route| edit(route));
@@ -279,7 +279,7 @@ fn conditions_of_a_test_and_mirrors_need_a_route_of_our_own() {
 }
 
 #[test]
-fn the_way_back_and_the_way_out_are_there_whatever_the_spec_has_become() {
+fn the_way_back_and_the_way_out_are_there_with_any_spec() {
     let by_user = json!([{ "headers": { "x-user": { "exact": "a" } } }]);
     let edits = [json!({ "analysis": { "match": by_user } }), json!({ "service": null })];
     for mesh in [Mesh::GatewayApiV1, Mesh::GatewayApiV1Beta1] {

@@ -1,17 +1,17 @@
-//! Which providers there are, and what they can do.
+//! The providers and their capabilities.
 
 use tidegate_api::canary::Provider;
 
 use super::{fixtures::*, *};
 
-/// Somebody by a header.
-fn somebody() -> Value {
+/// A condition on one user, by a header.
+fn one_user() -> Value {
     json!([{ "headers": { "x-user": { "exact": "a" } } }])
 }
 
-/// A/B testing of somebody.
+/// A/B testing with one user.
 fn test() -> Value {
-    json!({ "stepWeight": null, "iterations": 5, "match": somebody() })
+    json!({ "stepWeight": null, "iterations": 5, "match": one_user() })
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn an_unknown_provider_never_drives_istio() {
 }
 
 #[test]
-fn a_test_that_a_provider_cannot_do_is_refused_with_what_it_can() {
+fn a_test_that_a_provider_cannot_do_is_refused_with_its_capabilities() {
     for mesh in dividing() {
         let world = World::new(mesh, json!({}), test());
         let impossible = mesh.impossible(&world.spec);
@@ -103,7 +103,7 @@ fn iterations(mut analysis: Value) -> Value {
 }
 
 #[test]
-fn a_mirror_or_affinity_that_a_provider_cannot_do_is_refused_with_what_it_can() {
+fn a_mirror_or_affinity_that_a_provider_cannot_do_is_refused_with_its_capabilities() {
     let sticky = json!({ "sessionAffinity": { "cookieName": "ck" } });
     let mirror = json!({ "mirror": true });
     for mesh in dividing() {
@@ -166,13 +166,13 @@ fn a_form_of_a_provider_that_can_do_less_refuses_more() {
 }
 
 #[test]
-fn what_has_no_meaning_for_a_strategy_is_left_out_with_a_note() {
+fn settings_without_meaning_for_a_strategy_are_left_out_with_a_note() {
     let sticky = json!({ "sessionAffinity": { "cookieName": "ck" } });
     for mesh in dividing() {
         let support = mesh.support();
         let keeps = support.affinity != Affinity::None;
         let cases = [
-            ("match", json!({ "match": somebody() }), support.ab.is_none()),
+            ("match", json!({ "match": one_user() }), support.ab.is_none()),
             ("sessionAffinity", iterations(sticky.clone()), keeps),
             ("sessionAffinity", sticky.clone(), false),
         ];
@@ -194,7 +194,7 @@ fn what_has_no_meaning_for_a_strategy_is_left_out_with_a_note() {
         }
     }
     let tcp = json!({ "appProtocol": "tcp" });
-    let mut tcp = World::new(Mesh::Istio, tcp, json!({ "match": somebody() }));
+    let mut tcp = World::new(Mesh::Istio, tcp, json!({ "match": one_user() }));
     assert_eq!(tcp.check(), Ok(()));
     assert_eq!(tcp.mesh.impossible(&tcp.spec), []);
     assert_eq!(tcp.mesh.ignored(&tcp.spec).len(), 1);
@@ -203,7 +203,7 @@ fn what_has_no_meaning_for_a_strategy_is_left_out_with_a_note() {
 }
 
 #[test]
-fn a_built_in_metric_is_told_of_where_nobody_counts_requests() {
+fn a_built_in_metric_is_noted_where_requests_are_not_counted() {
     let metric = |metric: Value| json!({ "metrics": [metric] });
     let built_in =
         metric(json!({ "name": "request-success-rate", "thresholdRange": { "min": 99 } }));
@@ -227,7 +227,7 @@ fn a_built_in_metric_is_told_of_where_nobody_counts_requests() {
 
 #[test]
 fn plain_services_refuse_nothing_and_say_what_they_leave_out() {
-    let wishes = json!({ "match": somebody(), "mirror": true,
+    let wishes = json!({ "match": one_user(), "mirror": true,
         "sessionAffinity": { "cookieName": "ck" } });
     let world = World::new(Mesh::Kubernetes, json!({}), wishes);
     assert_eq!(world.mesh.impossible(&world.spec), []);
@@ -236,8 +236,9 @@ fn plain_services_refuse_nothing_and_say_what_they_leave_out() {
     assert!(notes.iter().all(|note| note.why.contains("it supports blue/green;")), "{notes:?}");
 }
 
-/// What Flagger 1.44 can do with each provider, as written down from its behaviour, and what is better
-/// here: provider, by weight, A/B testing, blue/green with users, mirroring, affinity, who counts.
+/// The capabilities of Flagger 1.44 with each provider, as written down from its behaviour, and
+/// improvements here: provider, by weight, A/B testing, blue/green with users, mirroring, affinity,
+/// how requests are counted.
 ///
 /// Better than Flagger: Gateway API copies requests before steps too and keeps users of both versions in
 /// either version of its API.
@@ -286,7 +287,7 @@ fn the_table_of_providers_is_what_flagger_can_do_and_what_is_better_here() {
 }
 
 #[test]
-fn without_a_b_testing_nobody_is_sent_to_the_canary_for_the_test() {
+fn without_a_b_testing_no_user_is_sent_to_the_canary_for_the_test() {
     let analysis = test();
     let without = dividing().into_iter().filter(|mesh| mesh.support().ab.is_none());
     for mesh in without {
@@ -310,7 +311,7 @@ fn a_provider_that_cannot_mirror_never_says_it_does() {
 }
 
 #[test]
-fn an_empty_condition_never_sends_everybody_to_the_canary() {
+fn an_empty_condition_never_sends_all_users_to_the_canary() {
     let conditions = [
         json!({}),
         json!({ "queryParams": { "q": { "exact": "a" } } }),
@@ -352,7 +353,7 @@ fn no_two_kinds_of_a_provider_are_taken_for_one() {
         kinds.dedup();
         assert_eq!(kinds.len(), mesh.kinds().len(), "{mesh:?}");
     }
-    // A virtual service of Istio is none of App Mesh, whatever it is called.
+    // A virtual service of Istio is none of App Mesh, under any name.
     let mut istio = World::plain(Mesh::Istio);
     istio.reconcile();
     let route = istio.route().clone();

@@ -109,7 +109,7 @@ fn a_users_route_of_gateway_api_is_not_taken_over_unasked() {
 }
 
 #[test]
-fn what_flagger_made_or_took_over_is_adopted_without_asking() {
+fn routes_of_flagger_are_adopted_without_asking() {
     for mesh in taking_over() {
         let mut made = World::plain(mesh);
         made.reconcile();
@@ -156,7 +156,7 @@ fn a_filter_that_guards_a_users_route_stays_when_it_is_taken_over() {
 }
 
 #[test]
-fn what_kubectl_applied_is_the_backup_and_wins() {
+fn the_annotation_of_kubectl_is_the_backup_and_wins() {
     for mesh in taking_over() {
         let applied = json!({ "metadata": { "annotations": { FLUX: "disabled" } },
             "spec": users_spec(mesh) });
@@ -194,7 +194,7 @@ fn a_backup_of_flaggers_is_kept_and_restored() {
 }
 
 #[test]
-fn what_cannot_be_given_back_is_said_or_left() {
+fn an_object_that_cannot_be_given_back_is_named_or_left() {
     for (annotation, text) in [(ORIGINAL, "{"), (KUBECTL, "[]"), (KUBECTL, "{}")] {
         let mut world = with_users_route(Mesh::Istio, json!({ annotation: text }));
         let error = world.finalize().unwrap_err();
@@ -207,7 +207,7 @@ fn what_cannot_be_given_back_is_said_or_left() {
 }
 
 #[test]
-fn what_was_made_for_the_canary_goes_with_it() {
+fn objects_made_for_the_canary_go_with_it() {
     for mesh in taking_over() {
         let mut world = World::plain(mesh);
         world.reconcile();
@@ -236,7 +236,7 @@ fn without_owners_our_own_objects_are_not_taken_for_the_users() {
 }
 
 #[test]
-fn what_somebody_else_controls_is_not_touched() {
+fn objects_with_another_controller_are_not_touched() {
     for mesh in taking_over() {
         for (kind, name) in [("Canary", "other"), ("Release", "shop")] {
             let mut world = with_users_route(mesh, json!({}));
@@ -314,7 +314,7 @@ fn labels_and_annotations_that_are_written_over_come_back_too() {
 }
 
 #[test]
-fn what_kubectl_applied_to_another_object_is_no_backup_of_this_one() {
+fn an_annotation_of_kubectl_about_another_object_is_no_backup() {
     let applied = json!({ "metadata": { "name": "front" }, "spec": { "hosts": ["wrong"] } });
     let mut world = with_users_route(Mesh::Istio, json!({ KUBECTL: applied.to_string() }));
     let before = world.route()["spec"].clone();
@@ -330,7 +330,7 @@ fn a_copy_that_flagger_made_where_nothing_can_own_it_is_deleted_and_not_given_ba
         let mut world = World::plain(mesh);
         world.can_own = false;
         world.reconcile();
-        // Flagger copies annotations whole, with what kubectl said of the original.
+        // Flagger copies all annotations, kubectl's of the original among them.
         let original = json!({ "metadata": { "name": "shop" }, "spec": {} }).to_string();
         world.edit_route(|route| route["metadata"]["annotations"][KUBECTL] = json!(original));
         world.write(split(10));

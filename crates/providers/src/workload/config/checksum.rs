@@ -1,6 +1,6 @@
 //! Fingerprints of configuration, the same as Flagger's to the byte.
 //!
-//! Flagger hashes what Go's JSON encoder makes of `data`. A canary taken over from Flagger has such
+//! Flagger hashes `data` as Go's JSON encoder writes it. A canary taken over from Flagger has such
 //! values in its status, and must not be rolled out again because an ampersand is escaped
 //! differently.
 
@@ -45,7 +45,8 @@ fn write_map(map: &Value, text: &mut String) {
     text.push('}');
 }
 
-/// A text as Go writes it, which also escapes what HTML or JavaScript could stumble over.
+/// A text as Go writes it, which also escapes characters that HTML or JavaScript could stumble
+/// over.
 fn write_text(value: &str, text: &mut String) {
     text.push('"');
     for character in value.chars() {

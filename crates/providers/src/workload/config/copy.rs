@@ -1,7 +1,8 @@
 //! The primary's own copies of `ConfigMap`s and Secrets.
 //!
-//! A copy holds what was promoted: it is written when the primary is made and when it is promoted,
-//! before the workload that reads it. Two canaries may read one `ConfigMap` and so share its copy.
+//! A copy holds the promoted content: it is written when the primary is made and when it is
+//! promoted, before the workload that reads it. Two canaries may read one `ConfigMap` and so share
+//! its copy.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +17,7 @@ use crate::{
     },
 };
 
-/// What to do for one copy to be right.
+/// The changes that put one copy right.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Copied {
     /// In this order; none where it is right already.
@@ -33,7 +34,7 @@ const EXACT_SECRET: &[&str] = &["/data", "/metadata/ownerReferences"];
 /// Makes `<name>-primary` of the user's object, or brings it up to date.
 ///
 /// An object of that name which belongs to no canary is refused. A Secret whose type changed is
-/// deleted and made again, because types cannot be edited; so is a copy someone made immutable.
+/// deleted and made again, because types cannot be edited; so is a copy that was made immutable.
 pub fn copy(
     owner: &Owner<'_>,
     prefixes: &LabelPrefixes,
@@ -87,7 +88,7 @@ pub fn copy(
 /// Deletes copies of this canary that its primary no longer reads.
 ///
 /// `primary` is the pod spec the primary runs, `existing` are objects in the namespace. For when no
-/// pod of an earlier revision runs any more. What another canary owns, too, stays.
+/// pod of an earlier revision runs any more. Copies with another owning canary stay.
 pub fn prune<'d>(
     owner: &Owner<'_>,
     primary: &Value,
@@ -143,7 +144,7 @@ fn is_editable(kind: ConfigKind, object: &Value, existing: &Value) -> bool {
 
 /// Whether `existing` is a copy of `object` as it should be.
 ///
-/// Who of two canaries is the controller does not matter: writing for that alone, they would take
+/// Which of two canaries is the controller does not matter: writing for that alone, they would take
 /// it from one another for ever.
 fn is_current(
     owner: &Owner<'_>,
@@ -162,7 +163,7 @@ fn is_current(
         && is_contained(labels, &existing["metadata"]["labels"])
 }
 
-/// The map, or an empty one: what is to be exact has to be there.
+/// The map, or an empty one: a subtree that is to be exact has to be there.
 fn map_of(value: &Value) -> Value {
     if value.is_object() { value.clone() } else { json!({}) }
 }
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_from_the_original_goes_from_the_copy() {
+    fn keys_that_the_original_lost_go_from_the_copy() {
         let live =
             applied_all(None, &copy_of(&OWNER, ConfigKind::ConfigMap, &config(), None).changes);
         let smaller = json!({ "metadata": { "name": "settings" }, "data": { "size": "1" } });
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn only_own_copies_nobody_reads_are_pruned() {
+    fn only_own_copies_without_readers_are_pruned() {
         let object = |name: &str, owners: &[Owner<'_>]| {
             let mut references: Vec<Value> = owners.iter().flat_map(Owner::references).collect();
             references.iter_mut().skip(1).for_each(|other| other["controller"] = json!(false));

@@ -14,8 +14,8 @@ pub struct Deadline {
     /// Counted from here at the earliest: a workload that was broken when it was given another
     /// revision has all the time again.
     pub from: Option<Timestamp>,
-    /// Since when it has been seen to lack something, for workloads whose status does not say:
-    /// see [`WorkloadKind::lacking`].
+    /// Since when it has been seen below its ready threshold, for workloads whose status does not
+    /// say: see [`WorkloadKind::lacking`].
     pub lacking_since: Option<Timestamp>,
     /// The present.
     pub now: Timestamp,
@@ -74,7 +74,7 @@ impl WorkloadKind {
         Readiness::Waiting(unready(why))
     }
 
-    /// What a workload lacks to be ready, if anything.
+    /// The reason why a workload is not ready, if any.
     pub fn lacking(self, workload: &Value, threshold: i64) -> Option<String> {
         let count = |field: &str| workload["status"][field].as_i64().unwrap_or(0);
         let (wanted, updated, pods) = match self {
@@ -116,7 +116,7 @@ impl WorkloadKind {
     }
 }
 
-/// What Knative says of a revision that cannot serve yet.
+/// Knative's reason why a revision cannot serve yet.
 fn lacking_revision(service: &Value) -> Option<String> {
     let status = &service["status"];
     let (created, ready) =
@@ -153,7 +153,7 @@ fn unavailable_since(deployment: &Value) -> Option<Timestamp> {
 // === impl Deadline ===
 
 impl Deadline {
-    /// Whether what began then has lasted for too long.
+    /// Whether it has lasted for too long.
     fn is_past(&self, since: Timestamp) -> bool {
         let since = self.from.map_or(since, |from| from.max(since));
         self.now.duration_since(since) > SignedDuration::from_secs(self.seconds)
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_broken_before_is_given_all_the_time_again() {
+    fn a_workload_that_was_broken_before_has_the_whole_deadline_again() {
         let broken = unavailable(deployment(3, 1, 3, 0), "2026-01-01T00:00:00Z");
         let cases = [
             (None, true),

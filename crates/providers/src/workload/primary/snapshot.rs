@@ -1,14 +1,14 @@
-//! A saved copy of what was promoted, to rebuild the primary from.
+//! A saved copy of the promoted workload, to rebuild the primary from.
 //!
-//! The target may be at a revision that failed when someone deletes the primary: copying the target
+//! The target may be at a revision that failed when the primary is deleted: copying the target
 //! then would put the failed revision into production. The copy is a Secret, because a template may
 //! hold passwords, and is written before the primary it describes.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use serde_json::{Value, json};
 
 use super::{Promotion, create_primary, make, primary_object, promoted_metadata, require_revision};
 use crate::{
-    base64,
     object::{Change, Owner, exactly},
     workload::{
         Cx, SECRET, WorkloadError,
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// What was promoted last.
+/// The last promotion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// The revision.
@@ -35,7 +35,7 @@ const TYPE: &str = "flagger.app/promoted";
 const KEY: &str = "promoted.json";
 const EXACT: &[&str] = &["/data", "/metadata/ownerReferences"];
 
-/// Makes a primary that is gone again, from what was promoted and never from what was not.
+/// Makes a primary that is gone again, only from a promoted template.
 ///
 /// `promoted` is the revision the status remembers, empty if there never was one. The snapshot
 /// knows the replicas, too, and comes first, unless it is of an earlier promotion and the target is
@@ -65,7 +65,7 @@ pub fn recreate(
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// What [`super::promote`] would make of the target, with the replicas the primary then has.
+    /// The result of [`super::promote`] on the target, with the replicas the primary then has.
     pub fn of(
         cx: &Cx<'_>,
         target: &Value,
@@ -86,8 +86,8 @@ impl Snapshot {
         format!("{target}-primary-promoted")
     }
 
-    /// Reads the Secret back. One that is not the canary's own is not believed: whoever may write
-    /// Secrets could choose what runs in production.
+    /// Reads the Secret back. One that is not the canary's own is not believed: any user with write
+    /// access to Secrets could choose the template that runs in production.
     pub fn read(owner: &Owner<'_>, secret: &Value) -> Result<Self, WorkloadError> {
         require_owned(owner, SECRET, secret)?;
         Self::decode(secret)
@@ -122,16 +122,16 @@ impl Snapshot {
             "kind": SECRET.kind,
             "metadata": with_version(metadata, existing),
             "type": TYPE,
-            "data": { KEY: base64::encode(content.to_string().as_bytes()) },
+            "data": { KEY: BASE64.encode(content.to_string()) },
         });
         Ok(Some(Change::Apply { body, exact: exactly(EXACT) }))
     }
 
     fn decode(secret: &Value) -> Option<Self> {
-        let bytes = base64::decode(secret["data"][KEY].as_str()?)?;
+        let bytes = BASE64.decode(secret["data"][KEY].as_str()?).ok()?;
         let mut content: Value = serde_json::from_slice(&bytes).ok()?;
         let primary = content["primary"].take();
-        // What a change is built on has to be there.
+        // The fields that changes are built on have to be there.
         let needed = ["/metadata/name", "/spec/template/spec", "/spec/selector"];
         let is_whole = needed.iter().all(|pointer| primary.pointer(pointer).is_some())
             && ["strategy", "updateStrategy"].iter().any(|it| primary["spec"].get(it).is_some());

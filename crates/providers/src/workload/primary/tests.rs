@@ -13,7 +13,7 @@ use crate::{
 const OWNER: Owner<'static> =
     Owner { name: "shop", namespace: "test", uid: "u-shop", can_own: true };
 
-/// Calls `run` with what a canary of `shop` has.
+/// Calls `run` with the inputs of a canary of `shop`.
 fn with_cx<T>(prefixes: &str, run: impl FnOnce(&Cx<'_>) -> T) -> T {
     let keys = ["app", "name", "app.kubernetes.io/name"].map(str::to_owned);
     let included = LabelPrefixes::parse(prefixes);
@@ -274,7 +274,7 @@ fn a_primary_that_would_lose_its_pods_is_not_promoted() {
 }
 
 #[test]
-fn a_primary_runs_the_same_whatever_its_identifier() {
+fn a_primary_runs_the_same_with_any_identifier() {
     let template = with_cx("", |cx| primary_template(cx, &target(), &tracked())).unwrap();
     let mut live = primary();
     assert!(runs_same(&live, &template));
@@ -423,7 +423,7 @@ fn a_trimmed_deployment_says_all_the_whole_one_does() {
 
 proptest! {
     #[test]
-    fn whatever_is_promoted_needs_no_second_promotion(
+    fn any_promotion_needs_no_second_one(
         replicas in 0_i64..4,
         live_replicas in 0_i64..4,
         has_scaler: bool,

@@ -1,11 +1,11 @@
-//! What is worth keeping of a workload in a cache, and who wrote its template.
+//! Trims a workload to the fields that the cache keeps, and reads the writers of its template.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::workload::{WorkloadKind, metadata::LAST_APPLIED};
 
-/// Members of `metadata` that are read here or by whoever writes changes.
+/// Members of `metadata` that are read here or needed for writing changes.
 const METADATA: [&str; 9] = [
     "annotations",
     "deletionTimestamp",
@@ -40,10 +40,10 @@ const STATUS: [&str; 8] = [
 const CONDITION: [&str; 4] = ["lastUpdateTime", "reason", "status", "type"];
 
 impl WorkloadKind {
-    /// The workload without what no function of this module reads.
+    /// The workload without the fields that no function of this module reads.
     ///
     /// The last-applied annotation repeats the whole manifest and managed fields name every field once
-    /// more: together they are most of what the API server sends.
+    /// more: together they are most of an object's size.
     pub fn trim(self, mut workload: Value) -> Value {
         let mut metadata = picked(workload.get_mut("metadata"), &METADATA);
         if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
@@ -78,7 +78,7 @@ impl WorkloadKind {
     }
 }
 
-/// Whether somebody other than `ours` wrote to the pod template after `time`.
+/// Whether a field manager other than `ours` wrote to the pod template after `time`.
 ///
 /// For a canary taken over from Flagger in the middle of a rollout: its stored revision cannot be
 /// compared with ours, but managed fields say whether the template is still the one it meant.
@@ -90,7 +90,7 @@ pub fn template_writers_after(managed_fields: &Value, ours: &[&str], time: Times
         .any(|written| written > time)
 }
 
-/// Who has fields in the pod template, and when they last wrote.
+/// The field managers of the pod template, and when they last wrote.
 fn template_writers(managed_fields: &Value) -> Vec<(&str, &str)> {
     let entries = managed_fields.as_array().into_iter().flatten();
     entries

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_target_no_longer_has_goes() {
+    fn fields_that_the_target_lost_go_from_the_copy() {
         let mut plain = target();
         plain["spec"].as_object_mut().unwrap().remove("behavior");
         let change = synced(None, &plain, Some(&live())).unwrap().unwrap();

@@ -1,9 +1,8 @@
 //! Copies of KEDA's `ScaledObject`.
 //!
-//! The spec is copied as it is, fields nobody here has heard of included; only what names the target
-//! is made to name the primary. The target's own is paused while the target is parked: KEDA would
-//! bring pods back as soon as a trigger says so. Neither the pause nor what KEDA wrote about the
-//! object is copied.
+//! The spec is copied as it is, unknown fields included; only names of the target are replaced by
+//! the primary's. The target's own is paused while the target is parked: KEDA would bring pods back
+//! as soon as a trigger says so. Neither the pause nor KEDA's notes about the object are copied.
 
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::AutoscalerRef;
@@ -20,11 +19,11 @@ use crate::{
 
 /// Keeps KEDA from acting, and the target at so many replicas.
 const PAUSED_REPLICAS: &str = "autoscaling.keda.sh/paused-replicas";
-/// What all annotations begin with that keep KEDA from acting.
+/// The prefix of the annotations that keep KEDA from acting.
 const PAUSED: &str = "autoscaling.keda.sh/paused";
 /// The object's own name, which KEDA notes on it.
 const OWN_NAME: &str = "scaledobject.keda.sh/name";
-/// What KEDA takes where nothing is said.
+/// KEDA's default.
 const MAX_REPLICAS: i64 = 100;
 
 /// The fewest replicas KEDA allows; nothing is rolled out with none.
@@ -123,8 +122,7 @@ fn primary_spec(
 
 /// A query about the primary instead of the target or its canary Service.
 ///
-/// As Flagger, every occurrence of the name is meant. What names the primary already is left as it
-/// is.
+/// As Flagger, every occurrence of the name is meant. Names of the primary are left as they are.
 fn of_primary(query: &str, target: &str) -> String {
     if target.is_empty() {
         return query.to_owned();
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_was_left_at_zero_is_woken_and_one_that_somebody_holds_is_not() {
+    fn a_copy_left_at_zero_is_woken_and_one_paused_by_a_user_is_not() {
         let scaler = crate::workload::scaler::Scaler::ScaledObject;
         let mut copy = made(&reference(), &target());
         assert_eq!(scaler.wake(&copy), None);

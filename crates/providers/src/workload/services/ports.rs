@@ -82,7 +82,7 @@ pub(super) fn name(port: &Value) -> &str {
     port["name"].as_str().unwrap_or_default()
 }
 
-/// Whether both lists have the same ports, in any order, whatever their node ports.
+/// Whether both lists have the same ports, in any order and with any node ports.
 pub(super) fn are_same(one: &[Value], other: &[Value]) -> bool {
     let plain = |ports: &[Value]| {
         let mut ports: Vec<_> = ports.iter().map(without_defaults).collect();
@@ -123,7 +123,7 @@ pub(super) fn name_by_number(port: &Value) -> String {
     format!("{}-{number}", protocol.to_ascii_lowercase())
 }
 
-/// The port without its node port, and with what the API server fills in.
+/// The port without its node port, and with the API server's defaults.
 fn without_defaults(port: &Value) -> Value {
     let mut port = port.clone();
     let (number, protocol) = owned(key(&port));

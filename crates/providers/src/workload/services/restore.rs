@@ -1,4 +1,4 @@
-//! How a Service that existed before looked, and how it is given back.
+//! Restores a Service that existed before the canary.
 //!
 //! ```text
 //! taken over:  original in an annotation, Flux told to look away
@@ -22,7 +22,7 @@ use crate::{
 /// Where the original of a routing object is kept, as Flagger does for others.
 const ORIGINAL: &str = "flagger.kubernetes.io/original-configuration";
 
-/// Gives the apex back where the target is gone: by what was written down of it, and by nothing else.
+/// Gives the apex back where the target is gone: by the recorded original, and by nothing else.
 pub fn give_back(
     owner: Owner<'_>,
     service: &Service,
@@ -30,13 +30,13 @@ pub fn give_back(
     live: Option<&Value>,
 ) -> Result<Option<Change>, WorkloadError> {
     let is_taken = |live: &&Value| live["metadata"]["annotations"][ORIGINAL].is_string();
-    // Nothing selects by it: nobody knows the pods any more.
+    // Nothing selects by it: the pods are not known any more.
     let selector = SelectorLabel { key: String::new(), value: String::new() };
     let services = Services::new(owner, service, names, selector, &Value::Null);
     services.finalize(live.filter(is_taken))
 }
 
-/// What we change on a Service of somebody else's, as it was.
+/// The original of the fields that we change on a user's Service.
 struct Original {
     selector: Map<String, Value>,
     ports: Vec<Value>,
@@ -48,8 +48,8 @@ struct Original {
 impl Services<'_> {
     /// Gives the apex back when the canary is deleted; `None` where nothing is to be done.
     ///
-    /// Call it when the target is ready: it ends with the selector on the target's pods, or on
-    /// whatever the user's manifest selects. A Service of a canary is left to garbage collection.
+    /// Call it when the target is ready: it ends with the selector on the target's pods, or with
+    /// the selector of the user's manifest. A Service of a canary is left to garbage collection.
     pub fn finalize(&self, live: Option<&Value>) -> Result<Option<Change>, WorkloadError> {
         let Some(live) = live else { return Ok(None) };
         if let Some(("Canary", _)) = controller_of(live) {
@@ -152,9 +152,9 @@ fn restored_annotations(original: Option<&Original>, live: &Value) -> Map<String
     annotations
 }
 
-/// How the Service looked, as far as anyone wrote it down.
+/// The original of the Service, as far as it was recorded.
 ///
-/// What the user last applied is newer than what we wrote down, and is believed first.
+/// The user's last apply is newer than our record, and is believed first.
 fn original_of(live: &Value) -> Result<Option<Original>, WorkloadError> {
     let annotation = |key: &str| live["metadata"]["annotations"][key].as_str();
     let kept =

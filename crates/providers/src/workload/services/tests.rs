@@ -32,7 +32,7 @@ fn services(service: &Service) -> Services<'_> {
     Services::new(OWNER, service, names, selector, &target)
 }
 
-/// What sync of `spec.service` with `changes` wants.
+/// The sync of `spec.service` with `changes`.
 fn synced(changes: Value, role: Role, live: Option<&Value>) -> Sync {
     services(&service(changes)).sync(role, live).unwrap()
 }
@@ -406,7 +406,7 @@ fn the_manifest_last_applied_is_believed_first() {
 }
 
 #[test]
-fn what_flagger_took_over_is_not_written_down_as_an_original() {
+fn a_service_that_flagger_took_over_is_not_recorded_as_an_original() {
     let mut live = users();
     live["spec"]["selector"] = json!({ "app": "web-primary" });
     let sync = synced(json!({}), APEX, Some(&live));
@@ -450,7 +450,7 @@ fn live_ports() -> impl Strategy<Value = Vec<Value>> {
 
 proptest! {
     #[test]
-    fn what_sync_made_needs_no_second_sync(
+    fn a_sync_needs_no_second_one(
         ports in live_ports(),
         is_ours: bool,
         side in prop_oneof![Just(Side::Primary), Just(Side::Canary)],
@@ -472,7 +472,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_was_taken_over_is_given_back(ports in live_ports()) {
+    fn any_service_that_was_taken_over_is_given_back(ports in live_ports()) {
         let mut live = users();
         live["spec"]["ports"] = json!(ports);
         let sync = synced(json!({}), APEX, Some(&live));

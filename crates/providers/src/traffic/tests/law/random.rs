@@ -1,4 +1,4 @@
-//! What holds whatever others put on a route, and whatever a route is made of.
+//! Laws that hold with any additions of others to a route, and any source of it.
 
 use proptest::{prelude::*, strategy::Strategy};
 

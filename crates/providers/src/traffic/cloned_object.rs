@@ -1,7 +1,8 @@
-//! Objects made from one of the user's, which itself is never touched.
+//! Clones of a user's object, which itself is never changed: how the routes of NGINX, Skipper and
+//! APISIX are made.
 //!
-//! What says who looks after the original is not copied: a tool that finds its own mark on the copy
-//! would take it for its own, and delete or rewrite it.
+//! Marks of tools that manage the original are not copied: a tool that finds its own mark on the
+//! clone would take it for its own, and delete or rewrite it.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Debug};
 
@@ -9,12 +10,12 @@ use serde_json::{Map, Value};
 use tidegate_engine::Split;
 
 use super::{
-    INGRESS, Place, RouteCx, RouteError, Scene, delete,
-    draft::{Draft, escaped},
+    INGRESS, Place, RouteCase, RouteCx, RouteError, delete,
+    desired_object::{DesiredObject, escaped},
     ingress,
-    plan::Seen,
+    plan::LiveRule,
     router::{Router, put},
-    takeover::{Back, KUBECTL, applied, is_backed_up, restore},
+    takeover::{KUBECTL, TakenOver, applied, is_backed_up, restore},
 };
 use crate::object::{Change, Kind, Live, controller_of};
 
@@ -30,8 +31,8 @@ const MARKS: [&str; 5] = [
 /// Names the annotations that were copied, so that one that is gone from the original is missed.
 const COPIED: &str = "tidegate.dev/copied-annotations";
 
-/// A provider whose route is made from one of the user's: an Ingress, unless it says otherwise.
-pub(super) trait Copying: Debug {
+/// A provider whose route is cloned from one of the user's: an Ingress, unless it says otherwise.
+pub(super) trait ClonedRoute: Debug {
     /// The kind of both.
     fn kind(&self) -> &'static Kind {
         &INGRESS
@@ -48,16 +49,21 @@ pub(super) trait Copying: Debug {
     }
 
     /// Whether a copy can be made for this spec.
-    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError>;
+    fn check(&self, case: &RouteCase<'_>) -> Result<(), RouteError>;
 
-    /// What a live copy means; `None` where it is not as we make it.
-    fn seen(&self, scene: &Scene<'_>, copy: &Value) -> Option<Seen>;
+    /// The meaning of a live copy; `None` where it is not as we make it.
+    fn seen(&self, case: &RouteCase<'_>, copy: &Value) -> Option<LiveRule>;
 
-    /// What the copy is to say.
-    fn copy(&self, scene: &Scene<'_>, from: &From<'_>, split: Split) -> Result<Copy, RouteError>;
+    /// The content of the copy.
+    fn copy(
+        &self,
+        case: &RouteCase<'_>,
+        from: &CloneSource<'_>,
+        split: Split,
+    ) -> Result<CloneSpec, RouteError>;
 
     /// The live copy with everything sent to the primary and nothing else changed.
-    fn retreat(&self, scene: &Scene<'_>, copy: &Value) -> Option<Change>;
+    fn reset_to_primary(&self, case: &RouteCase<'_>, copy: &Value) -> Option<Change>;
 
     /// Whether a copy that its owner takes along is deleted all the same.
     fn is_deleted_at_once(&self) -> bool {
@@ -65,18 +71,18 @@ pub(super) trait Copying: Debug {
     }
 }
 
-/// What a copy is made from.
+/// The objects a copy is made from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct From<'l> {
+pub(super) struct CloneSource<'l> {
     /// The user's own.
     pub(super) original: &'l Value,
     /// The copy there is.
     pub(super) copy: Option<&'l Value>,
 }
 
-/// What a copy says.
+/// The content of a copy.
 #[derive(Debug)]
-pub(super) struct Copy {
+pub(super) struct CloneSpec {
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) spec: Value,
     pub(super) exact: Vec<Cow<'static, str>>,
@@ -84,7 +90,7 @@ pub(super) struct Copy {
 
 /// The router of such a provider.
 #[derive(Debug)]
-pub(super) struct Copied<C>(pub(super) C);
+pub(super) struct ClonedObject<C>(pub(super) C);
 
 /// Annotations of the original that fit, as the copy has them, and which those are.
 ///
@@ -110,9 +116,9 @@ pub(super) fn metadata(original: &Value, member: &str) -> BTreeMap<String, Strin
     texts.filter(|(key, _)| !MARKS.iter().any(|mark| key.starts_with(mark))).collect()
 }
 
-// === impl Copied ===
+// === impl ClonedObject ===
 
-impl<C: Copying> Router for Copied<C> {
+impl<C: ClonedRoute> Router for ClonedObject<C> {
     fn kinds(&self) -> &'static [Kind] {
         std::slice::from_ref(self.0.kind())
     }
@@ -125,56 +131,56 @@ impl<C: Copying> Router for Copied<C> {
         vec![(*self.0.kind(), self.0.original_name(cx).unwrap_or_default().to_owned())]
     }
 
-    fn check(&self, scene: &Scene<'_>) -> Result<(), RouteError> {
-        self.0.check(scene)
+    fn check(&self, case: &RouteCase<'_>) -> Result<(), RouteError> {
+        self.0.check(case)
     }
 
-    fn seen(&self, scene: &Scene<'_>, route: &Value) -> Option<Seen> {
-        self.0.seen(scene, route)
+    fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule> {
+        self.0.seen(case, route)
     }
 
     fn write(
         &self,
-        scene: &Scene<'_>,
+        case: &RouteCase<'_>,
         live: &Live,
         split: Split,
     ) -> Result<Option<Change>, RouteError> {
-        let (kind, name) = (*self.0.kind(), self.0.original_name(scene.cx).unwrap_or_default());
-        let missing = || Place::new(kind, scene.cx.owner.namespace, name);
+        let (kind, name) = (*self.0.kind(), self.0.original_name(case.cx).unwrap_or_default());
+        let missing = || Place::new(kind, case.cx.owner.namespace, name);
         let original = live.get(kind, name);
         let original = original.ok_or_else(|| RouteError::Missing { object: missing() })?;
-        let from = From { original, copy: self.found(scene, live) };
-        let Copy { annotations, spec, mut exact } = self.0.copy(scene, &from, split)?;
-        // Flagger copies annotations whole, with what `kubectl` said of the original.
+        let from = CloneSource { original, copy: self.found(case, live) };
+        let CloneSpec { annotations, spec, mut exact } = self.0.copy(case, &from, split)?;
+        // Flagger copies all annotations, kubectl's of the original among them.
         if from.copy.is_some_and(|copy| applied(copy).is_none()) {
             exact.push(format!("/metadata/annotations/{}", escaped(KUBECTL)).into());
         }
-        let draft = Draft {
+        let desired = DesiredObject {
             kind,
-            name: self.0.copy_name(scene.cx),
+            name: self.0.copy_name(case.cx),
             labels: metadata(original, "labels"),
             annotations,
             spec,
             beside: Map::new(),
             exact,
-            shaped: from.copy.is_some_and(|copy| self.seen(scene, copy).is_some()),
+            shaped: from.copy.is_some_and(|copy| self.seen(case, copy).is_some()),
         };
-        put(&scene.cx.owner, live, draft)
+        put(&case.cx.owner, live, desired)
     }
 
-    fn retreat(&self, scene: &Scene<'_>, route: &Value) -> Option<Change> {
-        self.0.retreat(scene, route)
+    fn reset_to_primary(&self, case: &RouteCase<'_>, route: &Value) -> Option<Change> {
+        self.0.reset_to_primary(case, route)
     }
 
-    /// A copy is given back if it was somebody's, and deleted if nobody else does that.
-    fn finalize(&self, scene: &Scene<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
-        let Some(copy) = self.found(scene, live) else { return Ok(Vec::new()) };
-        let (kind, owner) = (*self.0.kind(), &scene.cx.owner);
-        let shaped = self.seen(scene, copy).is_some();
+    /// A copy that was a user's own is given back; one without another owner is deleted.
+    fn finalize(&self, case: &RouteCase<'_>, live: &Live) -> Result<Vec<Change>, RouteError> {
+        let Some(copy) = self.found(case, live) else { return Ok(Vec::new()) };
+        let (kind, owner) = (*self.0.kind(), &case.cx.owner);
+        let shaped = self.seen(case, copy).is_some();
         let is_ours = match controller_of(copy) {
             Some(_) => owner.owns(copy) && self.0.is_deleted_at_once(),
             None if is_backed_up(copy) => {
-                let back = Back { kind, live: copy, shaped, filled_in: &[] };
+                let back = TakenOver { kind, live: copy, shaped, filled_in: &[] };
                 return Ok(restore(owner, back)?.into_iter().collect());
             }
             None => shaped,

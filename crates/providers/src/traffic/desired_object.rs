@@ -1,9 +1,9 @@
-//! An object as we want it, compared with the object as it is.
+//! An object as we want it, compared with the live object.
 //!
-//! A draft has our fields and no others. It becomes a [`Change`] only where the live object differs
-//! in one of them; labels, annotations and fields of others count for nothing. Under our field
-//! manager an apply removes what an earlier apply had and this one has not, so what must stay is
-//! sent again each time: the owner reference and the backup.
+//! A [`DesiredObject`] has our fields and no others. It becomes a [`Change`] only where the live
+//! object differs in one of them; labels, annotations and fields of others count for nothing. Under
+//! our field manager an apply removes the fields that an earlier apply had and this one has not, so
+//! fields that must stay are sent again each time: the owner reference and the backup.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -13,7 +13,7 @@ use super::{Place, RouteError, takeover};
 use crate::object::{Change, FIELD_MANAGER, FLUX_OFF, Kind, Owner, controller_of};
 
 /// An object as we want it.
-pub(super) struct Draft {
+pub(super) struct DesiredObject {
     pub(super) kind: Kind,
     pub(super) name: String,
     pub(super) labels: BTreeMap<String, String>,
@@ -28,7 +28,7 @@ pub(super) struct Draft {
     pub(super) shaped: bool,
 }
 
-/// Refuses an object that somebody else controls.
+/// Refuses an object with another controller.
 pub(super) fn refuse_taken(
     owner: &Owner<'_>,
     kind: Kind,
@@ -79,14 +79,14 @@ fn canonical(value: &Value) -> Value {
     }
 }
 
-// === impl Draft ===
+// === impl DesiredObject ===
 
-impl Draft {
-    /// What makes the live object as the draft has it, if it is not.
+impl DesiredObject {
+    /// The change that makes the live object as desired; none if it is so already.
     pub(super) fn change(mut self, owner: &Owner<'_>, live: Option<&Value>) -> Option<Change> {
         let made_for_it = live.is_none_or(|live| owner.owns(live));
         if let Some(live) = live {
-            // What `kubectl` applied is somebody's, whatever shape it has by now.
+            // An object that `kubectl` applied is a user's, in any shape.
             let is_users = takeover::applied(live).is_some();
             let ours = made_for_it || self.shaped && !is_users;
             let backup = takeover::backup(live, &self, ours);
@@ -100,7 +100,8 @@ impl Draft {
         if !self.annotations.is_empty() {
             metadata.insert("annotations".to_owned(), json!(self.annotations));
         }
-        // An owner is set at creation and never added later: what we found is not ours to delete.
+        // An owner is set at creation and never added later: an object that was there before is not
+        // ours to delete.
         let references = owner.references();
         if made_for_it && !references.is_empty() {
             metadata.insert("ownerReferences".to_owned(), json!(references));
@@ -144,8 +145,8 @@ fn is_converged(body: &Value, live: &Value, exact: &[Cow<'static, str>]) -> bool
         && exact.iter().all(|pointer| alike(&at(body, pointer), &at(live, pointer)))
 }
 
-/// Whether the live object has a key that we applied before and do not want any more. Keys of others are
-/// nobody's business here.
+/// Whether the live object has a key that we applied before and do not want any more. Keys of other
+/// field managers do not count.
 fn has_dropped(body: &Value, live: &Value, member: &str) -> bool {
     let wanted = &body["metadata"][member];
     let managers = live["metadata"]["managedFields"].as_array().into_iter().flatten();
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_the_same_is_no_difference() {
+    fn equivalent_values_are_no_difference() {
         let cases = [
             ("an empty list is none", json!({ "a": [] }), json!({}), true),
             ("a null is none", json!({ "a": null }), json!({}), true),

@@ -1,18 +1,19 @@
-//! In whose name a request is made, where that takes requests of its own to find out.
+//! The cloud identity that a request is made with, where that takes requests of its own to find
+//! out.
 
 use jiff::Timestamp;
 
 use super::{
     QueryError, aws,
     google::{self, Token},
-    inquiry::{Call, Reply},
+    query_machine::{Call, Reply},
     support::Fingerprint,
 };
 use crate::request::sensitive;
 
-/// How to find out in whose name to ask.
-pub(super) enum Identity {
-    /// There is nothing to find out: what the request needs is in it.
+/// How to find out the identity.
+pub(super) enum CloudIdentity {
+    /// There is nothing to find out: the request has all it needs.
     None,
     /// Keys of Amazon's, for signatures of this service in this region.
     Aws {
@@ -35,7 +36,7 @@ pub(super) enum Stage {
     Ask(Box<Call>),
     /// It is known, and took this many replies.
     Ready {
-        /// What proves it.
+        /// The proof of it.
         key: Key,
         /// How many replies that took.
         used: usize,
@@ -46,25 +47,25 @@ pub(super) enum Stage {
     Failed(QueryError),
 }
 
-/// What proves who asks. Has no way to be printed.
+/// The proof of an identity. Has no way to be printed.
 pub(super) enum Key {
     /// Nothing.
     None,
-    /// Keys to sign with, and for what.
+    /// Keys to sign with, and the service and region to sign for.
     Aws(aws::Signing),
     /// A token.
     Bearer {
         /// The token.
         token: String,
-        /// Who pays, where that has to be said.
+        /// The project that pays, where that has to be said.
         quota_project: Option<String>,
     },
 }
 
 // === impl Identity ===
 
-impl Identity {
-    /// What tells it from others; nothing if it takes no request to find out.
+impl CloudIdentity {
+    /// Distinguishes it from others; nothing if it takes no request to find out.
     pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
         match self {
             Self::None => None,
@@ -73,7 +74,7 @@ impl Identity {
         }
     }
 
-    /// What is missing, or the key.
+    /// The next request, or the key.
     pub(super) fn next(&self, replies: &[Reply], now: Timestamp) -> Stage {
         match self {
             Self::None => Stage::Ready { key: Key::None, used: 0, until: None },
@@ -105,7 +106,7 @@ impl Identity {
 // === impl Key ===
 
 impl Key {
-    /// The call with the proof on it, or with what it is to be signed for; nothing if no header can
+    /// The call with the proof on it, or with the instructions to sign it; nothing if no header can
     /// carry it.
     pub(super) fn put_on(&self, call: &Call) -> Option<Call> {
         let mut call = call.clone();

@@ -1,4 +1,4 @@
-//! The page of the documentation that says what each provider can do, written from [`matrix`].
+//! The documentation's table of each provider's capabilities, written from [`matrix`].
 
 use std::fmt::Write as _;
 
@@ -8,39 +8,47 @@ use crate::metrics::Dialect;
 const INTRO: &str = "\
 # Providers
 
-What can be done with each `spec.provider`. What a provider cannot do is refused before anything is made: A/B testing where requests cannot be told apart, `analysis.mirror`
-where none can be copied, `analysis.sessionAffinity` where nobody can be kept. The condition `Stalled` then has the reason `Refused`, and says what the provider supports. A rollout that
-is under way is not stopped by it.
+The capabilities of each `spec.provider`. A canary that needs a missing one is refused before
+anything is made: A/B testing where requests cannot be told apart, `analysis.mirror` where requests
+cannot be copied, `analysis.sessionAffinity` where users cannot be kept. The condition `Stalled`
+then has the reason `Refused` and names the capabilities of the provider. A rollout that is under
+way is not stopped by it.
 
-With `kubernetes`, as with Flagger, whatever was asked for becomes blue/green beside users; conditions beside `stepWeight` are left out where requests cannot be told apart. The event
-`NotSupported` says so, when the canary is set up and with every rollout.
+With `kubernetes`, as with Flagger, every strategy becomes blue/green beside users; conditions
+beside `stepWeight` are left out where requests cannot be told apart. The event `NotSupported` says
+so, when the canary is set up and with every rollout.
 
 ";
 
 const NOTES: &str = "
-*Blue/green*: where users are not moved, the canary is tested beside them and they meet the new revision when the primary is updated. With `kubernetes` the field
-`service.switchApex` moves them.
+*Blue/green*: where users are not moved, the canary is tested beside them and they meet the new
+revision when the primary is updated. With `kubernetes` the field `service.switchApex` moves them.
 
-*Built-in metrics*: who counts the requests that `request-success-rate` and `request-duration` are about, and whether the duration is the 99th percentile or the mean.
+*Built-in metrics*: the component that counts the requests of `request-success-rate` and
+`request-duration`, and whether the duration is the 99th percentile or the mean.
 
-*TCP* is `istio` with `appProtocol: tcp`: connections are divided, and nobody knows the requests in them. A built-in metric never has a value there, and the event `NotSupported` says
-so: use a query or a template of your own. With `gatewayapi:v1` and gRPC there is no session affinity; a [route of your own](../guide/routes.md#a-route-of-your-own) is divided by weight
-only. With `nginx` a test has no weights: who fits goes to the canary, all others to the primary.
+*TCP* is `istio` with `appProtocol: tcp`: connections are divided, and their requests are not known.
+A built-in metric never has a value there, and the event `NotSupported` says so: use a query or a
+template of your own. With `gatewayapi:v1` and gRPC there is no session affinity; a
+[route of your own](../guide/routes.md#a-route-of-your-own) is divided by weight only. With `nginx`
+a test has no weights: requests that fit go to the canary, all others to the primary.
 
 `kuma` writes a TrafficRoute, or a MeshHTTPRoute where the cluster serves no TrafficRoute.
 
-A [Service of the core](../concepts/rollout.md#services) as target is refused with `kubernetes`, which divides nothing, and with `nginx` and `skipper`, where your Ingress would lead to
-the target itself.
+A [Service of the core](../concepts/rollout.md#services) as target is refused with `kubernetes`,
+which divides nothing, and with `nginx` and `skipper`, where your Ingress would lead to the target
+itself.
 
 ## Fields of `service`
 
-`name`, `port`, `portName`, `targetPort`, `portDiscovery`, `appProtocol`, `headless`, `trafficDistribution` and the metadata of the three Services count with every provider. These shape
+`name`, `port`, `portName`, `targetPort`, `portDiscovery`, `appProtocol`, `headless`,
+`trafficDistribution` and the metadata of the three Services count with every provider. These shape
 the route:
 
 ";
 
 /// `docs/reference/providers.md`, but for the line that says how it was written.
-pub fn page() -> String {
+pub fn capability_table() -> String {
     let mut text = INTRO.to_owned();
     table(
         &mut text,
@@ -146,7 +154,7 @@ mod tests {
 
     #[test]
     fn every_provider_has_a_line_in_both_tables() {
-        let page = page();
+        let page = capability_table();
         for support in matrix() {
             let (name, form) = (format!("`{}`", support.mesh.as_str()), in_brackets(&support));
             let is_about = |line: &&str| {

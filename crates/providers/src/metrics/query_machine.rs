@@ -1,17 +1,17 @@
-//! One query of one provider, as a small machine that whoever has a client drives.
+//! A sans-I/O state machine for one query of a metric provider; the operator performs its requests.
 //!
 //! ```text
-//! Question -- Inquiry::of / Inquiry::probe --> Inquiry
+//! Question -- QueryMachine::of / QueryMachine::probe --> QueryMachine
 //!
-//!             +---- replies so far <-----+
-//!             v                          |
-//!     Inquiry::next --> Step::Send ------+   over HTTP, to the outside
-//!                   --> Step::Cluster ---+   to the API server, as the operator
-//!                   --> Step::Wait ------+
-//!                   --> Step::Done(Outcome)
+//!                  +---- replies so far <-----+
+//!                  v                          |
+//!     QueryMachine::next --> Step::Send ------+   over HTTP, to the outside
+//!                        --> Step::Cluster ---+   to the API server, as the operator
+//!                        --> Step::Wait ------+
+//!                        --> Step::Done(Outcome)
 //! ```
 //!
-//! [`Inquiry::next`] is a function of the replies alone: the same replies give the same step, so a
+//! [`QueryMachine::next`] is a function of the replies alone: the same replies give the same step, so a
 //! driver may be dropped anywhere and started again. Each step but the last is answered with one
 //! [`Reply`], pushed behind the others; a call that failed or took too long is [`Reply::Lost`],
 //! after which there may still be something to tidy up. At most [`STEPS_MAX`] steps are taken.
@@ -23,11 +23,11 @@ use jiff::{SignedDuration, Timestamp};
 use tidegate_api::metric_template::MetricProvider;
 
 use super::{
-    Ambient, Outcome, QueryError, Reading,
+    CloudEnvironment, Outcome, QueryError, Reading,
     aws::Signing,
-    cloudwatch, datadog, dynatrace, external, graphite,
-    identity::{Identity, Stage},
-    influxdb, keptn, newrelic, prometheus, splunk, stackdriver,
+    cloud_identity::{CloudIdentity, Stage},
+    cloudwatch, datadog, dynatrace, external, graphite, influxdb, keptn, newrelic, prometheus,
+    splunk, stackdriver,
     support::{self, Fingerprint},
 };
 use crate::{
@@ -35,12 +35,12 @@ use crate::{
     request::{AddressError, Request},
 };
 
-/// All that an inquiry may look at.
+/// The inputs of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// Who is asked, as the template says.
+    /// The provider, as the template describes it.
     pub provider: &'a MetricProvider,
-    /// What the Secret holds that the provider refers to; nothing if it refers to none.
+    /// The data of the Secret that the provider refers to; nothing if it refers to none.
     pub secret: Option<&'a BTreeMap<String, Vec<u8>>>,
     /// The rendered query. A probe does not look at it.
     pub query: &'a str,
@@ -48,22 +48,22 @@ pub struct Question<'a> {
     pub interval: &'a str,
     /// Now.
     pub now: Timestamp,
-    /// On whose behalf, for instance `test/podinfo/errors`: tells apart what two canaries ask at the
-    /// same time.
+    /// The metric that asks, for instance `test/podinfo/errors`: distinguishes the objects of two
+    /// canaries that ask at the same time.
     pub asker: &'a str,
     /// The only namespace objects may be looked at in, where references across namespaces are off.
     pub confined_to: Option<&'a str>,
-    /// What the operator was given by its surroundings.
-    pub ambient: &'a Ambient,
+    /// The operator's own cloud credentials.
+    pub environment: &'a CloudEnvironment,
 }
 
 /// A question with the way to its answer. Prints as the name of its provider.
-pub struct Inquiry {
+pub struct QueryMachine {
     provider: &'static str,
     plan: Plan,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Send this over HTTP.
@@ -76,18 +76,18 @@ pub enum Step {
     Done(Outcome),
 }
 
-/// A request to the outside, with what there is to know for sending it.
+/// A request to the outside, with the settings for sending it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// What to send.
+    /// The request to send.
     pub request: Request,
     /// Off only where the template says so.
     pub verify_tls: bool,
     /// Authorities to trust instead of the machine's, as PEM.
     pub ca_pem: Option<Vec<u8>>,
-    /// What to show as one's own certificate.
+    /// The client certificate.
     pub certificate: Option<ClientCertificate>,
-    /// What to sign it for just before it is sent.
+    /// How to sign it just before it is sent.
     pub signing: Option<Signing>,
     /// The address is not from the template but from the operator's own surroundings, such as the
     /// metadata service of its node: it is not checked.
@@ -114,11 +114,11 @@ pub struct ClusterCall {
     pub path: String,
     /// JSON, or nothing.
     pub body: Vec<u8>,
-    /// What to send as `Authorization` instead of the operator's own.
+    /// Sent as `Authorization` instead of the operator's own.
     pub authorization: Option<HeaderValue>,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// An answer, of any status.
@@ -139,24 +139,24 @@ pub enum Reply {
 /// Why a question cannot be asked. Quotes nothing that may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
-    /// A type nobody here knows.
+    /// An unknown type.
     #[error("there is no metric provider {found:?}; there are {}", known_types())]
     Unknown {
-        /// What the template says.
+        /// The type in the template.
         found: String,
     },
     /// Something that must be set and is not.
     #[error("{provider} needs {what}")]
     Missing {
-        /// Who needs it.
+        /// The provider that needs it.
         provider: &'static str,
-        /// What it is.
+        /// The missing field.
         what: &'static str,
     },
     /// The Secret lacks something.
     #[error("{provider} credentials do not contain {key}")]
     MissingKey {
-        /// Who needs it.
+        /// The provider that needs it.
         provider: &'static str,
         /// Key of the Secret.
         key: &'static str,
@@ -164,7 +164,7 @@ pub enum ProviderError {
     /// A key of the Secret holds something of no use.
     #[error("{provider} credentials: {key} cannot be used")]
     BadKey {
-        /// Who needs it.
+        /// The provider that needs it.
         provider: &'static str,
         /// Key of the Secret.
         key: &'static str,
@@ -172,9 +172,9 @@ pub enum ProviderError {
     /// The address is of no use.
     #[error("{provider}: {why}")]
     Address {
-        /// Whose address it is.
+        /// The provider of that address.
         provider: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         why: AddressError,
     },
     /// An address where a token would travel in the clear.
@@ -186,9 +186,9 @@ pub enum ProviderError {
     /// The query is not one of this provider's.
     #[error("error parsing metric query: {provider}: {why}")]
     Query {
-        /// Whose query it should be.
+        /// The provider of that query.
         provider: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
     /// Credentials of a kind that is not supported.
@@ -196,9 +196,9 @@ pub enum ProviderError {
         "{provider} credentials of type {found:?} are not supported; service_account and authorized_user are, and without a key the identity of the operator's pod"
     )]
     CredentialType {
-        /// Whose credentials they are.
+        /// The provider of those credentials.
         provider: &'static str,
-        /// What they say they are.
+        /// Their type.
         found: String,
     },
     /// The interval is not a span of time.
@@ -209,7 +209,7 @@ pub enum ProviderError {
         "{provider}: namespace {namespace} is another one, and references across namespaces are off"
     )]
     Confined {
-        /// Who would be asked.
+        /// The provider that would be asked.
         provider: &'static str,
         /// The namespace in the query.
         namespace: String,
@@ -221,7 +221,7 @@ pub(super) type Read = Box<dyn Fn(u16, &[u8]) -> Result<Reading, QueryError> + S
 
 /// The way to an answer.
 pub(super) enum Plan {
-    /// Find out who we are if need be, then one request over HTTP.
+    /// Obtain credentials if need be, then one request over HTTP.
     Http(Box<HttpPlan>),
     /// One request to the API server.
     Cluster(ClusterCall, Read),
@@ -231,21 +231,21 @@ pub(super) enum Plan {
     Known(Reading),
 }
 
-/// One request over HTTP, once it is known in whose name.
+/// One request over HTTP, and the identity it is sent with.
 pub(super) struct HttpPlan {
-    pub(super) identity: Identity,
+    pub(super) identity: CloudIdentity,
     pub(super) call: Call,
     pub(super) read: Read,
     pub(super) now: Timestamp,
 }
 
-/// Most steps of one inquiry. The longest is an analysis of Keptn's: it is made, looked at ten
+/// Most steps of one query. The longest is an analysis of Keptn's: it is made, looked at ten
 /// times a second apart, and removed.
 pub const STEPS_MAX: usize = 24;
 /// Most bytes of an answer that are worth reading. One number needs some hundred; lists of points,
 /// which two of the providers send, some ten thousand.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
-/// How long before its end an identity is not used any more.
+/// Credentials are not used in this time before their end.
 const BEFORE_THE_END: SignedDuration = SignedDuration::from_secs(60);
 /// An analysis is looked at ten times, a second apart.
 const LOOKING: Duration = Duration::from_secs(10);
@@ -255,19 +255,19 @@ const TRIES_MORE: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 
 /// How one provider is asked and probed.
-struct Speaker {
+struct Provider {
     name: &'static str,
     ask: fn(&Question<'_>) -> Result<Plan, ProviderError>,
     probe: fn(&Question<'_>) -> Result<Plan, ProviderError>,
 }
 
-macro_rules! speakers {
+macro_rules! providers {
     ($($module:ident),*) => {
-        [$(Speaker { name: $module::NAME, ask: $module::ask, probe: $module::probe }),*]
+        [$(Provider { name: $module::NAME, ask: $module::ask, probe: $module::probe }),*]
     };
 }
 
-static SPEAKERS: [Speaker; 11] = speakers!(
+static PROVIDERS: [Provider; 11] = providers!(
     prometheus,
     influxdb,
     datadog,
@@ -281,48 +281,48 @@ static SPEAKERS: [Speaker; 11] = speakers!(
     splunk
 );
 
-fn speaker(question: &Question<'_>) -> Result<&'static Speaker, ProviderError> {
-    let provider = question.provider.provider_type.as_str();
+fn provider_of(question: &Question<'_>) -> Result<&'static Provider, ProviderError> {
+    let name = question.provider.provider_type.as_str();
     // Flagger takes an unknown type for Prometheus, and sends it a query it does not understand.
-    let speaker = SPEAKERS
+    let provider = PROVIDERS
         .iter()
-        .find(|speaker| speaker.name == provider)
-        .ok_or_else(|| ProviderError::Unknown { found: excerpt(provider.as_bytes()) })?;
+        .find(|provider| provider.name == name)
+        .ok_or_else(|| ProviderError::Unknown { found: excerpt(name.as_bytes()) })?;
     if let Some(secret) = question.secret {
         let (chain, key) = (secret.contains_key("tls.crt"), secret.contains_key("tls.key"));
         if chain != key {
             // Asking without the certificate that was meant is asking something else.
             let key = if chain { "tls.key" } else { "tls.crt" };
-            return Err(ProviderError::MissingKey { provider: speaker.name, key });
+            return Err(ProviderError::MissingKey { provider: provider.name, key });
         }
     }
     if question.provider.secret_ref.is_some() && question.secret.is_none() {
         // Asking without the login that was meant is asking something else.
         let what = "the Secret it refers to";
-        return Err(ProviderError::Missing { provider: speaker.name, what });
+        return Err(ProviderError::Missing { provider: provider.name, what });
     }
-    Ok(speaker)
+    Ok(provider)
 }
 
 fn known_types() -> String {
-    let mut names: Vec<_> = SPEAKERS.iter().map(|speaker| speaker.name).collect();
+    let mut names: Vec<_> = PROVIDERS.iter().map(|provider| provider.name).collect();
     names.sort_unstable();
     names.join(", ")
 }
 
-// === impl Inquiry ===
+// === impl QueryMachine ===
 
-impl Inquiry {
+impl QueryMachine {
     /// How to get the value of a metric.
     pub fn of(question: &Question<'_>) -> Result<Self, ProviderError> {
-        let speaker = speaker(question)?;
-        Ok(Self { provider: speaker.name, plan: (speaker.ask)(question)? })
+        let provider = provider_of(question)?;
+        Ok(Self { provider: provider.name, plan: (provider.ask)(question)? })
     }
 
     /// How to find out whether the provider answers at all. It does if the outcome is a value.
     pub fn probe(question: &Question<'_>) -> Result<Self, ProviderError> {
-        let speaker = speaker(question)?;
-        Ok(Self { provider: speaker.name, plan: (speaker.probe)(question)? })
+        let provider = provider_of(question)?;
+        Ok(Self { provider: provider.name, plan: (provider.probe)(question)? })
     }
 
     /// The type of the provider, a fixed word.
@@ -346,7 +346,7 @@ impl Inquiry {
         (is_passing && tries < TRIES_MORE).then(|| FIRST_WAIT * 2_u32.pow(tries))
     }
 
-    /// What tells in whose name it is asked; nothing if that takes no request to find out.
+    /// Distinguishes the identity it asks with; nothing if that takes no request to find out.
     pub fn identity(&self) -> Option<Fingerprint> {
         match &self.plan {
             Plan::Http(plan) => plan.identity.fingerprint(),
@@ -354,9 +354,9 @@ impl Inquiry {
         }
     }
 
-    /// Which of the replies, from the first on, only found out in whose name it is asked, and until when
-    /// they say so. An inquiry of the same [`Inquiry::identity`] may begin with them.
-    pub fn lent<'a>(&self, replies: &'a [Reply]) -> Option<(&'a [Reply], Timestamp)> {
+    /// The first replies that only obtained credentials, and until when those are good. A machine
+    /// of the same [`QueryMachine::identity`] may begin with them.
+    pub fn reusable_replies<'a>(&self, replies: &'a [Reply]) -> Option<(&'a [Reply], Timestamp)> {
         let Plan::Http(plan) = &self.plan else { return None };
         match plan.identity.next(replies, plan.now) {
             Stage::Ready { used, until: Some(until), .. } => {
@@ -367,7 +367,8 @@ impl Inquiry {
         }
     }
 
-    /// What removes the object that it makes in the cluster, if it makes one: for who gives it up on the way.
+    /// Removes the object that it makes in the cluster, if it makes one: for a driver that gives up
+    /// early.
     pub fn leftover(&self) -> Option<ClusterCall> {
         match &self.plan {
             Plan::Analysis(analysis) => Some(analysis.removal()),
@@ -375,7 +376,7 @@ impl Inquiry {
         }
     }
 
-    /// The next step, given what came of those before.
+    /// The next step, given the results of those before.
     pub fn next(&self, replies: &[Reply]) -> Step {
         match &self.plan {
             Plan::Http(plan) => plan.next(replies),
@@ -389,18 +390,18 @@ impl Inquiry {
     }
 }
 
-impl fmt::Debug for Inquiry {
+impl fmt::Debug for QueryMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Inquiry({})", self.provider)
+        write!(f, "QueryMachine({})", self.provider)
     }
 }
 
 // === impl Plan ===
 
 impl Plan {
-    /// A request that needs no identity but what is in it.
+    /// A request that has all its credentials.
     pub(super) fn once(question: &Question<'_>, call: Call, read: Read) -> Self {
-        Self::named(question, Identity::None, call, read)
+        Self::named(question, CloudIdentity::None, call, read)
     }
 
     /// A request that asks for nothing but a yes.
@@ -409,10 +410,10 @@ impl Plan {
         Self::once(question, call, Box::new(read))
     }
 
-    /// A request in somebody's name.
+    /// A request with an identity.
     pub(super) fn named(
         question: &Question<'_>,
-        identity: Identity,
+        identity: CloudIdentity,
         call: Call,
         read: Read,
     ) -> Self {
@@ -449,7 +450,7 @@ impl Step {
 // === impl Reply ===
 
 impl Reply {
-    /// Status and whole body, if that is what came.
+    /// Status and whole body, if there are both.
     pub(super) fn answer(&self) -> Result<(u16, &[u8]), QueryError> {
         match self {
             Self::Answered { truncated: true, .. } => Err(QueryError::TooLong),
@@ -491,13 +492,13 @@ impl Call {
     }
 
     /// A request to an address of the operator's surroundings.
-    pub(super) fn ambient(request: Request) -> Self {
+    pub(super) fn of_environment(request: Request) -> Self {
         Self { trusted: true, ..Self::known(request) }
     }
 
     /// A request to the node that the operator runs on.
     pub(super) fn of_node(request: Request) -> Self {
-        Self { direct: true, ..Self::ambient(request) }
+        Self { direct: true, ..Self::of_environment(request) }
     }
 }
 

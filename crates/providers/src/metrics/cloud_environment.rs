@@ -1,12 +1,13 @@
-//! What the operator's surroundings lend it: an identity in a cloud, read by whoever may read files
-//! and variables.
+//! The operator's own cloud credentials, read from environment variables and files.
+//!
+//! The caller passes functions that read both, so that this crate does no I/O.
 
 use super::{aws, google};
 
-/// Identities that are the operator's own. Used only towards the clouds they are of, never towards
+/// Credentials that are the operator's own. Used only towards their clouds, never towards
 /// an address of a template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ambient {
+pub struct CloudEnvironment {
     /// Amazon's.
     pub aws: aws::Source,
     /// Where `CloudWatch` is, if not at the usual place.
@@ -14,13 +15,13 @@ pub struct Ambient {
     /// Where STS is, if not at the usual place.
     pub aws_sts_endpoint: Option<String>,
     /// Google's.
-    pub google: google::Surroundings,
+    pub google: google::Environment,
 }
 
-// === impl Ambient ===
+// === impl CloudEnvironment ===
 
-impl Ambient {
-    /// What the environment says. `variable` looks up a variable, `file` reads a file.
+impl CloudEnvironment {
+    /// Reads the environment. `variable` looks up a variable, `file` reads a file.
     ///
     /// Tokens in files are replaced while we run, so this is to be done anew for each check.
     pub fn from_environment(
@@ -33,7 +34,7 @@ impl Ambient {
             aws: aws::Source::from_environment(&variable, &file),
             aws_endpoint: endpoint("AWS_ENDPOINT_URL_CLOUDWATCH"),
             aws_sts_endpoint: endpoint("AWS_ENDPOINT_URL_STS"),
-            google: google::Surroundings::from_environment(&variable, &file),
+            google: google::Environment::from_environment(&variable, &file),
         }
     }
 }
@@ -42,11 +43,11 @@ impl Ambient {
 mod tests {
     use super::*;
 
-    fn of(pairs: &[(&str, &str)]) -> Ambient {
+    fn of(pairs: &[(&str, &str)]) -> CloudEnvironment {
         let find = |name: &str| {
             pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         };
-        Ambient::from_environment(find, |path| Some(format!("contents of {path}\n")))
+        CloudEnvironment::from_environment(find, |path| Some(format!("contents of {path}\n")))
     }
 
     #[test]
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_is_not_printed() {
+    fn credentials_of_the_environment_are_not_printed() {
         let found = of(&[
             ("AWS_ACCESS_KEY_ID", "hidden"),
             ("AWS_SECRET_ACCESS_KEY", "hidden"),

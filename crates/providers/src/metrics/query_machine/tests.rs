@@ -1,4 +1,4 @@
-//! What holds for every provider.
+//! Laws for every provider.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -64,17 +64,17 @@ fn with(replies: &[Reply], last: Reply) -> Vec<Reply> {
 
 #[test]
 fn every_type_of_the_schema_is_known_and_every_other_one_is_not() {
-    assert_eq!(all().len(), SPEAKERS.len());
+    assert_eq!(all().len(), PROVIDERS.len());
     for (asked, replies, body) in all() {
-        let inquiry = asked.inquiry().unwrap();
-        assert_eq!(inquiry.provider(), asked.provider.provider_type.as_str());
-        assert_eq!(format!("{inquiry:?}"), format!("Inquiry({})", inquiry.provider()));
+        let machine = asked.machine().unwrap();
+        assert_eq!(machine.provider(), asked.provider.provider_type.as_str());
+        assert_eq!(format!("{machine:?}"), format!("QueryMachine({})", machine.provider()));
         assert_eq!(
-            done(&inquiry, &with(&replies, answered(200, &body))),
+            done(&machine, &with(&replies, answered(200, &body))),
             value(5.0),
-            "{inquiry:?}"
+            "{machine:?}"
         );
-        assert!(asked.probe().is_ok(), "{inquiry:?}");
+        assert!(asked.probe().is_ok(), "{machine:?}");
     }
     let error = asked("zabbix").refusal();
     assert_eq!(
@@ -100,36 +100,36 @@ fn no_data_is_told_apart_from_a_failure_by_every_provider() {
         ("splunk", "event: control-message\ndata: {\"event\":\"END_OF_CHANNEL\"}\n\n"),
     ];
     for (asked, replies, _) in all() {
-        let inquiry = asked.inquiry().unwrap();
-        let (_, body) = empty.iter().find(|(name, _)| *name == inquiry.provider()).unwrap();
-        let of = |reply| done(&inquiry, &with(&replies, reply));
-        assert_eq!(of(answered(200, body)), Outcome::NoData, "{inquiry:?}");
-        assert!(matches!(of(answered(500, body)), Outcome::Failure(_)), "{inquiry:?}");
-        assert!(matches!(of(answered(302, body)), Outcome::Failure(_)), "{inquiry:?}");
-        assert_eq!(of(Reply::Lost), Outcome::Failure(QueryError::Unreachable), "{inquiry:?}");
+        let machine = asked.machine().unwrap();
+        let (_, body) = empty.iter().find(|(name, _)| *name == machine.provider()).unwrap();
+        let of = |reply| done(&machine, &with(&replies, reply));
+        assert_eq!(of(answered(200, body)), Outcome::NoData, "{machine:?}");
+        assert!(matches!(of(answered(500, body)), Outcome::Failure(_)), "{machine:?}");
+        assert!(matches!(of(answered(302, body)), Outcome::Failure(_)), "{machine:?}");
+        assert_eq!(of(Reply::Lost), Outcome::Failure(QueryError::Unreachable), "{machine:?}");
     }
 }
 
 #[test]
-fn bet_30_an_answer_that_was_cut_is_no_answer() {
+fn an_answer_that_was_cut_is_no_answer() {
     for (asked, replies, body) in all() {
-        let inquiry = asked.inquiry().unwrap();
+        let machine = asked.machine().unwrap();
         let body = body.as_bytes();
         let cut = Reply::Answered { status: 200, body: body.to_vec(), truncated: true };
-        let outcome = done(&inquiry, &with(&replies, cut));
-        assert_eq!(outcome, Outcome::Failure(QueryError::TooLong), "{inquiry:?}");
+        let outcome = done(&machine, &with(&replies, cut));
+        assert_eq!(outcome, Outcome::Failure(QueryError::TooLong), "{machine:?}");
         for length in 0..body.len() {
             let body = body.get(..length).unwrap().to_vec();
             let reply = Reply::Answered { status: 200, body, truncated: false };
-            let outcome = done(&inquiry, &with(&replies, reply));
+            let outcome = done(&machine, &with(&replies, reply));
             let is_right = !matches!(outcome, Outcome::Value(_)) || outcome == value(5.0);
-            assert!(is_right, "{inquiry:?} reads {outcome:?} from {length} bytes");
+            assert!(is_right, "{machine:?} reads {outcome:?} from {length} bytes");
         }
     }
 }
 
 #[test]
-fn what_a_server_says_is_not_repeated() {
+fn texts_of_a_server_are_not_repeated() {
     let bodies = [
         "marker",
         r#"{"error":"marker","errors":["marker"],"status":"error","errorType":"marker"}"#,
@@ -138,31 +138,31 @@ fn what_a_server_says_is_not_repeated() {
         "#datatype,string\n#default,\n,error\n,marker\n",
     ];
     for (asked, replies, _) in all() {
-        let inquiry = asked.inquiry().unwrap();
+        let machine = asked.machine().unwrap();
         for (status, body) in bodies.iter().flat_map(|body| [(200, body), (400, body), (503, body)])
         {
-            let outcome = done(&inquiry, &with(&replies, answered(status, body)));
+            let outcome = done(&machine, &with(&replies, answered(status, body)));
             if let Outcome::Failure(error) = outcome {
                 let shown = format!("{error} {error:?} {}", error.label());
-                assert!(!shown.contains("marker"), "{inquiry:?}: {shown}");
+                assert!(!shown.contains("marker"), "{machine:?}: {shown}");
             }
         }
     }
 }
 
 #[test]
-fn bet_7_an_interval_that_is_none_is_refused_before_anything_is_sent() {
+fn an_interval_that_is_none_is_refused_before_anything_is_sent() {
     let parsed = ["datadog", "cloudwatch", "newrelic", "dynatrace", "splunk"];
     for (asked, ..) in all() {
         let name = asked.provider.provider_type.as_str().to_owned();
         for interval in ["", "1min", "0s", "-1m", "60", "1ns"] {
-            let refusal = asked.clone().interval(interval).inquiry().err();
+            let refusal = asked.clone().interval(interval).machine().err();
             assert_eq!(refusal.is_some(), parsed.contains(&name.as_str()), "{name} {interval:?}");
             if let Some(error) = refusal {
                 assert!(error.to_string().starts_with("error parsing metric interval"), "{error}");
             }
         }
-        let long = asked.clone().interval("2562047h").inquiry();
+        let long = asked.clone().interval("2562047h").machine();
         assert!(long.is_ok(), "{name}: the window starts with the epoch");
     }
 }
@@ -171,7 +171,7 @@ fn bet_7_an_interval_that_is_none_is_refused_before_anything_is_sent() {
 fn headers_of_a_template_go_to_its_address_and_cannot_break_out() {
     for (asked, ..) in all() {
         let name = asked.provider.provider_type.as_str().to_owned();
-        let split = asked.clone().header("X-A", "hidden\r\nX-Evil: 1").inquiry();
+        let split = asked.clone().header("X-A", "hidden\r\nX-Evil: 1").machine();
         let ignores = ["cloudwatch", "stackdriver", "keptn", "externalmetrics"];
         match split {
             Ok(_) => assert!(ignores.contains(&name.as_str()), "{name}"),
@@ -181,7 +181,7 @@ fn headers_of_a_template_go_to_its_address_and_cannot_break_out() {
 }
 
 #[test]
-fn bet_49_amazons_prometheus_gets_signed_requests() {
+fn amazons_prometheus_gets_signed_requests() {
     let address = "https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1";
     let aws = [("aws_access_key_id", "AKID"), ("aws_secret_access_key", "s")];
     let call = asked("prometheus").at(address).secret(&aws).call();
@@ -202,7 +202,7 @@ fn bet_49_amazons_prometheus_gets_signed_requests() {
         "https://aps-workspaces.eu-west-1.amazonaws.cn/",
     ] {
         let mut asked = asked("prometheus").at(other);
-        asked.ambient.aws = super::super::aws::Source::Instance;
+        asked.environment.aws = super::super::aws::Source::Instance;
         let call = asked.call();
         assert_eq!(call.signing, None, "{other}");
         assert!(!call.trusted, "{other}");
@@ -210,7 +210,7 @@ fn bet_49_amazons_prometheus_gets_signed_requests() {
 }
 
 #[test]
-fn bet_49_a_certificate_of_a_secret_is_shown() {
+fn a_certificate_of_a_secret_is_shown() {
     let both = [("tls.crt", "chain"), ("tls.key", "key"), ("ca.crt", "authority")];
     let call = asked("prometheus").at("https://p").secret(&both).call();
     let certificate = call.certificate.unwrap();
@@ -240,18 +240,18 @@ fn a_secret_that_is_referred_to_must_be_there() {
 }
 
 #[test]
-fn bet_27_headers_are_the_same_at_every_query() {
+fn headers_are_the_same_at_every_query() {
     let asked =
         asked("prometheus").at("http://p").secret(&[("token", "t")]).header("X-Scope-OrgID", "a");
-    let inquiry = asked.inquiry().unwrap();
-    let first = sent(&inquiry, &[]);
-    assert_eq!(first, sent(&inquiry, &[]));
+    let machine = asked.machine().unwrap();
+    let first = sent(&machine, &[]);
+    assert_eq!(first, sent(&machine, &[]));
     assert_eq!(first, asked.call());
     assert_eq!(first.request.headers.get_all("authorization").iter().count(), 1);
 }
 
 #[test]
-fn v8_3_prometheus_is_asked_and_probed() {
+fn prometheus_is_asked_and_probed() {
     let basic = asked("prometheus")
         .at("http://p:9090")
         .header("X-Scope-OrgID", "tenant1")
@@ -298,14 +298,14 @@ fn survive(status: u16, body: &[u8]) -> Result<(), TestCaseError> {
     for (asked, replies, _) in all() {
         let body = body.to_vec();
         let replies = with(&replies, Reply::Answered { status, body, truncated: false });
-        for inquiry in [asked.inquiry().unwrap(), asked.probe().unwrap()] {
-            match inquiry.next(&replies) {
+        for machine in [asked.machine().unwrap(), asked.probe().unwrap()] {
+            match machine.next(&replies) {
                 Step::Done(Outcome::Value(reading)) => {
                     prop_assert!(!reading.sample.get().is_nan());
                     prop_assert!(status == 200 || status == 204 || reading == Reading::ONLINE);
                 }
                 Step::Done(_) => {}
-                other => prop_assert!(false, "{inquiry:?}: {other:?}"),
+                other => prop_assert!(false, "{machine:?}: {other:?}"),
             }
         }
     }
@@ -336,8 +336,8 @@ proptest! {
     #[test]
     fn any_query_is_sent_or_refused(query in "\\PC{0,60}", address in "\\PC{0,30}") {
         for (asked, ..) in all() {
-            let _ = asked.clone().query(&query).inquiry();
-            let _ = asked.at(&address).inquiry();
+            let _ = asked.clone().query(&query).machine();
+            let _ = asked.at(&address).machine();
         }
     }
 
@@ -347,8 +347,8 @@ proptest! {
             for value in asked.secret.iter_mut().flat_map(BTreeMap::values_mut) {
                 *value = format!("hidden{text}").into_bytes();
             }
-            let shown = match asked.inquiry() {
-                Ok(inquiry) => format!("{:?}", inquiry.next(&[])),
+            let shown = match asked.machine() {
+                Ok(machine) => format!("{:?}", machine.next(&[])),
                 Err(error) => format!("{error} {error:?}"),
             };
             prop_assert!(!shown.contains("hidden"), "{shown}");

@@ -1,24 +1,27 @@
-//! The way back when the spec can no longer be written, or names another route.
+//! Sends all traffic back to the primary when the spec can no longer be written, or names another
+//! route.
 //!
-//! A user who breaks the spec in the middle of a run must not keep a failing canary in traffic. Then
-//! the live rules are taken as they are and only their weights and mirrors are changed: everything
-//! to the primary. Nothing of the spec is needed but the names of the Services.
+//! A user who breaks the spec in the middle of a run must not keep a failing canary in traffic. So
+//! the live rules are taken as they are and only their weights and mirrors are changed. Nothing of
+//! the spec is needed but the names of the Services.
 
 use serde_json::{Map, Value, json};
 use tidegate_api::canary::ServiceNames;
 use tidegate_engine::Split;
 
-use super::{DESTINATION_RULE, Mesh, Road, RouteCx, RouteError, draft, gateway_api, plain};
+use super::{
+    DESTINATION_RULE, Mesh, RouteCx, RouteError, RoutingKind, desired_object, gateway_api, plain,
+};
 use crate::{
     object::{Change, Kind, Live},
     workload::SERVICE,
 };
 
-/// The lists of rules, in the words of each provider.
+/// The lists of rules, by each provider's name for them.
 const LISTS: [&str; 3] = ["rules", "http", "tcp"];
 
-/// What sends all traffic of a live route to the primary; `None` if that is so already.
-pub(super) fn retreat(kind: Kind, live: &Value, names: &ServiceNames) -> Option<Change> {
+/// Sends all traffic of a live route to the primary; `None` if that is so already.
+pub(super) fn reset_to_primary(kind: Kind, live: &Value, names: &ServiceNames) -> Option<Change> {
     let mut spec = Map::new();
     for list in LISTS {
         let Some(found) = live["spec"][list].as_array() else { continue };
@@ -73,8 +76,8 @@ fn lead_to_primary(rule: &mut Value, names: &ServiceNames) {
     }
 }
 
-/// Whether the name of a Service begins somewhere in a text. What follows may belong to it: some names have a
-/// port or a namespace behind them.
+/// Whether the name of a Service begins somewhere in a text. More text may follow: some names have
+/// a port or a namespace behind them.
 fn names_service(text: &str, name: &str) -> bool {
     let is_part = |before: char| before.is_ascii_alphanumeric() || before == '-';
     text.match_indices(name).any(|(at, _)| !text[..at].ends_with(is_part))
@@ -83,8 +86,8 @@ fn names_service(text: &str, name: &str) -> bool {
 // === impl Mesh ===
 
 impl Mesh {
-    /// What takes the canary's share out of a route that it had before, and changes nothing else of it: one
-    /// of the user's is given back. `None` where nobody is led to the canary by it.
+    /// Takes the canary's share out of a route that it had before, and changes nothing else of it:
+    /// a user's route is given back. `None` where it leads no request to the canary.
     ///
     /// The spec in `cx` has the name of the apex that it divides. Where that is a Service that was switched,
     /// `live` has the three Services of that name.
@@ -95,36 +98,36 @@ impl Mesh {
         route: &Value,
         live: &Live,
     ) -> Result<Option<Change>, RouteError> {
-        let scene = self.lenient_scene(cx);
+        let case = self.lenient_case(cx);
         if kind == SERVICE {
-            return match plain::read(&scene, live) {
-                Ok(Split::CANARY) => Ok(plain::write(&scene, live, Split::PRIMARY)?.pop()),
+            return match plain::read(&case, live) {
+                Ok(Split::CANARY) => Ok(plain::write(&case, live, Split::PRIMARY)?.pop()),
                 Err(error @ RouteError::Missing { .. }) => Err(error),
                 Ok(_) | Err(_) => Ok(None),
             };
         }
-        if let Some(back) = gateway_api::undo_former(kind, &scene, route) {
+        if let Some(back) = gateway_api::undo_previous(kind, &case, route) {
             return Ok(Some(back));
         }
         let router = self.router();
         let is_divided = match &router {
-            Some(router) => router.seen(&scene, route).is_some(),
-            None => self.is_shaped(route, &scene.names),
+            Some(router) => router.seen(&case, route).is_some(),
+            None => self.is_shaped(route, &case.names),
         };
         if !is_divided {
             return Ok(None);
         }
-        draft::refuse_taken(&cx.owner, kind, Some(route))?;
+        desired_object::refuse_taken(&cx.owner, kind, Some(route))?;
         Ok(match router {
-            Some(router) => router.retreat(&scene, route),
-            None => retreat(kind, route, &scene.names),
+            Some(router) => router.reset_to_primary(&case, route),
+            None => reset_to_primary(kind, route, &case.names),
         })
     }
 
-    /// Whether the live route may lead somebody to the canary, by all that is in it.
+    /// Whether the live route may lead requests to the canary, by all that is in it.
     pub(super) fn may_lead_to_canary(self, cx: &RouteCx<'_>, live: &Live) -> bool {
-        let scene = self.lenient_scene(cx);
-        let names = &scene.names;
+        let case = self.lenient_case(cx);
+        let names = &case.names;
         // Upstreams of Gloo have the namespace in front.
         let with_namespace = format!("{}-{}", cx.owner.namespace, names.canary);
         let mentions = |route: &Value| {
@@ -133,18 +136,19 @@ impl Mesh {
                 names_service(&part, &names.canary) || names_service(&part, &with_namespace)
             })
         };
-        match self.road(cx.spec) {
-            // These say it in other words than the name of a Service.
-            Road::None | Road::Apex => true,
-            Road::By(_) if self == Self::Knative => true,
-            Road::By(router) => router.found(&scene, live).is_some_and(mentions),
-            Road::Route(_) | Road::Reference(_) | Road::Istio => {
+        match self.routing_kind(cx.spec) {
+            // These do not name a Service.
+            RoutingKind::None | RoutingKind::Apex => true,
+            RoutingKind::Router(_) if self == Self::Knative => true,
+            RoutingKind::Router(router) => router.found(&case, live).is_some_and(mentions),
+            RoutingKind::Route(_) | RoutingKind::Reference(_) | RoutingKind::Istio => {
                 let mut routes =
                     self.names(cx).into_iter().filter(|(kind, _)| *kind != DESTINATION_RULE);
                 routes.any(|(kind, name)| {
                     let route = live.get(kind, &name).filter(|route| mentions(route));
                     let is_led_back = |route: &Value| {
-                        self.is_shaped(route, names) && retreat(kind, route, names).is_none()
+                        self.is_shaped(route, names)
+                            && reset_to_primary(kind, route, names).is_none()
                     };
                     route.is_some_and(|route| !is_led_back(route))
                 })

@@ -65,16 +65,14 @@
 //!
 //! Read the run from the server, ask [`hook::Run::next`] what to measure, fill arguments into it with
 //! [`arguments::substitute`], measure all of it at the same time and each with a deadline, judge each
-//! answer with [`condition::judge`], record it with [`hook::MetricResult::record`], and write down what
+//! answer with `condition::judge` of the providers, record it with [`hook::MetricResult::record`], and write down what
 //! [`hook::Run::assess`] says, if the run is still the one that was read. If it is not, read again and
 //! do not measure again what is recorded. Look again at [`hook::Run::wake`], and never at a run that
 //! ended. A run that somebody asked to end did not pass for whoever waits for it, whatever it says.
 
 pub mod arguments;
 pub mod check;
-pub mod condition;
 pub mod hook;
-pub mod json_path;
 
 mod claim;
 mod decide;
@@ -114,7 +112,6 @@ pub use self::{
     hook::HookPhase,
     in_place::{images, qualify},
     json::Json,
-    json_path::{JsonPath, PathError},
     meaning::meaning,
     memory::{
         Condition, ConditionKind, Counts, Memory, Pause, PauseReason, PodHookState, WorkloadPhase,

@@ -200,7 +200,8 @@ fn metadata(old: &Json, new: &Json) -> Metadata {
         let mut changes: BTreeMap<_, _> = removed.map(|name| (name.clone(), None)).collect();
         for (name, value) in &after {
             if before.get(name) != Some(value) {
-                changes.insert(name.clone(), Some(value.plain()));
+                let text = value.as_text().map_or_else(|| value.compact(), str::to_owned);
+                changes.insert(name.clone(), Some(text));
             }
         }
         changes

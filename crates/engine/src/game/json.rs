@@ -55,15 +55,6 @@ impl Json {
         }
     }
 
-    /// What people expect to read: texts without quotes, numbers in plain decimals, lists and objects
-    /// as JSON.
-    pub fn plain(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            _ => self.compact(),
-        }
-    }
-
     /// JSON without blanks, names in order. `<`, `>` and `&` are escaped, as the library does that
     /// wrote the revisions there are: their names are hashes of these bytes.
     pub fn compact(&self) -> String {
@@ -133,17 +124,16 @@ mod tests {
 
     #[test]
     fn whole_numbers_have_neither_a_point_nor_an_exponent() {
-        assert_eq!(Json::Int(1_000_000).plain(), "1000000");
-        assert_eq!(Json::Float(1e6).plain(), "1000000");
-        assert_eq!(Json::Float(0.25).plain(), "0.25");
-        assert_eq!(Json::Float(1e21).plain(), "1000000000000000000000");
+        assert_eq!(Json::Int(1_000_000).compact(), "1000000");
+        assert_eq!(Json::Float(1e6).compact(), "1000000");
+        assert_eq!(Json::Float(0.25).compact(), "0.25");
+        assert_eq!(Json::Float(1e21).compact(), "1000000000000000000000");
     }
 
     #[test]
-    fn texts_are_raw_alone_and_quoted_inside() {
-        assert_eq!(Json::text("a \"b\"").plain(), "a \"b\"");
+    fn texts_are_quoted_and_escaped() {
         let list = Json::List(vec![Json::text("a\n\"<"), Json::Null, Json::Bool(true)]);
-        assert_eq!(list.plain(), r#"["a\n\"\u003c",null,true]"#);
+        assert_eq!(list.compact(), r#"["a\n\"\u003c",null,true]"#);
     }
 
     #[test]

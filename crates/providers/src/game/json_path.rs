@@ -8,7 +8,11 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use super::Json;
+use std::cmp::Ordering;
+
+use serde_json::{Number, Value};
+
+use super::json::printed;
 
 /// A path that was read and can be used.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,7 +81,7 @@ enum Step {
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
     steps: Vec<Step>,
-    test: Option<(Comparison, Json)>,
+    test: Option<(Comparison, Value)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,20 +106,20 @@ impl JsonPath {
     }
 
     /// What it finds, as a text. Several values of one path are separated by a blank.
-    pub fn read(&self, root: &Json) -> Result<String, PathError> {
+    pub fn read(&self, root: &Value) -> Result<String, PathError> {
         let mut out = String::new();
         print(&self.nodes, root, root, &mut out)?;
         Ok(out)
     }
 }
 
-fn print(nodes: &[Node], root: &Json, here: &Json, out: &mut String) -> Result<(), PathError> {
+fn print(nodes: &[Node], root: &Value, here: &Value, out: &mut String) -> Result<(), PathError> {
     for node in nodes {
         match node {
             Node::Text(text) => out.push_str(text),
             Node::Path(path) => {
                 let found = path.find(root, here)?;
-                let texts: Vec<String> = found.iter().map(|value| value.plain()).collect();
+                let texts: Vec<String> = found.iter().map(|value| printed(value)).collect();
                 out.push_str(&texts.join(" "));
             }
             Node::Range(path, body) => {
@@ -134,12 +138,12 @@ fn print(nodes: &[Node], root: &Json, here: &Json, out: &mut String) -> Result<(
 // === impl Path ===
 
 impl Path {
-    fn find<'a>(&self, root: &'a Json, here: &'a Json) -> Result<Vec<&'a Json>, PathError> {
+    fn find<'a>(&self, root: &'a Value, here: &'a Value) -> Result<Vec<&'a Value>, PathError> {
         walk(&self.steps, if self.is_absolute { root } else { here })
     }
 }
 
-fn walk<'a>(steps: &[Step], from: &'a Json) -> Result<Vec<&'a Json>, PathError> {
+fn walk<'a>(steps: &[Step], from: &'a Value) -> Result<Vec<&'a Value>, PathError> {
     let mut found = vec![from];
     let mut is_deep = false;
     for step in steps {
@@ -156,7 +160,7 @@ fn walk<'a>(steps: &[Step], from: &'a Json) -> Result<Vec<&'a Json>, PathError> 
 
 impl Step {
     /// Takes this step from each value. After `..` most values have no such member: one is enough.
-    fn apply<'a>(&self, from: &[&'a Json], is_deep: bool) -> Result<Vec<&'a Json>, PathError> {
+    fn apply<'a>(&self, from: &[&'a Value], is_deep: bool) -> Result<Vec<&'a Value>, PathError> {
         let mut found = Vec::new();
         match self {
             Self::Field(name) => {
@@ -203,15 +207,15 @@ impl Step {
     }
 }
 
-fn children(value: &Json) -> Vec<&Json> {
+fn children(value: &Value) -> Vec<&Value> {
     match value {
-        Json::List(items) => items.iter().collect(),
-        Json::Object(members) => members.values().collect(),
-        Json::Null | Json::Bool(_) | Json::Int(_) | Json::Float(_) | Json::Text(_) => Vec::new(),
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(members) => members.values().collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
     }
 }
 
-fn descend<'a>(value: &'a Json, found: &mut Vec<&'a Json>) -> Result<(), PathError> {
+fn descend<'a>(value: &'a Value, found: &mut Vec<&'a Value>) -> Result<(), PathError> {
     // A queue of its own instead of recursion: the depth of an answer is not ours to bound.
     let mut waiting = vec![value];
     while let Some(value) = waiting.pop() {
@@ -224,14 +228,16 @@ fn descend<'a>(value: &'a Json, found: &mut Vec<&'a Json>) -> Result<(), PathErr
     Ok(())
 }
 
-fn items(value: &Json) -> &[Json] {
+fn items(value: &Value) -> &[Value] {
     match value {
-        Json::List(items) => items,
-        _ => &[],
+        Value::Array(items) => items,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            &[]
+        }
     }
 }
 
-fn item(value: &Json, index: i64) -> Option<&Json> {
+fn item(value: &Value, index: i64) -> Option<&Value> {
     let items = items(value);
     let count = i64::try_from(items.len()).ok()?;
     let index = if index < 0 { count.checked_add(index)? } else { index };
@@ -239,11 +245,11 @@ fn item(value: &Json, index: i64) -> Option<&Json> {
 }
 
 fn slice<'a>(
-    value: &'a Json,
+    value: &'a Value,
     start: Option<i64>,
     end: Option<i64>,
     step: i64,
-    found: &mut Vec<&'a Json>,
+    found: &mut Vec<&'a Value>,
 ) {
     let items = items(value);
     let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
@@ -259,7 +265,7 @@ fn slice<'a>(
 // === impl Filter ===
 
 impl Filter {
-    fn holds(&self, value: &Json) -> Result<bool, PathError> {
+    fn holds(&self, value: &Value) -> Result<bool, PathError> {
         let found = match walk(&self.steps, value) {
             Ok(found) => found,
             Err(PathError::NotFound(_) | PathError::OutOfBounds(_)) => return Ok(false),
@@ -276,9 +282,8 @@ impl Filter {
 // === impl Comparison ===
 
 impl Comparison {
-    fn holds(self, left: &Json, right: &Json) -> Result<bool, PathError> {
-        use std::cmp::Ordering::{Equal, Greater, Less};
-        if let (Json::Bool(left), Json::Bool(right)) = (left, right) {
+    fn holds(self, left: &Value, right: &Value) -> Result<bool, PathError> {
+        if let (Value::Bool(left), Value::Bool(right)) = (left, right) {
             return match self {
                 Self::Equal => Ok(left == right),
                 Self::NotEqual => Ok(left != right),
@@ -288,31 +293,30 @@ impl Comparison {
             };
         }
         let order = match (left, right) {
-            (Json::Text(left), Json::Text(right)) => left.cmp(right),
-            (Json::Int(left), Json::Int(right)) => left.cmp(right),
-            _ => {
-                let (Some(left), Some(right)) = (number(left), number(right)) else {
-                    return Err(PathError::Incomparable);
-                };
-                left.partial_cmp(&right).ok_or(PathError::Incomparable)?
-            }
+            (Value::String(left), Value::String(right)) => left.cmp(right),
+            (Value::Number(left), Value::Number(right)) => compare(left, right)?,
+            _ => return Err(PathError::Incomparable),
         };
         Ok(match self {
-            Self::Equal => order == Equal,
-            Self::NotEqual => order != Equal,
-            Self::Less => order == Less,
-            Self::LessOrEqual => order != Greater,
-            Self::Greater => order == Greater,
-            Self::GreaterOrEqual => order != Less,
+            Self::Equal => order == Ordering::Equal,
+            Self::NotEqual => order != Ordering::Equal,
+            Self::Less => order == Ordering::Less,
+            Self::LessOrEqual => order != Ordering::Greater,
+            Self::Greater => order == Ordering::Greater,
+            Self::GreaterOrEqual => order != Ordering::Less,
         })
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "only compared with a number that has a point")]
-fn number(value: &Json) -> Option<f64> {
-    match value {
-        Json::Int(number) => Some(*number as f64),
-        Json::Float(number) => Some(*number),
-        _ => None,
+/// Whole numbers exactly, all others as floating point.
+fn compare(left: &Number, right: &Number) -> Result<Ordering, PathError> {
+    if let (Some(left), Some(right)) = (whole(left), whole(right)) {
+        return Ok(left.cmp(&right));
     }
+    let order = left.as_f64().zip(right.as_f64()).and_then(|(one, other)| one.partial_cmp(&other));
+    order.ok_or(PathError::Incomparable)
+}
+
+fn whole(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }

@@ -19,7 +19,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use super::hook::HookPhase;
+use tidegate_engine::game::HookPhase;
 
 use self::parse::Expr;
 

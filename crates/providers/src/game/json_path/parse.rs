@@ -1,6 +1,6 @@
 //! Reads paths.
 
-use crate::game::Json;
+use serde_json::{Number, Value};
 
 use super::{Comparison, DEPTH_MAX, Filter, Node, Path, PathError, Step};
 
@@ -314,9 +314,9 @@ impl Parser {
         all.into_iter().find(|(sign, _)| self.takes(sign)).map(|(_, comparison)| comparison)
     }
 
-    fn operand(&mut self) -> Result<Json> {
+    fn operand(&mut self) -> Result<Value> {
         if let Some(quote @ ('"' | '\'')) = self.peek() {
-            return self.quoted(quote).map(Json::Text);
+            return self.quoted(quote).map(Value::String);
         }
         let mut text = String::new();
         while let Some(letter) =
@@ -326,16 +326,17 @@ impl Parser {
             self.at += 1;
         }
         match text.as_str() {
-            "true" => return Ok(Json::Bool(true)),
-            "false" => return Ok(Json::Bool(false)),
+            "true" => return Ok(Value::Bool(true)),
+            "false" => return Ok(Value::Bool(false)),
             _ => {}
         }
-        if let Ok(number) = text.parse() {
-            return Ok(Json::Int(number));
+        if let Ok(number) = text.parse::<i64>() {
+            return Ok(Value::from(number));
         }
-        match text.parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(Json::Float(number)),
-            Ok(_) | Err(_) => self.fail("a value is expected"),
+        if let Ok(number) = text.parse::<u64>() {
+            return Ok(Value::from(number));
         }
+        let number = text.parse().ok().and_then(Number::from_f64);
+        number.map_or_else(|| self.fail("a value is expected"), |number| Ok(Value::Number(number)))
     }
 }

@@ -1,5 +1,7 @@
 //! What to do next.
 
+use std::mem;
+
 use crate::{Fact, GateKind, ManagedObject, Memory, Moment, Revision, Split};
 
 /// The outcome of one look.
@@ -181,6 +183,18 @@ pub enum Outcome {
     Skipped,
     /// Taken back.
     Failed,
+}
+
+// === impl Notice ===
+
+impl Notice {
+    /// Whether both are the same message: of one kind and about one gate. Numbers and texts do not count.
+    pub fn repeats(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Awaiting(gate), Self::Awaiting(other)) => gate == other,
+            _ => mem::discriminant(self) == mem::discriminant(other),
+        }
+    }
 }
 
 // === impl Decision ===

@@ -7,7 +7,7 @@
 
 use std::mem;
 
-use crate::{Fact, GateKind, Memory, Notice, Percent, Phase, Revision};
+use crate::{Fact, Memory, Notice, Percent, Phase, Revision};
 
 /// Different facts that are kept in mind at one place. A rollout tells about ten; what tells more is
 /// a sentence with a number that never rests, and there the oldest are forgotten.
@@ -18,12 +18,10 @@ const FACTS_MAX: usize = 64;
 pub struct EventDedup {
     place: Option<Place>,
     facts: Vec<Fact>,
-    notices: Vec<Kind>,
+    notices: Vec<Notice>,
 }
 
 type Place = (Phase, Percent, u32, Option<Revision>);
-/// Which message it is, and which gate it is about.
-type Kind = (mem::Discriminant<Notice>, Option<GateKind>);
 
 // === impl EventDedup ===
 
@@ -49,11 +47,10 @@ impl EventDedup {
     /// Whether this chat message is news: none of its kind was sent here.
     pub fn first_alert(&mut self, memory: &Memory, notice: &Notice) -> bool {
         self.arrive(memory);
-        let kind = kind(notice);
-        if self.notices.contains(&kind) {
+        if self.notices.iter().any(|sent| sent.repeats(notice)) {
             return false;
         }
-        self.notices.push(kind);
+        self.notices.push(notice.clone());
         true
     }
 
@@ -74,18 +71,10 @@ impl EventDedup {
     }
 }
 
-/// What makes two chat messages the same: not their numbers, but the gate they are about.
-pub(crate) fn kind(notice: &Notice) -> Kind {
-    let gate = match notice {
-        Notice::Awaiting(gate) => Some(*gate),
-        _ => None,
-    };
-    (mem::discriminant(notice), gate)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::GateKind;
 
     #[test]
     fn the_same_event_is_told_once_until_the_rollout_moves() {

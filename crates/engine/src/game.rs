@@ -71,7 +71,6 @@
 //! ended. A run that somebody asked to end did not pass for whoever waits for it, whatever it says.
 
 pub mod arguments;
-pub mod check;
 pub mod hook;
 
 mod claim;
@@ -98,11 +97,6 @@ mod steps;
 mod verbs;
 mod view;
 mod work;
-
-#[cfg(test)]
-mod simulate;
-#[cfg(test)]
-mod tests;
 
 pub use self::{
     claim::Claim,

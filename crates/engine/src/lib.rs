@@ -19,7 +19,6 @@
 #![warn(missing_docs)]
 
 mod canary;
-pub mod check;
 mod decision;
 mod event_dedup;
 mod fact;
@@ -31,7 +30,6 @@ mod percent;
 mod plan;
 mod readiness;
 mod revision;
-pub mod simulate;
 mod time;
 
 pub use self::{

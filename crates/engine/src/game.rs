@@ -33,7 +33,7 @@
 //! | on a pod: delete, mark, gate, update, patch, identify | the pod still has that uid; changes of labels, annotations and images also that its resource version is the one that was read |
 //! | [`Action::Create`] of a numbered pod | nothing has that name: one that exists is read, not replaced |
 //! | [`Action::StartHook`] | nothing has that name: one that exists with this owner and purpose is the one, any other is among the taken names of the next look |
-//! | [`Action::SetPaused`], [`Action::Lift`], [`Action::ClearVerb`], [`Action::GoBack`], [`Action::ResetRetry`], [`Action::PrunePodsToDelete`] | the spec and the annotations are those that were read, by resource version; `paused` and `retry` are written as false, never taken away; fields under a manager of our own name |
+//! | [`Action::SetPaused`], [`Action::Lift`], [`Action::ClearCommand`], [`Action::GoBack`], [`Action::ResetRetry`], [`Action::PrunePodsToDelete`] | the spec and the annotations are those that were read, by resource version; `paused` and `retry` are written as false, never taken away; fields under a manager of our own name |
 //! | [`Action::GoBack`] | also: the template still is that of `from` |
 //! | [`Action::Remember`] | the status is the one that was read, by resource version. A write of the spec earlier in the same look gives the version to use, if nothing else changed; otherwise read again |
 //! | [`Action::DropRevisions`] | the revisions still have those uids |
@@ -73,40 +73,40 @@
 pub mod arguments;
 pub mod hook;
 
-mod claim;
+mod canonical_template;
+mod commands;
 mod decide;
 mod decision;
 mod deployment;
-mod doubts;
+mod derived;
 mod fact;
 mod in_place;
+mod int_or_percent;
 mod json;
-mod meaning;
 mod memory;
 mod names;
 mod observed;
 mod order;
 mod plan;
 mod pod;
+mod pod_actions;
 mod pod_hooks;
 mod run_names;
 mod scale;
-mod share;
+mod selector_conflict;
+mod spec_warnings;
 mod stateful;
 mod steps;
-mod verbs;
-mod view;
-mod work;
 
 pub use self::{
-    claim::Claim,
+    canonical_template::canonical_template,
     decide::{decide, refused},
     decision::{Action, Decision, Departure, HookStart, NewPod, PodChange, PodRef, Scope},
     fact::Fact,
     hook::HookPhase,
     in_place::{images, qualify},
+    int_or_percent::{Budget, IntOrPercent},
     json::Json,
-    meaning::meaning,
     memory::{
         Condition, ConditionKind, Counts, Memory, Pause, PauseReason, PodHookState, WorkloadPhase,
     },
@@ -116,12 +116,12 @@ pub use self::{
     observed::{HookRun, KnownRevision, KnownTemplate, Observed, Purpose, Refusal},
     order::{CostOrder, by_use, sort_for_deletion},
     plan::{
-        Asked, Canary, CanaryStep, HookCall, HookKind, Indexes, Management, Paused, Plan, PodHook,
-        PodHooks, ResumeBy, StepHook, UpdateWay, Verb, WorkloadKind,
+        Asked, Canary, CanaryStep, Command, HookCall, HookKind, Indexes, Management, Paused, Plan,
+        PodHook, PodHooks, ResumeBy, StepHook, UpdateWay, WorkloadKind,
     },
     pod::{
         Container, Grace, InPlaceState, Metadata, NodeState, Pod, PodPhase, ReadinessGate, Ready,
     },
     scale::{Hold, Scaling, Standing},
-    share::{Budget, Share},
+    selector_conflict::SelectorClaim,
 };

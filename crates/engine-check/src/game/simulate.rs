@@ -15,8 +15,8 @@ use tidegate_engine::{Again, Moment, Revision};
 use crate::game::check::{Checker, TraceEvent};
 use tidegate_engine::game::{
     Action, Canary, CanaryStep, ConditionKind, CostOrder, Decision, Fact, HookCall, HookPhase,
-    Indexes, Json, KnownRevision, KnownTemplate, Memory, Observed, Paused, Plan, PodHooks, Refusal,
-    ResumeBy, Scope, Share, StepHook, UpdateWay, WorkloadKind, decide, steps_hash,
+    Indexes, IntOrPercent, Json, KnownRevision, KnownTemplate, Memory, Observed, Paused, Plan,
+    PodHooks, Refusal, ResumeBy, Scope, StepHook, UpdateWay, WorkloadKind, decide, steps_hash,
 };
 
 pub(super) use self::event::{Event, Refused};
@@ -122,15 +122,15 @@ pub(super) fn seed_plan() -> Plan {
         replicas: 4,
         way: UpdateWay::InPlace,
         falls_back: false,
-        partition: Share::NONE,
-        max_unavailable: Share::Count(2),
-        max_surge: Share::NONE,
+        partition: IntOrPercent::NONE,
+        max_unavailable: IntOrPercent::Count(2),
+        max_surge: IntOrPercent::NONE,
         min_ready: Duration::ZERO,
         grace: Duration::from_secs(30),
         canary: Some(canary(vec![
-            CanaryStep::Partition(Share::Count(3)),
+            CanaryStep::Partition(IntOrPercent::Count(3)),
             CanaryStep::Pause(None),
-            CanaryStep::Partition(Share::Count(2)),
+            CanaryStep::Partition(IntOrPercent::Count(2)),
             CanaryStep::Pause(Some(Duration::from_mins(1))),
             hook_step(),
         ])),

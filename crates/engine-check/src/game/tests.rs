@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::game::simulate::{World, call, canary, hook_step, seed_plan};
 use tidegate_engine::game::{
-    Canary, CanaryStep, HookKind, Management, Plan, PodHook, ResumeBy, Share, UpdateWay,
+    Canary, CanaryStep, HookKind, IntOrPercent, Management, Plan, PodHook, ResumeBy, UpdateWay,
     WorkloadKind,
 };
 
@@ -31,7 +31,7 @@ fn until(world: &mut World, line: &str) {
 }
 
 fn keep(count: usize) -> CanaryStep {
-    CanaryStep::Partition(Share::Count(count))
+    CanaryStep::Partition(IntOrPercent::Count(count))
 }
 
 fn wait() -> CanaryStep {
@@ -48,7 +48,7 @@ fn plain() -> Plan {
         way: UpdateWay::Recreate,
         canary: None,
         grace: Duration::ZERO,
-        max_unavailable: Share::Count(1),
+        max_unavailable: IntOrPercent::Count(1),
         ..seed_plan()
     }
 }

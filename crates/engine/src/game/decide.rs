@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use crate::{Again, Moment, Revision};
 
 use super::{
-    Action, Condition, ConditionKind, Decision, Fact, Memory, Observed, Verb, WorkloadKind,
-    WorkloadPhase, deployment, pod_hooks, stateful,
+    Action, Command, Condition, ConditionKind, Decision, Fact, Memory, Observed, WorkloadKind,
+    WorkloadPhase, commands, deployment,
+    derived::Derived,
+    pod_actions::PodActions,
+    pod_hooks, stateful,
     steps::{self, Progress, StepGate},
-    verbs,
-    view::View,
-    work::Work,
 };
 
 /// What to do next. The caller carries the actions out in order and looks again.
@@ -24,33 +24,33 @@ pub fn decide(seen: &Observed) -> Decision {
     if !seen.problems.is_empty() {
         return refuse(seen);
     }
-    let mut view = View::of(seen);
+    let mut derived = Derived::of(seen);
     let is_reset = steps::is_reset(seen);
-    let gate = steps::gate(&view);
-    let aborts = verbs::aborts(&view).filter(|_| !is_reset);
+    let gate = steps::gate(&derived);
+    let aborts = commands::aborts(&derived).filter(|_| !is_reset);
     // Where the release stands is written down before another pod is chosen. That may be refused:
     // pods that were begun are finished all the same, and those that are lost are made anew.
     let has_failed = matches!(gate, StepGate::Failed { .. });
-    let is_begun = steps::begins_in_mid_release(&view);
-    view.is_halted =
-        is_reset || is_begun || has_failed || aborts.is_some() || verbs::is_pausing(&view);
-    let mut work = match seen.plan.kind {
-        WorkloadKind::Deployment => deployment::work(&view),
-        WorkloadKind::StatefulSet(management) => stateful::work(&view, management),
+    let is_begun = steps::begins_in_mid_release(&derived);
+    derived.is_halted =
+        is_reset || is_begun || has_failed || aborts.is_some() || commands::is_pausing(&derived);
+    let mut pod_actions = match seen.plan.kind {
+        WorkloadKind::Deployment => deployment::pod_actions(&derived),
+        WorkloadKind::StatefulSet(management) => stateful::pod_actions(&derived, management),
     };
     for refusal in &seen.refusals {
-        work.trouble(refusal.kind, &Fact::WriteRefused(refusal.clone()));
+        pod_actions.trouble(refusal.kind, &Fact::WriteRefused(refusal.clone()));
     }
-    work.actions.extend(steps::clean_up(&view));
+    pod_actions.actions.extend(steps::clean_up(&derived));
     // A wish that cannot be carried out must not keep pods from being looked after.
-    if !is_reset && let Some(mut decision) = verbs::obey(&view) {
-        work.actions.append(&mut decision.actions);
-        decision.actions = work.actions;
+    if !is_reset && let Some(mut decision) = commands::apply(&derived) {
+        pod_actions.actions.append(&mut decision.actions);
+        decision.actions = pod_actions.actions;
         return decision;
     }
-    view.leave(&work.actions);
-    let progress = steps::advance(&view, &gate);
-    conclude(&view, &gate, aborts, progress, work)
+    derived.leave(&pod_actions.actions);
+    let progress = steps::advance(&derived, &gate);
+    conclude(&derived, &gate, aborts, progress, pod_actions)
 }
 
 /// What is to be remembered of a workload that must not be acted upon, whatever the reason. The condition
@@ -97,27 +97,27 @@ fn refuse(seen: &Observed) -> Decision {
 ///
 /// The template goes back after all of that: it may be refused, and nothing must wait for it.
 fn conclude(
-    view: &View<'_>,
+    derived: &Derived<'_>,
     gate: &StepGate,
     aborts: Option<&Revision>,
     progress: Progress,
-    work: Work,
+    pod_actions: PodActions,
 ) -> Decision {
-    let seen = view.seen;
-    let is_working = !work.actions.is_empty();
-    let states = pod_hooks::states(seen, &work.actions);
-    let why = reason(view, progress.why.clone(), work.why.clone());
-    let mut decision = Decision { why, actions: work.actions, again: Again::OnChange };
+    let seen = derived.seen;
+    let is_working = !pod_actions.actions.is_empty();
+    let states = pod_hooks::states(seen, &pod_actions.actions);
+    let why = reason(derived, progress.why.clone(), pod_actions.why.clone());
+    let mut decision = Decision { why, actions: pod_actions.actions, again: Again::OnChange };
     let mut next = progress.memory;
     next.pod_hooks = states;
-    let mut troubles = work.troubles;
+    let mut troubles = pod_actions.troubles;
     if let Some(why) = progress.blocked {
         // One is shown of a kind: what is not shown would be news in every look.
         troubles.retain(|(kind, _)| *kind != ConditionKind::HookBlocked);
         troubles.insert(0, (ConditionKind::HookBlocked, Fact::HookBlocked(why)));
     }
     next.message = decision.why.text();
-    next.conditions = conditions(view, &next, &troubles);
+    next.conditions = conditions(derived, &next, &troubles);
     next.phase = Some(phase(&next.conditions));
     let wants_pause = !next.pauses.is_empty();
     if seen.plan.paused.value != wants_pause {
@@ -138,12 +138,12 @@ fn conclude(
         | StepGate::Failed { .. }
         | StepGate::Blocked(..) => {}
     }
-    let failed = verbs::way_back(view).filter(|_| progress.rolls_back);
+    let failed = commands::way_back(derived).filter(|_| progress.rolls_back);
     if let Some(stable) = aborts.or(failed) {
         let (to, from) = (stable.clone(), seen.update.clone());
         decision = decision.act(Action::GoBack { to: to.clone(), from });
         decision = decision.tell(match aborts {
-            Some(_) => Fact::Obeyed(Verb::Abort),
+            Some(_) => Fact::Obeyed(Command::Abort),
             None => Fact::RollsBack(to),
         });
     }
@@ -162,12 +162,12 @@ fn conclude(
         decision = decision.act(Action::PrunePodsToDelete(gone));
     }
     if !is_working && !steps::is_reset(seen) {
-        let unused = unused(view);
+        let unused = unused(derived);
         if !unused.is_empty() {
             decision = decision.act(Action::DropRevisions(unused));
         }
     }
-    decision.again = first(progress.again, work.again);
+    decision.again = first(progress.again, pod_actions.again);
     decision
 }
 
@@ -181,19 +181,19 @@ fn first(one: Again, other: Again) -> Again {
 }
 
 /// What is told: why the release stands where it does, or what is done to pods so that it goes on.
-fn reason(view: &View<'_>, release: Option<Fact>, pods: Option<Fact>) -> Fact {
+fn reason(derived: &Derived<'_>, release: Option<Fact>, pods: Option<Fact>) -> Fact {
     match (release, pods) {
         (Some(Fact::AwaitingPods { .. }) | None, Some(pods)) => pods,
         (Some(release), _) => release,
-        (None, None) => idle(view),
+        (None, None) => idle(derived),
     }
 }
 
 /// What is waited for if nothing is to be done.
-fn idle(view: &View<'_>) -> Fact {
-    let wanted = view.counts.expected_updated;
-    let available = view.in_step;
-    let kept = view.kept_by_hand();
+fn idle(derived: &Derived<'_>) -> Fact {
+    let wanted = derived.counts.expected_updated;
+    let available = derived.in_step;
+    let kept = derived.kept_by_hand();
     if kept > 0 {
         return Fact::OldPodsKept(kept);
     }
@@ -204,11 +204,11 @@ fn idle(view: &View<'_>) -> Fact {
 }
 
 fn conditions(
-    view: &View<'_>,
+    derived: &Derived<'_>,
     next: &Memory,
     troubles: &[(ConditionKind, Fact)],
 ) -> Vec<Condition> {
-    let Observed { plan, memory, now, .. } = view.seen;
+    let Observed { plan, memory, now, .. } = derived.seen;
     let about = |kind: ConditionKind, holds: bool, reason: &str, message: &str| {
         let same = memory.conditions.iter().find(|old| old.kind == kind && old.holds == holds);
         Condition {
@@ -219,9 +219,10 @@ fn conditions(
             since: same.map_or(steps::whole_seconds(*now), |same| same.since),
         }
     };
-    let kept = view.kept_by_hand();
-    let is_progressing = !view.is_complete_release() && view.partition < plan.replicas && kept == 0;
-    let (reason, message) = match (is_progressing, view.is_target_reached()) {
+    let kept = derived.kept_by_hand();
+    let is_progressing =
+        !derived.is_complete_release() && derived.partition < plan.replicas && kept == 0;
+    let (reason, message) = match (is_progressing, derived.is_target_reached()) {
         (false, _) if kept > 0 => {
             ("OldPodsKept", "Pods run an older revision until somebody deletes them.")
         }
@@ -231,7 +232,7 @@ fn conditions(
         (true, false) => ("Updating", next.message.as_str()),
     };
     let progress = about(ConditionKind::Progressing, is_progressing, reason, message);
-    let enough = view.counts.available >= plan.replicas;
+    let enough = derived.counts.available >= plan.replicas;
     let (reason, message) = if enough {
         ("EnoughPods", "All pods are available.")
     } else {
@@ -278,9 +279,9 @@ fn gone(seen: &Observed) -> Vec<String> {
 }
 
 /// Revisions nobody carries and nobody goes back to, beyond those that are kept.
-fn unused(view: &View<'_>) -> Vec<Revision> {
-    let Observed { revisions, memory, update, pods, plan, .. } = view.seen;
-    let mut live: BTreeSet<&Revision> = BTreeSet::from([update, &view.base]);
+fn unused(derived: &Derived<'_>) -> Vec<Revision> {
+    let Observed { revisions, memory, update, pods, plan, .. } = derived.seen;
+    let mut live: BTreeSet<&Revision> = BTreeSet::from([update, &derived.base]);
     live.extend(&memory.stable);
     live.extend(pods.iter().filter_map(|pod| pod.revision.as_ref()));
     live.extend(pods.iter().filter_map(|pod| pod.grace.as_ref()?.from.as_ref()));

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{Again, Moment, Revision};
 
-use super::{Fact, HookKind, Memory, Purpose, Verb, arguments::Argument};
+use super::{Command, Fact, HookKind, Memory, Purpose, arguments::Argument};
 
 /// What to do, in order, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,9 +61,9 @@ pub enum Action {
     /// Set `paused`.
     SetPaused(bool),
     /// Set `paused` to false and take away what a person asked for, in one write.
-    Lift(Verb),
+    Lift(Command),
     /// Take away what a person asked for.
-    ClearVerb,
+    ClearCommand,
     /// Put the template of this revision back, if the other still is the template's; take away what a
     /// person asked for in the same write.
     GoBack {
@@ -199,7 +199,7 @@ impl Action {
             Self::PrunePodsToDelete(_)
             | Self::SetPaused(_)
             | Self::Lift(_)
-            | Self::ClearVerb
+            | Self::ClearCommand
             | Self::GoBack { .. }
             | Self::Remember(_)
             | Self::DropRevisions(_)

@@ -2,7 +2,7 @@
 
 use crate::{Moment, Revision, Tone};
 
-use super::{HookKind, HookPhase, PauseReason, Refusal, ResumeBy, UpdateWay, Verb};
+use super::{Command, HookKind, HookPhase, PauseReason, Refusal, ResumeBy, UpdateWay};
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,11 +132,11 @@ pub enum Fact {
     /// All pods run the revision: it is the stable one now.
     Promoted(Revision),
     /// A person asked for this, and it is done.
-    Obeyed(Verb),
+    Obeyed(Command),
     /// A person asked for this, and there is nothing to do it to.
-    NothingTo(Verb),
+    NothingTo(Command),
     /// A person asked for this while another revision was released.
-    AskedTooLate(Verb),
+    AskedTooLate(Command),
     /// A person asked for something nobody knows.
     UnknownVerb(String),
     /// The template is put back to the stable revision because a hook failed.
@@ -296,14 +296,14 @@ impl Fact {
                 format!("The hook template does not declare {}.", names.join(", "))
             }
             Self::Promoted(revision) => format!("All pods run {revision}."),
-            Self::Obeyed(verb) => format!("Done as asked: {}.", verb.as_str()),
-            Self::NothingTo(verb) => format!("There is nothing to {}.", verb.as_str()),
-            Self::AskedTooLate(verb) => {
-                format!("Asked to {}, but for another revision.", verb.as_str())
+            Self::Obeyed(command) => format!("Done as asked: {}.", command.as_str()),
+            Self::NothingTo(command) => format!("There is nothing to {}.", command.as_str()),
+            Self::AskedTooLate(command) => {
+                format!("Asked to {}, but for another revision.", command.as_str())
             }
             Self::UnknownVerb(word) => format!(
                 "tidegate.dev/ask is one of {}, with @<revision> for that release only, and not {word:?}.",
-                Verb::ALL.map(Verb::as_str).join(", ")
+                Command::ALL.map(Command::as_str).join(", ")
             ),
             Self::RollsBack(revision) => {
                 format!("The template goes back to {revision}, its hook did not pass.")
@@ -372,7 +372,7 @@ impl Fact {
 
 // === impl Verb ===
 
-impl Verb {
+impl Command {
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::Resume, Self::Pause, Self::SkipAll, Self::Abort, Self::RetryHook];

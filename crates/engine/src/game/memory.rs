@@ -274,7 +274,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::game::Verb;
+    use crate::game::Command;
 
     #[test]
     fn what_is_written_is_read_as_what_it_was() {
@@ -290,8 +290,8 @@ mod tests {
         for phase in HookPhase::ALL {
             assert_eq!(HookPhase::parse(phase.as_str()), Some(phase));
         }
-        for verb in Verb::ALL {
-            assert_eq!(Verb::parse(verb.as_str()), Some(verb));
+        for command in Command::ALL {
+            assert_eq!(Command::parse(command.as_str()), Some(command));
         }
         assert_eq!(PauseReason::parse("paused"), None);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Revision;
 
-use super::{CostOrder, Share, arguments::Argument};
+use super::{CostOrder, IntOrPercent, arguments::Argument};
 
 /// What the user asks for. Defaults are filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,11 +22,11 @@ pub struct Plan {
     /// A pod that cannot be updated in place is replaced instead.
     pub falls_back: bool,
     /// Pods that stay on old revisions; ignored with steps.
-    pub partition: Share,
+    pub partition: IntOrPercent,
     /// Pods that may be out of service.
-    pub max_unavailable: Share,
+    pub max_unavailable: IntOrPercent,
     /// Pods there may be on top.
-    pub max_surge: Share,
+    pub max_surge: IntOrPercent,
     /// How long a pod must be ready to count as available.
     pub min_ready: Duration,
     /// How long a pod is out of service before its images are changed.
@@ -111,7 +111,7 @@ pub struct Canary {
 #[derive(Clone, Debug, PartialEq)]
 pub enum CanaryStep {
     /// Keep so many pods on old revisions.
-    Partition(Share),
+    Partition(IntOrPercent),
     /// Wait for a person, or for so long.
     Pause(Option<Duration>),
     /// Ask a hook.
@@ -162,14 +162,14 @@ pub struct Paused {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// What.
-    pub verb: Verb,
+    pub command: Command,
     /// Only while this is the revision that is released.
     pub revision: Option<Revision>,
 }
 
 /// What a person can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum Command {
     /// Go on after a pause.
     Resume,
     /// Take no more steps.

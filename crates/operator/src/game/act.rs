@@ -263,7 +263,7 @@ impl Workload {
         let (spec, metadata) = match action {
             Action::SetPaused(value) => (paused(*value), json!({})),
             Action::Lift(_) => (paused(false), asked),
-            Action::ClearVerb => (Value::Null, asked),
+            Action::ClearCommand => (Value::Null, asked),
             Action::GoBack { to, .. } => {
                 let Some(known) = seen.revisions.get(to.as_str()) else { return Ok(()) };
                 let template = revision::template(known);

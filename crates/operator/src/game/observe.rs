@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use tidegate_engine::{
     Moment,
-    game::{CanaryStep, Claim, HookKind, Memory, Observed, Plan, RevisionChoice},
+    game::{CanaryStep, HookKind, Memory, Observed, Plan, RevisionChoice, SelectorClaim},
 };
 use tidegate_providers::{
     game::{
@@ -141,7 +141,7 @@ impl Parts {
         task: &Workload,
         workload: &Arc<Value>,
         plan: &Plan,
-        rival: Option<&Claim>,
+        rival: Option<&SelectorClaim>,
     ) -> Result<Self, Look> {
         let is_deleted = workload["metadata"]["deletionTimestamp"].is_string();
         let namespace = &*task.key.namespace;
@@ -212,7 +212,7 @@ impl Parts {
     }
 
     /// Says what this workload depends on, there or not.
-    fn follow(&self, task: &Workload, plan: &Plan, rival: Option<&Claim>) {
+    fn follow(&self, task: &Workload, plan: &Plan, rival: Option<&SelectorClaim>) {
         let namespace = &*task.key.namespace;
         let key = |object: &Arc<Value>| Key::of(object);
         let mut followed: BTreeSet<(Kind, Key)> = BTreeSet::new();
@@ -268,13 +268,13 @@ fn hook_templates(plan: &Plan) -> BTreeSet<String> {
 }
 
 /// The workload that has the pods of this one instead.
-fn rival(task: &Workload, workload: &Value) -> Option<Claim> {
+fn rival(task: &Workload, workload: &Value) -> Option<SelectorClaim> {
     let labels = &workload["spec"]["template"]["metadata"]["labels"];
     let claim = |object: &Value| {
         let metadata = &object["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let created = text(&metadata["creationTimestamp"]).parse::<jiff::Timestamp>();
-        Claim {
+        SelectorClaim {
             created: Moment(created.map_or(0, jiff::Timestamp::as_millisecond)),
             uid: text(&metadata["uid"]),
             name: text(&metadata["name"]),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tidegate_engine::game::{
-    Action, CanaryStep, HookPhase, Memory, Observed, PauseReason, Pod, Purpose, ResumeBy, Verb,
+    Action, CanaryStep, Command, HookPhase, Memory, Observed, PauseReason, Pod, Purpose, ResumeBy,
     WorkloadKind,
 };
 
@@ -40,8 +40,8 @@ fn judge_order(world: &Observed, next: &Memory) -> Verdict {
     Ok(())
 }
 
-fn is_asked(world: &Observed, verbs: &[Verb]) -> bool {
-    world.plan.asked.as_ref().is_some_and(|asked| verbs.contains(&asked.verb))
+fn is_asked(world: &Observed, verbs: &[Command]) -> bool {
+    world.plan.asked.as_ref().is_some_and(|asked| verbs.contains(&asked.command))
 }
 
 fn is_same_release(world: &Observed, next: &Memory) -> bool {
@@ -59,7 +59,7 @@ fn judge_pauses(world: &Observed, next: &Memory) -> Verdict {
             PauseReason::Step => is_resumed(world) || is_over(world),
             PauseReason::User | PauseReason::Hook => is_resumed(world),
         };
-        if !may_end && !is_asked(world, &[Verb::SkipAll, Verb::RetryHook]) {
+        if !may_end && !is_asked(world, &[Command::SkipAll, Command::RetryHook]) {
             return Err((29, format!("{} ends by itself", pause.reason.as_str())));
         }
     }
@@ -107,7 +107,7 @@ fn judge_stable(truth: &Truth<'_>, next: &Memory) -> Verdict {
 fn judge_step(truth: &Truth<'_>, next: &Memory) -> Verdict {
     let world = truth.world;
     let (Some(before), Some(after)) = (world.memory.step, next.step) else { return Ok(()) };
-    if after <= before || !is_same_release(world, next) || is_asked(world, &[Verb::SkipAll]) {
+    if after <= before || !is_same_release(world, next) || is_asked(world, &[Command::SkipAll]) {
         return Ok(());
     }
     if after > before + 1 {

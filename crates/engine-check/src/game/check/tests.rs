@@ -168,7 +168,7 @@ fn invariant_29_a_failed_hook_does_not_advance() {
 #[test]
 fn invariant_28_a_pod_whose_images_change_does_not_serve_until_its_node_took_notice() {
     let mut world = released();
-    world.plan.max_unavailable = tidegate_engine::game::Share::Count(1);
+    world.plan.max_unavailable = tidegate_engine::game::IntOrPercent::Count(1);
     world.plan.canary = None;
     for pod in &mut world.pods {
         pod.gate = ReadinessGate::Absent;

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_engine::{
     Moment, Revision,
     game::{
-        Action, CanaryStep, Json, Observed, Pod, PodChange, PodPhase, ReadinessGate, Ready, Share,
-        WorkloadKind,
+        Action, CanaryStep, IntOrPercent, Json, Observed, Pod, PodChange, PodPhase, ReadinessGate,
+        Ready, WorkloadKind,
     },
 };
 
@@ -136,7 +136,7 @@ impl<'a> Truth<'a> {
         let steps: &[CanaryStep] = plan.canary.as_ref().map_or(&[], |canary| &canary.steps);
         let mut kept = Some(plan.partition);
         if !steps.is_empty() {
-            kept = (step < steps.len()).then_some(Share::Count(plan.replicas));
+            kept = (step < steps.len()).then_some(IntOrPercent::Count(plan.replicas));
             for it in steps.iter().take(step + 1) {
                 if let (CanaryStep::Partition(share), Some(kept)) = (it, kept.as_mut()) {
                     *kept = *share;
@@ -145,10 +145,10 @@ impl<'a> Truth<'a> {
         }
         match kept {
             None => 0,
-            Some(Share::Count(count)) => count.min(plan.replicas),
-            Some(Share::Percent(percent)) if percent >= 100 => plan.replicas,
+            Some(IntOrPercent::Count(count)) => count.min(plan.replicas),
+            Some(IntOrPercent::Percent(percent)) if percent >= 100 => plan.replicas,
             // Rounded up, and one is left to be updated.
-            Some(Share::Percent(percent)) => {
+            Some(IntOrPercent::Percent(percent)) => {
                 up(percent, plan.replicas).min(plan.replicas.saturating_sub(1))
             }
         }
@@ -163,8 +163,8 @@ impl<'a> Truth<'a> {
     /// Pods there may be on top.
     pub(super) fn on_top(&self) -> usize {
         match self.world.plan.max_surge {
-            Share::Count(count) => count,
-            Share::Percent(percent) => up(percent, self.world.plan.replicas),
+            IntOrPercent::Count(count) => count,
+            IntOrPercent::Percent(percent) => up(percent, self.world.plan.replicas),
         }
     }
 
@@ -174,9 +174,9 @@ impl<'a> Truth<'a> {
         let is_set = matches!(plan.kind, WorkloadKind::StatefulSet(_));
         let has_more = !is_set && self.on_top() > 0;
         let count = match plan.max_unavailable {
-            Share::Count(count) => count,
-            Share::Percent(percent) if has_more => percent * plan.replicas / 100,
-            Share::Percent(percent) => up(percent, plan.replicas),
+            IntOrPercent::Count(count) => count,
+            IntOrPercent::Percent(percent) if has_more => percent * plan.replicas / 100,
+            IntOrPercent::Percent(percent) => up(percent, plan.replicas),
         };
         // None on top and none missing would be never.
         if is_set || has_more { count } else { count.max(1) }

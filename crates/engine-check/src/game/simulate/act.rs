@@ -69,7 +69,7 @@ impl World {
                 self.forget_wish();
                 self.set_paused(false);
             }
-            Action::ClearVerb => self.forget_wish(),
+            Action::ClearCommand => self.forget_wish(),
             Action::GoBack { to, from } => {
                 if self.truth.update == from {
                     self.forget_wish();

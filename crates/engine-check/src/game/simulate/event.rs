@@ -3,8 +3,8 @@
 use tidegate_engine::{
     Revision,
     game::{
-        Action, Asked, Canary, CanaryStep, HookKind, KnownRevision, KnownTemplate, Observed,
-        Paused, PodPhase, Ready, Scope, Share, UpdateWay, Verb,
+        Action, Asked, Canary, CanaryStep, Command, HookKind, IntOrPercent, KnownRevision,
+        KnownTemplate, Observed, Paused, PodPhase, Ready, Scope, UpdateWay,
     },
 };
 
@@ -26,7 +26,7 @@ pub(in crate::game) enum Event {
     NoCanary,
     /// `paused` is set by a person.
     Paused(bool),
-    Ask(Verb),
+    Ask(Command),
     /// A pod is gone, by position.
     Kill(usize),
     /// A pod failed.
@@ -102,11 +102,11 @@ impl Event {
             }
             Self::NoCanary => plan.canary = None,
             Self::Way(way) => plan.way = *way,
-            Self::Keep(count) => plan.partition = Share::Count(*count),
+            Self::Keep(count) => plan.partition = IntOrPercent::Count(*count),
             Self::Paused(value) if plan.paused.value != *value => {
                 plan.paused = Paused { value: *value, is_ours: false };
             }
-            Self::Ask(verb) => plan.asked = Some(Asked { verb: *verb, revision: None }),
+            Self::Ask(command) => plan.asked = Some(Asked { command: *command, revision: None }),
             Self::Name(at) => {
                 plan.pods_to_delete.extend(truth.pods.get(*at).map(|pod| pod.name.clone()));
             }
@@ -174,7 +174,7 @@ impl Refused {
                     Action::SetPaused(_)
                         | Action::GoBack { .. }
                         | Action::Lift(_)
-                        | Action::ClearVerb
+                        | Action::ClearCommand
                         | Action::ResetRetry(_)
                         | Action::PrunePodsToDelete(_)
                 )

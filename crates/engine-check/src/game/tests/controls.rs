@@ -2,7 +2,7 @@
 
 use super::{by_annotation, count, in_place, keep, stepped, until, wait, wait_for};
 use crate::game::simulate::{Event, HookWill, World, hook_step, rev};
-use tidegate_engine::game::{Asked, Fact, PauseReason, Paused, Plan, ResumeBy, Verb, decide};
+use tidegate_engine::game::{Asked, Command, Fact, PauseReason, Paused, Plan, ResumeBy, decide};
 
 fn pushed(plan: Plan) -> World {
     World::running(plan).then(&Event::Push(true))
@@ -36,7 +36,7 @@ fn db_12_a_tool_that_applies_paused_false_again_does_not_resume_where_that_is_as
     world = world.then(&Event::Paused(false));
     assert_eq!(world.line(), "1 1/1/4 PausedByCanaryPauseStep paused");
     assert!(world.told.contains(&Fact::ResumeIgnored));
-    world = world.then(&Event::Ask(Verb::Resume));
+    world = world.then(&Event::Ask(Command::Resume));
     assert_eq!(world.line(), "2 4/4/4");
     assert_eq!(world.truth.plan.asked, None);
     world.is_sound();
@@ -62,7 +62,7 @@ fn a_timed_pause_of_nothing_ends_at_once() {
 #[test]
 fn skipping_takes_no_more_steps_and_runs_no_more_hooks() {
     let mut world = pushed(stepped(vec![keep(3), wait(), hook_step()]));
-    world = world.then(&Event::Ask(Verb::SkipAll));
+    world = world.then(&Event::Ask(Command::SkipAll));
     assert_eq!(world.line(), "3 4/4/4");
     assert!(world.truth.runs.is_empty());
     world.is_sound();
@@ -71,7 +71,7 @@ fn skipping_takes_no_more_steps_and_runs_no_more_hooks() {
 #[test]
 fn aborting_puts_the_stable_template_back() {
     let mut world = pushed(in_place(vec![keep(2), wait()]));
-    world = world.then(&Event::Ask(Verb::Abort));
+    world = world.then(&Event::Ask(Command::Abort));
     assert_eq!(world.truth.update, rev("r1"));
     assert_eq!(world.line(), "2 4/4/4");
     assert_eq!(count(&world, "r1"), 4);
@@ -81,18 +81,18 @@ fn aborting_puts_the_stable_template_back() {
 #[test]
 fn what_was_asked_for_another_revision_is_not_done() {
     let mut world = pushed(stepped(vec![keep(3), wait()]));
-    world.truth.plan.asked = Some(Asked { verb: Verb::SkipAll, revision: Some(rev("r1")) });
+    world.truth.plan.asked = Some(Asked { command: Command::SkipAll, revision: Some(rev("r1")) });
     world.rest();
     assert_eq!(world.line(), "1 1/1/4 PausedByCanaryPauseStep paused");
-    assert!(world.told.contains(&Fact::AskedTooLate(Verb::SkipAll)));
+    assert!(world.told.contains(&Fact::AskedTooLate(Command::SkipAll)));
     assert_eq!(world.truth.plan.asked, None);
 }
 
 #[test]
 fn what_cannot_be_done_is_told_and_taken_away() {
-    for verb in Verb::ALL.into_iter().filter(|verb| *verb != Verb::Pause) {
-        let world = World::running(stepped(vec![keep(3), wait()])).then(&Event::Ask(verb));
-        assert!(world.told.contains(&Fact::NothingTo(verb)), "{verb:?}");
+    for command in Command::ALL.into_iter().filter(|command| *command != Command::Pause) {
+        let world = World::running(stepped(vec![keep(3), wait()])).then(&Event::Ask(command));
+        assert!(world.told.contains(&Fact::NothingTo(command)), "{command:?}");
         assert_eq!(world.truth.plan.asked, None);
         assert_eq!(world.line(), "2 4/4/4");
         world.is_sound();
@@ -106,7 +106,7 @@ fn db_48_a_failed_hook_can_be_run_again() {
     world = world.then(&Event::Push(true));
     assert_eq!(world.line(), "1 1/1/4 PausedByStepBasedHook paused");
     world.happen(&Event::StepHooks(HookWill::Pass));
-    world = world.then(&Event::Ask(Verb::RetryHook));
+    world = world.then(&Event::Ask(Command::RetryHook));
     assert_eq!(world.line(), "2 4/4/4");
     world.is_sound();
 }
@@ -130,7 +130,7 @@ fn a_pause_of_a_person_is_not_ended_by_a_tool_where_only_the_annotation_resumes(
     assert!(world.told.contains(&Fact::ResumeIgnored), "and that is told");
     world = world.then(&Event::Paused(false)).then(&Event::Push(true));
     assert_eq!(world.line(), "0 0/0/4 PausedByUser paused", "again and again");
-    world = world.then(&Event::Ask(Verb::Resume));
+    world = world.then(&Event::Ask(Command::Resume));
     assert_eq!(world.line(), "1 1/1/4 PausedByCanaryPauseStep paused", "the verb ends it");
     world.is_sound();
 }
@@ -139,12 +139,12 @@ fn a_pause_of_a_person_is_not_ended_by_a_tool_where_only_the_annotation_resumes(
 fn a_verb_counts_also_if_a_tool_cleared_paused_just_before() {
     let mut world = pushed(by_annotation(stepped(vec![keep(3), wait()])));
     world.happen(&Event::Paused(false));
-    world = world.then(&Event::Ask(Verb::Resume));
+    world = world.then(&Event::Ask(Command::Resume));
     assert_eq!(world.line(), "2 4/4/4");
     let plan = by_annotation(stepped(vec![keep(3), wait()]));
     let mut world = World::running(plan).then(&Event::Paused(true)).then(&Event::Push(true));
     world.happen(&Event::Paused(false));
-    world = world.then(&Event::Ask(Verb::SkipAll));
+    world = world.then(&Event::Ask(Command::SkipAll));
     assert_eq!(world.line(), "2 0/0/4 PausedByUser paused", "skipping does not resume");
     world.is_sound();
 }
@@ -152,15 +152,15 @@ fn a_verb_counts_also_if_a_tool_cleared_paused_just_before() {
 #[test]
 fn a_pause_can_be_asked_for_by_annotation() {
     for plan in [stepped(vec![keep(3), wait()]), by_annotation(stepped(vec![keep(3), wait()]))] {
-        let mut world = World::running(plan).then(&Event::Ask(Verb::Pause));
+        let mut world = World::running(plan).then(&Event::Ask(Command::Pause));
         assert_eq!(world.line(), "2 4/4/4 PausedByUser paused");
         assert_eq!(world.truth.plan.asked, None);
-        assert!(world.told.contains(&Fact::Obeyed(Verb::Pause)));
+        assert!(world.told.contains(&Fact::Obeyed(Command::Pause)));
         world = world.then(&Event::Push(true));
         assert_eq!(world.line(), "0 0/0/4 PausedByUser paused", "nothing is updated");
-        world = world.then(&Event::Ask(Verb::Pause));
-        assert!(world.told.contains(&Fact::NothingTo(Verb::Pause)), "it is held already");
-        world = world.then(&Event::Ask(Verb::Resume));
+        world = world.then(&Event::Ask(Command::Pause));
+        assert!(world.told.contains(&Fact::NothingTo(Command::Pause)), "it is held already");
+        world = world.then(&Event::Ask(Command::Resume));
         assert_eq!(world.line(), "1 1/1/4 PausedByCanaryPauseStep paused");
         world.is_sound();
     }
@@ -171,7 +171,7 @@ fn no_further_pod_is_updated_in_the_look_that_pauses() {
     let mut world = World::running(stepped(vec![keep(0)]));
     world.happen(&Event::Push(true));
     world.pass();
-    world.happen(&Event::Ask(Verb::Pause));
+    world.happen(&Event::Ask(Command::Pause));
     let decision = decide(&world.truth);
     assert!(!format!("{decision:?}").contains("Delete("), "{decision:#?}");
     world.rest();

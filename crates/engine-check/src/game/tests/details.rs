@@ -7,9 +7,9 @@ use crate::game::simulate::{Event, HookWill, World, call, hook_step, rev};
 use tidegate_engine::{
     Again,
     game::{
-        Action, CanaryStep, ConditionKind, Container, Fact, HookKind, HookPhase, HookRun, Indexes,
-        Json, KnownTemplate, PauseReason, Plan, Purpose, ResumeBy, Share, StepHook, UpdateWay,
-        Verb, WorkloadPhase, decide,
+        Action, CanaryStep, Command, ConditionKind, Container, Fact, HookKind, HookPhase, HookRun,
+        Indexes, IntOrPercent, Json, KnownTemplate, PauseReason, Plan, Purpose, ResumeBy, StepHook,
+        UpdateWay, WorkloadPhase, decide,
     },
 };
 
@@ -18,7 +18,7 @@ fn of_the_steps_so_far_the_last_partition_counts() {
     let plan = stepped(vec![wait(), keep(3), wait(), keep(1), hook_step()]);
     let partitions: Vec<usize> = (0..=6).map(|step| plan.partition_at(step)).collect();
     assert_eq!(partitions, [4, 3, 3, 1, 1, 0, 0]);
-    let without = Plan { partition: Share::Percent(50), ..plain() };
+    let without = Plan { partition: IntOrPercent::Percent(50), ..plain() };
     assert_eq!(without.partition_at(0), 2);
 }
 
@@ -128,7 +128,7 @@ fn a_pod_waits_for_a_number_that_one_on_its_way_out_still_has() {
 
 #[test]
 fn a_range_without_room_for_pods_on_top_is_told_when_it_begins() {
-    let plan = Plan { indexes: Indexes::Range(0, 4), max_surge: Share::Count(1), ..plain() };
+    let plan = Plan { indexes: Indexes::Range(0, 4), max_surge: IntOrPercent::Count(1), ..plain() };
     let world = World::running(plan);
     let doubts = |world: &World| {
         let told = world.told.iter().filter(|fact| matches!(fact, Fact::SpecDoubtful(_)));
@@ -381,9 +381,9 @@ fn every_fact_has_a_word_and_a_sentence() {
         Fact::AwaitingOrder("p".to_owned()),
         Fact::AwaitingDeletion("p".to_owned()),
         Fact::Promoted(rev("r")),
-        Fact::Obeyed(Verb::Abort),
-        Fact::NothingTo(Verb::Resume),
-        Fact::AskedTooLate(Verb::SkipAll),
+        Fact::Obeyed(Command::Abort),
+        Fact::NothingTo(Command::Resume),
+        Fact::AskedTooLate(Command::SkipAll),
         Fact::RollsBack(rev("r")),
     ];
     for fact in facts {

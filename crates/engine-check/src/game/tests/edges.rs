@@ -3,12 +3,12 @@
 use super::{count, hooked, in_place, keep, plain, set, stepped, until, wait};
 use crate::game::simulate::{Event, HookWill, Refused, World, call, hook_step, rev, seed_plan};
 use tidegate_engine::game::{
-    Action, CanaryStep, ConditionKind, Fact, HookKind, HookPhase, InPlaceState, Management, Plan,
-    Pod, ReadinessGate, Ready, Share, StepHook, UpdateWay, Verb, WorkloadPhase,
+    Action, CanaryStep, Command, ConditionKind, Fact, HookKind, HookPhase, InPlaceState,
+    IntOrPercent, Management, Plan, Pod, ReadinessGate, Ready, StepHook, UpdateWay, WorkloadPhase,
 };
 
 fn surging(plan: Plan) -> Plan {
-    Plan { max_unavailable: Share::Count(0), max_surge: Share::Count(1), ..plan }
+    Plan { max_unavailable: IntOrPercent::Count(0), max_surge: IntOrPercent::Count(1), ..plan }
 }
 
 fn has(world: &World, kind: ConditionKind) -> bool {
@@ -44,7 +44,7 @@ fn a_release_that_is_taken_back_and_scaled_in_loses_its_new_pods() {
 /// Ten pods of which two are new and broken: half of them are not wanted any more.
 #[test]
 fn fewer_replicas_in_a_broken_release_interrupt_nobody_who_serves() {
-    let plan = Plan { max_unavailable: Share::Percent(20), replicas: 10, ..plain() };
+    let plan = Plan { max_unavailable: IntOrPercent::Percent(20), replicas: 10, ..plain() };
     let mut world = World::running(plan).then(&Event::Push(false));
     assert_eq!((count(&world, "r1"), count(&world, "r2")), (8, 2));
     world.happen(&Event::Scale(5));
@@ -74,7 +74,7 @@ fn pods_on_top_outlast_another_template() {
 /// Without steps and with a partition: what was released before is not what is kept.
 #[test]
 fn a_template_that_goes_back_keeps_no_pod_of_what_it_went_back_from() {
-    let plan = Plan { partition: Share::Count(2), ..surging(plain()) };
+    let plan = Plan { partition: IntOrPercent::Count(2), ..surging(plain()) };
     let mut world = World::running(plan).then(&Event::Push(false));
     world = world.then(&Event::Restore("r1"));
     assert_eq!(serving(&world), 4, "{:#?}", world.log);
@@ -85,7 +85,7 @@ fn a_template_that_goes_back_keeps_no_pod_of_what_it_went_back_from() {
 fn a_set_that_is_taken_back_has_pods_on_top_as_well() {
     let steps = vec![keep(2), wait()];
     let plan = Plan {
-        max_surge: Share::Count(1),
+        max_surge: IntOrPercent::Count(1),
         canary: stepped(steps).canary,
         ..set(Management::Parallel, UpdateWay::Recreate)
     };
@@ -139,8 +139,10 @@ fn in_a_pause_who_does_not_serve_goes_before_who_was_told_to() {
 
 #[test]
 fn a_pause_leaves_a_set_its_pod_on_top_while_another_is_away() {
-    let plan =
-        Plan { max_surge: Share::Count(1), ..set(Management::Parallel, UpdateWay::Recreate) };
+    let plan = Plan {
+        max_surge: IntOrPercent::Count(1),
+        ..set(Management::Parallel, UpdateWay::Recreate)
+    };
     let mut world = World::running(plan);
     world.happen(&Event::Push(true));
     for _ in 0..20 {
@@ -370,7 +372,7 @@ fn a_template_that_cannot_go_back_keeps_nobody_from_looking_after_pods() {
         world.happen(&Event::Push(true));
         world.rounds(15);
         if asks {
-            world.happen(&Event::Ask(Verb::Abort));
+            world.happen(&Event::Ask(Command::Abort));
         }
         world.happen(&Event::Kill(0));
         world.happen(&Event::Scale(6));
@@ -379,7 +381,7 @@ fn a_template_that_cannot_go_back_keeps_nobody_from_looking_after_pods() {
         assert!(count(&world, "r2") <= 4, "nobody further is updated");
         let told = |world: &World| {
             world.told.contains(&Fact::RollsBack(rev("r1")))
-                || world.told.contains(&Fact::Obeyed(Verb::Abort))
+                || world.told.contains(&Fact::Obeyed(Command::Abort))
         };
         assert!(!told(&world), "it did not go back");
         world.refuses = |_| false;
@@ -421,7 +423,7 @@ fn pods_that_may_not_be_made_keep_nobody_from_being_put_right() {
         set(Management::OrderedReady, UpdateWay::InPlace),
         set(Management::Parallel, UpdateWay::InPlace),
     ] {
-        let plan = Plan { max_unavailable: Share::Count(4), ..plan };
+        let plan = Plan { max_unavailable: IntOrPercent::Count(4), ..plan };
         let mut world = World::running(plan.clone());
         world.happen(&Event::Push(false));
         world.rounds(20);
@@ -444,7 +446,7 @@ fn pods_that_may_not_be_made_keep_nobody_from_being_put_right() {
 #[test]
 fn a_refused_deletion_does_not_let_a_set_out_of_order() {
     let plan = Plan {
-        max_unavailable: Share::Count(3),
+        max_unavailable: IntOrPercent::Count(3),
         ..set(Management::OrderedReady, UpdateWay::InPlace)
     };
     let mut world = World::running(plan);
@@ -506,7 +508,7 @@ fn flags_and_names_that_cannot_be_taken_back_hold_no_release_up() {
 #[test]
 fn one_pod_that_cannot_be_changed_holds_no_other_up() {
     let mut world =
-        World::running(Plan { max_unavailable: Share::Count(2), ..in_place(Vec::new()) });
+        World::running(Plan { max_unavailable: IntOrPercent::Count(2), ..in_place(Vec::new()) });
     world.refuses =
         |action| matches!(action, Action::UpdateInPlace(change) if change.pod.name == "game-p1");
     world.happen(&Event::Push(true));
@@ -534,7 +536,7 @@ fn a_hook_that_cannot_be_run_is_told_in_every_pause() {
     assert_eq!(world.told.iter().filter(is_told).count(), 1, "{:?}", world.told);
     world = world.then(&Event::Template(true));
     assert!(!has(&world, ConditionKind::HookBlocked), "it could be run now");
-    world = world.then(&Event::Ask(Verb::RetryHook));
+    world = world.then(&Event::Ask(Command::RetryHook));
     assert_eq!(world.line(), "2 1/1/4 PausedByCanaryPauseStep paused");
     assert_eq!(world.truth.memory.blocked_since, None);
     world.is_sound();
@@ -542,7 +544,7 @@ fn a_hook_that_cannot_be_run_is_told_in_every_pause() {
 
 #[test]
 fn hooks_of_a_step_and_of_a_pod_that_cannot_be_run_are_told_once() {
-    let plan = Plan { max_surge: Share::Count(1), ..stepped(vec![keep(3), hook_step()]) };
+    let plan = Plan { max_surge: IntOrPercent::Count(1), ..stepped(vec![keep(3), hook_step()]) };
     let mut world = World::running(hooked(plan, HookKind::PreDelete));
     world.happen(&Event::Push(true));
     until(&mut world, "1 1/1/4");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{count, hooked, in_place, keep, plain, stepped, until, wait};
 use crate::game::simulate::{Event, HookWill, World, call, canary, hook_step, rev, seed_plan};
 use tidegate_engine::game::{
-    CanaryStep, ConditionKind, Fact, HookKind, PauseReason, Plan, ReadinessGate, Share, StepHook,
-    UpdateWay,
+    CanaryStep, ConditionKind, Fact, HookKind, IntOrPercent, PauseReason, Plan, ReadinessGate,
+    StepHook, UpdateWay,
 };
 
 fn pushed(plan: Plan) -> World {
@@ -93,7 +93,7 @@ fn db_08_a_partition_above_the_replicas_is_reached() {
 
 #[test]
 fn db_09_going_back_to_a_larger_partition_deletes_nobody() {
-    let plan = Plan { max_surge: Share::Count(1), ..stepped(vec![keep(2), wait()]) };
+    let plan = Plan { max_surge: IntOrPercent::Count(1), ..stepped(vec![keep(2), wait()]) };
     let mut world = pushed(plan);
     world = world.then(&Event::Steps(vec![keep(3), wait()]));
     assert_eq!(world.truth.memory.counts.replicas, 4);
@@ -118,8 +118,8 @@ fn db_10_going_back_in_the_last_batch_is_going_back() {
 fn db_10_nothing_is_stable_with_a_pod_on_top_that_waits_for_its_hook() {
     let plan = Plan {
         replicas: 3,
-        max_unavailable: Share::Count(0),
-        max_surge: Share::Count(1),
+        max_unavailable: IntOrPercent::Count(0),
+        max_surge: IntOrPercent::Count(1),
         ..stepped(vec![keep(2), wait()])
     };
     let mut world = pushed(hooked(plan, HookKind::PreDelete));
@@ -207,7 +207,7 @@ fn db_41_where_that_is_wanted_it_is_replaced_instead() {
 
 #[test]
 fn db_41_a_budget_of_nothing_at_all_still_goes_on() {
-    let plan = Plan { max_unavailable: Share::Count(0), ..plain() };
+    let plan = Plan { max_unavailable: IntOrPercent::Count(0), ..plain() };
     assert_eq!(pushed(plan).line(), "- 4/4/4");
 }
 
@@ -223,7 +223,7 @@ fn db_43_a_failed_pod_is_replaced_and_told() {
 fn db_49_old_pods_that_are_all_lost_come_back_old() {
     let plans = [
         Plan { replicas: 2, ..stepped(vec![keep(1), wait()]) },
-        Plan { replicas: 2, partition: Share::Count(1), ..plain() },
+        Plan { replicas: 2, partition: IntOrPercent::Count(1), ..plain() },
     ];
     for plan in plans {
         let mut world = pushed(plan);
@@ -335,7 +335,7 @@ fn steps_that_are_edited_at_rest_start_nothing() {
 #[test]
 fn db_46_a_percentage_keeps_its_share_when_the_workload_grows() {
     let plan = Plan {
-        canary: Some(canary(vec![CanaryStep::Partition(Share::Percent(50)), wait()])),
+        canary: Some(canary(vec![CanaryStep::Partition(IntOrPercent::Percent(50)), wait()])),
         ..plain()
     };
     let world = pushed(plan).then(&Event::Scale(6));

@@ -2,7 +2,7 @@
 
 use super::{all_hooks, count, hooked, in_place, keep, plain, stepped, until, wait};
 use crate::game::simulate::{Event, HookWill, World};
-use tidegate_engine::game::{Fact, HookKind, HookPhase, Plan, Purpose, Share, Verb};
+use tidegate_engine::game::{Command, Fact, HookKind, HookPhase, IntOrPercent, Plan, Purpose};
 
 fn hooks_of(world: &World, kind: HookKind) -> usize {
     let of_kind =
@@ -90,9 +90,9 @@ fn db_30_a_failed_hook_is_run_again_without_a_change_of_the_spec() {
     world = world.then(&Event::Scale(3));
     assert_eq!(world.truth.pods.len(), 4);
     world.happen(&Event::PodHooks(HookWill::Pass));
-    world = world.then(&Event::Ask(Verb::RetryHook));
+    world = world.then(&Event::Ask(Command::RetryHook));
     assert_eq!((world.truth.pods.len(), world.truth.plan.asked.as_ref()), (3, None));
-    assert!(world.told.contains(&Fact::Obeyed(Verb::RetryHook)));
+    assert!(world.told.contains(&Fact::Obeyed(Command::RetryHook)));
     world.is_sound();
 }
 
@@ -107,7 +107,7 @@ fn a_failed_hook_of_one_pod_leaves_no_other_pod_out_of_service() {
 
 #[test]
 fn no_more_pods_are_asked_at_a_time_than_may_be_out_of_service() {
-    let plan = Plan { max_unavailable: Share::Count(2), ..in_place(Vec::new()) };
+    let plan = Plan { max_unavailable: IntOrPercent::Count(2), ..in_place(Vec::new()) };
     let world = hanging(hooked(plan, HookKind::PreInPlace)).then(&Event::Push(true));
     assert_eq!(hooks_of(&world, HookKind::PreInPlace), 2);
     assert_eq!(world.truth.memory.counts.ready, 4);

@@ -3,7 +3,7 @@
 use super::{all_hooks, count, in_place, keep, set, until, wait, wait_for};
 use crate::game::simulate::{Event, World, canary, rev};
 use tidegate_engine::game::{
-    CanaryStep, Fact, Management, NodeState, Plan, Share, UpdateWay, WorkloadKind,
+    CanaryStep, Fact, IntOrPercent, Management, NodeState, Plan, UpdateWay, WorkloadKind,
 };
 
 fn numbers(world: &World, revision: &str) -> Vec<usize> {
@@ -63,7 +63,7 @@ fn the_highest_numbers_are_updated_and_those_below_the_partition_stay() {
 #[test]
 fn in_order_one_pod_at_a_time_is_out_of_service() {
     let plan = Plan {
-        max_unavailable: Share::Count(3),
+        max_unavailable: IntOrPercent::Count(3),
         ..five(Management::OrderedReady, UpdateWay::InPlace, Vec::new())
     };
     let mut world = World::running(plan);
@@ -79,7 +79,7 @@ fn in_order_one_pod_at_a_time_is_out_of_service() {
 #[test]
 fn in_parallel_as_many_as_may_be_are_out_of_service() {
     let plan = Plan {
-        max_unavailable: Share::Count(3),
+        max_unavailable: IntOrPercent::Count(3),
         ..five(Management::Parallel, UpdateWay::InPlace, Vec::new())
     };
     let mut world = World::running(plan);
@@ -117,11 +117,11 @@ fn scaling_in_takes_the_highest_numbers_and_asks_their_hooks() {
 #[test]
 fn db_23_a_percentage_keeps_as_many_pods_for_updates_as_for_pods_on_top() {
     let plan = Plan {
-        max_surge: Share::Count(3),
+        max_surge: IntOrPercent::Count(3),
         ..five(
             Management::Parallel,
             UpdateWay::Recreate,
-            vec![CanaryStep::Partition(Share::Percent(50)), wait()],
+            vec![CanaryStep::Partition(IntOrPercent::Percent(50)), wait()],
         )
     };
     let world = World::running(plan).then(&Event::Push(true));
@@ -144,7 +144,7 @@ fn on_delete_nothing_is_updated_until_somebody_deletes_a_pod() {
 #[test]
 fn db_19_pods_on_top_do_not_count_for_the_step_and_go_in_the_end() {
     let plan = Plan {
-        max_surge: Share::Count(1),
+        max_surge: IntOrPercent::Count(1),
         ..five(Management::Parallel, UpdateWay::Recreate, vec![keep(4), wait()])
     };
     let world = World::running(plan).then(&Event::Push(true));
@@ -247,8 +247,10 @@ fn broken_pods_can_be_scaled_in() {
 
 #[test]
 fn a_set_without_budget_says_so() {
-    let plan =
-        Plan { max_unavailable: Share::Count(0), ..set(Management::Parallel, UpdateWay::Recreate) };
+    let plan = Plan {
+        max_unavailable: IntOrPercent::Count(0),
+        ..set(Management::Parallel, UpdateWay::Recreate)
+    };
     let world = World::running(plan).then(&Event::Push(true));
     assert_eq!(count(&world, "r1"), 4);
     let last = world.last.as_ref().unwrap();

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::game::simulate::{Event, HookWill, Refused, World, canary, hook_step, seed_plan};
 use tidegate_engine::game::{
-    Canary, HookKind, Management, Plan, Purpose, ResumeBy, Share, UpdateWay, Verb, WorkloadKind,
+    Canary, Command, HookKind, IntOrPercent, Management, Plan, Purpose, ResumeBy, UpdateWay,
+    WorkloadKind,
 };
 
 fn plans() -> impl Strategy<Value = Plan> {
@@ -47,9 +48,9 @@ fn plans() -> impl Strategy<Value = Plan> {
                     resume_by: if verbs { ResumeBy::Annotation } else { ResumeBy::Field },
                     ..canary
                 }),
-                max_unavailable: Share::Count(unavailable),
-                max_surge: Share::Count(surge),
-                partition: Share::Count(partition),
+                max_unavailable: IntOrPercent::Count(unavailable),
+                max_surge: IntOrPercent::Count(surge),
+                partition: IntOrPercent::Count(partition),
                 grace: if graced { seed_plan().grace } else { plain().grace },
                 min_ready: std::time::Duration::from_secs(if slow { 10 } else { 0 }),
                 ..plain()
@@ -78,7 +79,7 @@ fn events() -> impl Strategy<Value = Event> {
     let wills = || select(vec![HookWill::Pass, HookWill::Fail, HookWill::Hang]);
     let refused =
         select(vec![Refused::None, Refused::Create, Refused::Pods, Refused::Spec, Refused::Runs]);
-    let verbs = select(Verb::ALL.to_vec());
+    let verbs = select(Command::ALL.to_vec());
     prop_oneof![
         4 => any::<bool>().prop_map(Event::Push),
         4 => any::<bool>().prop_map(Event::Paused),
@@ -127,7 +128,7 @@ fn calm_down(world: &mut World) {
         world.happen(event);
     }
     world.rest();
-    for event in [Event::Ask(Verb::Resume), Event::Ask(Verb::SkipAll), Event::Paused(false)] {
+    for event in [Event::Ask(Command::Resume), Event::Ask(Command::SkipAll), Event::Paused(false)] {
         world.happen(&event);
         world.rest();
     }
@@ -197,7 +198,7 @@ proptest! {
     ) {
         let mut plan = plan;
         plan.kind = WorkloadKind::Deployment;
-        plan.max_surge = Share::Count(2);
+        plan.max_surge = IntOrPercent::Count(2);
         plan.replicas = scale;
         let plan = hooked(hooked(plan, HookKind::PreDelete), HookKind::PostInPlace);
         let mut world = World::new(plan);
@@ -239,8 +240,8 @@ fn steps_that_come_in_mid_release_are_written_down_before_a_pod_is_taken() {
 fn a_clock_that_is_set_back_finishes_no_update() {
     let plan = Plan {
         way: UpdateWay::InPlace,
-        max_unavailable: Share::NONE,
-        max_surge: Share::NONE,
+        max_unavailable: IntOrPercent::NONE,
+        max_surge: IntOrPercent::NONE,
         ..plain()
     };
     let mut world = World::new(plan);

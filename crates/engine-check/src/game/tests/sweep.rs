@@ -2,7 +2,7 @@
 
 use super::{all_hooks, hooked, in_place, plain, set, stepped, steps_with_hook, wait};
 use crate::game::simulate::{Event, HookWill, World, canary, hook_step, seed_plan};
-use tidegate_engine::game::{HookKind, Management, Plan, Share, UpdateWay, Verb};
+use tidegate_engine::game::{Command, HookKind, IntOrPercent, Management, Plan, UpdateWay};
 
 /// Plays the events, each when everything before came to rest or after so many rounds.
 fn play(plan: &Plan, events: &[(Option<u32>, Event)], cut: Option<(u32, bool)>) -> World {
@@ -40,13 +40,13 @@ fn sweep(name: &str, plan: &Plan, events: &[(Option<u32>, Event)]) -> u32 {
 fn a_release_that_is_cut_short_anywhere_ends_where_the_clean_one_does() {
     let push = (None, Event::Push(true));
     let steps = steps_with_hook();
-    let surging = |plan: Plan| Plan { max_surge: Share::Count(1), ..plan };
+    let surging = |plan: Plan| Plan { max_surge: IntOrPercent::Count(1), ..plan };
     let parallel = set(Management::Parallel, UpdateWay::Recreate);
     let ordered = set(Management::OrderedReady, UpdateWay::InPlace);
     let with_steps = |plan: Plan| Plan { canary: Some(canary(steps.clone())), ..plan };
     let plans = [
         ("plain", plain()),
-        ("partition", Plan { partition: Share::Percent(50), ..plain() }),
+        ("partition", Plan { partition: IntOrPercent::Percent(50), ..plain() }),
         ("steps", stepped(steps.clone())),
         ("steps, surge", surging(stepped(steps.clone()))),
         ("in place", in_place(steps.clone())),
@@ -75,13 +75,17 @@ fn a_story_that_is_cut_short_anywhere_ends_where_the_clean_one_does() {
     let fail = (None, Event::StepHooks(HookWill::Fail));
     let stories = [
         ("resumed", &paused, vec![push.clone(), (None, Event::Paused(false))]),
-        ("asked to resume", &paused, vec![push.clone(), (None, Event::Ask(Verb::Resume))]),
-        ("skipped", &paused, vec![push.clone(), (None, Event::Ask(Verb::SkipAll))]),
-        ("aborted", &paused, vec![push.clone(), (None, Event::Ask(Verb::Abort))]),
+        ("asked to resume", &paused, vec![push.clone(), (None, Event::Ask(Command::Resume))]),
+        ("skipped", &paused, vec![push.clone(), (None, Event::Ask(Command::SkipAll))]),
+        ("aborted", &paused, vec![push.clone(), (None, Event::Ask(Command::Abort))]),
         ("gone back", &paused, vec![push.clone(), (None, Event::Restore("r1"))]),
         ("another revision", &paused, vec![push.clone(), (None, Event::Push(true))]),
-        ("asked to pause", &paused, vec![(None, Event::Ask(Verb::Pause)), push.clone()]),
-        ("asked to pause half-way", &paused, vec![push.clone(), (None, Event::Ask(Verb::Pause))]),
+        ("asked to pause", &paused, vec![(None, Event::Ask(Command::Pause)), push.clone()]),
+        (
+            "asked to pause half-way",
+            &paused,
+            vec![push.clone(), (None, Event::Ask(Command::Pause))],
+        ),
         (
             "paused by hand, and a tool that sets it back",
             &annotated,
@@ -89,7 +93,7 @@ fn a_story_that_is_cut_short_anywhere_ends_where_the_clean_one_does() {
                 (None, Event::Paused(true)),
                 push.clone(),
                 (None, Event::Paused(false)),
-                (None, Event::Ask(Verb::Resume)),
+                (None, Event::Ask(Command::Resume)),
             ],
         ),
         ("paused by hand", &paused, vec![(None, Event::Paused(true)), push.clone()]),
@@ -101,7 +105,7 @@ fn a_story_that_is_cut_short_anywhere_ends_where_the_clean_one_does() {
                 push.clone(),
                 (None, Event::Paused(false)),
                 (None, Event::StepHooks(HookWill::Pass)),
-                (None, Event::Ask(Verb::RetryHook)),
+                (None, Event::Ask(Command::RetryHook)),
             ],
         ),
         ("scaled in and out", &hooks, vec![(None, Event::Scale(1)), (Some(1), Event::Scale(5))]),

@@ -2,7 +2,7 @@
 
 /// A number of pods, as the user wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum IntOrPercent {
     /// So many.
     Count(usize),
     /// So many in a hundred of the replicas.
@@ -20,7 +20,7 @@ pub struct Budget {
 
 // === impl Share ===
 
-impl Share {
+impl IntOrPercent {
     /// None at all.
     pub const NONE: Self = Self::Count(0);
 
@@ -58,7 +58,7 @@ impl Share {
 impl Budget {
     /// Of pods without numbers. Nothing missing and nothing extra could never progress: one may be
     /// missing then.
-    pub fn of_deployment(unavailable: Share, surge: Share, replicas: usize) -> Self {
+    pub fn of_deployment(unavailable: IntOrPercent, surge: IntOrPercent, replicas: usize) -> Self {
         let surge = surge.rounded_up(replicas);
         if surge > 0 {
             return Self { unavailable: unavailable.rounded_down(replicas), surge };
@@ -67,7 +67,7 @@ impl Budget {
     }
 
     /// Of numbered pods: nothing missing means that nothing is updated.
-    pub fn of_set(unavailable: Share, surge: Share, replicas: usize) -> Self {
+    pub fn of_set(unavailable: IntOrPercent, surge: IntOrPercent, replicas: usize) -> Self {
         Self { unavailable: unavailable.rounded_up(replicas), surge: surge.rounded_up(replicas) }
     }
 }
@@ -75,7 +75,7 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Share::{Count, Percent};
+    use IntOrPercent::{Count, Percent};
 
     #[test]
     fn a_partition_never_exceeds_the_replicas_and_below_all_leaves_one_to_update() {

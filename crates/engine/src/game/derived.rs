@@ -10,7 +10,7 @@ use super::{
 };
 
 /// An observation with what is looked up in it again and again.
-pub(super) struct View<'a> {
+pub(super) struct Derived<'a> {
     pub(super) seen: &'a Observed,
     /// Pods that count.
     pub(super) pods: Vec<&'a Pod>,
@@ -33,7 +33,7 @@ pub(super) struct View<'a> {
     pub(super) is_halted: bool,
 }
 
-impl<'a> View<'a> {
+impl<'a> Derived<'a> {
     pub(super) fn of(seen: &'a Observed) -> Self {
         let is_set = matches!(seen.plan.kind, WorkloadKind::StatefulSet(_));
         let pods: Vec<&Pod> = seen.pods.iter().filter(|pod| is_set || pod.is_active()).collect();
@@ -41,7 +41,7 @@ impl<'a> View<'a> {
         let partition = seen.plan.partition_at(step);
         let revisions = seen.revisions.iter();
         let images = revisions.map(|known| (known.name.clone(), in_place::images(&known.template)));
-        let mut view = Self {
+        let mut derived = Self {
             seen,
             pods,
             step,
@@ -54,10 +54,10 @@ impl<'a> View<'a> {
             counts: Counts::default(),
             is_halted: false,
         };
-        (view.in_step, view.done) = view.progress(is_set);
-        view.base = view.base();
-        view.counts = view.count();
-        view
+        (derived.in_step, derived.done) = derived.progress(is_set);
+        derived.base = derived.base();
+        derived.counts = derived.count();
+        derived
     }
 
     /// Pods that are deleted in this look do not count for the step any more.

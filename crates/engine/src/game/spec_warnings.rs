@@ -1,7 +1,7 @@
 //! What may be carried out as it is written, and may not be meant so. It is told where a release begins.
 
 use super::{
-    Budget, CanaryStep, Fact, HookCall, HookKind, Indexes, Observed, Share, WorkloadKind,
+    Budget, CanaryStep, Fact, HookCall, HookKind, Indexes, IntOrPercent, Observed, WorkloadKind,
     arguments::{self, Argument},
 };
 
@@ -16,37 +16,37 @@ pub(super) fn of(seen: &Observed) -> Vec<Fact> {
 }
 
 fn of_steps(seen: &Observed) -> Vec<String> {
-    let mut doubts = Vec::new();
+    let mut warnings = Vec::new();
     let mut before: Option<(usize, usize)> = None;
     for (index, step) in seen.plan.steps().iter().enumerate() {
         match step {
             CanaryStep::Partition(share) => {
-                partition(seen.plan.replicas, index, *share, &mut before, &mut doubts);
+                partition(seen.plan.replicas, index, *share, &mut before, &mut warnings);
             }
             CanaryStep::Hook(hook) => {
                 let why = hook_of(seen, &hook.call, &[]);
-                doubts.extend(
+                warnings.extend(
                     why.map(|why| format!("Step {index} cannot be taken as it is: {why}.")),
                 );
             }
             CanaryStep::Pause(_) => {}
         }
     }
-    doubts
+    warnings
 }
 
 /// `before` is the step that kept the fewest pods so far, and how many those were.
 fn partition(
     replicas: usize,
     index: usize,
-    share: Share,
+    share: IntOrPercent,
     before: &mut Option<(usize, usize)>,
-    doubts: &mut Vec<String>,
+    warnings: &mut Vec<String>,
 ) {
-    if let Share::Count(count) = share
+    if let IntOrPercent::Count(count) = share
         && count > replicas
     {
-        doubts.push(format!(
+        warnings.push(format!(
             "Step {index} keeps {count} pods as they are, and there are {replicas}: it updates none."
         ));
     }
@@ -54,7 +54,7 @@ fn partition(
     if let Some((earlier, least)) = *before
         && kept > least
     {
-        doubts.push(format!(
+        warnings.push(format!(
             "Step {index} keeps {kept} pods as they are, step {earlier} only {least}: it updates none."
         ));
     }

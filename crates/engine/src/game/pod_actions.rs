@@ -3,13 +3,14 @@
 use crate::Again;
 
 use super::{
-    Action, ConditionKind, Departure, Fact, HookKind, Pod, PodPhase, PodRef, UpdateWay, in_place,
+    Action, ConditionKind, Departure, Fact, HookKind, Pod, PodPhase, PodRef, UpdateWay,
+    derived::{Derived, sooner},
+    in_place,
     pod_hooks::{self, Operation, Passage},
-    view::{View, sooner},
 };
 
 /// What is done to pods.
-pub(super) struct Work {
+pub(super) struct PodActions {
     pub(super) actions: Vec<Action>,
     pub(super) why: Option<Fact>,
     pub(super) again: Again,
@@ -27,7 +28,7 @@ pub(super) enum Outcome {
     Refused,
 }
 
-impl Work {
+impl PodActions {
     pub(super) fn new() -> Self {
         Self { actions: Vec::new(), why: None, again: Again::OnChange, troubles: Vec::new() }
     }
@@ -68,8 +69,8 @@ impl Work {
 
     /// All there is to do is to make pods, and the cluster does not let us. It is tried again, but those
     /// that are there must not wait for it: it may be their template that is to be put right.
-    pub(super) fn is_refused(&self, view: &View<'_>) -> bool {
-        let mut refusals = view.seen.refusals.iter();
+    pub(super) fn is_refused(&self, derived: &Derived<'_>) -> bool {
+        let mut refusals = derived.seen.refusals.iter();
         refusals.any(|refusal| refusal.kind == ConditionKind::FailedScale)
             && !self.actions.is_empty()
             && self.actions.iter().all(|action| matches!(action, Action::Create(_)))
@@ -85,14 +86,14 @@ impl Work {
     }
 
     /// Finishes what was begun with this pod.
-    pub(super) fn refresh(&mut self, view: &View<'_>, pod: &Pod) {
-        let (actions, again) = in_place::refresh(view, pod);
+    pub(super) fn refresh(&mut self, derived: &Derived<'_>, pod: &Pod) {
+        let (actions, again) = in_place::refresh(derived, pod);
         if !actions.is_empty() {
             self.because(Fact::Refreshing(1));
         }
         self.actions.extend(actions);
         self.wake(again);
-        match pod_hooks::follow_up(view, pod) {
+        match pod_hooks::follow_up(derived, pod) {
             Ok(actions) => self.actions.extend(actions),
             Err(why) => self.blocked(pod, why),
         }
@@ -105,10 +106,10 @@ impl Work {
     }
 
     /// Whether the hook before the operation lets it pass.
-    fn passes(&mut self, view: &View<'_>, pod: &Pod, operation: Operation<'_>) -> Outcome {
+    fn passes(&mut self, derived: &Derived<'_>, pod: &Pod, operation: Operation<'_>) -> Outcome {
         let name = || pod.name.clone();
-        let kind: HookKind = pod_hooks::kind_of(view.seen, operation);
-        match pod_hooks::ask(view, pod, operation) {
+        let kind: HookKind = pod_hooks::kind_of(derived.seen, operation);
+        match pod_hooks::ask(derived, pod, operation) {
             Passage::Open => return Outcome::Done,
             Passage::Begins(actions) | Passage::Waits(actions) => {
                 self.actions.extend(actions);
@@ -128,8 +129,8 @@ impl Work {
     }
 
     /// Deletes a pod once its hook passed.
-    pub(super) fn delete(&mut self, view: &View<'_>, pod: &Pod, why: Departure) -> Outcome {
-        let outcome = self.passes(view, pod, Operation::Delete);
+    pub(super) fn delete(&mut self, derived: &Derived<'_>, pod: &Pod, why: Departure) -> Outcome {
+        let outcome = self.passes(derived, pod, Operation::Delete);
         if matches!(outcome, Outcome::Done) {
             self.actions.push(Action::Delete(PodRef::of(pod), why));
         }
@@ -150,17 +151,17 @@ impl Work {
     }
 
     /// Brings a pod to the new revision, once its hook passed.
-    pub(super) fn update(&mut self, view: &View<'_>, pod: &Pod) -> Outcome {
-        let way = match view.seen.plan.way {
+    pub(super) fn update(&mut self, derived: &Derived<'_>, pod: &Pod) -> Outcome {
+        let way = match derived.seen.plan.way {
             way @ (UpdateWay::InPlace | UpdateWay::HotPatch) => way,
-            UpdateWay::Recreate => return self.delete(view, pod, Departure::Replaced),
+            UpdateWay::Recreate => return self.delete(derived, pod, Departure::Replaced),
             UpdateWay::OnDelete => return Outcome::Refused,
         };
-        let to = &view.seen.update;
-        let change = match in_place::change(view, pod, to) {
+        let to = &derived.seen.update;
+        let change = match in_place::change(derived, pod, to) {
             Ok(change) => change,
-            Err(_) if view.seen.plan.falls_back => {
-                return self.delete(view, pod, Departure::Replaced);
+            Err(_) if derived.seen.plan.falls_back => {
+                return self.delete(derived, pod, Departure::Replaced);
             }
             Err(path) => {
                 let fact = Fact::NotInPlace { pod: pod.name.clone(), way, path };
@@ -169,7 +170,7 @@ impl Work {
                 return Outcome::Refused;
             }
         };
-        if let Some(until) = in_place::held_until(view, pod) {
+        if let Some(until) = in_place::held_until(derived, pod) {
             self.again = sooner(self.again, until);
             self.because(Fact::AwaitingNode(pod.name.clone()));
             return Outcome::Waits;
@@ -178,7 +179,7 @@ impl Work {
             self.actions.push(in_place::hot_patch(change));
             return Outcome::Done;
         }
-        let outcome = self.passes(view, pod, Operation::InPlace(to));
+        let outcome = self.passes(derived, pod, Operation::InPlace(to));
         if matches!(outcome, Outcome::Done) {
             self.actions.extend(in_place::begin(pod, change));
         }

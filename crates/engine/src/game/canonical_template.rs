@@ -16,7 +16,7 @@ const OPTIONAL: [&str; 4] = ["metadata", "resources", "limits", "requests"];
 const SMALLEST: i128 = 1_000_000_000;
 
 /// The template without what makes no difference.
-pub fn meaning(template: &Json) -> Json {
+pub fn canonical_template(template: &Json) -> Json {
     match template {
         Json::Object(members) => {
             let kept = members.iter().filter(|(name, _)| *name != "$patch");
@@ -26,7 +26,7 @@ pub fn meaning(template: &Json) -> Json {
             });
             Json::Object(kept.collect())
         }
-        Json::List(items) => Json::List(items.iter().map(meaning).collect()),
+        Json::List(items) => Json::List(items.iter().map(canonical_template).collect()),
         Json::Null | Json::Bool(_) | Json::Int(_) | Json::Float(_) | Json::Text(_) => {
             template.clone()
         }
@@ -40,7 +40,7 @@ fn member(name: &str, value: &Json) -> Option<Json> {
             amounts.iter().map(|(name, value)| (name.clone(), amount(value))).collect(),
         ),
         value if AMOUNT.contains(&name) => amount(value),
-        value => meaning(value),
+        value => canonical_template(value),
     };
     let is_empty = matches!(&value, Json::Object(members) if members.is_empty());
     // Of all amounts this one is written although nobody asked for it.
@@ -150,7 +150,7 @@ mod tests {
             (limits(Json::text("1000m")), limits(Json::Int(1))),
         ];
         for (one, other) in same {
-            assert_eq!(meaning(&one), meaning(&other));
+            assert_eq!(canonical_template(&one), canonical_template(&other));
         }
         let other = [
             (limits(Json::text("1")), limits(Json::text("2"))),
@@ -159,7 +159,7 @@ mod tests {
             (container(&[("a", Json::text("1000m"))]), container(&[("a", Json::text("1"))])),
         ];
         for (one, other) in other {
-            assert_ne!(meaning(&one), meaning(&other));
+            assert_ne!(canonical_template(&one), canonical_template(&other));
         }
     }
 }

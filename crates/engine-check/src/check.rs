@@ -259,7 +259,36 @@ impl Checker {
             TraceEvent::ApexSelects(side) => self.judge_apex(*side),
             TraceEvent::Templated(template, replicas) => self.judge_template(template, *replicas),
             TraceEvent::Remembered(next) => self.judge_memory(next),
-            _ => Ok(()),
+            TraceEvent::Planned(_)
+            | TraceEvent::TargetIs(_)
+            | TraceEvent::PrimaryIs(_)
+            | TraceEvent::TargetGone
+            | TraceEvent::PrimaryGone
+            | TraceEvent::Pods(..)
+            | TraceEvent::ScaledByOthers(..)
+            | TraceEvent::RouteEdited(_)
+            | TraceEvent::ApexEdited(_)
+            | TraceEvent::StatusLost
+            | TraceEvent::Refused(_)
+            | TraceEvent::Deleted
+            | TraceEvent::Retried
+            | TraceEvent::ClockMoved
+            | TraceEvent::Restarted
+            | TraceEvent::Leads(_)
+            | TraceEvent::Looked
+            | TraceEvent::Asked(..)
+            | TraceEvent::Checked(_)
+            | TraceEvent::WriteFailed
+            | TraceEvent::Waits(_)
+            | TraceEvent::ScalerPaused(_)
+            | TraceEvent::ScalerResumed(_)
+            | TraceEvent::Placed
+            | TraceEvent::Held
+            | TraceEvent::Released
+            | TraceEvent::Alerted(_)
+            | TraceEvent::Messaged(_)
+            | TraceEvent::Announced(_)
+            | TraceEvent::Settled => Ok(()),
         }
     }
 
@@ -280,7 +309,35 @@ impl Checker {
                     is_route_ours: true,
                 };
             }
-            world => self.learn_world(world),
+            world @ (TraceEvent::Planned(_)
+            | TraceEvent::TargetIs(_)
+            | TraceEvent::PrimaryIs(_)
+            | TraceEvent::TargetGone
+            | TraceEvent::PrimaryGone
+            | TraceEvent::Pods(..)
+            | TraceEvent::ScaledByOthers(..)
+            | TraceEvent::RouteEdited(_)
+            | TraceEvent::ApexEdited(_)
+            | TraceEvent::StatusLost
+            | TraceEvent::Refused(_)
+            | TraceEvent::Deleted
+            | TraceEvent::Restarted
+            | TraceEvent::Leads(_)
+            | TraceEvent::Asked(..)
+            | TraceEvent::WriteFailed
+            | TraceEvent::Waits(_)
+            | TraceEvent::Scaled(..)
+            | TraceEvent::Templated(..)
+            | TraceEvent::ApexSelects(_)
+            | TraceEvent::ScalerPaused(_)
+            | TraceEvent::ScalerResumed(_)
+            | TraceEvent::Placed
+            | TraceEvent::Held
+            | TraceEvent::Released
+            | TraceEvent::Alerted(_)
+            | TraceEvent::Messaged(_)
+            | TraceEvent::Announced(_)
+            | TraceEvent::Settled) => self.learn_world(world),
         }
     }
 
@@ -322,7 +379,28 @@ impl Checker {
                 self.memory = Memory::default();
                 self.failed = None;
             }
-            _ => {}
+            TraceEvent::Refused(_)
+            | TraceEvent::Deleted
+            | TraceEvent::Retried
+            | TraceEvent::ClockMoved
+            | TraceEvent::Restarted
+            | TraceEvent::Leads(_)
+            | TraceEvent::Looked
+            | TraceEvent::Asked(..)
+            | TraceEvent::Checked(_)
+            | TraceEvent::WriteFailed
+            | TraceEvent::Waits(_)
+            | TraceEvent::Routed { .. }
+            | TraceEvent::Remembered(_)
+            | TraceEvent::ScalerPaused(_)
+            | TraceEvent::ScalerResumed(_)
+            | TraceEvent::Placed
+            | TraceEvent::Held
+            | TraceEvent::Released
+            | TraceEvent::Alerted(_)
+            | TraceEvent::Messaged(_)
+            | TraceEvent::Announced(_)
+            | TraceEvent::Settled => {}
         }
     }
 

@@ -11,6 +11,7 @@
 //! the operator never links it. `docs/invariants.md` lists what is checked.
 
 #![warn(missing_docs)]
+#![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod check;
 pub mod game;

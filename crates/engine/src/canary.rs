@@ -212,7 +212,7 @@ fn drop_resume(seen: &Observed, step: Step, fact: Fact) -> Step {
             }
             decision.into()
         }
-        step => step,
+        Step::Ask(_) | Step::Do(_) => step,
     }
 }
 
@@ -361,11 +361,11 @@ fn complete(seen: &Observed, mut decision: Decision) -> Decision {
 /// rollout, where it starts, or for a hold, which may be asked for at any time, where it begins.
 fn noted(seen: &Observed, decision: &Decision) -> Vec<Fact> {
     let starts = matches!(decision.why, Fact::NewRevision | Fact::Restarted);
-    let holds = |action: &Action| match action {
-        Action::Remember(next) => next.is_paused() && !seen.memory.is_paused(),
-        _ => false,
-    };
-    let holds = decision.actions.iter().any(holds);
+    let was_paused = seen.memory.is_paused();
+    let holds = decision
+        .actions
+        .iter()
+        .any(|action| matches!(action, Action::Remember(next) if next.is_paused() && !was_paused));
     let is_due = |note: &&Note| match note {
         Note::ManualStepBeyondMax { .. } => holds,
         Note::ManualStepIgnored | Note::Other(_) => starts,
@@ -381,10 +381,8 @@ fn noted(seen: &Observed, decision: &Decision) -> Vec<Fact> {
 
 /// Whether this is where the gate before any traffic was asked, or passed for want of one.
 fn begins_analysis(seen: &Observed, decision: &Decision) -> bool {
-    let prepares = |action: &Action| match action {
-        Action::Remember(next) => next.prepared && !seen.memory.prepared,
-        _ => false,
-    };
+    let was_prepared = seen.memory.prepared;
+    let prepares = |action: &Action| matches!(action, Action::Remember(next) if next.prepared && !was_prepared);
     seen.answers.pre_rollout.is_some() || decision.actions.iter().any(prepares)
 }
 

@@ -399,6 +399,7 @@ impl Fact {
             .unwrap_or_else(|| self.text_of_end(names))
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
     fn text_of_setup(&self, names: &Names) -> Option<String> {
         let Names { canary, target, primary, .. } = names;
         Some(match self {
@@ -455,6 +456,7 @@ impl Fact {
         })
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
     fn text_of_gate(&self, names: &Names) -> Option<String> {
         let Names { canary, .. } = names;
         Some(match self {
@@ -498,6 +500,7 @@ impl Fact {
         })
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
     fn text_of_progress(&self, names: &Names) -> Option<String> {
         let Names { canary, target, primary, form } = names;
         Some(match self {
@@ -569,6 +572,7 @@ impl Fact {
         })
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
     fn text_of_end(&self, names: &Names) -> String {
         let Names { canary, target, primary, form } = names;
         match self {

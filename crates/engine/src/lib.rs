@@ -17,6 +17,7 @@
 //! nothing instead of skipping one; what cannot be undone is written down before it is done.
 
 #![warn(missing_docs)]
+#![deny(clippy::wildcard_enum_match_arm)]
 
 mod canary;
 mod decision;

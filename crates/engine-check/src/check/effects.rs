@@ -53,7 +53,35 @@ impl Checker {
             }
             TraceEvent::Announced(fact) => self.judge_event(fact),
             TraceEvent::Asked(kind, _) => self.judge_hook(*kind),
-            _ => Ok(()),
+            TraceEvent::Planned(_)
+            | TraceEvent::TargetIs(_)
+            | TraceEvent::PrimaryIs(_)
+            | TraceEvent::TargetGone
+            | TraceEvent::PrimaryGone
+            | TraceEvent::Pods(..)
+            | TraceEvent::ScaledByOthers(..)
+            | TraceEvent::RouteEdited(_)
+            | TraceEvent::ApexEdited(_)
+            | TraceEvent::StatusLost
+            | TraceEvent::Refused(_)
+            | TraceEvent::Deleted
+            | TraceEvent::Retried
+            | TraceEvent::ClockMoved
+            | TraceEvent::Restarted
+            | TraceEvent::Leads(_)
+            | TraceEvent::Looked
+            | TraceEvent::Checked(_)
+            | TraceEvent::WriteFailed
+            | TraceEvent::Routed { .. }
+            | TraceEvent::Scaled(..)
+            | TraceEvent::Templated(..)
+            | TraceEvent::Remembered(_)
+            | TraceEvent::ApexSelects(_)
+            | TraceEvent::ScalerPaused(_)
+            | TraceEvent::ScalerResumed(_)
+            | TraceEvent::Placed
+            | TraceEvent::Held
+            | TraceEvent::Settled => Ok(()),
         }
     }
 
@@ -184,7 +212,7 @@ impl Checker {
                 effects.told = Some((memory.applied.clone(), memory.phase));
             }
             TraceEvent::Asked(GateKind::PreRollout, true) => {
-                effects.prepared.clone_from(&memory.applied)
+                effects.prepared.clone_from(&memory.applied);
             }
             TraceEvent::Remembered(next)
                 if Template::applied(next) != Template::applied(memory) =>
@@ -195,7 +223,29 @@ impl Checker {
                 effects.told = None;
                 effects.prepared = None;
             }
-            _ => {}
+            TraceEvent::Planned(_)
+            | TraceEvent::TargetIs(_)
+            | TraceEvent::PrimaryIs(_)
+            | TraceEvent::TargetGone
+            | TraceEvent::PrimaryGone
+            | TraceEvent::Pods(..)
+            | TraceEvent::ScaledByOthers(..)
+            | TraceEvent::RouteEdited(_)
+            | TraceEvent::ApexEdited(_)
+            | TraceEvent::StatusLost
+            | TraceEvent::ClockMoved
+            | TraceEvent::Looked
+            | TraceEvent::Asked(..)
+            | TraceEvent::Checked(_)
+            | TraceEvent::Waits(_)
+            | TraceEvent::Routed { .. }
+            | TraceEvent::Scaled(..)
+            | TraceEvent::Templated(..)
+            | TraceEvent::Remembered(_)
+            | TraceEvent::ApexSelects(_)
+            | TraceEvent::ScalerPaused(_)
+            | TraceEvent::ScalerResumed(_)
+            | TraceEvent::Placed => {}
         }
     }
 }
@@ -284,6 +334,28 @@ fn name(event: &TraceEvent) -> &'static str {
         TraceEvent::Held | TraceEvent::Released => "the finalizer was written",
         TraceEvent::Alerted(_) | TraceEvent::Messaged(_) => "an alert was sent",
         TraceEvent::Announced(_) => "an event was written",
-        _ => "an object was written",
+        TraceEvent::Planned(_)
+        | TraceEvent::TargetIs(_)
+        | TraceEvent::PrimaryIs(_)
+        | TraceEvent::TargetGone
+        | TraceEvent::PrimaryGone
+        | TraceEvent::Pods(..)
+        | TraceEvent::ScaledByOthers(..)
+        | TraceEvent::RouteEdited(_)
+        | TraceEvent::ApexEdited(_)
+        | TraceEvent::StatusLost
+        | TraceEvent::Refused(_)
+        | TraceEvent::Deleted
+        | TraceEvent::Retried
+        | TraceEvent::ClockMoved
+        | TraceEvent::Restarted
+        | TraceEvent::Leads(_)
+        | TraceEvent::Looked
+        | TraceEvent::Asked(..)
+        | TraceEvent::Checked(_)
+        | TraceEvent::WriteFailed
+        | TraceEvent::Waits(_)
+        | TraceEvent::Placed
+        | TraceEvent::Settled => "an object was written",
     }
 }

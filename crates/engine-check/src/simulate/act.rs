@@ -79,7 +79,7 @@ impl World {
             Action::PauseScaler => self.set_scaler(true),
             Action::Promote(revision) => return self.promote(&revision),
             Action::RefreshPrimaryScaler | Action::RetirePreviousRoute => {
-                self.emit(TraceEvent::Placed)
+                self.emit(TraceEvent::Placed);
             }
             Action::RestoreRoute => {
                 self.route = Split::PRIMARY;

@@ -181,7 +181,27 @@ impl World {
                 self.primary.progress_at = now;
             }
             Event::Obstacle => self.is_blocked = !self.is_blocked,
-            _ => {}
+            Event::Push(_)
+            | Event::Revert
+            | Event::Reapply
+            | Event::Configure
+            | Event::Skip
+            | Event::Suspend
+            | Event::Hold(_)
+            | Event::Resume
+            | Event::Unhold
+            | Event::Replan(_)
+            | Event::Gate(_)
+            | Event::Metrics
+            | Event::Retry
+            | Event::ScaleTarget(_)
+            | Event::Route(_)
+            | Event::Apex
+            | Event::DeletePrimary
+            | Event::LoseStatus
+            | Event::Delete
+            | Event::Clock(_)
+            | Event::Crash => {}
         }
     }
 

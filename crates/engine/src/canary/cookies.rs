@@ -17,9 +17,8 @@ use crate::{
 /// Puts what becomes of the cookies before the write they are needed for.
 pub(super) fn add(seen: &Observed, decision: &mut Decision) {
     let actions = &decision.actions;
-    let shift = actions.iter().enumerate().find_map(|(at, action)| match action {
-        Action::Shift(split) => Some((at, *split)),
-        _ => None,
+    let shift = actions.iter().enumerate().find_map(|(at, action)| {
+        if let Action::Shift(split) = action { Some((at, *split)) } else { None }
     });
     let memory = actions.iter().position(|action| matches!(action, Action::Remember(_)));
     let (at, change) = match (shift, memory, &seen.routes) {

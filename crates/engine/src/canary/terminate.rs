@@ -23,7 +23,16 @@ pub(super) fn decide(seen: &Observed) -> Step {
     match memory.phase {
         // Written down and not released yet: what happened in between still counts.
         Phase::Terminating | Phase::Terminated => {}
-        _ => {
+        Phase::New
+        | Phase::Initializing
+        | Phase::Initialized
+        | Phase::Waiting
+        | Phase::Progressing
+        | Phase::WaitingPromotion
+        | Phase::Promoting
+        | Phase::Finalising
+        | Phase::Succeeded
+        | Phase::Failed => {
             let next = memory.in_phase(Phase::Terminating, seen.now);
             let decision = Decision::because(Fact::Terminating).remember(next).telling();
             return decision.again(Again::Now).into();

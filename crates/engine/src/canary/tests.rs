@@ -336,18 +336,24 @@ impl Scene {
     /// What is told, for machines.
     fn tells(&self) -> Vec<&'static str> {
         let decision = self.decision();
-        let facts = decision.actions.iter().filter_map(|action| match action {
-            Action::Announce(fact) | Action::DropManualStep(Some(fact)) => Some(fact.reason()),
-            _ => None,
+        let facts = decision.actions.iter().filter_map(|action| {
+            if let Action::Announce(fact) | Action::DropManualStep(Some(fact)) = action {
+                Some(fact.reason())
+            } else {
+                None
+            }
         });
         facts.collect()
     }
 
     fn alerts(&self) -> Vec<String> {
         let decision = self.decision();
-        let alerts = decision.actions.iter().filter_map(|action| match action {
-            Action::Alert(alert) => Some(format!("{:?} {:?}", alert.severity, alert.about)),
-            _ => None,
+        let alerts = decision.actions.iter().filter_map(|action| {
+            if let Action::Alert(alert) = action {
+                Some(format!("{:?} {:?}", alert.severity, alert.about))
+            } else {
+                None
+            }
         });
         alerts.collect()
     }

@@ -39,8 +39,18 @@ fn member(name: &str, value: &Json) -> Option<Json> {
         Json::Object(amounts) if AMOUNTS.contains(&name) => Json::Object(
             amounts.iter().map(|(name, value)| (name.clone(), amount(value))).collect(),
         ),
-        value if AMOUNT.contains(&name) => amount(value),
-        value => canonical_template(value),
+        Json::Bool(_)
+        | Json::Int(_)
+        | Json::Float(_)
+        | Json::Text(_)
+        | Json::List(_)
+        | Json::Object(_) => {
+            if AMOUNT.contains(&name) {
+                amount(value)
+            } else {
+                canonical_template(value)
+            }
+        }
     };
     let is_empty = matches!(&value, Json::Object(members) if members.is_empty());
     // Of all amounts this one is written although nobody asked for it.
@@ -54,7 +64,9 @@ fn amount(value: &Json) -> Json {
     let text = match value {
         Json::Text(text) => text.clone(),
         Json::Int(number) => number.to_string(),
-        other => return other.clone(),
+        Json::Null | Json::Bool(_) | Json::Float(_) | Json::List(_) | Json::Object(_) => {
+            return value.clone();
+        }
     };
     billionths(&text).map_or_else(|| value.clone(), Json::Int)
 }

@@ -255,6 +255,7 @@ impl Fact {
         self.text_of_release().unwrap_or_else(|| self.text_of_pods())
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
     fn text_of_release(&self) -> Option<String> {
         Some(match self {
             Self::AtRest => "All pods are as they should be.".to_owned(),
@@ -313,6 +314,7 @@ impl Fact {
         })
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
     fn text_of_pods(&self) -> String {
         match self {
             Self::AwaitingPods { available, wanted } => {

@@ -36,10 +36,7 @@ impl Json {
 
     /// The member of that name.
     pub fn get(&self, name: &str) -> Option<&Self> {
-        match self {
-            Self::Object(members) => members.get(name),
-            _ => None,
-        }
+        if let Self::Object(members) = self { members.get(name) } else { None }
     }
 
     /// The member of a member, and so on.
@@ -49,10 +46,7 @@ impl Json {
 
     /// The text, if it is one.
     pub fn as_text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            _ => None,
-        }
+        if let Self::Text(text) = self { Some(text) } else { None }
     }
 
     /// JSON without blanks, names in order. `<`, `>` and `&` are escaped, as the library does that

@@ -177,13 +177,10 @@ mod tests {
     #[test]
     fn db_40_what_is_added_may_as_well_be_written_out() {
         let mut written = seed("python:3.5");
-        if let Some(Json::List(containers)) = match &mut written {
-            Json::Object(members) => match members.get_mut("spec") {
-                Some(Json::Object(spec)) => spec.get_mut("containers"),
-                _ => None,
-            },
-            _ => None,
-        } {
+        if let Json::Object(members) = &mut written
+            && let Some(Json::Object(spec)) = members.get_mut("spec")
+            && let Some(Json::List(containers)) = spec.get_mut("containers")
+        {
             set_absent(&mut containers[0], "resources", &Json::object([]));
         }
         assert_eq!(name(&written), name(&seed("python:3.5")));

@@ -81,7 +81,28 @@ impl PodActions {
     pub(super) fn changes(&self, pod: &Pod) -> bool {
         self.actions.iter().any(|action| match action {
             Action::UpdateInPlace(change) | Action::HotPatch(change) => change.pod.uid == pod.uid,
-            _ => false,
+            Action::Create(_)
+            | Action::Delete(..)
+            | Action::ForceDelete(_)
+            | Action::Mark(_)
+            | Action::Unmark(_)
+            | Action::SetGate(..)
+            | Action::ApplyGrace(_)
+            | Action::DropGrace(_)
+            | Action::ClearPostHook(_)
+            | Action::Identify(_)
+            | Action::StartHook(_)
+            | Action::TerminateHook(_)
+            | Action::DeleteHook(_)
+            | Action::SetPaused(_)
+            | Action::Lift(_)
+            | Action::ClearCommand
+            | Action::GoBack { .. }
+            | Action::ResetRetry(_)
+            | Action::PrunePodsToDelete(_)
+            | Action::Remember(_)
+            | Action::DropRevisions(_)
+            | Action::Announce(_) => false,
         })
     }
 

@@ -263,10 +263,7 @@ pub(super) fn retry(seen: &Observed) -> Vec<Action> {
 pub(super) fn states(seen: &Observed, begun: &[Action]) -> Vec<PodHookState> {
     let deleted: BTreeSet<&String> = begun
         .iter()
-        .filter_map(|action| match action {
-            Action::DeleteHook(name) => Some(name),
-            _ => None,
-        })
+        .filter_map(|action| if let Action::DeleteHook(name) = action { Some(name) } else { None })
         .collect();
     let running = seen.runs.iter().filter(|run| !run.has_passed() && !deleted.contains(&run.name));
     let running = running.filter_map(|run| match &run.purpose {
@@ -277,8 +274,9 @@ pub(super) fn states(seen: &Observed, begun: &[Action]) -> Vec<PodHookState> {
         Purpose::Pod { .. } | Purpose::Step { .. } => None,
     });
     let now = crate::game::steps::whole_seconds(seen.now);
-    let starting = begun.iter().filter_map(|action| match action {
-        Action::StartHook(start) => match &start.purpose {
+    let starting = begun.iter().filter_map(|action| {
+        let Action::StartHook(start) = action else { return None };
+        match &start.purpose {
             Purpose::Pod { kind, pod, .. } => Some(PodHookState {
                 kind: *kind,
                 pod: pod.clone(),
@@ -286,8 +284,7 @@ pub(super) fn states(seen: &Observed, begun: &[Action]) -> Vec<PodHookState> {
                 phase: HookPhase::Pending,
             }),
             Purpose::Step { .. } => None,
-        },
-        _ => None,
+        }
     });
     let mut all: Vec<PodHookState> = running.chain(starting).collect();
     all.sort_by(|one, other| (one.kind, &one.pod).cmp(&(other.kind, &other.pod)));

@@ -36,7 +36,25 @@ pub(super) fn judge(truth: &Truth<'_>, action: &Action) -> Verdict {
             judge_delete(truth, pod, *why)
         }
         Action::StartHook(start) => judge_start(truth, &start.purpose),
-        _ => Ok(()),
+        Action::ForceDelete(_)
+        | Action::Mark(_)
+        | Action::Unmark(_)
+        | Action::SetGate(..)
+        | Action::ApplyGrace(_)
+        | Action::DropGrace(_)
+        | Action::ClearPostHook(_)
+        | Action::Identify(_)
+        | Action::TerminateHook(_)
+        | Action::DeleteHook(_)
+        | Action::SetPaused(_)
+        | Action::Lift(_)
+        | Action::ClearCommand
+        | Action::GoBack { .. }
+        | Action::ResetRetry(_)
+        | Action::PrunePodsToDelete(_)
+        | Action::Remember(_)
+        | Action::DropRevisions(_)
+        | Action::Announce(_) => Ok(()),
     }
 }
 

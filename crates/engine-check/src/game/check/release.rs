@@ -22,7 +22,29 @@ pub(super) fn judge(truth: &Truth<'_>, action: &Action) -> Verdict {
         Action::SetPaused(false) if is_held_by_user(world) => {
             Err((29, "the pause of a person is taken back".to_owned()))
         }
-        _ => Ok(()),
+        Action::Create(_)
+        | Action::Delete(..)
+        | Action::ForceDelete(_)
+        | Action::Mark(_)
+        | Action::Unmark(_)
+        | Action::SetGate(..)
+        | Action::UpdateInPlace(_)
+        | Action::ApplyGrace(_)
+        | Action::DropGrace(_)
+        | Action::HotPatch(_)
+        | Action::ClearPostHook(_)
+        | Action::Identify(_)
+        | Action::StartHook(_)
+        | Action::TerminateHook(_)
+        | Action::DeleteHook(_)
+        | Action::SetPaused(_)
+        | Action::Lift(_)
+        | Action::ClearCommand
+        | Action::GoBack { .. }
+        | Action::ResetRetry(_)
+        | Action::PrunePodsToDelete(_)
+        | Action::DropRevisions(_)
+        | Action::Announce(_) => Ok(()),
     }
 }
 

@@ -49,7 +49,29 @@ impl Changing {
         match action {
             Action::ApplyGrace(change) => self.change(world, change),
             Action::UpdateInPlace(change) if change.grace.is_none() => self.change(world, change),
-            _ => {}
+            Action::Create(_)
+            | Action::Delete(..)
+            | Action::ForceDelete(_)
+            | Action::Mark(_)
+            | Action::Unmark(_)
+            | Action::SetGate(..)
+            | Action::UpdateInPlace(_)
+            | Action::DropGrace(_)
+            | Action::HotPatch(_)
+            | Action::ClearPostHook(_)
+            | Action::Identify(_)
+            | Action::StartHook(_)
+            | Action::TerminateHook(_)
+            | Action::DeleteHook(_)
+            | Action::SetPaused(_)
+            | Action::Lift(_)
+            | Action::ClearCommand
+            | Action::GoBack { .. }
+            | Action::ResetRetry(_)
+            | Action::PrunePodsToDelete(_)
+            | Action::Remember(_)
+            | Action::DropRevisions(_)
+            | Action::Announce(_) => {}
         }
     }
 

@@ -83,7 +83,22 @@ impl Event {
             Self::PodHooks(will) => world.pod_hooks = *will,
             Self::Clock(seconds) => world.truth.now.0 += seconds * 1_000,
             Self::Refuse(refused) => world.refuses = refused.test(),
-            _ => {
+            Self::Scale(_)
+            | Self::Steps(_)
+            | Self::NoCanary
+            | Self::Paused(_)
+            | Self::Ask(_)
+            | Self::Kill(_)
+            | Self::Fail(_)
+            | Self::Finish(_)
+            | Self::Restart(_)
+            | Self::KillAll(_)
+            | Self::Name(_)
+            | Self::Retry(_)
+            | Self::Terminate
+            | Self::Template(_)
+            | Self::Way(_)
+            | Self::Keep(_) => {
                 self.edit(&mut world.truth);
                 self.strike(&mut world.truth);
             }
@@ -113,7 +128,22 @@ impl Event {
             Self::Retry(HookKind::PreDelete) => plan.hooks.pre_delete.retry = true,
             Self::Retry(HookKind::PreInPlace) => plan.hooks.pre_in_place.retry = true,
             Self::Retry(HookKind::PostInPlace) => plan.hooks.post_in_place.retry = true,
-            _ => {}
+            Self::Push(_)
+            | Self::PushEnv
+            | Self::Restore(_)
+            | Self::Revert
+            | Self::Paused(_)
+            | Self::Kill(_)
+            | Self::Fail(_)
+            | Self::Finish(_)
+            | Self::Restart(_)
+            | Self::KillAll(_)
+            | Self::StepHooks(_)
+            | Self::PodHooks(_)
+            | Self::Terminate
+            | Self::Template(_)
+            | Self::Clock(_)
+            | Self::Refuse(_) => {}
         }
     }
 
@@ -157,7 +187,24 @@ impl Event {
                 truth.templates.insert("test".to_owned(), KnownTemplate::default());
             }
             Self::Template(false) => truth.templates.clear(),
-            _ => {}
+            Self::Push(_)
+            | Self::PushEnv
+            | Self::Restore(_)
+            | Self::Revert
+            | Self::Scale(_)
+            | Self::Steps(_)
+            | Self::NoCanary
+            | Self::Paused(_)
+            | Self::Ask(_)
+            | Self::Kill(_)
+            | Self::Name(_)
+            | Self::StepHooks(_)
+            | Self::PodHooks(_)
+            | Self::Retry(_)
+            | Self::Way(_)
+            | Self::Keep(_)
+            | Self::Clock(_)
+            | Self::Refuse(_) => {}
         }
     }
 }

@@ -130,9 +130,8 @@ fn in_a_pause_who_does_not_serve_goes_before_who_was_told_to() {
         restarts: [("main".to_owned(), 0)].into(),
     });
     let actions = tidegate_engine::game::decide(&world.truth).actions;
-    let deleted = actions.iter().filter_map(|action| match action {
-        Action::Delete(pod, _) => Some(pod.uid.as_str()),
-        _ => None,
+    let deleted = actions.iter().filter_map(|action| {
+        if let Action::Delete(pod, _) = action { Some(pod.uid.as_str()) } else { None }
     });
     assert_eq!(deleted.collect::<Vec<_>>(), ["uid-changed"], "{actions:#?}");
 }
@@ -212,9 +211,8 @@ fn a_change_that_others_began_takes_its_labels_from_what_they_wrote_down() {
     for _ in 0..20 {
         world.round();
         let actions = world.last.iter().flat_map(|decision| &decision.actions);
-        let applied = actions.into_iter().find_map(|action| match action {
-            Action::ApplyGrace(change) => Some(change.labels.clone()),
-            _ => None,
+        let applied = actions.into_iter().find_map(|action| {
+            if let Action::ApplyGrace(change) = action { Some(change.labels.clone()) } else { None }
         });
         if let Some(applied) = applied {
             assert_eq!(applied, labels);

@@ -116,7 +116,7 @@ fn item_12_a_canary_that_became_invalid_takes_no_step_forward() {
 fn item_17_a_canary_that_became_invalid_can_go_back() {
     let flawed = |scene: Scene| {
         scene.with(|seen| {
-            seen.objects.spec_error = Some(Obstacle("spec.provider: unknown".to_owned()))
+            seen.objects.spec_error = Some(Obstacle("spec.provider: unknown".to_owned()));
         })
     };
     let for_minutes = |minutes: i64, scene: Scene| {

@@ -133,9 +133,8 @@ fn another_target_is_set_up_anew_once_nothing_is_rolled_out() {
     };
     let done = at_rest().phase(Phase::Succeeded);
     let anew = moved(done.clone()).decision();
-    let remembered = anew.actions.iter().find_map(|action| match action {
-        Action::Remember(next) => Some(next.clone()),
-        _ => None,
+    let remembered = anew.actions.iter().find_map(|action| {
+        if let Action::Remember(next) = action { Some(next.clone()) } else { None }
     });
     let wanted = Memory { phase: Phase::Initializing, since: Some(NOW), ..Memory::default() };
     assert_eq!(remembered, Some(Box::new(wanted)), "nothing that was remembered is of this one");

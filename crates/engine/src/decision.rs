@@ -1,4 +1,4 @@
-//! What to do next.
+//! Decisions: the next step, its actions in order, and the reason.
 
 use std::mem;
 
@@ -13,21 +13,21 @@ pub enum Step {
     Do(Decision),
 }
 
-/// What only the outside can answer.
+/// A question that only hooks and metric servers can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Do the metric backends answer?
     Backends,
-    /// What do the hooks of this kind say?
+    /// The answer of all hooks of this kind.
     Gate(GateKind),
-    /// What do rollout hooks and metrics say?
+    /// The answer of rollout hooks and metrics.
     Checks,
 }
 
-/// What to do, in order, and why.
+/// Actions in order, and the reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Why: what the condition and the explanation say.
+    /// The reason, for the condition and the explanation.
     pub why: Fact,
     /// The effects, in order. Each can be carried out twice. If one fails, those after it are not
     /// carried out and the cluster is looked at again.
@@ -59,10 +59,10 @@ pub enum Action {
     Ensure(ManagedObject),
     /// Divide live traffic like this.
     Shift(Split),
-    /// Lead everybody to the primary in the route that had the canary's share before.
+    /// Route all clients to the primary in the route that had the canary's share before.
     RetirePreviousRoute,
     /// Give clients other cookies. Fresh ones are written down before anything else is done: a cookie
-    /// that only a route has is lost with it. What is retired is written down with the memory.
+    /// that only a route has is lost with it. Retired ones are written down with the memory.
     Cookies(CookieChange),
     /// Ask for so many replicas of the target.
     ScaleTarget(i64),
@@ -102,7 +102,7 @@ pub enum Action {
     Prune,
 }
 
-/// What becomes of the cookies that keep clients on their side.
+/// The change of the cookies that keep clients on their side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CookieChange {
     /// Of those who saw the canary.
@@ -111,7 +111,7 @@ pub struct CookieChange {
     pub primary: Cookie,
 }
 
-/// What becomes of one cookie.
+/// The change of one cookie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cookie {
     /// It stays as it is, or absent.
@@ -128,11 +128,11 @@ pub enum Cookie {
 pub struct Alert {
     /// How bad.
     pub severity: Severity,
-    /// What it is about: the sentence comes from here.
+    /// The subject, from which the sentence is made.
     pub about: Notice,
 }
 
-/// What chat messages are about.
+/// The subject of a chat message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Set up for the first time.
@@ -168,7 +168,7 @@ pub enum Notice {
 pub enum Severity {
     /// For information.
     Info,
-    /// Somebody may want to act.
+    /// A person may want to act.
     Warn,
     /// Something failed.
     Error,

@@ -1,19 +1,19 @@
-//! Says everything once.
+//! Deduplicates events and alerts per position in the rollout.
 //!
-//! A decision that is taken again tells the same again: after a conflict, at every interval that
-//! something is waited for, whenever a change elsewhere wakes the canary. [`EventDedup`] lives as long as
-//! the process does and lets the first one through, until the rollout moves. After a restart it
-//! lets one more through, which is the price of never losing one.
+//! A decision that is taken again announces the same again: after a conflict, at every interval of waiting,
+//! whenever a change elsewhere wakes the canary. [`EventDedup`] lives as long as the process does and lets
+//! the first one through, until the rollout moves. After a restart it lets one more through, which is the
+//! price of never losing one.
 
 use std::mem;
 
 use crate::{Fact, Memory, Notice, Percent, Phase, Revision};
 
-/// Different facts that are kept in mind at one place. A rollout tells about ten; what tells more is
-/// a sentence with a number that never rests, and there the oldest are forgotten.
+/// Different facts that are remembered at one position. A rollout announces about ten; more come only from
+/// a sentence with a number that changes all the time, and there the oldest are forgotten.
 const FACTS_MAX: usize = 64;
 
-/// What was told since the rollout last moved.
+/// Facts and alerts since the rollout last moved.
 #[derive(Clone, Debug, Default)]
 pub struct EventDedup {
     place: Option<Place>,

@@ -1,7 +1,7 @@
-//! What happened, or is waited for: the one vocabulary of events, conditions and explanations.
+//! Facts: the one vocabulary of events, conditions and explanations.
 //!
 //! A fact has a fixed reason (a word for machines), a tone (is something wrong?) and a sentence
-//! for people. Sentences are made when somebody wants to read them, not when the decision is taken.
+//! for people. Sentences are made when they are read, not when the decision is taken.
 
 use crate::{Form, ManagedObject, Note, Percent, Phase};
 
@@ -37,7 +37,7 @@ pub enum Fact {
     AlertLost {
         /// The receiver.
         to: String,
-        /// What was in the way.
+        /// The obstacle.
         why: String,
     },
     /// The primary is not ready yet.
@@ -67,7 +67,7 @@ pub enum Fact {
     Restarted,
     /// The target went back to what the primary runs.
     WentBack(Phase),
-    /// Somebody scaled the canary to nothing in mid-flight.
+    /// The canary was scaled to nothing in mid-flight.
     ScaledUpAgain,
     /// The canary is not ready yet.
     CanaryNotReady(String),
@@ -79,7 +79,7 @@ pub enum Fact {
     PreRolloutFailed {
         /// Name of the hook.
         hook: String,
-        /// What it said.
+        /// The answer of the hook.
         why: String,
     },
     /// A check failed; the sentence says which and how.
@@ -112,9 +112,9 @@ pub enum Fact {
     RouteLeft,
     /// The routing object said something else than we wrote.
     Drifted {
-        /// What it said.
+        /// The canary's share in the route.
         seen: Percent,
-        /// What it says now.
+        /// The canary's share from now on.
         now: Percent,
     },
     /// The primary is given the new template.
@@ -125,7 +125,7 @@ pub enum Fact {
     RoutedToPrimary,
     /// The rollout is over and well.
     Promoted,
-    /// The rollout is over; nobody looked.
+    /// The rollout is over, without analysis.
     PromotedUnchecked,
     /// Held by hand.
     Held(Percent),
@@ -157,7 +157,7 @@ pub enum Fact {
     PostRolloutFailed {
         /// Name of the hook.
         hook: String,
-        /// What it said.
+        /// The answer of the hook.
         why: String,
     },
     /// The workload runs although nothing is rolled out, with so many replicas if they are counted.
@@ -194,7 +194,7 @@ pub enum GateKind {
 pub enum Tone {
     /// All is as it should be.
     Normal,
-    /// Somebody may want to know.
+    /// People may want to know.
     Warning,
 }
 
@@ -312,12 +312,12 @@ impl Fact {
         }
     }
 
-    /// What is so at every check of a rollout, and is worth saying once.
+    /// True at every check of a rollout, and worth saying once.
     pub(crate) const fn is_lasting(&self) -> bool {
         matches!(self, Self::Ambiguous(_))
     }
 
-    /// What goes away by itself: pods that are on their way.
+    /// Goes away by itself: pods that are on their way.
     pub const fn is_passing(&self) -> bool {
         matches!(self, Self::PrimaryNotReady(_) | Self::CanaryNotReady(_))
     }
@@ -652,7 +652,7 @@ impl Note {
 // === impl ManagedObject ===
 
 impl ManagedObject {
-    /// What it is called in sentences.
+    /// Its name in sentences.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CanaryService => "canary Service",

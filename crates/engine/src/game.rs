@@ -6,14 +6,14 @@
 //!  hook runs --------> hook::Run -> next, assess ----------------------> measure, write the status
 //! ```
 //!
-//! [`decide`] is a function of what was observed. What it needs to remember is in the cluster: in the
+//! [`decide`] is a function of what was observed. Its memory is in the cluster: in the
 //! status, on the pods and on the runs of hooks; where exactly stands at [`Memory`]. It can
 //! be asked at any time, by any process, after any of its actions, and goes on from there.
 //!
 //! # How a controller of workloads uses this
 //!
-//! 1. **The workload**, read from the server and not from a cache if anything is to be written. What
-//!    its status says becomes [`Memory`], its spec a [`Plan`] with all defaults filled in.
+//! 1. **The workload**, read from the server and not from a cache if anything is to be written. Its
+//!    status becomes [`Memory`], its spec a [`Plan`] with all defaults filled in.
 //! 2. **The revision** of its template: [`revision_data`] of the template as it is stored, then
 //!    [`choose_revision`] among all revisions it owns or can adopt. Renumber or make what that says,
 //!    and begin anew if it changed anything. A name that is taken by other data when it is made counts
@@ -42,9 +42,9 @@
 //!
 //! ## When a write fails
 //!
-//! [`Action::scope`] says what must not follow one that failed; the rest does. So a quota or an
-//! admission rule that refuses one pod stops neither the others, nor a pause, nor the status. What was
-//! refused goes into [`Observed::refusals`] of the next look, which makes conditions and an event of
+//! [`Action::scope`] says which actions must not follow one that failed; the rest does. So a quota or an
+//! admission rule that refuses one pod stops neither the others, nor a pause, nor the status. The refusal
+//! goes into [`Observed::refusals`] of the next look, which makes conditions and an event of
 //! it, and out of it when the write is no longer wanted or succeeds. An event tells of the action
 //! before it and is left out with that. A crash at any point is as if the
 //! rest had failed.
@@ -68,7 +68,7 @@
 //! answer with `condition::judge` of the providers, record it with [`hook::MetricResult::record`], and write down what
 //! [`hook::Run::assess`] says, if the run is still the one that was read. If it is not, read again and
 //! do not measure again what is recorded. Look again at [`hook::Run::wake`], and never at a run that
-//! ended. A run that somebody asked to end did not pass for whoever waits for it, whatever it says.
+//! ended. A run that was terminated on request did not pass, whatever its phase says.
 
 pub mod arguments;
 pub mod hook;

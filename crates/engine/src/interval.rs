@@ -4,7 +4,7 @@
 //! carried out in full, or one that it finds in the status. The wall clock is asked once, after a
 //! start, how long ago the step in the status was; if the status lies in the future, the interval
 //! begins anew. So a clock that jumps, either way, neither brings a step forward nor keeps it from
-//! coming; a step that failed is repeated soon; and one that landed although nobody was told so is
+//! coming; a step that failed is repeated soon; and a write that landed although its answer was lost is
 //! not taken twice.
 
 use std::time::Duration;
@@ -17,13 +17,13 @@ const KNOWN_TO: Duration = Duration::from_secs(1);
 /// When the last step was, as this process knows it. One for each canary.
 #[derive(Clone, Debug, Default)]
 pub struct IntervalTimer {
-    /// What the status said of the last step or check.
+    /// The mark of the last step or check in the status.
     mark: Option<Mark>,
     /// When that was found, or made, by the steady clock.
     last: Option<Moment>,
 }
 
-/// What two clocks say.
+/// The time by two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
     /// The time of day, which may jump.
@@ -32,8 +32,8 @@ pub struct Clocks {
     pub steady: Moment,
 }
 
-/// What of the memory changes with a step or a check that counted. Its time alone would not do: a second
-/// is long enough for one rollout to end and the next to begin.
+/// The part of the memory that changes with a step or a check that counted. Its time alone would not do: a
+/// second is long enough for one rollout to end and the next to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     seconds: Option<i64>,
@@ -63,8 +63,8 @@ impl IntervalTimer {
     /// A decision was carried out in full, and this is remembered now. If it was a step, a check or a
     /// question, the next one is an interval away.
     ///
-    /// To be called after the last effect and not before: what did not happen takes no time, and what
-    /// happened by half is found in the status.
+    /// To be called after the last effect and not before: an effect that failed takes no time, and one that was
+    /// done by half is found in the status.
     pub fn done(&mut self, is_beat: bool, memory: &Memory, steady: Moment) {
         self.mark = mark(memory);
         if is_beat {
@@ -72,7 +72,7 @@ impl IntervalTimer {
         }
     }
 
-    /// Takes note of a step that somebody else took, or that we took without knowing.
+    /// Takes note of a step by another writer, or by an earlier process.
     fn notice(&mut self, memory: &Memory, now: Clocks) {
         let found = mark(memory);
         if found == self.mark {

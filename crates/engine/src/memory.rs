@@ -1,10 +1,10 @@
-//! What is remembered between two observations: the object's status.
+//! The memory of a canary between two observations: its status.
 
 use std::fmt;
 
 use crate::{Configs, Moment, Percent, Revision};
 
-/// What the controller wrote down last.
+/// The status as the controller wrote it last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Where the rollout stands.

@@ -46,7 +46,7 @@ fn roll_back(
     if memory.is_gated()
         && let Some(target) = target
     {
-        // What was never started is judged all the same: it must not be tried again.
+        // A revision that was never started is judged all the same: it must not be tried again.
         next.applied = Some(target.revision.clone());
         next.configs.clone_from(&target.configs);
     }
@@ -110,7 +110,7 @@ fn share_left(seen: &Observed, target: Option<&Target>) -> Option<Percent> {
     }
 }
 
-/// What must happen before the canary can lose its pods; nothing if its clients can go at once.
+/// Must happen before the canary can lose its pods; nothing if its clients can go at once.
 ///
 /// Where traffic is divided, one write takes them all. Where it is not, the memory says which pods
 /// clients use, and the Service follows it before anything is parked.
@@ -118,7 +118,7 @@ fn hand_over(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, objects, .. } = seen;
     let primary_serves = seen.primary.readiness.is_serving();
     if let State::Blocked(obstacle) = &objects.previous_route {
-        // It may have a share, which would be led to nobody.
+        // It may have a share, which no pod would serve.
         return Some(obstructed(seen, &obstacle.0).into());
     }
     if canary_has_share(seen) && !primary_serves {
@@ -138,7 +138,7 @@ fn hand_over(seen: &Observed) -> Option<Step> {
         let decision = Decision::because(Fact::RoutedToPrimary).remember(next).telling();
         return Some(decision.again(Again::Now).into());
     }
-    // Somebody sent clients elsewhere. It would have been put right by now if the primary served.
+    // Clients were routed elsewhere by another writer. It would have been put right by now if the primary served.
     (objects.apex_service == State::OutOfSync).then(|| held(seen, no_pod(seen)))
 }
 
@@ -160,9 +160,9 @@ pub(super) fn no_routes(seen: &Observed) -> Step {
     obstructed(seen, why).into()
 }
 
-/// The new primary does not become ready: whoever works keeps the traffic.
+/// The new primary does not become ready: the side that works keeps the traffic.
 ///
-/// Pods of a revision that came later were not analysed: they get it only if nobody else serves.
+/// Pods of a revision that came later were not analysed: they get traffic only if no other pods serve.
 pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &str) -> Step {
     let Observed { plan, memory, .. } = seen;
     let is_divisible = plan.traffic == Traffic::Divisible;
@@ -183,7 +183,7 @@ pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &s
     let mut next = ended(seen, Phase::Failed);
     next.failed_checks = 0;
     next.weight = share;
-    // It was given, broken or not: whoever compares must not take the one before for what runs.
+    // It was given, broken or not: a comparison must not take the revision before for the running one.
     next.promoted.clone_from(&memory.applied);
     let next = next.stamped(memory, seen.now);
     Decision::because(Fact::PromotionFailed(why.to_owned()))
@@ -256,7 +256,7 @@ pub(super) fn skip(seen: &Observed) -> Step {
     decision.into()
 }
 
-/// The copy was made and nobody waits for it.
+/// The copy was made, and no analysis follows.
 pub(super) fn unchecked(seen: &Observed, target: Option<&Target>, split: Split) -> Step {
     if let Some(step) = hand_over(seen) {
         return step;

@@ -72,12 +72,12 @@ fn leave_dead_canary(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
-/// Somebody gave the canary a share, or copies, although nothing is rolled out: it goes back. How
-/// much a failed promotion leaves there is theirs to decide.
+/// Another writer gave the canary a share, or copies, although nothing is rolled out: it goes back. The share
+/// that a failed promotion leaves there is for users to decide.
 fn drifted(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     if seen.objects.previous_route != State::InSync {
-        // The share may be in that one, whatever the route says that takes over.
+        // The share may be in that one, whichever share the route that takes over has.
         return None;
     }
     let split = *seen.routes.as_ref().ok().filter(|_| plan.traffic == Traffic::Divisible)?;
@@ -136,7 +136,7 @@ fn is_new(seen: &Observed, target: &Target) -> bool {
     is_changed(memory, target) && !equals_promoted(seen, target) && !absorbed
 }
 
-/// Nothing to start. What was learnt about fingerprints is written down.
+/// Nothing to start. New knowledge about fingerprints is written down.
 fn rest(seen: &Observed, target: &Target) -> Step {
     let memory = &seen.memory;
     if memory.applied.as_ref() != Some(&target.revision) {

@@ -38,7 +38,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
             let why = Fact::PrimaryNotReady(unready.why.clone());
             return awaiting_pods(seen, why).into();
         }
-        // Nobody wants to wait for checks, but somebody must serve.
+        // Checks are skipped, but some pods must serve.
         Readiness::Stuck(unready) if seen.plan.skip && unready.serving => {}
         Readiness::Stuck(unready) => {
             let decision = Decision::because(Fact::PrimaryStuck(unready.why.clone())).telling();
@@ -72,7 +72,7 @@ fn place(seen: &Observed, pieces: &[ManagedObject]) -> Option<Step> {
 
 fn finish(seen: &Observed, target: &Target, split: Split) -> Step {
     let mut next = seen.memory.in_phase(Phase::Initialized, seen.now);
-    // A primary that was there before and runs something else: nobody knows its fingerprint, but the
+    // A primary that was there before and runs something else: its fingerprint is unknown, but the
     // target is not it.
     let revision =
         if target.same_as_primary { target.revision.clone() } else { Revision::new("unknown") };

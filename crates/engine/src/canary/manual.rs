@@ -1,6 +1,6 @@
 //! A person holds the rollout at a share, and lets it go on.
 //!
-//! What never raises traffic (resume, removal, lowering) takes effect at once; every increase waits
+//! Changes that never raise traffic (resume, removal, lowering) take effect at once; every increase waits
 //! for a check that passed.
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 
 use super::{drop_resume, later, primary_takes};
 
-/// What a change of `manualStep` does without waiting for the interval.
+/// The effect of a change of `manualStep` that does not wait for the interval.
 pub(super) fn at_once(seen: &Observed, split: Split) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     let by_weight = plan.strategy == Strategy::Weighted && plan.traffic == Traffic::Divisible;

@@ -21,7 +21,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if let Some(step) = must_go_back(seen, target) {
         return step;
     }
-    // Not by a spec that means nothing, whoever asks for no analysis.
+    // An invalid spec promotes nothing, also where the analysis is skipped.
     if seen.plan.skip && seen.objects.spec_error.is_none() {
         return skip(seen, target);
     }
@@ -144,7 +144,7 @@ fn must_go_back(seen: &Observed, target: &Target) -> Option<Step> {
     None
 }
 
-/// Somebody took the canary's pods away: they come back. Meanwhile its share is served by nobody.
+/// The canary's pods were scaled away by another writer: they come back. Meanwhile no pod serves its share.
 fn scaled_away(seen: &Observed, target: &Target) -> Decision {
     let decision = Decision::because(Fact::ScaledUpAgain)
         .act_if(seen.plan.scaled, Action::ResumeScaler)
@@ -199,7 +199,7 @@ fn blocked(seen: &Observed, target: &Target) -> Step {
 
 /// Something lasting is in the way: it counts against the deadline.
 pub(super) fn counts_against_deadline(seen: &Observed, why: &str, target: Option<&Target>) -> Step {
-    // A clock that was put back must not make it wait for ever: what lies ahead began now.
+    // A clock that was put back must not make it wait for ever: a moment in the future counts as now.
     if seen.memory.blocked_since.is_none_or(|since| since > seen.now) {
         let next = Memory { blocked_since: Some(seen.now), ..seen.memory.clone() };
         return obstructed(seen, why).remember(next).into();
@@ -224,7 +224,7 @@ pub(super) fn trouble_over(seen: &Observed) -> Option<Step> {
     Some(Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into())
 }
 
-/// The routing object and the memory disagree: we died between the two writes, or somebody edited it.
+/// The routing object and the memory disagree: a crash between the two writes, or an edit by another writer.
 ///
 /// A share that is the very next step is our own; one that is lower is safe to go on from; anything
 /// else is taken back to what was last approved, unless it is a primary in need of rescue that would
@@ -256,7 +256,7 @@ fn drifted(seen: &Observed, split: Split) -> Option<Step> {
     Some(take_back(seen, split, memory.weight))
 }
 
-/// Takes a share back that nobody approved.
+/// Takes a share back that was not approved.
 pub(super) fn take_back(seen: &Observed, split: Split, to: Percent) -> Step {
     if !primary_takes(seen) {
         return held(seen);
@@ -352,7 +352,7 @@ fn is_measurable(memory: &Memory, split: Split) -> bool {
     split != Split::PRIMARY || memory.iterations > 0 || memory.phase == Phase::WaitingPromotion
 }
 
-/// Checks passed: the next step, if everybody is ready for it.
+/// Checks passed: the next step, if both sides are ready for it.
 fn go_on(seen: &Observed, target: &Target, split: Split, base: Memory) -> Step {
     let Observed { memory, plan, .. } = seen;
     let unready = match (&target.readiness, &seen.primary.readiness) {

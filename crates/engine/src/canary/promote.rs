@@ -1,7 +1,7 @@
 //! The primary is given what was analysed, and traffic goes back to it.
 //!
-//! The phase is written before the template is: whoever finds the phase finishes the copy, which is
-//! the same copy every time. What is copied is compared with what was analysed at that moment.
+//! The phase is written before the template is: any process that finds the phase finishes the copy, which is
+//! the same copy every time. The copied template is compared with the analysed one at that moment.
 
 use crate::{
     Action, Again, Decision, Fact, GateKind, Memory, Missing, Notice, Observed, Percent, Phase,
@@ -21,7 +21,7 @@ pub(super) fn with_approval(seen: &Observed, split: Split, base: &Memory) -> Ste
     }
 }
 
-/// Whether the gate before promotion is open; what to do if it is not.
+/// Whether the gate before promotion is open, and the next step if it is not.
 pub(super) fn approved(seen: &Observed, base: &Memory) -> Result<(), Box<Step>> {
     if !seen.plan.hooks.confirm_promotion {
         return Ok(());
@@ -106,7 +106,7 @@ fn give_or_wait(seen: &Observed) -> Step {
         return finish::unchecked(seen, target, split);
     }
     if counts_shares(seen) && split.canary != seen.memory.weight {
-        // We died after a step, or somebody took one: it counts, and the next is an interval away.
+        // A crash after a step, or a step by another writer: it counts, and the next is an interval away.
         let next = Memory { weight: split.canary, ..seen.memory.clone() };
         let next = next.stamped(&seen.memory, seen.now);
         let why = Fact::PrimaryAdvanced(split.canary.rest());

@@ -21,7 +21,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
         return Decision::because(Fact::Terminated).act(Action::RemoveFinalizer).into();
     }
     match memory.phase {
-        // Written down and not released yet: what happened in between still counts.
+        // Written down and not released yet: changes in between still count.
         Phase::Terminating | Phase::Terminated => {}
         Phase::New
         | Phase::Initializing
@@ -60,7 +60,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
     released(seen)
 }
 
-/// What outlives the canary, in the order it goes back.
+/// Objects that outlive the canary, in the order in which they are restored.
 fn ways_back(seen: &Observed) -> [(&State, Action); 2] {
     [
         (&seen.objects.apex_restored, Action::RestoreApex),
@@ -90,7 +90,7 @@ fn bring_back(seen: &Observed, target: &Target) -> Option<Step> {
 }
 
 fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
-    // From when the way back began: what was deleted while nobody looked still gets its chance.
+    // Counted from the beginning of the restoration: an object deleted unobserved still gets its chance.
     let since = seen.memory.since.max(seen.lifecycle.deleted_at).unwrap_or(seen.now);
     if since > seen.now {
         // The clock was put back.
@@ -110,7 +110,7 @@ fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
     obstructed(seen, why).into()
 }
 
-/// The target is left as it is, and whatever can still be put in order is. What was refused is blocked
+/// The target is left as it is, and everything else is put in order if it can be. Refused writes are blocked
 /// by the next look, so that this ends.
 fn given_up(seen: &Observed, why: &str) -> Step {
     let mut decision = Decision::because(Fact::RevertGivenUp(why.to_owned()))
@@ -128,7 +128,7 @@ fn released(seen: &Observed) -> Step {
         return Decision::because(Fact::Terminated).act(Action::RemoveFinalizer).into();
     }
     let next = seen.memory.in_phase(Phase::Terminated, seen.now);
-    // The target may run with its scaler still paused: we died in between, or somebody scaled it.
+    // The target may run with its scaler still paused: a crash in between, or scaling by another writer.
     let resumes = seen.plan.scaled && seen.target.is_ok();
     Decision::because(Fact::Terminated)
         .act_if(resumes, Action::ResumeScaler)

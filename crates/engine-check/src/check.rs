@@ -1,17 +1,17 @@
-//! What must hold, whatever happens: the invariants of a canary, as a function over a trace.
+//! The invariants of a canary, as a function over a trace.
 //!
-//! A trace is what an observer sees who stands beside the API server: what others change, and what
-//! the controller writes, asks and tells. Simulations and tests of the whole operator produce the
-//! same [`Entry`]s, so both are judged by the same rules, after every step and not at the end.
+//! A trace is the sequence of events that an observer beside the API server sees: changes by others, and the
+//! writes, questions and announcements of the controller. Simulations and tests of the whole operator
+//! produce the same [`Entry`]s, so both are judged by the same rules, after every step and not at the end.
 //!
 //! ```text
-//! who                    entries                               judged by
+//! source                 entries                               judged by
 //! users, pods, faults    TargetIs, Pods, RouteEdited, ...      nothing: they are the world
 //! the controller         Routed, Scaled, Remembered, ...       traffic, revision, effects
 //! a test                 Settled                               effects: no write may follow
 //! ```
 //!
-//! Numbers in a [`Violation`] are those of the list of invariants in the documentation.
+//! The number in a [`Violation`] is that of the invariant in `docs/invariants.md`.
 
 mod effects;
 mod rest;
@@ -32,9 +32,9 @@ use tidegate_engine::{
 /// Something that happened, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// When it really happened, whatever the clock of the controller said.
+    /// The real time, whatever the clock of the controller said.
     pub at: Moment,
-    /// What happened.
+    /// The event.
     pub event: TraceEvent,
 }
 
@@ -47,7 +47,7 @@ pub enum Workload {
     Primary,
 }
 
-/// What can happen to a canary and around it.
+/// An event of a canary or around it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TraceEvent {
     // === The world ===
@@ -55,19 +55,19 @@ pub enum TraceEvent {
     Planned(Box<Plan>),
     /// The target asks for this revision and configuration.
     TargetIs(Box<Template>),
-    /// The primary was there before anybody looked, and runs this.
+    /// The primary was there from the beginning, and runs this.
     PrimaryIs(Box<Template>),
     /// The target is gone.
     TargetGone,
-    /// The primary was deleted by somebody.
+    /// The primary was deleted.
     PrimaryGone,
-    /// What a workload's pods can do.
+    /// The state of a workload's pods.
     Pods(Workload, Pods),
-    /// Somebody else, a person or a scaler, asked for so many replicas.
+    /// Another writer, a person or a scaler, asked for so many replicas.
     ScaledByOthers(Workload, i64),
-    /// Somebody else changed the routing object.
+    /// Another writer changed the routing object.
     RouteEdited(Split),
-    /// Somebody else changed the Service of clients.
+    /// Another writer changed the Service of clients.
     ApexEdited(Side),
     /// The status was lost, as by a restore without it.
     StatusLost,
@@ -91,7 +91,7 @@ pub enum TraceEvent {
     Asked(GateKind, bool),
     /// It ran the checks, and whether all passed.
     Checked(bool),
-    /// A write failed, or its answer was lost: what led to it may be done once more.
+    /// A write failed, or its answer was lost: the question or check before it may be repeated once.
     WriteFailed,
     /// It is done with this look and waits, for this reason.
     Waits(&'static str),
@@ -126,7 +126,7 @@ pub enum TraceEvent {
     Released,
     /// A chat message was sent.
     Alerted(Box<Notice>),
-    /// A chat message was sent, known by its words alone: what can be seen of an alert from outside.
+    /// A chat message was sent, known by its words alone, as an alert is seen from outside.
     Messaged(String),
     /// An event was written.
     Announced(Box<Fact>),
@@ -136,7 +136,7 @@ pub enum TraceEvent {
     Settled,
 }
 
-/// What is rolled out.
+/// A template and its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// Fingerprint of the template.
@@ -145,7 +145,7 @@ pub struct Template {
     pub configs: Option<Configs>,
 }
 
-/// What pods can do.
+/// The state of pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pods {
     /// At least one can serve.
@@ -163,7 +163,7 @@ pub struct Violation {
     pub invariant: u8,
     /// Which entry broke it, counted from 0.
     pub at: usize,
-    /// What was wrong.
+    /// The sentence that says how.
     pub text: String,
 }
 
@@ -181,19 +181,19 @@ pub struct Checker {
     apex: Option<Side>,
     looked: Look,
     pace: IntervalTimer,
-    /// What was taken back last, until the target changes.
+    /// The template that was taken back last, until the target changes.
     failed: Option<Template>,
     effects: effects::Effects,
 }
 
-/// What the controller could know when it decided.
+/// The knowledge of the controller when it decided.
 #[derive(Clone, Debug, Default)]
 struct Look {
     target: Option<Template>,
     pods: [Pods; 2],
     /// The target was what is remembered of it.
     is_current: bool,
-    /// Nobody touched the routing object since.
+    /// No other writer touched the routing object since.
     is_route_ours: bool,
 }
 
@@ -207,7 +207,7 @@ struct IntervalTimer {
     has_passed: bool,
 }
 
-/// Why an entry is a breach: the invariant, and a sentence.
+/// The violation of an entry: the number of the invariant, and a sentence.
 type Fault = (u8, String);
 type Verdict = Result<(), Fault>;
 
@@ -366,7 +366,7 @@ impl Checker {
             TraceEvent::RouteEdited(split) => {
                 self.split = Some(*split);
                 self.looked.is_route_ours = false;
-                // Who undoes a step that was not written down yet leaves no trace of it.
+                // An edit that undoes a step that was not written down yet leaves no trace of it.
                 self.pace.last_step = None;
             }
             TraceEvent::ApexEdited(side) | TraceEvent::ApexSelects(side) => self.apex = Some(*side),
@@ -414,7 +414,7 @@ impl Checker {
         self.replicas.get(workload as usize).copied().flatten()
     }
 
-    /// Whether a pod serves, or did when the controller looked: nobody can know better.
+    /// Whether a pod serves, or did when the controller looked: it cannot know better.
     fn can_serve(&self, workload: Workload) -> bool {
         [&self.pods, &self.looked.pods]
             .into_iter()
@@ -440,7 +440,7 @@ impl Checker {
     }
 }
 
-// === impl Breach ===
+// === impl Violation ===
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -451,7 +451,7 @@ impl fmt::Display for Violation {
 // === impl Template ===
 
 impl Template {
-    /// What memory says was started or judged last.
+    /// The template that memory says was started or judged last.
     fn applied(memory: &Memory) -> Option<Self> {
         let revision = memory.applied.clone()?;
         Some(Self { revision, configs: memory.configs.clone() })

@@ -1,4 +1,4 @@
-//! The same for game workloads: invariants over traces, and the model cluster of the tests.
+//! Invariants and simulation for game workloads: invariants over traces, and the model cluster of the tests.
 
 pub mod check;
 

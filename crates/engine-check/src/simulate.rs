@@ -41,7 +41,7 @@ const ROUNDS_TO_REST: u32 = 1_500;
 /// Rounds without a write after which a run counts as resting: longer than a deadline.
 const ROUNDS_OF_SILENCE: u32 = 24;
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// The invariant that was broken, if one was; the run ends there.
@@ -56,7 +56,7 @@ pub struct Report {
     pub writes: u32,
     /// Writes that were cut short.
     pub cuts: u32,
-    /// What happened, in order, if that was asked for.
+    /// Events in order, if they were asked for.
     pub log: Vec<(Moment, TraceEvent)>,
 }
 

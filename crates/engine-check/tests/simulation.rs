@@ -16,7 +16,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What happened up to the breach, for people.
+/// The events up to the violation, for people.
 fn story(script: &Script) -> String {
     let Report { violation, log, ending, .. } = explain(script);
     let mut text = format!("{script:#?}\n");

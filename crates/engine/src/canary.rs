@@ -1,4 +1,5 @@
-//! Decides what a canary does next.
+//! The decision about a canary. [`decide`] is called by the operator with every observation, is a pure function
+//! of it, and names the next actions in order.
 //!
 //! ```text
 //!            +------------- a change, gates open ---------------+

@@ -1,4 +1,4 @@
-//! Whether it is time for the next step, without trusting a clock that people can move.
+//! The interval between two steps, measured without trusting a clock that people can move.
 //!
 //! A process measures with a steady clock from when it saw the last step: its own, once that was
 //! carried out in full, or one that it finds in the status. The wall clock is asked once, after a

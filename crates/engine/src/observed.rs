@@ -1,4 +1,4 @@
-//! Everything a decision may look at.
+//! The observation of a canary: everything a decision may look at. Made by the operator at every look.
 
 use crate::{Configs, Memory, Moment, Plan, Readiness, Revision, Split};
 

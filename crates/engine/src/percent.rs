@@ -1,4 +1,4 @@
-//! Shares of traffic.
+//! Percentages, and the division of live traffic between primary and canary.
 
 use std::fmt;
 

@@ -1,11 +1,11 @@
-//! Who may write at all, how often something is told, and what must be over by now: invariants 13,
-//! 15, 16 and 19 to 23.
+//! The right to write, events and alerts without repetition, and deadlines: invariants 13, 15, 16 and
+//! 19 to 23.
 
 use tidegate_engine::{Fact, GateKind, Notice, Percent, Phase, Revision, Side};
 
 use super::{Checker, Entry, Template, TraceEvent, Verdict, Workload};
 
-/// What was done to the outside.
+/// Effects on the outside so far.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a yes or no of its own")]
 pub(super) struct Effects {
@@ -27,7 +27,7 @@ pub(super) struct Effects {
     prepared: Option<Revision>,
 }
 
-/// Where a rollout stands; what is told is told once here.
+/// The position of a rollout; each event is announced once at each.
 type Place = (Phase, Percent, u32, Option<Revision>);
 
 impl Checker {
@@ -123,7 +123,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether the canary goes, and no target will come back in time: whatever clients are sent to, the
+    /// Whether the canary goes, and no target will come back in time: any side that clients are sent to, the
     /// primary goes with it.
     pub(super) fn is_let_go(&self) -> bool {
         let effects = &self.effects;

@@ -1,10 +1,10 @@
-//! Where a canary comes to rest: invariants 14 and 17.
+//! The end state of a canary: invariants 14 and 17.
 
 use tidegate_engine::{Percent, Phase, Revision, Side, Split, Traffic};
 
 use super::{Checker, Verdict, Violation, Workload};
 
-/// What is left when nothing moves any more, to be compared between runs with and without faults.
+/// The end state when nothing moves any more, to be compared between runs with and without faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// The phase.
@@ -17,7 +17,7 @@ pub struct Ending {
     pub apex: Option<Side>,
     /// The revision that was last started or judged.
     pub applied: Option<Revision>,
-    /// What the primary runs.
+    /// The revision of the primary.
     pub primary: Option<Revision>,
     /// Whether the target has pods.
     pub target_runs: bool,
@@ -37,7 +37,7 @@ impl Checker {
         }
     }
 
-    /// Whether this is a place to rest: nobody is left without pods, and nothing is half done.
+    /// Whether this is a place to rest: no client is left without pods, and nothing is half done.
     pub fn at_rest(&self) -> Option<Violation> {
         let (invariant, text) = self.judge_rest().err()?;
         Some(Violation { invariant, at: self.index, text })
@@ -53,7 +53,7 @@ impl Checker {
             return Ok(());
         }
         if !self.can_serve(Workload::Primary) {
-            // Nobody can be sent there: everything stays where it is.
+            // No side can take clients: everything stays where it is.
             return Ok(());
         }
         if !phase.is_idle() {

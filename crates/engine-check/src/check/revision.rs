@@ -1,4 +1,4 @@
-//! What is promoted, what is remembered of it, and in which order: invariants 6 to 9 and 11.
+//! The promoted revision, the memory of it, and the order of both: invariants 6 to 9 and 11.
 
 use tidegate_engine::{Memory, Moment, Percent, Phase, Strategy, Traffic};
 
@@ -66,7 +66,7 @@ impl Checker {
         Ok(())
     }
 
-    /// What is written down as seen was started, judged, or runs already.
+    /// A revision that is written down as seen was started, judged, or runs already.
     fn judge_knowledge(&self, next: &Memory) -> Verdict {
         let before = &self.memory;
         if next.applied == before.applied || is_foreign(before) {
@@ -105,7 +105,7 @@ impl Checker {
         Ok(())
     }
 
-    /// What is over leaves no share behind that nobody wrote down.
+    /// A rollout that is over leaves no share behind that was not written down.
     fn judge_end(&self, next: &Memory) -> Verdict {
         let was_running = !self.memory.is_gated() && self.memory.phase != next.phase;
         let is_over = next.phase.is_idle() && was_running;

@@ -1,4 +1,4 @@
-//! Where live traffic goes, and whether there are pods: invariants 1 to 4, 11 and 12.
+//! Live traffic, and pods that serve it: invariants 1 to 4, 11 and 12.
 
 use tidegate_engine::{Moment, Percent, Phase, Plan, Side, Split, Strategy, Traffic};
 

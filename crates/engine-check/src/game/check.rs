@@ -1,9 +1,9 @@
-//! What must hold of a game workload, whatever happens, as a function over a trace.
+//! The invariants of a game workload, as a function over a trace.
 //!
-//! A trace is what an observer sees who stands beside the API server: before each write the cluster
-//! as it really is, then the write. Simulations and tests of the whole operator are judged by the same
-//! rules, after every step and not at the end. Numbers in a [`Violation`] are those of the list of
-//! invariants in the documentation.
+//! A trace is the sequence of events that an observer beside the API server sees: before each write the
+//! cluster as it really is, then the write. Simulations and tests of the whole operator are judged by the
+//! same rules, after every step and not at the end. The number in a [`Violation`] is that of the invariant in
+//! `docs/invariants.md`.
 
 mod pods;
 mod release;
@@ -21,7 +21,7 @@ use self::truth::{Changing, Truth};
 /// Something that happened.
 #[derive(Clone, Debug)]
 pub enum TraceEvent {
-    /// Somebody other than the controller changed something.
+    /// Another writer than the controller changed something.
     Changed,
     /// This is how the cluster is now.
     World(Box<Observed>),
@@ -40,7 +40,7 @@ pub struct Checker {
     is_settled: bool,
 }
 
-/// Why an entry is a breach: the invariant, and a sentence.
+/// The violation of an entry: the number of the invariant, and a sentence.
 type Verdict = Result<(), (u8, String)>;
 
 /// Judges a whole trace.

@@ -34,7 +34,7 @@ pub(super) enum HookWill {
     Hang,
 }
 
-/// The cluster. What is observed is what there is.
+/// The cluster. The observation is the truth.
 #[derive(Clone)]
 pub(super) struct World {
     pub(super) truth: Observed,
@@ -54,7 +54,7 @@ pub(super) struct World {
     pub(super) refuses: fn(&Action) -> bool,
     /// Rounds in which a node does not look at a pod, between two in which it does.
     pub(super) lag: u32,
-    /// Pods come to be without the readiness gate: made by others, or somebody takes it off.
+    /// Pods come to be without the readiness gate: made by others, or it is taken off.
     pub(super) drops_gates: bool,
     round: u32,
     pub(super) told: Vec<Fact>,
@@ -246,7 +246,7 @@ impl World {
         self.truth.refusals.push(Refusal { kind, message: "The quota is exceeded.".to_owned() });
     }
 
-    /// A look, and then five seconds of everybody else. Whether anything happened at all.
+    /// A look, and then five seconds of everything else. Whether anything happened at all.
     pub(super) fn round(&mut self) -> bool {
         let decision = self.pass();
         self.round += 1;

@@ -1,4 +1,4 @@
-//! What happens when, made from a seed or by a test.
+//! Scripts: events with their times, made from a seed or by a test.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use tidegate_engine::{
 /// A run, before it is played.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
-    /// What the user asks for at first.
+    /// The plan at first.
     pub plan: Plan,
     /// Replicas of the target.
     pub replicas: i64,
-    /// What happens, one after the other.
+    /// Events, one after the other.
     pub events: Vec<Timed>,
     /// Which writes are cut short, counted from 0, in rising order.
     pub cuts: Vec<(u32, Cut)>,
@@ -25,7 +25,7 @@ pub struct Script {
 pub struct Timed {
     /// Rounds to wait.
     pub after: u8,
-    /// What happens then.
+    /// The event.
     pub event: Event,
 }
 

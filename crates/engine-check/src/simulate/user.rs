@@ -1,4 +1,4 @@
-//! What people and machines do to a canary.
+//! Events from people and machines around a canary.
 
 use crate::check::{Template, TraceEvent, Workload as Which};
 use tidegate_engine::{GateKind, ManualStep, Percent, Side, Split};
@@ -34,13 +34,13 @@ pub enum Event {
     Metrics,
     /// The gates are to be tried again at once.
     Retry,
-    /// Somebody scales the target.
+    /// The target is scaled.
     ScaleTarget(i64),
-    /// Somebody edits the route.
+    /// The route is edited.
     Route(i64),
-    /// Somebody edits the Service of clients.
+    /// The Service of clients is edited.
     Apex,
-    /// Somebody deletes the primary.
+    /// The primary is deleted.
     DeletePrimary,
     /// The target is deleted, or comes back.
     Target,
@@ -78,7 +78,7 @@ impl World {
         if !self.is_alive() {
             return;
         }
-        // Nobody is told that a hook, a metric or a permission changed: it must be asked again.
+        // No watch tells that a hook, a metric or a permission changed: it must be asked again.
         let is_silent =
             matches!(event, Event::Gate(_) | Event::Metrics | Event::Obstacle | Event::Clock(_));
         self.is_changed |= !is_silent;
@@ -245,8 +245,8 @@ impl World {
         self.names.template(self.target.template, self.config)
     }
 
-    /// Faults stop, but for writes that are still to be cut short: whatever can be well is well, and
-    /// nobody refuses.
+    /// Faults stop, but for writes that are still to be cut short: everything is as well as it can be, and
+    /// nothing is refused.
     pub(super) fn calm_down(&mut self) {
         if !self.is_alive() {
             return;

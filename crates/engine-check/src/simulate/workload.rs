@@ -1,4 +1,4 @@
-//! Pods, as numbers: how many run what they should, how many still run what was before.
+//! Pods, as numbers: on the wanted template, and on the one before.
 
 use tidegate_engine::{Readiness, Unready};
 
@@ -16,7 +16,7 @@ pub(super) struct Workload {
     pub(super) stale: i64,
     /// When it last came closer to what it asks for.
     pub(super) progress_at: i64,
-    /// No pod of it runs, whatever it asks for: its nodes are gone.
+    /// No pod of it runs, however many it asks for: its nodes are gone.
     pub(super) is_down: bool,
 }
 

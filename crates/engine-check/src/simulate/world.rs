@@ -1,4 +1,4 @@
-//! The world of one canary: its workloads, routes and status, and who watches.
+//! The world of one canary: its workloads, routes and status, and the checker.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use super::{Report, Script, script::Cut, user::Health, workload::Workload};
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a yes or no of its own")]
 pub(super) struct World {
-    /// What the controller sees; made anew at every look.
+    /// The observation of the controller; made anew at every look.
     pub(super) seen: Observed,
     pub(super) names: Names,
     pub(super) target: Workload,
@@ -25,7 +25,7 @@ pub(super) struct World {
     /// Which configuration the target uses, and which the primary was given.
     pub(super) config: usize,
     pub(super) primary_config: usize,
-    /// What the primary was given last, to bring it back if it is deleted.
+    /// The replicas that the primary was given last, to bring it back if it is deleted.
     pub(super) size: i64,
     pub(super) pieces: Pieces,
     pub(super) route: Split,
@@ -55,7 +55,7 @@ pub(super) struct World {
     log: Option<Vec<(Moment, TraceEvent)>>,
 }
 
-/// What the controller keeps in its own memory, and loses when it dies.
+/// The memory of the process, which is lost when it dies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Process {
     pub(super) told: EventDedup,
@@ -73,7 +73,7 @@ pub(super) struct Pieces {
     pub(super) route: bool,
 }
 
-/// What is counted.
+/// Counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) rollouts: u64,
@@ -166,7 +166,7 @@ impl World {
         i64::try_from(self.seen.plan.deadline.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// What the controller's clock says.
+    /// The time by the controller's clock.
     pub(super) fn clock(&self) -> Moment {
         Moment(self.now + self.skew)
     }
@@ -183,7 +183,7 @@ impl World {
         self.is_changed |= before != after;
     }
 
-    /// What an observer sees of the pods, if it changed.
+    /// The state of the pods as an observer sees it, if it changed.
     pub(super) fn tell_pods(&mut self) {
         let deadline = self.deadline_ms();
         let now = self.now;

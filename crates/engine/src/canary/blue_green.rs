@@ -1,4 +1,6 @@
-//! No live traffic until all checks passed; then all of it, and promotion.
+//! The blue/green strategy: no live traffic until all checks passed, then all of it, and promotion.
+//!
+//! Called by `progress` when an interval is due. Copies of requests may go to the canary before, if asked for.
 
 use crate::{Action, Decision, Fact, Memory, Observed, Percent, Phase, Split, Step, Traffic};
 

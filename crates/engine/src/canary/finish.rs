@@ -1,4 +1,6 @@
-//! The ends of a rollout. Traffic first, then capacity, then the memory of it.
+//! The ends of a rollout: rollback, failed promotion, return to the old revision, promotion without analysis.
+//!
+//! Called from every phase. Traffic moves first, then capacity goes, then the status is written.
 
 use crate::{
     Action, Again, Decision, Fact, Memory, Missing, Notice, Observed, Outcome, Percent, Phase,

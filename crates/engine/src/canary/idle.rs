@@ -1,4 +1,7 @@
-//! Nothing is being rolled out: is there something to start, and may it start?
+//! The phases at rest (`Initialized`, `Succeeded`, `Failed`, `Waiting`): starts rollouts.
+//!
+//! Called by `decide` after initialisation. Starts a rollout for a new revision or configuration once gates
+//! are open and the primary is ready, and keeps routes as they should be at rest.
 
 use crate::{
     Action, Again, Decision, Fact, Form, GateKind, Memory, Missing, Notice, Observed, Percent,

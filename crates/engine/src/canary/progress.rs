@@ -1,4 +1,7 @@
-//! A rollout under way: is it still right, can it serve, must it go back, may it go on?
+//! The phases of analysis (`Progressing`, `WaitingPromotion`): one step an interval.
+//!
+//! Called by `decide`. In this order: is the revision still the same, can the canary serve, must it go back,
+//! may it go on? Only the last question waits for the interval and asks metrics.
 
 use crate::{
     Action, Again, Decision, Fact, GateKind, Memory, Missing, Observed, Percent, Phase, Question,

@@ -1,4 +1,4 @@
-//! The primary is given what was analysed, and traffic goes back to it.
+//! The phase `Promoting`: the primary is given the analysed template, and traffic goes back to it.
 //!
 //! The phase is written before the template is: any process that finds the phase finishes the copy, which is
 //! the same copy every time. The copied template is compared with the analysed one at that moment.

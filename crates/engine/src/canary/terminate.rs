@@ -1,9 +1,9 @@
-//! Gives everything back before the canary is gone.
+//! The phase `Terminating`: restores target, Services and routes before the canary is gone.
 //!
-//! The target is ready first, then Services and routes go back to it, the finalizer goes last. A
-//! target that is gone needs nothing back; one that does not become ready is not waited for for ever.
-//! In either case Services and routes that outlive the canary are put in order still: otherwise they
-//! would lead to what goes with it. One that cannot be holds nothing up for ever.
+//! The target is ready first, then Services and routes go back to it, the finalizer goes last. A target that
+//! is gone needs no restoration; one that does not become ready is waited for with a bound. In either case
+//! Services and routes that outlive the canary are put in order still: otherwise they would lead to pods that
+//! go with it. One that cannot be restored holds nothing up for ever.
 
 use crate::{
     Action, Again, Decision, Fact, Memory, Missing, Notice, Observed, Phase, Readiness, Severity,

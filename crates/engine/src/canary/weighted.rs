@@ -1,4 +1,6 @@
-//! A share that grows.
+//! The weighted strategy: traffic moves to the canary in steps.
+//!
+//! Called by `progress` when an interval is due. The share only grows, by one step for each check that passed.
 
 use crate::{
     Action, Decision, Fact, GateKind, Memory, Notice, Observed, Pause, Percent, Phase, Plan,

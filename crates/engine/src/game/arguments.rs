@@ -1,11 +1,11 @@
-//! Arguments of hooks: what a run is given, and where they are filled in.
+//! Arguments of hooks: merges declared and given ones, and fills them into texts.
 
 /// An argument a template declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Its name.
     pub name: String,
-    /// Its value, unless whoever uses the template must give one.
+    /// Its value; without one, the workload that uses the template must give it.
     pub value: Option<String>,
 }
 
@@ -30,13 +30,13 @@ pub struct Merged {
 /// Why arguments cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentError {
-    /// Nobody gave a value.
+    /// No value was given.
     #[error("args.{0} was not resolved")]
     Unresolved(String),
     /// A text asks for an argument there is not.
     #[error("failed to resolve {{{{{tag}}}}} at character {at}")]
     Unknown {
-        /// What stands between the braces.
+        /// The text between the braces.
         tag: String,
         /// Where it begins.
         at: usize,
@@ -79,7 +79,7 @@ pub fn merge(declared: &[Declared], given: &[Argument]) -> Result<Merged, Argume
     Ok(merged)
 }
 
-/// Fills in `{{ args.NAME }}`. What is filled in is not looked at again.
+/// Fills in `{{ args.NAME }}`. Values are not filled in again.
 pub fn substitute(text: &str, arguments: &[Argument]) -> Result<String, ArgumentError> {
     let mut out = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What a template means, apart from the words it is written in.
+//! The canonical form of a pod template, for comparing templates that are written differently.
 //!
 //! Others stored templates after decoding and encoding them: amounts in their shortest form, members added
 //! that say nothing. A template that means the same as such a revision is that revision. Only what
@@ -53,13 +53,13 @@ fn member(name: &str, value: &Json) -> Option<Json> {
         }
     };
     let is_empty = matches!(&value, Json::Object(members) if members.is_empty());
-    // Of all amounts this one is written although nobody asked for it.
+    // Of all amounts this one is written although it was not asked for.
     let is_unasked = name == "divisor" && value == Json::Int(0);
     let says_nothing = is_unasked || is_empty && OPTIONAL.contains(&name);
     (!says_nothing).then_some(value)
 }
 
-/// An amount in billionths; what is none stays as it is.
+/// An amount in billionths; a text that is no amount stays as it is.
 fn amount(value: &Json) -> Json {
     let text = match value {
         Json::Text(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! What a person asks for, once.
+//! Commands of people in the annotation `tidegate.dev/ask`: each is carried out once and then removed.
 
 use crate::{Again, Revision};
 
@@ -7,7 +7,8 @@ use super::{
     PauseReason, Purpose, derived::Derived, steps::whole_seconds,
 };
 
-/// What a person asked for, if it can be done now. Each is safe to do twice: it may be, after a crash.
+/// The decision that carries out a command, if that can be done now. Each is safe to do twice: it may be,
+/// after a crash.
 ///
 /// Going back is not among it, see [`aborts`].
 pub(super) fn apply(derived: &Derived<'_>) -> Option<Decision> {
@@ -40,8 +41,8 @@ fn applied(command: Command) -> Decision {
     Decision::because(Fact::Obeyed(command))
 }
 
-/// One write clears `paused` and the wish; that `paused` was cleared by us is what resumes. If somebody
-/// else cleared it just before, ours would change nothing and not count: it is set first.
+/// One write clears `paused` and the command; that `paused` was cleared by us is what resumes. If another
+/// writer cleared it just before, ours would change nothing and not count: it is set first.
 fn resume(seen: &Observed) -> Decision {
     let paused = seen.plan.paused;
     if seen.memory.pauses.is_empty() && !paused.value {
@@ -96,7 +97,7 @@ fn end_pauses(derived: &Derived<'_>, next: &mut Memory) {
     next.pauses.retain(|pause| pause.reason == PauseReason::User && is_held);
 }
 
-/// Written down after `paused` says the same: otherwise it would read as somebody going on.
+/// Written down after `paused` says the same: otherwise it would read as a person going on.
 fn remember(decision: Decision, derived: &Derived<'_>, next: Memory) -> Decision {
     let is_unset = !next.pauses.is_empty() && !derived.seen.plan.paused.value;
     let decision = if is_unset { decision.act(Action::SetPaused(true)) } else { decision };

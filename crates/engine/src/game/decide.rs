@@ -1,4 +1,4 @@
-//! One look at a game workload, one decision.
+//! The decision about a game workload: one observation in, one decision out.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{
     steps::{self, Progress, StepGate},
 };
 
-/// What to do next. The caller carries the actions out in order and looks again.
+/// Decides the next step. The caller carries the actions out in order and looks again.
 ///
 /// Pods are worked on by the step that was written down, and only then is the next step written: a
 /// crash in between repeats what changes nothing.
@@ -53,8 +53,8 @@ pub fn decide(seen: &Observed) -> Decision {
     conclude(&derived, &gate, aborts, progress, pod_actions)
 }
 
-/// What is to be remembered of a workload that must not be acted upon, whatever the reason. The condition
-/// goes with the first look that finds nothing wrong.
+/// The memory of a workload that must not be acted upon, for any reason. The condition goes with the first
+/// look that finds nothing wrong.
 pub fn refused(memory: &Memory, why: &str, now: Moment) -> Memory {
     let kind = ConditionKind::FailedUpdate;
     let same = memory.conditions.iter().find(|known| known.kind == kind && known.holds);
@@ -112,7 +112,7 @@ fn conclude(
     next.pod_hooks = states;
     let mut troubles = pod_actions.troubles;
     if let Some(why) = progress.blocked {
-        // One is shown of a kind: what is not shown would be news in every look.
+        // One is shown of a kind: the others would be news in every look.
         troubles.retain(|(kind, _)| *kind != ConditionKind::HookBlocked);
         troubles.insert(0, (ConditionKind::HookBlocked, Fact::HookBlocked(why)));
     }
@@ -149,8 +149,8 @@ fn conclude(
     }
     let is_news =
         |fact: &Fact| !seen.memory.conditions.iter().any(|known| known.message == fact.text());
-    // What cannot be run is told when that begins, and what is refused when it is tried, by whoever
-    // found it.
+    // A hook that cannot be run is announced when that begins, and a refused write when it is tried, by the
+    // part that found it.
     let is_told = |fact: &Fact| matches!(fact, Fact::HookBlocked(_) | Fact::WriteRefused(_));
     let troubles = troubles.into_iter().map(|(_, fact)| fact);
     let troubles = troubles.filter(|fact| !is_told(fact) && is_news(fact));
@@ -180,7 +180,7 @@ fn first(one: Again, other: Again) -> Again {
     }
 }
 
-/// What is told: why the release stands where it does, or what is done to pods so that it goes on.
+/// The reason of the decision: why the release stands where it does, or which pods are changed so that it goes on.
 fn reason(derived: &Derived<'_>, release: Option<Fact>, pods: Option<Fact>) -> Fact {
     match (release, pods) {
         (Some(Fact::AwaitingPods { .. }) | None, Some(pods)) => pods,
@@ -189,7 +189,7 @@ fn reason(derived: &Derived<'_>, release: Option<Fact>, pods: Option<Fact>) -> F
     }
 }
 
-/// What is waited for if nothing is to be done.
+/// The reason for waiting if nothing is to be done.
 fn idle(derived: &Derived<'_>) -> Fact {
     let wanted = derived.counts.expected_updated;
     let available = derived.in_step;
@@ -227,7 +227,7 @@ fn conditions(
             ("OldPodsKept", "Pods run an older revision until somebody deletes them.")
         }
         (false, _) => ("Complete", "All pods that should run the template do."),
-        // What is waited for: a pod, a hook, a person.
+        // The reason for waiting: a pod, a hook, a person.
         (true, true) => ("StepReached", next.message.as_str()),
         (true, false) => ("Updating", next.message.as_str()),
     };
@@ -256,7 +256,7 @@ fn conditions(
     all
 }
 
-/// All of it in one word: what is wrong counts most, then what is held.
+/// All of it in one word: failures count most, then pauses.
 fn phase(conditions: &[Condition]) -> WorkloadPhase {
     let holds = |kind| conditions.iter().any(|known| known.kind == kind && known.holds);
     let is_wrong =
@@ -272,13 +272,13 @@ fn phase(conditions: &[Condition]) -> WorkloadPhase {
     }
 }
 
-/// Names of pods to delete that nobody has any more.
+/// Names of pods to delete that no pod has any more.
 fn gone(seen: &Observed) -> Vec<String> {
     let is_gone = |name: &&String| !seen.pods.iter().any(|pod| pod.name == **name);
     seen.plan.pods_to_delete.iter().filter(is_gone).cloned().collect()
 }
 
-/// Revisions nobody carries and nobody goes back to, beyond those that are kept.
+/// Revisions that no pod carries and no release goes back to, beyond those that are kept.
 fn unused(derived: &Derived<'_>) -> Vec<Revision> {
     let Observed { revisions, memory, update, pods, plan, .. } = derived.seen;
     let mut live: BTreeSet<&Revision> = BTreeSet::from([update, &derived.base]);

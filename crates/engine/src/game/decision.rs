@@ -1,4 +1,4 @@
-//! What to do about a game workload.
+//! Decisions about a game workload: actions in order, and the reason.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,13 +6,13 @@ use crate::{Again, Moment, Revision};
 
 use super::{Command, Fact, HookKind, Memory, Purpose, arguments::Argument};
 
-/// What to do, in order, and why.
+/// Actions in order, and the reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Why: what the explanation says.
+    /// The reason, for the explanation.
     pub why: Fact,
-    /// The effects, in order. Each can be carried out twice. What follows from one that fails is
-    /// told by its [`Scope`].
+    /// The effects, in order. Each can be carried out twice. The [`Scope`] of one that fails says which of
+    /// the others are left out.
     pub actions: Vec<Action>,
     /// When to look again.
     pub again: Again,
@@ -37,11 +37,11 @@ pub enum Action {
     Unmark(PodRef),
     /// Set the condition of the pod's readiness gate.
     SetGate(PodRef, bool),
-    /// One write to the pod: label, what it was before, and the change or that it waits. Whatever
+    /// One write to the pod: label, its state before, and the change or that it waits. An older change that
     /// waited until now is forgotten in the same write.
     UpdateInPlace(Box<PodChange>),
-    /// Make the change that waited. In the same write it waits no more, and what it was before is
-    /// written down anew, with the time: what happened since the change began proves nothing.
+    /// Make the change that waited. In the same write it waits no more, and the state before is written
+    /// down anew, with the time: events since the change began prove nothing.
     ApplyGrace(Box<PodChange>),
     /// Forget a change that waited for a revision the pod no longer is to have.
     DropGrace(PodRef),
@@ -78,19 +78,19 @@ pub enum Action {
     PrunePodsToDelete(Vec<String>),
     /// Write this down.
     Remember(Box<Memory>),
-    /// Delete revisions nobody needs.
+    /// Delete revisions that are not needed any more.
     DropRevisions(Vec<Revision>),
     /// Tell: an event, about the action before it, with which it is left out. Nothing follows from one
     /// that cannot be told.
     Announce(Fact),
 }
 
-/// What is left out when an action fails. The look goes on with the rest, and another follows.
+/// The actions that are left out when one fails. The look goes on with the rest, and another follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
     /// All that is left to do to this pod, by uid. One pod that cannot be changed holds no other up.
     Pod(&'a str),
-    /// All pods that are still to be made. What is refused once, as by a quota, is refused again.
+    /// All pods that are still to be made. A creation refused once, as by a quota, is refused again.
     Pods,
     /// All that is left to do to runs of hooks, but for those that begin.
     Hooks,
@@ -165,7 +165,7 @@ pub struct PodChange {
 pub struct HookStart {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// Name of the template whose metrics it copies.
     pub template: String,
@@ -176,7 +176,7 @@ pub struct HookStart {
 // === impl Action ===
 
 impl Action {
-    /// What is left out if this fails.
+    /// The actions that are left out if this one fails.
     pub fn scope(&self) -> Scope<'_> {
         match self {
             Self::Delete(pod, _)

@@ -1,4 +1,4 @@
-//! Pods without identity: how many there are, and which are updated next.
+//! Pods of a `GameDeployment`, which have no identity: creates, deletes and updates them.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::{
 /// Pods made in one look at most; the next look goes on.
 const CREATED_MAX: usize = 100;
 
-/// What is to be done to the pods.
+/// The actions on the pods of a deployment.
 pub(super) fn pod_actions(derived: &Derived<'_>) -> PodActions {
     let retried = pod_hooks::retry(derived.seen);
     let leaving = Leaving::of(derived);
@@ -82,7 +82,7 @@ impl<'a> Leaving<'a> {
             serving.saturating_sub(going) < least
         };
         if standing.spares_serving || is_missed() {
-            // Those that do not serve are the ones that are too many, whoever was told to go before.
+            // Pods that do not serve are the surplus, also where others were told to go before.
             old.sort_by_key(|pod| derived.is_serving(pod));
             updated.sort_by_key(|pod| derived.is_serving(pod));
             leaving.scaling = Standing { spares_serving: true, ..standing }.scaling();
@@ -116,7 +116,7 @@ fn replaces(derived: &Derived<'_>) -> bool {
     derived.seen.plan.way == UpdateWay::Recreate || derived.seen.plan.falls_back
 }
 
-/// Pods that ended are of no use to anybody, and do not count: others are made for them.
+/// Pods that ended are of no use and do not count: others are made for them.
 fn replace_ended(derived: &Derived<'_>, pod_actions: &mut PodActions) {
     for pod in derived.seen.pods.iter().filter(|pod| !pod.is_terminating) {
         pod_actions.replace_ended(pod);
@@ -172,7 +172,7 @@ fn create(derived: &Derived<'_>, leaving: &Leaving<'_>, pod_actions: &mut PodAct
     let scaling = leaving.scaling;
     if let Some(fact) = cannot_create(derived) {
         let is_wanted = scaling.create_old + scaling.create_new > 0;
-        // What nobody can read is told before a pod is missing.
+        // An unreadable range is announced before a pod is missing.
         if is_wanted || matches!(fact, Fact::IndexesUnreadable(_)) {
             pod_actions.trouble(ConditionKind::FailedScale, &fact);
         }
@@ -218,7 +218,7 @@ fn candidates<'a>(derived: &Derived<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> 
     waiting
 }
 
-/// Those of them that may be out of service now. Who is out of service already always may.
+/// Those of them that may be out of service now. Pods that are out of service already always may.
 fn choose<'a>(derived: &Derived<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
     let plan = &derived.seen.plan;
     if derived.is_paused() || plan.way == UpdateWay::OnDelete {
@@ -234,7 +234,7 @@ fn choose<'a>(derived: &Derived<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
     let may_be_out = (budget.unavailable + working.len()).saturating_sub(plan.replicas);
     let mut chosen = Vec::new();
     for pod in candidates(derived, leaving) {
-        // Who cannot be updated takes nobody's place; it is only told.
+        // A pod that cannot be updated takes no place of another; it is only announced.
         if derived.is_serving(pod) && in_place::is_possible(derived, pod) {
             if out >= may_be_out {
                 continue;

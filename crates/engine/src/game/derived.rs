@@ -1,4 +1,4 @@
-//! What follows from an observation alone.
+//! Values derived from an observation alone, looked up again and again in one decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -159,7 +159,7 @@ impl<'a> Derived<'a> {
         self.done >= plan.replicas && (plan.kind != WorkloadKind::Deployment || !is_left())
     }
 
-    /// Pods of older revisions that nobody but a person replaces, if they are all that is waited for.
+    /// Pods of older revisions that only a person replaces, if nothing else is waited for.
     pub(super) fn kept_by_hand(&self) -> usize {
         let Observed { plan, update, .. } = self.seen;
         let active = || self.pods.iter().filter(|pod| pod.is_active());
@@ -170,7 +170,7 @@ impl<'a> Derived<'a> {
     }
 
     /// The revision old pods are made of: the stable one, or the one this release began with, until
-    /// all pods are updated. Pods may all be lost; what they ran must not be.
+    /// all pods are updated. Pods may all be lost; their revision must not be.
     fn base(&self) -> Revision {
         let Observed { memory, update, .. } = self.seen;
         let is_known = |revision: &&Revision| self.template(revision).is_some();
@@ -178,7 +178,7 @@ impl<'a> Derived<'a> {
             return stable.clone();
         }
         let before = memory.current.as_ref().filter(is_known);
-        // A template that went back before its release was over: what was released is not kept.
+        // A template that went back before its release was over: the released revision is not kept.
         if before == Some(update) {
             return update.clone();
         }
@@ -211,13 +211,13 @@ impl<'a> Derived<'a> {
         self.is_halted || self.is_held()
     }
 
-    /// Somebody or something holds the release, as far as that is written down.
+    /// The release is held, as far as that is written down.
     pub(super) fn is_held(&self) -> bool {
         self.seen.plan.paused.value || !self.seen.memory.pauses.is_empty()
     }
 
     /// Pods that stay on old revisions, for those that are made in this look. A step that is not written
-    /// down yet lets nobody be new who was not before.
+    /// down yet makes no pod new that was not before.
     pub(super) fn partition_of_new_pods(&self) -> usize {
         if !self.is_halted || !self.differs() {
             return self.partition;
@@ -227,7 +227,7 @@ impl<'a> Derived<'a> {
         self.partition.max(plan.partition_at(written))
     }
 
-    /// A person holds the release: `paused` was set by somebody else, or we set it as we were asked.
+    /// A person holds the release: `paused` was set by another writer, or we set it on request.
     ///
     /// With [`ResumeBy::Annotation`] it ends only when we clear `paused`, which we do when asked to:
     /// a tool that applies `paused: false` again and again ends nothing.

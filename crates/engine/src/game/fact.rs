@@ -1,4 +1,4 @@
-//! What happened to a game workload, or is waited for.
+//! Facts about a game workload: the one vocabulary of events, conditions and explanations.
 
 use crate::{Moment, Revision, Tone};
 
@@ -31,7 +31,7 @@ pub enum Fact {
     AwaitingPerson(PauseReason, ResumeBy),
     /// A timed pause holds.
     AwaitingTime(Moment),
-    /// Somebody cleared `paused`, which does not resume this release.
+    /// `paused` was cleared, which does not resume this release.
     ResumeIgnored,
     /// The hook of the step runs.
     AwaitingHook(String),
@@ -41,7 +41,7 @@ pub enum Fact {
         run: String,
         /// How it ended; nothing if it took too long.
         phase: Option<HookPhase>,
-        /// Somebody ended it.
+        /// It was ended from outside.
         is_terminated: bool,
     },
     /// The hook of the step cannot be run.
@@ -69,11 +69,11 @@ pub enum Fact {
         /// Numbers there are.
         indexes: i64,
     },
-    /// Nobody can tell which numbers pods are to have.
+    /// The range of numbers is unreadable.
     IndexesUnreadable(String),
     /// All numbers are taken until pods that are on their way out are gone.
     AwaitingIndex,
-    /// Pods run an older revision until somebody deletes them.
+    /// Pods run an older revision until a person deletes them.
     OldPodsKept(usize),
     /// Pods are updated.
     Updating(usize),
@@ -91,7 +91,7 @@ pub enum Fact {
         pod: String,
         /// How it was to be updated.
         way: UpdateWay,
-        /// What differs.
+        /// The path that differs.
         path: String,
     },
     /// A pod waits for its hook.
@@ -137,7 +137,7 @@ pub enum Fact {
     NothingTo(Command),
     /// A person asked for this while another revision was released.
     AskedTooLate(Command),
-    /// A person asked for something nobody knows.
+    /// A person asked for an unknown command.
     UnknownVerb(String),
     /// The template is put back to the stable revision because a hook failed.
     RollsBack(Revision),
@@ -379,7 +379,7 @@ impl Command {
     pub const ALL: [Self; 5] =
         [Self::Resume, Self::Pause, Self::SkipAll, Self::Abort, Self::RetryHook];
 
-    /// What the word stands for, if it is one of ours.
+    /// The command of this name, if it is one of ours.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == word)
     }

@@ -1,4 +1,4 @@
-//! Updates in place: who qualifies, what changes, and what is left to finish.
+//! Updates in place: which pods qualify, which fields change, and how an update is finished.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -84,8 +84,8 @@ fn container(before: &Json, after: &Json, index: usize) -> Result<(), String> {
 /// The change that makes a pod one of this revision, if it qualifies.
 ///
 /// Images are those in which the pod itself differs from the template, not those in which two
-/// revisions differ: an earlier change may not have been made yet. One that both templates ask for is
-/// left alone, whatever the pod has: somebody rewrites images on their way, and would do so again.
+/// revisions differ: an earlier change may not have been made yet. An image that both templates ask for is
+/// left alone, whichever the pod has: another writer rewrites images on their way, and would do so again.
 pub(super) fn change(derived: &Derived<'_>, pod: &Pod, to: &Revision) -> Result<PodChange, String> {
     let (old, new) = templates(derived, pod, to)?;
     Ok(difference(derived, pod, to, has_template_of(pod), (Some(old), new)))
@@ -178,8 +178,8 @@ fn before(pod: &Pod, container: &Container) -> (String, String) {
     })
 }
 
-/// Until when another change must wait, if it must. What its node makes of the last one would look
-/// as if it were made of this one. A node that does not answer is not waited for.
+/// Until when another change must wait, if it must. The effect of the last one on its node would look like
+/// that of this one. A node that does not answer is not waited for.
 pub(super) fn held_until(derived: &Derived<'_>, pod: &Pod) -> Option<Moment> {
     let update = pod.update.as_ref()?;
     if pod.grace.is_some() || derived.is_complete(pod) {
@@ -211,7 +211,7 @@ fn metadata(old: &Json, new: &Json) -> Metadata {
     Metadata { labels: part("labels"), annotations: part("annotations") }
 }
 
-/// What is left to do for a pod that was updated, and when to look again. This goes on in every
+/// The rest of an update of a pod, and when to look again. This goes on in every
 /// pause: a pod that was begun is finished.
 pub(super) fn refresh(derived: &Derived<'_>, pod: &Pod) -> (Vec<Action>, Again) {
     let mut actions = Vec::new();
@@ -248,7 +248,7 @@ fn waiting_change(derived: &Derived<'_>, pod: &Pod) -> Option<PodChange> {
     let old = grace.from.as_ref().and_then(|from| derived.template(from));
     let mut change = difference(derived, pod, &grace.revision, grace.from.as_ref(), (old, new));
     if old.is_none() {
-        // Begun by others, or from a revision that is gone: what was written down with it is all there is.
+        // Begun by others, or from a revision that is gone: only the metadata written down with it is known.
         let Metadata { labels, annotations } = grace.metadata.clone();
         (change.labels, change.annotations) = (labels, annotations);
     }
@@ -265,7 +265,7 @@ pub(super) fn begin(pod: &Pod, change: PodChange) -> Vec<Action> {
     actions
 }
 
-/// The same without leaving service: nothing waits and nobody is asked.
+/// The same without leaving service: nothing waits and no hook is asked.
 pub(super) fn hot_patch(change: PodChange) -> Action {
     let change = PodChange { grace: None::<Duration>, owes_post_hook: false, ..change };
     Action::HotPatch(Box::new(change))

@@ -1,4 +1,5 @@
-//! JSON as plain values, for what is read off answers and templates.
+//! JSON values and their canonical text, for templates: names of revisions are hashes of that text. There is
+//! no parser here: the caller converts.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

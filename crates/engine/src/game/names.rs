@@ -1,4 +1,4 @@
-//! What revisions and lists of steps are called.
+//! Names of revisions and hashes of lists of steps.
 //!
 //! The name of a revision is a hash of its template as the user stored it, with two members that are
 //! added in a fixed way. Nothing else about it may ever change: a new name is a new revision, and a
@@ -12,7 +12,7 @@ const LETTERS: [char; 10] = ['4', '5', '6', '7', '8', '9', 'b', 'c', 'd', 'f'];
 /// the 253 that any name may have.
 const WORKLOAD_BYTES_MAX: usize = 223;
 
-/// The data of a revision: all of the template, to be put in the place of whatever is there.
+/// The data of a revision: all of the template, which replaces the one that is there.
 pub fn revision_data(template: &Json) -> String {
     let mut template = template.clone();
     if let Json::Object(members) = &mut template {
@@ -50,7 +50,7 @@ pub struct StoredRevision {
     pub name: Revision,
     /// Newer ones have larger numbers.
     pub number: i64,
-    /// What it says.
+    /// Its data.
     pub data: String,
 }
 

@@ -1,4 +1,4 @@
-//! What is done to pods in one look, collected as it is found.
+//! Actions on pods in one look, collected as they are found.
 
 use crate::Again;
 
@@ -9,16 +9,16 @@ use super::{
     pod_hooks::{self, Operation, Passage},
 };
 
-/// What is done to pods.
+/// Actions on pods, with the conditions and the reason that go with them.
 pub(super) struct PodActions {
     pub(super) actions: Vec<Action>,
     pub(super) why: Option<Fact>,
     pub(super) again: Again,
-    /// What people should know.
+    /// Conditions for people.
     pub(super) troubles: Vec<(ConditionKind, Fact)>,
 }
 
-/// What came of trying something with a pod.
+/// The outcome of an attempt with a pod.
 pub(super) enum Outcome {
     /// It is done.
     Done,
@@ -158,7 +158,7 @@ impl PodActions {
         outcome
     }
 
-    /// Deletes a pod that ended, and says whether it did. Its hook is not asked: nobody is left on it.
+    /// Deletes a pod that ended, and says whether it did. Its hook is not asked: it has no players any more.
     pub(super) fn replace_ended(&mut self, pod: &Pod) -> bool {
         let fact = match pod.phase {
             PodPhase::Failed => Fact::PodFailed(pod.name.clone()),

@@ -1,4 +1,4 @@
-//! Hooks of single pods: who waits for which, and what is left over of them.
+//! Hooks of single pods: starts them, waits for them, and cleans up after them.
 //!
 //! The run is the memory of it: which pod it is for and what is to be done to that pod stand on the
 //! run. A process that dies forgets nothing, and what is no longer to be done is called off.
@@ -29,7 +29,7 @@ pub(super) enum Passage {
     Blocked(String),
 }
 
-/// What is to be done to which pods, by uid.
+/// Operations that pods are chosen for, by uid.
 #[derive(Default)]
 pub(super) struct Wanted<'a> {
     /// They are to be deleted: too many, named, or replaced by the new revision.
@@ -40,7 +40,7 @@ pub(super) struct Wanted<'a> {
     pub(super) next: BTreeSet<&'a str>,
 }
 
-/// What is to be done to a pod.
+/// An operation on a pod.
 #[derive(Clone, Copy)]
 pub(super) enum Operation<'a> {
     /// It is deleted.
@@ -59,7 +59,7 @@ pub(super) fn kind_of(seen: &Observed, operation: Operation<'_>) -> HookKind {
     }
 }
 
-/// Asks the hook before an operation. Who does not run is not asked.
+/// Asks the hook before an operation. The hook of a pod that does not run is not asked.
 pub(super) fn ask(derived: &Derived<'_>, pod: &Pod, operation: Operation<'_>) -> Passage {
     let kind = kind_of(derived.seen, operation);
     if pod.phase != PodPhase::Running || derived.seen.plan.hooks.of(kind).call.is_none() {
@@ -188,8 +188,8 @@ pub(super) fn follow_up(derived: &Derived<'_>, pod: &Pod) -> Result<Vec<Action>,
     }
 }
 
-/// What nobody needs any more: runs of pods that are gone, of operations that are over or called off,
-/// and marks without a run. A pod whose run is to be made again keeps its mark in between: who reads
+/// Deletes runs of pods that are gone and of operations that are over or called off, and marks without a
+/// run. A pod whose run is to be made again keeps its mark in between: a gateway that reads
 /// it would send players to a pod that is about to go.
 pub(super) fn clean_up(derived: &Derived<'_>, wanted: &Wanted<'_>) -> Vec<Action> {
     let seen = derived.seen;

@@ -1,4 +1,4 @@
-//! Who has pods that several workloads select.
+//! Overlapping selectors: of several workloads that select the same pods, the oldest one has them.
 
 use crate::Moment;
 

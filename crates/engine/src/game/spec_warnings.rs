@@ -1,4 +1,5 @@
-//! What may be carried out as it is written, and may not be meant so. It is told where a release begins.
+//! Warnings about a spec that can be carried out as written, and may not be meant so. Announced where a
+//! release begins.
 
 use super::{
     Budget, CanaryStep, Fact, HookCall, HookKind, Indexes, IntOrPercent, Observed, WorkloadKind,

@@ -1,4 +1,4 @@
-//! Numbered pods: each number has its pod, and the highest is updated first.
+//! Pods of a `GameStatefulSet`, which have numbers: creates, deletes and updates them, the highest number first.
 
 use std::cmp::Reverse;
 
@@ -31,7 +31,7 @@ enum Turn {
     Over,
 }
 
-/// What is to be done to the pods.
+/// The actions on the pods of a set.
 pub(super) fn pod_actions(derived: &Derived<'_>, management: Management) -> PodActions {
     let set = Set::of(derived, management);
     let retried = pod_hooks::retry(derived.seen);
@@ -143,7 +143,7 @@ impl<'a, 'v> Set<'a, 'v> {
         numbers.filter(|number| !self.pod(*number).is_some_and(|pod| self.is_serving(pod))).count()
     }
 
-    /// Those that may be updated now. Who does not serve anyway comes first and needs no leave.
+    /// Those that may be updated now. Pods that do not serve come first and need no budget.
     fn choose(&self) -> Vec<&'a Pod> {
         if self.derived.is_paused() || self.budget.unavailable == 0 {
             return Vec::new();
@@ -159,7 +159,7 @@ impl<'a, 'v> Set<'a, 'v> {
         if is_single {
             chosen.truncate(1);
         }
-        // Who cannot be updated takes nobody's place; it is only told.
+        // A pod that cannot be updated takes no place of another; it is only announced.
         chosen.extend(stuck);
         chosen
     }
@@ -195,12 +195,12 @@ impl<'a, 'v> Set<'a, 'v> {
         }));
     }
 
-    /// What a pod that is made now runs.
+    /// The revision of a pod that is made now.
     ///
-    /// Below the partition it is what old pods run. Without one, and in order, it is so too while a
-    /// pod of the new revision is not well: what is lost in the meantime must not make it worse.
+    /// Below the partition it is the one of old pods. Without one, and in order, it is so too while a
+    /// pod of the new revision is not well: a pod lost in the meantime must not make it worse.
     /// Otherwise it is the new revision. By the published rule all numbers below the count of old pods
-    /// come back old, whatever happens to the others; but those that are broken are updated first here,
+    /// come back old, whichever of the others are lost; but those that are broken are updated first here,
     /// also with low numbers, and would come back old and broken for ever.
     fn revision(&self, number: usize) -> &Revision {
         let Observed { plan, update, .. } = self.derived.seen;

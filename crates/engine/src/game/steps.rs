@@ -83,7 +83,7 @@ pub(super) fn gate(derived: &Derived<'_>) -> StepGate {
         return begin(derived, hook, None);
     };
     let Some(run) = derived.seen.runs.iter().find(|run| run.name == *name) else {
-        // Somebody else may have come first.
+        // Another writer may have come first.
         let is_free = !derived.seen.taken.contains(name);
         return begin(derived, hook, Some(name).filter(|_| is_free));
     };
@@ -98,14 +98,14 @@ pub(super) fn gate(derived: &Derived<'_>) -> StepGate {
     match run.phase {
         Some(_) if run.has_passed() => StepGate::Passed,
         Some(phase) if phase.is_final() => failed(Some(phase), false),
-        // Who ended it does not want to hear that it passed.
+        // The person who ended it does not want to hear that it passed.
         Some(_) | None if run.is_terminated => failed(run.phase, false),
         Some(_) | None if deadline.is_some_and(|at| derived.seen.now >= at) => failed(None, true),
         Some(_) | None => StepGate::Runs(name.clone(), deadline),
     }
 }
 
-/// The name is written down before the run is made: a run that is found is never somebody else's.
+/// The name is written down before the run is made: a run that is found is always our own.
 fn begin(derived: &Derived<'_>, hook: &StepHook, name: Option<&String>) -> StepGate {
     let seen = derived.seen;
     let template = &hook.call.template;
@@ -143,7 +143,7 @@ pub(super) fn clean_up(derived: &Derived<'_>) -> Vec<Action> {
     for run in runs {
         let Purpose::Step { revision, .. } = &run.purpose else { continue };
         let is_current = memory.hook_run.as_ref() == Some(&run.name) && revision == update;
-        // One that took too long is over for the release, whatever came between.
+        // A run that took too long is over for the release, whatever phase it reached since.
         if is_current && memory.pause(PauseReason::Hook).is_none() {
             continue;
         }
@@ -188,7 +188,7 @@ pub(super) fn advance(derived: &Derived<'_>, gate: &StepGate) -> Progress {
     progress
 }
 
-/// What stays as it is unless a rule says otherwise.
+/// The memory as it stays unless a rule says otherwise.
 fn carried(derived: &Derived<'_>) -> Memory {
     let Observed { plan, memory, update, collisions, .. } = derived.seen;
     Memory {
@@ -224,7 +224,7 @@ fn note_user(derived: &Derived<'_>, progress: &mut Progress) {
     }
 }
 
-/// A hook that could not be run before a pause still cannot: whoever looks at the pause should know.
+/// A hook that could not be run before a pause still cannot: people who look at the pause should know.
 fn note_blocked(derived: &Derived<'_>, progress: &mut Progress) {
     let Observed { plan, memory, .. } = derived.seen;
     let Some(CanaryStep::Hook(hook)) = plan.steps().get(derived.step) else { return };
@@ -266,7 +266,7 @@ fn reset(derived: &Derived<'_>, progress: &mut Progress) {
     let is_changed = memory.update.as_ref().is_some_and(|before| before != update);
     let next = &mut progress.memory;
     if next.stable.is_none() && plan.canary.is_some() {
-        // Steps that come with a new template apply to it: what ran before is the stable one.
+        // Steps that come with a new template apply to it: the revision before is the stable one.
         next.stable.clone_from(&memory.update);
     }
     let all = plan.steps().len();
@@ -412,7 +412,7 @@ fn hold(derived: &Derived<'_>, step: &CanaryStep, progress: &mut Progress) {
 
 fn pause(derived: &Derived<'_>, reason: PauseReason, progress: &mut Progress) {
     if derived.seen.memory.pause(PauseReason::User).is_some() && !derived.is_held_by_user() {
-        // That a person let go is written down first: once `paused` is set again nobody could tell.
+        // A person's resume is written down first: once `paused` is set again it could not be told.
         progress.again = Again::Now;
         return;
     }

@@ -71,7 +71,7 @@ fn is_same_release(world: &Observed, next: &Memory) -> bool {
     before.update == next.update && before.steps_hash == next.steps_hash && before.stable.is_some()
 }
 
-/// 29: a pause ends because somebody or something ended it.
+/// 29: a pause ends on request or when it is over.
 fn judge_pauses(world: &Observed, next: &Memory) -> Verdict {
     for pause in &world.memory.pauses {
         if next.pause(pause.reason).is_some() || !is_same_release(world, next) {
@@ -108,7 +108,7 @@ fn timed(world: &Observed) -> Option<Duration> {
     }
 }
 
-/// 6: what becomes stable runs everywhere.
+/// 6: a revision that becomes stable runs everywhere.
 fn judge_stable(truth: &Truth<'_>, next: &Memory) -> Verdict {
     let world = truth.world;
     let before = &world.memory.stable;

@@ -1,4 +1,4 @@
-//! What a person would count who stands beside the cluster.
+//! Counts of pods as an observer beside the cluster would make them.
 //!
 //! None of it is shared with the decisions: an error in how they count must not be made here too.
 
@@ -18,7 +18,7 @@ pub(super) struct Changing {
     containers: BTreeMap<(String, String), Running>,
 }
 
-/// What a container still runs. No clock is asked: that of its node may be another.
+/// The image that a container still runs. No clock is asked: that of its node may be another.
 #[derive(Clone, Debug)]
 struct Running {
     image: String,
@@ -35,7 +35,7 @@ pub(super) struct Truth<'a> {
 // === impl Changing ===
 
 impl Changing {
-    /// What is not so any more.
+    /// Forgets changes that are over.
     pub(super) fn look(&mut self, world: &Observed) {
         self.containers.retain(|(uid, name), runs| {
             let pod = world.pods.iter().find(|pod| pod.uid == *uid);
@@ -44,7 +44,7 @@ impl Changing {
         });
     }
 
-    /// What becomes so with this action.
+    /// Takes note of a change by this action.
     pub(super) fn note(&mut self, world: &Observed, action: &Action) {
         match action {
             Action::ApplyGrace(change) => self.change(world, change),
@@ -88,7 +88,7 @@ impl Changing {
                 id: container.image_id.clone(),
                 started: container.started,
             };
-            // What goes back before anybody noticed is as if it had never left.
+            // A change that goes back unnoticed is as if it had never left.
             if runs.image != *image {
                 self.containers.insert(key, runs);
             }
@@ -114,7 +114,7 @@ impl<'a> Truth<'a> {
         self.alive().filter(move |pod| !named.contains(&pod.name))
     }
 
-    /// A player could be sent to it, and nobody is about to interrupt.
+    /// A player could be sent to it, and no interruption is near.
     pub(super) fn serves(&self, pod: &Pod) -> bool {
         let is_held = matches!(pod.gate, ReadinessGate::Closed | ReadinessGate::Unset);
         let wait = i64::try_from(self.world.plan.min_ready.as_millis()).unwrap_or(i64::MAX);
@@ -141,7 +141,7 @@ impl<'a> Truth<'a> {
         numbers.filter(|number| !serves(number)).count()
     }
 
-    /// Pods of the new revision that nobody could object to; of a set those with numbers from here.
+    /// Pods of the new revision that are undoubtedly done; of a set those with numbers from here.
     pub(super) fn done_from(&self, first: usize) -> usize {
         let world = self.world;
         let is_set = matches!(world.plan.kind, WorkloadKind::StatefulSet(_));

@@ -103,7 +103,7 @@ impl World {
         self.truth.plan.misspelt = None;
     }
 
-    /// Whoever writes what stands there already does not become the one who set it.
+    /// A writer of the value that is there already does not become the one who set it.
     fn set_paused(&mut self, value: bool) {
         if self.truth.plan.paused.value != value {
             self.truth.plan.paused = Paused { value, is_ours: true };

@@ -1,4 +1,4 @@
-//! What people and the world do.
+//! Events from people and the world.
 
 use tidegate_engine::{
     Revision,
@@ -41,7 +41,7 @@ pub(in crate::game) enum Event {
     StepHooks(HookWill),
     PodHooks(HookWill),
     Retry(HookKind),
-    /// Somebody ends all runs.
+    /// All runs are ended from outside.
     Terminate,
     /// The hook template is there, or not.
     Template(bool),

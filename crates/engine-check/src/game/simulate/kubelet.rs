@@ -1,4 +1,4 @@
-//! Everybody else: nodes start pods and change images, hooks are run.
+//! Everything but the controller: nodes start pods and change images, hooks are run.
 
 use tidegate_engine::{
     Moment,

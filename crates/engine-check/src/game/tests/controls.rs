@@ -1,4 +1,4 @@
-//! What people can do to a release: pause, go on, skip, go back.
+//! Commands of people to a release: pause, go on, skip, go back.
 
 use super::{by_annotation, count, in_place, keep, stepped, until, wait, wait_for};
 use crate::game::simulate::{Event, HookWill, World, hook_step, rev};

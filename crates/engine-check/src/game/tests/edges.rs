@@ -55,7 +55,7 @@ fn fewer_replicas_in_a_broken_release_interrupt_nobody_who_serves() {
     world.is_sound();
 }
 
-/// A new template in the middle of a surge: what was made on top is not deleted to be made again.
+/// A new template in the middle of a surge: pods on top are not deleted to be made again.
 #[test]
 fn pods_on_top_outlast_another_template() {
     let mut world = World::running(surging(plain()));
@@ -71,7 +71,7 @@ fn pods_on_top_outlast_another_template() {
     world.is_sound();
 }
 
-/// Without steps and with a partition: what was released before is not what is kept.
+/// Without steps and with a partition: the revision released before is not the one that is kept.
 #[test]
 fn a_template_that_goes_back_keeps_no_pod_of_what_it_went_back_from() {
     let plan = Plan { partition: IntOrPercent::Count(2), ..surging(plain()) };

@@ -1,4 +1,5 @@
-//! Mistakes others shipped, one test each. The numbers are those of our list of them.
+//! Mistakes of other controllers, one test each. The numbers are those of
+//! [the list](../../../../../docs/mistakes.md#game-workloads).
 
 use std::time::Duration;
 

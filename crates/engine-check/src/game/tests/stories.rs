@@ -1,4 +1,4 @@
-//! Whatever people and the world do, every invariant holds and everything comes to rest.
+//! Random stories: after any events every invariant holds and everything comes to rest.
 
 use proptest::{collection::vec, prelude::*, sample::select, test_runner::Config};
 
@@ -108,7 +108,7 @@ fn stories() -> u32 {
     std::env::var("SIMULATED_STORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
 }
 
-/// Whatever was declared before: a good template, hooks that pass, and nobody in the way.
+/// After any story: a good template, hooks that pass, and no obstacles.
 fn calm_down(world: &mut World) {
     world.truth.plan.falls_back = true;
     world.cuts.clear();
@@ -134,7 +134,7 @@ fn calm_down(world: &mut World) {
     }
 }
 
-/// What is wrong with a workload that should be well.
+/// The trouble of a workload that should be well.
 fn trouble(world: &World) -> Option<String> {
     let truth = &world.truth;
     let replicas = truth.plan.replicas;
@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-// What befalls pods on top, more of it than in any story.
+// More events about pods on top than in any story.
 proptest! {
     #![proptest_config(Config { cases: stories(), failure_persistence: None, ..Config::default() })]
 

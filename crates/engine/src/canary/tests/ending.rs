@@ -1,4 +1,4 @@
-//! Going back, and not going back to where nobody serves.
+//! Rollbacks, and none to a side without pods that serve.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Nothing is rolled out: what starts, and what does not.
+//! Rollouts that start while nothing is rolled out, and changes that start none.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! What others shipped and must not happen here. The numbers are those of the list in the
-//! documentation of differences.
+//! Mistakes of other controllers that must not happen here. The numbers are those of
+//! [the list](../../../../../docs/mistakes.md#canaries).
 
 use super::*;
 

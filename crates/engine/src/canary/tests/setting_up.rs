@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What ends it.
+/// The actions that end the setup.
 const DONE: &str = "park · remember phase=Initialized applied=v1-a promoted=v1-a";
 
 fn setting_up() -> Scene {

@@ -59,7 +59,7 @@ proptest! {
 
     /// The same with lists of events that shrink to the few that matter.
     #[test]
-    fn whatever_people_do_it_keeps_every_invariant(script in scripts()) {
+    fn after_any_events_every_invariant_holds(script in scripts()) {
         let report = run(&script);
         prop_assert!(report.violation.is_none(), "{}", story(&script));
     }

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_so_at_every_check_is_told_once_a_rollout() {
+    fn a_lasting_fact_is_announced_once_a_rollout() {
         let (mut told, mut memory) = (EventDedup::default(), Memory::default());
         let ambiguous = Fact::Ambiguous("errors".to_owned());
         assert!(told.first_time(&memory, &ambiguous));

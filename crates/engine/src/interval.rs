@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_between_two_steps_moves_neither() {
+    fn effects_between_two_steps_move_neither() {
         let mut pace = IntervalTimer::default();
         pace.done(true, &stepped_at(1_000), Moment(0));
         let over = Memory { phase: Phase::Succeeded, ..stepped_at(1_050) };

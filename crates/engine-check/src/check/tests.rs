@@ -1,4 +1,5 @@
-//! For each invariant, a trace that breaks it and one that comes close and does not.
+//! For each invariant, a trace that breaks it and one that comes close and does not. The numbers are those of
+//! [the list](../../../../docs/invariants.md).
 
 use std::time::Duration;
 
@@ -153,8 +154,9 @@ fn a_whole_rollout_breaks_nothing() {
     holds("a rollout as it should be", &plan(), at(40), &rest);
 }
 
+// Invariant 1.
 #[test]
-fn invariant_1_weights_make_a_hundred() {
+fn weights_make_a_hundred() {
     for (primary, canary) in [(81, 20), (120, -20), (0, 20), (-1, 101)] {
         let bad = TraceEvent::Routed { primary, canary, mirrored: false };
         breaks(1, "no split", &plan(), started(), &[bad]);
@@ -162,8 +164,9 @@ fn invariant_1_weights_make_a_hundred() {
     holds("a split", &plan(), started(), &[routed(20)]);
 }
 
+// Invariant 2.
 #[test]
-fn invariant_2_no_share_for_who_has_no_pods() {
+fn no_share_for_a_side_without_pods() {
     let dead = |workload| [pods(workload, false), TraceEvent::Looked];
     let mut before = started();
     before.extend(dead(Workload::Target));
@@ -179,8 +182,9 @@ fn invariant_2_no_share_for_who_has_no_pods() {
     holds("away from a dead canary", &plan(), before, &[routed(0)]);
 }
 
+// Invariant 3.
 #[test]
-fn invariant_3_clients_always_meet_pods() {
+fn clients_always_meet_pods() {
     let dead = vec![target_is("v1-a"), pods(Workload::Target, true), TraceEvent::Looked];
     let onto_primary = [TraceEvent::ApexSelects(Side::Primary)];
     breaks(3, "onto a primary that does not serve", &plan(), dead, &onto_primary);
@@ -194,8 +198,9 @@ fn invariant_3_clients_always_meet_pods() {
     holds("clients move first", &plan(), early, &[onto_primary[0].clone(), park[0].clone()]);
 }
 
+// Invariant 4.
 #[test]
-fn invariant_4_the_share_rises_by_steps() {
+fn the_share_rises_by_steps() {
     breaks(4, "a leap", &plan(), started(), &[routed(40)]);
     breaks(4, "a step that is none", &plan(), at(20), &[routed(30)]);
     breaks(4, "down without a reason", &plan(), at(40), &[routed(20)]);
@@ -221,8 +226,9 @@ fn invariant_4_the_share_rises_by_steps() {
     holds("no further than that", &held, started(), &[routed(10)]);
 }
 
+// Invariant 4.
 #[test]
-fn invariant_4_one_step_takes_one_interval() {
+fn one_step_takes_one_interval() {
     let at_second = |seconds: &[i64], whats: &[TraceEvent]| {
         let mut entries: Vec<Entry> = (0_i64..)
             .zip(started())
@@ -242,8 +248,9 @@ fn invariant_4_one_step_takes_one_interval() {
     assert_eq!(at_second(&[0, 1, 2, 3], &retried), [], "a person asked for it");
 }
 
+// Invariant 6.
 #[test]
-fn invariant_6_what_is_promoted_was_analysed() {
+fn a_promoted_revision_was_analysed() {
     let promote = |revision: &str| TraceEvent::Templated(Box::new(template(revision)), None);
     breaks(6, "before the end", &plan(), at(20), &[remembered(Phase::Promoting, "v1-b", 20)]);
     let unchecked = [TraceEvent::Checked(false), remembered(Phase::Promoting, "v1-b", 40)];
@@ -261,8 +268,9 @@ fn invariant_6_what_is_promoted_was_analysed() {
     holds("deleted, it comes back", &plan(), set_up(), &[TraceEvent::PrimaryGone, promote("v1-a")]);
 }
 
+// Invariant 7.
 #[test]
-fn invariant_7_what_failed_is_not_tried_again() {
+fn a_failed_revision_is_not_tried_again() {
     let failed = || {
         let mut trace = at(20);
         trace.extend([routed(0), TraceEvent::Looked, remembered(Phase::Failed, "v1-b", 0)]);
@@ -274,8 +282,9 @@ fn invariant_7_what_failed_is_not_tried_again() {
     holds("until the target changes", &plan(), failed(), &touched);
 }
 
+// Invariant 8.
 #[test]
-fn invariant_8_nothing_is_seen_before_it_is_started() {
+fn nothing_is_seen_before_it_is_started() {
     let pushed = || {
         let mut trace = set_up();
         trace.extend([target_is("v1-b"), TraceEvent::Looked]);
@@ -288,8 +297,9 @@ fn invariant_8_nothing_is_seen_before_it_is_started() {
     holds("started", &plan(), pushed(), &[remembered(Phase::Progressing, "v1-b", 0)]);
 }
 
+// Invariant 9.
 #[test]
-fn invariant_9_another_revision_starts_from_nothing() {
+fn another_revision_starts_from_nothing() {
     let pushed = || {
         let mut trace = at(20);
         trace.extend([target_is("v1-c"), TraceEvent::Looked]);
@@ -311,8 +321,9 @@ fn invariant_9_another_revision_starts_from_nothing() {
     holds("share first", &plan(), pushed(), &[routed(0), restart]);
 }
 
+// Invariant 11.
 #[test]
-fn invariant_11_the_primary_keeps_its_pods() {
+fn the_primary_keeps_its_pods() {
     breaks(11, "scaled to nothing", &plan(), set_up(), &[TraceEvent::Scaled(Workload::Primary, 0)]);
     let mut ready = at(40);
     ready.push(remembered(Phase::Promoting, "v1-b", 40));
@@ -322,15 +333,17 @@ fn invariant_11_the_primary_keeps_its_pods() {
     holds("given fewer", &plan(), ready, &given);
 }
 
+// Invariant 12.
 #[test]
-fn invariant_12_a_canary_with_a_share_keeps_its_pods() {
+fn a_canary_with_a_share_keeps_its_pods() {
     let park = TraceEvent::Scaled(Workload::Target, 0);
     breaks(12, "parked with a share", &plan(), at(20), std::slice::from_ref(&park));
     holds("parked without", &plan(), at(20), &[routed(0), park]);
 }
 
+// Invariant 13.
 #[test]
-fn invariant_13_no_pause_is_left_behind() {
+fn no_pause_is_left_behind() {
     breaks(13, "at the primary", &plan(), set_up(), &[TraceEvent::ScalerPaused(Workload::Primary)]);
     let deleted = || {
         let mut trace = set_up();
@@ -349,8 +362,9 @@ fn invariant_13_no_pause_is_left_behind() {
     holds("resumed first", &plan(), deleted(), &resumed);
 }
 
+// Invariant 14.
 #[test]
-fn invariant_14_it_comes_to_rest_with_everybody_served() {
+fn it_comes_to_rest_with_all_clients_served() {
     let ending = |trace: Vec<TraceEvent>| {
         let mut checker = Checker::new(plan());
         for (index, event) in (0_i64..).zip(trace) {
@@ -377,8 +391,9 @@ fn invariant_14_it_comes_to_rest_with_everybody_served() {
     assert_eq!(ending(stranded), Some(14), "until the primary is");
 }
 
+// Invariant 15.
 #[test]
-fn invariant_15_nothing_is_written_when_nothing_changed() {
+fn nothing_is_written_when_nothing_changed() {
     let mut resting = set_up();
     resting.push(TraceEvent::Settled);
     breaks(15, "a write", &plan(), resting.clone(), &[TraceEvent::Placed]);
@@ -386,8 +401,9 @@ fn invariant_15_nothing_is_written_when_nothing_changed() {
     holds("after a change", &plan(), resting, &[target_is("v1-b"), TraceEvent::Placed]);
 }
 
+// Invariant 16.
 #[test]
-fn invariant_16_waiting_has_a_reason_and_an_end() {
+fn waiting_has_a_reason_and_an_end() {
     breaks(16, "no reason", &plan(), set_up(), &[TraceEvent::Waits("")]);
     let stuck =
         TraceEvent::Pods(Workload::Target, Pods { serving: true, ready: false, stuck: true });
@@ -397,8 +413,9 @@ fn invariant_16_waiting_has_a_reason_and_an_end() {
     holds("told to do nothing", &suspended, started(), &overdue);
 }
 
+// Invariant 19.
 #[test]
-fn invariant_19_deletion_gives_everything_back() {
+fn deletion_gives_everything_back() {
     let deleted = || {
         let mut trace = set_up();
         trace.push(TraceEvent::Deleted);
@@ -428,8 +445,9 @@ fn invariant_19_deletion_gives_everything_back() {
     holds("nobody asked for it", &keeps, deleted(), &[TraceEvent::Released]);
 }
 
+// Invariant 20.
 #[test]
-fn invariant_20_a_refused_canary_writes_nothing() {
+fn a_refused_canary_writes_nothing() {
     let refused = TraceEvent::Refused(true);
     breaks(20, "a write", &plan(), set_up(), &[refused.clone(), TraceEvent::Placed]);
     let told = [refused.clone(), announced(Fact::Refused(vec!["taken".to_owned()]))];
@@ -437,16 +455,18 @@ fn invariant_20_a_refused_canary_writes_nothing() {
     holds("again", &plan(), set_up(), &[refused, TraceEvent::Refused(false), TraceEvent::Placed]);
 }
 
+// Invariant 21.
 #[test]
-fn invariant_21_no_write_without_leadership() {
+fn no_write_without_leadership() {
     let lost = TraceEvent::Leads(false);
     breaks(21, "a write", &plan(), set_up(), &[lost.clone(), TraceEvent::Placed]);
     breaks(21, "an event", &plan(), set_up(), &[lost.clone(), announced(Fact::Idle)]);
     holds("regained", &plan(), set_up(), &[lost, TraceEvent::Leads(true), TraceEvent::Placed]);
 }
 
+// Invariant 22.
 #[test]
-fn invariant_22_hooks_and_alerts_once() {
+fn hooks_and_alerts_once() {
     let alert = TraceEvent::Alerted(Box::new(Notice::NewRevision));
     breaks(22, "an alert", &plan(), set_up(), &[alert.clone(), alert.clone()]);
     let crash = [alert.clone(), TraceEvent::Restarted, alert.clone()];
@@ -468,8 +488,9 @@ fn invariant_22_hooks_and_alerts_once() {
     holds("on request", &plan(), failed, &[post.clone(), TraceEvent::Retried, post]);
 }
 
+// Invariant 23.
 #[test]
-fn invariant_23_events_once() {
+fn events_once() {
     let event = announced(Fact::CanaryNotReady("0 of 2".to_owned()));
     breaks(23, "twice", &plan(), started(), &[event.clone(), event.clone()]);
     let other = announced(Fact::CanaryNotReady("1 of 2".to_owned()));

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_overrides_what_the_template_says_in_its_order() {
+    fn given_values_override_those_of_the_template_in_its_order() {
         let template = [declared("b", Some("1")), declared("a", None)];
         let merged = merge(&template, &[given("a", "x"), given("b", "2")]).unwrap();
         assert_eq!(merged.arguments, [given("b", "2"), given("a", "x")]);
@@ -161,8 +161,9 @@ mod tests {
         assert_eq!(error.to_string(), "args.room was not resolved");
     }
 
+    // Mistake 37.
     #[test]
-    fn db_37_only_exact_names_of_a_pod_pass_undeclared_and_the_others_are_told() {
+    fn only_exact_names_of_a_pod_pass_undeclared_and_the_others_are_told() {
         let all = [
             given("PodName", "p"),
             given("PodContainer[0]", "main"),
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_text_asks_for_is_known_before_it_is_used() {
+    fn arguments_that_a_text_asks_for_are_known_before_it_is_used() {
         let asked = asked_for("http://{{ args.PodIP }}/{{args.room}}");
         assert_eq!(asked, Ok(vec!["PodIP".to_owned(), "room".to_owned()]));
         assert!(asked_for("{{ room }}").is_err());

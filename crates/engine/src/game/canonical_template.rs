@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_makes_no_difference_and_what_says_something_does() {
+    fn empty_members_make_no_difference_and_others_do() {
         let same = [
             (container(&[]), container(&[("resources", Json::object([]))])),
             (container(&[]), container(&[("livenessProbe", Json::Null)])),

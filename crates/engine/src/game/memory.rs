@@ -277,7 +277,7 @@ mod tests {
     use crate::game::Command;
 
     #[test]
-    fn what_is_written_is_read_as_what_it_was() {
+    fn every_word_that_is_written_is_read_as_the_same() {
         for reason in PauseReason::ALL {
             assert_eq!(PauseReason::parse(reason.as_str()), Some(reason));
         }

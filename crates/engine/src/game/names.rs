@@ -174,8 +174,9 @@ mod tests {
         assert_eq!(name(&template), "test-gamedeployment-767bfd8bcc");
     }
 
+    // Mistake 40.
     #[test]
-    fn db_40_what_is_added_may_as_well_be_written_out() {
+    fn an_added_member_may_as_well_be_written_out() {
         let mut written = seed("python:3.5");
         if let Json::Object(members) = &mut written
             && let Some(Json::Object(spec)) = members.get_mut("spec")

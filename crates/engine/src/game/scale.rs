@@ -199,8 +199,9 @@ mod tests {
         assert_eq!(fewer.scaling(), delete(1, 0), "nobody lets any be on top");
     }
 
+    // Mistake 9.
     #[test]
-    fn db_09_fewer_old_pods_than_the_partition_delete_nothing() {
+    fn fewer_old_pods_than_the_partition_delete_nothing() {
         let back = Standing { max_surge: 1, ..standing(2, 2, 4, 3) };
         assert_eq!(back.scaling(), Scaling::default());
     }

@@ -1,4 +1,5 @@
-//! For each invariant, a trace that breaks it and one that comes close and does not.
+//! For each invariant, a trace that breaks it and one that comes close and does not. The numbers are those of
+//! [the list](../../../../../docs/invariants.md).
 
 use super::*;
 use crate::game::simulate::{Event, World, call, rev, seed_plan};
@@ -55,8 +56,9 @@ fn new_pod(revision: &str) -> Action {
     Action::Create(NewPod { revision, ordinal: None, index: None })
 }
 
+// Invariant 28.
 #[test]
-fn invariant_28_no_more_pods_are_new_than_the_step_allows() {
+fn no_more_pods_are_new_than_the_step_allows() {
     let mut world = released();
     world.pods[0].gate = ReadinessGate::Closed;
     assert_eq!(judge(&world, update(&world, 0)), None);
@@ -67,8 +69,9 @@ fn invariant_28_no_more_pods_are_new_than_the_step_allows() {
     assert_eq!(judge(&world, new_pod("r1")), None);
 }
 
+// Invariant 28.
 #[test]
-fn invariant_28_no_more_pods_are_out_of_service_than_may_be() {
+fn no_more_pods_are_out_of_service_than_may_be() {
     let mut world = released();
     let close = |world: &Observed| Action::SetGate(pod(world, 0), false);
     world.pods[3].ready = tidegate_engine::game::Ready::No;
@@ -79,20 +82,23 @@ fn invariant_28_no_more_pods_are_out_of_service_than_may_be() {
     assert_eq!(judge(&world, close(&world)), None, "it is out of service already");
 }
 
+// Invariant 28.
 #[test]
-fn invariant_28_a_pod_leaves_service_before_it_is_changed() {
+fn a_pod_leaves_service_before_it_is_changed() {
     let world = released();
     assert_eq!(judge(&world, update(&world, 0)), Some(28));
 }
 
+// Invariant 28.
 #[test]
-fn invariant_28_no_more_pods_are_made_than_there_should_be() {
+fn no_more_pods_are_made_than_there_should_be() {
     let world = released();
     assert_eq!(judge(&world, new_pod("r1")), Some(28));
 }
 
+// Invariant 11.
 #[test]
-fn invariant_11_a_pod_that_is_needed_is_not_surplus() {
+fn a_pod_that_is_needed_is_not_surplus() {
     let mut world = released();
     let delete = |world: &Observed| Action::Delete(pod(world, 0), Departure::Surplus);
     assert_eq!(judge(&world, delete(&world)), Some(11));
@@ -100,8 +106,9 @@ fn invariant_11_a_pod_that_is_needed_is_not_surplus() {
     assert_eq!(judge(&world, delete(&world)), None);
 }
 
+// Invariant 29.
 #[test]
-fn invariant_29_nothing_further_is_updated_in_a_pause() {
+fn nothing_further_is_updated_in_a_pause() {
     let mut world = released();
     world.pods[0].gate = ReadinessGate::Closed;
     world.plan.paused = Paused { value: true, is_ours: true };
@@ -111,8 +118,9 @@ fn invariant_29_nothing_further_is_updated_in_a_pause() {
     assert_eq!(judge(&world, Action::SetGate(pod(&world, 1), false)), Some(29));
 }
 
+// Invariant 29.
 #[test]
-fn invariant_29_a_step_ends_when_it_is_over() {
+fn a_step_ends_when_it_is_over() {
     let mut world = released();
     let next = |world: &Observed| remember(world, |memory| memory.step = Some(1));
     assert_eq!(judge(&world, next(&world)), Some(29));
@@ -124,8 +132,9 @@ fn invariant_29_a_step_ends_when_it_is_over() {
     assert_eq!(judge(&world, next(&world)), Some(29), "a person holds it");
 }
 
+// Invariant 29.
 #[test]
-fn invariant_29_a_pause_ends_because_somebody_ended_it() {
+fn a_pause_ends_on_request_or_when_it_is_over() {
     let mut world = released();
     world.memory.step = Some(1);
     world.memory.pauses = vec![Pause { reason: PauseReason::Step, since: Moment(0) }];
@@ -136,8 +145,9 @@ fn invariant_29_a_pause_ends_because_somebody_ended_it() {
     assert_eq!(judge(&world, end(&world)), None);
 }
 
+// Invariant 29.
 #[test]
-fn invariant_29_a_failed_hook_does_not_advance() {
+fn a_failed_hook_does_not_advance() {
     let mut world = released();
     world.memory.step = Some(4);
     world.memory.hook_run = Some("run".to_owned());
@@ -165,8 +175,9 @@ fn invariant_29_a_failed_hook_does_not_advance() {
     assert_eq!(judge(&world, next(&world)), Some(29), "it passed with pods that do not serve");
 }
 
+// Invariant 28.
 #[test]
-fn invariant_28_a_pod_whose_images_change_does_not_serve_until_its_node_took_notice() {
+fn a_pod_whose_images_change_does_not_serve_until_its_node_took_notice() {
     let mut world = released();
     world.plan.max_unavailable = tidegate_engine::game::IntOrPercent::Count(1);
     world.plan.canary = None;
@@ -192,8 +203,9 @@ fn invariant_28_a_pod_whose_images_change_does_not_serve_until_its_node_took_not
     assert_eq!(check(&trace), []);
 }
 
+// Invariant 11.
 #[test]
-fn invariant_11_a_pause_takes_no_pod_that_serves_for_one_that_does_not() {
+fn a_pause_takes_no_pod_that_serves_for_one_that_does_not() {
     let mut world = released();
     world.plan.paused = Paused { value: true, is_ours: false };
     let mut fifth = world.pods[0].clone();
@@ -207,8 +219,9 @@ fn invariant_11_a_pause_takes_no_pod_that_serves_for_one_that_does_not() {
     assert_eq!(judge(&world, delete(&world, 4)), None);
 }
 
+// Invariant 29.
 #[test]
-fn invariant_29_a_pause_is_set_before_it_is_written_down() {
+fn a_pause_is_set_before_it_is_written_down() {
     let mut world = released();
     let pause = Pause { reason: PauseReason::Step, since: Moment(0) };
     let write = |world: &Observed| remember(world, |memory| memory.pauses = vec![pause]);
@@ -217,8 +230,9 @@ fn invariant_29_a_pause_is_set_before_it_is_written_down() {
     assert_eq!(judge(&world, write(&world)), None);
 }
 
+// Invariant 29.
 #[test]
-fn invariant_29_the_pause_of_a_person_is_not_taken_back() {
+fn the_pause_of_a_person_is_not_taken_back() {
     let mut world = released();
     world.plan.paused = Paused { value: true, is_ours: false };
     assert_eq!(judge(&world, Action::SetPaused(false)), Some(29));
@@ -226,8 +240,9 @@ fn invariant_29_the_pause_of_a_person_is_not_taken_back() {
     assert_eq!(judge(&world, Action::SetPaused(false)), None);
 }
 
+// Invariant 6.
 #[test]
-fn invariant_6_what_becomes_stable_runs_everywhere() {
+fn a_stable_revision_runs_everywhere() {
     let mut world = released();
     let next = |world: &Observed| {
         let update = world.update.clone();
@@ -247,8 +262,9 @@ fn invariant_6_what_becomes_stable_runs_everywhere() {
     assert_eq!(judge(&world, next(&world)), None, "it is on its way out");
 }
 
+// Invariant 30.
 #[test]
-fn invariant_30_a_pod_that_can_be_updated_in_place_is_not_deleted_for_it() {
+fn a_pod_that_can_be_updated_in_place_is_not_deleted_for_it() {
     let mut world = released();
     let delete = |world: &Observed| Action::Delete(pod(world, 0), Departure::Replaced);
     assert_eq!(judge(&world, delete(&world)), Some(30));
@@ -258,8 +274,9 @@ fn invariant_30_a_pod_that_can_be_updated_in_place_is_not_deleted_for_it() {
     assert_eq!(judge(&world, delete(&world)), None);
 }
 
+// Invariant 30.
 #[test]
-fn invariant_30_the_hook_before_a_deletion_is_over() {
+fn the_hook_before_a_deletion_is_over() {
     let mut world = released();
     world.plan.replicas = 3;
     world.plan.hooks.pre_delete = PodHook { call: Some(call("test")), retry: false };
@@ -290,8 +307,9 @@ fn invariant_30_the_hook_before_a_deletion_is_over() {
     assert_eq!(judge(&world, delete(&world)), None);
 }
 
+// Invariant 15.
 #[test]
-fn invariant_15_nothing_is_written_when_nothing_changes() {
+fn nothing_is_written_when_nothing_changes() {
     let world = Box::new(released());
     let write = || TraceEvent::Did(Box::new(Action::SetPaused(false)));
     let settled = [TraceEvent::World(world.clone()), TraceEvent::Settled, write()];

@@ -19,8 +19,9 @@ fn a_pause_holds_until_a_person_goes_on() {
     world.is_sound();
 }
 
+// Mistake 12.
 #[test]
-fn db_12_a_pause_by_hand_sticks_and_survives_a_new_template() {
+fn a_pause_by_hand_sticks_and_survives_a_new_template() {
     let mut world = World::running(stepped(vec![keep(3), wait()])).then(&Event::Paused(true));
     assert_eq!(world.line(), "2 4/4/4 PausedByUser paused");
     world = world.then(&Event::Push(true));
@@ -30,8 +31,9 @@ fn db_12_a_pause_by_hand_sticks_and_survives_a_new_template() {
     world.is_sound();
 }
 
+// Mistake 12.
 #[test]
-fn db_12_a_tool_that_applies_paused_false_again_does_not_resume_where_that_is_asked_for() {
+fn a_tool_that_applies_paused_false_again_does_not_resume_where_that_is_asked_for() {
     let mut world = pushed(by_annotation(stepped(vec![keep(3), wait()])));
     world = world.then(&Event::Paused(false));
     assert_eq!(world.line(), "1 1/1/4 PausedByCanaryPauseStep paused");
@@ -42,8 +44,9 @@ fn db_12_a_tool_that_applies_paused_false_again_does_not_resume_where_that_is_as
     world.is_sound();
 }
 
+// Mistake 13.
 #[test]
-fn db_13_a_timed_pause_can_be_cut_short() {
+fn a_timed_pause_can_be_cut_short() {
     let mut world = World::running(stepped(vec![keep(3), wait_for(3_000), keep(2), wait()]));
     world.happen(&Event::Push(true));
     until(&mut world, "1 1/1/4 PausedByCanaryPauseStep paused");
@@ -79,7 +82,7 @@ fn aborting_puts_the_stable_template_back() {
 }
 
 #[test]
-fn what_was_asked_for_another_revision_is_not_done() {
+fn a_command_for_another_revision_is_not_done() {
     let mut world = pushed(stepped(vec![keep(3), wait()]));
     world.truth.plan.asked = Some(Asked { command: Command::SkipAll, revision: Some(rev("r1")) });
     world.rest();
@@ -89,7 +92,7 @@ fn what_was_asked_for_another_revision_is_not_done() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_and_taken_away() {
+fn a_command_that_cannot_be_done_is_announced_and_removed() {
     for command in Command::ALL.into_iter().filter(|command| *command != Command::Pause) {
         let world = World::running(stepped(vec![keep(3), wait()])).then(&Event::Ask(command));
         assert!(world.told.contains(&Fact::NothingTo(command)), "{command:?}");
@@ -99,8 +102,9 @@ fn what_cannot_be_done_is_told_and_taken_away() {
     }
 }
 
+// Mistake 48.
 #[test]
-fn db_48_a_failed_hook_can_be_run_again() {
+fn a_failed_hook_can_be_run_again() {
     let mut world = World::running(stepped(vec![keep(3), hook_step()]));
     world.happen(&Event::StepHooks(HookWill::Fail));
     world = world.then(&Event::Push(true));
@@ -112,7 +116,7 @@ fn db_48_a_failed_hook_can_be_run_again() {
 }
 
 #[test]
-fn a_person_who_clears_paused_when_nothing_is_paused_changes_nothing() {
+fn clearing_paused_when_nothing_is_paused_changes_nothing() {
     let mut world = World::running(stepped(vec![keep(3), wait()]));
     world.truth.plan.paused = Paused { value: false, is_ours: false };
     world.rest();
@@ -180,7 +184,7 @@ fn no_further_pod_is_updated_in_the_look_that_pauses() {
 }
 
 #[test]
-fn whoever_waits_for_a_person_says_how_that_person_goes_on() {
+fn a_release_that_waits_for_a_person_says_how_to_go_on() {
     let by_field = Fact::AwaitingPerson(PauseReason::Step, ResumeBy::Field).text();
     assert!(by_field.contains("updateStrategy.paused to false"), "{by_field}");
     let plan = by_annotation(stepped(vec![keep(3), wait()]));

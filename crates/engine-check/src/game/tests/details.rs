@@ -79,7 +79,7 @@ fn too_few_numbers_are_told_and_make_no_pod() {
 }
 
 #[test]
-fn a_range_that_nobody_can_read_keeps_pods_from_being_made_and_nothing_else() {
+fn an_unreadable_range_keeps_pods_from_being_made_and_nothing_else() {
     let bad = Indexes::Unreadable("the range is no range".to_owned());
     let mut world = World::running(Plan { indexes: Indexes::Range(0, 9), ..in_place(Vec::new()) });
     world.truth.plan.indexes = bad.clone();
@@ -185,7 +185,7 @@ fn a_run_that_took_too_long_is_ended_although_a_crash_came_between() {
 }
 
 #[test]
-fn revisions_nobody_needs_go_the_oldest_first() {
+fn unused_revisions_go_the_oldest_first() {
     let mut world = World::running(Plan { history_limit: 1, ..plain() });
     for _ in 0..4 {
         world = world.then(&Event::Push(true));
@@ -243,7 +243,7 @@ fn the_condition_says_what_a_release_waits_for() {
 
 /// A sidecar whose image both templates ask for, and which a webhook takes from a mirror.
 #[test]
-fn an_image_that_somebody_rewrites_on_its_way_is_left_alone() {
+fn an_image_that_is_rewritten_on_its_way_is_left_alone() {
     let with_proxy = |world: &mut World| {
         for known in &mut world.truth.revisions {
             let main = match known.template.at(&["spec", "containers"]) {
@@ -305,8 +305,9 @@ fn a_hook_that_should_take_the_template_back_pauses_if_there_is_no_way() {
     assert_eq!(world.truth.update, rev("r2"));
 }
 
+// Mistake 39.
 #[test]
-fn db_39_of_earlier_runs_a_few_are_kept() {
+fn of_earlier_runs_a_few_are_kept() {
     let mut world = World::running(stepped(vec![keep(3), wait()])).then(&Event::Push(true));
     for at in 0..9 {
         world.truth.runs.push(HookRun {
@@ -324,7 +325,7 @@ fn db_39_of_earlier_runs_a_few_are_kept() {
 }
 
 #[test]
-fn an_argument_nobody_gave_blocks_the_hook_and_names_it() {
+fn an_argument_without_a_value_blocks_the_hook_and_is_named() {
     let mut world = World::running(stepped(vec![keep(3), hook_step()]));
     let declared =
         tidegate_engine::game::arguments::Declared { name: "room".to_owned(), value: None };
@@ -399,7 +400,7 @@ fn not_in_place(way: UpdateWay) -> Fact {
 }
 
 #[test]
-fn what_is_waited_for_is_told() {
+fn the_reason_for_waiting_is_announced() {
     let mut world = World::running(hooked(plain(), HookKind::PreDelete));
     world.happen(&Event::PodHooks(HookWill::Hang));
     world = world.then(&Event::Push(true));
@@ -436,7 +437,7 @@ fn the_order_of_writes_is_the_order_of_safety() {
 }
 
 #[test]
-fn a_name_that_somebody_else_took_is_not_used() {
+fn a_name_that_is_taken_is_not_used() {
     let mut world = World::running(stepped(vec![keep(3), hook_step(), wait()]));
     world.truth.taken.insert("r2-1-test".to_owned());
     world = world.then(&Event::Push(true));
@@ -448,7 +449,7 @@ fn a_name_that_somebody_else_took_is_not_used() {
 }
 
 #[test]
-fn a_name_that_somebody_else_took_after_it_was_written_down_is_given_up() {
+fn a_name_that_is_taken_after_it_was_written_down_is_given_up() {
     let mut world = World::running(stepped(vec![keep(3), hook_step(), wait()]));
     world.happen(&Event::Push(true));
     for _ in 0..30 {

@@ -43,7 +43,7 @@ fn a_release_that_is_taken_back_and_scaled_in_loses_its_new_pods() {
 
 /// Ten pods of which two are new and broken: half of them are not wanted any more.
 #[test]
-fn fewer_replicas_in_a_broken_release_interrupt_nobody_who_serves() {
+fn fewer_replicas_in_a_broken_release_interrupt_no_pod_that_serves() {
     let plan = Plan { max_unavailable: IntOrPercent::Percent(20), replicas: 10, ..plain() };
     let mut world = World::running(plan).then(&Event::Push(false));
     assert_eq!((count(&world, "r1"), count(&world, "r2")), (8, 2));
@@ -98,7 +98,7 @@ fn a_set_that_is_taken_back_has_pods_on_top_as_well() {
 }
 
 #[test]
-fn a_pause_in_the_middle_of_a_surge_takes_nobody_out_of_service() {
+fn a_pause_in_the_middle_of_a_surge_takes_no_pod_out_of_service() {
     let mut world = World::running(surging(plain()));
     world.happen(&Event::Push(true));
     world.rounds(2);
@@ -113,7 +113,7 @@ fn a_pause_in_the_middle_of_a_surge_takes_nobody_out_of_service() {
 /// One is marked to go and serves; one is ready for longer, as its node has not noticed yet that its
 /// images changed, and is the one that does not.
 #[test]
-fn in_a_pause_who_does_not_serve_goes_before_who_was_told_to() {
+fn in_a_pause_idle_pods_go_before_those_that_were_told_to() {
     let mut world = World::running(Plan { way: UpdateWay::InPlace, ..surging(plain()) });
     world.truth.pods.push(world.truth.pods[0].clone());
     world.truth.plan.paused.value = true;
@@ -263,7 +263,7 @@ fn an_image_of_the_change_before_is_not_taken_for_that_of_this_change() {
 }
 
 #[test]
-fn what_a_pod_runs_is_written_down_when_its_images_change_and_not_before() {
+fn the_images_of_a_pod_are_written_down_when_they_change_and_not_before() {
     let (mut world, at) = graced();
     apply(&mut world, at);
     world.happen(&Event::Push(true));
@@ -360,7 +360,7 @@ fn rolling_back() -> Plan {
 }
 
 #[test]
-fn a_template_that_cannot_go_back_keeps_nobody_from_looking_after_pods() {
+fn a_template_that_cannot_go_back_does_not_stop_the_care_of_pods() {
     let is_back = |action: &Action| matches!(action, Action::GoBack { .. });
     for asks in [false, true] {
         let mut world =
@@ -391,8 +391,9 @@ fn a_template_that_cannot_go_back_keeps_nobody_from_looking_after_pods() {
     }
 }
 
+// Mistake 14.
 #[test]
-fn db_14_pods_that_cannot_be_made_are_told_and_the_release_still_stops() {
+fn pods_that_cannot_be_made_are_told_and_the_release_still_stops() {
     let mut world = World::running(in_place(vec![keep(2), hook_step()]));
     world.happen(&Event::StepHooks(HookWill::Hang));
     world = world.then(&Event::Push(true));
@@ -415,7 +416,7 @@ fn db_14_pods_that_cannot_be_made_are_told_and_the_release_still_stops() {
 }
 
 #[test]
-fn pods_that_may_not_be_made_keep_nobody_from_being_put_right() {
+fn pods_that_may_not_be_made_do_not_stop_the_repair_of_others() {
     for plan in [
         in_place(Vec::new()),
         set(Management::OrderedReady, UpdateWay::InPlace),
@@ -464,7 +465,7 @@ fn a_refused_deletion_does_not_let_a_set_out_of_order() {
 }
 
 #[test]
-fn a_release_that_cannot_be_written_down_keeps_nobody_from_looking_after_pods() {
+fn a_release_that_cannot_be_written_down_does_not_stop_the_care_of_pods() {
     let plans = [in_place(vec![keep(2), wait()]), set(Management::Parallel, UpdateWay::InPlace)];
     for plan in plans {
         let mut world = World::running(plan);

@@ -18,8 +18,9 @@ fn has(world: &World, kind: ConditionKind) -> bool {
     world.truth.memory.conditions.iter().any(|known| known.kind == kind && known.holds)
 }
 
+// Mistake 4.
 #[test]
-fn db_04_a_pod_that_is_made_in_a_pause_becomes_ready() {
+fn a_pod_that_is_made_in_a_pause_becomes_ready() {
     let mut world = pushed(in_place(vec![keep(3), wait()]));
     world = world.then(&Event::Kill(3)).then(&Event::Scale(5));
     assert_eq!(world.truth.memory.counts.ready, 5);
@@ -27,8 +28,9 @@ fn db_04_a_pod_that_is_made_in_a_pause_becomes_ready() {
     world.is_sound();
 }
 
+// Mistake 5.
 #[test]
-fn db_05_a_pod_in_its_grace_period_does_not_end_a_step() {
+fn a_pod_in_its_grace_period_does_not_end_a_step() {
     let mut world = World::running(seed_plan());
     world.happen(&Event::Push(true));
     until(&mut world, "0 1/0/3");
@@ -40,8 +42,9 @@ fn db_05_a_pod_in_its_grace_period_does_not_end_a_step() {
     assert_eq!(world.truth.memory.counts.updated_ready, 0);
 }
 
+// Mistake 6.
 #[test]
-fn db_06_a_second_change_within_the_grace_period_loses_no_image() {
+fn a_second_change_within_the_grace_period_loses_no_image() {
     let mut world = World::running(seed_plan());
     world.happen(&Event::Push(true));
     until(&mut world, "0 1/0/3");
@@ -53,8 +56,9 @@ fn db_06_a_second_change_within_the_grace_period_loses_no_image() {
     world.is_sound();
 }
 
+// Mistake 7.
 #[test]
-fn db_07_steps_that_come_with_a_new_template_apply_to_it() {
+fn steps_that_come_with_a_new_template_apply_to_it() {
     let mut world = World::running(plain());
     world.happen(&Event::Steps(vec![keep(3), wait()]));
     world = world.then(&Event::Push(true));
@@ -63,8 +67,9 @@ fn db_07_steps_that_come_with_a_new_template_apply_to_it() {
     world.is_sound();
 }
 
+// Mistake 7.
 #[test]
-fn db_07_steps_that_are_added_in_the_middle_of_an_update_apply_to_it() {
+fn steps_that_are_added_in_the_middle_of_an_update_apply_to_it() {
     let mut world = World::running(plain());
     world.happen(&Event::Push(true));
     world.rounds(3);
@@ -75,8 +80,9 @@ fn db_07_steps_that_are_added_in_the_middle_of_an_update_apply_to_it() {
     world.is_sound();
 }
 
+// Mistake 8.
 #[test]
-fn db_08_a_partition_that_is_exceeded_already_is_reached() {
+fn a_partition_that_is_exceeded_already_is_reached() {
     let mut world = pushed(stepped(vec![keep(2), wait()]));
     assert_eq!(world.line(), "1 2/2/4 PausedByCanaryPauseStep paused");
     world = world.then(&Event::Steps(vec![keep(3), wait()]));
@@ -84,16 +90,18 @@ fn db_08_a_partition_that_is_exceeded_already_is_reached() {
     world.is_sound();
 }
 
+// Mistake 8.
 #[test]
-fn db_08_a_partition_above_the_replicas_is_reached() {
+fn a_partition_above_the_replicas_is_reached() {
     let mut world = pushed(stepped(vec![keep(3), wait()]));
     world = world.then(&Event::Scale(2)).then(&Event::Paused(false));
     assert_eq!(world.line(), "2 2/2/2");
     world.is_sound();
 }
 
+// Mistake 9.
 #[test]
-fn db_09_going_back_to_a_larger_partition_deletes_nobody() {
+fn going_back_to_a_larger_partition_deletes_no_pod() {
     let plan = Plan { max_surge: IntOrPercent::Count(1), ..stepped(vec![keep(2), wait()]) };
     let mut world = pushed(plan);
     world = world.then(&Event::Steps(vec![keep(3), wait()]));
@@ -102,8 +110,9 @@ fn db_09_going_back_to_a_larger_partition_deletes_nobody() {
     world.is_sound();
 }
 
+// Mistake 10.
 #[test]
-fn db_10_going_back_in_the_last_batch_is_going_back() {
+fn going_back_in_the_last_batch_is_going_back() {
     let mut world = pushed(stepped(vec![keep(3), wait()]));
     world.happen(&Event::Paused(false));
     until(&mut world, "2 1/1/4");
@@ -115,8 +124,9 @@ fn db_10_going_back_in_the_last_batch_is_going_back() {
     world.is_sound();
 }
 
+// Mistake 10.
 #[test]
-fn db_10_nothing_is_stable_with_a_pod_on_top_that_waits_for_its_hook() {
+fn nothing_is_stable_with_a_pod_on_top_that_waits_for_its_hook() {
     let plan = Plan {
         replicas: 3,
         max_unavailable: IntOrPercent::Count(0),
@@ -149,8 +159,9 @@ fn db_10_nothing_is_stable_with_a_pod_on_top_that_waits_for_its_hook() {
     world.is_sound();
 }
 
+// Mistake 11.
 #[test]
-fn db_11_pods_of_an_abandoned_release_are_updated_first() {
+fn pods_of_an_abandoned_release_are_updated_first() {
     let mut world = pushed(stepped(vec![keep(3), wait()]));
     // Old pods that are younger would come first by their age.
     world = world.then(&Event::KillAll("r1"));
@@ -160,8 +171,9 @@ fn db_11_pods_of_an_abandoned_release_are_updated_first() {
     world.is_sound();
 }
 
+// Mistake 14.
 #[test]
-fn db_14_a_hook_that_cannot_be_run_stops_neither_scaling_nor_replacement() {
+fn a_hook_that_cannot_be_run_stops_neither_scaling_nor_replacement() {
     let mut world =
         World::running(hooked(stepped(vec![keep(3), hook_step()]), HookKind::PreDelete));
     world.happen(&Event::Template(false));
@@ -188,8 +200,9 @@ fn a_hook_without_a_template_is_told_and_pauses_after_ten_minutes() {
     world.is_sound();
 }
 
+// Mistake 41.
 #[test]
-fn db_41_what_cannot_be_updated_in_place_is_told_with_its_path_and_left_alone() {
+fn a_change_that_cannot_be_made_in_place_is_announced_with_its_path() {
     let world = World::running(in_place(vec![keep(3)])).then(&Event::PushEnv);
     let conditions = &world.truth.memory.conditions;
     let failed = conditions.iter().find(|known| known.kind == ConditionKind::FailedUpdate).unwrap();
@@ -198,30 +211,34 @@ fn db_41_what_cannot_be_updated_in_place_is_told_with_its_path_and_left_alone() 
     world.is_sound();
 }
 
+// Mistake 41.
 #[test]
-fn db_41_where_that_is_wanted_it_is_replaced_instead() {
+fn where_that_is_wanted_it_is_replaced_instead() {
     let plan = Plan { falls_back: true, ..in_place(vec![keep(3), wait()]) };
     let world = World::running(plan).then(&Event::PushEnv);
     assert_eq!(world.line(), "1 1/1/4 PausedByCanaryPauseStep paused");
     world.is_sound();
 }
 
+// Mistake 41.
 #[test]
-fn db_41_a_budget_of_nothing_at_all_still_goes_on() {
+fn a_budget_of_nothing_at_all_still_goes_on() {
     let plan = Plan { max_unavailable: IntOrPercent::Count(0), ..plain() };
     assert_eq!(pushed(plan).line(), "- 4/4/4");
 }
 
+// Mistake 43.
 #[test]
-fn db_43_a_failed_pod_is_replaced_and_told() {
+fn a_failed_pod_is_replaced_and_told() {
     let world = World::running(plain()).then(&Event::Fail(0));
     assert_eq!(world.truth.pods.len(), 4);
     assert!(world.told.iter().any(|fact| matches!(fact, Fact::PodFailed(_))));
     world.is_sound();
 }
 
+// Mistake 49.
 #[test]
-fn db_49_old_pods_that_are_all_lost_come_back_old() {
+fn old_pods_that_are_all_lost_come_back_old() {
     let plans = [
         Plan { replicas: 2, ..stepped(vec![keep(1), wait()]) },
         Plan { replicas: 2, partition: IntOrPercent::Count(1), ..plain() },
@@ -234,8 +251,9 @@ fn db_49_old_pods_that_are_all_lost_come_back_old() {
     }
 }
 
+// Mistake 50.
 #[test]
-fn db_50_a_run_that_somebody_ended_does_not_pass() {
+fn a_run_that_is_terminated_does_not_pass() {
     let mut world = World::running(stepped(vec![keep(3), hook_step()]));
     world.happen(&Event::StepHooks(HookWill::Hang));
     world.happen(&Event::Push(true));
@@ -246,8 +264,9 @@ fn db_50_a_run_that_somebody_ended_does_not_pass() {
     world.is_sound();
 }
 
+// Mistake 45.
 #[test]
-fn db_45_a_hook_is_run_once_whatever_is_read_when() {
+fn a_hook_is_run_once_in_any_order_of_reads() {
     let mut world = World::running(stepped(vec![keep(3), hook_step(), wait()]));
     world.happen(&Event::Push(true));
     until(&mut world, "1 1/1/4");
@@ -286,8 +305,9 @@ fn a_hook_that_takes_too_long_is_ended_and_pauses() {
     world.is_sound();
 }
 
+// Mistake 48.
 #[test]
-fn db_48_a_failed_hook_takes_the_template_back_where_that_is_wanted() {
+fn a_failed_hook_takes_the_template_back_where_that_is_wanted() {
     let mut world = World::running(in_place(vec![keep(2), hook_with(None, true)]));
     world.happen(&Event::StepHooks(HookWill::Fail));
     world = world.then(&Event::Push(true));
@@ -333,8 +353,9 @@ fn steps_that_are_edited_at_rest_start_nothing() {
     world.is_sound();
 }
 
+// Mistake 46.
 #[test]
-fn db_46_a_percentage_keeps_its_share_when_the_workload_grows() {
+fn a_percentage_keeps_its_share_when_the_workload_grows() {
     let plan = Plan {
         canary: Some(canary(vec![CanaryStep::Partition(IntOrPercent::Percent(50)), wait()])),
         ..plain()

@@ -38,8 +38,9 @@ fn the_hook_is_told_about_the_pod() {
     assert!(text.contains("predelete-r1-p"), "{text}");
 }
 
+// Mistake 24.
 #[test]
-fn db_24_scaling_out_again_calls_the_deletion_off() {
+fn scaling_out_again_calls_the_deletion_off() {
     let mut world = hanging(hooked(plain(), HookKind::PreDelete)).then(&Event::Scale(2));
     let marked: Vec<String> = names(&world, true);
     world = world.then(&Event::Scale(4));
@@ -54,8 +55,9 @@ fn names(world: &World, marked: bool) -> Vec<String> {
     pods.map(|pod| pod.name.clone()).collect()
 }
 
+// Mistake 24.
 #[test]
-fn db_24_who_was_told_to_go_goes_although_others_become_cheaper() {
+fn a_pod_that_was_told_to_go_goes_although_others_become_cheaper() {
     let mut world = hanging(hooked(plain(), HookKind::PreDelete)).then(&Event::Scale(3));
     let marked = names(&world, true);
     for pod in world.truth.pods.iter_mut().filter(|pod| !pod.is_marked) {
@@ -83,8 +85,9 @@ fn a_failed_hook_keeps_the_pod_until_it_is_run_again() {
     world.is_sound();
 }
 
+// Mistake 30.
 #[test]
-fn db_30_a_failed_hook_is_run_again_without_a_change_of_the_spec() {
+fn a_failed_hook_is_run_again_without_a_change_of_the_spec() {
     let mut world = World::running(hooked(plain(), HookKind::PreDelete));
     world.happen(&Event::PodHooks(HookWill::Fail));
     world = world.then(&Event::Scale(3));
@@ -114,8 +117,9 @@ fn no_more_pods_are_asked_at_a_time_than_may_be_out_of_service() {
     world.is_sound();
 }
 
+// Mistake 50.
 #[test]
-fn db_50_a_run_of_a_pod_that_somebody_ended_does_not_pass() {
+fn a_run_of_a_pod_that_is_terminated_does_not_pass() {
     let world = hanging(hooked(plain(), HookKind::PreDelete))
         .then(&Event::Scale(3))
         .then(&Event::Terminate);
@@ -142,16 +146,18 @@ fn without_a_hook_of_its_own_an_update_in_place_asks_that_of_deletion() {
     world.is_sound();
 }
 
+// Mistake 27.
 #[test]
-fn db_27_the_mark_goes_when_the_pod_stays() {
+fn the_mark_goes_when_the_pod_stays() {
     let world = World::running(all_hooks(in_place(Vec::new()))).then(&Event::Push(true));
     assert_eq!(count(&world, "r2"), 4);
     assert!(world.truth.pods.iter().all(|pod| !pod.is_marked));
     world.is_sound();
 }
 
+// Mistake 28.
 #[test]
-fn db_28_the_hook_after_an_update_waits_until_the_pod_is_ready_again() {
+fn the_hook_after_an_update_waits_until_the_pod_is_ready_again() {
     let plan = hooked(in_place(vec![keep(3), wait()]), HookKind::PostInPlace);
     let mut world = World::running(plan);
     world.happen(&Event::PodHooks(HookWill::Fail));
@@ -177,8 +183,9 @@ fn going_back_calls_hooks_of_the_update_off() {
     world.is_sound();
 }
 
+// Mistake 26.
 #[test]
-fn db_26_named_pods_are_replaced_and_their_names_pruned() {
+fn named_pods_are_replaced_and_their_names_pruned() {
     let mut world = World::running(plain());
     let name = world.truth.pods[2].name.clone();
     world = world.then(&Event::Name(2));

@@ -114,8 +114,9 @@ fn scaling_in_takes_the_highest_numbers_and_asks_their_hooks() {
     }
 }
 
+// Mistake 23.
 #[test]
-fn db_23_a_percentage_keeps_as_many_pods_for_updates_as_for_pods_on_top() {
+fn a_percentage_keeps_as_many_pods_for_updates_as_for_pods_on_top() {
     let plan = Plan {
         max_surge: IntOrPercent::Count(3),
         ..five(
@@ -132,7 +133,7 @@ fn db_23_a_percentage_keeps_as_many_pods_for_updates_as_for_pods_on_top() {
 }
 
 #[test]
-fn on_delete_nothing_is_updated_until_somebody_deletes_a_pod() {
+fn on_delete_nothing_is_updated_until_a_pod_is_deleted() {
     let mut world = World::running(set(Management::Parallel, UpdateWay::OnDelete));
     world = world.then(&Event::Push(true));
     assert_eq!(count(&world, "r1"), 4);
@@ -141,8 +142,9 @@ fn on_delete_nothing_is_updated_until_somebody_deletes_a_pod() {
     world.is_sound();
 }
 
+// Mistake 19.
 #[test]
-fn db_19_pods_on_top_do_not_count_for_the_step_and_go_in_the_end() {
+fn pods_on_top_do_not_count_for_the_step_and_go_in_the_end() {
     let plan = Plan {
         max_surge: IntOrPercent::Count(1),
         ..five(Management::Parallel, UpdateWay::Recreate, vec![keep(4), wait()])
@@ -156,8 +158,9 @@ fn db_19_pods_on_top_do_not_count_for_the_step_and_go_in_the_end() {
     world.is_sound();
 }
 
+// Mistake 20.
 #[test]
-fn db_20_a_broken_release_can_be_rolled_forward_and_back() {
+fn a_broken_release_can_be_rolled_forward_and_back() {
     for management in MANAGEMENTS {
         for way in [UpdateWay::Recreate, UpdateWay::InPlace] {
             for repair in [Event::Push(true), Event::Restore("r1")] {
@@ -172,8 +175,9 @@ fn db_20_a_broken_release_can_be_rolled_forward_and_back() {
     }
 }
 
+// Mistake 22.
 #[test]
-fn db_22_a_pod_on_a_lost_node_is_taken_by_force() {
+fn a_pod_on_a_lost_node_is_taken_by_force() {
     let mut world = World::running(set(Management::OrderedReady, UpdateWay::Recreate));
     let pod = &mut world.truth.pods[1];
     (pod.is_terminating, pod.node) = (true, NodeState::Lost);
@@ -205,8 +209,9 @@ fn a_pod_that_is_lost_in_the_middle_of_an_update_in_order_comes_back_once() {
     world.is_sound();
 }
 
+// Mistake 20.
 #[test]
-fn db_20_a_broken_old_pod_with_a_low_number_is_replaced_once() {
+fn a_broken_old_pod_with_a_low_number_is_replaced_once() {
     let mut world = World::running(set(Management::OrderedReady, UpdateWay::Recreate));
     world.truth.pods[0].containers[0].image = "bad".to_owned();
     world.happen(&Event::Clock(0));
@@ -269,8 +274,9 @@ fn a_pause_holds_a_set() {
     world.is_sound();
 }
 
+// Mistake 17.
 #[test]
-fn db_17_the_counts_are_written_in_every_look() {
+fn the_counts_are_written_in_every_look() {
     let mut world = World::running(set(Management::Parallel, UpdateWay::Recreate));
     world.happen(&Event::Push(true));
     world.pass();

@@ -74,7 +74,7 @@ fn metric_backends_are_asked_and_never_in_the_way() {
 }
 
 #[test]
-fn a_primary_that_does_not_start_touches_nobody() {
+fn a_primary_that_does_not_start_touches_nothing_else() {
     table([
         ("not yet", setting_up().primary(waiting(false)), ""),
         ("stuck", setting_up().primary(stuck(false)), ""),
@@ -86,7 +86,7 @@ fn a_primary_that_does_not_start_touches_nobody() {
 }
 
 #[test]
-fn what_is_in_the_way_is_waited_for() {
+fn an_obstacle_is_waited_for() {
     let blocked = || State::Blocked(Obstacle("taken".to_owned()));
     let cases = [
         setting_up().with(|seen| seen.objects.canary_service = blocked()),

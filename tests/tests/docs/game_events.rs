@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _, fs};
 use tidegate_engine::{
     Moment, Revision, Tone,
     game::{
-        Command, ConditionKind, Fact, HookKind, HookPhase, PauseReason, Refusal, ResumeBy,
+        Command as Verb, ConditionKind, Fact, HookKind, HookPhase, PauseReason, Refusal, ResumeBy,
         UpdateWay,
     },
 };
@@ -147,13 +147,9 @@ fn people() -> Vec<Entry> {
             true,
             "`resumeBy: Annotation`: ask by `tidegate.dev/ask` instead. Mostly a tool that applies a manifest",
         ),
-        (Fact::Obeyed(Command::Resume), true, "What `tidegate.dev/ask` said was done"),
-        (Fact::NothingTo(Command::Abort), true, "There was nothing to do it to"),
-        (
-            Fact::AskedTooLate(Command::SkipAll),
-            true,
-            "It was asked for another revision; ask again",
-        ),
+        (Fact::Obeyed(Verb::Resume), true, "What `tidegate.dev/ask` said was done"),
+        (Fact::NothingTo(Verb::Abort), true, "There was nothing to do it to"),
+        (Fact::AskedTooLate(Verb::SkipAll), true, "It was asked for another revision; ask again"),
         (Fact::UnknownVerb("reusme".to_owned()), true, "It was taken away; ask again"),
         (Fact::HooksRetried(HookKind::PreDelete), true, "`retry` was set"),
     ]

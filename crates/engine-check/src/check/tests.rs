@@ -490,7 +490,7 @@ fn hooks_and_alerts_once() {
 
 // Invariant 23.
 #[test]
-fn events_once() {
+fn an_event_is_announced_once() {
     let event = announced(Fact::CanaryNotReady("0 of 2".to_owned()));
     breaks(23, "twice", &plan(), started(), &[event.clone(), event.clone()]);
     let other = announced(Fact::CanaryNotReady("1 of 2".to_owned()));

@@ -49,7 +49,7 @@
 //! before it and is left out with that. A crash at any point is as if the
 //! rest had failed.
 //!
-//! ## What each write holds
+//! ## Contents of each write
 //!
 //! * [`Action::UpdateInPlace`] is one update of the pod: the label, `inplace-update-state`, the note
 //!   of a hook that is owed, and either images and metadata or `inplace-update-grace`. The gate was

@@ -302,7 +302,7 @@ impl Scene {
         })
     }
 
-    // --- What comes of it ---
+    // --- The outcome ---
 
     fn step(&self) -> Step {
         decide(&self.0)

@@ -1,11 +1,11 @@
-//! Conditions on what was measured: `asInt(result) < 30`.
+//! Conditions of hooks on measurements: `asInt(result) < 30`.
 //!
 //! ```text
 //! text --lex--> tokens --parse--> Expr --check--> its type --evaluate(result)--> true or false
 //! ```
 //!
-//! A condition is checked before it is used: one that compares a text with a number is refused with
-//! the place of the mistake, whatever is measured later. There are no loops but over lists, and
+//! Called by `measure`. A condition is checked before it is used: one that compares a text with a number is
+//! refused with the place of the mistake, before anything is measured. There are no loops but over lists, and
 //! everything has a bound. Regular expressions are the caller's, see [`Matcher`].
 
 mod check;
@@ -29,7 +29,7 @@ pub struct Condition {
     expr: Expr,
 }
 
-/// What is measured.
+/// A measured value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Nothing.
@@ -48,7 +48,7 @@ pub enum Value {
     Map(BTreeMap<String, Value>),
 }
 
-/// What kind of value a provider measures.
+/// The kind of value that a provider measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Not known before it is measured.
@@ -73,7 +73,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at character {at}")]
 pub struct ConditionError {
-    /// What is wrong.
+    /// The mistake.
     pub what: String,
     /// Where.
     pub at: usize,
@@ -95,17 +95,17 @@ const OPERATORS_MAX: usize = 256;
 const WORK_MAX: usize = 100_000;
 /// Bytes of a text that are worth one step: an answer of a megabyte can be looked at some twenty times.
 const TEXT_BYTES_A_STEP: usize = 256;
-/// What a regular expression costs besides the text it is tried on: it is compiled each time.
+/// The cost of a regular expression besides the text it is tried on: it is compiled each time.
 const PATTERN_WORK: usize = 500;
 /// Longest list or text that is made.
 const SIZE_MAX: usize = 10_000;
 
-/// What is said of a number that is none.
+/// The message for a number that is infinite or not a number.
 const NOT_FINITE: &str = "the result is not a finite number";
 
 type Result<T> = std::result::Result<T, ConditionError>;
 
-/// What a measurement is worth.
+/// The verdict of a measurement.
 ///
 /// With both conditions the failure is looked at first, and neither is inconclusive. An error in a
 /// condition is an error of the measurement, with the reason for people. A number that is none, or is

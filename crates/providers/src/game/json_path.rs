@@ -1,7 +1,8 @@
-//! Paths into JSON, as Kubernetes writes them: `{$.age}`, `{.items[*].name}`.
+//! JSON paths of hooks, in Kubernetes' dialect: `{$.age}`, `{.items[*].name}`.
 //!
-//! Text outside braces is literal. Inside are paths, quoted texts, and `{range …}{end}`. A path that
-//! finds nothing is an error, never an empty answer: what is missing must not pass for a result.
+//! Called by `measure` with the answer of a web server. Text outside braces is literal. Inside are paths,
+//! quoted texts, and `{range …}{end}`. A path that finds nothing is an error, never an empty answer: a missing
+//! value must not pass for a result.
 
 mod parse;
 
@@ -26,7 +27,7 @@ pub enum PathError {
     /// It is not a path.
     #[error("{what} at character {at}")]
     Malformed {
-        /// What is wrong.
+        /// The mistake.
         what: &'static str,
         /// Where.
         at: usize,
@@ -105,7 +106,7 @@ impl JsonPath {
         parse::parse(text).map(|nodes| Self { nodes })
     }
 
-    /// What it finds, as a text. Several values of one path are separated by a blank.
+    /// The values that it finds, as a text. Several values of one path are separated by a blank.
     pub fn read(&self, root: &Value) -> Result<String, PathError> {
         let mut out = String::new();
         print(&self.nodes, root, root, &mut out)?;

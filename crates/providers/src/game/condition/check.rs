@@ -1,4 +1,4 @@
-//! Finds mistakes before anything is measured.
+//! Checks the types of a condition, before anything is measured.
 
 use super::{
     Kind, Result, fail,
@@ -13,7 +13,7 @@ pub(super) fn check(expr: &Expr, result: &Kind) -> Result<Kind> {
 
 struct Checker<'a> {
     result: &'a Kind,
-    /// What `#` stands for, innermost last.
+    /// The types of `#`, innermost last.
     elements: Vec<Kind>,
 }
 

@@ -1,4 +1,4 @@
-//! What an expression comes to.
+//! Evaluates a condition on a measured value.
 
 use std::cmp::Ordering;
 
@@ -23,7 +23,7 @@ pub(super) fn evaluate(
 struct Evaluator<'a> {
     result: &'a Value,
     matcher: &'a dyn Matcher,
-    /// What `#` stands for, innermost last.
+    /// The values of `#`, innermost last.
     elements: Vec<Value>,
     work: usize,
     /// Nothing that was measured turned out to be infinite or no number.
@@ -90,7 +90,7 @@ impl Evaluator<'_> {
         Ok(value)
     }
 
-    /// Whatever is made or looked through is paid for, by what it weighs.
+    /// Everything that is made or looked through costs work, by its weight.
     fn spend(&mut self, work: usize, at: usize) -> Result<()> {
         self.work = self.work.saturating_add(work);
         if self.work > WORK_MAX { fail("this takes too long", at) } else { Ok(()) }
@@ -209,7 +209,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// What a value costs to copy or to look through, besides the one step it is: long lists and long texts
+/// The cost of copying or looking through a value, besides the one step it is: long lists and long texts
 /// are not for nothing.
 fn weight(value: &Value) -> usize {
     match value {

@@ -1,4 +1,4 @@
-//! What can be called.
+//! Functions that conditions may call.
 
 use super::{Kind, Result, Value, fail};
 
@@ -49,7 +49,7 @@ impl Function {
         }
     }
 
-    /// What it makes of arguments of these kinds.
+    /// The kind of the result for arguments of these kinds.
     pub(super) fn kind(self, arguments: &[Kind], at: usize) -> Result<Kind> {
         let first = arguments.first().unwrap_or(&Kind::Any);
         let (is_fine, answer) = match self {
@@ -74,7 +74,7 @@ impl Function {
         fail(format!("this function does not take {}", first.name()), at)
     }
 
-    /// What it makes of these arguments.
+    /// The result for these arguments.
     pub(super) fn call(self, arguments: &[Value], at: usize) -> Result<Value> {
         let first = arguments.first().unwrap_or(&Value::Nil);
         match self {
@@ -96,7 +96,7 @@ fn is_readable(kind: &Kind) -> bool {
     matches!(kind, Kind::Any | Kind::Text | Kind::Int | Kind::Float)
 }
 
-/// What was measured is not repeated in errors: it may be anything, of any length.
+/// The measured value is not repeated in errors: it may be anything, of any length.
 fn as_int(value: &Value, at: usize) -> Result<i64> {
     match value {
         Value::Int(number) => Ok(*number),

@@ -22,7 +22,7 @@ pub(super) enum Node {
     Text(String),
     List(Vec<Expr>),
     Map(Vec<(String, Expr)>),
-    /// What was measured.
+    /// The measured value.
     Result,
     /// The element a predicate looks at.
     Element,

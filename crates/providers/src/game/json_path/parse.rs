@@ -1,4 +1,4 @@
-//! Reads paths.
+//! Parses JSON paths.
 
 use serde_json::{Number, Value};
 

@@ -1,5 +1,4 @@
 use proptest::{prelude::*, test_runner::Config};
-
 use serde_json::json;
 
 use super::*;
@@ -61,7 +60,7 @@ fn paths_find_what_they_name() {
 }
 
 #[test]
-fn what_is_missing_is_an_error() {
+fn a_missing_value_is_an_error() {
     assert_eq!(read("{.nothing}"), Err(PathError::NotFound("nothing".to_owned())));
     assert_eq!(read("{.age.more}"), Err(PathError::NotFound("more".to_owned())));
     assert_eq!(read("{.rooms[9]}"), Err(PathError::OutOfBounds(9)));
@@ -69,7 +68,7 @@ fn what_is_missing_is_an_error() {
 }
 
 #[test]
-fn what_is_no_path_is_refused_with_its_place() {
+fn a_malformed_path_is_refused_with_its_place() {
     for path in [
         "{.a",
         "{.a[}",

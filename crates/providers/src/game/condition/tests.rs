@@ -127,7 +127,7 @@ fn a_mistake_is_found_before_anything_is_measured_and_says_where() {
 }
 
 #[test]
-fn what_cannot_be_evaluated_is_an_error_and_never_a_pass() {
+fn an_evaluation_that_fails_is_an_error_and_never_a_pass() {
     let cases = [
         ("asInt(result) < 30", text("")),
         ("asInt(result) < 30", text("4.5")),
@@ -145,7 +145,7 @@ fn what_cannot_be_evaluated_is_an_error_and_never_a_pass() {
 }
 
 #[test]
-fn what_was_measured_is_not_repeated_in_an_error() {
+fn a_measured_value_is_not_repeated_in_an_error() {
     let error = ask("asInt(result) < 3", &text("hunter2")).unwrap_err();
     assert_eq!(error.to_string(), "this string is no integer at character 0");
 }
@@ -206,7 +206,7 @@ fn a_long_text_is_not_looked_through_again_and_again() {
 }
 
 #[test]
-fn what_is_no_number_or_infinite_never_lets_anything_pass() {
+fn nan_and_infinity_never_let_anything_pass() {
     let rows = [
         (text("NaN"), None, Some("asFloat(result) > 5"), HookPhase::Inconclusive),
         (text("inf"), None, Some("asFloat(result) < 5"), HookPhase::Inconclusive),
@@ -229,7 +229,7 @@ fn what_is_no_number_or_infinite_never_lets_anything_pass() {
 }
 
 #[test]
-fn a_measurement_is_worth_what_the_two_conditions_say() {
+fn the_verdict_follows_both_conditions() {
     let is_met = |met: bool| {
         let text = if met { "true" } else { "false" };
         Condition::compile(text, &Kind::Any).unwrap()

@@ -133,8 +133,8 @@ fn choose(seen: &Observed) -> Step {
 
 /// Why nothing is done at all, if so.
 ///
-/// An invalid spec begins nothing. Once clients may reach the canary, the invalid spec counts as an obstacle like
-/// any other that lasts, and the rollout goes back by the route that is known.
+/// An invalid spec begins nothing. Once clients may reach the canary, the invalid spec counts as an obstacle
+/// like any other that lasts, and the rollout goes back by the route that is known.
 fn refusal(seen: &Observed) -> Option<Vec<String>> {
     let Observed { memory, blockers, objects, .. } = seen;
     let leads_back = memory.phase.is_under_way() || memory.serves_from_canary();

@@ -26,10 +26,10 @@ type Place = (Phase, Percent, u32, Option<Revision>);
 // === impl EventDedup ===
 
 impl EventDedup {
-    /// Whether this event is news: it was not told here.
+    /// Whether this event is new at this position.
     pub fn first_time(&mut self, memory: &Memory, fact: &Fact) -> bool {
         self.arrive(memory);
-        // Pods come up one by one: that they do is told once, and not how many there are by now.
+        // Pods come up one by one: that is announced once, and not with each count.
         let is_same = |told: &Fact| {
             let is_alike = mem::discriminant(told) == mem::discriminant(fact);
             told == fact || (fact.is_passing() && is_alike)
@@ -44,7 +44,7 @@ impl EventDedup {
         true
     }
 
-    /// Whether this chat message is news: none of its kind was sent here.
+    /// Whether this chat message is new at this position: none of its kind was sent.
     pub fn first_alert(&mut self, memory: &Memory, notice: &Notice) -> bool {
         self.arrive(memory);
         if self.notices.iter().any(|sent| sent.repeats(notice)) {

@@ -5,12 +5,12 @@
 
 use crate::{Form, ManagedObject, Note, Percent, Phase};
 
-/// Something worth telling.
+/// A fact worth announcing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// Nothing to do.
     Idle,
-    /// The user froze this canary.
+    /// The user suspended this canary.
     Suspended,
     /// This canary must not be acted upon.
     Refused(Vec<String>),
@@ -110,7 +110,7 @@ pub enum Fact {
     },
     /// A route that the canary had before gives it nothing any more.
     RouteLeft,
-    /// The routing object said something else than we wrote.
+    /// The routing object had other weights than we wrote.
     Drifted {
         /// The canary's share in the route.
         seen: Percent,
@@ -137,7 +137,7 @@ pub enum Fact {
     NothingToResume,
     /// The resume was meant for a revision that is gone.
     ResumeVoid,
-    /// The rollout goes on, but the field that said so is still there.
+    /// The rollout goes on, but the field that asked for it is still there.
     ResumeStays(String),
     /// A hook calls the rollout back.
     RollbackAsked(String),
@@ -162,17 +162,17 @@ pub enum Fact {
     },
     /// The workload runs although nothing is rolled out, with so many replicas if they are counted.
     IdleTargetRuns(Option<i64>),
-    /// Everything is being given back.
+    /// Everything is being restored.
     Terminating,
-    /// The workload is coming back.
+    /// The target is scaled up again.
     AwaitingTarget(String),
-    /// Everything was given back.
+    /// Everything was restored.
     Terminated,
-    /// Not everything could be given back in time.
+    /// Not everything could be restored in time.
     RevertGivenUp(String),
 }
 
-/// Which gate.
+/// The kinds of gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GateKind {
     /// Before a rollout.
@@ -189,16 +189,16 @@ pub enum GateKind {
     Rollback,
 }
 
-/// Is something wrong?
+/// Whether something is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// All is as it should be.
+    /// Nothing is wrong.
     Normal,
     /// People may want to know.
     Warning,
 }
 
-/// How the parties are called in sentences.
+/// Names of the workloads in sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     /// `name.namespace` of the canary.
@@ -207,7 +207,7 @@ pub struct Names {
     pub target: String,
     /// `name.namespace` of the primary.
     pub primary: String,
-    /// How the target's pods are counted: of what has none, none are started and stopped.
+    /// The form of the target: pods that are not ours are neither started nor stopped.
     pub form: Form,
 }
 
@@ -322,7 +322,7 @@ impl Fact {
         matches!(self, Self::PrimaryNotReady(_) | Self::CanaryNotReady(_))
     }
 
-    /// Is something wrong?
+    /// Whether something is wrong.
     pub const fn tone(&self) -> Tone {
         match self {
             Self::Idle

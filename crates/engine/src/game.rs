@@ -65,9 +65,9 @@
 //!
 //! Read the run from the server, ask [`hook::Run::next`] what to measure, fill arguments into it with
 //! [`arguments::substitute`], measure all of it at the same time and each with a deadline, judge each
-//! answer with `condition::judge` of the providers, record it with [`hook::MetricResult::record`], and write down what
-//! [`hook::Run::assess`] says, if the run is still the one that was read. If it is not, read again and
-//! do not measure again what is recorded. Look again at [`hook::Run::wake`], and never at a run that
+//! answer with `condition::judge` of the providers, record it with [`hook::MetricResult::record`], and write
+//! down what [`hook::Run::assess`] says, if the run is still the one that was read. If it is not, read again
+//! and do not measure again what is recorded. Look again at [`hook::Run::wake`], and never at a run that
 //! ended. A run that was terminated on request did not pass, whatever its phase says.
 
 pub mod arguments;

@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use crate::{IntervalState, Memory, Moment, Percent, Phase};
 
-/// The status has whole seconds: up to one of them is missing from what it says.
+/// The status has whole seconds: up to one of them is cut off.
 const KNOWN_TO: Duration = Duration::from_secs(1);
 
-/// When the last step was, as this process knows it. One for each canary.
+/// The time of the last step, as this process knows it. One for each canary.
 #[derive(Clone, Debug, Default)]
 pub struct IntervalTimer {
     /// The mark of the last step or check in the status.
     mark: Option<Mark>,
-    /// When that was found, or made, by the steady clock.
+    /// The time at which that was found, or made, by the steady clock.
     last: Option<Moment>,
 }
 
@@ -46,7 +46,7 @@ struct Mark {
 // === impl IntervalTimer ===
 
 impl IntervalTimer {
-    /// Whether it is time, given what is remembered.
+    /// Whether an interval passed since the last step in the status.
     pub fn state(
         &mut self,
         memory: &Memory,
@@ -60,8 +60,8 @@ impl IntervalTimer {
         IntervalState { due: left.is_zero(), next: now.wall.after(left), retry }
     }
 
-    /// A decision was carried out in full, and this is remembered now. If it was a step, a check or a
-    /// question, the next one is an interval away.
+    /// Takes note that a decision was carried out in full. If it was a step, a check or a question, the next
+    /// one is an interval away.
     ///
     /// To be called after the last effect and not before: an effect that failed takes no time, and one that was
     /// done by half is found in the status.
@@ -192,7 +192,7 @@ mod tests {
         let mut pace = IntervalTimer::default();
         pace.done(true, &stepped_at(1_000), Moment(0));
         for seconds in [60, 61, 62] {
-            // Asked, decided, refused: nothing is remembered of it.
+            // Asked, decided, refused: the status does not change.
             let clocks = at(1_000 + seconds, seconds);
             assert!(pace.state(&stepped_at(1_000), clocks, INTERVAL, false).due);
         }

@@ -24,7 +24,7 @@ pub(super) fn overdue(seen: &Observed, target: Option<&Target>, why: &str) -> St
 }
 
 pub(super) fn primary_stuck(seen: &Observed, target: &Target, why: &str) -> Step {
-    // Not the fact that the primary is not ready: that was told when it began, and is told once.
+    // Not the fact that the primary is not ready: that was announced when it began, and is announced once.
     overdue(seen, Some(target), &format!("the primary is not ready: {why}"))
 }
 
@@ -112,10 +112,10 @@ fn share_left(seen: &Observed, target: Option<&Target>) -> Option<Percent> {
     }
 }
 
-/// Must happen before the canary can lose its pods; nothing if its clients can go at once.
+/// The step before the canary can lose its pods; none if its clients can go at once.
 ///
-/// Where traffic is divided, one write takes them all. Where it is not, the memory says which pods
-/// clients use, and the Service follows it before anything is parked.
+/// Where traffic is divided, one write takes them all. Where it is not, the status says which pods
+/// clients use, and the Service follows it before the target is scaled down.
 fn hand_over(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, objects, .. } = seen;
     let primary_serves = seen.primary.readiness.is_serving();
@@ -140,7 +140,8 @@ fn hand_over(seen: &Observed) -> Option<Step> {
         let decision = Decision::because(Fact::RoutedToPrimary).remember(next).telling();
         return Some(decision.again(Again::Now).into());
     }
-    // Clients were routed elsewhere by another writer. It would have been put right by now if the primary served.
+    // Clients were routed elsewhere by another writer. It would have been put right by now if the primary
+    // served.
     (objects.apex_service == State::OutOfSync).then(|| held(seen, no_pod(seen)))
 }
 
@@ -148,7 +149,7 @@ fn no_pod(seen: &Observed) -> &str {
     seen.primary.readiness.why().unwrap_or("no pod is available")
 }
 
-/// Traffic should go to the primary, which cannot take it.
+/// Traffic should go to the primary, which cannot serve it.
 pub(super) fn held(seen: &Observed, why: &str) -> Step {
     Decision::because(Fact::RollbackHeld(why.to_owned()))
         .telling()
@@ -173,7 +174,7 @@ pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &s
         target.readiness.is_serving() && target.replicas > 0 && was_analysed
     });
     if is_divisible && !canary_takes && seen.routes.is_err() {
-        // Where traffic is must be known to be left there.
+        // Traffic can only be left where it is if that is known.
         return no_routes(seen);
     }
     let shifts = is_divisible && canary_takes && seen.routes != Ok(Split::CANARY);
@@ -221,7 +222,7 @@ pub(super) fn went_back(seen: &Observed, target: &Target) -> Step {
         .into()
 }
 
-/// Everything is on the new primary: the canary is parked.
+/// All traffic is on the new primary: the canary is scaled down.
 pub(super) fn finalise(seen: &Observed, target: Option<&Target>) -> Step {
     let split = match &seen.routes {
         Ok(split) => *split,
@@ -235,7 +236,7 @@ pub(super) fn finalise(seen: &Observed, target: Option<&Target>) -> Step {
     park(seen, target, decision, Notice::Promoted, Outcome::Completed).into()
 }
 
-/// Promotes without looking: traffic off the canary, the intent, the copy.
+/// Promotes without analysis: traffic off the canary, the phase, the copy.
 ///
 /// Where the primary cannot take the traffic that is on the canary, it stays there until the primary
 /// is ready, as in any promotion.
@@ -291,7 +292,7 @@ fn park(
     decision.again(Again::Now)
 }
 
-/// The memory of a rollout that is over, with its hooks still to be told.
+/// The memory of a rollout that is over, with its post-rollout hooks still to be called.
 fn ended(seen: &Observed, phase: Phase) -> Memory {
     let mut next = seen.memory.in_phase(phase, seen.now);
     next.replaces_broken_primary = false;

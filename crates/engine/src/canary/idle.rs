@@ -100,8 +100,8 @@ fn drifted(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
-/// The primary is well again after a failed promotion: live traffic goes back to it, then the canary
-/// is parked. In between, the memory of a rescue says that there is still something to park.
+/// The primary is ready again after a failed promotion: live traffic goes back to it, then the canary
+/// is scaled down. In between, the memory says that the canary still has pods to lose.
 fn hand_back(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     if !seen.primary.readiness.is_ready() || obstacle(seen).is_some() {
@@ -171,7 +171,7 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
         && !rescues(seen)
         && let Some(why) = seen.primary.readiness.why()
     {
-        // Not a word about the new revision is written down: it starts once the primary is well.
+        // Nothing about the new revision is written down: it starts once the primary is ready.
         return awaiting_pods(seen, Fact::PrimaryNotReady(why.to_owned())).into();
     }
     if !plan.hooks.confirm_rollout {
@@ -206,16 +206,16 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
     decision.remember(next).telling().again(later(seen)).into()
 }
 
-/// Whether the rollout is there to repair the primary, and so does not wait for it.
+/// Whether the rollout repairs the primary, and so does not wait for it.
 ///
-/// Live traffic may be on the canary, since a promotion failed; or it is on what is left of a
-/// primary that waiting does not mend, and another revision may.
+/// Live traffic may be on the canary, since a promotion failed; or it is on the remaining pods of a
+/// primary that does not recover by waiting, while another revision may repair it.
 fn rescues(seen: &Observed) -> bool {
     let is_broken = matches!(seen.primary.readiness, Readiness::Stuck(_));
     seen.memory.serves_from_canary() || seen.memory.replaces_broken_primary || is_broken
 }
 
-/// Capacity first, then the memory that it was started.
+/// Scales the target up first, then writes down that the rollout started.
 fn start(seen: &Observed, target: &Target) -> Decision {
     let mut next = seen.memory.started(&target.revision, target.configs.as_ref(), seen.now);
     if rescues(seen) {
@@ -235,8 +235,8 @@ fn start(seen: &Observed, target: &Target) -> Decision {
 
 /// Calls the post-rollout hooks, and notes that it was done.
 ///
-/// How a rollout failed was told when it did, and what was told then still holds; that it succeeded is
-/// told after its hooks were.
+/// A failure was announced when it happened, and its announcement still holds; a success is announced after
+/// its hooks were called.
 fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
     let good = if seen.plan.skip { Fact::PromotedUnchecked } else { Fact::Promoted };
     let news = end.filter(|end| *end != Phase::Failed).map(|_| good);

@@ -1,4 +1,5 @@
-//! Sets up the primary beside a running workload, without a moment in which nothing serves.
+//! The phase `Initializing`: sets up the primary beside a running workload, without a moment in which no pod
+//! serves.
 //!
 //! Services, then the primary; wait until it is ready; its scaler, the apex Service onto it, routes
 //! to it; only then the target goes to zero. A primary that does not become ready is left to
@@ -61,7 +62,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
     }
 }
 
-/// The first of these that is not in place.
+/// The first of these objects that is not in place.
 fn place(seen: &Observed, pieces: &[ManagedObject]) -> Option<Step> {
     pieces.iter().find_map(|piece| match seen.objects.of(*piece) {
         State::InSync => None,

@@ -45,7 +45,7 @@ pub(super) fn approved(seen: &Observed, base: &Memory) -> Result<(), Box<Step>> 
     Err(Box::new(decision.remember(next).telling().starts_interval().again(later(seen)).into()))
 }
 
-/// The intent first, then the copy.
+/// Writes the phase first, then the copy.
 pub(super) fn begin(seen: &Observed, split: Split, base: &Memory) -> Decision {
     let mut next = base.in_phase(Phase::Promoting, seen.now);
     if counts_shares(seen) {
@@ -120,7 +120,7 @@ fn give_or_wait(seen: &Observed) -> Step {
     give_back(seen, split).into()
 }
 
-/// The primary does not run the revision yet.
+/// The primary does not have the revision yet.
 fn update(seen: &Observed, target: Option<&Target>) -> Step {
     let Some(target) = target else {
         return obstructed(seen, TARGET_GONE).into();
@@ -190,8 +190,8 @@ fn give_back(seen: &Observed, split: Split) -> Decision {
         _ => Fact::RoutedToPrimary,
     };
     let shifts = plan.traffic == Traffic::Divisible && split != Split::canary(canary);
-    // Where traffic cannot be divided, the Service follows what is remembered: at once, so that the
-    // status does not claim for an interval what is not so.
+    // Where traffic cannot be divided, the Service follows the status: at once, so that the status is not
+    // wrong for an interval.
     let follows = plan.traffic == Traffic::Whole && canary_has_share(seen);
     let decision = Decision::because(why.clone())
         .act_if(plan.scaled, Action::RefreshPrimaryScaler)

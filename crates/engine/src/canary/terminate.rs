@@ -12,7 +12,7 @@ use crate::{
 
 use super::{later, obstructed};
 
-/// How many progress deadlines the way back may take.
+/// The bound of the restoration, in progress deadlines.
 const DEADLINES: u32 = 3;
 
 pub(super) fn decide(seen: &Observed) -> Step {
@@ -68,7 +68,7 @@ fn ways_back(seen: &Observed) -> [(&State, Action); 2] {
     ]
 }
 
-/// The target as it was before the canary, or what is still missing.
+/// Restores the target, or says what is still missing.
 fn bring_back(seen: &Observed, target: &Target) -> Option<Step> {
     if target.is_parked() {
         let replicas = match target.replicas {

@@ -15,8 +15,8 @@ use super::{
 
 /// Decides the next step. The caller carries the actions out in order and looks again.
 ///
-/// Pods are worked on by the step that was written down, and only then is the next step written: a
-/// crash in between repeats what changes nothing.
+/// Pods are changed by the step that is written down, and only then is the next step written: a crash in
+/// between repeats actions that change nothing.
 pub fn decide(seen: &Observed) -> Decision {
     if seen.is_deleted {
         return Decision::because(Fact::BeingDeleted);
@@ -42,7 +42,7 @@ pub fn decide(seen: &Observed) -> Decision {
         pod_actions.trouble(refusal.kind, &Fact::WriteRefused(refusal.clone()));
     }
     pod_actions.actions.extend(steps::clean_up(&derived));
-    // A wish that cannot be carried out must not keep pods from being looked after.
+    // A command that cannot be carried out must not stop the care of pods.
     if !is_reset && let Some(mut decision) = commands::apply(&derived) {
         pod_actions.actions.append(&mut decision.actions);
         decision.actions = pod_actions.actions;
@@ -77,7 +77,7 @@ pub fn refused(memory: &Memory, why: &str, now: Moment) -> Memory {
     }
 }
 
-/// Nothing is done but to say why.
+/// The decision that does nothing but give a reason.
 fn refuse(seen: &Observed) -> Decision {
     let fact = Fact::Refused(seen.problems.clone());
     let decision = Decision::because(fact.clone());
@@ -93,9 +93,9 @@ fn refuse(seen: &Observed) -> Decision {
     if is_news { decision.tell(fact) } else { decision }
 }
 
-/// Puts together what is done to pods, to the spec and to the status, in this order.
+/// Puts together the actions on pods, on the spec and on the status, in this order.
 ///
-/// The template goes back after all of that: it may be refused, and nothing must wait for it.
+/// The template goes back after all of that: the write may be refused, and nothing must wait for it.
 fn conclude(
     derived: &Derived<'_>,
     gate: &StepGate,
@@ -180,7 +180,8 @@ fn first(one: Again, other: Again) -> Again {
     }
 }
 
-/// The reason of the decision: why the release stands where it does, or which pods are changed so that it goes on.
+/// The reason of the decision: why the release stands where it does, or which pods are changed so that it
+/// goes on.
 fn reason(derived: &Derived<'_>, release: Option<Fact>, pods: Option<Fact>) -> Fact {
     match (release, pods) {
         (Some(Fact::AwaitingPods { .. }) | None, Some(pods)) => pods,
@@ -256,7 +257,7 @@ fn conditions(
     all
 }
 
-/// All of it in one word: failures count most, then pauses.
+/// The state of the workload in one word: failures count most, then pauses.
 fn phase(conditions: &[Condition]) -> WorkloadPhase {
     let holds = |kind| conditions.iter().any(|known| known.kind == kind && known.holds);
     let is_wrong =

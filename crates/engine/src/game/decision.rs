@@ -33,7 +33,7 @@ pub enum Action {
     ForceDelete(PodRef),
     /// Say on the pod that it is about to go.
     Mark(PodRef),
-    /// Take that back.
+    /// Remove that mark.
     Unmark(PodRef),
     /// Set the condition of the pod's readiness gate.
     SetGate(PodRef, bool),
@@ -43,14 +43,14 @@ pub enum Action {
     /// Make the change that waited. In the same write it waits no more, and the state before is written
     /// down anew, with the time: events since the change began prove nothing.
     ApplyGrace(Box<PodChange>),
-    /// Forget a change that waited for a revision the pod no longer is to have.
+    /// Forget a change that waited for a revision that the pod is no longer to have.
     DropGrace(PodRef),
-    /// One write to the pod, which goes on serving. In the same write what stands on it of an update
-    /// in place is taken away, both the state and a change that waits: neither would ever be over.
+    /// One write to the pod, which goes on serving. The same write removes the notes of an update in place,
+    /// both the state and a change that waits: neither would ever be over.
     HotPatch(Box<PodChange>),
-    /// The hook after the update is over or of no more use.
+    /// Forget the hook after the update: it is over or of no more use.
     ClearPostHook(PodRef),
-    /// Labels and volumes of a numbered pod are put right.
+    /// Put labels and volumes of a numbered pod right.
     Identify(PodRef),
     /// Make a run of a hook, unless it exists.
     StartHook(Box<HookStart>),
@@ -60,12 +60,12 @@ pub enum Action {
     DeleteHook(String),
     /// Set `paused`.
     SetPaused(bool),
-    /// Set `paused` to false and take away what a person asked for, in one write.
+    /// Set `paused` to false and remove the command of a person, in one write.
     Lift(Command),
-    /// Take away what a person asked for.
+    /// Remove the command of a person.
     ClearCommand,
-    /// Put the template of this revision back, if the other still is the template's; take away what a
-    /// person asked for in the same write.
+    /// Put the template of this revision back, if the other still is the template's, and remove the command
+    /// of a person in the same write.
     GoBack {
         /// The revision to go back to.
         to: Revision,
@@ -74,27 +74,26 @@ pub enum Action {
     },
     /// Set `retry` of this hook back to false.
     ResetRetry(HookKind),
-    /// Take names of pods that are gone off the list of those to delete.
+    /// Remove the names of pods that are gone from the list of pods to delete.
     PrunePodsToDelete(Vec<String>),
-    /// Write this down.
+    /// Write the status.
     Remember(Box<Memory>),
     /// Delete revisions that are not needed any more.
     DropRevisions(Vec<Revision>),
-    /// Tell: an event, about the action before it, with which it is left out. Nothing follows from one
-    /// that cannot be told.
+    /// Announce: an event about the action before it, with which it is left out. No action depends on an event.
     Announce(Fact),
 }
 
 /// The actions that are left out when one fails. The look goes on with the rest, and another follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
-    /// All that is left to do to this pod, by uid. One pod that cannot be changed holds no other up.
+    /// The rest of the actions on this pod, by uid. One pod that cannot be changed holds no other up.
     Pod(&'a str),
     /// All pods that are still to be made. A creation refused once, as by a quota, is refused again.
     Pods,
-    /// All that is left to do to runs of hooks, but for those that begin.
+    /// The rest of the actions on runs of hooks, but for those that begin.
     Hooks,
-    /// Everything that is left.
+    /// All actions after it.
     Release,
 }
 
@@ -215,7 +214,7 @@ impl Decision {
         Self { why, actions: Vec::new(), again: Again::OnChange }
     }
 
-    /// Does this next.
+    /// Adds an action.
     #[must_use]
     pub(super) fn act(mut self, action: Action) -> Self {
         self.actions.push(action);

@@ -36,11 +36,11 @@ pub(super) fn pod_actions(derived: &Derived<'_>) -> PodActions {
     pod_actions
 }
 
-/// Pods that are to be deleted, and how many are to be made.
+/// Pods to delete, and the number of pods to make.
 struct Leaving<'a> {
-    /// Asked for by name.
+    /// Pods that were named for deletion.
     named: Vec<&'a Pod>,
-    /// Too many.
+    /// Surplus pods.
     surplus: Vec<&'a Pod>,
     scaling: Scaling,
 }
@@ -96,7 +96,7 @@ impl<'a> Leaving<'a> {
     }
 }
 
-/// The first of both, as many as are too many.
+/// The first of both lists, as many as are surplus.
 fn take<'a>(old: &[&'a Pod], updated: &[&'a Pod], scaling: Scaling) -> Vec<&'a Pod> {
     let old = old.iter().take(scaling.delete_old);
     old.chain(updated.iter().take(scaling.delete_new)).copied().collect()
@@ -157,7 +157,7 @@ fn cannot_create(derived: &Derived<'_>) -> Option<Fact> {
     }
 }
 
-/// Numbers that no pod has, also none that is on its way out: two with one number would be one too many.
+/// Numbers that no pod has, also none that is on its way out: two pods with one number would be one too many.
 fn free_indexes(seen: &Observed) -> impl Iterator<Item = i64> {
     let (start, end) = match seen.plan.indexes {
         Indexes::Range(start, end) => (start, end),
@@ -189,7 +189,7 @@ fn create(derived: &Derived<'_>, leaving: &Leaving<'_>, pod_actions: &mut PodAct
     for revision in old.chain(new).take(CREATED_MAX) {
         let index = free.next();
         total += 1;
-        // Only those on top of the replicas do without.
+        // Only pods on top of the replicas do without a number.
         if index.is_none() && plan.indexes != Indexes::Off && total <= plan.replicas {
             pod_actions.because(Fact::AwaitingIndex);
             break;
@@ -204,8 +204,8 @@ fn create(derived: &Derived<'_>, leaving: &Leaving<'_>, pod_actions: &mut PodAct
     created
 }
 
-/// Pods that are to be updated, the first first: those of an abandoned release, those that were told
-/// so already, and then the least useful. The last ones stay, as many as the partition says.
+/// Pods to update, in order: those of an abandoned release, those that were told so already, and then the
+/// least useful. The last ones stay, as many as the partition says.
 fn candidates<'a>(derived: &Derived<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
     let Observed { update, .. } = derived.seen;
     let working = derived.pods.iter().filter(|pod| !leaving.has(pod)).copied();
@@ -224,7 +224,7 @@ fn choose<'a>(derived: &Derived<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
     if derived.is_paused() || plan.way == UpdateWay::OnDelete {
         return Vec::new();
     }
-    // Nothing could take the place of a pod that is deleted for its revision.
+    // No pod could take the place of one that is deleted for its revision.
     if plan.way == UpdateWay::Recreate && cannot_create(derived).is_some() {
         return Vec::new();
     }

@@ -9,10 +9,10 @@ use super::{
     pod_hooks,
 };
 
-/// An observation with what is looked up in it again and again.
+/// An observation with the values derived from it.
 pub(super) struct Derived<'a> {
     pub(super) seen: &'a Observed,
-    /// Pods that count.
+    /// Pods that count as replicas.
     pub(super) pods: Vec<&'a Pod>,
     /// The step being taken.
     pub(super) step: usize,
@@ -98,7 +98,7 @@ impl<'a> Derived<'a> {
         pod.is_settled(images.unwrap_or(&none))
     }
 
-    /// It serves, as far as the budget of an update goes.
+    /// It serves, within the meaning of the budget of an update.
     pub(super) fn is_serving(&self, pod: &Pod) -> bool {
         let Observed { now, plan, .. } = self.seen;
         let none = BTreeMap::new();
@@ -255,13 +255,13 @@ fn step_of(seen: &Observed) -> usize {
         && seen.memory.steps_hash.as_ref() == hash;
     match seen.memory.step {
         Some(step) if is_current => step.min(all),
-        // It will stand there once that is written down: nothing further is updated until it is.
+        // The step is 0 once that is written down: nothing further is updated until it is.
         Some(_) | None if all > 0 && seen.memory.stable.as_ref() != Some(&seen.update) => 0,
         Some(_) | None => all,
     }
 }
 
-/// Whichever comes first.
+/// The earlier of both.
 pub(super) fn sooner(again: Again, at: Moment) -> Again {
     match again {
         Again::Now => Again::Now,

@@ -6,11 +6,11 @@ use super::{HookKind, HookPhase};
 
 /// The status as it was written last.
 ///
-/// A look compares what it would write with what it read, so every member must come back as it was
-/// written; one that is read as something else is written again in every look. Those marked * are
-/// ours, others do not write them. Absent is none, and zero for a count.
+/// A look compares the status that it would write with the one that it read, so every field must come back
+/// as it was written; a field that is read as something else is written again in every look. Those marked *
+/// are ours, others do not write them. Absent is none, and zero for a count.
 ///
-/// | member | where it is |
+/// | field | where it is stored |
 /// |---|---|
 /// | `generation` | `status.observedGeneration` |
 /// | `counts.replicas`, `.ready`, `.updated`, `.updated_ready` | `status.replicas`, `.readyReplicas`, `.updatedReplicas`, `.updatedReadyReplicas` |
@@ -30,10 +30,10 @@ use super::{HookKind, HookPhase};
 ///
 /// The rest of the memory is stored on the objects that it is about:
 ///
-/// | what | where it is |
+/// | fact | where it is stored |
 /// |---|---|
-/// | that a pause is a person's | who of the managers of the workload's fields set `updateStrategy.paused`; once that was noticed, `PausedByUser` in the status |
-/// | what a person asks for | an annotation of the workload |
+/// | that a pause is a person's | the manager that set `updateStrategy.paused`; once that was noticed, `PausedByUser` in the status |
+/// | the command of a person | an annotation of the workload |
 /// | the revision of a pod | its label `controller-revision-hash` |
 /// | [`Pod::update`](super::Pod::update) | pod annotation `inplace-update-state`: `revision`, `updateTimestamp`, and of each container in `lastContainerStatuses` its `imageID` and, *, its `image` and `restartCount` |
 /// | [`Pod::grace`](super::Pod::grace) | pod annotation `inplace-update-grace`: `revision`, `graceSeconds`, and *, `from`; the images in it are for other readers, `metaDataPatch` counts where `from` is absent |
@@ -41,7 +41,7 @@ use super::{HookKind, HookPhase};
 /// | [`Pod::is_marked`](super::Pod::is_marked) | pod annotation `io.tencent.bcs.dev/game-pod-deleting` |
 /// | [`Pod::owes_post_hook`](super::Pod::owes_post_hook) | a pod annotation * |
 /// | [`Pod::index`](super::Pod::index) | pod annotation `tkex.bkbcs.tencent.com/gamedeployment-index-id` |
-/// | which pod a run is for, and what is to be done to it | on the run: labels, and annotations * for the uid of the pod and the revision it is updated to |
+/// | the pod and the operation of a run | on the run: labels, and annotations * for the uid of the pod and the revision it is updated to |
 ///
 /// Only the last refusals of the cluster ([`Refusal`](super::Refusal)) are known to a process alone: after
 /// a restart the writes are tried again.
@@ -49,7 +49,7 @@ use super::{HookKind, HookPhase};
 pub struct Memory {
     /// The version of the spec when this was written.
     pub generation: i64,
-    /// Pods by what can be said of them.
+    /// Counts of pods.
     pub counts: Counts,
     /// The revision pods come from.
     pub current: Option<Revision>,
@@ -73,7 +73,7 @@ pub struct Memory {
     pub pod_hooks: Vec<PodHookState>,
     /// Conditions for people, one per kind and in their order.
     pub conditions: Vec<Condition>,
-    /// All of it in one word.
+    /// The state of the workload in one word.
     pub phase: Option<WorkloadPhase>,
     /// The present action or reason for waiting, in a sentence.
     pub message: String,
@@ -133,22 +133,22 @@ pub struct PodHookState {
     pub phase: HookPhase,
 }
 
-/// Something people should know.
+/// A condition, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// Its kind.
     pub kind: ConditionKind,
-    /// Whether it is so.
+    /// Whether it holds.
     pub holds: bool,
-    /// Why, in a word.
+    /// The reason, in a word.
     pub reason: String,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub message: String,
-    /// Since when it is so or is not, in whole seconds.
+    /// Since when it holds or does not, in whole seconds.
     pub since: Moment,
 }
 
-/// All of it in one word.
+/// The state of the workload in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadPhase {
     /// Pods are on their way, or too few are available.
@@ -184,7 +184,7 @@ impl PauseReason {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Step, Self::Hook, Self::User];
 
-    /// The kind of this name, if it is one of ours.
+    /// The reason of this name, if it is one of ours.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == word)
     }
@@ -212,7 +212,7 @@ impl ConditionKind {
         Self::HookBlocked,
     ];
 
-    /// The reason of this name, if it is one of ours.
+    /// The kind of this name, if it is one of ours.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == word)
     }

@@ -1,4 +1,4 @@
-//! Everything a decision about a game workload may look at.
+//! The observation of a game workload: everything a decision may look at.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! Pods of a `GameStatefulSet`, which have numbers: creates, deletes and updates them, the highest number first.
+//! Pods of a `GameStatefulSet`, which have numbers: creates, deletes and updates them, the highest number
+//! first.
 
 use std::cmp::Reverse;
 
@@ -25,7 +26,7 @@ struct Set<'a, 'v> {
     budget: Budget,
 }
 
-/// Whether what comes next in order may be done in this look.
+/// Whether the next number in order may be changed in this look.
 enum Turn {
     Next,
     Over,
@@ -64,20 +65,20 @@ impl<'a, 'v> Set<'a, 'v> {
             let is_in = pod.ordinal.is_some_and(|number| numbers.contains(&number));
             is_in && pod.is_active() && !pod.is_of(update)
         };
-        // A template that went back has pods to update, although there is nothing to come from.
+        // A template that went back has pods to update, although there is no other revision to come from.
         let is_surging = management == Management::Parallel
             && plan.way != UpdateWay::OnDelete
             && (derived.differs() || derived.pods.iter().any(|pod| is_old(pod)));
         let left = plan.replicas.saturating_sub(derived.done).saturating_sub(derived.partition);
         let mut surge = if is_surging { budget.surge.min(left) } else { 0 };
         if derived.is_paused() {
-            // None are made.
+            // No pods on top are made.
             let highest = derived.pods.iter().filter_map(|pod| pod.ordinal).max();
             let there = highest.map_or(0, |number| number.saturating_add(1));
             surge = surge.min(there.saturating_sub(plan.replicas));
         }
         if derived.is_held() {
-            // One that is there goes when the pod it serves for is back.
+            // A pod on top goes when the pod that it stands in for is back.
             let serving = |number: &usize| {
                 let pod = derived.pods.iter().find(|pod| pod.ordinal == Some(*number));
                 pod.is_some_and(|pod| derived.is_serving(pod))

@@ -1,4 +1,4 @@
-//! The steps of a release: which one is taken, what ends it, and what holds it.
+//! The steps of a release: the current step, its end, and its pauses.
 //!
 //! ```text
 //! template or steps changed ──> step 0, or past the last if the template is the stable one
@@ -30,7 +30,7 @@ const BLOCKED_MAX: Duration = Duration::from_mins(10);
 /// Runs of earlier steps that are kept, of those that passed and of those that did not.
 const RUNS_KEPT: usize = 5;
 
-/// Where the hook of the current step stands.
+/// The state of the hook of the current step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum StepGate {
     /// The step is no hook, or is held.
@@ -49,7 +49,7 @@ pub(super) enum StepGate {
     Blocked(String, Moment),
 }
 
-/// Where the release stands after this look.
+/// The state of the release after this look.
 pub(super) struct Progress {
     pub(super) memory: Memory,
     pub(super) why: Option<Fact>,
@@ -61,12 +61,12 @@ pub(super) struct Progress {
     pub(super) blocked: Option<String>,
 }
 
-/// As times in status are.
+/// Times in the status have whole seconds.
 pub(super) fn whole_seconds(now: Moment) -> Moment {
     Moment(now.0.div_euclid(1_000).saturating_mul(1_000))
 }
 
-/// Where the hook of the current step stands.
+/// The state of the hook of the current step.
 pub(super) fn gate(derived: &Derived<'_>) -> StepGate {
     let Observed { plan, memory, .. } = derived.seen;
     let Some(CanaryStep::Hook(hook)) = plan.steps().get(derived.step) else {
@@ -164,7 +164,7 @@ pub(super) fn clean_up(derived: &Derived<'_>) -> Vec<Action> {
     actions
 }
 
-/// Where the release stands after this look.
+/// The state of the release after this look.
 pub(super) fn advance(derived: &Derived<'_>, gate: &StepGate) -> Progress {
     let mut progress = Progress {
         memory: carried(derived),
@@ -246,7 +246,7 @@ fn lift(memory: &mut Memory) {
     memory.blocked_since = None;
 }
 
-/// The template or the steps are not those this release was about.
+/// The template or the steps changed since this release began.
 pub(super) fn is_reset(seen: &Observed) -> bool {
     let Observed { plan, memory, update, .. } = seen;
     let hash = plan.canary.as_ref().map(|canary| &canary.hash);
@@ -255,7 +255,7 @@ pub(super) fn is_reset(seen: &Observed) -> bool {
     is_changed || has_other_steps
 }
 
-/// Steps came to a release that began without: the first of them is yet to be written down.
+/// Steps were added to a release that began without: the first of them is yet to be written down.
 pub(super) fn begins_in_mid_release(derived: &Derived<'_>) -> bool {
     let Observed { plan, memory, .. } = derived.seen;
     plan.canary.is_some() && memory.stable.is_none() && derived.differs()
@@ -290,13 +290,13 @@ fn reset(derived: &Derived<'_>, progress: &mut Progress) {
     progress.again = Again::Now;
 }
 
-/// No release was seen yet.
+/// The first look at a release.
 fn first_seen(derived: &Derived<'_>, progress: &mut Progress) {
     let Observed { plan, memory, update, .. } = derived.seen;
     let next = &mut progress.memory;
     lift(next);
     if plan.canary.is_none() {
-        // Nothing is stable without steps, so this is where every look comes; the first one tells.
+        // Nothing is stable without steps, so every look comes here; the first one announces.
         if memory.update.is_none() {
             progress.facts.extend(spec_warnings::of(derived.seen));
         }
@@ -357,7 +357,7 @@ fn take(derived: &Derived<'_>, gate: &StepGate, progress: &mut Progress) {
     }
 }
 
-/// A person let it go on. With [`ResumeBy::Annotation`] only we clear `paused`, when asked to.
+/// A person resumed it. With [`ResumeBy::Annotation`] only we clear `paused`, when asked to.
 fn is_resumed(seen: &Observed) -> bool {
     let paused = seen.plan.paused;
     let resume_by = seen.plan.resume_by();
@@ -389,7 +389,7 @@ fn end_of(since: Moment, time: Duration) -> Moment {
     Moment(since.after(time).0.saturating_add(1))
 }
 
-/// A pause of ours goes on.
+/// A pause of ours is still on.
 fn hold(derived: &Derived<'_>, step: &CanaryStep, progress: &mut Progress) {
     let Observed { memory, plan, .. } = derived.seen;
     if !plan.paused.value {
@@ -451,7 +451,7 @@ fn take_hook(derived: &Derived<'_>, gate: &StepGate, progress: &mut Progress) {
         }
         StepGate::Failed { why, rolls_back, .. } => {
             progress.facts.push(why.clone());
-            // Without a way back the next best is to stop here.
+            // Without a way back the release stops here.
             if *rolls_back && commands::way_back(derived).is_some() {
                 progress.rolls_back = true;
             } else {

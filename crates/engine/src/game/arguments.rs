@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(error.to_string(), "args.room was not resolved");
     }
 
-    // Mistake 37.
+    // Game workloads, mistake 37: docs/mistakes.md.
     #[test]
     fn only_exact_names_of_a_pod_pass_undeclared_and_the_others_are_told() {
         let all = [

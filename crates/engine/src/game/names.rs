@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(name(&template), "test-gamedeployment-767bfd8bcc");
     }
 
-    // Mistake 40.
+    // Game workloads, mistake 40: docs/mistakes.md.
     #[test]
     fn an_added_member_may_as_well_be_written_out() {
         let mut written = seed("python:3.5");

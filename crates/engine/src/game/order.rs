@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    // Mistake 25.
+    // Game workloads, mistake 25: docs/mistakes.md.
     #[test]
     fn the_cheapest_is_deleted_first_and_no_cost_is_nothing() {
         let pods = [

@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(fewer.scaling(), delete(1, 0), "nobody lets any be on top");
     }
 
-    // Mistake 9.
+    // Game workloads, mistake 9: docs/mistakes.md.
     #[test]
     fn fewer_old_pods_than_the_partition_delete_nothing() {
         let back = Standing { max_surge: 1, ..standing(2, 2, 4, 3) };

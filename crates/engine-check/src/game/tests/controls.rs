@@ -19,7 +19,7 @@ fn a_pause_holds_until_a_person_goes_on() {
     world.is_sound();
 }
 
-// Mistake 12.
+// Game workloads, mistake 12: docs/mistakes.md.
 #[test]
 fn a_pause_by_hand_sticks_and_survives_a_new_template() {
     let mut world = World::running(stepped(vec![keep(3), wait()])).then(&Event::Paused(true));
@@ -31,7 +31,7 @@ fn a_pause_by_hand_sticks_and_survives_a_new_template() {
     world.is_sound();
 }
 
-// Mistake 12.
+// Game workloads, mistake 12: docs/mistakes.md.
 #[test]
 fn a_tool_that_applies_paused_false_again_does_not_resume_where_that_is_asked_for() {
     let mut world = pushed(by_annotation(stepped(vec![keep(3), wait()])));
@@ -44,7 +44,7 @@ fn a_tool_that_applies_paused_false_again_does_not_resume_where_that_is_asked_fo
     world.is_sound();
 }
 
-// Mistake 13.
+// Game workloads, mistake 13: docs/mistakes.md.
 #[test]
 fn a_timed_pause_can_be_cut_short() {
     let mut world = World::running(stepped(vec![keep(3), wait_for(3_000), keep(2), wait()]));
@@ -102,7 +102,7 @@ fn a_command_that_cannot_be_done_is_announced_and_removed() {
     }
 }
 
-// Mistake 48.
+// Game workloads, mistake 48: docs/mistakes.md.
 #[test]
 fn a_failed_hook_can_be_run_again() {
     let mut world = World::running(stepped(vec![keep(3), hook_step()]));

@@ -305,7 +305,7 @@ fn a_hook_that_should_take_the_template_back_pauses_if_there_is_no_way() {
     assert_eq!(world.truth.update, rev("r2"));
 }
 
-// Mistake 39.
+// Game workloads, mistake 39: docs/mistakes.md.
 #[test]
 fn of_earlier_runs_a_few_are_kept() {
     let mut world = World::running(stepped(vec![keep(3), wait()])).then(&Event::Push(true));

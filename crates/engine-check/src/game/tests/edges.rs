@@ -391,7 +391,7 @@ fn a_template_that_cannot_go_back_does_not_stop_the_care_of_pods() {
     }
 }
 
-// Mistake 14.
+// Game workloads, mistake 14: docs/mistakes.md.
 #[test]
 fn pods_that_cannot_be_made_are_told_and_the_release_still_stops() {
     let mut world = World::running(in_place(vec![keep(2), hook_step()]));

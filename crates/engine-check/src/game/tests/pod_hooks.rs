@@ -38,7 +38,7 @@ fn the_hook_is_told_about_the_pod() {
     assert!(text.contains("predelete-r1-p"), "{text}");
 }
 
-// Mistake 24.
+// Game workloads, mistake 24: docs/mistakes.md.
 #[test]
 fn scaling_out_again_calls_the_deletion_off() {
     let mut world = hanging(hooked(plain(), HookKind::PreDelete)).then(&Event::Scale(2));
@@ -55,7 +55,7 @@ fn names(world: &World, marked: bool) -> Vec<String> {
     pods.map(|pod| pod.name.clone()).collect()
 }
 
-// Mistake 24.
+// Game workloads, mistake 24: docs/mistakes.md.
 #[test]
 fn a_pod_that_was_told_to_go_goes_although_others_become_cheaper() {
     let mut world = hanging(hooked(plain(), HookKind::PreDelete)).then(&Event::Scale(3));
@@ -85,7 +85,7 @@ fn a_failed_hook_keeps_the_pod_until_it_is_run_again() {
     world.is_sound();
 }
 
-// Mistake 30.
+// Game workloads, mistake 30: docs/mistakes.md.
 #[test]
 fn a_failed_hook_is_run_again_without_a_change_of_the_spec() {
     let mut world = World::running(hooked(plain(), HookKind::PreDelete));
@@ -117,7 +117,7 @@ fn no_more_pods_are_asked_at_a_time_than_may_be_out_of_service() {
     world.is_sound();
 }
 
-// Mistake 50.
+// Game workloads, mistake 50: docs/mistakes.md.
 #[test]
 fn a_run_of_a_pod_that_is_terminated_does_not_pass() {
     let world = hanging(hooked(plain(), HookKind::PreDelete))
@@ -146,7 +146,7 @@ fn without_a_hook_of_its_own_an_update_in_place_asks_that_of_deletion() {
     world.is_sound();
 }
 
-// Mistake 27.
+// Game workloads, mistake 27: docs/mistakes.md.
 #[test]
 fn the_mark_goes_when_the_pod_stays() {
     let world = World::running(all_hooks(in_place(Vec::new()))).then(&Event::Push(true));
@@ -155,7 +155,7 @@ fn the_mark_goes_when_the_pod_stays() {
     world.is_sound();
 }
 
-// Mistake 28.
+// Game workloads, mistake 28: docs/mistakes.md.
 #[test]
 fn the_hook_after_an_update_waits_until_the_pod_is_ready_again() {
     let plan = hooked(in_place(vec![keep(3), wait()]), HookKind::PostInPlace);
@@ -183,7 +183,7 @@ fn going_back_calls_hooks_of_the_update_off() {
     world.is_sound();
 }
 
-// Mistake 26.
+// Game workloads, mistake 26: docs/mistakes.md.
 #[test]
 fn named_pods_are_replaced_and_their_names_pruned() {
     let mut world = World::running(plain());

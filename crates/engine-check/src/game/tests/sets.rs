@@ -114,7 +114,7 @@ fn scaling_in_takes_the_highest_numbers_and_asks_their_hooks() {
     }
 }
 
-// Mistake 23.
+// Game workloads, mistake 23: docs/mistakes.md.
 #[test]
 fn a_percentage_keeps_as_many_pods_for_updates_as_for_pods_on_top() {
     let plan = Plan {
@@ -142,7 +142,7 @@ fn on_delete_nothing_is_updated_until_a_pod_is_deleted() {
     world.is_sound();
 }
 
-// Mistake 19.
+// Game workloads, mistake 19: docs/mistakes.md.
 #[test]
 fn pods_on_top_do_not_count_for_the_step_and_go_in_the_end() {
     let plan = Plan {
@@ -158,7 +158,7 @@ fn pods_on_top_do_not_count_for_the_step_and_go_in_the_end() {
     world.is_sound();
 }
 
-// Mistake 20.
+// Game workloads, mistake 20: docs/mistakes.md.
 #[test]
 fn a_broken_release_can_be_rolled_forward_and_back() {
     for management in MANAGEMENTS {
@@ -175,7 +175,7 @@ fn a_broken_release_can_be_rolled_forward_and_back() {
     }
 }
 
-// Mistake 22.
+// Game workloads, mistake 22: docs/mistakes.md.
 #[test]
 fn a_pod_on_a_lost_node_is_taken_by_force() {
     let mut world = World::running(set(Management::OrderedReady, UpdateWay::Recreate));
@@ -209,7 +209,7 @@ fn a_pod_that_is_lost_in_the_middle_of_an_update_in_order_comes_back_once() {
     world.is_sound();
 }
 
-// Mistake 20.
+// Game workloads, mistake 20: docs/mistakes.md.
 #[test]
 fn a_broken_old_pod_with_a_low_number_is_replaced_once() {
     let mut world = World::running(set(Management::OrderedReady, UpdateWay::Recreate));
@@ -274,7 +274,7 @@ fn a_pause_holds_a_set() {
     world.is_sound();
 }
 
-// Mistake 17.
+// Game workloads, mistake 17: docs/mistakes.md.
 #[test]
 fn the_counts_are_written_in_every_look() {
     let mut world = World::running(set(Management::Parallel, UpdateWay::Recreate));

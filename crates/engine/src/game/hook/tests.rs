@@ -231,7 +231,7 @@ fn the_documented_run_fails_with_its_first_measurement() {
     assert_eq!((result.count, result.failed, result.measurements.len()), (1, 1, 1));
 }
 
-// Mistake 1.
+// Game workloads, mistake 1: docs/mistakes.md.
 #[test]
 fn a_failing_hook_does_not_pass() {
     for failure_limit in [None, Some(0)] {
@@ -240,7 +240,7 @@ fn a_failing_hook_does_not_pass() {
     }
 }
 
-// Mistake 2.
+// Game workloads, mistake 2: docs/mistakes.md.
 #[test]
 fn a_hook_without_an_answer_does_not_pass() {
     for metric in [single(), Metric { count: 1, ..single() }, checking()] {
@@ -376,7 +376,7 @@ fn named(name: &str, metric: &Metric) -> Metric {
     Metric { name: name.to_owned(), ..metric.clone() }
 }
 
-// Mistake 3.
+// Game workloads, mistake 3: docs/mistakes.md.
 #[test]
 fn an_ordered_run_ends_although_later_metrics_never_ran() {
     let mut ordered = run(&[named("a", &checking()), named("b", &checking())]);
@@ -385,7 +385,7 @@ fn an_ordered_run_ends_although_later_metrics_never_ran() {
     assert_eq!((phase, at, run.results.len()), (Failed, 0, 1));
 }
 
-// Mistake 3.
+// Game workloads, mistake 3: docs/mistakes.md.
 #[test]
 fn a_metric_that_still_delays_does_not_hold_a_failed_run() {
     let late = Metric { initial_delay: Some(Duration::from_mins(10)), ..checking() };

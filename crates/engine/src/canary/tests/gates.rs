@@ -305,7 +305,7 @@ fn another_try_asks_gates_at_once_and_counts_nothing() {
 }
 
 #[test]
-fn a_wish_that_cannot_be_carried_out_is_announced_once_a_rollout() {
+fn what_cannot_be_carried_out_is_told_once_a_rollout() {
     let note = |scene: Scene| scene.planning(|plan| plan.notes = vec![Note::MatchIgnored]);
     assert_eq!(note(at_rest().target("v1-b")).tells(), ["NotSupported", "NewRevision"]);
     assert_eq!(note(progressing(20).target("v1-c")).tells(), ["NotSupported", "AnalysisRestarted"]);

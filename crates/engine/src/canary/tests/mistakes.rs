@@ -314,7 +314,7 @@ fn an_answer_that_comes_after_the_deletion_moves_nothing() {
 
 // Mistake 32.
 #[test]
-fn an_unknown_primary_is_not_chosen_by_putting_a_route_back() {
+fn a_primary_nobody_knows_is_not_chosen_by_putting_a_route_back() {
     let bent = |scene: Scene| {
         scene.with(|seen| {
             seen.objects.primary = State::Blocked(Obstacle("what it ran is not known".to_owned()));

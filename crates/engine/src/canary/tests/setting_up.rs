@@ -74,7 +74,7 @@ fn metric_backends_are_asked_and_never_in_the_way() {
 }
 
 #[test]
-fn a_primary_that_does_not_start_touches_nothing_else() {
+fn a_primary_that_does_not_start_touches_nobody() {
     table([
         ("not yet", setting_up().primary(waiting(false)), ""),
         ("stuck", setting_up().primary(stuck(false)), ""),

@@ -9,10 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tidegate_engine::{
-    Percent, Strategy, Traffic,
-    simulate::{Report, Script, run},
-};
+use tidegate_engine::{Percent, Strategy, Traffic};
+use tidegate_engine_check::simulate::{Report, Script, run};
 
 /// How long each figure is measured.
 const MEASURED: Duration = Duration::from_secs(5);
@@ -50,7 +48,7 @@ fn measure(what: &str, target: &str, mut play: impl FnMut(usize) -> Report) -> R
         // The clock is read once a hundred runs, which take a few milliseconds.
         for _ in 0..100 {
             let report = play(seed);
-            if let Some(breach) = report.breach {
+            if let Some(breach) = report.violation {
                 return Err(format!("{what}, run {seed}: {breach}"));
             }
             rollouts += report.rollouts;

@@ -30,7 +30,8 @@ use kube_sandbox::{
 };
 use serde_json::Value;
 use tidegate_api::canary::Canary;
-use tidegate_engine::{Moment, Split, check::What};
+use tidegate_engine::{Moment, Split};
+use tidegate_engine_check::check::TraceEvent;
 use tidegate_providers::canary::understand;
 use tidegate_providers::{object::Kind, traffic::Mesh};
 
@@ -125,7 +126,7 @@ impl Observer {
         }
         let faults = sandbox.server().faults.injected().total();
         if std::mem::replace(&mut self.faults_seen, faults) != faults {
-            self.tell_all(at, &What::WriteFailed);
+            self.tell_all(at, &TraceEvent::WriteFailed);
         }
         for watched in self.canaries.values_mut() {
             watched.rest(at, &self.objects);
@@ -135,7 +136,7 @@ impl Observer {
 
     /// The operator was started again.
     pub fn restarted(&mut self, at: Timestamp) {
-        self.tell_all(at, &What::Restarted);
+        self.tell_all(at, &TraceEvent::Restarted);
     }
 
     /// One more operator is at work from now on.
@@ -154,7 +155,7 @@ impl Observer {
         self.canaries.values().map(Watched::entries).sum()
     }
 
-    fn tell_all(&mut self, at: Timestamp, what: &What) {
+    fn tell_all(&mut self, at: Timestamp, what: &TraceEvent) {
         for watched in self.canaries.values_mut() {
             watched.see(at, what.clone());
         }

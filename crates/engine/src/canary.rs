@@ -1,4 +1,5 @@
-//! Decides what a canary does next.
+//! The decision about a canary. [`decide`] is called by the operator with every observation, is a pure function
+//! of it, and names the next actions in order.
 //!
 //! ```text
 //!            +------------- a change, gates open ---------------+
@@ -45,7 +46,7 @@ pub enum Side {
     Canary,
 }
 
-/// What is in the way when there is no target.
+/// The obstacle when there is no target.
 const TARGET_GONE: &str = "the workload that targetRef names does not exist";
 
 /// Decides the next step.
@@ -131,9 +132,8 @@ fn choose(seen: &Observed) -> Step {
 
 /// Why nothing is done at all, if so.
 ///
-/// A spec that means nothing begins nothing. Once clients may be led to the canary it is no reason to leave
-/// them there with nobody looking: it is in the way then, like anything else that lasts, and the rollout goes
-/// back by what is known of its route.
+/// An invalid spec begins nothing. Once clients may reach the canary, the invalid spec counts as an obstacle
+/// like any other that lasts, and the rollout goes back by the route that is known.
 fn refusal(seen: &Observed) -> Option<Vec<String>> {
     let Observed { memory, blockers, objects, .. } = seen;
     let leads_back = memory.phase.is_under_way() || memory.serves_from_canary();
@@ -195,8 +195,8 @@ fn remembered_pause(seen: &Observed) -> Option<Step> {
 
 /// A resume that finds nothing held: it goes away, so that it does not let the next hold pass.
 ///
-/// It goes with whatever is done next. One that cannot be removed holds nothing up; it is tried
-/// again with the next look.
+/// It is removed together with the next action. A resume that cannot be removed blocks nothing; the removal is
+/// tried again with the next look.
 fn nothing_to_resume(seen: &Observed, step: Step) -> Step {
     drop_resume(seen, step, Fact::NothingToResume)
 }
@@ -211,13 +211,13 @@ fn drop_resume(seen: &Observed, step: Step, fact: Fact) -> Step {
             }
             decision.into()
         }
-        step => step,
+        Step::Ask(_) | Step::Do(_) => step,
     }
 }
 
-/// Sets everything up anew for another target, once there is one: what is remembered is of the one before.
+/// Sets everything up anew for another target, once that exists: the memory belongs to the target before.
 ///
-/// Only while nothing is rolled out and nobody is led to the canary; until then the one before is the target.
+/// Only while nothing is rolled out and no client is routed to the canary; until then the target before counts.
 fn start_over(seen: &Observed) -> Option<Step> {
     let Observed { memory, objects, .. } = seen;
     let former = objects.previous_target.clone()?;
@@ -255,7 +255,7 @@ fn adopt(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
-/// Takes the canary's share out of a route that is not its own any more: at once, as nobody else would.
+/// Takes the canary's share out of a route that the canary no longer uses: at once, as nothing else would.
 fn retire_previous_route(seen: &Observed) -> Option<Step> {
     let leaves = seen.objects.previous_route == State::OutOfSync && primary_takes(seen);
     leaves.then(route_left)
@@ -278,8 +278,8 @@ fn restore(seen: &Observed) -> Option<Step> {
         ManagedObject::PrimaryService => {
             !seen.objects.primary_service_moves || seen.primary.readiness.is_serving()
         }
-        // Never to a primary that is gone and that nobody knows: what is put in its place might be the
-        // canary. Nor beside a route that has a share still, or by a spec that means nothing.
+        // Never to a primary that is gone and whose revision is unknown: the one put in its place might be the
+        // canary. Nor beside a route that has a share still, or by an invalid spec.
         ManagedObject::Route => {
             let is_known =
                 seen.primary.exists || !matches!(seen.objects.primary, State::Blocked(_));
@@ -294,7 +294,7 @@ fn restore(seen: &Observed) -> Option<Step> {
     let differs = |piece: &ManagedObject| *seen.objects.of(*piece) == State::OutOfSync;
     let piece = ManagedObject::ALL.into_iter().find(|piece| differs(piece) && is_safe(piece))?;
     let decision = put(piece);
-    // Nobody was led to the canary meanwhile: its share is watched for a whole interval.
+    // No client was routed to the canary meanwhile: its share is watched for a whole interval.
     let begins = piece == ManagedObject::Route && seen.objects.takes_over;
     Some(if begins { decision.starts_interval() } else { decision }.into())
 }
@@ -304,7 +304,7 @@ fn put(piece: ManagedObject) -> Decision {
     decision.again(Again::Now)
 }
 
-/// What keeps the rollout from going on, if anything.
+/// The obstacle that keeps the rollout from going on, if any.
 fn obstacle(seen: &Observed) -> Option<&Obstacle> {
     let objects = &seen.objects;
     let states = ManagedObject::ALL
@@ -356,15 +356,15 @@ fn complete(seen: &Observed, mut decision: Decision) -> Decision {
     decision
 }
 
-/// What of the plan cannot be carried out as written, or may not be meant as it is: told once a
+/// Parts of the plan that cannot be carried out as written, or may not be meant so: announced once a
 /// rollout, where it starts, or for a hold, which may be asked for at any time, where it begins.
 fn noted(seen: &Observed, decision: &Decision) -> Vec<Fact> {
     let starts = matches!(decision.why, Fact::NewRevision | Fact::Restarted);
-    let holds = |action: &Action| match action {
-        Action::Remember(next) => next.is_paused() && !seen.memory.is_paused(),
-        _ => false,
-    };
-    let holds = decision.actions.iter().any(holds);
+    let was_paused = seen.memory.is_paused();
+    let holds = decision
+        .actions
+        .iter()
+        .any(|action| matches!(action, Action::Remember(next) if next.is_paused() && !was_paused));
     let is_due = |note: &&Note| match note {
         Note::ManualStepBeyondMax { .. } => holds,
         Note::ManualStepIgnored | Note::Other(_) => starts,
@@ -380,10 +380,8 @@ fn noted(seen: &Observed, decision: &Decision) -> Vec<Fact> {
 
 /// Whether this is where the gate before any traffic was asked, or passed for want of one.
 fn begins_analysis(seen: &Observed, decision: &Decision) -> bool {
-    let prepares = |action: &Action| match action {
-        Action::Remember(next) => next.prepared && !seen.memory.prepared,
-        _ => false,
-    };
+    let was_prepared = seen.memory.prepared;
+    let prepares = |action: &Action| matches!(action, Action::Remember(next) if next.prepared && !was_prepared);
     seen.answers.pre_rollout.is_some() || decision.actions.iter().any(prepares)
 }
 

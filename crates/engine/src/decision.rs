@@ -1,8 +1,10 @@
-//! What to do next.
+//! Decisions: the next step, its actions in order, and the reason.
+
+use std::mem;
 
 use crate::{Fact, GateKind, ManagedObject, Memory, Moment, Revision, Split};
 
-/// The outcome of one look.
+/// The outcome of one look: a question, or a decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Something must be known first: ask, put the answer into the observation, decide again.
@@ -11,24 +13,24 @@ pub enum Step {
     Do(Decision),
 }
 
-/// What only the outside can answer.
+/// A question that only hooks and metric servers can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Do the metric backends answer?
     Backends,
-    /// What do the hooks of this kind say?
+    /// The answer of all hooks of this kind.
     Gate(GateKind),
-    /// What do rollout hooks and metrics say?
+    /// The answer of rollout hooks and metrics.
     Checks,
 }
 
-/// What to do, in order, and why.
+/// Actions in order, and the reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Why: what the condition and the explanation say.
+    /// The reason, for the condition and the explanation.
     pub why: Fact,
     /// The effects, in order. Each can be carried out twice. If one fails, those after it are not
-    /// carried out and the cluster is looked at again.
+    /// carried out, and the cluster is observed again.
     pub actions: Vec<Action>,
     /// When to look again.
     pub again: Again,
@@ -53,18 +55,18 @@ pub enum Again {
 /// cannot be undone, the result after.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Put the object in place.
+    /// Write the object as it should be.
     Ensure(ManagedObject),
-    /// Divide live traffic like this.
+    /// Divide live traffic in these parts.
     Shift(Split),
-    /// Lead everybody to the primary in the route that had the canary's share before.
+    /// Route all clients to the primary in the route that had the canary's share before.
     RetirePreviousRoute,
     /// Give clients other cookies. Fresh ones are written down before anything else is done: a cookie
-    /// that only a route has is lost with it. What is retired is written down with the memory.
+    /// that only a route has is lost with it. Retired ones are written down with the memory.
     Cookies(CookieChange),
     /// Ask for so many replicas of the target.
     ScaleTarget(i64),
-    /// Take the target to nothing.
+    /// Scale the target to 0.
     Park,
     /// Let the target's scaler act again.
     ResumeScaler,
@@ -74,17 +76,17 @@ pub enum Action {
     Promote(Revision),
     /// Bring the primary's scaler to the target's current settings.
     RefreshPrimaryScaler,
-    /// Write this down.
+    /// Write the status.
     Remember(Box<Memory>),
-    /// Tell: event, log, event hooks.
+    /// Announce: event, log, event hooks.
     Announce(Fact),
     /// Send a chat message.
     Alert(Alert),
-    /// Remove `spec.manualStep` if it is still what was seen. Tell this once that is done.
+    /// Remove `spec.manualStep` if it is unchanged. Announce this once that is done.
     DropManualStep(Option<Fact>),
     /// Set `spec.manualStep.resume` back to false.
     TakeResumeBack,
-    /// Remove the mark that asked for another try of the gates.
+    /// Remove the annotation that asked for another try of the gates.
     ClearRetry,
     /// Count a finished rollout.
     Count(Outcome),
@@ -92,24 +94,24 @@ pub enum Action {
     AddFinalizer,
     /// Take our finalizer off the canary.
     RemoveFinalizer,
-    /// Give the apex Service back to the target.
+    /// Restore the apex Service: it selects the target again.
     RestoreApex,
-    /// Give the routing objects back.
+    /// Restore the routing objects.
     RestoreRoute,
-    /// Delete what was made for the canary and is of no more use to it.
+    /// Delete unused objects that were made for the canary.
     Prune,
 }
 
-/// What becomes of the cookies that keep clients on their side.
+/// The change of the cookies that keep clients on their side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CookieChange {
-    /// Of those who saw the canary.
+    /// The cookie of clients of the canary.
     pub canary: Cookie,
-    /// Of those who did not.
+    /// The cookie of all others.
     pub primary: Cookie,
 }
 
-/// What becomes of one cookie.
+/// The change of one cookie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cookie {
     /// It stays as it is, or absent.
@@ -124,13 +126,13 @@ pub enum Cookie {
 /// A chat message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// How bad.
+    /// Its severity.
     pub severity: Severity,
-    /// What it is about: the sentence comes from here.
+    /// The subject, from which the sentence is made.
     pub about: Notice,
 }
 
-/// What chat messages are about.
+/// The subject of a chat message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Set up for the first time.
@@ -157,16 +159,16 @@ pub enum Notice {
     PrimaryStuck(String),
     /// Traffic cannot go back.
     RollbackHeld(String),
-    /// Not everything could be given back.
+    /// Not everything could be restored.
     RevertGivenUp(String),
 }
 
-/// How bad something is.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// For information.
     Info,
-    /// Somebody may want to act.
+    /// A person may want to act.
     Warn,
     /// Something failed.
     Error,
@@ -177,10 +179,22 @@ pub enum Severity {
 pub enum Outcome {
     /// Promoted after analysis.
     Completed,
-    /// Promoted without.
+    /// Promoted without analysis.
     Skipped,
-    /// Taken back.
+    /// Rolled back.
     Failed,
+}
+
+// === impl Notice ===
+
+impl Notice {
+    /// Whether both are the same message: of one kind and about one gate. Numbers and texts do not count.
+    pub fn repeats(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Awaiting(gate), Self::Awaiting(other)) => gate == other,
+            _ => mem::discriminant(self) == mem::discriminant(other),
+        }
+    }
 }
 
 // === impl Decision ===
@@ -190,7 +204,7 @@ impl Decision {
         Self { why, actions: Vec::new(), again: Again::OnChange, starts_interval: false }
     }
 
-    /// Does this next.
+    /// Adds an action.
     #[must_use]
     pub(crate) fn act(mut self, action: Action) -> Self {
         self.actions.push(action);
@@ -212,12 +226,12 @@ impl Decision {
         self.act(Action::Announce(fact))
     }
 
-    /// Whether it tells this.
+    /// Whether it announces this fact.
     pub fn tells(&self, fact: &Fact) -> bool {
         self.actions.iter().any(|action| matches!(action, Action::Announce(told) if told == fact))
     }
 
-    /// Tells what the decision is about.
+    /// Announces the reason of the decision.
     #[must_use]
     pub(crate) fn telling(self) -> Self {
         let why = self.why.clone();

@@ -1,37 +1,35 @@
-//! Says everything once.
+//! Deduplicates events and alerts per position in the rollout.
 //!
-//! A decision that is taken again tells the same again: after a conflict, at every interval that
-//! something is waited for, whenever a change elsewhere wakes the canary. [`EventDedup`] lives as long as
-//! the process does and lets the first one through, until the rollout moves. After a restart it
-//! lets one more through, which is the price of never losing one.
+//! A decision that is taken again announces the same again: after a conflict, at every interval of waiting,
+//! whenever a change elsewhere wakes the canary. [`EventDedup`] lives as long as the process does and lets
+//! the first one through, until the rollout moves. After a restart it lets one more through, which is the
+//! price of never losing one.
 
 use std::mem;
 
-use crate::{Fact, GateKind, Memory, Notice, Percent, Phase, Revision};
+use crate::{Fact, Memory, Notice, Percent, Phase, Revision};
 
-/// Different facts that are kept in mind at one place. A rollout tells about ten; what tells more is
-/// a sentence with a number that never rests, and there the oldest are forgotten.
+/// Different facts that are remembered at one position. A rollout announces about ten; more come only from
+/// a sentence with a number that changes all the time, and there the oldest are forgotten.
 const FACTS_MAX: usize = 64;
 
-/// What was told since the rollout last moved.
+/// Facts and alerts since the rollout last moved.
 #[derive(Clone, Debug, Default)]
 pub struct EventDedup {
     place: Option<Place>,
     facts: Vec<Fact>,
-    notices: Vec<Kind>,
+    notices: Vec<Notice>,
 }
 
 type Place = (Phase, Percent, u32, Option<Revision>);
-/// Which message it is, and which gate it is about.
-type Kind = (mem::Discriminant<Notice>, Option<GateKind>);
 
 // === impl EventDedup ===
 
 impl EventDedup {
-    /// Whether this event is news: it was not told here.
+    /// Whether this event is new at this position.
     pub fn first_time(&mut self, memory: &Memory, fact: &Fact) -> bool {
         self.arrive(memory);
-        // Pods come up one by one: that they do is told once, and not how many there are by now.
+        // Pods come up one by one: that is announced once, and not with each count.
         let is_same = |told: &Fact| {
             let is_alike = mem::discriminant(told) == mem::discriminant(fact);
             told == fact || (fact.is_passing() && is_alike)
@@ -46,14 +44,13 @@ impl EventDedup {
         true
     }
 
-    /// Whether this chat message is news: none of its kind was sent here.
+    /// Whether this chat message is new at this position: none of its kind was sent.
     pub fn first_alert(&mut self, memory: &Memory, notice: &Notice) -> bool {
         self.arrive(memory);
-        let kind = kind(notice);
-        if self.notices.contains(&kind) {
+        if self.notices.iter().any(|sent| sent.repeats(notice)) {
             return false;
         }
-        self.notices.push(kind);
+        self.notices.push(notice.clone());
         true
     }
 
@@ -74,18 +71,10 @@ impl EventDedup {
     }
 }
 
-/// What makes two chat messages the same: not their numbers, but the gate they are about.
-pub(crate) fn kind(notice: &Notice) -> Kind {
-    let gate = match notice {
-        Notice::Awaiting(gate) => Some(*gate),
-        _ => None,
-    };
-    (mem::discriminant(notice), gate)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::GateKind;
 
     #[test]
     fn the_same_event_is_told_once_until_the_rollout_moves() {
@@ -100,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_so_at_every_check_is_told_once_a_rollout() {
+    fn a_lasting_fact_is_announced_once_a_rollout() {
         let (mut told, mut memory) = (EventDedup::default(), Memory::default());
         let ambiguous = Fact::Ambiguous("errors".to_owned());
         assert!(told.first_time(&memory, &ambiguous));

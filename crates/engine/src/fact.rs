@@ -1,16 +1,16 @@
-//! What happened, or is waited for: the one vocabulary of events, conditions and explanations.
+//! Facts: the one vocabulary of events, conditions and explanations.
 //!
 //! A fact has a fixed reason (a word for machines), a tone (is something wrong?) and a sentence
-//! for people. Sentences are made when somebody wants to read them, not when the decision is taken.
+//! for people. Sentences are made when they are read, not when the decision is taken.
 
 use crate::{Form, ManagedObject, Note, Percent, Phase};
 
-/// Something worth telling.
+/// A fact worth announcing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// Nothing to do.
     Idle,
-    /// The user froze this canary.
+    /// The user suspended this canary.
     Suspended,
     /// This canary must not be acted upon.
     Refused(Vec<String>),
@@ -37,7 +37,7 @@ pub enum Fact {
     AlertLost {
         /// The receiver.
         to: String,
-        /// What was in the way.
+        /// The obstacle.
         why: String,
     },
     /// The primary is not ready yet.
@@ -67,7 +67,7 @@ pub enum Fact {
     Restarted,
     /// The target went back to what the primary runs.
     WentBack(Phase),
-    /// Somebody scaled the canary to nothing in mid-flight.
+    /// The canary was scaled to nothing in mid-flight.
     ScaledUpAgain,
     /// The canary is not ready yet.
     CanaryNotReady(String),
@@ -79,7 +79,7 @@ pub enum Fact {
     PreRolloutFailed {
         /// Name of the hook.
         hook: String,
-        /// What it said.
+        /// The answer of the hook.
         why: String,
     },
     /// A check failed; the sentence says which and how.
@@ -110,11 +110,11 @@ pub enum Fact {
     },
     /// A route that the canary had before gives it nothing any more.
     RouteLeft,
-    /// The routing object said something else than we wrote.
+    /// The routing object had other weights than we wrote.
     Drifted {
-        /// What it said.
+        /// The canary's share in the route.
         seen: Percent,
-        /// What it says now.
+        /// The canary's share from now on.
         now: Percent,
     },
     /// The primary is given the new template.
@@ -125,7 +125,7 @@ pub enum Fact {
     RoutedToPrimary,
     /// The rollout is over and well.
     Promoted,
-    /// The rollout is over; nobody looked.
+    /// The rollout is over, without analysis.
     PromotedUnchecked,
     /// Held by hand.
     Held(Percent),
@@ -137,7 +137,7 @@ pub enum Fact {
     NothingToResume,
     /// The resume was meant for a revision that is gone.
     ResumeVoid,
-    /// The rollout goes on, but the field that said so is still there.
+    /// The rollout goes on, but the field that asked for it is still there.
     ResumeStays(String),
     /// A hook calls the rollout back.
     RollbackAsked(String),
@@ -157,22 +157,22 @@ pub enum Fact {
     PostRolloutFailed {
         /// Name of the hook.
         hook: String,
-        /// What it said.
+        /// The answer of the hook.
         why: String,
     },
     /// The workload runs although nothing is rolled out, with so many replicas if they are counted.
     IdleTargetRuns(Option<i64>),
-    /// Everything is being given back.
+    /// Everything is being restored.
     Terminating,
-    /// The workload is coming back.
+    /// The target is scaled up again.
     AwaitingTarget(String),
-    /// Everything was given back.
+    /// Everything was restored.
     Terminated,
-    /// Not everything could be given back in time.
+    /// Not everything could be restored in time.
     RevertGivenUp(String),
 }
 
-/// Which gate.
+/// The kinds of gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GateKind {
     /// Before a rollout.
@@ -189,16 +189,16 @@ pub enum GateKind {
     Rollback,
 }
 
-/// Is something wrong?
+/// Whether something is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// All is as it should be.
+    /// Nothing is wrong.
     Normal,
-    /// Somebody may want to know.
+    /// People may want to know.
     Warning,
 }
 
-/// How the parties are called in sentences.
+/// Names of the workloads in sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     /// `name.namespace` of the canary.
@@ -207,7 +207,7 @@ pub struct Names {
     pub target: String,
     /// `name.namespace` of the primary.
     pub primary: String,
-    /// How the target's pods are counted: of what has none, none are started and stopped.
+    /// The form of the target: pods that are not ours are neither started nor stopped.
     pub form: Form,
 }
 
@@ -312,17 +312,17 @@ impl Fact {
         }
     }
 
-    /// What is so at every check of a rollout, and is worth saying once.
+    /// True at every check of a rollout, and worth saying once.
     pub(crate) const fn is_lasting(&self) -> bool {
         matches!(self, Self::Ambiguous(_))
     }
 
-    /// What goes away by itself: pods that are on their way.
+    /// Goes away by itself: pods that are on their way.
     pub const fn is_passing(&self) -> bool {
         matches!(self, Self::PrimaryNotReady(_) | Self::CanaryNotReady(_))
     }
 
-    /// Is something wrong?
+    /// Whether something is wrong.
     pub const fn tone(&self) -> Tone {
         match self {
             Self::Idle
@@ -399,6 +399,7 @@ impl Fact {
             .unwrap_or_else(|| self.text_of_end(names))
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
     fn text_of_setup(&self, names: &Names) -> Option<String> {
         let Names { canary, target, primary, .. } = names;
         Some(match self {
@@ -455,6 +456,7 @@ impl Fact {
         })
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
     fn text_of_gate(&self, names: &Names) -> Option<String> {
         let Names { canary, .. } = names;
         Some(match self {
@@ -498,6 +500,7 @@ impl Fact {
         })
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
     fn text_of_progress(&self, names: &Names) -> Option<String> {
         let Names { canary, target, primary, form } = names;
         Some(match self {
@@ -569,6 +572,7 @@ impl Fact {
         })
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
     fn text_of_end(&self, names: &Names) -> String {
         let Names { canary, target, primary, form } = names;
         match self {
@@ -648,7 +652,7 @@ impl Note {
 // === impl ManagedObject ===
 
 impl ManagedObject {
-    /// What it is called in sentences.
+    /// Its name in sentences.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CanaryService => "canary Service",

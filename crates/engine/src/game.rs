@@ -6,14 +6,14 @@
 //!  hook runs --------> hook::Run -> next, assess ----------------------> measure, write the status
 //! ```
 //!
-//! [`decide`] is a function of what was observed. What it needs to remember is in the cluster: in the
+//! [`decide`] is a function of what was observed. Its memory is in the cluster: in the
 //! status, on the pods and on the runs of hooks; where exactly stands at [`Memory`]. It can
 //! be asked at any time, by any process, after any of its actions, and goes on from there.
 //!
 //! # How a controller of workloads uses this
 //!
-//! 1. **The workload**, read from the server and not from a cache if anything is to be written. What
-//!    its status says becomes [`Memory`], its spec a [`Plan`] with all defaults filled in.
+//! 1. **The workload**, read from the server and not from a cache if anything is to be written. Its
+//!    status becomes [`Memory`], its spec a [`Plan`] with all defaults filled in.
 //! 2. **The revision** of its template: [`revision_data`] of the template as it is stored, then
 //!    [`choose_revision`] among all revisions it owns or can adopt. Renumber or make what that says,
 //!    and begin anew if it changed anything. A name that is taken by other data when it is made counts
@@ -33,7 +33,7 @@
 //! | on a pod: delete, mark, gate, update, patch, identify | the pod still has that uid; changes of labels, annotations and images also that its resource version is the one that was read |
 //! | [`Action::Create`] of a numbered pod | nothing has that name: one that exists is read, not replaced |
 //! | [`Action::StartHook`] | nothing has that name: one that exists with this owner and purpose is the one, any other is among the taken names of the next look |
-//! | [`Action::SetPaused`], [`Action::Lift`], [`Action::ClearVerb`], [`Action::GoBack`], [`Action::ResetRetry`], [`Action::PrunePodsToDelete`] | the spec and the annotations are those that were read, by resource version; `paused` and `retry` are written as false, never taken away; fields under a manager of our own name |
+//! | [`Action::SetPaused`], [`Action::Lift`], [`Action::ClearCommand`], [`Action::GoBack`], [`Action::ResetRetry`], [`Action::PrunePodsToDelete`] | the spec and the annotations are those that were read, by resource version; `paused` and `retry` are written as false, never taken away; fields under a manager of our own name |
 //! | [`Action::GoBack`] | also: the template still is that of `from` |
 //! | [`Action::Remember`] | the status is the one that was read, by resource version. A write of the spec earlier in the same look gives the version to use, if nothing else changed; otherwise read again |
 //! | [`Action::DropRevisions`] | the revisions still have those uids |
@@ -42,14 +42,14 @@
 //!
 //! ## When a write fails
 //!
-//! [`Action::scope`] says what must not follow one that failed; the rest does. So a quota or an
-//! admission rule that refuses one pod stops neither the others, nor a pause, nor the status. What was
-//! refused goes into [`Observed::refusals`] of the next look, which makes conditions and an event of
+//! [`Action::scope`] says which actions must not follow one that failed; the rest does. So a quota or an
+//! admission rule that refuses one pod stops neither the others, nor a pause, nor the status. The refusal
+//! goes into [`Observed::refusals`] of the next look, which makes conditions and an event of
 //! it, and out of it when the write is no longer wanted or succeeds. An event tells of the action
 //! before it and is left out with that. A crash at any point is as if the
 //! rest had failed.
 //!
-//! ## What each write holds
+//! ## Contents of each write
 //!
 //! * [`Action::UpdateInPlace`] is one update of the pod: the label, `inplace-update-state`, the note
 //!   of a hook that is owed, and either images and metadata or `inplace-update-grace`. The gate was
@@ -65,57 +65,48 @@
 //!
 //! Read the run from the server, ask [`hook::Run::next`] what to measure, fill arguments into it with
 //! [`arguments::substitute`], measure all of it at the same time and each with a deadline, judge each
-//! answer with [`condition::judge`], record it with [`hook::MetricResult::record`], and write down what
-//! [`hook::Run::assess`] says, if the run is still the one that was read. If it is not, read again and
-//! do not measure again what is recorded. Look again at [`hook::Run::wake`], and never at a run that
-//! ended. A run that somebody asked to end did not pass for whoever waits for it, whatever it says.
+//! answer with `condition::judge` of the providers, record it with [`hook::MetricResult::record`], and write
+//! down what [`hook::Run::assess`] says, if the run is still the one that was read. If it is not, read again
+//! and do not measure again what is recorded. Look again at [`hook::Run::wake`], and never at a run that
+//! ended. A run that was terminated on request did not pass, whatever its phase says.
 
 pub mod arguments;
-pub mod check;
-pub mod condition;
 pub mod hook;
-pub mod json_path;
 
-mod claim;
+mod canonical_template;
+mod commands;
 mod decide;
 mod decision;
 mod deployment;
-mod doubts;
+mod derived;
 mod fact;
 mod in_place;
+mod int_or_percent;
 mod json;
-mod meaning;
 mod memory;
 mod names;
 mod observed;
 mod order;
 mod plan;
 mod pod;
+mod pod_actions;
 mod pod_hooks;
 mod run_names;
 mod scale;
-mod share;
+mod selector_conflict;
+mod spec_warnings;
 mod stateful;
 mod steps;
-mod verbs;
-mod view;
-mod work;
-
-#[cfg(test)]
-mod simulate;
-#[cfg(test)]
-mod tests;
 
 pub use self::{
-    claim::Claim,
+    canonical_template::canonical_template,
     decide::{decide, refused},
     decision::{Action, Decision, Departure, HookStart, NewPod, PodChange, PodRef, Scope},
     fact::Fact,
     hook::HookPhase,
     in_place::{images, qualify},
+    int_or_percent::{Budget, IntOrPercent},
     json::Json,
-    json_path::{JsonPath, PathError},
-    meaning::meaning,
     memory::{
         Condition, ConditionKind, Counts, Memory, Pause, PauseReason, PodHookState, WorkloadPhase,
     },
@@ -125,12 +116,12 @@ pub use self::{
     observed::{HookRun, KnownRevision, KnownTemplate, Observed, Purpose, Refusal},
     order::{CostOrder, by_use, sort_for_deletion},
     plan::{
-        Asked, Canary, CanaryStep, HookCall, HookKind, Indexes, Management, Paused, Plan, PodHook,
-        PodHooks, ResumeBy, StepHook, UpdateWay, Verb, WorkloadKind,
+        Asked, Canary, CanaryStep, Command, HookCall, HookKind, Indexes, Management, Paused, Plan,
+        PodHook, PodHooks, ResumeBy, StepHook, UpdateWay, WorkloadKind,
     },
     pod::{
         Container, Grace, InPlaceState, Metadata, NodeState, Pod, PodPhase, ReadinessGate, Ready,
     },
     scale::{Hold, Scaling, Standing},
-    share::{Budget, Share},
+    selector_conflict::SelectorClaim,
 };

@@ -1,29 +1,29 @@
-//! Whether it is time for the next step, without trusting a clock that people can move.
+//! The interval between two steps, measured without trusting a clock that people can move.
 //!
 //! A process measures with a steady clock from when it saw the last step: its own, once that was
 //! carried out in full, or one that it finds in the status. The wall clock is asked once, after a
 //! start, how long ago the step in the status was; if the status lies in the future, the interval
 //! begins anew. So a clock that jumps, either way, neither brings a step forward nor keeps it from
-//! coming; a step that failed is repeated soon; and one that landed although nobody was told so is
+//! coming; a step that failed is repeated soon; and a write that landed although its answer was lost is
 //! not taken twice.
 
 use std::time::Duration;
 
 use crate::{IntervalState, Memory, Moment, Percent, Phase};
 
-/// The status has whole seconds: up to one of them is missing from what it says.
+/// The status has whole seconds: up to one of them is cut off.
 const KNOWN_TO: Duration = Duration::from_secs(1);
 
-/// When the last step was, as this process knows it. One for each canary.
+/// The time of the last step, as this process knows it. One for each canary.
 #[derive(Clone, Debug, Default)]
 pub struct IntervalTimer {
-    /// What the status said of the last step or check.
+    /// The mark of the last step or check in the status.
     mark: Option<Mark>,
-    /// When that was found, or made, by the steady clock.
+    /// The time at which that was found, or made, by the steady clock.
     last: Option<Moment>,
 }
 
-/// What two clocks say.
+/// The time by two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
     /// The time of day, which may jump.
@@ -32,8 +32,8 @@ pub struct Clocks {
     pub steady: Moment,
 }
 
-/// What of the memory changes with a step or a check that counted. Its time alone would not do: a second
-/// is long enough for one rollout to end and the next to begin.
+/// The part of the memory that changes with a step or a check that counted. Its time alone would not do: a
+/// second is long enough for one rollout to end and the next to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     seconds: Option<i64>,
@@ -46,7 +46,7 @@ struct Mark {
 // === impl IntervalTimer ===
 
 impl IntervalTimer {
-    /// Whether it is time, given what is remembered.
+    /// Whether an interval passed since the last step in the status.
     pub fn state(
         &mut self,
         memory: &Memory,
@@ -60,11 +60,11 @@ impl IntervalTimer {
         IntervalState { due: left.is_zero(), next: now.wall.after(left), retry }
     }
 
-    /// A decision was carried out in full, and this is remembered now. If it was a step, a check or a
-    /// question, the next one is an interval away.
+    /// Takes note that a decision was carried out in full. If it was a step, a check or a question, the next
+    /// one is an interval away.
     ///
-    /// To be called after the last effect and not before: what did not happen takes no time, and what
-    /// happened by half is found in the status.
+    /// To be called after the last effect and not before: an effect that failed takes no time, and one that was
+    /// done by half is found in the status.
     pub fn done(&mut self, is_beat: bool, memory: &Memory, steady: Moment) {
         self.mark = mark(memory);
         if is_beat {
@@ -72,7 +72,7 @@ impl IntervalTimer {
         }
     }
 
-    /// Takes note of a step that somebody else took, or that we took without knowing.
+    /// Takes note of a step by another writer, or by an earlier process.
     fn notice(&mut self, memory: &Memory, now: Clocks) {
         let found = mark(memory);
         if found == self.mark {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_between_two_steps_moves_neither() {
+    fn effects_between_two_steps_move_neither() {
         let mut pace = IntervalTimer::default();
         pace.done(true, &stepped_at(1_000), Moment(0));
         let over = Memory { phase: Phase::Succeeded, ..stepped_at(1_050) };
@@ -192,7 +192,7 @@ mod tests {
         let mut pace = IntervalTimer::default();
         pace.done(true, &stepped_at(1_000), Moment(0));
         for seconds in [60, 61, 62] {
-            // Asked, decided, refused: nothing is remembered of it.
+            // Asked, decided, refused: the status does not change.
             let clocks = at(1_000 + seconds, seconds);
             assert!(pace.state(&stepped_at(1_000), clocks, INTERVAL, false).due);
         }

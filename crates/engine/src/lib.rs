@@ -1,4 +1,4 @@
-//! Decisions: what was observed goes in, one decision comes out.
+//! Decisions: an observation goes in, one decision comes out.
 //!
 //! Nothing here reads a clock, a cluster or a file; time arrives as a value. [`decide`] takes an
 //! [`Observed`] and says what to do next, or what must be asked first:
@@ -14,12 +14,12 @@
 //! The game workloads have an observation and a decision of their own, in [`game`].
 //!
 //! Traffic moves before status is written, so a crash between the two repeats a step that changes
-//! nothing instead of skipping one; what cannot be undone is written down before it is done.
+//! nothing instead of skipping one; anything that cannot be undone is written down before it is done.
 
 #![warn(missing_docs)]
+#![deny(clippy::wildcard_enum_match_arm)]
 
 mod canary;
-pub mod check;
 mod decision;
 mod event_dedup;
 mod fact;
@@ -31,7 +31,6 @@ mod percent;
 mod plan;
 mod readiness;
 mod revision;
-pub mod simulate;
 mod time;
 
 pub use self::{

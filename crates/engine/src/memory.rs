@@ -1,13 +1,13 @@
-//! What is remembered between two observations: the object's status.
+//! The memory of a canary between two observations: its status.
 
 use std::fmt;
 
 use crate::{Configs, Moment, Percent, Revision};
 
-/// What the controller wrote down last.
+/// The status as the controller wrote it last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Where the rollout stands.
+    /// The phase of the rollout.
     pub phase: Phase,
     /// Failed checks of this rollout.
     pub failed_checks: u32,
@@ -29,9 +29,9 @@ pub struct Memory {
     pub prepared: bool,
     /// This rollout replaces a primary that never became ready: traffic stays on the canary.
     pub replaces_broken_primary: bool,
-    /// The end of the rollout that post-rollout hooks have not been told of yet.
+    /// The end of the rollout that post-rollout hooks were not called for yet.
     pub untold: Option<Phase>,
-    /// Since when something keeps the rollout from going on.
+    /// Since when an obstacle keeps the rollout from going on.
     pub blocked_since: Option<Moment>,
     /// Since when checks that wait for data have had none.
     pub no_data_since: Option<Moment>,
@@ -46,7 +46,7 @@ pub struct Pause {
     pub since: Moment,
 }
 
-/// Where a rollout stands.
+/// The phase of a rollout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Nothing was done yet.
@@ -64,15 +64,15 @@ pub enum Phase {
     WaitingPromotion,
     /// The primary is being updated.
     Promoting,
-    /// Traffic is back on the primary; the canary is about to be parked.
+    /// Traffic is back on the primary; the canary is about to be scaled down.
     Finalising,
     /// The last rollout was promoted.
     Succeeded,
-    /// The last rollout was taken back.
+    /// The last rollout was rolled back.
     Failed,
-    /// Everything is being given back.
+    /// Everything is being restored.
     Terminating,
-    /// Everything was given back.
+    /// Everything was restored.
     Terminated,
 }
 
@@ -130,10 +130,10 @@ impl fmt::Display for Phase {
 // === impl Memory ===
 
 impl Memory {
-    /// In another phase, keeping the counters that phase keeps.
+    /// The memory in another phase, keeping the counters that phase keeps.
     ///
-    /// Weight and iterations live on only where the rollout goes on from them. In a rescue the
-    /// weight also says where clients are, until the primary takes them.
+    /// Weight and iterations live on only where the rollout goes on from them. While the canary replaces a
+    /// broken primary, the weight also says where clients are, until the primary takes them.
     #[must_use]
     pub(crate) fn in_phase(&self, phase: Phase, now: Moment) -> Self {
         let mut next = self.clone();
@@ -173,7 +173,7 @@ impl Memory {
         next
     }
 
-    /// With the time of change set, if anything changed that it stands for.
+    /// With the time of the last change set, if phase, weight or iterations changed.
     #[must_use]
     pub(crate) fn stamped(mut self, before: &Self, now: Moment) -> Self {
         let place = |memory: &Self| (memory.phase, memory.weight, memory.iterations);

@@ -1,4 +1,4 @@
-//! Everything a decision may look at.
+//! The observation of a canary: everything a decision may look at. Made by the operator at every look.
 
 use crate::{Configs, Memory, Moment, Plan, Readiness, Revision, Split};
 
@@ -7,15 +7,15 @@ use crate::{Configs, Memory, Moment, Plan, Readiness, Revision, Split};
 pub struct Observed {
     /// The time of this look.
     pub now: Moment,
-    /// What the user asked for.
+    /// The wishes of the user.
     pub plan: Plan,
-    /// What was written down last.
+    /// The status as it was written last.
     pub memory: Memory,
     /// Why this canary must not be acted upon at all; empty if it may.
     pub blockers: Vec<String>,
     /// The user's workload, or why it cannot be used.
     pub target: Result<Target, Missing>,
-    /// What serves production.
+    /// The workload that serves production.
     pub primary: Primary,
     /// The objects around the workloads.
     pub objects: Objects,
@@ -28,7 +28,7 @@ pub struct Observed {
     pub interval_state: IntervalState,
     /// The finalizer and deletion of the canary itself.
     pub lifecycle: Lifecycle,
-    /// What hooks and checks said in this tick.
+    /// The answers of hooks and checks in this tick.
     pub answers: Answers,
 }
 
@@ -47,9 +47,9 @@ pub struct Target {
     pub scaler_paused: bool,
     /// Whether its pods can serve.
     pub readiness: Readiness,
-    /// What the primary would be given is what it runs.
+    /// The primary runs already what it would be given.
     pub same_as_primary: bool,
-    /// Somebody else wrote the template after the last transition; looked at when a canary of another
+    /// Another writer changed the template after the last transition; looked at when a canary of another
     /// controller is taken over.
     pub edited_since: bool,
     /// Replicas to start a rollout with.
@@ -63,7 +63,7 @@ pub enum Form {
     Replicas,
     /// There is one on each node, or they are kept from all nodes.
     PerNode,
-    /// They are somebody else's: the workload only leads to them.
+    /// They belong to another owner: the workload only leads to them.
     Elsewhere,
 }
 
@@ -96,7 +96,7 @@ pub struct Objects {
     pub canary_service: State,
     /// The Service in front of the primary.
     pub primary_service: State,
-    /// That Service is there and selects the pods of another workload: to write it moves whoever uses it.
+    /// That Service is there and selects the pods of another workload: to write it moves its clients.
     pub primary_service_moves: bool,
     /// The workload that the primary was made for, if the spec names another one since.
     pub previous_target: Option<String>,
@@ -106,14 +106,14 @@ pub struct Objects {
     pub primary_scaler: State,
     /// The Service clients use, on the side [`crate::apex_side`] says.
     pub apex_service: State,
-    /// The routing objects, whatever their weights. Blocked also while a split of ours is refused.
+    /// The routing objects, apart from their weights. Blocked also while a split of ours is refused.
     pub route: State,
     /// The route that had the canary's share before the spec named another one. It fits if there is none, or if
-    /// nobody is led to the canary by it any more.
+    /// it leads no client to the canary any more.
     pub previous_route: State,
     /// The route that is put in place next takes over from that one.
     pub takes_over: bool,
-    /// What is wrong with the spec. Nothing is begun with it; what is under way takes no step forward, and can
+    /// The error of the spec. Nothing is begun with it; a rollout under way takes no step forward, and can
     /// go back.
     pub spec_error: Option<Obstacle>,
     /// Why the last attempt to divide traffic was refused, if none succeeded since: it may be tried
@@ -136,13 +136,13 @@ pub enum State {
     InSync,
     /// Missing or different; it can be written.
     OutOfSync,
-    /// It cannot be what it should be: something is missing, it is somebody else's, or the last
-    /// attempt to write it was refused. What is merely `OutOfSync` is written before anything else
-    /// happens, so an attempt that fails again and again must not stay so.
+    /// It cannot be as it should: something is missing, it has another owner, or the last attempt to write it
+    /// was refused. An object that is merely `OutOfSync` is written before anything else happens, so an attempt
+    /// that fails again and again must not stay so.
     Blocked(Obstacle),
 }
 
-/// What stands in the way, in a sentence.
+/// An obstacle, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle(pub String);
 
@@ -192,10 +192,10 @@ pub struct Lifecycle {
     pub deleted_at: Option<Moment>,
 }
 
-/// What hooks and checks said in this tick. `None` where nobody asked.
+/// The answers of hooks and checks in this tick. `None` where they were not asked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answers {
-    /// Whether metric backends answer at all: what is wrong, if anything.
+    /// Whether metric backends answer at all; the error says which one does not.
     pub backends: Option<Result<(), String>>,
     /// The gate before a rollout.
     pub confirm_rollout: Option<Gate>,
@@ -205,9 +205,9 @@ pub struct Answers {
     pub confirm_traffic_increase: Option<Gate>,
     /// The gate before promotion.
     pub confirm_promotion: Option<Gate>,
-    /// Whether somebody calls the rollout back: the hook that does.
+    /// Whether a hook calls the rollout back, and its name.
     pub rollback: Option<Option<String>>,
-    /// What post-rollout hooks said; it decides nothing.
+    /// The answer of post-rollout hooks; it decides nothing.
     pub post_rollout: Option<Gate>,
     /// The analysis.
     pub checks: Option<Checks>,
@@ -227,7 +227,7 @@ pub struct Gate {
 pub struct Refusal {
     /// Name of the hook.
     pub hook: String,
-    /// What it said, cut and cleaned.
+    /// The answer of the hook, cut and cleaned.
     pub why: String,
     /// The user wants no chat message for this one.
     pub muted: bool,
@@ -236,15 +236,15 @@ pub struct Refusal {
 /// The outcome of an analysis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checks {
-    /// What was measured, in the order of the plan.
+    /// Measurements, in the order of the plan.
     pub measured: Vec<Measurement>,
-    /// What it came to.
+    /// The verdict on all of them.
     pub verdict: Verdict,
     /// Metrics whose query has several results, of which one was taken.
     pub ambiguous: Vec<String>,
 }
 
-/// What an analysis came to.
+/// The verdict of an analysis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
     /// Everything was asked, and is within its limits.
@@ -264,7 +264,7 @@ pub enum Verdict {
 pub struct Measurement {
     /// Name of the metric.
     pub name: String,
-    /// What was measured.
+    /// The measured value.
     pub value: f64,
     /// Least accepted value.
     pub min: Option<f64>,
@@ -315,7 +315,7 @@ impl ManagedObject {
 // === impl Gate ===
 
 impl Gate {
-    /// Everybody said yes.
+    /// All hooks passed.
     pub fn is_open(&self) -> bool {
         self.refused.is_empty()
     }
@@ -329,7 +329,7 @@ impl Gate {
 // === impl Refusal ===
 
 impl Refusal {
-    /// Who said what: a closed gate, one that fails and one that is not there are all waited for,
+    /// The refusal in a sentence: a closed gate, one that fails and one that is not there are all waited for,
     /// but not by the same person.
     pub fn told(&self) -> String {
         format!("{} has not said yes ({})", self.hook, self.why)

@@ -1,4 +1,4 @@
-//! Shares of traffic.
+//! Percentages, and the division of live traffic between primary and canary.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl Percent {
         u8::try_from(percent).ok().filter(|percent| *percent <= 100).map(Self)
     }
 
-    /// The nearest share: what is below 0 is 0, what is above 100 is 100.
+    /// The nearest share: 0 for anything below, 100 for anything above.
     pub fn clamped(percent: i64) -> Self {
         u8::try_from(percent.clamp(0, 100)).map_or(Self::ALL, Self)
     }
@@ -38,7 +38,7 @@ impl Percent {
         self.0
     }
 
-    /// What is left to 100.
+    /// The rest to 100.
     #[must_use]
     pub const fn rest(self) -> Self {
         Self(100 - self.0)

@@ -1,4 +1,4 @@
-//! What the user asked for, as far as decisions depend on it.
+//! The wishes of the user, as far as decisions depend on them.
 
 use std::time::Duration;
 
@@ -38,11 +38,11 @@ pub struct Plan {
     pub manual: Option<ManualStep>,
     /// Which gates exist.
     pub hooks: Hooks,
-    /// Who keeps seeing the side that they saw first.
+    /// Clients that stay on the side that they saw first.
     pub stickiness: Stickiness,
     /// The workload has a scaler to be copied for the primary.
     pub scaled: bool,
-    /// What of the plan cannot be carried out as written, for people.
+    /// Parts of the plan that cannot be carried out as written, for people.
     pub notes: Vec<Note>,
 }
 
@@ -67,10 +67,10 @@ pub enum Traffic {
     Whole,
 }
 
-/// Who keeps seeing the side that they saw first, by a cookie.
+/// Clients that stay on the side that they saw first, by a cookie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stickiness {
-    /// Nobody.
+    /// None.
     #[default]
     None,
     /// Clients of the canary, for as long as it has a share.
@@ -115,7 +115,7 @@ pub struct Hooks {
     pub rollback: bool,
 }
 
-/// What of a plan cannot be carried out as written.
+/// A part of a plan that cannot be carried out as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// Plain Services cannot tell requests apart.
@@ -138,7 +138,7 @@ pub enum Note {
     },
     /// A metric that may not measure what its author means, in a sentence.
     Doubtful(String),
-    /// A certificate that nobody looks at because the user says so, in a sentence.
+    /// A certificate that is not verified because the user says so, in a sentence.
     Unverified(String),
     /// Anything a translation has to say, in a sentence.
     Other(String),

@@ -1,6 +1,6 @@
 //! Whether a workload can take traffic.
 
-/// What a workload's own status says of it.
+/// Readiness by the workload's own status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// Enough pods of the current revision are available.
@@ -14,7 +14,7 @@ pub enum Readiness {
 /// Why a workload is not ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unready {
-    /// What is waited for, for people: `1 of 3 updated replicas are available`.
+    /// The condition that is not met yet, for people: `1 of 3 updated replicas are available`.
     pub why: String,
     /// Whether at least one pod can serve all the same.
     pub serving: bool,
@@ -36,7 +36,7 @@ impl Readiness {
         }
     }
 
-    /// What is waited for, if anything.
+    /// The condition that is not met yet, if any.
     pub fn why(&self) -> Option<&str> {
         match self {
             Self::Ready => None,

@@ -1,4 +1,4 @@
-//! What is rolled out, by fingerprint.
+//! Revisions: fingerprints of templates and configuration.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -9,7 +9,7 @@ pub struct Revision(Arc<str>);
 /// Fingerprints of the configuration a workload uses, by `configmap/<name>` and `secret/<name>`.
 pub type Configs = Arc<BTreeMap<String, String>>;
 
-/// What our own fingerprints begin with.
+/// The prefix of our own fingerprints.
 const OURS: &str = "v1-";
 
 // === impl Revision ===

@@ -1,4 +1,4 @@
-//! Moments, as values.
+//! Moments in time, as values.
 
 use std::time::Duration;
 

@@ -11,6 +11,8 @@
 //! Everything the engine remembers is read from objects and written to them here, so that no process needs
 //! to remember anything. Objects are JSON as the API server sends it.
 
+pub mod condition;
+pub mod json_path;
 pub mod measure;
 pub mod memory;
 pub mod plan;

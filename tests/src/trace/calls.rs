@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::Value;
 use tidegate_api::canary::analysis::{AnalysisMetric, WebhookType};
-use tidegate_engine::{GateKind, check::What};
+use tidegate_engine::GateKind;
+use tidegate_engine_check::check::TraceEvent;
 
 use super::watched::Watched;
 use crate::network::{Call, PROBE, PROMETHEUS, Reply};
@@ -40,7 +41,7 @@ impl Watched {
         {
             // What did not arrive may be sent again.
             if is_taken(&call.reply) {
-                self.see(at, What::Messaged(format!("{}: {text}", call.to)));
+                self.see(at, TraceEvent::Messaged(format!("{}: {text}", call.to)));
             }
             return;
         }
@@ -90,7 +91,7 @@ impl Watched {
             }
             asked => {
                 *asked = Some((kind, at, BTreeSet::from([to.to_owned()])));
-                self.see(at, What::Asked(kind, said_yes));
+                self.see(at, TraceEvent::Asked(kind, said_yes));
             }
         }
     }
@@ -127,7 +128,7 @@ impl Watched {
         let is_checked = !analysis.metrics.is_empty()
             || analysis.webhooks.iter().any(|it| it.hook_type() == WebhookType::Rollout);
         if !is_checked {
-            self.see(at, What::Checked(true));
+            self.see(at, TraceEvent::Checked(true));
         }
     }
 
@@ -136,7 +137,7 @@ impl Watched {
             self.calls.failed_at = Some(at);
         }
         let is_failed = self.calls.failed_at == Some(at);
-        self.see(at, What::Checked(!is_failed));
+        self.see(at, TraceEvent::Checked(!is_failed));
     }
 
     /// Unknown queries are given the benefit of the doubt: only what is surely wrong fails.

@@ -13,12 +13,10 @@ use kube_sandbox::{
 };
 use serde_json::Value;
 use tidegate_api::canary::{Canary, CanaryPhase};
-use tidegate_engine::{
-    Configs, Fact, Note, Percent, Phase, Readiness, Revision, Side, Split,
-    check::{Checker, Entry, Pods, Template, What, Workload},
-};
-use tidegate_providers::canary::understand;
+use tidegate_engine::{Configs, Fact, Note, Percent, Phase, Readiness, Revision, Side, Split};
+use tidegate_engine_check::check::{Checker, Entry, Pods, Template, TraceEvent, Workload};
 use tidegate_providers::{
+    canary::understand,
     traffic::Mesh,
     workload::{
         WorkloadKind,
@@ -133,7 +131,7 @@ impl Watched {
             return;
         }
         self.stands_back = is_so;
-        self.see(at, What::Refused(is_so));
+        self.see(at, TraceEvent::Refused(is_so));
         if !is_so {
             self.begin(at, objects);
         }
@@ -148,7 +146,7 @@ impl Watched {
     }
 
     /// Takes down an entry and hears the verdict.
-    pub(super) fn see(&mut self, at: Timestamp, what: What) {
+    pub(super) fn see(&mut self, at: Timestamp, what: TraceEvent) {
         self.entries += 1;
         self.is_quiet = false;
         let text = format!("{at} {what:?}").chars().take(400).collect();
@@ -156,7 +154,7 @@ impl Watched {
         if self.recent.len() > SHOWN {
             self.recent.pop_front();
         }
-        let breach = self.checker.see(&Entry { at: moment(at), what });
+        let breach = self.checker.see(&Entry { at: moment(at), event: what });
         if let Some(breach) = breach {
             self.report(&breach);
         }
@@ -204,9 +202,9 @@ impl Watched {
         }
         self.look_at_pods(at, objects);
         if !self.is_quiet {
-            self.see(at, What::Looked);
+            self.see(at, TraceEvent::Looked);
             if !self.says_what_it_waits_for() {
-                self.see(at, What::Waits(""));
+                self.see(at, TraceEvent::Waits(""));
             }
             self.is_quiet = true;
         }
@@ -240,7 +238,7 @@ impl Watched {
         if was_held && !is_held {
             self.on_release(at, objects);
         } else if is_held && !was_held {
-            self.see(at, What::Held);
+            self.see(at, TraceEvent::Held);
         }
         let Some(now) = change.now else { return };
         let field = |path: &str| {
@@ -248,10 +246,10 @@ impl Watched {
             (before != now.pointer(path)).then_some(())
         };
         if field("/metadata/deletionTimestamp").is_some() {
-            self.see(at, What::Deleted);
+            self.see(at, TraceEvent::Deleted);
         }
         if field("/metadata/annotations/flagger.app~1webhook-restart").is_some() {
-            self.see(at, What::Retried);
+            self.see(at, TraceEvent::Retried);
         }
         let Ok(mut canary) = serde_json::from_value::<Canary>(now.clone()) else { return };
         let phase = canary.status.as_ref().map_or(CanaryPhase::Unset, |status| status.phase);
@@ -270,20 +268,20 @@ impl Watched {
         }
         if field("/spec").is_some() || is_retargeted {
             self.note_former_route(before, objects);
-            self.see(at, What::Planned(Box::new(plan)));
+            self.see(at, TraceEvent::Planned(Box::new(plan)));
             self.on_target(at, objects);
         }
         let was = change.before.and_then(|it| it["status"]["phase"].as_str()).unwrap_or_default();
         if !was.is_empty() && memory.phase == Phase::New {
             // Nobody but a person, or a restore, takes the phase away.
             self.phase = Phase::New;
-            self.see(at, What::StatusLost);
+            self.see(at, TraceEvent::StatusLost);
         } else if field("/status").is_some() && !(self.stands_back && memory.phase == Phase::New) {
             if memory.phase == Phase::Promoting {
                 self.pass_without_checks(at);
             }
             self.phase = memory.phase;
-            self.see(at, What::Remembered(Box::new(memory)));
+            self.see(at, TraceEvent::Remembered(Box::new(memory)));
         }
     }
 
@@ -294,9 +292,9 @@ impl Watched {
         if owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == self.uid.as_str()))
         {
             // A Service that was made for the canary goes with it: nobody is left behind on it.
-            self.see(at, What::ApexEdited(Side::Canary));
+            self.see(at, TraceEvent::ApexEdited(Side::Canary));
         }
-        self.see(at, What::Released);
+        self.see(at, TraceEvent::Released);
     }
 
     pub(super) fn on_change(&mut self, change: &Change<'_>, at: Timestamp, objects: &Objects) {
@@ -317,7 +315,7 @@ impl Watched {
             if name == services.apex {
                 self.on_apex(change, at, objects);
             } else if name == services.primary || name == services.canary {
-                self.see(at, What::Placed);
+                self.see(at, TraceEvent::Placed);
             }
         } else if change.table == EVENTS {
             self.on_event(change, at);
@@ -352,7 +350,7 @@ impl Watched {
         let (before, primary) = (change.before.and_then(of_primary), of_primary(now));
         if primary.is_none() && before.is_some() {
             // It serves as before, but nothing says which one it is.
-            self.see(at, What::PrimaryGone);
+            self.see(at, TraceEvent::PrimaryGone);
         }
         if primary.is_some() && primary != before {
             let given = Box::new(self.promotion(now));
@@ -360,10 +358,14 @@ impl Watched {
             let is_ours = self.is_ours(now, &annotation);
             self.see(
                 at,
-                if is_ours { What::Templated(given, None) } else { What::PrimaryIs(given) },
+                if is_ours {
+                    TraceEvent::Templated(given, None)
+                } else {
+                    TraceEvent::PrimaryIs(given)
+                },
             );
             let serves = Pods { serving: true, ready: true, stuck: false };
-            self.see(at, What::Pods(Workload::Primary, serves));
+            self.see(at, TraceEvent::Pods(Workload::Primary, serves));
         }
         self.on_route(change, at, objects);
     }
@@ -386,8 +388,8 @@ impl Watched {
     ) {
         let Some(now) = change.now else {
             let is_target = workload == Workload::Target;
-            self.see(at, if is_target { What::TargetGone } else { What::PrimaryGone });
-            self.see(at, What::Pods(workload, Pods::default()));
+            self.see(at, if is_target { TraceEvent::TargetGone } else { TraceEvent::PrimaryGone });
+            self.see(at, TraceEvent::Pods(workload, Pods::default()));
             if let Some(slot) = self.pods.get_mut(workload as usize) {
                 *slot = None;
             }
@@ -417,11 +419,11 @@ impl Watched {
                 let is_new = change.before.map(template) != Some(template(now));
                 if self.is_beginning {
                     let runs = self.promotion(now);
-                    self.see(at, What::PrimaryIs(Box::new(runs)));
+                    self.see(at, TraceEvent::PrimaryIs(Box::new(runs)));
                 } else if is_new && is_ours(now, made) {
                     let given = self.promotion(now);
                     let count = is_ours_scaled.then_some(replicas);
-                    self.see(at, What::Templated(Box::new(given), count));
+                    self.see(at, TraceEvent::Templated(Box::new(given), count));
                 }
             }
         }
@@ -429,9 +431,9 @@ impl Watched {
             self.look_at_former_routes(at, objects);
         }
         if is_ours_scaled {
-            self.see(at, What::Scaled(workload, replicas));
+            self.see(at, TraceEvent::Scaled(workload, replicas));
         } else if scaled {
-            self.see(at, What::ScaledByOthers(workload, replicas));
+            self.see(at, TraceEvent::ScaledByOthers(workload, replicas));
         }
         self.on_pods(workload, now, at);
     }
@@ -469,7 +471,7 @@ impl Watched {
         let id = primary::flagger_id(&revision, &tracked);
         self.promotions.insert(id, template.clone());
         self.target = Some(template.clone());
-        self.see(at, What::TargetIs(Box::new(template)));
+        self.see(at, TraceEvent::TargetIs(Box::new(template)));
     }
 
     /// What the primary was given, by the identifier it carries.
@@ -532,7 +534,7 @@ impl Watched {
         };
         let Some(slot) = self.pods.get_mut(workload as usize) else { return };
         if slot.replace(pods) != Some(pods) {
-            self.see(at, What::Pods(workload, pods));
+            self.see(at, TraceEvent::Pods(workload, pods));
         }
     }
 
@@ -558,11 +560,11 @@ impl Watched {
             let canary = if side == Side::Canary { 100 } else { 0 };
             self.split = Some(Split::canary(tidegate_engine::Percent::clamped(canary)));
             self.pass_without_checks(at);
-            self.see(at, What::Routed { primary: 100 - canary, canary, mirrored: false });
+            self.see(at, TraceEvent::Routed { primary: 100 - canary, canary, mirrored: false });
         }
         match side {
-            Some(side) if is_ours => self.see(at, What::ApexSelects(side)),
-            Some(side) => self.see(at, What::ApexEdited(side)),
+            Some(side) if is_ours => self.see(at, TraceEvent::ApexSelects(side)),
+            Some(side) => self.see(at, TraceEvent::ApexEdited(side)),
             None => {}
         }
     }
@@ -578,7 +580,7 @@ impl Watched {
         self.look_at_pods(at, objects);
         let names = self.canary.spec.service_names();
         if is_ours && let Some((primary, canary)) = super::route::wrong(now, &names) {
-            self.see(at, What::Routed { primary, canary, mirrored: false });
+            self.see(at, TraceEvent::Routed { primary, canary, mirrored: false });
             return;
         }
         let namespace = self.namespace().to_owned();
@@ -587,14 +589,14 @@ impl Watched {
         self.split = Some(split);
         if matches!(self.phase, Phase::Terminating | Phase::Terminated) {
             // What was there before comes back, whatever it says.
-            self.see(at, What::Placed);
+            self.see(at, TraceEvent::Placed);
         } else if is_ours {
             self.pass_without_checks(at);
             let canary = i64::from(split.canary);
             let mirrored = split.mirrored;
-            self.see(at, What::Routed { primary: 100 - canary, canary, mirrored });
+            self.see(at, TraceEvent::Routed { primary: 100 - canary, canary, mirrored });
         } else {
-            self.see(at, What::RouteEdited(split));
+            self.see(at, TraceEvent::RouteEdited(split));
         }
     }
 
@@ -623,7 +625,7 @@ impl Watched {
         let now = super::route::split(&self.canary, self.mesh, objects, &namespace);
         if now.is_none() && !self.former.is_empty() {
             self.split = Some(Split::PRIMARY);
-            self.see(at, What::RouteEdited(Split::PRIMARY));
+            self.see(at, TraceEvent::RouteEdited(Split::PRIMARY));
         }
     }
 
@@ -635,7 +637,7 @@ impl Watched {
             let text = |field: &str| event[field].as_str().unwrap_or_default();
             let told = format!("{}: {}", text("reason"), text("message"));
             // Whatever the fact was, the same words are the same fact.
-            self.see(at, What::Announced(Box::new(Fact::Noted(Note::Other(told)))));
+            self.see(at, TraceEvent::Announced(Box::new(Fact::Noted(Note::Other(told)))));
         }
     }
 

@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, fmt::Write as _, fs};
 use tidegate_engine::{
     Moment, Revision, Tone,
     game::{
-        ConditionKind, Fact, HookKind, HookPhase, PauseReason, Refusal, ResumeBy, UpdateWay, Verb,
+        Command as Verb, ConditionKind, Fact, HookKind, HookPhase, PauseReason, Refusal, ResumeBy,
+        UpdateWay,
     },
 };
 

@@ -16,6 +16,7 @@ mod examples;
 mod fields;
 mod flags;
 mod game_events;
+mod invariants;
 mod lifecycle;
 mod links;
 mod markdown;

@@ -2,14 +2,14 @@
 //!
 //! | what must be shown | where |
 //! | --- | --- |
-//! | the published example, row by row | `seed`; `game::tests::seed` in the engine |
+//! | the published example, row by row | `seed`; `game::tests::seed` in engine-check |
 //! | mistakes of others are not made | `mistakes`, which has the list |
 //! | how many pods are made and deleted, for all small numbers | `game::scale` in the engine |
-//! | no more pods out of service than may be | `game::check` and `game::tests::stories` in the engine; `crash`, `stale` |
-//! | death between any two writes | `crash`; `game::tests::sweep` in the engine |
+//! | no more pods out of service than may be | `game::check` and `game::tests::stories` in engine-check; `crash`, `stale` |
+//! | death between any two writes | `crash`; `game::tests::sweep` in engine-check |
 //! | caches that are behind | `stale` |
 //! | verdicts of hooks, for all small limits | `game::hook::tests` in the engine |
-//! | conditions and paths | `game::condition`, `game::json_path` in the engine; phases in the providers |
+//! | conditions and paths | `game::condition`, `game::json_path` and phases in the providers |
 //! | sets, in order and in parallel, by each way, with a lost node | `nodes`, `sets`; `game::tests::sets` in the engine |
 //! | what is accepted and what is refused | `admission` |
 //! | names of revisions | `game::names` in the engine; `db_40_…` in `mistakes` |
@@ -17,9 +17,9 @@
 //! | what the cluster refuses | `refusals` |
 //! | one that is slow or broken holds up no other | `crowd` |
 //! | autoscalers | `autoscaling` |
-//! | pauses, verbs, and tools that apply manifests | `people`; `game::tests::controls` in the engine |
+//! | pauses, verbs, and tools that apply manifests | `people`; `game::tests::controls` in engine-check |
 //! | methods, bodies, headers, Secrets and deadlines of hooks | `providers` |
-//! | all of it at once | `storms`; `game::tests::stories` in the engine |
+//! | all of it at once | `storms`; `game::tests::stories` in engine-check |
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what is not there is a failed test")]
 

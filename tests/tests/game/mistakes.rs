@@ -58,7 +58,7 @@
 //! | 50 | a run that is ended passes | `db_50_…` here, in `game::tests::mistakes` and `game::tests::pod_hooks` |
 //! | 51 | documented patches are refused | `db_51_…` here |
 
-use std::{cell::Cell, fs, path::PathBuf, time::Duration};
+use std::{cell::Cell, time::Duration};
 
 use kube_sandbox::{
     cluster::{CONTROLLER_REVISIONS, Cluster as _, Deletion, PODS},
@@ -123,44 +123,6 @@ async fn written(stage: &Stage, seconds: u64) -> Vec<String> {
     stage.world.advance_s(seconds).await;
     let ours = log.writes_since(mark).into_iter().filter(|it| &*it.user == OPERATOR);
     ours.map(|it| format!("{:?} {} {}", it.verb, it.target(), it.name)).collect()
-}
-
-/// All Rust files below a folder of the repository, one after the other.
-fn sources(folder: &str) -> String {
-    let mut text = String::new();
-    let mut folders = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|it| it == "rs") {
-                text.push_str(&fs::read_to_string(path).unwrap());
-            }
-        }
-    }
-    text
-}
-
-#[test]
-fn every_mistake_in_the_table_has_the_test_that_it_names() {
-    let table = include_str!("mistakes.rs");
-    let (engine, here) = (sources("crates/engine/src/game"), sources("tests/tests/game"));
-    let elsewhere = sources("crates/operator/src/telemetry") + &sources("tests/e2e/tests");
-    for number in 1..=51 {
-        let row = table.lines().find(|line| line.starts_with(&format!("//! | {number} |")));
-        let row = row.unwrap_or_else(|| panic!("{number} is not in the table"));
-        let name = format!("fn db_{number:02}_");
-        let is_shown = [&engine, &here, &elsewhere].iter().any(|it| it.contains(&name));
-        assert_eq!(is_shown, !row.contains("not shown"), "{row}");
-        let says_here =
-            row.contains("` here") || row.contains("`hooks`") || row.contains("`nodes`");
-        assert!(!says_here || here.contains(&name) || row.contains("; `hooks`"), "{row}");
-        assert!(
-            !row.contains("`game::") || engine.contains(&name) || row.contains("; `game::"),
-            "{row}"
-        );
-    }
 }
 
 // === Safety of the gate ===

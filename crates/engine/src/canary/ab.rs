@@ -1,4 +1,6 @@
-//! Requests that match go to the canary, for a number of checks.
+//! The A/B strategy: matching requests go to the canary for a number of checks, then it is promoted.
+//!
+//! Called by `progress` when an interval is due. Only requests that match ever reach the canary.
 
 use crate::{Action, Decision, Fact, Memory, Observed, Phase, Split, Step};
 

@@ -1,4 +1,6 @@
-//! No live traffic until all checks passed; then all of it, and promotion.
+//! The blue/green strategy: no live traffic until all checks passed, then all of it, and promotion.
+//!
+//! Called by `progress` when an interval is due. Copies of requests may go to the canary before, if asked for.
 
 use crate::{Action, Decision, Fact, Memory, Observed, Percent, Phase, Split, Step, Traffic};
 
@@ -20,14 +22,14 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
     iterate(seen, split, base).into()
 }
 
-/// Live traffic is on the canary before its time: we died after moving it, or somebody did.
+/// Live traffic is on the canary before its time: moved just before a crash, or by another writer.
 pub(super) fn drifted(seen: &Observed, split: Split) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     let is_early = memory.iterations <= plan.iterations && !memory.replaces_broken_primary;
     if plan.traffic == Traffic::Whole || split.canary == Percent::ZERO || !is_early {
         return None;
     }
-    // Without a gate nobody could have refused this step; with one it is asked again.
+    // Without a gate nothing could have refused this step; with one it is asked again.
     let is_next = memory.phase == Phase::Progressing && memory.iterations == plan.iterations;
     if is_next && split == Split::CANARY && !plan.hooks.confirm_promotion {
         let mut next = memory.clone();

@@ -3,12 +3,11 @@
 //! ```text
 //! share      canary's cookie                      primary's cookie
 //! first      a fresh one                          a fresh one
-//! next       kept: who saw the canary stays       a fresh one: who did not is drawn again
+//! next       kept: clients of the canary stay       a fresh one: the others are drawn again
 //! none       retired: browsers are told so        retired
 //! ```
 //!
-//! What is fresh is decided here; what it is called is the caller's business, who also writes it down
-//! before any route has it.
+//! Freshness is decided here; the caller chooses the name and writes it down before any route has it.
 
 use crate::{
     Action, Cookie, CookieChange, Cookies, Decision, Observed, Percent, Split, Stickiness,
@@ -17,9 +16,8 @@ use crate::{
 /// Puts what becomes of the cookies before the write they are needed for.
 pub(super) fn add(seen: &Observed, decision: &mut Decision) {
     let actions = &decision.actions;
-    let shift = actions.iter().enumerate().find_map(|(at, action)| match action {
-        Action::Shift(split) => Some((at, *split)),
-        _ => None,
+    let shift = actions.iter().enumerate().find_map(|(at, action)| {
+        if let Action::Shift(split) = action { Some((at, *split)) } else { None }
     });
     let memory = actions.iter().position(|action| matches!(action, Action::Remember(_)));
     let (at, change) = match (shift, memory, &seen.routes) {

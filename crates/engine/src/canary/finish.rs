@@ -1,4 +1,6 @@
-//! The ends of a rollout. Traffic first, then capacity, then the memory of it.
+//! The ends of a rollout: rollback, failed promotion, return to the old revision, promotion without analysis.
+//!
+//! Called from every phase. Traffic moves first, then capacity goes, then the status is written.
 
 use crate::{
     Action, Again, Decision, Fact, Memory, Missing, Notice, Observed, Outcome, Percent, Phase,
@@ -22,7 +24,7 @@ pub(super) fn overdue(seen: &Observed, target: Option<&Target>, why: &str) -> St
 }
 
 pub(super) fn primary_stuck(seen: &Observed, target: &Target, why: &str) -> Step {
-    // Not the fact that the primary is not ready: that was told when it began, and is told once.
+    // Not the fact that the primary is not ready: that was announced when it began, and is announced once.
     overdue(seen, Some(target), &format!("the primary is not ready: {why}"))
 }
 
@@ -46,7 +48,7 @@ fn roll_back(
     if memory.is_gated()
         && let Some(target) = target
     {
-        // What was never started is judged all the same: it must not be tried again.
+        // A revision that was never started is judged all the same: it must not be tried again.
         next.applied = Some(target.revision.clone());
         next.configs.clone_from(&target.configs);
     }
@@ -110,15 +112,15 @@ fn share_left(seen: &Observed, target: Option<&Target>) -> Option<Percent> {
     }
 }
 
-/// What must happen before the canary can lose its pods; nothing if its clients can go at once.
+/// The step before the canary can lose its pods; none if its clients can go at once.
 ///
-/// Where traffic is divided, one write takes them all. Where it is not, the memory says which pods
-/// clients use, and the Service follows it before anything is parked.
+/// Where traffic is divided, one write takes them all. Where it is not, the status says which pods
+/// clients use, and the Service follows it before the target is scaled down.
 fn hand_over(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, objects, .. } = seen;
     let primary_serves = seen.primary.readiness.is_serving();
     if let State::Blocked(obstacle) = &objects.previous_route {
-        // It may have a share, which would be led to nobody.
+        // It may have a share, which no pod would serve.
         return Some(obstructed(seen, &obstacle.0).into());
     }
     if canary_has_share(seen) && !primary_serves {
@@ -138,7 +140,8 @@ fn hand_over(seen: &Observed) -> Option<Step> {
         let decision = Decision::because(Fact::RoutedToPrimary).remember(next).telling();
         return Some(decision.again(Again::Now).into());
     }
-    // Somebody sent clients elsewhere. It would have been put right by now if the primary served.
+    // Clients were routed elsewhere by another writer. It would have been put right by now if the primary
+    // served.
     (objects.apex_service == State::OutOfSync).then(|| held(seen, no_pod(seen)))
 }
 
@@ -146,7 +149,7 @@ fn no_pod(seen: &Observed) -> &str {
     seen.primary.readiness.why().unwrap_or("no pod is available")
 }
 
-/// Traffic should go to the primary, which cannot take it.
+/// Traffic should go to the primary, which cannot serve it.
 pub(super) fn held(seen: &Observed, why: &str) -> Step {
     Decision::because(Fact::RollbackHeld(why.to_owned()))
         .telling()
@@ -160,9 +163,9 @@ pub(super) fn no_routes(seen: &Observed) -> Step {
     obstructed(seen, why).into()
 }
 
-/// The new primary does not become ready: whoever works keeps the traffic.
+/// The new primary does not become ready: the side that works keeps the traffic.
 ///
-/// Pods of a revision that came later were not analysed: they get it only if nobody else serves.
+/// Pods of a revision that came later were not analysed: they get traffic only if no other pods serve.
 pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &str) -> Step {
     let Observed { plan, memory, .. } = seen;
     let is_divisible = plan.traffic == Traffic::Divisible;
@@ -171,7 +174,7 @@ pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &s
         target.readiness.is_serving() && target.replicas > 0 && was_analysed
     });
     if is_divisible && !canary_takes && seen.routes.is_err() {
-        // Where traffic is must be known to be left there.
+        // Traffic can only be left where it is if that is known.
         return no_routes(seen);
     }
     let shifts = is_divisible && canary_takes && seen.routes != Ok(Split::CANARY);
@@ -183,7 +186,7 @@ pub(super) fn promotion_failed(seen: &Observed, target: Option<&Target>, why: &s
     let mut next = ended(seen, Phase::Failed);
     next.failed_checks = 0;
     next.weight = share;
-    // It was given, broken or not: whoever compares must not take the one before for what runs.
+    // It was given, broken or not: a comparison must not take the revision before for the running one.
     next.promoted.clone_from(&memory.applied);
     let next = next.stamped(memory, seen.now);
     Decision::because(Fact::PromotionFailed(why.to_owned()))
@@ -219,7 +222,7 @@ pub(super) fn went_back(seen: &Observed, target: &Target) -> Step {
         .into()
 }
 
-/// Everything is on the new primary: the canary is parked.
+/// All traffic is on the new primary: the canary is scaled down.
 pub(super) fn finalise(seen: &Observed, target: Option<&Target>) -> Step {
     let split = match &seen.routes {
         Ok(split) => *split,
@@ -233,7 +236,7 @@ pub(super) fn finalise(seen: &Observed, target: Option<&Target>) -> Step {
     park(seen, target, decision, Notice::Promoted, Outcome::Completed).into()
 }
 
-/// Promotes without looking: traffic off the canary, the intent, the copy.
+/// Promotes without analysis: traffic off the canary, the phase, the copy.
 ///
 /// Where the primary cannot take the traffic that is on the canary, it stays there until the primary
 /// is ready, as in any promotion.
@@ -256,7 +259,7 @@ pub(super) fn skip(seen: &Observed) -> Step {
     decision.into()
 }
 
-/// The copy was made and nobody waits for it.
+/// The copy was made, and no analysis follows.
 pub(super) fn unchecked(seen: &Observed, target: Option<&Target>, split: Split) -> Step {
     if let Some(step) = hand_over(seen) {
         return step;
@@ -289,7 +292,7 @@ fn park(
     decision.again(Again::Now)
 }
 
-/// The memory of a rollout that is over, with its hooks still to be told.
+/// The memory of a rollout that is over, with its post-rollout hooks still to be called.
 fn ended(seen: &Observed, phase: Phase) -> Memory {
     let mut next = seen.memory.in_phase(phase, seen.now);
     next.replaces_broken_primary = false;

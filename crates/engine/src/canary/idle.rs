@@ -1,4 +1,7 @@
-//! Nothing is being rolled out: is there something to start, and may it start?
+//! The phases at rest (`Initialized`, `Succeeded`, `Failed`, `Waiting`): starts rollouts.
+//!
+//! Called by `decide` after initialisation. Starts a rollout for a new revision or configuration once gates
+//! are open and the primary is ready, and keeps routes as they should be at rest.
 
 use crate::{
     Action, Again, Decision, Fact, Form, GateKind, Memory, Missing, Notice, Observed, Percent,
@@ -72,12 +75,12 @@ fn leave_dead_canary(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
-/// Somebody gave the canary a share, or copies, although nothing is rolled out: it goes back. How
-/// much a failed promotion leaves there is theirs to decide.
+/// Another writer gave the canary a share, or copies, although nothing is rolled out: it goes back. The share
+/// that a failed promotion leaves there is for users to decide.
 fn drifted(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     if seen.objects.previous_route != State::InSync {
-        // The share may be in that one, whatever the route says that takes over.
+        // The share may be in that one, whichever share the route that takes over has.
         return None;
     }
     let split = *seen.routes.as_ref().ok().filter(|_| plan.traffic == Traffic::Divisible)?;
@@ -97,8 +100,8 @@ fn drifted(seen: &Observed) -> Option<Step> {
     Some(decision.again(Again::Now).into())
 }
 
-/// The primary is well again after a failed promotion: live traffic goes back to it, then the canary
-/// is parked. In between, the memory of a rescue says that there is still something to park.
+/// The primary is ready again after a failed promotion: live traffic goes back to it, then the canary
+/// is scaled down. In between, the memory says that the canary still has pods to lose.
 fn hand_back(seen: &Observed) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     if !seen.primary.readiness.is_ready() || obstacle(seen).is_some() {
@@ -136,7 +139,7 @@ fn is_new(seen: &Observed, target: &Target) -> bool {
     is_changed(memory, target) && !equals_promoted(seen, target) && !absorbed
 }
 
-/// Nothing to start. What was learnt about fingerprints is written down.
+/// Nothing to start. New knowledge about fingerprints is written down.
 fn rest(seen: &Observed, target: &Target) -> Step {
     let memory = &seen.memory;
     if memory.applied.as_ref() != Some(&target.revision) {
@@ -168,7 +171,7 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
         && !rescues(seen)
         && let Some(why) = seen.primary.readiness.why()
     {
-        // Not a word about the new revision is written down: it starts once the primary is well.
+        // Nothing about the new revision is written down: it starts once the primary is ready.
         return awaiting_pods(seen, Fact::PrimaryNotReady(why.to_owned())).into();
     }
     if !plan.hooks.confirm_rollout {
@@ -203,16 +206,16 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
     decision.remember(next).telling().again(later(seen)).into()
 }
 
-/// Whether the rollout is there to repair the primary, and so does not wait for it.
+/// Whether the rollout repairs the primary, and so does not wait for it.
 ///
-/// Live traffic may be on the canary, since a promotion failed; or it is on what is left of a
-/// primary that waiting does not mend, and another revision may.
+/// Live traffic may be on the canary, since a promotion failed; or it is on the remaining pods of a
+/// primary that does not recover by waiting, while another revision may repair it.
 fn rescues(seen: &Observed) -> bool {
     let is_broken = matches!(seen.primary.readiness, Readiness::Stuck(_));
     seen.memory.serves_from_canary() || seen.memory.replaces_broken_primary || is_broken
 }
 
-/// Capacity first, then the memory that it was started.
+/// Scales the target up first, then writes down that the rollout started.
 fn start(seen: &Observed, target: &Target) -> Decision {
     let mut next = seen.memory.started(&target.revision, target.configs.as_ref(), seen.now);
     if rescues(seen) {
@@ -232,8 +235,8 @@ fn start(seen: &Observed, target: &Target) -> Decision {
 
 /// Calls the post-rollout hooks, and notes that it was done.
 ///
-/// How a rollout failed was told when it did, and what was told then still holds; that it succeeded is
-/// told after its hooks were.
+/// A failure was announced when it happened, and its announcement still holds; a success is announced after
+/// its hooks were called.
 fn tell_the_end(seen: &Observed, end: Option<Phase>) -> Step {
     let good = if seen.plan.skip { Fact::PromotedUnchecked } else { Fact::Promoted };
     let news = end.filter(|end| *end != Phase::Failed).map(|_| good);

@@ -1,4 +1,5 @@
-//! Sets up the primary beside a running workload, without a moment in which nothing serves.
+//! The phase `Initializing`: sets up the primary beside a running workload, without a moment in which no pod
+//! serves.
 //!
 //! Services, then the primary; wait until it is ready; its scaler, the apex Service onto it, routes
 //! to it; only then the target goes to zero. A primary that does not become ready is left to
@@ -38,7 +39,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
             let why = Fact::PrimaryNotReady(unready.why.clone());
             return awaiting_pods(seen, why).into();
         }
-        // Nobody wants to wait for checks, but somebody must serve.
+        // Checks are skipped, but some pods must serve.
         Readiness::Stuck(unready) if seen.plan.skip && unready.serving => {}
         Readiness::Stuck(unready) => {
             let decision = Decision::because(Fact::PrimaryStuck(unready.why.clone())).telling();
@@ -61,7 +62,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
     }
 }
 
-/// The first of these that is not in place.
+/// The first of these objects that is not in place.
 fn place(seen: &Observed, pieces: &[ManagedObject]) -> Option<Step> {
     pieces.iter().find_map(|piece| match seen.objects.of(*piece) {
         State::InSync => None,
@@ -72,7 +73,7 @@ fn place(seen: &Observed, pieces: &[ManagedObject]) -> Option<Step> {
 
 fn finish(seen: &Observed, target: &Target, split: Split) -> Step {
     let mut next = seen.memory.in_phase(Phase::Initialized, seen.now);
-    // A primary that was there before and runs something else: nobody knows its fingerprint, but the
+    // A primary that was there before and runs something else: its fingerprint is unknown, but the
     // target is not it.
     let revision =
         if target.same_as_primary { target.revision.clone() } else { Revision::new("unknown") };

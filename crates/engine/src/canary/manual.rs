@@ -1,6 +1,6 @@
-//! A person holds the rollout at a share, and lets it go on.
+//! Manual steps: a person holds the rollout at a share, and resumes it.
 //!
-//! What never raises traffic (resume, removal, lowering) takes effect at once; every increase waits
+//! Changes that never raise traffic (resume, removal, lowering) take effect at once; every increase waits
 //! for a check that passed.
 
 use crate::{
@@ -10,12 +10,12 @@ use crate::{
 
 use super::{drop_resume, later, primary_takes};
 
-/// What a change of `manualStep` does without waiting for the interval.
+/// The effect of a change of `manualStep` that does not wait for the interval.
 pub(super) fn at_once(seen: &Observed, split: Split) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     let by_weight = plan.strategy == Strategy::Weighted && plan.traffic == Traffic::Divisible;
     match plan.manual {
-        // With the next step, if that is due: a resume that cannot be removed must not hold it up.
+        // Together with the next step, if that is due: a resume that cannot be removed must not hold it up.
         Some(manual) if manual.resume && !memory.is_paused() && seen.interval_state.due => None,
         Some(manual) if manual.resume => Some(resume(seen, split)),
         None if memory.is_paused() => Some(resume(seen, split)),
@@ -25,7 +25,7 @@ pub(super) fn at_once(seen: &Observed, split: Split) -> Option<Step> {
     }
 }
 
-/// Held before any traffic: the pre-rollout gate was passed, and that is all.
+/// Held before any traffic: only the pre-rollout gate was passed.
 pub(super) fn before_traffic(seen: &Observed, split: Split, base: &Memory) -> Option<Step> {
     let Observed { plan, .. } = seen;
     let by_weight = plan.strategy == Strategy::Weighted && plan.traffic == Traffic::Divisible;
@@ -52,7 +52,7 @@ fn resume(seen: &Observed, split: Split) -> Step {
     next.phase = Phase::Progressing;
     next.pause = None;
     let drops = seen.plan.manual.is_some_and(|manual| manual.resume);
-    // Nothing moved: the interval goes on from the last step.
+    // The share did not move: the interval goes on from the last step.
     let decision = decision.remember(next).act_if(drops, Action::DropManualStep(None));
     decision.telling().again(Again::Now).into()
 }
@@ -79,7 +79,7 @@ fn hold(seen: &Observed, split: Split, manual: ManualStep) -> Option<Step> {
     if held == Some(at) || is_too_early {
         return None;
     }
-    // A hold is a share of live traffic and no copies.
+    // A hold has a share of live traffic and no copies.
     let shift = split.mirrored.then_some(Split::canary(at));
     Some(paused(seen, at, memory.clone(), shift))
 }

@@ -1,4 +1,7 @@
-//! A rollout under way: is it still right, can it serve, must it go back, may it go on?
+//! The phases of analysis (`Progressing`, `WaitingPromotion`): one step an interval.
+//!
+//! Called by `decide`. In this order: is the revision still the same, can the canary serve, must it go back,
+//! may it go on? Only the last question waits for the interval and asks metrics.
 
 use crate::{
     Action, Again, Decision, Fact, GateKind, Memory, Missing, Observed, Percent, Phase, Question,
@@ -21,7 +24,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
     if let Some(step) = must_go_back(seen, target) {
         return step;
     }
-    // Not by a spec that means nothing, whoever asks for no analysis.
+    // An invalid spec promotes nothing, also where the analysis is skipped.
     if seen.plan.skip && seen.objects.spec_error.is_none() {
         return skip(seen, target);
     }
@@ -69,9 +72,9 @@ pub(super) fn is_start(seen: &Observed) -> bool {
         && !seen.plan.skip
 }
 
-/// The target is another one than the one that is analysed.
+/// The target has another revision than the analysed one.
 ///
-/// In a rescue traffic stays where it is for as long as the primary cannot take it.
+/// While the canary replaces a broken primary, traffic stays where it is until the primary can take it.
 pub(super) fn changed(seen: &Observed, target: &Target) -> Step {
     let Observed { memory, plan, now, .. } = seen;
     let stays = memory.replaces_broken_primary && !primary_takes(seen);
@@ -94,13 +97,13 @@ pub(super) fn changed(seen: &Observed, target: &Target) -> Step {
     let mut decision = Decision::because(Fact::Restarted).telling();
     decision = decision.act_if(shifts, Action::Shift(Split::PRIMARY));
     if resumed {
-        // It approved what is gone.
+        // The approval was for the revision before.
         decision = decision.act(Action::TakeResumeBack).tell(Fact::ResumeVoid);
     }
     decision.remember(next).starts_interval().again(later(seen)).into()
 }
 
-/// Whether routes say anything else than all to the primary. Unknown routes do.
+/// Whether routes send anything to the canary. Unknown routes do.
 pub(super) fn needs_shift(seen: &Observed) -> bool {
     seen.routes.as_ref().map_or(true, |split| *split != Split::PRIMARY)
 }
@@ -128,7 +131,7 @@ fn must_go_back(seen: &Observed, target: &Target) -> Option<Step> {
     if let Readiness::Stuck(unready) = &target.readiness {
         return Some(finish::overdue(seen, Some(target), &unready.why));
     }
-    // After that: its scaler is also paused when going back for being stuck was cut short.
+    // Only after that: its scaler is also paused when a rollback of a stuck canary was cut short.
     if target.is_parked() {
         return Some(scaled_away(seen, target).into());
     }
@@ -144,7 +147,7 @@ fn must_go_back(seen: &Observed, target: &Target) -> Option<Step> {
     None
 }
 
-/// Somebody took the canary's pods away: they come back. Meanwhile its share is served by nobody.
+/// The canary's pods were scaled away by another writer: they come back. Meanwhile no pod serves its share.
 fn scaled_away(seen: &Observed, target: &Target) -> Decision {
     let decision = Decision::because(Fact::ScaledUpAgain)
         .act_if(seen.plan.scaled, Action::ResumeScaler)
@@ -168,7 +171,7 @@ fn skip(seen: &Observed, target: &Target) -> Step {
     finish::skip(seen)
 }
 
-/// The workload is gone in mid-flight: its share goes back at once, the rest waits for it.
+/// The target is gone in mid-flight: its share goes back at once, the rest waits for the target.
 fn without_target(seen: &Observed, missing: &Missing) -> Step {
     let shared = seen.routes.as_ref().is_ok_and(|split| *split != Split::PRIMARY);
     let gone = *missing == Missing::Gone;
@@ -197,9 +200,9 @@ fn blocked(seen: &Observed, target: &Target) -> Step {
     counts_against_deadline(seen, why, Some(target))
 }
 
-/// Something lasting is in the way: it counts against the deadline.
+/// An obstacle that lasts: it counts against the deadline.
 pub(super) fn counts_against_deadline(seen: &Observed, why: &str, target: Option<&Target>) -> Step {
-    // A clock that was put back must not make it wait for ever: what lies ahead began now.
+    // A clock that was put back must not make it wait for ever: a moment in the future counts as now.
     if seen.memory.blocked_since.is_none_or(|since| since > seen.now) {
         let next = Memory { blocked_since: Some(seen.now), ..seen.memory.clone() };
         return obstructed(seen, why).remember(next).into();
@@ -210,25 +213,24 @@ pub(super) fn counts_against_deadline(seen: &Observed, why: &str, target: Option
     obstructed(seen, why).into()
 }
 
-/// Whether something has been in the way for longer than the deadline allows.
+/// Whether an obstacle has lasted longer than the deadline allows.
 fn is_overdue(seen: &Observed) -> bool {
     let since = seen.memory.blocked_since.filter(|since| *since <= seen.now);
     since.is_some_and(|since| seen.now.since(since) >= seen.plan.deadline)
 }
 
-/// Nothing is in the way any more: the next trouble has the whole deadline. A split that was refused
-/// must have been written before that is believed.
+/// The obstacle is gone: the next one has the whole deadline. A split that was refused must have been
+/// written before it counts as gone.
 pub(super) fn trouble_over(seen: &Observed) -> Option<Step> {
     seen.memory.blocked_since.filter(|_| seen.objects.shift_refused.is_none())?;
     let next = Memory { blocked_since: None, ..seen.memory.clone() };
     Some(Decision::because(Fact::AwaitingInterval).remember(next).again(Again::Now).into())
 }
 
-/// The routing object and the memory disagree: we died between the two writes, or somebody edited it.
+/// The routing object and the memory disagree: a crash between the two writes, or an edit by another writer.
 ///
-/// A share that is the very next step is our own; one that is lower is safe to go on from; anything
-/// else is taken back to what was last approved, unless it is a primary in need of rescue that would
-/// have to take it.
+/// A share that is the very next step is our own; one that is lower is safe to go on from; any other
+/// is taken back to the last approved share, unless a broken primary would have to take it.
 fn drifted(seen: &Observed, split: Split) -> Option<Step> {
     let Observed { memory, plan, .. } = seen;
     if plan.strategy == Strategy::BlueGreen {
@@ -256,7 +258,7 @@ fn drifted(seen: &Observed, split: Split) -> Option<Step> {
     Some(take_back(seen, split, memory.weight))
 }
 
-/// Takes a share back that nobody approved.
+/// Takes a share back that was not approved.
 pub(super) fn take_back(seen: &Observed, split: Split, to: Percent) -> Step {
     if !primary_takes(seen) {
         return held(seen);
@@ -269,7 +271,7 @@ pub(super) fn take_back(seen: &Observed, split: Split, to: Percent) -> Step {
     decision.starts_interval().again(later(seen)).into()
 }
 
-/// Asks what the checks say, and goes on if they pass.
+/// Runs the checks, and goes on if they pass.
 fn check(seen: &Observed, target: &Target, split: Split) -> Step {
     let Observed { memory, plan, interval_state, answers, .. } = seen;
     if !interval_state.due && !has_gate(seen, split) {
@@ -313,8 +315,8 @@ fn check(seen: &Observed, target: &Target, split: Split) -> Step {
     go_on(seen, target, split, base)
 }
 
-/// Waits for data, but no longer than a rollout may take to get on: then a check without data counts
-/// like any other. That time does not run while it is people who are waited for.
+/// Waits for data, but no longer than the deadline: then a check without data counts like any other. The
+/// deadline does not run while a person is waited for.
 fn without_data(seen: &Observed, why: &str) -> Step {
     let Observed { memory, plan, now, .. } = seen;
     let is_up_to_people = memory.is_paused() || memory.phase == Phase::WaitingPromotion;
@@ -352,7 +354,7 @@ fn is_measurable(memory: &Memory, split: Split) -> bool {
     split != Split::PRIMARY || memory.iterations > 0 || memory.phase == Phase::WaitingPromotion
 }
 
-/// Checks passed: the next step, if everybody is ready for it.
+/// Checks passed: the next step, if both sides are ready for it.
 fn go_on(seen: &Observed, target: &Target, split: Split, base: Memory) -> Step {
     let Observed { memory, plan, .. } = seen;
     let unready = match (&target.readiness, &seen.primary.readiness) {
@@ -380,13 +382,13 @@ fn go_on(seen: &Observed, target: &Target, split: Split, base: Memory) -> Step {
     }
 }
 
-/// Stays here, writing down what was learnt.
+/// Stays at this share, and writes the new counters down.
 pub(super) fn keep(seen: &Observed, base: Memory, decision: Decision) -> Decision {
     let decision = if base == seen.memory { decision } else { decision.remember(base) };
     decision.again(later(seen))
 }
 
-/// One more failed check. A try asked for by hand does not count.
+/// Counts one more failed check. A try asked for by hand does not count.
 fn failed(seen: &Observed, fact: Fact) -> Step {
     let decision = Decision::because(fact).telling().starts_interval();
     if !seen.interval_state.due {
@@ -394,7 +396,7 @@ fn failed(seen: &Observed, fact: Fact) -> Step {
     }
     let mut next = seen.memory.clone();
     if matches!(decision.why, Fact::CheckFailed(_)) {
-        // There was something to judge by.
+        // There was data to judge by.
         next.no_data_since = None;
     }
     next.failed_checks = next.failed_checks.saturating_add(1);

@@ -1,7 +1,7 @@
-//! The primary is given what was analysed, and traffic goes back to it.
+//! The phase `Promoting`: the primary is given the analysed template, and traffic goes back to it.
 //!
-//! The phase is written before the template is: whoever finds the phase finishes the copy, which is
-//! the same copy every time. What is copied is compared with what was analysed at that moment.
+//! The phase is written before the template is: any process that finds the phase finishes the copy, which is
+//! the same copy every time. The copied template is compared with the analysed one at that moment.
 
 use crate::{
     Action, Again, Decision, Fact, GateKind, Memory, Missing, Notice, Observed, Percent, Phase,
@@ -21,7 +21,7 @@ pub(super) fn with_approval(seen: &Observed, split: Split, base: &Memory) -> Ste
     }
 }
 
-/// Whether the gate before promotion is open; what to do if it is not.
+/// Whether the gate before promotion is open, and the next step if it is not.
 pub(super) fn approved(seen: &Observed, base: &Memory) -> Result<(), Box<Step>> {
     if !seen.plan.hooks.confirm_promotion {
         return Ok(());
@@ -45,7 +45,7 @@ pub(super) fn approved(seen: &Observed, base: &Memory) -> Result<(), Box<Step>> 
     Err(Box::new(decision.remember(next).telling().starts_interval().again(later(seen)).into()))
 }
 
-/// The intent first, then the copy.
+/// Writes the phase first, then the copy.
 pub(super) fn begin(seen: &Observed, split: Split, base: &Memory) -> Decision {
     let mut next = base.in_phase(Phase::Promoting, seen.now);
     if counts_shares(seen) {
@@ -106,7 +106,7 @@ fn give_or_wait(seen: &Observed) -> Step {
         return finish::unchecked(seen, target, split);
     }
     if counts_shares(seen) && split.canary != seen.memory.weight {
-        // We died after a step, or somebody took one: it counts, and the next is an interval away.
+        // A crash after a step, or a step by another writer: it counts, and the next is an interval away.
         let next = Memory { weight: split.canary, ..seen.memory.clone() };
         let next = next.stamped(&seen.memory, seen.now);
         let why = Fact::PrimaryAdvanced(split.canary.rest());
@@ -120,7 +120,7 @@ fn give_or_wait(seen: &Observed) -> Step {
     give_back(seen, split).into()
 }
 
-/// The primary does not run the revision yet.
+/// The primary does not have the revision yet.
 fn update(seen: &Observed, target: Option<&Target>) -> Step {
     let Some(target) = target else {
         return obstructed(seen, TARGET_GONE).into();
@@ -190,8 +190,8 @@ fn give_back(seen: &Observed, split: Split) -> Decision {
         _ => Fact::RoutedToPrimary,
     };
     let shifts = plan.traffic == Traffic::Divisible && split != Split::canary(canary);
-    // Where traffic cannot be divided, the Service follows what is remembered: at once, so that the
-    // status does not claim for an interval what is not so.
+    // Where traffic cannot be divided, the Service follows the status: at once, so that the status is not
+    // wrong for an interval.
     let follows = plan.traffic == Traffic::Whole && canary_has_share(seen);
     let decision = Decision::because(why.clone())
         .act_if(plan.scaled, Action::RefreshPrimaryScaler)

@@ -1,9 +1,9 @@
-//! Gives everything back before the canary is gone.
+//! The phase `Terminating`: restores target, Services and routes before the canary is gone.
 //!
-//! The target is ready first, then Services and routes go back to it, the finalizer goes last. A
-//! target that is gone needs nothing back; one that does not become ready is not waited for for ever.
-//! In either case Services and routes that outlive the canary are put in order still: otherwise they
-//! would lead to what goes with it. One that cannot be holds nothing up for ever.
+//! The target is ready first, then Services and routes go back to it, the finalizer goes last. A target that
+//! is gone needs no restoration; one that does not become ready is waited for with a bound. In either case
+//! Services and routes that outlive the canary are put in order still: otherwise they would lead to pods that
+//! go with it. One that cannot be restored holds nothing up for ever.
 
 use crate::{
     Action, Again, Decision, Fact, Memory, Missing, Notice, Observed, Phase, Readiness, Severity,
@@ -12,7 +12,7 @@ use crate::{
 
 use super::{later, obstructed};
 
-/// How many progress deadlines the way back may take.
+/// The bound of the restoration, in progress deadlines.
 const DEADLINES: u32 = 3;
 
 pub(super) fn decide(seen: &Observed) -> Step {
@@ -21,9 +21,18 @@ pub(super) fn decide(seen: &Observed) -> Step {
         return Decision::because(Fact::Terminated).act(Action::RemoveFinalizer).into();
     }
     match memory.phase {
-        // Written down and not released yet: what happened in between still counts.
+        // Written down and not released yet: changes in between still count.
         Phase::Terminating | Phase::Terminated => {}
-        _ => {
+        Phase::New
+        | Phase::Initializing
+        | Phase::Initialized
+        | Phase::Waiting
+        | Phase::Progressing
+        | Phase::WaitingPromotion
+        | Phase::Promoting
+        | Phase::Finalising
+        | Phase::Succeeded
+        | Phase::Failed => {
             let next = memory.in_phase(Phase::Terminating, seen.now);
             let decision = Decision::because(Fact::Terminating).remember(next).telling();
             return decision.again(Again::Now).into();
@@ -51,7 +60,7 @@ pub(super) fn decide(seen: &Observed) -> Step {
     released(seen)
 }
 
-/// What outlives the canary, in the order it goes back.
+/// Objects that outlive the canary, in the order in which they are restored.
 fn ways_back(seen: &Observed) -> [(&State, Action); 2] {
     [
         (&seen.objects.apex_restored, Action::RestoreApex),
@@ -59,7 +68,7 @@ fn ways_back(seen: &Observed) -> [(&State, Action); 2] {
     ]
 }
 
-/// The target as it was before the canary, or what is still missing.
+/// Restores the target, or says what is still missing.
 fn bring_back(seen: &Observed, target: &Target) -> Option<Step> {
     if target.is_parked() {
         let replicas = match target.replicas {
@@ -81,7 +90,7 @@ fn bring_back(seen: &Observed, target: &Target) -> Option<Step> {
 }
 
 fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
-    // From when the way back began: what was deleted while nobody looked still gets its chance.
+    // Counted from the beginning of the restoration: an object deleted unobserved still gets its chance.
     let since = seen.memory.since.max(seen.lifecycle.deleted_at).unwrap_or(seen.now);
     if since > seen.now {
         // The clock was put back.
@@ -101,7 +110,7 @@ fn wait_or_give_up(seen: &Observed, why: &str) -> Step {
     obstructed(seen, why).into()
 }
 
-/// The target is left as it is, and whatever can still be put in order is. What was refused is blocked
+/// The target is left as it is, and everything else is put in order if it can be. Refused writes are blocked
 /// by the next look, so that this ends.
 fn given_up(seen: &Observed, why: &str) -> Step {
     let mut decision = Decision::because(Fact::RevertGivenUp(why.to_owned()))
@@ -119,7 +128,7 @@ fn released(seen: &Observed) -> Step {
         return Decision::because(Fact::Terminated).act(Action::RemoveFinalizer).into();
     }
     let next = seen.memory.in_phase(Phase::Terminated, seen.now);
-    // The target may run with its scaler still paused: we died in between, or somebody scaled it.
+    // The target may run with its scaler still paused: a crash in between, or scaling by another writer.
     let resumes = seen.plan.scaled && seen.target.is_ok();
     Decision::because(Fact::Terminated)
         .act_if(resumes, Action::ResumeScaler)

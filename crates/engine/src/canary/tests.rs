@@ -1,8 +1,8 @@
-//! What is decided, row by row.
+//! Decisions about canaries, row by row.
 //!
 //! A [`Scene`] starts from one honest default, a canary at rest whose target and primary are well, and
 //! changes one thing a call. [`Scene::does`] says in a line what is decided: `shift 30 · remember
-//! weight=30`, with only those fields of the memory that change. What is told is looked at apart, with
+//! weight=30`, with only those fields of the memory that change. Announcements are looked at apart, with
 //! [`Scene::tells`].
 
 mod cookies;
@@ -302,7 +302,7 @@ impl Scene {
         })
     }
 
-    // --- What comes of it ---
+    // --- The outcome ---
 
     fn step(&self) -> Step {
         decide(&self.0)
@@ -315,7 +315,7 @@ impl Scene {
         }
     }
 
-    /// What is decided, in a line.
+    /// The decision, in a line.
     fn does(&self) -> String {
         match self.step() {
             Step::Ask(Question::Gate(kind)) => format!("ask {}", kind.as_str()),
@@ -333,27 +333,33 @@ impl Scene {
         self.decision().why.reason()
     }
 
-    /// What is told, for machines.
+    /// The reasons of announced facts.
     fn tells(&self) -> Vec<&'static str> {
         let decision = self.decision();
-        let facts = decision.actions.iter().filter_map(|action| match action {
-            Action::Announce(fact) | Action::DropManualStep(Some(fact)) => Some(fact.reason()),
-            _ => None,
+        let facts = decision.actions.iter().filter_map(|action| {
+            if let Action::Announce(fact) | Action::DropManualStep(Some(fact)) = action {
+                Some(fact.reason())
+            } else {
+                None
+            }
         });
         facts.collect()
     }
 
     fn alerts(&self) -> Vec<String> {
         let decision = self.decision();
-        let alerts = decision.actions.iter().filter_map(|action| match action {
-            Action::Alert(alert) => Some(format!("{:?} {:?}", alert.severity, alert.about)),
-            _ => None,
+        let alerts = decision.actions.iter().filter_map(|action| {
+            if let Action::Alert(alert) = action {
+                Some(format!("{:?} {:?}", alert.severity, alert.about))
+            } else {
+                None
+            }
         });
         alerts.collect()
     }
 }
 
-/// An effect in a few words; what is told and counted is left out.
+/// An effect in a few words, without announcements and counters.
 fn effect(before: &Memory, action: &Action) -> Option<String> {
     Some(match action {
         Action::Announce(_) | Action::Alert(_) | Action::Count(_) => return None,
@@ -388,7 +394,7 @@ fn cookies(CookieChange { canary, primary }: CookieChange) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// What changes in the memory, but for the time.
+/// Fields of the memory that change, but for the time.
 fn difference(before: &Memory, next: &Memory) -> String {
     let text =
         |revision: &Option<Revision>| revision.as_ref().map_or("-".to_owned(), ToString::to_string);

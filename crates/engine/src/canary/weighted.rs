@@ -1,4 +1,6 @@
-//! A share that grows.
+//! The weighted strategy: traffic moves to the canary in steps.
+//!
+//! Called by `progress` when an interval is due. The share only grows, by one step for each check that passed.
 
 use crate::{
     Action, Decision, Fact, GateKind, Memory, Notice, Observed, Pause, Percent, Phase, Plan,
@@ -7,7 +9,7 @@ use crate::{
 
 use super::{later, obstructed, progress, promote};
 
-/// What is in the way of a plan that was edited into one without a next step.
+/// The obstacle of a plan that was edited into one without a next step.
 pub(super) const NO_STEP: &str = "no step leads on from here; stepWeight must be greater than 0";
 
 /// Whether there is no step between this share and the goal.
@@ -64,7 +66,7 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
 /// One interval of copies before the first share.
 ///
 /// Copies are no step that routes could tell from the one before: the time is written down first, so
-/// that whoever finds them does not cut the interval short.
+/// that a process that finds them does not cut the interval short.
 fn mirror(seen: &Observed, mut base: Memory) -> Decision {
     base.since = Some(seen.now);
     Decision::because(Fact::Mirroring)

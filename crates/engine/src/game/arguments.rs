@@ -1,11 +1,11 @@
-//! Arguments of hooks: what a run is given, and where they are filled in.
+//! Arguments of hooks: merges declared and given ones, and fills them into texts.
 
 /// An argument a template declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Its name.
     pub name: String,
-    /// Its value, unless whoever uses the template must give one.
+    /// Its value; without one, the workload that uses the template must give it.
     pub value: Option<String>,
 }
 
@@ -30,13 +30,13 @@ pub struct Merged {
 /// Why arguments cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentError {
-    /// Nobody gave a value.
+    /// No value was given.
     #[error("args.{0} was not resolved")]
     Unresolved(String),
     /// A text asks for an argument there is not.
     #[error("failed to resolve {{{{{tag}}}}} at character {at}")]
     Unknown {
-        /// What stands between the braces.
+        /// The text between the braces.
         tag: String,
         /// Where it begins.
         at: usize,
@@ -79,7 +79,7 @@ pub fn merge(declared: &[Declared], given: &[Argument]) -> Result<Merged, Argume
     Ok(merged)
 }
 
-/// Fills in `{{ args.NAME }}`. What is filled in is not looked at again.
+/// Fills in `{{ args.NAME }}`. Values are not filled in again.
 pub fn substitute(text: &str, arguments: &[Argument]) -> Result<String, ArgumentError> {
     let mut out = String::new();
     let mut rest = text;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_overrides_what_the_template_says_in_its_order() {
+    fn given_values_override_those_of_the_template_in_its_order() {
         let template = [declared("b", Some("1")), declared("a", None)];
         let merged = merge(&template, &[given("a", "x"), given("b", "2")]).unwrap();
         assert_eq!(merged.arguments, [given("b", "2"), given("a", "x")]);
@@ -161,8 +161,9 @@ mod tests {
         assert_eq!(error.to_string(), "args.room was not resolved");
     }
 
+    // Game workloads, mistake 37: docs/mistakes.md.
     #[test]
-    fn db_37_only_exact_names_of_a_pod_pass_undeclared_and_the_others_are_told() {
+    fn only_exact_names_of_a_pod_pass_undeclared_and_the_others_are_told() {
         let all = [
             given("PodName", "p"),
             given("PodContainer[0]", "main"),
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_text_asks_for_is_known_before_it_is_used() {
+    fn arguments_that_a_text_asks_for_are_known_before_it_is_used() {
         let asked = asked_for("http://{{ args.PodIP }}/{{args.room}}");
         assert_eq!(asked, Ok(vec!["PodIP".to_owned(), "room".to_owned()]));
         assert!(asked_for("{{ room }}").is_err());

@@ -1,22 +1,22 @@
-//! One look at a game workload, one decision.
+//! The decision about a game workload: one observation in, one decision out.
 
 use std::collections::BTreeSet;
 
 use crate::{Again, Moment, Revision};
 
 use super::{
-    Action, Condition, ConditionKind, Decision, Fact, Memory, Observed, Verb, WorkloadKind,
-    WorkloadPhase, deployment, pod_hooks, stateful,
+    Action, Command, Condition, ConditionKind, Decision, Fact, Memory, Observed, WorkloadKind,
+    WorkloadPhase, commands, deployment,
+    derived::Derived,
+    pod_actions::PodActions,
+    pod_hooks, stateful,
     steps::{self, Progress, StepGate},
-    verbs,
-    view::View,
-    work::Work,
 };
 
-/// What to do next. The caller carries the actions out in order and looks again.
+/// Decides the next step. The caller carries the actions out in order and looks again.
 ///
-/// Pods are worked on by the step that was written down, and only then is the next step written: a
-/// crash in between repeats what changes nothing.
+/// Pods are changed by the step that is written down, and only then is the next step written: a crash in
+/// between repeats actions that change nothing.
 pub fn decide(seen: &Observed) -> Decision {
     if seen.is_deleted {
         return Decision::because(Fact::BeingDeleted);
@@ -24,37 +24,37 @@ pub fn decide(seen: &Observed) -> Decision {
     if !seen.problems.is_empty() {
         return refuse(seen);
     }
-    let mut view = View::of(seen);
+    let mut derived = Derived::of(seen);
     let is_reset = steps::is_reset(seen);
-    let gate = steps::gate(&view);
-    let aborts = verbs::aborts(&view).filter(|_| !is_reset);
+    let gate = steps::gate(&derived);
+    let aborts = commands::aborts(&derived).filter(|_| !is_reset);
     // Where the release stands is written down before another pod is chosen. That may be refused:
     // pods that were begun are finished all the same, and those that are lost are made anew.
     let has_failed = matches!(gate, StepGate::Failed { .. });
-    let is_begun = steps::begins_in_mid_release(&view);
-    view.is_halted =
-        is_reset || is_begun || has_failed || aborts.is_some() || verbs::is_pausing(&view);
-    let mut work = match seen.plan.kind {
-        WorkloadKind::Deployment => deployment::work(&view),
-        WorkloadKind::StatefulSet(management) => stateful::work(&view, management),
+    let is_begun = steps::begins_in_mid_release(&derived);
+    derived.is_halted =
+        is_reset || is_begun || has_failed || aborts.is_some() || commands::is_pausing(&derived);
+    let mut pod_actions = match seen.plan.kind {
+        WorkloadKind::Deployment => deployment::pod_actions(&derived),
+        WorkloadKind::StatefulSet(management) => stateful::pod_actions(&derived, management),
     };
     for refusal in &seen.refusals {
-        work.trouble(refusal.kind, &Fact::WriteRefused(refusal.clone()));
+        pod_actions.trouble(refusal.kind, &Fact::WriteRefused(refusal.clone()));
     }
-    work.actions.extend(steps::clean_up(&view));
-    // A wish that cannot be carried out must not keep pods from being looked after.
-    if !is_reset && let Some(mut decision) = verbs::obey(&view) {
-        work.actions.append(&mut decision.actions);
-        decision.actions = work.actions;
+    pod_actions.actions.extend(steps::clean_up(&derived));
+    // A command that cannot be carried out must not stop the care of pods.
+    if !is_reset && let Some(mut decision) = commands::apply(&derived) {
+        pod_actions.actions.append(&mut decision.actions);
+        decision.actions = pod_actions.actions;
         return decision;
     }
-    view.leave(&work.actions);
-    let progress = steps::advance(&view, &gate);
-    conclude(&view, &gate, aborts, progress, work)
+    derived.leave(&pod_actions.actions);
+    let progress = steps::advance(&derived, &gate);
+    conclude(&derived, &gate, aborts, progress, pod_actions)
 }
 
-/// What is to be remembered of a workload that must not be acted upon, whatever the reason. The condition
-/// goes with the first look that finds nothing wrong.
+/// The memory of a workload that must not be acted upon, for any reason. The condition goes with the first
+/// look that finds nothing wrong.
 pub fn refused(memory: &Memory, why: &str, now: Moment) -> Memory {
     let kind = ConditionKind::FailedUpdate;
     let same = memory.conditions.iter().find(|known| known.kind == kind && known.holds);
@@ -77,7 +77,7 @@ pub fn refused(memory: &Memory, why: &str, now: Moment) -> Memory {
     }
 }
 
-/// Nothing is done but to say why.
+/// The decision that does nothing but give a reason.
 fn refuse(seen: &Observed) -> Decision {
     let fact = Fact::Refused(seen.problems.clone());
     let decision = Decision::because(fact.clone());
@@ -93,31 +93,31 @@ fn refuse(seen: &Observed) -> Decision {
     if is_news { decision.tell(fact) } else { decision }
 }
 
-/// Puts together what is done to pods, to the spec and to the status, in this order.
+/// Puts together the actions on pods, on the spec and on the status, in this order.
 ///
-/// The template goes back after all of that: it may be refused, and nothing must wait for it.
+/// The template goes back after all of that: the write may be refused, and nothing must wait for it.
 fn conclude(
-    view: &View<'_>,
+    derived: &Derived<'_>,
     gate: &StepGate,
     aborts: Option<&Revision>,
     progress: Progress,
-    work: Work,
+    pod_actions: PodActions,
 ) -> Decision {
-    let seen = view.seen;
-    let is_working = !work.actions.is_empty();
-    let states = pod_hooks::states(seen, &work.actions);
-    let why = reason(view, progress.why.clone(), work.why.clone());
-    let mut decision = Decision { why, actions: work.actions, again: Again::OnChange };
+    let seen = derived.seen;
+    let is_working = !pod_actions.actions.is_empty();
+    let states = pod_hooks::states(seen, &pod_actions.actions);
+    let why = reason(derived, progress.why.clone(), pod_actions.why.clone());
+    let mut decision = Decision { why, actions: pod_actions.actions, again: Again::OnChange };
     let mut next = progress.memory;
     next.pod_hooks = states;
-    let mut troubles = work.troubles;
+    let mut troubles = pod_actions.troubles;
     if let Some(why) = progress.blocked {
-        // One is shown of a kind: what is not shown would be news in every look.
+        // One is shown of a kind: the others would be news in every look.
         troubles.retain(|(kind, _)| *kind != ConditionKind::HookBlocked);
         troubles.insert(0, (ConditionKind::HookBlocked, Fact::HookBlocked(why)));
     }
     next.message = decision.why.text();
-    next.conditions = conditions(view, &next, &troubles);
+    next.conditions = conditions(derived, &next, &troubles);
     next.phase = Some(phase(&next.conditions));
     let wants_pause = !next.pauses.is_empty();
     if seen.plan.paused.value != wants_pause {
@@ -138,19 +138,19 @@ fn conclude(
         | StepGate::Failed { .. }
         | StepGate::Blocked(..) => {}
     }
-    let failed = verbs::way_back(view).filter(|_| progress.rolls_back);
+    let failed = commands::way_back(derived).filter(|_| progress.rolls_back);
     if let Some(stable) = aborts.or(failed) {
         let (to, from) = (stable.clone(), seen.update.clone());
         decision = decision.act(Action::GoBack { to: to.clone(), from });
         decision = decision.tell(match aborts {
-            Some(_) => Fact::Obeyed(Verb::Abort),
+            Some(_) => Fact::Obeyed(Command::Abort),
             None => Fact::RollsBack(to),
         });
     }
     let is_news =
         |fact: &Fact| !seen.memory.conditions.iter().any(|known| known.message == fact.text());
-    // What cannot be run is told when that begins, and what is refused when it is tried, by whoever
-    // found it.
+    // A hook that cannot be run is announced when that begins, and a refused write when it is tried, by the
+    // part that found it.
     let is_told = |fact: &Fact| matches!(fact, Fact::HookBlocked(_) | Fact::WriteRefused(_));
     let troubles = troubles.into_iter().map(|(_, fact)| fact);
     let troubles = troubles.filter(|fact| !is_told(fact) && is_news(fact));
@@ -162,12 +162,12 @@ fn conclude(
         decision = decision.act(Action::PrunePodsToDelete(gone));
     }
     if !is_working && !steps::is_reset(seen) {
-        let unused = unused(view);
+        let unused = unused(derived);
         if !unused.is_empty() {
             decision = decision.act(Action::DropRevisions(unused));
         }
     }
-    decision.again = first(progress.again, work.again);
+    decision.again = first(progress.again, pod_actions.again);
     decision
 }
 
@@ -180,20 +180,21 @@ fn first(one: Again, other: Again) -> Again {
     }
 }
 
-/// What is told: why the release stands where it does, or what is done to pods so that it goes on.
-fn reason(view: &View<'_>, release: Option<Fact>, pods: Option<Fact>) -> Fact {
+/// The reason of the decision: why the release stands where it does, or which pods are changed so that it
+/// goes on.
+fn reason(derived: &Derived<'_>, release: Option<Fact>, pods: Option<Fact>) -> Fact {
     match (release, pods) {
         (Some(Fact::AwaitingPods { .. }) | None, Some(pods)) => pods,
         (Some(release), _) => release,
-        (None, None) => idle(view),
+        (None, None) => idle(derived),
     }
 }
 
-/// What is waited for if nothing is to be done.
-fn idle(view: &View<'_>) -> Fact {
-    let wanted = view.counts.expected_updated;
-    let available = view.in_step;
-    let kept = view.kept_by_hand();
+/// The reason for waiting if nothing is to be done.
+fn idle(derived: &Derived<'_>) -> Fact {
+    let wanted = derived.counts.expected_updated;
+    let available = derived.in_step;
+    let kept = derived.kept_by_hand();
     if kept > 0 {
         return Fact::OldPodsKept(kept);
     }
@@ -204,11 +205,11 @@ fn idle(view: &View<'_>) -> Fact {
 }
 
 fn conditions(
-    view: &View<'_>,
+    derived: &Derived<'_>,
     next: &Memory,
     troubles: &[(ConditionKind, Fact)],
 ) -> Vec<Condition> {
-    let Observed { plan, memory, now, .. } = view.seen;
+    let Observed { plan, memory, now, .. } = derived.seen;
     let about = |kind: ConditionKind, holds: bool, reason: &str, message: &str| {
         let same = memory.conditions.iter().find(|old| old.kind == kind && old.holds == holds);
         Condition {
@@ -219,19 +220,20 @@ fn conditions(
             since: same.map_or(steps::whole_seconds(*now), |same| same.since),
         }
     };
-    let kept = view.kept_by_hand();
-    let is_progressing = !view.is_complete_release() && view.partition < plan.replicas && kept == 0;
-    let (reason, message) = match (is_progressing, view.is_target_reached()) {
+    let kept = derived.kept_by_hand();
+    let is_progressing =
+        !derived.is_complete_release() && derived.partition < plan.replicas && kept == 0;
+    let (reason, message) = match (is_progressing, derived.is_target_reached()) {
         (false, _) if kept > 0 => {
             ("OldPodsKept", "Pods run an older revision until somebody deletes them.")
         }
         (false, _) => ("Complete", "All pods that should run the template do."),
-        // What is waited for: a pod, a hook, a person.
+        // The reason for waiting: a pod, a hook, a person.
         (true, true) => ("StepReached", next.message.as_str()),
         (true, false) => ("Updating", next.message.as_str()),
     };
     let progress = about(ConditionKind::Progressing, is_progressing, reason, message);
-    let enough = view.counts.available >= plan.replicas;
+    let enough = derived.counts.available >= plan.replicas;
     let (reason, message) = if enough {
         ("EnoughPods", "All pods are available.")
     } else {
@@ -255,7 +257,7 @@ fn conditions(
     all
 }
 
-/// All of it in one word: what is wrong counts most, then what is held.
+/// The state of the workload in one word: failures count most, then pauses.
 fn phase(conditions: &[Condition]) -> WorkloadPhase {
     let holds = |kind| conditions.iter().any(|known| known.kind == kind && known.holds);
     let is_wrong =
@@ -271,16 +273,16 @@ fn phase(conditions: &[Condition]) -> WorkloadPhase {
     }
 }
 
-/// Names of pods to delete that nobody has any more.
+/// Names of pods to delete that no pod has any more.
 fn gone(seen: &Observed) -> Vec<String> {
     let is_gone = |name: &&String| !seen.pods.iter().any(|pod| pod.name == **name);
     seen.plan.pods_to_delete.iter().filter(is_gone).cloned().collect()
 }
 
-/// Revisions nobody carries and nobody goes back to, beyond those that are kept.
-fn unused(view: &View<'_>) -> Vec<Revision> {
-    let Observed { revisions, memory, update, pods, plan, .. } = view.seen;
-    let mut live: BTreeSet<&Revision> = BTreeSet::from([update, &view.base]);
+/// Revisions that no pod carries and no release goes back to, beyond those that are kept.
+fn unused(derived: &Derived<'_>) -> Vec<Revision> {
+    let Observed { revisions, memory, update, pods, plan, .. } = derived.seen;
+    let mut live: BTreeSet<&Revision> = BTreeSet::from([update, &derived.base]);
     live.extend(&memory.stable);
     live.extend(pods.iter().filter_map(|pod| pod.revision.as_ref()));
     live.extend(pods.iter().filter_map(|pod| pod.grace.as_ref()?.from.as_ref()));

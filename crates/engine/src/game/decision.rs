@@ -1,18 +1,18 @@
-//! What to do about a game workload.
+//! Decisions about a game workload: actions in order, and the reason.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{Again, Moment, Revision};
 
-use super::{Fact, HookKind, Memory, Purpose, Verb, arguments::Argument};
+use super::{Command, Fact, HookKind, Memory, Purpose, arguments::Argument};
 
-/// What to do, in order, and why.
+/// Actions in order, and the reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Why: what the explanation says.
+    /// The reason, for the explanation.
     pub why: Fact,
-    /// The effects, in order. Each can be carried out twice. What follows from one that fails is
-    /// told by its [`Scope`].
+    /// The effects, in order. Each can be carried out twice. The [`Scope`] of one that fails says which of
+    /// the others are left out.
     pub actions: Vec<Action>,
     /// When to look again.
     pub again: Again,
@@ -33,24 +33,24 @@ pub enum Action {
     ForceDelete(PodRef),
     /// Say on the pod that it is about to go.
     Mark(PodRef),
-    /// Take that back.
+    /// Remove that mark.
     Unmark(PodRef),
     /// Set the condition of the pod's readiness gate.
     SetGate(PodRef, bool),
-    /// One write to the pod: label, what it was before, and the change or that it waits. Whatever
+    /// One write to the pod: label, its state before, and the change or that it waits. An older change that
     /// waited until now is forgotten in the same write.
     UpdateInPlace(Box<PodChange>),
-    /// Make the change that waited. In the same write it waits no more, and what it was before is
-    /// written down anew, with the time: what happened since the change began proves nothing.
+    /// Make the change that waited. In the same write it waits no more, and the state before is written
+    /// down anew, with the time: events since the change began prove nothing.
     ApplyGrace(Box<PodChange>),
-    /// Forget a change that waited for a revision the pod no longer is to have.
+    /// Forget a change that waited for a revision that the pod is no longer to have.
     DropGrace(PodRef),
-    /// One write to the pod, which goes on serving. In the same write what stands on it of an update
-    /// in place is taken away, both the state and a change that waits: neither would ever be over.
+    /// One write to the pod, which goes on serving. The same write removes the notes of an update in place,
+    /// both the state and a change that waits: neither would ever be over.
     HotPatch(Box<PodChange>),
-    /// The hook after the update is over or of no more use.
+    /// Forget the hook after the update: it is over or of no more use.
     ClearPostHook(PodRef),
-    /// Labels and volumes of a numbered pod are put right.
+    /// Put labels and volumes of a numbered pod right.
     Identify(PodRef),
     /// Make a run of a hook, unless it exists.
     StartHook(Box<HookStart>),
@@ -60,12 +60,12 @@ pub enum Action {
     DeleteHook(String),
     /// Set `paused`.
     SetPaused(bool),
-    /// Set `paused` to false and take away what a person asked for, in one write.
-    Lift(Verb),
-    /// Take away what a person asked for.
-    ClearVerb,
-    /// Put the template of this revision back, if the other still is the template's; take away what a
-    /// person asked for in the same write.
+    /// Set `paused` to false and remove the command of a person, in one write.
+    Lift(Command),
+    /// Remove the command of a person.
+    ClearCommand,
+    /// Put the template of this revision back, if the other still is the template's, and remove the command
+    /// of a person in the same write.
     GoBack {
         /// The revision to go back to.
         to: Revision,
@@ -74,27 +74,26 @@ pub enum Action {
     },
     /// Set `retry` of this hook back to false.
     ResetRetry(HookKind),
-    /// Take names of pods that are gone off the list of those to delete.
+    /// Remove the names of pods that are gone from the list of pods to delete.
     PrunePodsToDelete(Vec<String>),
-    /// Write this down.
+    /// Write the status.
     Remember(Box<Memory>),
-    /// Delete revisions nobody needs.
+    /// Delete revisions that are not needed any more.
     DropRevisions(Vec<Revision>),
-    /// Tell: an event, about the action before it, with which it is left out. Nothing follows from one
-    /// that cannot be told.
+    /// Announce: an event about the action before it, with which it is left out. No action depends on an event.
     Announce(Fact),
 }
 
-/// What is left out when an action fails. The look goes on with the rest, and another follows.
+/// The actions that are left out when one fails. The look goes on with the rest, and another follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
-    /// All that is left to do to this pod, by uid. One pod that cannot be changed holds no other up.
+    /// The rest of the actions on this pod, by uid. One pod that cannot be changed holds no other up.
     Pod(&'a str),
-    /// All pods that are still to be made. What is refused once, as by a quota, is refused again.
+    /// All pods that are still to be made. A creation refused once, as by a quota, is refused again.
     Pods,
-    /// All that is left to do to runs of hooks, but for those that begin.
+    /// The rest of the actions on runs of hooks, but for those that begin.
     Hooks,
-    /// Everything that is left.
+    /// All actions after it.
     Release,
 }
 
@@ -165,7 +164,7 @@ pub struct PodChange {
 pub struct HookStart {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// Name of the template whose metrics it copies.
     pub template: String,
@@ -176,7 +175,7 @@ pub struct HookStart {
 // === impl Action ===
 
 impl Action {
-    /// What is left out if this fails.
+    /// The actions that are left out if this one fails.
     pub fn scope(&self) -> Scope<'_> {
         match self {
             Self::Delete(pod, _)
@@ -199,7 +198,7 @@ impl Action {
             Self::PrunePodsToDelete(_)
             | Self::SetPaused(_)
             | Self::Lift(_)
-            | Self::ClearVerb
+            | Self::ClearCommand
             | Self::GoBack { .. }
             | Self::Remember(_)
             | Self::DropRevisions(_)
@@ -215,7 +214,7 @@ impl Decision {
         Self { why, actions: Vec::new(), again: Again::OnChange }
     }
 
-    /// Does this next.
+    /// Adds an action.
     #[must_use]
     pub(super) fn act(mut self, action: Action) -> Self {
         self.actions.push(action);

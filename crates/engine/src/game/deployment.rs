@@ -1,89 +1,90 @@
-//! Pods without identity: how many there are, and which are updated next.
+//! Pods of a `GameDeployment`, which have no identity: creates, deletes and updates them.
 
 use std::collections::BTreeSet;
 
 use super::{
     Action, Budget, ConditionKind, Departure, Fact, Hold, Indexes, NewPod, Observed, Pod, Scaling,
-    Standing, UpdateWay, by_use, in_place,
+    Standing, UpdateWay, by_use,
+    derived::Derived,
+    in_place,
+    pod_actions::{Outcome, PodActions},
     pod_hooks::{self, Wanted},
     sort_for_deletion,
-    view::View,
-    work::{Outcome, Work},
 };
 
 /// Pods made in one look at most; the next look goes on.
 const CREATED_MAX: usize = 100;
 
-/// What is to be done to the pods.
-pub(super) fn work(view: &View<'_>) -> Work {
-    let retried = pod_hooks::retry(view.seen);
-    let leaving = Leaving::of(view);
-    let chosen = choose(view, &leaving);
-    let mut begun = Work::new();
-    scale(view, &leaving, &mut begun);
-    if begun.actions.is_empty() || begun.is_refused(view) {
-        update(view, &chosen, &leaving, &mut begun);
+/// The actions on the pods of a deployment.
+pub(super) fn pod_actions(derived: &Derived<'_>) -> PodActions {
+    let retried = pod_hooks::retry(derived.seen);
+    let leaving = Leaving::of(derived);
+    let chosen = choose(derived, &leaving);
+    let mut begun = PodActions::new();
+    scale(derived, &leaving, &mut begun);
+    if begun.actions.is_empty() || begun.is_refused(derived) {
+        update(derived, &chosen, &leaving, &mut begun);
     }
-    let mut work = Work::new();
-    for pod in view.pods.iter().filter(|pod| !begun.changes(pod)) {
-        work.refresh(view, pod);
+    let mut pod_actions = PodActions::new();
+    for pod in derived.pods.iter().filter(|pod| !begun.changes(pod)) {
+        pod_actions.refresh(derived, pod);
     }
-    replace_ended(view, &mut work);
-    work.actions.extend(pod_hooks::clean_up(view, &wanted(view, &leaving, &chosen)));
-    work.actions.extend(retried);
-    work.then(begun);
-    work
+    replace_ended(derived, &mut pod_actions);
+    pod_actions.actions.extend(pod_hooks::clean_up(derived, &wanted(derived, &leaving, &chosen)));
+    pod_actions.actions.extend(retried);
+    pod_actions.then(begun);
+    pod_actions
 }
 
-/// Pods that are to be deleted, and how many are to be made.
+/// Pods to delete, and the number of pods to make.
 struct Leaving<'a> {
-    /// Asked for by name.
+    /// Pods that were named for deletion.
     named: Vec<&'a Pod>,
-    /// Too many.
+    /// Surplus pods.
     surplus: Vec<&'a Pod>,
     scaling: Scaling,
 }
 
 impl<'a> Leaving<'a> {
-    fn of(view: &View<'a>) -> Self {
-        let Observed { plan, update, .. } = view.seen;
+    fn of(derived: &Derived<'a>) -> Self {
+        let Observed { plan, update, .. } = derived.seen;
         let is_named = |pod: &&&Pod| plan.pods_to_delete.contains(&pod.name);
-        let named: Vec<&Pod> = view.pods.iter().filter(is_named).copied().collect();
-        let rest = view.pods.iter().filter(|pod| !is_named(pod)).copied();
+        let named: Vec<&Pod> = derived.pods.iter().filter(is_named).copied().collect();
+        let rest = derived.pods.iter().filter(|pod| !is_named(pod)).copied();
         let (mut updated, mut old): (Vec<&Pod>, Vec<&Pod>) =
             rest.partition(|pod| pod.is_of(update));
-        let is_leaving = |pod: &Pod| pod.is_marked || view.is_asked(pod);
+        let is_leaving = |pod: &Pod| pod.is_marked || derived.is_asked(pod);
         sort_for_deletion(&mut old, plan.costs, is_leaving);
         sort_for_deletion(&mut updated, plan.costs, is_leaving);
         let budget = Budget::of_deployment(plan.max_unavailable, plan.max_surge, plan.replicas);
         let standing = Standing {
             updated: updated.len(),
-            idle: updated.iter().filter(|pod| !view.is_serving(pod)).count(),
+            idle: updated.iter().filter(|pod| !derived.is_serving(pod)).count(),
             old: old.len(),
-            idle_old: old.iter().filter(|pod| !view.is_serving(pod)).count(),
+            idle_old: old.iter().filter(|pod| !derived.is_serving(pod)).count(),
             replicas: plan.replicas,
-            partition: view.partition_of_new_pods(),
+            partition: derived.partition_of_new_pods(),
             max_surge: budget.surge,
-            differs: view.differs(),
-            hold: match (view.is_held(), view.is_halted) {
+            differs: derived.differs(),
+            hold: match (derived.is_held(), derived.is_halted) {
                 (true, _) => Hold::Paused,
                 (false, true) => Hold::Halted,
                 (false, false) => Hold::Free,
             },
-            spares_serving: view.is_held(),
+            spares_serving: derived.is_held(),
         };
-        let serving = updated.iter().chain(&old).filter(|pod| view.is_serving(pod)).count();
+        let serving = updated.iter().chain(&old).filter(|pod| derived.is_serving(pod)).count();
         let least = serving.min(plan.replicas.saturating_sub(budget.unavailable));
         let mut leaving = Self { named, surplus: Vec::new(), scaling: standing.scaling() };
         leaving.surplus = take(&old, &updated, leaving.scaling);
         let is_missed = || {
-            let going = leaving.surplus.iter().filter(|pod| view.is_serving(pod)).count();
+            let going = leaving.surplus.iter().filter(|pod| derived.is_serving(pod)).count();
             serving.saturating_sub(going) < least
         };
         if standing.spares_serving || is_missed() {
-            // Those that do not serve are the ones that are too many, whoever was told to go before.
-            old.sort_by_key(|pod| view.is_serving(pod));
-            updated.sort_by_key(|pod| view.is_serving(pod));
+            // Pods that do not serve are the surplus, also where others were told to go before.
+            old.sort_by_key(|pod| derived.is_serving(pod));
+            updated.sort_by_key(|pod| derived.is_serving(pod));
             leaving.scaling = Standing { spares_serving: true, ..standing }.scaling();
             leaving.surplus = take(&old, &updated, leaving.scaling);
         }
@@ -95,56 +96,56 @@ impl<'a> Leaving<'a> {
     }
 }
 
-/// The first of both, as many as are too many.
+/// The first of both lists, as many as are surplus.
 fn take<'a>(old: &[&'a Pod], updated: &[&'a Pod], scaling: Scaling) -> Vec<&'a Pod> {
     let old = old.iter().take(scaling.delete_old);
     old.chain(updated.iter().take(scaling.delete_new)).copied().collect()
 }
 
-fn wanted<'a>(view: &View<'a>, leaving: &Leaving<'a>, chosen: &[&'a Pod]) -> Wanted<'a> {
+fn wanted<'a>(derived: &Derived<'a>, leaving: &Leaving<'a>, chosen: &[&'a Pod]) -> Wanted<'a> {
     let uids = |pods: &[&'a Pod]| pods.iter().map(|pod| pod.uid.as_str()).collect();
-    let updated = candidates(view, leaving);
+    let updated = candidates(derived, leaving);
     let mut deleted: Vec<&Pod> = leaving.named.iter().chain(&leaving.surplus).copied().collect();
-    if replaces(view) {
+    if replaces(derived) {
         deleted.extend(&updated);
     }
     Wanted { deleted: uids(&deleted), updated: uids(&updated), next: uids(chosen) }
 }
 
-fn replaces(view: &View<'_>) -> bool {
-    view.seen.plan.way == UpdateWay::Recreate || view.seen.plan.falls_back
+fn replaces(derived: &Derived<'_>) -> bool {
+    derived.seen.plan.way == UpdateWay::Recreate || derived.seen.plan.falls_back
 }
 
-/// Pods that ended are of no use to anybody, and do not count: others are made for them.
-fn replace_ended(view: &View<'_>, work: &mut Work) {
-    for pod in view.seen.pods.iter().filter(|pod| !pod.is_terminating) {
-        work.replace_ended(pod);
+/// Pods that ended are of no use and do not count: others are made for them.
+fn replace_ended(derived: &Derived<'_>, pod_actions: &mut PodActions) {
+    for pod in derived.seen.pods.iter().filter(|pod| !pod.is_terminating) {
+        pod_actions.replace_ended(pod);
     }
 }
 
-fn scale(view: &View<'_>, leaving: &Leaving<'_>, work: &mut Work) {
+fn scale(derived: &Derived<'_>, leaving: &Leaving<'_>, pod_actions: &mut PodActions) {
     let mut deleted = 0;
     for pod in &leaving.named {
-        let outcome = work.delete(view, pod, Departure::Named);
+        let outcome = pod_actions.delete(derived, pod, Departure::Named);
         deleted += usize::from(matches!(outcome, Outcome::Done));
     }
-    if !work.actions.is_empty() {
-        work.because(Fact::Scaling { created: 0, deleted });
+    if !pod_actions.actions.is_empty() {
+        pod_actions.because(Fact::Scaling { created: 0, deleted });
         return;
     }
     for pod in &leaving.surplus {
-        let outcome = work.delete(view, pod, Departure::Surplus);
+        let outcome = pod_actions.delete(derived, pod, Departure::Surplus);
         deleted += usize::from(matches!(outcome, Outcome::Done));
     }
-    let created = create(view, leaving, work);
+    let created = create(derived, leaving, pod_actions);
     if created + deleted > 0 {
-        work.because(Fact::Scaling { created, deleted });
+        pod_actions.because(Fact::Scaling { created, deleted });
     }
 }
 
 /// Why no pod can be made at all.
-fn cannot_create(view: &View<'_>) -> Option<Fact> {
-    let plan = &view.seen.plan;
+fn cannot_create(derived: &Derived<'_>) -> Option<Fact> {
+    let plan = &derived.seen.plan;
     match &plan.indexes {
         Indexes::Off => None,
         Indexes::Unreadable(why) => Some(Fact::IndexesUnreadable(why.clone())),
@@ -156,7 +157,7 @@ fn cannot_create(view: &View<'_>) -> Option<Fact> {
     }
 }
 
-/// Numbers that no pod has, also none that is on its way out: two with one number would be one too many.
+/// Numbers that no pod has, also none that is on its way out: two pods with one number would be one too many.
 fn free_indexes(seen: &Observed) -> impl Iterator<Item = i64> {
     let (start, end) = match seen.plan.indexes {
         Indexes::Range(start, end) => (start, end),
@@ -166,34 +167,34 @@ fn free_indexes(seen: &Observed) -> impl Iterator<Item = i64> {
     (start..end).filter(move |index| !used.contains(index))
 }
 
-fn create(view: &View<'_>, leaving: &Leaving<'_>, work: &mut Work) -> usize {
-    let Observed { plan, update, .. } = view.seen;
+fn create(derived: &Derived<'_>, leaving: &Leaving<'_>, pod_actions: &mut PodActions) -> usize {
+    let Observed { plan, update, .. } = derived.seen;
     let scaling = leaving.scaling;
-    if let Some(fact) = cannot_create(view) {
+    if let Some(fact) = cannot_create(derived) {
         let is_wanted = scaling.create_old + scaling.create_new > 0;
-        // What nobody can read is told before a pod is missing.
+        // An unreadable range is announced before a pod is missing.
         if is_wanted || matches!(fact, Fact::IndexesUnreadable(_)) {
-            work.trouble(ConditionKind::FailedScale, &fact);
+            pod_actions.trouble(ConditionKind::FailedScale, &fact);
         }
         if is_wanted {
-            work.because(fact);
+            pod_actions.because(fact);
         }
         return 0;
     }
-    let mut free = free_indexes(view.seen);
-    let mut total = view.pods.iter().filter(|pod| !leaving.has(pod)).count();
-    let old = std::iter::repeat_n(&view.base, scaling.create_old);
+    let mut free = free_indexes(derived.seen);
+    let mut total = derived.pods.iter().filter(|pod| !leaving.has(pod)).count();
+    let old = std::iter::repeat_n(&derived.base, scaling.create_old);
     let new = std::iter::repeat_n(update, scaling.create_new);
     let mut created = 0;
     for revision in old.chain(new).take(CREATED_MAX) {
         let index = free.next();
         total += 1;
-        // Only those on top of the replicas do without.
+        // Only pods on top of the replicas do without a number.
         if index.is_none() && plan.indexes != Indexes::Off && total <= plan.replicas {
-            work.because(Fact::AwaitingIndex);
+            pod_actions.because(Fact::AwaitingIndex);
             break;
         }
-        work.actions.push(Action::Create(NewPod {
+        pod_actions.actions.push(Action::Create(NewPod {
             revision: revision.clone(),
             ordinal: None,
             index,
@@ -203,38 +204,38 @@ fn create(view: &View<'_>, leaving: &Leaving<'_>, work: &mut Work) -> usize {
     created
 }
 
-/// Pods that are to be updated, the first first: those of an abandoned release, those that were told
-/// so already, and then the least useful. The last ones stay, as many as the partition says.
-fn candidates<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
-    let Observed { update, .. } = view.seen;
-    let working = view.pods.iter().filter(|pod| !leaving.has(pod)).copied();
+/// Pods to update, in order: those of an abandoned release, those that were told so already, and then the
+/// least useful. The last ones stay, as many as the partition says.
+fn candidates<'a>(derived: &Derived<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
+    let Observed { update, .. } = derived.seen;
+    let working = derived.pods.iter().filter(|pod| !leaving.has(pod)).copied();
     let mut waiting: Vec<&Pod> = working.filter(|pod| !pod.is_of(update)).collect();
     waiting.sort_by(|one, other| {
-        let rank = |pod: &Pod| (!view.is_abandoned(pod), !view.is_asked(pod), !pod.is_marked);
+        let rank = |pod: &Pod| (!derived.is_abandoned(pod), !derived.is_asked(pod), !pod.is_marked);
         rank(one).cmp(&rank(other)).then_with(|| by_use(one, other))
     });
-    waiting.truncate(waiting.len().saturating_sub(view.partition));
+    waiting.truncate(waiting.len().saturating_sub(derived.partition));
     waiting
 }
 
-/// Those of them that may be out of service now. Who is out of service already always may.
-fn choose<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
-    let plan = &view.seen.plan;
-    if view.is_paused() || plan.way == UpdateWay::OnDelete {
+/// Those of them that may be out of service now. Pods that are out of service already always may.
+fn choose<'a>(derived: &Derived<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
+    let plan = &derived.seen.plan;
+    if derived.is_paused() || plan.way == UpdateWay::OnDelete {
         return Vec::new();
     }
-    // Nothing could take the place of a pod that is deleted for its revision.
-    if plan.way == UpdateWay::Recreate && cannot_create(view).is_some() {
+    // No pod could take the place of one that is deleted for its revision.
+    if plan.way == UpdateWay::Recreate && cannot_create(derived).is_some() {
         return Vec::new();
     }
-    let working: Vec<&&Pod> = view.pods.iter().filter(|pod| !leaving.has(pod)).collect();
+    let working: Vec<&&Pod> = derived.pods.iter().filter(|pod| !leaving.has(pod)).collect();
     let budget = Budget::of_deployment(plan.max_unavailable, plan.max_surge, plan.replicas);
-    let mut out = working.iter().filter(|pod| !view.is_serving(pod)).count();
+    let mut out = working.iter().filter(|pod| !derived.is_serving(pod)).count();
     let may_be_out = (budget.unavailable + working.len()).saturating_sub(plan.replicas);
     let mut chosen = Vec::new();
-    for pod in candidates(view, leaving) {
-        // Who cannot be updated takes nobody's place; it is only told.
-        if view.is_serving(pod) && in_place::is_possible(view, pod) {
+    for pod in candidates(derived, leaving) {
+        // A pod that cannot be updated takes no place of another; it is only announced.
+        if derived.is_serving(pod) && in_place::is_possible(derived, pod) {
             if out >= may_be_out {
                 continue;
             }
@@ -245,14 +246,20 @@ fn choose<'a>(view: &View<'a>, leaving: &Leaving<'_>) -> Vec<&'a Pod> {
     chosen
 }
 
-fn update(view: &View<'_>, chosen: &[&Pod], leaving: &Leaving<'_>, work: &mut Work) {
+fn update(
+    derived: &Derived<'_>,
+    chosen: &[&Pod],
+    leaving: &Leaving<'_>,
+    pod_actions: &mut PodActions,
+) {
     let mut updated = 0;
     for pod in chosen {
-        updated += usize::from(matches!(work.update(view, pod), Outcome::Done));
+        updated += usize::from(matches!(pod_actions.update(derived, pod), Outcome::Done));
     }
     if updated > 0 {
-        work.because(Fact::Updating(updated));
-    } else if chosen.is_empty() && !view.is_paused() && !candidates(view, leaving).is_empty() {
-        work.because(Fact::AwaitingBudget);
+        pod_actions.because(Fact::Updating(updated));
+    } else if chosen.is_empty() && !derived.is_paused() && !candidates(derived, leaving).is_empty()
+    {
+        pod_actions.because(Fact::AwaitingBudget);
     }
 }

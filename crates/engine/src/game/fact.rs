@@ -1,8 +1,8 @@
-//! What happened to a game workload, or is waited for.
+//! Facts about a game workload: the one vocabulary of events, conditions and explanations.
 
 use crate::{Moment, Revision, Tone};
 
-use super::{HookKind, HookPhase, PauseReason, Refusal, ResumeBy, UpdateWay, Verb};
+use super::{Command, HookKind, HookPhase, PauseReason, Refusal, ResumeBy, UpdateWay};
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Fact {
     AwaitingPerson(PauseReason, ResumeBy),
     /// A timed pause holds.
     AwaitingTime(Moment),
-    /// Somebody cleared `paused`, which does not resume this release.
+    /// `paused` was cleared, which does not resume this release.
     ResumeIgnored,
     /// The hook of the step runs.
     AwaitingHook(String),
@@ -41,7 +41,7 @@ pub enum Fact {
         run: String,
         /// How it ended; nothing if it took too long.
         phase: Option<HookPhase>,
-        /// Somebody ended it.
+        /// It was ended from outside.
         is_terminated: bool,
     },
     /// The hook of the step cannot be run.
@@ -69,11 +69,11 @@ pub enum Fact {
         /// Numbers there are.
         indexes: i64,
     },
-    /// Nobody can tell which numbers pods are to have.
+    /// The range of numbers is unreadable.
     IndexesUnreadable(String),
     /// All numbers are taken until pods that are on their way out are gone.
     AwaitingIndex,
-    /// Pods run an older revision until somebody deletes them.
+    /// Pods run an older revision until a person deletes them.
     OldPodsKept(usize),
     /// Pods are updated.
     Updating(usize),
@@ -91,7 +91,7 @@ pub enum Fact {
         pod: String,
         /// How it was to be updated.
         way: UpdateWay,
-        /// What differs.
+        /// The path that differs.
         path: String,
     },
     /// A pod waits for its hook.
@@ -132,12 +132,12 @@ pub enum Fact {
     /// All pods run the revision: it is the stable one now.
     Promoted(Revision),
     /// A person asked for this, and it is done.
-    Obeyed(Verb),
+    Obeyed(Command),
     /// A person asked for this, and there is nothing to do it to.
-    NothingTo(Verb),
+    NothingTo(Command),
     /// A person asked for this while another revision was released.
-    AskedTooLate(Verb),
-    /// A person asked for something nobody knows.
+    AskedTooLate(Command),
+    /// A person asked for an unknown command.
     UnknownVerb(String),
     /// The template is put back to the stable revision because a hook failed.
     RollsBack(Revision),
@@ -255,6 +255,7 @@ impl Fact {
         self.text_of_release().unwrap_or_else(|| self.text_of_pods())
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
     fn text_of_release(&self) -> Option<String> {
         Some(match self {
             Self::AtRest => "All pods are as they should be.".to_owned(),
@@ -296,14 +297,14 @@ impl Fact {
                 format!("The hook template does not declare {}.", names.join(", "))
             }
             Self::Promoted(revision) => format!("All pods run {revision}."),
-            Self::Obeyed(verb) => format!("Done as asked: {}.", verb.as_str()),
-            Self::NothingTo(verb) => format!("There is nothing to {}.", verb.as_str()),
-            Self::AskedTooLate(verb) => {
-                format!("Asked to {}, but for another revision.", verb.as_str())
+            Self::Obeyed(command) => format!("Done as asked: {}.", command.as_str()),
+            Self::NothingTo(command) => format!("There is nothing to {}.", command.as_str()),
+            Self::AskedTooLate(command) => {
+                format!("Asked to {}, but for another revision.", command.as_str())
             }
             Self::UnknownVerb(word) => format!(
                 "tidegate.dev/ask is one of {}, with @<revision> for that release only, and not {word:?}.",
-                Verb::ALL.map(Verb::as_str).join(", ")
+                Command::ALL.map(Command::as_str).join(", ")
             ),
             Self::RollsBack(revision) => {
                 format!("The template goes back to {revision}, its hook did not pass.")
@@ -313,6 +314,7 @@ impl Fact {
         })
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
     fn text_of_pods(&self) -> String {
         match self {
             Self::AwaitingPods { available, wanted } => {
@@ -372,12 +374,12 @@ impl Fact {
 
 // === impl Verb ===
 
-impl Verb {
+impl Command {
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::Resume, Self::Pause, Self::SkipAll, Self::Abort, Self::RetryHook];
 
-    /// What the word stands for, if it is one of ours.
+    /// The command of this name, if it is one of ours.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == word)
     }

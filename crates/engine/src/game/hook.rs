@@ -1,4 +1,4 @@
-//! Runs of hooks: what is measured when, and what it all comes to.
+//! Runs of hooks: which metric is measured when, and the verdict on all of them.
 //!
 //! ```text
 //! Run::next(now) -> Measure(metrics) --> the operator measures, MetricResult::record
@@ -8,7 +8,7 @@
 //!
 //! Two kinds of metric are told apart. One that checks fails with the first bad measurement. One that
 //! waits, which has a limit of successes, takes bad measurements until that limit is met. Errors are
-//! never counted as measurements: what could not be asked has not answered.
+//! never counted as measurements: a question that failed has no answer.
 
 mod due;
 mod verdict;
@@ -80,7 +80,7 @@ pub struct Metric {
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measurement {
-    /// What it was worth.
+    /// The phase of this measurement.
     pub phase: HookPhase,
     /// Why, if that needs words.
     pub message: Option<String>,
@@ -90,11 +90,11 @@ pub struct Measurement {
     pub finished: Option<Moment>,
     /// When to look at it again.
     pub resume: Option<Moment>,
-    /// What was measured, as a text.
+    /// The measured value, as a text.
     pub value: String,
 }
 
-/// What came of a metric so far.
+/// The results of a metric so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricResult {
     /// Name of the metric.
@@ -124,19 +124,19 @@ pub struct MetricResult {
 /// A run as it was observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where it stands; nothing if nobody looked at it yet.
+    /// Its phase; `None` before the first look.
     pub phase: Option<HookPhase>,
     /// When it was first looked at.
     pub started: Option<Moment>,
-    /// Somebody wants it to end.
+    /// Its end was asked for.
     pub terminate: bool,
     /// Order of the metrics.
     pub policy: Policy,
     /// How long it may take, if there is a limit.
     pub deadline: Option<Duration>,
-    /// What to measure.
+    /// Metrics to measure.
     pub metrics: Vec<Metric>,
-    /// What was measured.
+    /// The results so far.
     pub results: Vec<MetricResult>,
 }
 
@@ -198,7 +198,7 @@ impl HookPhase {
         Self::Inconclusive,
     ];
 
-    /// What the word stands for, if it is one of ours.
+    /// The phase of this name, if it is one of ours.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == word)
     }
@@ -349,8 +349,8 @@ impl MetricResult {
 // === impl Run ===
 
 impl Run {
-    /// Metrics that go on until they fail or somebody ends them: they have an interval, and nothing that is
-    /// enough.
+    /// Metrics that go on until they fail or are ended from outside: they have an interval, and no count that
+    /// is enough.
     pub fn endless(&self) -> impl Iterator<Item = &str> {
         let is_endless = |metric: &&Metric| {
             metric.interval.is_some()
@@ -385,7 +385,7 @@ impl Run {
             .is_some_and(|limit| self.started.is_some_and(|started| now.since(started) > limit))
     }
 
-    /// It is to end: somebody said so, or something failed.
+    /// It is to end: on request, or because something failed.
     fn is_terminating(&self) -> bool {
         let has_failed = |result: &MetricResult| result.phase.is_some_and(HookPhase::is_bad);
         self.terminate || self.results.iter().any(has_failed)

@@ -1,4 +1,4 @@
-//! Updates in place: who qualifies, what changes, and what is left to finish.
+//! Updates in place: which pods qualify, which fields change, and how an update is finished.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,8 +8,9 @@ use std::{
 use crate::{Again, Moment, Revision};
 
 use super::{
-    Action, Container, Json, Metadata, Pod, PodChange, PodRef, ReadinessGate, UpdateWay, meaning,
-    view::{View, sooner},
+    Action, Container, Json, Metadata, Pod, PodChange, PodRef, ReadinessGate, UpdateWay,
+    canonical_template,
+    derived::{Derived, sooner},
 };
 
 /// How long a node may take to notice that images changed: it looks at its pods every minute, and at
@@ -20,7 +21,8 @@ const TAKEN_UP_MAX: Duration = Duration::from_mins(1);
 /// what differs.
 pub fn qualify(old: &Json, new: &Json) -> Result<(), String> {
     // Others may have written the same in other words; that is rare, and takes longer to find out.
-    compare_specs(old, new).or_else(|_| compare_specs(&meaning(old), &meaning(new)))
+    compare_specs(old, new)
+        .or_else(|_| compare_specs(&canonical_template(old), &canonical_template(new)))
 }
 
 fn compare_specs(old: &Json, new: &Json) -> Result<(), String> {
@@ -82,11 +84,11 @@ fn container(before: &Json, after: &Json, index: usize) -> Result<(), String> {
 /// The change that makes a pod one of this revision, if it qualifies.
 ///
 /// Images are those in which the pod itself differs from the template, not those in which two
-/// revisions differ: an earlier change may not have been made yet. One that both templates ask for is
-/// left alone, whatever the pod has: somebody rewrites images on their way, and would do so again.
-pub(super) fn change(view: &View<'_>, pod: &Pod, to: &Revision) -> Result<PodChange, String> {
-    let (old, new) = templates(view, pod, to)?;
-    Ok(difference(view, pod, to, has_template_of(pod), (Some(old), new)))
+/// revisions differ: an earlier change may not have been made yet. An image that both templates ask for is
+/// left alone, whichever the pod has: another writer rewrites images on their way, and would do so again.
+pub(super) fn change(derived: &Derived<'_>, pod: &Pod, to: &Revision) -> Result<PodChange, String> {
+    let (old, new) = templates(derived, pod, to)?;
+    Ok(difference(derived, pod, to, has_template_of(pod), (Some(old), new)))
 }
 
 /// The revision whose template the pod really has.
@@ -96,31 +98,31 @@ fn has_template_of(pod: &Pod) -> Option<&Revision> {
 
 /// The template the pod has and the one it is to have, if it qualifies.
 fn templates<'a>(
-    view: &View<'a>,
+    derived: &Derived<'a>,
     pod: &Pod,
     to: &Revision,
 ) -> Result<(&'a Json, &'a Json), String> {
     let gone = || "its revision is gone, all of it".to_owned();
-    let new = view.template(to).ok_or_else(gone)?;
-    let old = has_template_of(pod).and_then(|from| view.template(from)).ok_or_else(gone)?;
+    let new = derived.template(to).ok_or_else(gone)?;
+    let old = has_template_of(pod).and_then(|from| derived.template(from)).ok_or_else(gone)?;
     qualify(old, new)?;
     Ok((old, new))
 }
 
 /// Whether the pod can be brought to the new revision at all, the way that is asked for.
-pub(super) fn is_possible(view: &View<'_>, pod: &Pod) -> bool {
-    let plan = &view.seen.plan;
+pub(super) fn is_possible(derived: &Derived<'_>, pod: &Pod) -> bool {
+    let plan = &derived.seen.plan;
     match plan.way {
         UpdateWay::Recreate => true,
         UpdateWay::OnDelete => false,
         UpdateWay::InPlace | UpdateWay::HotPatch => {
-            plan.falls_back || templates(view, pod, &view.seen.update).is_ok()
+            plan.falls_back || templates(derived, pod, &derived.seen.update).is_ok()
         }
     }
 }
 
 fn difference(
-    view: &View<'_>,
+    derived: &Derived<'_>,
     pod: &Pod,
     to: &Revision,
     from: Option<&Revision>,
@@ -144,7 +146,7 @@ fn difference(
         restarts_before.insert(container.name.clone(), container.restarts);
     }
     let Metadata { labels, annotations } = metadata(old.unwrap_or(new), new);
-    let grace = view.seen.plan.grace;
+    let grace = derived.seen.plan.grace;
     PodChange {
         pod: PodRef::of(pod),
         revision: to.clone(),
@@ -155,9 +157,9 @@ fn difference(
         image_ids,
         images_before,
         restarts_before,
-        at: view.seen.now,
+        at: derived.seen.now,
         grace: (!grace.is_zero()).then_some(grace),
-        owes_post_hook: view.seen.plan.hooks.post_in_place.call.is_some(),
+        owes_post_hook: derived.seen.plan.hooks.post_in_place.call.is_some(),
     }
 }
 
@@ -176,15 +178,15 @@ fn before(pod: &Pod, container: &Container) -> (String, String) {
     })
 }
 
-/// Until when another change must wait, if it must. What its node makes of the last one would look
-/// as if it were made of this one. A node that does not answer is not waited for.
-pub(super) fn held_until(view: &View<'_>, pod: &Pod) -> Option<Moment> {
+/// Until when another change must wait, if it must. The effect of the last one on its node would look like
+/// that of this one. A node that does not answer is not waited for.
+pub(super) fn held_until(derived: &Derived<'_>, pod: &Pod) -> Option<Moment> {
     let update = pod.update.as_ref()?;
-    if pod.grace.is_some() || view.is_complete(pod) {
+    if pod.grace.is_some() || derived.is_complete(pod) {
         return None;
     }
     let until = update.since.after(TAKEN_UP_MAX);
-    let now = view.seen.now;
+    let now = derived.seen.now;
     // A clock that was set back would hold it for as long.
     (update.since <= now && now < until).then_some(until)
 }
@@ -200,7 +202,8 @@ fn metadata(old: &Json, new: &Json) -> Metadata {
         let mut changes: BTreeMap<_, _> = removed.map(|name| (name.clone(), None)).collect();
         for (name, value) in &after {
             if before.get(name) != Some(value) {
-                changes.insert(name.clone(), Some(value.plain()));
+                let text = value.as_text().map_or_else(|| value.compact(), str::to_owned);
+                changes.insert(name.clone(), Some(text));
             }
         }
         changes
@@ -208,9 +211,9 @@ fn metadata(old: &Json, new: &Json) -> Metadata {
     Metadata { labels: part("labels"), annotations: part("annotations") }
 }
 
-/// What is left to do for a pod that was updated, and when to look again. This goes on in every
+/// The rest of an update of a pod, and when to look again. This goes on in every
 /// pause: a pod that was begun is finished.
-pub(super) fn refresh(view: &View<'_>, pod: &Pod) -> (Vec<Action>, Again) {
+pub(super) fn refresh(derived: &Derived<'_>, pod: &Pod) -> (Vec<Action>, Again) {
     let mut actions = Vec::new();
     let mut again = Again::OnChange;
     let pod_ref = || PodRef::of(pod);
@@ -219,33 +222,33 @@ pub(super) fn refresh(view: &View<'_>, pod: &Pod) -> (Vec<Action>, Again) {
         let over = begun.after(grace.period);
         if !pod.is_of(&grace.revision) {
             actions.push(Action::DropGrace(pod_ref()));
-        } else if view.seen.now < over {
+        } else if derived.seen.now < over {
             again = Again::At(over);
-        } else if let Some(change) = waiting_change(view, pod) {
+        } else if let Some(change) = waiting_change(derived, pod) {
             actions.push(Action::ApplyGrace(Box::new(change)));
         }
         return (actions, again);
     }
     let is_shut = matches!(pod.gate, ReadinessGate::Unset | ReadinessGate::Closed);
-    if is_shut && view.is_complete(pod) {
+    if is_shut && derived.is_complete(pod) {
         actions.push(Action::SetGate(pod_ref(), true));
     }
     if pod.is_ready()
-        && let Some(at) = pod.available_at(view.seen.plan.min_ready)
-        && at > view.seen.now
+        && let Some(at) = pod.available_at(derived.seen.plan.min_ready)
+        && at > derived.seen.now
     {
         again = sooner(again, at);
     }
     (actions, again)
 }
 
-fn waiting_change(view: &View<'_>, pod: &Pod) -> Option<PodChange> {
+fn waiting_change(derived: &Derived<'_>, pod: &Pod) -> Option<PodChange> {
     let grace = pod.grace.as_ref()?;
-    let new = view.template(&grace.revision)?;
-    let old = grace.from.as_ref().and_then(|from| view.template(from));
-    let mut change = difference(view, pod, &grace.revision, grace.from.as_ref(), (old, new));
+    let new = derived.template(&grace.revision)?;
+    let old = grace.from.as_ref().and_then(|from| derived.template(from));
+    let mut change = difference(derived, pod, &grace.revision, grace.from.as_ref(), (old, new));
     if old.is_none() {
-        // Begun by others, or from a revision that is gone: what was written down with it is all there is.
+        // Begun by others, or from a revision that is gone: only the metadata written down with it is known.
         let Metadata { labels, annotations } = grace.metadata.clone();
         (change.labels, change.annotations) = (labels, annotations);
     }
@@ -262,7 +265,7 @@ pub(super) fn begin(pod: &Pod, change: PodChange) -> Vec<Action> {
     actions
 }
 
-/// The same without leaving service: nothing waits and nobody is asked.
+/// The same without leaving service: nothing waits and no hook is asked.
 pub(super) fn hot_patch(change: PodChange) -> Action {
     let change = PodChange { grace: None::<Duration>, owes_post_hook: false, ..change };
     Action::HotPatch(Box::new(change))

@@ -1,4 +1,5 @@
-//! JSON as plain values, for what is read off answers and templates.
+//! JSON values and their canonical text, for templates: names of revisions are hashes of that text. There is
+//! no parser here: the caller converts.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -36,10 +37,7 @@ impl Json {
 
     /// The member of that name.
     pub fn get(&self, name: &str) -> Option<&Self> {
-        match self {
-            Self::Object(members) => members.get(name),
-            _ => None,
-        }
+        if let Self::Object(members) = self { members.get(name) } else { None }
     }
 
     /// The member of a member, and so on.
@@ -49,19 +47,7 @@ impl Json {
 
     /// The text, if it is one.
     pub fn as_text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// What people expect to read: texts without quotes, numbers in plain decimals, lists and objects
-    /// as JSON.
-    pub fn plain(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            _ => self.compact(),
-        }
+        if let Self::Text(text) = self { Some(text) } else { None }
     }
 
     /// JSON without blanks, names in order. `<`, `>` and `&` are escaped, as the library does that
@@ -133,17 +119,16 @@ mod tests {
 
     #[test]
     fn whole_numbers_have_neither_a_point_nor_an_exponent() {
-        assert_eq!(Json::Int(1_000_000).plain(), "1000000");
-        assert_eq!(Json::Float(1e6).plain(), "1000000");
-        assert_eq!(Json::Float(0.25).plain(), "0.25");
-        assert_eq!(Json::Float(1e21).plain(), "1000000000000000000000");
+        assert_eq!(Json::Int(1_000_000).compact(), "1000000");
+        assert_eq!(Json::Float(1e6).compact(), "1000000");
+        assert_eq!(Json::Float(0.25).compact(), "0.25");
+        assert_eq!(Json::Float(1e21).compact(), "1000000000000000000000");
     }
 
     #[test]
-    fn texts_are_raw_alone_and_quoted_inside() {
-        assert_eq!(Json::text("a \"b\"").plain(), "a \"b\"");
+    fn texts_are_quoted_and_escaped() {
         let list = Json::List(vec![Json::text("a\n\"<"), Json::Null, Json::Bool(true)]);
-        assert_eq!(list.plain(), r#"["a\n\"\u003c",null,true]"#);
+        assert_eq!(list.compact(), r#"["a\n\"\u003c",null,true]"#);
     }
 
     #[test]

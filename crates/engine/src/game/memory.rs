@@ -1,16 +1,16 @@
-//! What is remembered of a game workload: its status.
+//! The memory of a game workload between two looks: its status.
 
 use crate::{Moment, Revision};
 
 use super::{HookKind, HookPhase};
 
-/// What was written down last.
+/// The status as it was written last.
 ///
-/// A look compares what it would write with what it read, so every member must come back as it was
-/// written; one that is read as something else is written again in every look. Those marked * are
-/// ours, others do not write them. Absent is none, and zero for a count.
+/// A look compares the status that it would write with the one that it read, so every field must come back
+/// as it was written; a field that is read as something else is written again in every look. Those marked *
+/// are ours, others do not write them. Absent is none, and zero for a count.
 ///
-/// | member | where it is |
+/// | field | where it is stored |
 /// |---|---|
 /// | `generation` | `status.observedGeneration` |
 /// | `counts.replicas`, `.ready`, `.updated`, `.updated_ready` | `status.replicas`, `.readyReplicas`, `.updatedReplicas`, `.updatedReadyReplicas` |
@@ -28,12 +28,12 @@ use super::{HookKind, HookPhase};
 /// | `phase`, `message` | `status.phase` *, `.message` * |
 /// | [`Memory::paused_since`] | `status.canary.pauseStartTime`, written only |
 ///
-/// What else must outlive a process stands on what it is about:
+/// The rest of the memory is stored on the objects that it is about:
 ///
-/// | what | where it is |
+/// | fact | where it is stored |
 /// |---|---|
-/// | that a pause is a person's | who of the managers of the workload's fields set `updateStrategy.paused`; once that was noticed, `PausedByUser` in the status |
-/// | what a person asks for | an annotation of the workload |
+/// | that a pause is a person's | the manager that set `updateStrategy.paused`; once that was noticed, `PausedByUser` in the status |
+/// | the command of a person | an annotation of the workload |
 /// | the revision of a pod | its label `controller-revision-hash` |
 /// | [`Pod::update`](super::Pod::update) | pod annotation `inplace-update-state`: `revision`, `updateTimestamp`, and of each container in `lastContainerStatuses` its `imageID` and, *, its `image` and `restartCount` |
 /// | [`Pod::grace`](super::Pod::grace) | pod annotation `inplace-update-grace`: `revision`, `graceSeconds`, and *, `from`; the images in it are for other readers, `metaDataPatch` counts where `from` is absent |
@@ -41,15 +41,15 @@ use super::{HookKind, HookPhase};
 /// | [`Pod::is_marked`](super::Pod::is_marked) | pod annotation `io.tencent.bcs.dev/game-pod-deleting` |
 /// | [`Pod::owes_post_hook`](super::Pod::owes_post_hook) | a pod annotation * |
 /// | [`Pod::index`](super::Pod::index) | pod annotation `tkex.bkbcs.tencent.com/gamedeployment-index-id` |
-/// | which pod a run is for, and what is to be done to it | on the run: labels, and annotations * for the uid of the pod and the revision it is updated to |
+/// | the pod and the operation of a run | on the run: labels, and annotations * for the uid of the pod and the revision it is updated to |
 ///
-/// What the cluster refused last ([`Refusal`](super::Refusal)) is all that only a process knows: after
-/// a restart it is tried again.
+/// Only the last refusals of the cluster ([`Refusal`](super::Refusal)) are known to a process alone: after
+/// a restart the writes are tried again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// What the user asked for when this was written, by version.
+    /// The version of the spec when this was written.
     pub generation: i64,
-    /// Pods by what can be said of them.
+    /// Counts of pods.
     pub counts: Counts,
     /// The revision pods come from.
     pub current: Option<Revision>,
@@ -71,11 +71,11 @@ pub struct Memory {
     pub blocked_since: Option<Moment>,
     /// Hooks of pods that are not over, by pod.
     pub pod_hooks: Vec<PodHookState>,
-    /// What people should know, one per kind and in their order.
+    /// Conditions for people, one per kind and in their order.
     pub conditions: Vec<Condition>,
-    /// All of it in one word.
+    /// The state of the workload in one word.
     pub phase: Option<WorkloadPhase>,
-    /// What is done or waited for, in a sentence.
+    /// The present action or reason for waiting, in a sentence.
     pub message: String,
 }
 
@@ -88,7 +88,7 @@ pub struct Counts {
     pub ready: usize,
     /// Ready for long enough.
     pub available: usize,
-    /// On the revision they come from; of pods without numbers nobody asks.
+    /// On the revision they come from; not counted for pods without numbers.
     pub current: usize,
     /// On the revision of the template.
     pub updated: usize,
@@ -133,22 +133,22 @@ pub struct PodHookState {
     pub phase: HookPhase,
 }
 
-/// Something people should know.
+/// A condition, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// What it is about.
+    /// Its kind.
     pub kind: ConditionKind,
-    /// Whether it is so.
+    /// Whether it holds.
     pub holds: bool,
-    /// Why, in a word.
+    /// The reason, in a word.
     pub reason: String,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub message: String,
-    /// Since when it is so or is not, in whole seconds.
+    /// Since when it holds or does not, in whole seconds.
     pub since: Moment,
 }
 
-/// All of it in one word.
+/// The state of the workload in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadPhase {
     /// Pods are on their way, or too few are available.
@@ -161,7 +161,7 @@ pub enum WorkloadPhase {
     Healthy,
 }
 
-/// What conditions are about.
+/// The kinds of conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionKind {
     /// Pods are on their way to the template's revision.
@@ -184,7 +184,7 @@ impl PauseReason {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Step, Self::Hook, Self::User];
 
-    /// What the word stands for, if it is one of ours.
+    /// The reason of this name, if it is one of ours.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == word)
     }
@@ -212,7 +212,7 @@ impl ConditionKind {
         Self::HookBlocked,
     ];
 
-    /// What the word stands for, if it is one of ours.
+    /// The kind of this name, if it is one of ours.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == word)
     }
@@ -236,7 +236,7 @@ impl WorkloadPhase {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Progressing, Self::Paused, Self::Degraded, Self::Healthy];
 
-    /// What the word stands for, if it is one of ours.
+    /// The phase of this name, if it is one of ours.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == word)
     }
@@ -260,7 +260,7 @@ impl Memory {
         self.pauses.iter().find(|pause| pause.reason == reason)
     }
 
-    /// Since when it is paused, for whatever reason.
+    /// Since when it is paused, for any reason.
     pub fn paused_since(&self) -> Option<Moment> {
         self.pauses.iter().map(|pause| pause.since).min()
     }
@@ -274,10 +274,10 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::game::Verb;
+    use crate::game::Command;
 
     #[test]
-    fn what_is_written_is_read_as_what_it_was() {
+    fn every_word_that_is_written_is_read_as_the_same() {
         for reason in PauseReason::ALL {
             assert_eq!(PauseReason::parse(reason.as_str()), Some(reason));
         }
@@ -290,8 +290,8 @@ mod tests {
         for phase in HookPhase::ALL {
             assert_eq!(HookPhase::parse(phase.as_str()), Some(phase));
         }
-        for verb in Verb::ALL {
-            assert_eq!(Verb::parse(verb.as_str()), Some(verb));
+        for command in Command::ALL {
+            assert_eq!(Command::parse(command.as_str()), Some(command));
         }
         assert_eq!(PauseReason::parse("paused"), None);
     }

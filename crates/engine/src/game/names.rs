@@ -1,4 +1,4 @@
-//! What revisions and lists of steps are called.
+//! Names of revisions and hashes of lists of steps.
 //!
 //! The name of a revision is a hash of its template as the user stored it, with two members that are
 //! added in a fixed way. Nothing else about it may ever change: a new name is a new revision, and a
@@ -12,7 +12,7 @@ const LETTERS: [char; 10] = ['4', '5', '6', '7', '8', '9', 'b', 'c', 'd', 'f'];
 /// the 253 that any name may have.
 const WORKLOAD_BYTES_MAX: usize = 223;
 
-/// The data of a revision: all of the template, to be put in the place of whatever is there.
+/// The data of a revision: all of the template, which replaces the one that is there.
 pub fn revision_data(template: &Json) -> String {
     let mut template = template.clone();
     if let Json::Object(members) = &mut template {
@@ -50,7 +50,7 @@ pub struct StoredRevision {
     pub name: Revision,
     /// Newer ones have larger numbers.
     pub number: i64,
-    /// What it says.
+    /// Its data.
     pub data: String,
 }
 
@@ -174,16 +174,14 @@ mod tests {
         assert_eq!(name(&template), "test-gamedeployment-767bfd8bcc");
     }
 
+    // Game workloads, mistake 40: docs/mistakes.md.
     #[test]
-    fn db_40_what_is_added_may_as_well_be_written_out() {
+    fn an_added_member_may_as_well_be_written_out() {
         let mut written = seed("python:3.5");
-        if let Some(Json::List(containers)) = match &mut written {
-            Json::Object(members) => match members.get_mut("spec") {
-                Some(Json::Object(spec)) => spec.get_mut("containers"),
-                _ => None,
-            },
-            _ => None,
-        } {
+        if let Json::Object(members) = &mut written
+            && let Some(Json::Object(spec)) = members.get_mut("spec")
+            && let Some(Json::List(containers)) = spec.get_mut("containers")
+        {
             set_absent(&mut containers[0], "resources", &Json::object([]));
         }
         assert_eq!(name(&written), name(&seed("python:3.5")));

@@ -1,4 +1,4 @@
-//! Everything a decision about a game workload may look at.
+//! The observation of a game workload: everything a decision may look at.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use super::{ConditionKind, HookKind, HookPhase, Json, Memory, Plan, Pod, argumen
 pub struct Observed {
     /// The time of this look.
     pub now: Moment,
-    /// What the user asks for.
+    /// The wishes of the user.
     pub plan: Plan,
-    /// What was written down last.
+    /// The status as it was written last.
     pub memory: Memory,
     /// Why this workload must not be acted upon; empty if it may.
     pub problems: Vec<String>,
@@ -44,9 +44,9 @@ pub struct Observed {
 /// A hook template, as far as it matters before it is run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownTemplate {
-    /// What it declares.
+    /// The arguments that it declares.
     pub declared: Vec<Declared>,
-    /// What is wrong with it whatever it is given; empty if nothing is.
+    /// Problems that it has with any arguments; empty if it has none.
     pub problems: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ pub struct Refusal {
     /// [`ConditionKind::FailedScale`] for pods that are made or deleted,
     /// [`ConditionKind::FailedUpdate`] for those that are changed.
     pub kind: ConditionKind,
-    /// What was tried and why it failed, in a sentence without times or counts.
+    /// The write and why it failed, in a sentence without times or counts.
     pub message: String,
 }
 
@@ -76,17 +76,17 @@ pub struct KnownRevision {
 pub struct HookRun {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// Where it stands.
     pub phase: Option<HookPhase>,
-    /// Somebody wants it to end.
+    /// Its end was asked for.
     pub is_terminated: bool,
     /// When it was made.
     pub created: Moment,
 }
 
-/// What a run is for.
+/// The purpose of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A step of a release.
@@ -126,7 +126,7 @@ impl HookRun {
         self.phase.is_some_and(HookPhase::is_final)
     }
 
-    /// It passed. One that was ended from outside did not, whatever it says.
+    /// It passed. A run that was ended from outside did not, whichever phase it has.
     pub fn has_passed(&self) -> bool {
         self.phase == Some(HookPhase::Successful) && !self.is_terminated
     }

@@ -1,4 +1,4 @@
-//! Which pods go first.
+//! The order in which pods are deleted and updated.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -107,8 +107,9 @@ mod tests {
         }
     }
 
+    // Game workloads, mistake 25: docs/mistakes.md.
     #[test]
-    fn db_25_the_cheapest_is_deleted_first_and_no_cost_is_nothing() {
+    fn the_cheapest_is_deleted_first_and_no_cost_is_nothing() {
         let pods = [
             with("dear", |pod| pod.cost = Some(5.0)),
             with("plain", |_| {}),
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_told_to_go_stays_the_one_to_go() {
+    fn a_pod_that_was_told_to_go_stays_the_one_to_go() {
         let pods = [
             with("cheap", |pod| pod.cost = Some(-9.0)),
             with("leaving", |pod| pod.is_marked = true),

@@ -1,12 +1,12 @@
-//! What the user asks of a game workload.
+//! The wishes of the user about a game workload.
 
 use std::time::Duration;
 
 use crate::Revision;
 
-use super::{CostOrder, Share, arguments::Argument};
+use super::{CostOrder, IntOrPercent, arguments::Argument};
 
-/// What the user asks for. Defaults are filled in.
+/// The wishes of the user. Defaults are filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Of which kind the workload is.
@@ -22,11 +22,11 @@ pub struct Plan {
     /// A pod that cannot be updated in place is replaced instead.
     pub falls_back: bool,
     /// Pods that stay on old revisions; ignored with steps.
-    pub partition: Share,
+    pub partition: IntOrPercent,
     /// Pods that may be out of service.
-    pub max_unavailable: Share,
+    pub max_unavailable: IntOrPercent,
     /// Pods there may be on top.
-    pub max_surge: Share,
+    pub max_surge: IntOrPercent,
     /// How long a pod must be ready to count as available.
     pub min_ready: Duration,
     /// How long a pod is out of service before its images are changed.
@@ -41,11 +41,11 @@ pub struct Plan {
     pub costs: CostOrder,
     /// Each pod gets a number.
     pub indexes: Indexes,
-    /// Revisions to keep that nobody uses.
+    /// Unused revisions to keep.
     pub history_limit: usize,
     /// The field `paused`.
     pub paused: Paused,
-    /// What a person asks for right now.
+    /// The command of a person, until it is carried out.
     pub asked: Option<Asked>,
     /// The same in a word that is none of ours, cut short.
     pub misspelt: Option<String>,
@@ -59,7 +59,7 @@ pub enum Indexes {
     Off,
     /// From the first on, before the second.
     Range(i64, i64),
-    /// They are asked for, but nobody can tell which: no pod is made until that is put right.
+    /// They are asked for with an unreadable range: no pod is made until that is put right.
     Unreadable(String),
 }
 
@@ -92,7 +92,7 @@ pub enum UpdateWay {
     InPlace,
     /// Its images are changed while it serves, where the node can do that.
     HotPatch,
-    /// Not at all: whoever deletes a pod gets a new one.
+    /// Not at all: a pod that a person deletes is replaced by a new one.
     OnDelete,
 }
 
@@ -111,7 +111,7 @@ pub struct Canary {
 #[derive(Clone, Debug, PartialEq)]
 pub enum CanaryStep {
     /// Keep so many pods on old revisions.
-    Partition(Share),
+    Partition(IntOrPercent),
     /// Wait for a person, or for so long.
     Pause(Option<Duration>),
     /// Ask a hook.
@@ -121,7 +121,7 @@ pub enum CanaryStep {
 /// A hook as a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepHook {
-    /// What to run.
+    /// The template to run.
     pub call: HookCall,
     /// How long it may take.
     pub timeout: Option<Duration>,
@@ -141,7 +141,7 @@ pub struct HookCall {
 /// How a pause ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResumeBy {
-    /// When anybody sets `paused` to false.
+    /// When `paused` is set to false, by any writer.
     #[default]
     Field,
     /// When a person asks for it in so many words: a tool that applies a manifest again does not.
@@ -151,25 +151,25 @@ pub enum ResumeBy {
 /// The field `paused`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paused {
-    /// What it says.
+    /// Its value.
     pub value: bool,
     /// We were the last to set it, as its managed fields tell. One of a crash between our write of the
     /// spec and that of the status is ours, and no wish of a person.
     pub is_ours: bool,
 }
 
-/// What a person asks for.
+/// A command of a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// What.
-    pub verb: Verb,
+    /// The command.
+    pub command: Command,
     /// Only while this is the revision that is released.
     pub revision: Option<Revision>,
 }
 
-/// What a person can ask for.
+/// The commands that people can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum Command {
     /// Go on after a pause.
     Resume,
     /// Take no more steps.
@@ -178,7 +178,7 @@ pub enum Verb {
     Abort,
     /// Run the failed hook of this step again, and those of pods.
     RetryHook,
-    /// Hold the release until somebody resumes it.
+    /// Hold the release until a person resumes it.
     Pause,
 }
 
@@ -189,7 +189,7 @@ pub enum HookKind {
     PreDelete,
     /// Before it is updated in place.
     PreInPlace,
-    /// After it was updated in place. Nobody waits for it.
+    /// After it was updated in place. The update does not wait for it.
     PostInPlace,
 }
 
@@ -207,7 +207,7 @@ pub struct PodHooks {
 /// A hook around an operation on a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodHook {
-    /// What to run, if anything.
+    /// The template to run, if any.
     pub call: Option<HookCall>,
     /// Failed runs are to be run again.
     pub retry: bool,
@@ -219,7 +219,7 @@ impl HookKind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::PreDelete, Self::PreInPlace, Self::PostInPlace];
 
-    /// What names of runs begin with.
+    /// The prefix of names of runs.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::PreDelete => "predelete",

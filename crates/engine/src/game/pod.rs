@@ -1,4 +1,4 @@
-//! A pod as it was observed, and what can be said of it.
+//! A pod as it was observed, and facts derived from it alone: readiness, revision, updates in place.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -30,9 +30,9 @@ pub struct Pod {
     pub created: Option<Moment>,
     /// It is being deleted.
     pub is_terminating: bool,
-    /// What its deletion costs, if anybody says.
+    /// The cost of its deletion, if it is given.
     pub cost: Option<f64>,
-    /// What a deletion on its node costs, if anybody says.
+    /// The cost of a deletion on its node, if it is given.
     pub node_cost: Option<f64>,
     /// It says that it is about to go: an annotation that gateways read.
     pub is_marked: bool,
@@ -89,7 +89,7 @@ pub enum Ready {
 pub enum ReadinessGate {
     /// The pod does not have this gate.
     Absent,
-    /// It has it, and nobody said anything yet.
+    /// It has it, and it was not set yet.
     Unset,
     /// An update holds it out of service.
     Closed,
@@ -97,7 +97,7 @@ pub enum ReadinessGate {
     Open,
 }
 
-/// What was written down when an update in place began.
+/// The note that was written when an update in place began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InPlaceState {
     /// The revision it leads to.
@@ -120,7 +120,7 @@ pub struct Grace {
     /// The revision whose template the pod really has. Others do not write it.
     pub from: Option<Revision>,
     /// Labels and annotations to set or remove, as they were written down with the change. They count
-    /// where nobody says what it comes from.
+    /// where the revision that the change comes from is unknown.
     pub metadata: Metadata,
     /// How long it waits.
     pub period: Duration,
@@ -151,7 +151,7 @@ pub struct Container {
     pub restarts: u32,
 }
 
-/// What is known of a pod's node, for those that may be taken from it by force.
+/// The state of a pod's node, for those that may be taken from it by force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
     /// The pod is not to be taken by force.
@@ -181,7 +181,7 @@ impl Pod {
         self.phase == PodPhase::Running && self.ready != Ready::No
     }
 
-    /// Ready for at least this long. Where nobody knows since when, it is only with no wait at all.
+    /// Ready for at least this long. With an unknown beginning, only if the wait is zero.
     pub fn is_available(&self, now: Moment, min_ready: Duration) -> bool {
         self.is_ready()
             && match self.ready {
@@ -246,7 +246,7 @@ impl InPlaceState {
     /// The container was started since, by its own count. The clock of its node may be ahead of ours,
     /// and then it would look started since before anything was changed.
     ///
-    /// Where nobody wrote that count down there are only the clocks. Times of containers have whole
+    /// Without that count there are only the clocks. Times of containers have whole
     /// seconds: one that was started in the same second counts, or a quick node would never be done.
     pub fn is_restarted(&self, container: &Container) -> bool {
         let second = self.since.0.div_euclid(1_000) * 1_000;

@@ -1,4 +1,4 @@
-//! Hooks of single pods: who waits for which, and what is left over of them.
+//! Hooks of single pods: starts them, waits for them, and cleans up after them.
 //!
 //! The run is the memory of it: which pod it is for and what is to be done to that pod stand on the
 //! run. A process that dies forgets nothing, and what is no longer to be done is called off.
@@ -11,8 +11,8 @@ use super::{
     Action, Fact, HookKind, HookPhase, HookRun, HookStart, Observed, Pod, PodHookState, PodPhase,
     PodRef, Purpose, UpdateWay,
     arguments::{self, Argument},
+    derived::Derived,
     in_place, run_names,
-    view::View,
 };
 
 /// Whether an operation may go on.
@@ -29,7 +29,7 @@ pub(super) enum Passage {
     Blocked(String),
 }
 
-/// What is to be done to which pods, by uid.
+/// Operations that pods are chosen for, by uid.
 #[derive(Default)]
 pub(super) struct Wanted<'a> {
     /// They are to be deleted: too many, named, or replaced by the new revision.
@@ -40,7 +40,7 @@ pub(super) struct Wanted<'a> {
     pub(super) next: BTreeSet<&'a str>,
 }
 
-/// What is to be done to a pod.
+/// An operation on a pod.
 #[derive(Clone, Copy)]
 pub(super) enum Operation<'a> {
     /// It is deleted.
@@ -59,10 +59,10 @@ pub(super) fn kind_of(seen: &Observed, operation: Operation<'_>) -> HookKind {
     }
 }
 
-/// Asks the hook before an operation. Who does not run is not asked.
-pub(super) fn ask(view: &View<'_>, pod: &Pod, operation: Operation<'_>) -> Passage {
-    let kind = kind_of(view.seen, operation);
-    if pod.phase != PodPhase::Running || view.seen.plan.hooks.of(kind).call.is_none() {
+/// Asks the hook before an operation. The hook of a pod that does not run is not asked.
+pub(super) fn ask(derived: &Derived<'_>, pod: &Pod, operation: Operation<'_>) -> Passage {
+    let kind = kind_of(derived.seen, operation);
+    if pod.phase != PodPhase::Running || derived.seen.plan.hooks.of(kind).call.is_none() {
         return Passage::Open;
     }
     let target = match operation {
@@ -70,8 +70,8 @@ pub(super) fn ask(view: &View<'_>, pod: &Pod, operation: Operation<'_>) -> Passa
         Operation::InPlace(revision) => Some(revision),
     };
     let mark = || (!pod.is_marked).then(|| Action::Mark(PodRef::of(pod)));
-    match find(view.seen, kind, pod, target) {
-        None => match start(view, pod, kind, target) {
+    match find(derived.seen, kind, pod, target) {
+        None => match start(derived, pod, kind, target) {
             Ok(mut actions) => {
                 actions.extend(mark());
                 Passage::Begins(actions)
@@ -111,18 +111,18 @@ pub(super) fn asked(seen: &Observed) -> BTreeSet<&str> {
 }
 
 fn start(
-    view: &View<'_>,
+    derived: &Derived<'_>,
     pod: &Pod,
     kind: HookKind,
     target: Option<&Revision>,
 ) -> Result<Vec<Action>, String> {
-    let seen = view.seen;
+    let seen = derived.seen;
     let Some(call) = &seen.plan.hooks.of(kind).call else { return Ok(Vec::new()) };
     let Some(known) = seen.templates.get(&call.template) else {
         return Err(format!("there is no hook template {}", call.template));
     };
     let mut given = call.arguments.clone();
-    given.extend(about(view, pod, kind, target));
+    given.extend(about(derived, pod, kind, target));
     let merged = arguments::merge(&known.declared, &given).map_err(|error| error.to_string())?;
     let is_taken = |name: &str| seen.is_taken(name);
     let name = run_names::of_pod(kind.prefix(), pod, &call.template, is_taken);
@@ -138,10 +138,15 @@ fn start(
 }
 
 /// Arguments that describe the pod.
-fn about(view: &View<'_>, pod: &Pod, kind: HookKind, target: Option<&Revision>) -> Vec<Argument> {
+fn about(
+    derived: &Derived<'_>,
+    pod: &Pod,
+    kind: HookKind,
+    target: Option<&Revision>,
+) -> Vec<Argument> {
     let fixed = [
         ("PodName", &pod.name),
-        ("PodNamespace", &view.seen.plan.namespace),
+        ("PodNamespace", &derived.seen.plan.namespace),
         ("PodIP", &pod.ip),
         ("HostIP", &pod.host_ip),
     ];
@@ -152,7 +157,7 @@ fn about(view: &View<'_>, pod: &Pod, kind: HookKind, target: Option<&Revision>) 
         all.push(argument(format!("PodContainer[{index}]"), &container.name));
     }
     if let (HookKind::PreInPlace, Some(template)) =
-        (kind, target.and_then(|target| view.template(target)))
+        (kind, target.and_then(|target| derived.template(target)))
     {
         let images = in_place::images(template);
         let modified = pod.containers.iter().filter(|container| {
@@ -166,34 +171,34 @@ fn about(view: &View<'_>, pod: &Pod, kind: HookKind, target: Option<&Revision>) 
 }
 
 /// The hook after an update in place: once the pod is ready again, and until it passed.
-pub(super) fn follow_up(view: &View<'_>, pod: &Pod) -> Result<Vec<Action>, String> {
+pub(super) fn follow_up(derived: &Derived<'_>, pod: &Pod) -> Result<Vec<Action>, String> {
     let clear = || vec![Action::ClearPostHook(PodRef::of(pod))];
     if !pod.owes_post_hook || pod.grace.is_some() {
         return Ok(Vec::new());
     }
-    if view.seen.plan.hooks.post_in_place.call.is_none() {
+    if derived.seen.plan.hooks.post_in_place.call.is_none() {
         return Ok(clear());
     }
-    match find(view.seen, HookKind::PostInPlace, pod, pod.revision.as_ref()) {
+    match find(derived.seen, HookKind::PostInPlace, pod, pod.revision.as_ref()) {
         Some(run) if run.has_passed() => Ok(clear()),
-        None if pod.is_ready() && view.is_complete(pod) => {
-            start(view, pod, HookKind::PostInPlace, pod.revision.as_ref())
+        None if pod.is_ready() && derived.is_complete(pod) => {
+            start(derived, pod, HookKind::PostInPlace, pod.revision.as_ref())
         }
         Some(_) | None => Ok(Vec::new()),
     }
 }
 
-/// What nobody needs any more: runs of pods that are gone, of operations that are over or called off,
-/// and marks without a run. A pod whose run is to be made again keeps its mark in between: who reads
+/// Deletes runs of pods that are gone and of operations that are over or called off, and marks without a
+/// run. A pod whose run is to be made again keeps its mark in between: a gateway that reads
 /// it would send players to a pod that is about to go.
-pub(super) fn clean_up(view: &View<'_>, wanted: &Wanted<'_>) -> Vec<Action> {
-    let seen = view.seen;
+pub(super) fn clean_up(derived: &Derived<'_>, wanted: &Wanted<'_>) -> Vec<Action> {
+    let seen = derived.seen;
     let mut actions = Vec::new();
     let mut kept: BTreeSet<&str> = BTreeSet::new();
     for run in &seen.runs {
         let Purpose::Pod { kind, uid, target, .. } = &run.purpose else { continue };
         let pod = seen.pods.iter().find(|pod| pod.uid == *uid);
-        if pod.is_some_and(|pod| is_needed(view, pod, (*kind, target.as_ref()), run, wanted)) {
+        if pod.is_some_and(|pod| is_needed(derived, pod, (*kind, target.as_ref()), run, wanted)) {
             kept.insert(uid);
             continue;
         }
@@ -212,13 +217,13 @@ pub(super) fn clean_up(view: &View<'_>, wanted: &Wanted<'_>) -> Vec<Action> {
 }
 
 fn is_needed(
-    view: &View<'_>,
+    derived: &Derived<'_>,
     pod: &Pod,
     (kind, target): (HookKind, Option<&Revision>),
     run: &HookRun,
     wanted: &Wanted<'_>,
 ) -> bool {
-    let seen = view.seen;
+    let seen = derived.seen;
     if pod.is_terminating {
         return true;
     }
@@ -258,10 +263,7 @@ pub(super) fn retry(seen: &Observed) -> Vec<Action> {
 pub(super) fn states(seen: &Observed, begun: &[Action]) -> Vec<PodHookState> {
     let deleted: BTreeSet<&String> = begun
         .iter()
-        .filter_map(|action| match action {
-            Action::DeleteHook(name) => Some(name),
-            _ => None,
-        })
+        .filter_map(|action| if let Action::DeleteHook(name) = action { Some(name) } else { None })
         .collect();
     let running = seen.runs.iter().filter(|run| !run.has_passed() && !deleted.contains(&run.name));
     let running = running.filter_map(|run| match &run.purpose {
@@ -272,8 +274,9 @@ pub(super) fn states(seen: &Observed, begun: &[Action]) -> Vec<PodHookState> {
         Purpose::Pod { .. } | Purpose::Step { .. } => None,
     });
     let now = crate::game::steps::whole_seconds(seen.now);
-    let starting = begun.iter().filter_map(|action| match action {
-        Action::StartHook(start) => match &start.purpose {
+    let starting = begun.iter().filter_map(|action| {
+        let Action::StartHook(start) = action else { return None };
+        match &start.purpose {
             Purpose::Pod { kind, pod, .. } => Some(PodHookState {
                 kind: *kind,
                 pod: pod.clone(),
@@ -281,8 +284,7 @@ pub(super) fn states(seen: &Observed, begun: &[Action]) -> Vec<PodHookState> {
                 phase: HookPhase::Pending,
             }),
             Purpose::Step { .. } => None,
-        },
-        _ => None,
+        }
     });
     let mut all: Vec<PodHookState> = running.chain(starting).collect();
     all.sort_by(|one, other| (one.kind, &one.pod).cmp(&(other.kind, &other.pod)));

@@ -1,4 +1,4 @@
-//! What runs of hooks are called.
+//! Names of runs of hooks.
 
 use crate::Revision;
 

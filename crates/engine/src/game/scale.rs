@@ -1,6 +1,6 @@
 //! How many pods to make and to delete, and of which revision.
 //!
-//! The number of pods on old revisions is held at the partition whatever happens to pods or
+//! The number of pods on old revisions is held at the partition through all losses of pods and changes of
 //! replicas: a lost old pod comes back old, a lost new one new.
 
 /// How many pods there are and should be.
@@ -24,11 +24,11 @@ pub struct Standing {
     pub differs: bool,
     /// Whether pods on top may be made.
     pub hold: Hold,
-    /// Who does not serve goes before who does, whatever its revision.
+    /// Pods that do not serve go before those that do, whichever their revision.
     pub spares_serving: bool,
 }
 
-/// What holds a release, as far as pods on top go.
+/// The holds of a release, as far as pods on top go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// Nothing.
@@ -40,7 +40,7 @@ pub enum Hold {
     Paused,
 }
 
-/// What to do about it. At most one of the two sides is not zero.
+/// Pods to make or to delete. At most one of the two sides is not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scaling {
     /// Pods to make of the revision the workload comes from.
@@ -72,7 +72,7 @@ impl Standing {
         }
     }
 
-    /// What to do.
+    /// Pods to make or to delete.
     pub fn scaling(self) -> Scaling {
         let Self { updated, idle, old, .. } = self;
         let wanted = self.replicas.saturating_add(self.surge());
@@ -86,7 +86,7 @@ impl Standing {
         }
         let surplus = total - wanted;
         // A pod on top that does not serve yet goes before the old one that it was to relieve, which
-        // does: a pause ends a surge, and fewer replicas are no leave to interrupt anybody.
+        // does: a pause ends a surge, and fewer replicas are no reason to interrupt a pod that serves.
         let first_new = if self.spares_serving { idle.min(updated).min(surplus) } else { 0 };
         let spare_old = match self.partition {
             0 => old,
@@ -97,7 +97,7 @@ impl Standing {
         };
         let first_old = spare_old.min(surplus - first_new);
         let delete_new = updated.min(surplus - first_old);
-        // Who is left over is old: there are not enough of the others.
+        // The rest are old ones: there are not enough of the others.
         let delete_old = surplus - delete_new;
         Scaling { delete_old, delete_new, ..Scaling::default() }
     }
@@ -199,8 +199,9 @@ mod tests {
         assert_eq!(fewer.scaling(), delete(1, 0), "nobody lets any be on top");
     }
 
+    // Game workloads, mistake 9: docs/mistakes.md.
     #[test]
-    fn db_09_fewer_old_pods_than_the_partition_delete_nothing() {
+    fn fewer_old_pods_than_the_partition_delete_nothing() {
         let back = Standing { max_surge: 1, ..standing(2, 2, 4, 3) };
         assert_eq!(back.scaling(), Scaling::default());
     }
@@ -276,7 +277,7 @@ mod tests {
                     let Scaling { create_old, create_new, delete_old, delete_new } = now.scaling();
                     now.old = now.old + create_old - delete_old;
                     now.updated = now.updated + create_new - delete_new;
-                    // Whoever may be updated is, one after the other.
+                    // Pods that may be updated are, one after the other.
                     if now.old > now.kept() && now.old + now.updated >= replicas {
                         (now.old, now.updated) = (now.old - 1, now.updated + 1);
                     }

@@ -1,4 +1,4 @@
-//! The steps of a release: which one is taken, what ends it, and what holds it.
+//! The steps of a release: the current step, its end, and its pauses.
 //!
 //! ```text
 //! template or steps changed ──> step 0, or past the last if the template is the stable one
@@ -19,8 +19,9 @@ use super::{
     Action, CanaryStep, Fact, HookRun, HookStart, Memory, Observed, Pause, PauseReason, Purpose,
     ResumeBy, StepHook,
     arguments::{self, Merged},
-    doubts, run_names, verbs,
-    view::{View, sooner},
+    commands,
+    derived::{Derived, sooner},
+    run_names, spec_warnings,
 };
 
 /// How long a hook that cannot be run is waited for.
@@ -29,7 +30,7 @@ const BLOCKED_MAX: Duration = Duration::from_mins(10);
 /// Runs of earlier steps that are kept, of those that passed and of those that did not.
 const RUNS_KEPT: usize = 5;
 
-/// Where the hook of the current step stands.
+/// The state of the hook of the current step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum StepGate {
     /// The step is no hook, or is held.
@@ -48,7 +49,7 @@ pub(super) enum StepGate {
     Blocked(String, Moment),
 }
 
-/// Where the release stands after this look.
+/// The state of the release after this look.
 pub(super) struct Progress {
     pub(super) memory: Memory,
     pub(super) why: Option<Fact>,
@@ -60,29 +61,31 @@ pub(super) struct Progress {
     pub(super) blocked: Option<String>,
 }
 
-/// As times in status are.
+/// Times in the status have whole seconds.
 pub(super) fn whole_seconds(now: Moment) -> Moment {
     Moment(now.0.div_euclid(1_000).saturating_mul(1_000))
 }
 
-/// Where the hook of the current step stands.
-pub(super) fn gate(view: &View<'_>) -> StepGate {
-    let Observed { plan, memory, .. } = view.seen;
-    let Some(CanaryStep::Hook(hook)) = plan.steps().get(view.step) else { return StepGate::None };
-    let is_held = memory.is_paused_by_us() || view.is_held_by_user();
-    if memory.stable.is_none() || is_held || is_reset(view.seen) {
+/// The state of the hook of the current step.
+pub(super) fn gate(derived: &Derived<'_>) -> StepGate {
+    let Observed { plan, memory, .. } = derived.seen;
+    let Some(CanaryStep::Hook(hook)) = plan.steps().get(derived.step) else {
+        return StepGate::None;
+    };
+    let is_held = memory.is_paused_by_us() || derived.is_held_by_user();
+    if memory.stable.is_none() || is_held || is_reset(derived.seen) {
         return StepGate::None;
     }
     let Some(name) = &memory.hook_run else {
-        if !view.is_target_reached() {
+        if !derived.is_target_reached() {
             return StepGate::NotYet;
         }
-        return begin(view, hook, None);
+        return begin(derived, hook, None);
     };
-    let Some(run) = view.seen.runs.iter().find(|run| run.name == *name) else {
-        // Somebody else may have come first.
-        let is_free = !view.seen.taken.contains(name);
-        return begin(view, hook, Some(name).filter(|_| is_free));
+    let Some(run) = derived.seen.runs.iter().find(|run| run.name == *name) else {
+        // Another writer may have come first.
+        let is_free = !derived.seen.taken.contains(name);
+        return begin(derived, hook, Some(name).filter(|_| is_free));
     };
     let rolls_back = hook.rolls_back;
     let failed = |phase, is_overdue| StepGate::Failed {
@@ -95,16 +98,16 @@ pub(super) fn gate(view: &View<'_>) -> StepGate {
     match run.phase {
         Some(_) if run.has_passed() => StepGate::Passed,
         Some(phase) if phase.is_final() => failed(Some(phase), false),
-        // Who ended it does not want to hear that it passed.
+        // The person who ended it does not want to hear that it passed.
         Some(_) | None if run.is_terminated => failed(run.phase, false),
-        Some(_) | None if deadline.is_some_and(|at| view.seen.now >= at) => failed(None, true),
+        Some(_) | None if deadline.is_some_and(|at| derived.seen.now >= at) => failed(None, true),
         Some(_) | None => StepGate::Runs(name.clone(), deadline),
     }
 }
 
-/// The name is written down before the run is made: a run that is found is never somebody else's.
-fn begin(view: &View<'_>, hook: &StepHook, name: Option<&String>) -> StepGate {
-    let seen = view.seen;
+/// The name is written down before the run is made: a run that is found is always our own.
+fn begin(derived: &Derived<'_>, hook: &StepHook, name: Option<&String>) -> StepGate {
+    let seen = derived.seen;
     let template = &hook.call.template;
     let merged = match seen.templates.get(template) {
         None => Err(format!("there is no hook template {template}")),
@@ -118,11 +121,11 @@ fn begin(view: &View<'_>, hook: &StepHook, name: Option<&String>) -> StepGate {
         }
         Ok(Merged { arguments, dropped }) => {
             let free = || {
-                run_names::of_step(&seen.update, view.step, template, |name| seen.is_taken(name))
+                run_names::of_step(&seen.update, derived.step, template, |name| seen.is_taken(name))
             };
             let start = HookStart {
                 name: name.cloned().unwrap_or_else(free),
-                purpose: Purpose::Step { revision: seen.update.clone(), index: view.step },
+                purpose: Purpose::Step { revision: seen.update.clone(), index: derived.step },
                 template: template.clone(),
                 arguments,
             };
@@ -133,14 +136,14 @@ fn begin(view: &View<'_>, hook: &StepHook, name: Option<&String>) -> StepGate {
 
 /// Runs of steps that are not the current one: they end. Those of other revisions go, and of this one
 /// the newest few stay, for people who want to know what happened.
-pub(super) fn clean_up(view: &View<'_>) -> Vec<Action> {
-    let Observed { memory, update, runs, .. } = view.seen;
+pub(super) fn clean_up(derived: &Derived<'_>) -> Vec<Action> {
+    let Observed { memory, update, runs, .. } = derived.seen;
     let mut actions = Vec::new();
     let mut over: Vec<&HookRun> = Vec::new();
     for run in runs {
         let Purpose::Step { revision, .. } = &run.purpose else { continue };
         let is_current = memory.hook_run.as_ref() == Some(&run.name) && revision == update;
-        // One that took too long is over for the release, whatever came between.
+        // A run that took too long is over for the release, whatever phase it reached since.
         if is_current && memory.pause(PauseReason::Hook).is_none() {
             continue;
         }
@@ -161,40 +164,40 @@ pub(super) fn clean_up(view: &View<'_>) -> Vec<Action> {
     actions
 }
 
-/// Where the release stands after this look.
-pub(super) fn advance(view: &View<'_>, gate: &StepGate) -> Progress {
+/// The state of the release after this look.
+pub(super) fn advance(derived: &Derived<'_>, gate: &StepGate) -> Progress {
     let mut progress = Progress {
-        memory: carried(view),
+        memory: carried(derived),
         why: None,
         facts: Vec::new(),
         again: Again::OnChange,
         rolls_back: false,
         blocked: None,
     };
-    note_user(view, &mut progress);
-    note_blocked(view, &mut progress);
-    if is_reset(view.seen) {
-        reset(view, &mut progress);
-    } else if view.seen.memory.stable.is_none() {
-        first_seen(view, &mut progress);
-    } else if view.step >= view.seen.plan.steps().len() {
-        past_the_last(view, &mut progress);
-    } else if !view.is_held_by_user() {
-        take(view, gate, &mut progress);
+    note_user(derived, &mut progress);
+    note_blocked(derived, &mut progress);
+    if is_reset(derived.seen) {
+        reset(derived, &mut progress);
+    } else if derived.seen.memory.stable.is_none() {
+        first_seen(derived, &mut progress);
+    } else if derived.step >= derived.seen.plan.steps().len() {
+        past_the_last(derived, &mut progress);
+    } else if !derived.is_held_by_user() {
+        take(derived, gate, &mut progress);
     }
     progress
 }
 
-/// What stays as it is unless a rule says otherwise.
-fn carried(view: &View<'_>) -> Memory {
-    let Observed { plan, memory, update, collisions, .. } = view.seen;
+/// The memory as it stays unless a rule says otherwise.
+fn carried(derived: &Derived<'_>) -> Memory {
+    let Observed { plan, memory, update, collisions, .. } = derived.seen;
     Memory {
         generation: plan.generation,
-        counts: view.counts,
-        current: Some(view.base.clone()),
+        counts: derived.counts,
+        current: Some(derived.base.clone()),
         update: Some(update.clone()),
         collisions: *collisions,
-        step: (!plan.steps().is_empty()).then_some(view.step),
+        step: (!plan.steps().is_empty()).then_some(derived.step),
         steps_hash: plan.canary.as_ref().map(|canary| canary.hash.clone()),
         blocked_since: None,
         ..memory.clone()
@@ -202,13 +205,13 @@ fn carried(view: &View<'_>) -> Memory {
 }
 
 /// A pause of a person stays until that person ends it.
-fn note_user(view: &View<'_>, progress: &mut Progress) {
-    let plan = &view.seen.plan;
+fn note_user(derived: &Derived<'_>, progress: &mut Progress) {
+    let plan = &derived.seen.plan;
     let pauses = &mut progress.memory.pauses;
     let was_held = pauses.iter().any(|pause| pause.reason == PauseReason::User);
-    match (view.is_held_by_user(), was_held) {
+    match (derived.is_held_by_user(), was_held) {
         (true, false) => {
-            let since = whole_seconds(view.seen.now);
+            let since = whole_seconds(derived.seen.now);
             pauses.push(Pause { reason: PauseReason::User, since });
             progress.facts.push(Fact::Paused(PauseReason::User));
         }
@@ -216,20 +219,20 @@ fn note_user(view: &View<'_>, progress: &mut Progress) {
         (true, true) if !plan.paused.value => progress.facts.push(Fact::ResumeIgnored),
         (true, true) | (false, false) => {}
     }
-    if view.is_held_by_user() {
+    if derived.is_held_by_user() {
         progress.why = Some(Fact::AwaitingPerson(PauseReason::User, plan.resume_by()));
     }
 }
 
-/// A hook that could not be run before a pause still cannot: whoever looks at the pause should know.
-fn note_blocked(view: &View<'_>, progress: &mut Progress) {
-    let Observed { plan, memory, .. } = view.seen;
-    let Some(CanaryStep::Hook(hook)) = plan.steps().get(view.step) else { return };
-    let is_held = memory.is_paused_by_us() || view.is_held_by_user();
+/// A hook that could not be run before a pause still cannot: people who look at the pause should know.
+fn note_blocked(derived: &Derived<'_>, progress: &mut Progress) {
+    let Observed { plan, memory, .. } = derived.seen;
+    let Some(CanaryStep::Hook(hook)) = plan.steps().get(derived.step) else { return };
+    let is_held = memory.is_paused_by_us() || derived.is_held_by_user();
     if let Some(since) = memory.blocked_since
         && is_held
-        && !is_reset(view.seen)
-        && let StepGate::Blocked(why, _) = begin(view, hook, None)
+        && !is_reset(derived.seen)
+        && let StepGate::Blocked(why, _) = begin(derived, hook, None)
     {
         progress.memory.blocked_since = Some(since);
         progress.blocked = Some(why);
@@ -243,7 +246,7 @@ fn lift(memory: &mut Memory) {
     memory.blocked_since = None;
 }
 
-/// The template or the steps are not those this release was about.
+/// The template or the steps changed since this release began.
 pub(super) fn is_reset(seen: &Observed) -> bool {
     let Observed { plan, memory, update, .. } = seen;
     let hash = plan.canary.as_ref().map(|canary| &canary.hash);
@@ -252,18 +255,18 @@ pub(super) fn is_reset(seen: &Observed) -> bool {
     is_changed || has_other_steps
 }
 
-/// Steps came to a release that began without: the first of them is yet to be written down.
-pub(super) fn begins_in_mid_release(view: &View<'_>) -> bool {
-    let Observed { plan, memory, .. } = view.seen;
-    plan.canary.is_some() && memory.stable.is_none() && view.differs()
+/// Steps were added to a release that began without: the first of them is yet to be written down.
+pub(super) fn begins_in_mid_release(derived: &Derived<'_>) -> bool {
+    let Observed { plan, memory, .. } = derived.seen;
+    plan.canary.is_some() && memory.stable.is_none() && derived.differs()
 }
 
-fn reset(view: &View<'_>, progress: &mut Progress) {
-    let Observed { plan, memory, update, .. } = view.seen;
+fn reset(derived: &Derived<'_>, progress: &mut Progress) {
+    let Observed { plan, memory, update, .. } = derived.seen;
     let is_changed = memory.update.as_ref().is_some_and(|before| before != update);
     let next = &mut progress.memory;
     if next.stable.is_none() && plan.canary.is_some() {
-        // Steps that come with a new template apply to it: what ran before is the stable one.
+        // Steps that come with a new template apply to it: the revision before is the stable one.
         next.stable.clone_from(&memory.update);
     }
     let all = plan.steps().len();
@@ -279,7 +282,7 @@ fn reset(view: &View<'_>, progress: &mut Progress) {
     progress.why = Some(fact.clone());
     progress.facts.push(fact);
     if !is_back {
-        progress.facts.extend(doubts::of(view.seen));
+        progress.facts.extend(spec_warnings::of(derived.seen));
     }
     if all > 0 && (is_back || next.step != memory.step) {
         progress.facts.push(Fact::StepSet(step));
@@ -287,25 +290,25 @@ fn reset(view: &View<'_>, progress: &mut Progress) {
     progress.again = Again::Now;
 }
 
-/// No release was seen yet.
-fn first_seen(view: &View<'_>, progress: &mut Progress) {
-    let Observed { plan, memory, update, .. } = view.seen;
+/// The first look at a release.
+fn first_seen(derived: &Derived<'_>, progress: &mut Progress) {
+    let Observed { plan, memory, update, .. } = derived.seen;
     let next = &mut progress.memory;
     lift(next);
     if plan.canary.is_none() {
-        // Nothing is stable without steps, so this is where every look comes; the first one tells.
+        // Nothing is stable without steps, so every look comes here; the first one announces.
         if memory.update.is_none() {
-            progress.facts.extend(doubts::of(view.seen));
+            progress.facts.extend(spec_warnings::of(derived.seen));
         }
         return;
     }
     let all = plan.steps().len();
     // Pods of another revision are there: this is a release, and the steps apply to it.
-    let is_release = view.differs();
-    next.stable = Some(if is_release { view.base.clone() } else { update.clone() });
+    let is_release = derived.differs();
+    next.stable = Some(if is_release { derived.base.clone() } else { update.clone() });
     let step = if is_release { 0 } else { all };
     next.step = (all > 0).then_some(step);
-    progress.facts.extend(doubts::of(view.seen));
+    progress.facts.extend(spec_warnings::of(derived.seen));
     if all > 0 {
         progress.facts.push(Fact::StepSet(step));
     }
@@ -313,48 +316,48 @@ fn first_seen(view: &View<'_>, progress: &mut Progress) {
 }
 
 /// All steps are done, or there are none.
-fn past_the_last(view: &View<'_>, progress: &mut Progress) {
-    let Observed { update, memory, .. } = view.seen;
+fn past_the_last(derived: &Derived<'_>, progress: &mut Progress) {
+    let Observed { update, memory, .. } = derived.seen;
     lift(&mut progress.memory);
-    if view.is_complete_release() && memory.stable.as_ref() != Some(update) {
+    if derived.is_complete_release() && memory.stable.as_ref() != Some(update) {
         progress.memory.stable = Some(update.clone());
         progress.facts.push(Fact::Promoted(update.clone()));
     }
 }
 
-fn take(view: &View<'_>, gate: &StepGate, progress: &mut Progress) {
-    let steps = view.seen.plan.steps();
-    let Some(step) = steps.get(view.step) else { return };
-    if is_complete(view, step, gate) {
+fn take(derived: &Derived<'_>, gate: &StepGate, progress: &mut Progress) {
+    let steps = derived.seen.plan.steps();
+    let Some(step) = steps.get(derived.step) else { return };
+    if is_complete(derived, step, gate) {
         let next = &mut progress.memory;
         lift(next);
         progress.blocked = None;
-        next.step = Some(view.step + 1);
-        progress.facts.push(Fact::StepSet(view.step + 1));
-        progress.why = Some(Fact::StepSet(view.step + 1));
+        next.step = Some(derived.step + 1);
+        progress.facts.push(Fact::StepSet(derived.step + 1));
+        progress.why = Some(Fact::StepSet(derived.step + 1));
         progress.again = Again::Now;
         return;
     }
-    if view.seen.memory.is_paused_by_us() {
-        hold(view, step, progress);
+    if derived.seen.memory.is_paused_by_us() {
+        hold(derived, step, progress);
         return;
     }
     match (step, gate) {
-        (CanaryStep::Hook(_), gate) => take_hook(view, gate, progress),
-        (CanaryStep::Pause(_), _) if view.is_target_reached() => {
-            pause(view, PauseReason::Step, progress);
+        (CanaryStep::Hook(_), gate) => take_hook(derived, gate, progress),
+        (CanaryStep::Pause(_), _) if derived.is_target_reached() => {
+            pause(derived, PauseReason::Step, progress);
             if let CanaryStep::Pause(Some(time)) = step {
-                let end = end_of(whole_seconds(view.seen.now), *time);
+                let end = end_of(whole_seconds(derived.seen.now), *time);
                 progress.again = sooner(progress.again, end);
             }
         }
         (CanaryStep::Pause(_) | CanaryStep::Partition(_), _) => {
-            progress.why = Some(awaiting_pods(view));
+            progress.why = Some(awaiting_pods(derived));
         }
     }
 }
 
-/// A person let it go on. With [`ResumeBy::Annotation`] only we clear `paused`, when asked to.
+/// A person resumed it. With [`ResumeBy::Annotation`] only we clear `paused`, when asked to.
 fn is_resumed(seen: &Observed) -> bool {
     let paused = seen.plan.paused;
     let resume_by = seen.plan.resume_by();
@@ -363,11 +366,11 @@ fn is_resumed(seen: &Observed) -> bool {
         && (resume_by == ResumeBy::Field || paused.is_ours)
 }
 
-fn is_complete(view: &View<'_>, step: &CanaryStep, gate: &StepGate) -> bool {
-    let Observed { memory, now, .. } = view.seen;
-    let is_resumed = is_resumed(view.seen);
+fn is_complete(derived: &Derived<'_>, step: &CanaryStep, gate: &StepGate) -> bool {
+    let Observed { memory, now, .. } = derived.seen;
+    let is_resumed = is_resumed(derived.seen);
     match step {
-        CanaryStep::Partition(_) => view.is_target_reached(),
+        CanaryStep::Partition(_) => derived.is_target_reached(),
         CanaryStep::Pause(time) => {
             let Some(pause) = memory.pause(PauseReason::Step) else { return false };
             let is_over = time.is_some_and(|time| *now >= end_of(pause.since, time));
@@ -375,7 +378,7 @@ fn is_complete(view: &View<'_>, step: &CanaryStep, gate: &StepGate) -> bool {
         }
         CanaryStep::Hook(_) => {
             let was_stopped = memory.pause(PauseReason::Hook).is_some();
-            let has_passed = *gate == StepGate::Passed && view.is_target_reached();
+            let has_passed = *gate == StepGate::Passed && derived.is_target_reached();
             has_passed || (was_stopped && is_resumed)
         }
     }
@@ -386,9 +389,9 @@ fn end_of(since: Moment, time: Duration) -> Moment {
     Moment(since.after(time).0.saturating_add(1))
 }
 
-/// A pause of ours goes on.
-fn hold(view: &View<'_>, step: &CanaryStep, progress: &mut Progress) {
-    let Observed { memory, plan, .. } = view.seen;
+/// A pause of ours is still on.
+fn hold(derived: &Derived<'_>, step: &CanaryStep, progress: &mut Progress) {
+    let Observed { memory, plan, .. } = derived.seen;
     if !plan.paused.value {
         progress.facts.push(Fact::ResumeIgnored);
     }
@@ -407,32 +410,32 @@ fn hold(view: &View<'_>, step: &CanaryStep, progress: &mut Progress) {
     });
 }
 
-fn pause(view: &View<'_>, reason: PauseReason, progress: &mut Progress) {
-    if view.seen.memory.pause(PauseReason::User).is_some() && !view.is_held_by_user() {
-        // That a person let go is written down first: once `paused` is set again nobody could tell.
+fn pause(derived: &Derived<'_>, reason: PauseReason, progress: &mut Progress) {
+    if derived.seen.memory.pause(PauseReason::User).is_some() && !derived.is_held_by_user() {
+        // A person's resume is written down first: once `paused` is set again it could not be told.
         progress.again = Again::Now;
         return;
     }
-    let since = whole_seconds(view.seen.now);
+    let since = whole_seconds(derived.seen.now);
     progress.memory.pauses.push(Pause { reason, since });
     progress.memory.pauses.sort_by_key(|pause| pause.reason);
     progress.facts.push(Fact::Paused(reason));
     progress.why = Some(Fact::Paused(reason));
 }
 
-fn awaiting_pods(view: &View<'_>) -> Fact {
-    let kept = view.kept_by_hand();
+fn awaiting_pods(derived: &Derived<'_>) -> Fact {
+    let kept = derived.kept_by_hand();
     if kept > 0 {
         return Fact::OldPodsKept(kept);
     }
-    Fact::AwaitingPods { available: view.in_step, wanted: view.counts.expected_updated }
+    Fact::AwaitingPods { available: derived.in_step, wanted: derived.counts.expected_updated }
 }
 
-fn take_hook(view: &View<'_>, gate: &StepGate, progress: &mut Progress) {
+fn take_hook(derived: &Derived<'_>, gate: &StepGate, progress: &mut Progress) {
     match gate {
         StepGate::None => {}
         // It passed with pods that are out of service again: they are waited for.
-        StepGate::NotYet | StepGate::Passed => progress.why = Some(awaiting_pods(view)),
+        StepGate::NotYet | StepGate::Passed => progress.why = Some(awaiting_pods(derived)),
         StepGate::Begins(start, dropped) => {
             progress.memory.hook_run = Some(start.name.clone());
             progress.why = Some(Fact::AwaitingHook(start.name.clone()));
@@ -448,11 +451,11 @@ fn take_hook(view: &View<'_>, gate: &StepGate, progress: &mut Progress) {
         }
         StepGate::Failed { why, rolls_back, .. } => {
             progress.facts.push(why.clone());
-            // Without a way back the next best is to stop here.
-            if *rolls_back && verbs::way_back(view).is_some() {
+            // Without a way back the release stops here.
+            if *rolls_back && commands::way_back(derived).is_some() {
                 progress.rolls_back = true;
             } else {
-                pause(view, PauseReason::Hook, progress);
+                pause(derived, PauseReason::Hook, progress);
             }
             progress.why = Some(why.clone());
         }
@@ -461,13 +464,13 @@ fn take_hook(view: &View<'_>, gate: &StepGate, progress: &mut Progress) {
             progress.blocked = Some(why.clone());
             let end = since.after(BLOCKED_MAX);
             progress.why = Some(Fact::HookBlocked(why.clone()));
-            if view.seen.now >= end {
-                pause(view, PauseReason::Hook, progress);
+            if derived.seen.now >= end {
+                pause(derived, PauseReason::Hook, progress);
                 progress.why = Some(Fact::HookBlocked(why.clone()));
             } else {
                 progress.again = sooner(progress.again, end);
             }
-            if view.seen.memory.blocked_since.is_none() {
+            if derived.seen.memory.blocked_since.is_none() {
                 progress.facts.push(Fact::HookBlocked(why.clone()));
             }
         }

@@ -187,7 +187,7 @@ impl Writer<'_> {
             | Action::DeleteHook(_)
             | Action::SetPaused(_)
             | Action::Lift(_)
-            | Action::ClearVerb
+            | Action::ClearCommand
             | Action::GoBack { .. }
             | Action::ResetRetry(_)
             | Action::PrunePodsToDelete(_)
@@ -278,7 +278,7 @@ impl Writer<'_> {
             }
             Action::SetPaused(_)
             | Action::Lift(_)
-            | Action::ClearVerb
+            | Action::ClearCommand
             | Action::GoBack { .. }
             | Action::ResetRetry(_)
             | Action::PrunePodsToDelete(_) => self.write_spec(action).await,
@@ -292,7 +292,7 @@ impl Writer<'_> {
         let (spec, metadata) = match action {
             Action::SetPaused(value) => (paused(*value), json!({})),
             Action::Lift(_) => (paused(false), asked),
-            Action::ClearVerb => (Value::Null, asked),
+            Action::ClearCommand => (Value::Null, asked),
             Action::GoBack { to, .. } => {
                 let Some(known) = self.observation.revisions.get(to.as_str()) else {
                     return Ok(());
@@ -555,7 +555,7 @@ impl Writer<'_> {
             Action::Create(_) => return Ok(()),
             Action::SetPaused(_)
             | Action::Lift(_)
-            | Action::ClearVerb
+            | Action::ClearCommand
             | Action::GoBack { .. }
             | Action::ResetRetry(_)
             | Action::PrunePodsToDelete(_)
@@ -597,7 +597,7 @@ fn refusal_kind(action: &Action) -> ConditionKind {
         | Action::DeleteHook(_)
         | Action::SetPaused(_)
         | Action::Lift(_)
-        | Action::ClearVerb
+        | Action::ClearCommand
         | Action::GoBack { .. }
         | Action::ResetRetry(_)
         | Action::PrunePodsToDelete(_)
@@ -627,7 +627,7 @@ fn failed_reason(action: &Action) -> &'static str {
         | Action::DeleteHook(_)
         | Action::SetPaused(_)
         | Action::Lift(_)
-        | Action::ClearVerb
+        | Action::ClearCommand
         | Action::GoBack { .. }
         | Action::ResetRetry(_)
         | Action::PrunePodsToDelete(_)

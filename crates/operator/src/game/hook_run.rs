@@ -12,13 +12,13 @@ use tidegate_engine::{
     Moment, Tone,
     game::{
         HookPhase,
-        condition::Matcher,
         hook::{Assessment, Measurement, MetricResult, Next as Due, Task},
     },
 };
 use tidegate_providers::{
     game::{
         HOOK_RUN,
+        condition::Matcher,
         measure::{self, Question, ServerQuestion, Verdict},
         names,
         run::{self, Reading},

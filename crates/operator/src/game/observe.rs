@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 use tidegate_engine::{
     Moment,
-    game::{CanaryStep, Claim, HookKind, Observed, Plan, Refusal, RevisionChoice},
+    game::{CanaryStep, HookKind, Observed, Plan, Refusal, RevisionChoice, SelectorClaim},
 };
 use tidegate_providers::{
     game::{
@@ -245,7 +245,7 @@ impl Parts {
         &self,
         env: &Env<'_>,
         plan: &Plan,
-        rival: Option<&Claim>,
+        rival: Option<&SelectorClaim>,
     ) -> BTreeSet<(Kind, Key)> {
         let namespace = &*env.key.namespace;
         let key = |object: &Arc<Value>| Key::of(object);
@@ -308,13 +308,13 @@ fn is_own_name(env: &Env<'_>, pod: &str) -> bool {
 }
 
 /// Resolves overlapping selectors: the oldest workload has the pods.
-fn rival(env: &Env<'_>, workload: &Value) -> Option<Claim> {
+fn rival(env: &Env<'_>, workload: &Value) -> Option<SelectorClaim> {
     let labels = &workload["spec"]["template"]["metadata"]["labels"];
     let claim = |object: &Value| {
         let metadata = &object["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let created = text(&metadata["creationTimestamp"]).parse::<jiff::Timestamp>();
-        Claim {
+        SelectorClaim {
             created: Moment(created.map_or(0, jiff::Timestamp::as_millisecond)),
             uid: text(&metadata["uid"]),
             name: text(&metadata["name"]),

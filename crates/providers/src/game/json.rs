@@ -21,6 +21,17 @@ pub fn engine_json(value: &Value) -> Json {
     }
 }
 
+/// A value as people expect to read it: texts without quotes, numbers in plain decimals, lists and
+/// objects as JSON.
+pub(super) fn printed(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            engine_json(value).compact()
+        }
+    }
+}
+
 /// From the engine.
 pub fn plain_json(json: &Json) -> Value {
     match json {
@@ -41,5 +52,19 @@ pub fn plain_json(json: &Json) -> Value {
                 .map(|(name, value)| (name.clone(), plain_json(value)))
                 .collect::<Map<_, _>>(),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn printed_texts_are_raw_alone_and_quoted_inside() {
+        assert_eq!(printed(&json!("a \"b\"")), "a \"b\"");
+        let list = json!(["a\n\"<", null, true]);
+        assert_eq!(printed(&list), r#"["a\n\"\u003c",null,true]"#);
     }
 }

@@ -18,12 +18,14 @@ use tidegate_api::game::hook::{
     PrometheusProvider, WebHeader, WebMethod, WebProvider,
 };
 use tidegate_engine::game::{
-    HookPhase, JsonPath,
+    HookPhase,
     arguments::{Argument, asked_for, describes_a_pod, substitute},
-    condition::{Condition, Kind, Matcher, Value as Measured, judge},
 };
 
-use super::engine_json;
+use super::{
+    condition::{Condition, Kind, Matcher, Value as Measured, judge},
+    json_path::JsonPath,
+};
 use crate::{
     metrics::prometheus::{self, Credentials},
     request::Request,
@@ -323,8 +325,7 @@ pub fn judge_web(metric: &HookMetric, status: u16, body: &[u8], matcher: &dyn Ma
     let Ok(answer) = serde_json::from_slice::<Value>(body) else {
         return Verdict::error("the answer is not JSON");
     };
-    let value =
-        JsonPath::parse(&wrapped(&web.json_path)).and_then(|path| path.read(&engine_json(&answer)));
+    let value = JsonPath::parse(&wrapped(&web.json_path)).and_then(|path| path.read(&answer));
     match value {
         Ok(value) => verdict(metric, &Measured::Text(value.clone()), value, matcher),
         Err(error) => Verdict::error(error.to_string()),

@@ -19,9 +19,9 @@ use tidegate_api::game::{
 use tidegate_engine::{
     Revision,
     game::{
-        Asked, Canary, CanaryStep, CostOrder, HookCall, Indexes, Management, Paused, Plan, PodHook,
-        PodHooks, ResumeBy, Share, StepHook, UpdateWay, Verb, WorkloadKind, arguments::Argument,
-        steps_hash,
+        Asked, Canary, CanaryStep, Command, CostOrder, HookCall, Indexes, IntOrPercent, Management,
+        Paused, Plan, PodHook, PodHooks, ResumeBy, StepHook, UpdateWay, WorkloadKind,
+        arguments::Argument, steps_hash,
     },
 };
 
@@ -70,9 +70,9 @@ pub fn read(kind: Kind, object: &Value) -> Result<Reading, String> {
         replicas: usize::try_from(parts.replicas.max(0)).unwrap_or_default(),
         way: parts.way,
         falls_back: annotations[names::FALL_BACK] == "true",
-        partition: share(parts.partition.as_ref(), Share::NONE),
+        partition: share(parts.partition.as_ref(), IntOrPercent::NONE),
         max_unavailable: share(parts.max_unavailable.as_ref(), parts.default_unavailable),
-        max_surge: share(parts.max_surge.as_ref(), Share::NONE),
+        max_surge: share(parts.max_surge.as_ref(), IntOrPercent::NONE),
         min_ready: seconds(parts.min_ready),
         grace: seconds(parts.in_place.as_ref().and_then(|it| it.grace_period_seconds)),
         canary,
@@ -151,7 +151,7 @@ struct Parts {
     way: UpdateWay,
     partition: Option<IntOrString>,
     max_unavailable: Option<IntOrString>,
-    default_unavailable: Share,
+    default_unavailable: IntOrPercent,
     max_surge: Option<IntOrString>,
     min_ready: Option<i32>,
     in_place: Option<InPlaceUpdateStrategy>,
@@ -179,7 +179,7 @@ impl Parts {
             way,
             partition: strategy.partition,
             max_unavailable: strategy.max_unavailable,
-            default_unavailable: Share::Percent(20),
+            default_unavailable: IntOrPercent::Percent(20),
             max_surge: strategy.max_surge,
             min_ready: spec.min_ready_seconds,
             in_place: strategy.in_place_update_strategy,
@@ -214,7 +214,7 @@ impl Parts {
             way,
             partition: pace.partition,
             max_unavailable: pace.max_unavailable,
-            default_unavailable: Share::Percent(25),
+            default_unavailable: IntOrPercent::Percent(25),
             max_surge: pace.max_surge,
             min_ready: spec.min_ready_seconds,
             in_place: strategy.in_place_update_strategy,
@@ -246,13 +246,15 @@ fn identity_problem(object: &Value) -> Option<String> {
 }
 
 /// `"10%"`, `2`.
-fn share(value: Option<&IntOrString>, default: Share) -> Share {
+fn share(value: Option<&IntOrString>, default: IntOrPercent) -> IntOrPercent {
     match value {
         None => default,
-        Some(IntOrString::Int(count)) => Share::Count(usize::try_from(*count).unwrap_or_default()),
+        Some(IntOrString::Int(count)) => {
+            IntOrPercent::Count(usize::try_from(*count).unwrap_or_default())
+        }
         Some(IntOrString::String(text)) => match text.strip_suffix('%') {
-            Some(percent) => percent.parse().map_or(default, Share::Percent),
-            None => text.parse().map_or(default, Share::Count),
+            Some(percent) => percent.parse().map_or(default, IntOrPercent::Percent),
+            None => text.parse().map_or(default, IntOrPercent::Count),
         },
     }
 }
@@ -263,7 +265,9 @@ fn seconds(seconds: Option<i32>) -> Duration {
 
 fn step(step: &ApiStep) -> Option<CanaryStep> {
     Some(match (&step.partition, &step.pause, &step.hook) {
-        (Some(partition), None, None) => CanaryStep::Partition(share(Some(partition), Share::NONE)),
+        (Some(partition), None, None) => {
+            CanaryStep::Partition(share(Some(partition), IntOrPercent::NONE))
+        }
         (None, Some(pause), None) => {
             CanaryStep::Pause(pause.duration.map(|duration| seconds(Some(duration))))
         }
@@ -317,8 +321,8 @@ fn asked(annotations: &Value) -> (Option<Asked>, Option<String>) {
         Some((word, revision)) => (word, Some(Revision::new(revision))),
         None => (text, None),
     };
-    match Verb::parse(word.trim()) {
-        Some(verb) => (Some(Asked { verb, revision }), None),
+    match Command::parse(word.trim()) {
+        Some(command) => (Some(Asked { command, revision }), None),
         None => (None, Some(text.chars().take(WORD_MAX).collect())),
     }
 }

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use tidegate_engine::{
     Revision,
     game::{
-        KnownRevision, RevisionChoice, StoredRevision, choose_revision, meaning, revision_data,
+        KnownRevision, RevisionChoice, StoredRevision, canonical_template, choose_revision,
+        revision_data,
     },
 };
 
@@ -29,9 +30,10 @@ pub fn choose(
     if !matches!(choice, RevisionChoice::Create { .. }) {
         return choice;
     }
-    let wanted = meaning(&engine_json(template));
+    let wanted = canonical_template(&engine_json(template));
     let number = |object: &Value| object["revision"].as_i64().unwrap_or_default();
-    let means_it = |object: &&&Value| meaning(&engine_json(&self::template(object))) == wanted;
+    let means_it =
+        |object: &&&Value| canonical_template(&engine_json(&self::template(object))) == wanted;
     let same = revisions.iter().filter(means_it).max_by_key(|object| number(object));
     let Some(same) = same else { return choice };
     match choice {

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use tidegate_api::game::hook::HookMetric;
 use tidegate_engine::{
     Moment, Revision,
-    game::{Metadata, PodChange, PodRef, RevisionChoice, arguments::Argument, condition::Matcher},
+    game::{Metadata, PodChange, PodRef, RevisionChoice, arguments::Argument},
 };
 
 use super::{
     GAME_DEPLOYMENT,
+    condition::Matcher,
     measure::{
         Question, ServerQuestion, Verdict, judge_object, judge_prometheus, judge_web, problem,
         question, setting,

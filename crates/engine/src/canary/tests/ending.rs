@@ -1,9 +1,9 @@
-//! Going back, and not going back to where nobody serves.
+//! Rollbacks, and none to a side without pods that serve.
 
 use super::*;
 
 #[test]
-fn a_rollback_never_sends_traffic_to_nobody() {
+fn a_rollback_never_sends_traffic_to_a_side_without_pods() {
     table([
         ("the primary has no pod", progressing(30).failing(3).primary(waiting(false)), ""),
         ("one is enough", progressing(30).failing(3).primary(waiting(true)), {

@@ -1,11 +1,11 @@
-//! Nothing is rolled out: what starts, and what does not.
+//! Rollouts that start while nothing is rolled out, and changes that start none.
 
 use super::*;
 
 const START: &str = "scale 2 · remember phase=Progressing applied=v1-b";
 
 #[test]
-fn a_new_revision_starts_at_once_when_nobody_has_to_be_asked() {
+fn a_new_revision_starts_at_once_when_there_is_no_gate() {
     let failed = |revision: &str| {
         at_rest().phase(Phase::Failed).remembering(|memory| {
             memory.applied = Some(rev(revision));
@@ -61,7 +61,7 @@ fn counters_of_the_last_rollout_are_gone() {
 }
 
 #[test]
-fn what_is_the_same_as_the_primary_is_written_down_and_not_rolled_out() {
+fn a_target_that_equals_the_primary_is_written_down_and_not_rolled_out() {
     let same = |scene: Scene| {
         scene.target("v1-b").with(|seen| seen.target.as_mut().unwrap().same_as_primary = true)
     };
@@ -130,7 +130,7 @@ fn a_revision_waits_for_a_primary_that_is_not_ready_and_rescues_one_that_is_stuc
 }
 
 #[test]
-fn a_share_nobody_approved_goes_back() {
+fn a_share_that_was_not_approved_goes_back() {
     table([
         ("a share", at_rest().routed(30), "shift 0"),
         ("copies", at_rest().mirrored(), "shift 0"),
@@ -157,7 +157,7 @@ fn a_lost_mark_of_a_hold_is_not_a_closed_gate() {
 }
 
 #[test]
-fn what_is_of_no_more_use_goes_only_while_nothing_can_need_it() {
+fn unused_objects_go_only_while_nothing_can_need_them() {
     let left = || at_rest().with(|seen| seen.objects.orphans = true);
     table([
         ("at rest", left(), "prune"),

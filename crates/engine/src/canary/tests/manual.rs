@@ -60,7 +60,7 @@ fn it_holds_at_the_share_and_goes_on_when_told() {
 }
 
 #[test]
-fn what_never_raises_traffic_happens_at_once() {
+fn changes_that_never_raise_traffic_happen_at_once() {
     table([
         ("added late: down to it", progressing(40).holding(20, false).early(), {
             "shift 20 · remember phase=Waiting weight=20 pause=20"

@@ -1,16 +1,18 @@
-//! What others shipped and must not happen here. The numbers are those of the list in the
-//! documentation of differences.
+//! Mistakes of other controllers that must not happen here. The numbers are those of
+//! [the list](../../../../../docs/mistakes.md#canaries).
 
 use super::*;
 
+// Mistake 1.
 #[test]
-fn item_1_a_primary_that_never_starts_does_not_kill_the_live_workload() {
+fn a_primary_that_never_starts_does_not_kill_the_live_workload() {
     let scene = at_rest().phase(Phase::Initializing).replicas(2).canary(Readiness::Ready).early();
     assert_eq!(scene.primary(stuck(false)).does(), "", "neither parked nor rerouted");
 }
 
+// Mistake 2.
 #[test]
-fn item_2_a_fix_after_a_failed_promotion_does_not_route_to_the_broken_primary() {
+fn a_fix_after_a_failed_promotion_does_not_route_to_the_broken_primary() {
     for scene in [stranded().target("v1-c"), rescuing().failing(3), rescuing().checked(true)] {
         assert!(!scene.does().contains("shift"), "{}", scene.does());
         assert!(!scene.does().contains("park"), "{}", scene.does());
@@ -22,22 +24,25 @@ fn item_2_a_fix_after_a_failed_promotion_does_not_route_to_the_broken_primary() 
     );
 }
 
+// Mistake 3.
 #[test]
-fn item_3_plain_services_do_not_leave_clients_on_the_broken_primary() {
+fn plain_services_do_not_leave_clients_on_the_broken_primary() {
     let scene = stranded().whole();
     assert_eq!(apex_side(&scene.0.plan, &scene.0.memory), Side::Canary);
     let scene = scene.with(|seen| seen.objects.apex_service = State::OutOfSync);
     assert_eq!(scene.does(), "put apex Service");
 }
 
+// Mistake 4.
 #[test]
-fn item_4_an_unasked_scale_to_zero_is_not_copied() {
+fn an_unasked_scale_to_zero_is_not_copied() {
     // Replicas are the executor's to copy; the target is brought back before there is a promotion.
     assert_eq!(progressing(50).replicas(0).checked(true).does(), "scale 2 · remember failed=1");
 }
 
+// Mistake 5.
 #[test]
-fn item_5_a_canary_without_pods_does_not_pass() {
+fn a_canary_without_pods_does_not_pass() {
     let blue = |scene: Scene| scene.strategy(Strategy::BlueGreen, 2).routed(0);
     table([
         ("at zero", blue(progressing(0)).iterated(2).replicas(0), "scale 2"),
@@ -59,8 +64,9 @@ fn item_5_a_canary_without_pods_does_not_pass() {
     ]);
 }
 
+// Mistake 8.
 #[test]
-fn item_8_a_revision_that_was_not_analysed_is_not_promoted() {
+fn a_revision_that_was_not_analysed_is_not_promoted() {
     assert_eq!(
         progressing(50).target("v1-c").checked(true).does(),
         "shift 0 · remember weight=0 applied=v1-c prepared=false"
@@ -69,8 +75,9 @@ fn item_8_a_revision_that_was_not_analysed_is_not_promoted() {
     assert!(promoted.actions.contains(&Action::Promote(rev("v1-b"))), "by its fingerprint");
 }
 
+// Mistake 9.
 #[test]
-fn item_9_a_revision_is_not_swallowed() {
+fn a_revision_is_not_swallowed() {
     let failed = || at_rest().phase(Phase::Failed).target("v1-b");
     for scene in [failed().primary(waiting(true)), failed().unrouted()] {
         assert_eq!(scene.does(), "", "nothing is written down");
@@ -79,22 +86,25 @@ fn item_9_a_revision_is_not_swallowed() {
     assert_eq!(landed.why(), "AnalysisRestarted", "landing in a rollback it is not judged");
 }
 
+// Mistake 10.
 #[test]
-fn item_10_going_back_in_mid_flight_does_not_leave_an_abandoned_fingerprint() {
+fn going_back_in_mid_flight_does_not_leave_an_abandoned_fingerprint() {
     let back = progressing(30).target("v1-a").does();
     assert!(back.contains("phase=Succeeded") && back.contains("applied=v1-a"), "{back}");
     assert!(!back.contains("promoted"), "it is what it was: {back}");
 }
 
+// Mistake 11.
 #[test]
-fn item_11_an_unlisted_share_does_not_jump_to_everything() {
+fn an_unlisted_share_does_not_jump_to_everything() {
     let list = |plan: &mut Plan| plan.steps = Steps::List(vec![5, 25, 45]);
     let scene = progressing(30).planning(list).checked(true);
     assert_eq!(scene.does(), "shift 45 · remember weight=45");
 }
 
+// Mistake 12.
 #[test]
-fn item_12_a_canary_that_became_invalid_takes_no_step_forward() {
+fn a_canary_that_became_invalid_takes_no_step_forward() {
     let flawed = |scene: Scene| {
         scene.with(|seen| seen.objects.spec_error = Some(Obstacle("of another tenant".to_owned())))
     };
@@ -112,11 +122,12 @@ fn item_12_a_canary_that_became_invalid_takes_no_step_forward() {
     assert_eq!((theirs.does().as_str(), theirs.why()), ("", "Refused"), "it is another's");
 }
 
+// Mistake 17.
 #[test]
-fn item_17_a_canary_that_became_invalid_can_go_back() {
+fn a_canary_that_became_invalid_can_go_back() {
     let flawed = |scene: Scene| {
         scene.with(|seen| {
-            seen.objects.spec_error = Some(Obstacle("spec.provider: unknown".to_owned()))
+            seen.objects.spec_error = Some(Obstacle("spec.provider: unknown".to_owned()));
         })
     };
     let for_minutes = |minutes: i64, scene: Scene| {
@@ -153,16 +164,18 @@ fn item_17_a_canary_that_became_invalid_can_go_back() {
     ]);
 }
 
+// Mistake 13.
 #[test]
-fn item_13_an_edited_route_does_not_run_pre_rollout_hooks_again() {
+fn an_edited_route_does_not_run_pre_rollout_hooks_again() {
     let scene = progressing(30).routed(0).hooks(|hooks| hooks.pre_rollout = true);
     assert_eq!(scene.does(), "remember weight=0");
     let next = scene.remembering(|memory| memory.weight = Percent::ZERO);
     assert_eq!(next.does(), "shift 10 · remember weight=10");
 }
 
+// Mistake 14.
 #[test]
-fn item_14_promotion_neither_hangs_nor_fails_for_want_of_a_canary() {
+fn promotion_neither_hangs_nor_fails_for_want_of_a_canary() {
     let stepped = |plan: &mut Plan| plan.promotion_step = 20;
     table([
         ("no share left to step back", promoting(0).planning(stepped), "remember phase=Finalising"),
@@ -175,16 +188,18 @@ fn item_14_promotion_neither_hangs_nor_fails_for_want_of_a_canary() {
     ]);
 }
 
+// Mistake 15.
 #[test]
-fn item_15_the_intent_comes_before_the_copy_and_the_end_is_told_after_a_crash() {
+fn the_intent_comes_before_the_copy_and_the_end_is_told_after_a_crash() {
     let begin = progressing(50).checked(true).does();
     assert!(begin.find("phase=Promoting") < begin.find("promote v1-b"), "{begin}");
     let ended = progressing(20).failing(3).hooks(|hooks| hooks.post_rollout = true).does();
     assert!(ended.contains("untold=Some(Failed)"), "in the same write as the end: {ended}");
 }
 
+// Mistake 16.
 #[test]
-fn item_16_nothing_is_stuck_for_ever() {
+fn nothing_is_stuck_for_ever() {
     let ab = |scene: Scene| scene.strategy(Strategy::AbTesting, 2);
     table([
         ("iterations were lowered", ab(progressing(100)).iterated(5).checked(true), {
@@ -205,8 +220,9 @@ fn item_16_nothing_is_stuck_for_ever() {
     ]);
 }
 
+// Mistake 17.
 #[test]
-fn item_17_traffic_is_not_left_with_dead_pods_unnoticed() {
+fn traffic_is_not_left_with_dead_pods_unnoticed() {
     table([
         ("a failed check an interval", progressing(50).canary(waiting(false)), "remember failed=1"),
         ("not more often", progressing(50).canary(waiting(false)).early(), ""),
@@ -221,8 +237,9 @@ fn item_17_traffic_is_not_left_with_dead_pods_unnoticed() {
     ]);
 }
 
+// Mistake 18.
 #[test]
-fn item_18_a_lost_status_does_not_declare_the_target_promoted() {
+fn a_lost_status_does_not_declare_the_target_promoted() {
     let lost = || {
         at_rest()
             .phase(Phase::Initializing)
@@ -279,8 +296,9 @@ fn a_split_that_is_refused_is_tried_again_until_the_deadline() {
     ]);
 }
 
+// Mistake 20.
 #[test]
-fn item_20_an_answer_that_comes_after_the_deletion_moves_nothing() {
+fn an_answer_that_comes_after_the_deletion_moves_nothing() {
     let deleted = |scene: Scene, held: bool| {
         scene.planning(|plan| plan.revert = held).with(|seen| {
             seen.lifecycle = Lifecycle { has_finalizer: held, deleted_at: Some(NOW) };
@@ -294,8 +312,9 @@ fn item_20_an_answer_that_comes_after_the_deletion_moves_nothing() {
     }
 }
 
+// Mistake 32.
 #[test]
-fn item_32_a_primary_nobody_knows_is_not_chosen_by_putting_a_route_back() {
+fn a_primary_nobody_knows_is_not_chosen_by_putting_a_route_back() {
     let bent = |scene: Scene| {
         scene.with(|seen| {
             seen.objects.primary = State::Blocked(Obstacle("what it ran is not known".to_owned()));

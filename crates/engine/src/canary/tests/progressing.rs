@@ -76,7 +76,7 @@ fn matching_requests_meet_the_canary_for_some_checks() {
 }
 
 #[test]
-fn blue_meets_nobody_until_all_checks_passed() {
+fn the_new_version_meets_no_clients_until_all_checks_passed() {
     let blue = |scene: Scene| scene.strategy(Strategy::BlueGreen, 2);
     let mirror = |scene: Scene| scene.planning(|plan| plan.mirror = true);
     table([

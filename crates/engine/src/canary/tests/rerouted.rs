@@ -61,7 +61,7 @@ fn pods_are_not_taken_away_while_a_former_route_may_lead_to_them() {
         let dead = formerly(scene.primary(waiting(false)), State::OutOfSync);
         assert_eq!((dead.does().as_str(), dead.why()), ("", "RollbackHeld"));
     }
-    // A primary that broke in a promotion takes nobody over before it is ready, unless nobody else serves.
+    // A primary that broke in a promotion takes no clients over before it is ready, unless no other pods serve.
     let dead = || stranded().canary(waiting(false)).primary(waiting(true));
     table([
         ("what is dead is left", formerly(dead(), State::OutOfSync), "leave route"),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What ends it.
+/// The actions that end the setup.
 const DONE: &str = "park · remember phase=Initialized applied=v1-a promoted=v1-a";
 
 fn setting_up() -> Scene {
@@ -86,7 +86,7 @@ fn a_primary_that_does_not_start_touches_nobody() {
 }
 
 #[test]
-fn what_is_in_the_way_is_waited_for() {
+fn an_obstacle_is_waited_for() {
     let blocked = || State::Blocked(Obstacle("taken".to_owned()));
     let cases = [
         setting_up().with(|seen| seen.objects.canary_service = blocked()),
@@ -133,9 +133,8 @@ fn another_target_is_set_up_anew_once_nothing_is_rolled_out() {
     };
     let done = at_rest().phase(Phase::Succeeded);
     let anew = moved(done.clone()).decision();
-    let remembered = anew.actions.iter().find_map(|action| match action {
-        Action::Remember(next) => Some(next.clone()),
-        _ => None,
+    let remembered = anew.actions.iter().find_map(|action| {
+        if let Action::Remember(next) = action { Some(next.clone()) } else { None }
     });
     let wanted = Memory { phase: Phase::Initializing, since: Some(NOW), ..Memory::default() };
     assert_eq!(remembered, Some(Box::new(wanted)), "nothing that was remembered is of this one");

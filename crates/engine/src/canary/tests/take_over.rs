@@ -45,7 +45,7 @@ fn in_mid_flight_it_goes_on_from_where_it_is() {
 }
 
 #[test]
-fn what_was_edited_since_is_a_change() {
+fn an_edit_since_then_is_a_change() {
     table([
         ("in mid-flight", edited(same(foreign(progressing(30)), false)), {
             "shift 0 · remember weight=0 applied=v1-b prepared=false"

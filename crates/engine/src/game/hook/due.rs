@@ -1,10 +1,10 @@
-//! What is to be measured now, and when to look again.
+//! Metrics to measure now, and the time of the next look.
 
 use crate::Moment;
 
 use super::{HookPhase, Invalid, Metric, MetricResult, Policy, Run};
 
-/// What to do with a run.
+/// A task for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing, ever again.
@@ -26,7 +26,7 @@ pub enum Task {
     Stop(usize),
 }
 
-/// What one metric asks for.
+/// The state of one metric.
 enum Due {
     Now(Task),
     At(Moment),
@@ -34,7 +34,7 @@ enum Due {
 }
 
 impl Run {
-    /// What to do now. A run that nobody looked at yet counts as started now.
+    /// The next task. A run without a status counts as started now.
     pub fn next(&self, now: Moment) -> Next {
         if self.phase.is_some_and(HookPhase::is_final) {
             return Next::Over;

@@ -121,19 +121,14 @@ fn a_metric_that_checks_ends_by_the_first_rule_that_applies() {
     let limit = |failure_limit| Metric { failure_limit, count: 3, ..checking() };
     let errors = |consecutive_error_limit| Metric { consecutive_error_limit, ..checking() };
     let rows: [Row; 14] = [
-        ("db_1: the first failure is fatal", checking(), &[Failed], (Failed, 0)),
+        ("the first failure is fatal", checking(), &[Failed], (Failed, 0)),
         ("two good ones are enough", checking(), &[Successful; 2], (Successful, 60)),
         ("a failure at the end is one too", checking(), &[Successful, Failed], (Failed, 60)),
         ("a limit tolerates", limit(Some(1)), &[Failed, Successful, Successful], (Successful, 120)),
         ("and one more does not", limit(Some(1)), &[Failed, Failed], (Failed, 60)),
         ("an explicit 0 is 0", limit(Some(0)), &[Failed], (Failed, 0)),
         ("one without an interval is asked once", single(), &[Successful], (Successful, 0)),
-        (
-            "db_2: errors do not count, and the fifth in a row ends it",
-            single(),
-            &[Error; 9],
-            (Error, 40),
-        ),
+        ("errors do not count, and the fifth in a row ends it", single(), &[Error; 9], (Error, 40)),
         ("an error is retried after ten seconds", single(), &[Error, Successful], (Successful, 10)),
         (
             "errors in between start the row again",
@@ -236,16 +231,18 @@ fn the_documented_run_fails_with_its_first_measurement() {
     assert_eq!((result.count, result.failed, result.measurements.len()), (1, 1, 1));
 }
 
+// Game workloads, mistake 1: docs/mistakes.md.
 #[test]
-fn db_01_a_failing_hook_does_not_pass() {
+fn a_failing_hook_does_not_pass() {
     for failure_limit in [None, Some(0)] {
         let metric = Metric { failure_limit, ..checking() };
         assert_eq!(ends(&metric, &[Failed, Failed]), (Failed, 0), "{failure_limit:?}");
     }
 }
 
+// Game workloads, mistake 2: docs/mistakes.md.
 #[test]
-fn db_02_a_hook_that_nobody_answers_does_not_pass() {
+fn a_hook_without_an_answer_does_not_pass() {
     for metric in [single(), Metric { count: 1, ..single() }, checking()] {
         let (phase, _, run) = Play::new(run(&[metric]), &[&[Error; 9]]).play();
         assert_eq!((phase, run.results[0].error, run.results[0].count), (Error, 5, 0));
@@ -329,7 +326,7 @@ fn every_metric() -> Vec<Metric> {
 }
 
 #[test]
-fn every_small_metric_ends_as_specified_whatever_it_measures() {
+fn every_small_metric_ends_as_specified_with_any_measurements() {
     let phases = [Successful, Failed, Error, Inconclusive];
     let metrics = every_metric();
     assert!(metrics.len() > 1_000, "only {} metrics", metrics.len());
@@ -379,16 +376,18 @@ fn named(name: &str, metric: &Metric) -> Metric {
     Metric { name: name.to_owned(), ..metric.clone() }
 }
 
+// Game workloads, mistake 3: docs/mistakes.md.
 #[test]
-fn db_03_an_ordered_run_ends_although_later_metrics_never_ran() {
+fn an_ordered_run_ends_although_later_metrics_never_ran() {
     let mut ordered = run(&[named("a", &checking()), named("b", &checking())]);
     ordered.policy = Policy::Ordered;
     let (phase, at, run) = Play::new(ordered, &[&[Failed], &[]]).play();
     assert_eq!((phase, at, run.results.len()), (Failed, 0, 1));
 }
 
+// Game workloads, mistake 3: docs/mistakes.md.
 #[test]
-fn db_03_a_metric_that_still_delays_does_not_hold_a_failed_run() {
+fn a_metric_that_still_delays_does_not_hold_a_failed_run() {
     let late = Metric { initial_delay: Some(Duration::from_mins(10)), ..checking() };
     let both = run(&[named("a", &checking()), named("b", &late)]);
     let (phase, at, _) = Play::new(both, &[&[Failed], &[]]).play();
@@ -435,7 +434,7 @@ fn a_run_that_is_told_to_end_ends_at_once_and_says_so() {
 }
 
 #[test]
-fn what_is_in_flight_is_stopped_before_a_run_ends() {
+fn measurements_in_flight_are_stopped_before_a_run_ends() {
     let mut run = run(&[checking()]);
     let mut result = MetricResult::new("webtest");
     let open =

@@ -1,21 +1,21 @@
-//! What measurements come to.
+//! The verdict on the measurements of a run.
 
 use crate::Moment;
 
 use super::{HookPhase, Metric, MetricResult, Run};
 
-/// What a run came to, to be written down as it is.
+/// The status of a run after a look, to be written down as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assessment {
     /// Where the run stands.
     pub phase: HookPhase,
-    /// What decided that.
+    /// The reason of the phase.
     pub message: Option<String>,
     /// When it was first looked at.
     pub started: Moment,
     /// When it ended.
     pub completed: Option<Moment>,
-    /// What came of each metric.
+    /// The results of each metric.
     pub results: Vec<MetricResult>,
     /// Metrics that ended just now, to be told.
     pub ended: Vec<MetricEnd>,
@@ -34,7 +34,7 @@ pub struct MetricEnd {
 type Verdict = (HookPhase, Option<String>);
 
 impl Run {
-    /// What it all comes to. A run that ended stays as it is.
+    /// The verdict on all metrics. A run that ended stays as it is.
     pub fn assess(&self, now: Moment) -> Assessment {
         let mut run = self.clone();
         let mut ended = Vec::new();

@@ -1,0 +1,178 @@
+//! Replays the corpus of every fuzz target, and edits of it that are the same each time.
+//!
+//! `FUZZ_ROUNDS` says how many edits are made of each input (40; 0 replays the corpus alone),
+//! `FUZZ_SEED` which ones. An input that fails is printed, escaped, so that it can be added to the
+//! corpus.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    path::{Path, PathBuf},
+};
+
+use tidegate_fuzz_targets::{TARGETS, input::parts};
+
+/// Texts that parsers trip over, put in at random places.
+const TOKENS: [&str; 24] = [
+    "{",
+    "}",
+    "[",
+    "]",
+    "\"",
+    "\\",
+    "/",
+    "~1",
+    "-1",
+    "0",
+    "1e308",
+    "9223372036854775808",
+    "null",
+    "\"$patch\":\"delete\",",
+    "{{",
+    "}}",
+    "(",
+    ")",
+    "*",
+    "..",
+    "\n---\n",
+    "\0",
+    "\u{fe0f}",
+    "NaN",
+];
+
+/// A generator that needs no crate; numbers of the same seed are the same on every machine.
+struct Random(u64);
+
+#[test]
+fn every_target_has_a_corpus_and_a_program() {
+    let names: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let folders: BTreeSet<String> = names_in(&fuzz().join("corpus"));
+    let programs: BTreeSet<String> = names_in(&fuzz().join("fuzz_targets"))
+        .into_iter()
+        .map(|name| name.trim_end_matches(".rs").to_owned())
+        .collect();
+    assert_eq!(folders, names);
+    assert_eq!(programs, names);
+    for name in names {
+        let inputs = corpus(&name).len();
+        assert!(inputs >= 12, "{name} has {inputs} inputs");
+    }
+}
+
+#[test]
+fn an_input_is_divided_at_lines_of_dashes() {
+    let parted = parts::<2>(b"{\"a\": \"---\"}\n---\n[]\n---\n1").unwrap();
+    assert_eq!(parted, [&b"{\"a\": \"---\"}"[..], &b"[]\n---\n1"[..]]);
+    assert_eq!(parts::<3>(b"{}\n---\n{}"), None);
+}
+
+macro_rules! replay {
+    ($($test:ident: $target:literal,)*) => {
+        $(
+            #[test]
+            fn $test() {
+                replay($target);
+            }
+        )*
+    };
+}
+
+replay! {
+    flags_and_templates_hold: "flags_templates",
+    json_patches_hold: "json_patch",
+    json_paths_hold: "jsonpath",
+    prometheus_queries_hold: "promql",
+    protobuf_bodies_hold: "protobuf",
+    schemas_and_rules_hold: "schema_cel",
+    applied_configurations_hold: "server_side_apply",
+    strategic_merges_hold: "strategic_merge",
+}
+
+fn replay(name: &str) {
+    let (_, run) = TARGETS.iter().find(|(target, _)| *target == name).unwrap();
+    let corpus = corpus(name);
+    let rounds = number("FUZZ_ROUNDS", 40);
+    let seed = number("FUZZ_SEED", 28);
+    for (at, (file, input)) in corpus.iter().enumerate() {
+        check(*run, file, input);
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9).wrapping_add(at as u64 + 1));
+        for _ in 0..rounds {
+            let (_, other) = &corpus[random.below(corpus.len())];
+            let edited = edit(input, other, &mut random);
+            check(*run, file, &edited);
+        }
+    }
+}
+
+fn check(run: fn(&[u8]), file: &Path, input: &[u8]) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(input))) {
+        eprintln!("failed for {} as:\n{}", file.display(), input.escape_ascii());
+        resume_unwind(panic);
+    }
+}
+
+/// One to four small edits of an input.
+fn edit(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut edited = input.to_vec();
+    for _ in 0..=random.below(4) {
+        let at = random.below(edited.len() + 1);
+        let end = at + random.below((edited.len() - at).min(40) + 1);
+        match random.below(6) {
+            0 => drop(edited.drain(at..end)),
+            1 => {
+                let copied = edited[at..end].to_vec();
+                drop(edited.splice(end..end, copied));
+            }
+            2 => {
+                let token = TOKENS[random.below(TOKENS.len())];
+                drop(edited.splice(at..at, token.bytes()));
+            }
+            3 => {
+                let from = random.below(other.len() + 1);
+                let to = from + random.below((other.len() - from).min(60) + 1);
+                drop(edited.splice(at..end, other[from..to].iter().copied()));
+            }
+            4 => edited.truncate(at.max(1)),
+            _ => {
+                if let Some(byte) = edited.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+        }
+    }
+    edited
+}
+
+fn corpus(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = fuzz().join("corpus").join(name);
+    let files = names_in(&folder).into_iter().map(|file| folder.join(file));
+    files.map(|file| (file.clone(), fs::read(file).unwrap())).collect()
+}
+
+/// In the order of names, so that the edits are the same on every machine.
+fn names_in(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn fuzz() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+// === impl Random ===
+
+impl Random {
+    /// A number below `bound`, or 0. This is xorshift64*.
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let mixed = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        usize::try_from(mixed).unwrap_or(0) % bound.max(1)
+    }
+}

@@ -24,7 +24,9 @@ pub fn run(data: &[u8]) {
         normalise(definition, &mut object);
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.into();
-        round_trip(object);
+        // The wire cannot tell an empty list from none: one trip over it comes first.
+        let body = encode(&object).expect("a built-in kind can be encoded");
+        round_trip(decode(&body).expect("an encoded object can be decoded"));
     }
 }
 

@@ -18,6 +18,10 @@ pub fn run(data: &[u8]) {
     let Some([stored, first, second]) = documents::<3>(data) else { return };
     let text = |name: &str| stored.get(name).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
+    // These are parts of a request's path.
+    if api_version.is_empty() || kind.is_empty() {
+        return;
+    }
     let Some(definition) = by_api_version(api_version, kind) else {
         story(stored.clone(), &first, &second, &Unknown, api_version, kind);
         return;

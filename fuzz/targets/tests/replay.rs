@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde_json::Value;
 use tidegate_fuzz_targets::{TARGETS, input::parts};
 
 /// Texts that parsers trip over, put in at random places.
@@ -99,7 +100,8 @@ fn replay(name: &str) {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9).wrapping_add(at as u64 + 1));
         for _ in 0..rounds {
             let (_, other) = &corpus[random.below(corpus.len())];
-            let edited = edit(input, other, &mut random);
+            let of_values = edit_values(input, other, &mut random);
+            let edited = of_values.unwrap_or_else(|| edit_bytes(input, other, &mut random));
             check(*run, file, &edited);
         }
     }
@@ -112,8 +114,77 @@ fn check(run: fn(&[u8]), file: &Path, input: &[u8]) {
     }
 }
 
+/// One to four edits of values in the parts that are JSON, which stay JSON; `None` for other inputs and for
+/// half of these.
+fn edit_values(input: &[u8], other: &[u8], random: &mut Random) -> Option<Vec<u8>> {
+    let mut parts = all_parts(input);
+    let donors: Vec<Value> =
+        all_parts(other).iter().filter_map(|part| serde_json::from_slice(part).ok()).collect();
+    if random.below(2) == 0 || donors.is_empty() {
+        return None;
+    }
+    for _ in 0..=random.below(4) {
+        let part = random.below(parts.len());
+        let Ok(mut document) = serde_json::from_slice::<Value>(&parts[part]) else { continue };
+        let donor = &donors[random.below(donors.len())];
+        let given = pointers(donor);
+        let given = donor.pointer(&given[random.below(given.len())])?.clone();
+        let places = pointers(&document);
+        let place = document.pointer_mut(&places[random.below(places.len())])?;
+        edit_value(place, given, random);
+        parts[part] = document.to_string().into_bytes();
+    }
+    Some(parts.join(&b"\n---\n"[..]))
+}
+
+fn edit_value(place: &mut Value, given: Value, random: &mut Random) {
+    match (place, random.below(4)) {
+        (Value::Array(items), 0) if !items.is_empty() => {
+            items.remove(random.below(items.len()));
+        }
+        (Value::Array(items), 1) if !items.is_empty() => {
+            items.push(items[random.below(items.len())].clone());
+        }
+        (Value::Array(items), 2) => items.insert(random.below(items.len() + 1), given),
+        (Value::Object(members), 0 | 1) if !members.is_empty() => {
+            let name = members.keys().nth(random.below(members.len())).cloned();
+            members.remove(&name.unwrap_or_default());
+        }
+        (Value::Object(members), 2) => match given {
+            Value::Object(others) => members.extend(others),
+            given => drop(members.insert(String::new(), given)),
+        },
+        (place, 3) => *place = Value::Null,
+        (place, _) => *place = given,
+    }
+}
+
+/// The places of all values in a document.
+fn pointers(document: &Value) -> Vec<String> {
+    let mut found = vec![String::new()];
+    let mut below = |name: &str, value: &Value| {
+        let name = name.replace('~', "~0").replace('/', "~1");
+        found.extend(pointers(value).iter().map(|rest| format!("/{name}{rest}")));
+    };
+    match document {
+        Value::Object(members) => members.iter().for_each(|(name, value)| below(name, value)),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(at, value)| below(&at.to_string(), value));
+        }
+        _ => {}
+    }
+    found
+}
+
+fn all_parts(input: &[u8]) -> Vec<Vec<u8>> {
+    match parts::<2>(input) {
+        Some([first, rest]) => [vec![first.to_vec()], all_parts(rest)].concat(),
+        None => vec![input.to_vec()],
+    }
+}
+
 /// One to four small edits of an input.
-fn edit(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+fn edit_bytes(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     let mut edited = input.to_vec();
     for _ in 0..=random.below(4) {
         let at = random.below(edited.len() + 1);

@@ -1,6 +1,6 @@
 //! Replays the corpus of every fuzz target, and edits of it that are the same each time.
 //!
-//! `FUZZ_ROUNDS` says how many edits are made of each input (40; 0 replays the corpus alone),
+//! `FUZZ_ROUNDS` says how many edits are made of each input (200; 0 replays the corpus alone),
 //! `FUZZ_SEED` which ones. An input that fails is printed, escaped, so that it can be added to the
 //! corpus.
 
@@ -93,7 +93,7 @@ replay! {
 fn replay(name: &str) {
     let (_, run) = TARGETS.iter().find(|(target, _)| *target == name).unwrap();
     let corpus = corpus(name);
-    let rounds = number("FUZZ_ROUNDS", 40);
+    let rounds = number("FUZZ_ROUNDS", 200);
     let seed = number("FUZZ_SEED", 28);
     for (at, (file, input)) in corpus.iter().enumerate() {
         check(*run, file, input);

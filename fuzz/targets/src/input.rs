@@ -36,7 +36,7 @@ pub fn depth(value: &Value) -> usize {
     }
 }
 
-/// Whether any object in `value` has a member whose name `is_wanted`.
+/// True when any object in `value` has a member whose name `is_wanted`.
 pub fn has_name(value: &Value, is_wanted: &impl Fn(&str) -> bool) -> bool {
     match value {
         Value::Object(members) => {
@@ -47,7 +47,7 @@ pub fn has_name(value: &Value, is_wanted: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Whether `value` has a number with a fraction: its text may be read as the number next to it.
+/// True when `value` has a number with a fraction: its text may be read as the number next to it.
 pub fn has_fraction(value: &Value) -> bool {
     match value {
         Value::Object(members) => members.values().any(has_fraction),

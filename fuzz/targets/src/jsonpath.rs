@@ -1,7 +1,7 @@
 //! JSONPath, in both dialects: that of the API server, and that of hooks of game workloads.
 //!
 //! Laws: the first value found is the first of all; braces around a path do not change it; a path of
-//! names finds what walking along the names finds.
+//! names finds the value at the end of the names.
 
 use kube_sandbox::jsonpath::Path;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Protobuf bodies: bytes as a client sends them, or an object as JSON.
 //!
-//! Law: what was decoded survives encoding and decoding.
+//! Law: a decoded object survives encoding and decoding.
 
 use kube_sandbox::{
     protobuf::{decode, encode, encode_watch_event},

@@ -1,6 +1,6 @@
 //! Server-side apply: a stored object, and two configurations that two managers apply to it.
 //!
-//! Laws: what was applied can be applied again without a conflict and without a change; the list
+//! Laws: a configuration can be applied again without a conflict and without a change; the list
 //! of owners survives its written form.
 
 use jiff::Timestamp;

@@ -30,8 +30,9 @@ doctest: ## Run the examples in the documentation of the code
 # As Cargo.toml says it: the oldest compiler that has to work.
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 msrv: ## Compile everything with the oldest Rust that is supported
-	rustup toolchain list | grep -q '^$(MSRV)' || rustup toolchain install $(MSRV) --profile minimal
-	cargo +$(MSRV) check --workspace --all-targets --locked
+	toolchain=$$(rustup toolchain list | grep -oE '^$(MSRV)(\.[0-9]+)?' | head -1 || true); \
+	[ -n "$$toolchain" ] || rustup toolchain install $(MSRV) --profile minimal; \
+	cargo "+$${toolchain:-$(MSRV)}" check --workspace --all-targets --locked
 
 lint: fmt purity words cycles sizes ## Format, purity, words, cycles, sizes, and clippy with warnings as errors
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -42,7 +43,7 @@ fmt:
 purity: ## Fail when engine or providers gain a dependency that is not on their list
 	tools/check-purity
 
-# The three scripts below may be missing in an older checkout.
+# The scripts of the next three may be missing in an older checkout.
 words: ## Fail when comments or pages are not in the words of Kubernetes (tools/check-words)
 	[ ! -x tools/check-words ] || tools/check-words
 

@@ -3,7 +3,7 @@
 //! Law: the difference between the object and the patched one, written as operations, makes the one
 //! of the other.
 
-use kube_sandbox::patch::json_patch;
+use kube_sandbox::fuzzing::json_patch;
 use serde_json::{Value, json};
 
 use crate::input::{depth, has_fraction, parts};

@@ -42,11 +42,10 @@ fn difference(from: &Value, to: &Value, path: &str, operations: &mut Vec<Value>)
                 operations.push(json!({"op": "remove", "path": below(name)}));
             }
             for (name, wanted) in new {
-                match old.get(name) {
-                    Some(value) => difference(value, wanted, &below(name), operations),
-                    None => {
-                        operations.push(json!({"op": "add", "path": below(name), "value": wanted}))
-                    }
+                if let Some(value) = old.get(name) {
+                    difference(value, wanted, &below(name), operations);
+                } else {
+                    operations.push(json!({"op": "add", "path": below(name), "value": wanted}));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! JSONPath, in both dialects: that of the API server, and that of hooks of game workloads.
+//! `JSONPath`, in both dialects: that of the API server, and that of hooks of game workloads.
 //!
 //! Laws: the first value found is the first of all; braces around a path do not change it.
 

@@ -1,4 +1,4 @@
-//! PromQL: a query over a small fixed database.
+//! `PromQL`: a query over a small fixed database.
 //!
 //! Law: an instant vector has the samples that a range query of one step has.
 

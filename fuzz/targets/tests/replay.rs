@@ -4,6 +4,12 @@
 //! `FUZZ_SEED` which ones. An input that fails is printed, escaped, so that it can be added to the
 //! corpus.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a corpus that cannot be read is a failed test"
+)]
+
 use std::{
     collections::BTreeSet,
     fs,

@@ -17,7 +17,7 @@ API = "k8s.io/api/"
 META = "k8s.io/apimachinery/pkg/apis/meta/v1"
 CRD = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
-# What the server offers: package, group/version as written in apiVersion, kinds. A list kind is
+# Kinds that the server has: package, group/version as written in apiVersion, kinds. A list kind is
 # added wherever the package has one.
 KINDS = [
     (API + "core/v1", "v1", "Binding ConfigMap Endpoints Event Namespace Node "
@@ -40,7 +40,7 @@ KINDS = [
     (CRD, "apiextensions.k8s.io/v1", "CustomResourceDefinition"),
     (META, "meta.k8s.io/v1", "PartialObjectMetadata"),
     (META, "v1", "APIGroup APIResourceList APIVersions List Status"),
-    # Options travel under the group and version of what they are sent to.
+    # Options are sent under the group and version of their target.
     (META, "*", "CreateOptions DeleteOptions GetOptions ListOptions PatchOptions UpdateOptions "
      "WatchEvent"),
 ]

@@ -13,6 +13,8 @@ pub mod crd;
 pub mod dataplane;
 pub mod failure;
 pub mod faults;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod http;
 pub mod jsonpath;
 pub mod kubelet;

@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context;
 use kube_sandbox::{Sandbox, Settings, http::listen::Listener, server::User};
+use tidegate_runtime::signals::Signals;
 
 use crate::{
     error::hinted,
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> anyhow::Result<()> {
 
 async fn serve(args: &Args, printer: &Printer) -> anyhow::Result<()> {
     let began = Instant::now();
-    let stop = Stop::listen()?;
+    let mut signals = Signals::listen().context("failed to wait for signals")?;
     check_address(args)?;
     let mut settings = Settings::default().nodes(args.nodes).seed(args.seed);
     if !args.no_crds {
@@ -101,7 +102,7 @@ async fn serve(args: &Args, printer: &Printer) -> anyhow::Result<()> {
     let took = began.elapsed().as_millis();
     let place = Place { listener: &listener, kubeconfig: kubeconfig.path(), stack: &stack };
     greet(printer, &place, args, loaded, took);
-    stop.wait().await;
+    signals.next().await;
     printer.line("\nStopping.");
     stack.stop().await;
     drop(sandbox);
@@ -212,45 +213,4 @@ fn greet(printer: &Printer, place: &Place<'_>, args: &Args, loaded: usize, took_
         printer.line("  kubectl explain canary.spec");
     }
     printer.line("\nCtrl-C stops it.");
-}
-
-/// Ctrl-C or a polite `kill`, heard from the moment this is made: what was begun by then is put away.
-pub(crate) struct Stop {
-    #[cfg(unix)]
-    signals: [tokio::signal::unix::Signal; 2],
-}
-
-// === impl Stop ===
-
-impl Stop {
-    #[cfg(unix)]
-    pub(crate) fn listen() -> anyhow::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let listen = |kind| signal(kind).context("failed to wait for signals");
-        let signals = [listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?];
-        Ok(Self { signals })
-    }
-
-    #[cfg(not(unix))]
-    #[expect(clippy::unnecessary_wraps, reason = "as it is where signals can fail")]
-    pub(crate) fn listen() -> anyhow::Result<Self> {
-        Ok(Self {})
-    }
-
-    #[cfg(unix)]
-    pub(crate) async fn wait(self) {
-        let [mut interrupt, mut terminate] = self.signals;
-        tokio::select! {
-            _ = interrupt.recv() => (),
-            _ = terminate.recv() => (),
-        }
-    }
-
-    #[cfg(not(unix))]
-    pub(crate) async fn wait(self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            // Without signals there is nothing to wait for but the end.
-            std::future::pending::<()>().await;
-        }
-    }
 }

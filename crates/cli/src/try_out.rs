@@ -24,6 +24,7 @@ use kube_sandbox::{
     server::{User, local::Local},
 };
 use serde_json::Value;
+use tidegate_runtime::signals::Signals;
 
 use self::{
     manifests::HOST,
@@ -32,7 +33,7 @@ use self::{
 use crate::{
     kubeconfig::Kubeconfig,
     printer::{Printer, Tone},
-    sandbox::{Stop, load_crds},
+    sandbox::load_crds,
     stack::Stack,
 };
 
@@ -237,7 +238,7 @@ async fn keep_for_kubectl(
     listener: &Listener,
     hints: &[&str],
 ) -> anyhow::Result<()> {
-    let stop = Stop::listen()?;
+    let mut signals = Signals::listen().context("failed to wait for signals")?;
     let token = "sandbox-admin-try";
     sandbox.server().add_token(token, User::admin());
     let path = Path::new(".tidegate/kubeconfig");
@@ -249,7 +250,7 @@ async fn keep_for_kubectl(
     for hint in hints {
         printer.line(&format!("  {hint}"));
     }
-    stop.wait().await;
+    signals.next().await;
     Ok(())
 }
 

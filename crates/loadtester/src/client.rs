@@ -11,9 +11,8 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use serde_json::Value;
+use tidegate_runtime::tls::{self, Trust};
 use tokio::time::timeout;
-
-use crate::tls;
 
 /// Sends requests. Cheap to clone.
 #[derive(Clone)]
@@ -58,7 +57,7 @@ const BODY_BYTES_MAX: usize = 1024 * 1024;
 impl Client {
     pub fn new() -> Self {
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls::verified())
+            .with_tls_config(tls::client(Trust::Machine))
             .https_or_http()
             .enable_http1()
             .build();

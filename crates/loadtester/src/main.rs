@@ -15,9 +15,9 @@ use tidegate_loadtester::{
     args::{Args, Command, Sign, preprocess},
     auth::{SIGNATURE, Signed, TIMESTAMP, read_secrets, sign},
     load::{BodyFiles, Bounds, Output, Plan, Report, Running, Tool},
-    log,
     run::{Settings, run},
 };
+use tidegate_runtime::log;
 use tokio::runtime::Runtime;
 
 type Failure = Box<dyn Error>;
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
-            talk(&format!("error: {}", chain(&*error)));
+            talk(&format!("error: {}", log::chain(&*error)));
             ExitCode::from(2)
         }
     }
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 
 fn serve_forever(args: tidegate_loadtester::args::Serve) -> Result<(), Failure> {
     let settings = Settings::of(args)?;
-    log::init(settings.log_level, settings.encoding)?;
+    log::init(settings.log)?;
     Runtime::new()?.block_on(run(settings))?;
     Ok(())
 }
@@ -147,13 +147,7 @@ fn talk(text: &str) {
     let _best_effort = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// The whole chain of causes, once.
-fn chain(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| (*error).source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-/// Whoever read our output has seen enough: that is no error.
+/// The reader of our output closed it: that is no error.
 fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)

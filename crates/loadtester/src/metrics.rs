@@ -2,12 +2,10 @@
 //!
 //! Labels are fixed words: what callers send never becomes one.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    fs,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use parking_lot::Mutex;
+use tidegate_runtime::process::Process;
 
 use crate::load::Stats;
 
@@ -38,9 +36,6 @@ pub struct Now {
     pub running: usize,
     pub gates_open: usize,
 }
-
-/// What `/proc/self/stat` counts processor time in: 100 a second on every Linux there is.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 // === impl Counter ===
 
@@ -105,7 +100,7 @@ impl Metrics {
         push(&mut page, "tidegate_loadtester_info", "Version", "gauge", &[(info, 1.0)]);
         for counter in Counter::ALL {
             let (name, help, [first, second]) = counter.about();
-            let counters = self.lock();
+            let counters = self.counters.lock();
             let series = counters.iter().filter(|(series, _)| series.counter == counter);
             let samples = series.map(|(Series { labels: [one, two], .. }, count)| {
                 let second =
@@ -121,23 +116,18 @@ impl Metrics {
             push(&mut page, name, help, kind, &[(name.to_owned(), value)]);
         };
         let Now { running, gates_open } = now;
+        let number = |count: usize| u32::try_from(count).ok().map(f64::from);
         gauge("tidegate_loadtester_tasks_running", "Tasks under way", number(running));
         gauge("tidegate_loadtester_gates_open", "Gates that are open", number(gates_open));
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        gauge("process_resident_memory_bytes", "Memory in use", bytes(&status, "VmRSS:"));
-        let files = fs::read_dir("/proc/self/fd").ok().and_then(|files| number(files.count()));
-        gauge("process_open_fds", "Open files", files);
-        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        gauge("process_cpu_seconds_total", "Processor time used", processor_seconds(&stat));
+        let process = Process::read();
+        gauge("process_resident_memory_bytes", "Memory in use", process.resident_bytes);
+        gauge("process_open_fds", "Open files", process.open_files);
+        gauge("process_cpu_seconds_total", "Processor time used", process.processor_seconds);
         page
     }
 
     fn add(&self, counter: Counter, labels: [&'static str; 2], more: u64) {
-        *self.lock().entry(Series { counter, labels }).or_default() += more;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Series, u64>> {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.counters.lock().entry(Series { counter, labels }).or_default() += more;
     }
 }
 
@@ -163,26 +153,6 @@ fn push(page: &mut String, name: &str, help: &str, kind: &str, samples: &[(Strin
     for (series, value) in samples {
         let _infallible = writeln!(page, "{series} {value}");
     }
-}
-
-/// A line of `/proc/self/status`, which counts in kB.
-fn bytes(status: &str, name: &str) -> Option<f64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    let kilobytes: f64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kilobytes * 1024.0)
-}
-
-/// User and system time: the 12th and 13th word after the name in brackets, which may have spaces.
-fn processor_seconds(stat: &str) -> Option<f64> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    let mut words = after_name.split_whitespace().skip(11);
-    let user: f64 = words.next()?.parse().ok()?;
-    let system: f64 = words.next()?.parse().ok()?;
-    Some((user + system) / TICKS_PER_SECOND)
-}
-
-fn number(things: usize) -> Option<f64> {
-    u32::try_from(things).ok().map(f64::from)
 }
 
 #[cfg(test)]

@@ -8,19 +8,19 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
+use tidegate_runtime::{
+    log::{self, LogSettings},
+    signals::Signals,
 };
+use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 use crate::{
-    args::Serve,
+    args::{Encoding, Serve},
     auth::{self, Auth},
     concord,
     gates::{Gates, ReadError, config_map::ConfigMapStore},
     load::{BodyFiles, Bounds},
-    log::{self, Encoding},
     metrics::Metrics,
     ngrinder,
     runner::{Limits, Runner},
@@ -31,8 +31,7 @@ use crate::{
 /// What the flags mean.
 pub struct Settings {
     pub port: u16,
-    pub log_level: tracing::Level,
-    pub encoding: Encoding,
+    pub log: LogSettings,
     pub gate_file: Option<PathBuf>,
     /// Instead of a file.
     pub gate_configmap: Option<String>,
@@ -71,9 +70,8 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
         (None, Some(file)) => Gates::in_file(file)?,
         (None, None) => Gates::in_memory(),
     };
-    // Before anybody can know that we are there, and ask us to go.
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
+    // Before the port is open: from then on a supervisor may send a signal.
+    let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let listener = listen(port).await.map_err(|source| RunError::Listen { port, source })?;
     // The one we got, if any would do.
     let port = listener.local_addr().map_or(port, |address| address.port());
@@ -83,20 +81,14 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
     let app = App { auth, policy, gates, runner: runner.clone(), metrics };
     let routes = server::routes(Arc::new(app));
     info!(port, version = env!("CARGO_PKG_VERSION"), "Starting load tester");
-    let mut signalled = async move || {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    };
     let stopping = runner.clone();
     let stop = async move {
-        signalled().await;
+        signals.next().await;
         info!("Shutting down");
         stopping.stop_background();
         // As Flagger: whoever signals twice wants it now.
         tokio::spawn(async move {
-            signalled().await;
+            signals.next().await;
             std::process::exit(1);
         });
     };
@@ -139,6 +131,15 @@ fn check_secrets(path: &Path) -> Result<(), RunError> {
     let secrets = auth::read_secrets(path);
     let secrets = secrets.map_err(|source| RunError::Secret { path: path.to_owned(), source })?;
     if secrets.is_empty() { Err(RunError::NoSecret(path.to_owned())) } else { Ok(()) }
+}
+
+fn log_settings(level: &str, encoding: Encoding) -> LogSettings {
+    LogSettings {
+        level: log::level(level),
+        format: encoding.into(),
+        obeys_rust_log: false,
+        is_sampled: true,
+    }
 }
 
 // === impl Settings ===
@@ -188,8 +189,7 @@ impl Settings {
         let body_files = body_dir.map_or(BodyFiles::Refused, BodyFiles::Under);
         Ok(Self {
             port,
-            log_level: log::level(&log_level),
-            encoding: zap_encoding,
+            log: log_settings(&log_level, zap_encoding),
             gate_file,
             gate_configmap,
             auth: Auth { secret_file, secret_dir, namespaces },

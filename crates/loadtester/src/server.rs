@@ -12,7 +12,6 @@
 //! Strangers can reach the port: connections are bounded in number, heads and bodies in time and size.
 
 mod gate;
-mod listen;
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,10 +24,10 @@ use axum::{
     routing::{any, get, post},
 };
 use jiff::Timestamp;
-use tokio::{task::spawn_blocking, time::timeout};
+use tidegate_runtime::serve::{self, Bounds};
+use tokio::{net::TcpListener, task::spawn_blocking, time::timeout};
 use tracing::{info, warn};
 
-pub use self::listen::serve;
 use crate::{
     auth::{Auth, AuthError, Signed},
     gates::Gates,
@@ -55,6 +54,10 @@ struct Asked {
     headers: HeaderMap,
 }
 
+/// Callers that wait for tasks, scrapers and probes; and room for those that do not behave.
+const CONNECTIONS_MAX: usize = 1024;
+/// For the head of a request, and so for the silence of a kept connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// A payload is a name, a namespace and a command; this is the longest command line Linux takes in
 /// one word, halved.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -75,6 +78,22 @@ pub fn routes(app: Arc<App>) -> Router {
         .route("/gate/{action}", post(gate::gate))
         .route("/rollback/{action}", post(gate::rollback))
         .with_state(app)
+}
+
+/// Serves `router` until `stop` resolves, then finishes requests under way, for `grace` at most.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    stop: impl Future<Output = ()>,
+    grace: Duration,
+) {
+    let bounds = Bounds {
+        connections_max: CONNECTIONS_MAX,
+        head_timeout: HEAD_TIMEOUT,
+        connection_age_max: None,
+        grace,
+    };
+    serve::serve(listener, router, stop, bounds).await;
 }
 
 async fn metrics(State(app): Shared) -> Response {

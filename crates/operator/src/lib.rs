@@ -11,7 +11,6 @@ pub mod game;
 pub mod http;
 pub mod install;
 pub mod lease;
-pub mod log;
 mod run;
 pub mod serve;
 pub mod telemetry;

@@ -13,6 +13,7 @@ use kube::{
 };
 use tidegate_api::canary::CrossNamespace;
 use tidegate_providers::{notify::Destination, workload::LabelPrefixes};
+use tidegate_runtime::log;
 use tokio::{net::TcpListener, sync::watch};
 use tracing::{info, warn};
 
@@ -27,7 +28,6 @@ use crate::{
     },
     game, http,
     lease::{Election, Ended, LeaseSettings, identity},
-    log,
     serve::{self, Health},
     telemetry::Telemetry,
 };
@@ -66,7 +66,7 @@ pub async fn run(args: Args, stop: impl Future<Output = ()>) -> Result<(), RunEr
     let settings = Settings::try_from(args)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     // A second start in one process keeps the log of the first.
-    let _ = log::init(settings.log, Arc::clone(&clock));
+    let _ = log::init(settings.log);
     for warning in &settings.warnings {
         warn!("{warning}");
     }

@@ -11,6 +11,7 @@ use rustix::{
     net::{RecvFlags, recv},
 };
 use rustls::pki_types::ServerName;
+use tidegate_runtime::tls::{self, Trust};
 use tokio::{
     net::{TcpStream, lookup_host},
     sync::Mutex,
@@ -23,7 +24,6 @@ use super::{
     plan::{Plan, Protocol, Target},
     stats::Failure,
 };
-use crate::tls;
 
 /// Opens connections for all workers of a thread.
 pub(super) struct Connector {
@@ -133,7 +133,9 @@ impl Connector {
 
 impl Tls {
     fn of(plan: &Plan) -> Option<Self> {
-        let mut config = if plan.verify_tls { tls::verified() } else { tls::unverified() };
+        // hey and wrk do not verify certificates.
+        let trust = if plan.verify_tls { Trust::Machine } else { Trust::Any };
+        let mut config = tls::client(trust);
         config.alpn_protocols = match plan.protocol {
             Protocol::Http1 => vec![b"http/1.1".to_vec()],
             Protocol::Http2 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],

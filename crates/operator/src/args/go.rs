@@ -76,15 +76,6 @@ pub fn preprocess(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     ready
 }
 
-/// The booleans that Go's `strconv` knows.
-pub(super) fn boolean(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("expected true or false".to_owned()),
-    }
-}
-
 /// The flags that `Args` declares. `--help` and `--version` are clap's own and take no value.
 fn shapes() -> Vec<(String, Shape)> {
     let command = <Args as clap::Args>::augment_args(clap::Command::new("operator"));

@@ -6,12 +6,10 @@ use tidegate_providers::{
     hook::sign,
     traffic::{self, UnknownProvider},
 };
+use tidegate_runtime::log::{self, LogFormat, LogSettings};
 
 use super::{Args, Secret};
-use crate::{
-    http::{Policy, Proxy, SafeUrl, UrlError},
-    log::{self, LogFormat, LogSettings},
-};
+use crate::http::{Policy, Proxy, SafeUrl, UrlError};
 
 /// All that the operator is told at its start.
 #[derive(Debug, Clone)]
@@ -179,6 +177,8 @@ impl Settings {
                     "console" => LogFormat::Text,
                     _ => LogFormat::Json,
                 }),
+                obeys_rust_log: true,
+                is_sampled: false,
             },
             warnings,
         })

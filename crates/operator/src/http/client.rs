@@ -4,12 +4,7 @@
 //! have pools of their own, or a Canary could ride on them past the check.
 
 use std::{
-    collections::BTreeMap,
-    error::Error as _,
-    fmt, mem,
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    collections::BTreeMap, error::Error as _, fmt, mem, pin::pin, sync::Arc, time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
@@ -25,7 +20,9 @@ use hyper_util::{
     client::{legacy, proxy::matcher::Matcher},
     rt::{TokioExecutor, TokioTimer},
 };
+use parking_lot::Mutex;
 use rustls::ClientConfig;
+use tidegate_runtime::tls::CertificateError;
 
 use super::{
     Answer, ClientCertificate, HttpError, Outgoing, Redirects, SafeUrl, Transport,
@@ -242,9 +239,9 @@ impl Client {
         proxy.map(Some).ok_or_else(|| HttpError::Proxy { host: url.authority().to_owned() })
     }
 
-    fn pool(&self, key: PoolKey) -> Result<Pool, rustls::Error> {
+    fn pool(&self, key: PoolKey) -> Result<Pool, CertificateError> {
         let additions = self.guard.nodes.additions();
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.pools.lock();
         let Pools { pools, checked } = &mut *pools;
         if mem::replace(checked, additions) != additions {
             // Connections are checked when they are made: a kept one may lead to what is a node since.
@@ -261,7 +258,7 @@ impl Client {
         Ok(pool)
     }
 
-    fn make_pool(&self, key: &PoolKey) -> Result<Pool, rustls::Error> {
+    fn make_pool(&self, key: &PoolKey) -> Result<Pool, CertificateError> {
         let Trust { verify_tls, authorities, certificate } = &key.trust;
         let tls = match (authorities, verify_tls, certificate) {
             (_, false, None) => self.unverified.clone(),
@@ -415,6 +412,7 @@ mod tests {
         pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
         server::WebPkiClientVerifier,
     };
+    use tidegate_runtime::tls::{self as runtime_tls, Trust};
 
     use super::*;
 
@@ -444,7 +442,7 @@ mod tests {
     /// Trusts the one certificate there is.
     fn friend() -> Client {
         let mut friend = Client::with_resolver(local(), Arc::new(Here));
-        friend.verified = tls::trusting(roots());
+        friend.verified = runtime_tls::client(Trust::Authorities(roots()));
         friend
     }
 

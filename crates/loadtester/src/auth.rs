@@ -230,7 +230,11 @@ mod tests {
             |secret, namespace| auth.check(&signed(secret, NOW, REQUEST), REQUEST, namespace, NOW);
         assert_eq!(check("r", Some("red")), Ok(()));
         assert_eq!(check("r", Some("blue")), Err(AuthError::Wrong));
-        assert_eq!(check("r", None), Err(AuthError::NoSecret), "a list of all is nobody's");
+        assert_eq!(
+            check("r", None),
+            Err(AuthError::NoSecret),
+            "a list of all belongs to no namespace"
+        );
         for namespace in ["..data", "../red", "green", ""] {
             assert_eq!(check("d", Some(namespace)), Err(AuthError::NoSecret), "{namespace}");
         }

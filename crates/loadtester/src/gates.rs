@@ -12,11 +12,11 @@ use std::{
     fs::{self, File},
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use self::config_map::{ConfigMapStore, StoreError};
@@ -216,12 +216,7 @@ impl Gates {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Opening>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Looks at gates as they are, and changes one if `decide` says so: what could not be written did not
-    /// happen.
+    /// Reads the gates, and changes one if `decide` says so. A change that could not be written did not happen.
     fn act<T>(
         &self,
         now: i64,
@@ -232,7 +227,7 @@ impl Gates {
             Kept::File(file) => Some(file),
             Kept::Nowhere => None,
         };
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         let (answer, change) = decide(&open)?;
         let Some(change) = change else { return Ok(answer) };
         let changed = after(&open, change, now);
@@ -382,7 +377,7 @@ mod tests {
             gates.open(key, &Opening { steps: Some(1), ..Opening::default() }, 0).unwrap();
         }
         assert!(gates.check(&one, ANYBODY, 1).unwrap());
-        assert!(!gates.lock().contains_key(&one), "nothing to remember of it");
+        assert!(!gates.open.lock().contains_key(&one), "nothing to remember of it");
         let call = asker("abc", Some("20%"));
         assert!(gates.check(&other, call, 1).unwrap());
         assert!(gates.check(&other, call, 2).unwrap(), "the same call again");
@@ -391,7 +386,7 @@ mod tests {
         assert!(!gates.check(&other, call, later).unwrap());
         gates.open(&one, &Opening::default(), later).unwrap();
         assert_eq!(
-            gates.lock().keys().collect::<Vec<_>>(),
+            gates.open.lock().keys().collect::<Vec<_>>(),
             [&one],
             "forgotten with the next change"
         );
@@ -464,7 +459,7 @@ mod tests {
     fn the_number_of_gates_is_bounded() {
         let gates = Gates::in_memory();
         {
-            let mut open = gates.lock();
+            let mut open = gates.open.lock();
             open.extend((0..GATES_MAX).map(|it| (key(&it.to_string()), Opening::default())));
         }
         let refused = gates.open(&key("app"), &Opening::default(), 0);

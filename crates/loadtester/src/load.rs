@@ -23,12 +23,13 @@ mod wrk;
 use std::{
     io,
     num::{NonZeroU32, NonZeroUsize},
-    sync::{Arc, Mutex},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use http::Method;
+use parking_lot::Mutex;
 use tokio::{
     runtime,
     sync::{oneshot, watch},
@@ -133,7 +134,7 @@ impl Running {
     pub fn stats(&self) -> Stats {
         let mut all = Stats::default();
         for thread in &self.threads {
-            all.merge(&thread.job.stats());
+            all.merge(&thread.job.stats.lock());
         }
         all
     }

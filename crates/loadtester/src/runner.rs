@@ -14,12 +14,9 @@
 
 mod work;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
@@ -137,7 +134,7 @@ impl Runner {
 
     /// Begins a task that nobody waits for.
     pub fn begin(&self, task: Task) -> Result<Begun, Busy> {
-        let mut places = self.inner.places();
+        let mut places = self.inner.places.lock();
         if places.contains_key(&task.key) {
             let Task { canary, shown, kind, .. } = &task;
             info!(%canary, "command skipped {shown} is already running");
@@ -162,7 +159,7 @@ impl Runner {
     async fn join(&self, task: Task) -> Result<Outcome, Busy> {
         let (kind, key) = (task.kind, task.key.clone());
         let (mut outcome, _waiter) = {
-            let mut places = self.inner.places();
+            let mut places = self.inner.places.lock();
             if let Some(place) = places.get(&key) {
                 let found = place.outcome.borrow().clone();
                 if let Some(outcome) = found {
@@ -186,7 +183,7 @@ impl Runner {
     }
 
     pub fn running(&self) -> usize {
-        self.inner.places().values().filter(|place| place.outcome.borrow().is_none()).count()
+        self.inner.places.lock().values().filter(|place| place.outcome.borrow().is_none()).count()
     }
 
     /// Ends background tasks and begins no more.
@@ -197,7 +194,7 @@ impl Runner {
     /// Ends everything and waits for it, for a bounded time.
     pub async fn stop(&self) {
         self.inner.stopping.send_replace(Stop::Everything);
-        let mut tasks = std::mem::take(&mut *lock(&self.inner.tasks));
+        let mut tasks = std::mem::take(&mut *self.inner.tasks.lock());
         let all_ended = async { while tasks.join_next().await.is_some() {} };
         if timeout(END_TIMEOUT, all_ended).await.is_err() {
             warn!("Tasks did not end in time and were cut off");
@@ -231,7 +228,7 @@ impl Runner {
         };
         places.insert(task.key.clone(), place);
         let inner = Arc::clone(&self.inner);
-        let mut running = lock(&self.inner.tasks);
+        let mut running = self.inner.tasks.lock();
         while running.try_join_next().is_some() {}
         running.spawn(inner.see_through(task, connections, telling, Arc::clone(&waiting)));
         Ok((outcome, waiting))
@@ -252,11 +249,7 @@ impl Runner {
 // === impl Inner ===
 
 impl Inner {
-    fn places(&self) -> MutexGuard<'_, BTreeMap<String, Place>> {
-        lock(&self.places)
-    }
-
-    /// From the first line in the log to the last.
+    /// Runs a task to its end, with log lines at both.
     async fn see_through(
         self: Arc<Self>,
         task: Task,
@@ -288,8 +281,8 @@ impl Inner {
         self.metrics.count_task(task.kind.as_str(), label);
         log(&task, &outcome);
         let is_awaited = {
-            // Under the lock: whoever asks finds either the task or its outcome.
-            let _places = self.places();
+            // Under the lock: a caller finds either the task or its outcome.
+            let _places = self.places.lock();
             telling.send_replace(Some(outcome));
             *waiting.borrow() > 0
         };
@@ -349,7 +342,7 @@ impl Inner {
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        let mut places = self.inner.places();
+        let mut places = self.inner.places.lock();
         // Collected meanwhile, and taken by a new task: then it is not ours.
         if places.get(self.key).is_some_and(|place| place.outcome.same_channel(&self.place)) {
             places.remove(self.key);
@@ -386,10 +379,6 @@ fn log(task: &Task, outcome: &Outcome) {
             error!(%canary, %reason, %output, "command failed {shown}");
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

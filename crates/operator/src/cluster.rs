@@ -10,11 +10,9 @@ pub mod throttle;
 pub(crate) mod watch;
 pub mod write;
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
+use parking_lot::Mutex;
 use tidegate_providers::{
     object::Kind,
     traffic::{INGRESS, KNATIVE_SERVICE, Mesh},
@@ -176,13 +174,13 @@ impl Cluster {
 
     /// True for the first to ask for a kind that is not watched from the start.
     pub(crate) fn claim(&self, kind: Kind) -> bool {
-        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claimed = self.claimed.lock();
         !WATCHED.contains(&kind) && claimed.insert(kind)
     }
 
     /// Whether somebody asked for a kind that is not watched from the start: one that a cluster may have or not.
     pub(crate) fn is_claimed(&self, kind: Kind) -> bool {
-        self.claimed.lock().unwrap_or_else(PoisonError::into_inner).contains(&kind)
+        self.claimed.lock().contains(&kind)
     }
 
     /// Whether everything that is watched from the start was listed once. Nodes may be out of reach.

@@ -7,10 +7,11 @@
 
 use std::{
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep, sleep_until};
 
 use super::{
@@ -67,14 +68,6 @@ const TIMER_SLACK: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-// === impl Job ===
-
-impl Job {
-    pub(super) fn stats(&self) -> MutexGuard<'_, Stats> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 // === impl Worker ===
 
 impl Worker {
@@ -109,7 +102,7 @@ impl Worker {
 
     fn count(&self, turn: &Turn, now: Instant, answer: Result<Answer, Failure>) {
         let latency = now.saturating_duration_since(turn.due);
-        let mut stats = self.job.stats();
+        let mut stats = self.job.stats.lock();
         match answer {
             Ok(Answer { status, bytes, http2, .. }) => {
                 stats.count_answer(status, bytes, latency);
@@ -178,7 +171,7 @@ impl Worker {
 
     async fn connect(&self) -> Result<Link, Failure> {
         let link = self.job.connector.connect(self.index as usize).await?;
-        self.job.stats().connections += 1;
+        self.job.stats.lock().connections += 1;
         Ok(link)
     }
 }
@@ -210,7 +203,7 @@ impl Schedule {
         let now = Instant::now();
         if let Some(end) = job.end.filter(|end| now >= *end) {
             let missed = (end - due).as_nanos().div_ceil(self.period.as_nanos());
-            job.stats().missed += u64::try_from(missed).unwrap_or(u64::MAX);
+            job.stats.lock().missed += u64::try_from(missed).unwrap_or(u64::MAX);
             return None;
         }
         self.sent = self.sent.saturating_add(1);

@@ -182,7 +182,7 @@ async fn bet_36_a_test_that_nobody_waits_for_is_ended() {
     assert!(timeout(Duration::from_millis(50), runner.ask(endless)).await.is_err());
     assert_eq!(runner.running(), 1);
     until_idle(&runner).await;
-    assert!(runner.inner.places().is_empty());
+    assert!(runner.inner.places.lock().is_empty());
     let page = runner.inner.metrics.page(crate::metrics::Now::default());
     assert!(page.contains("{type=\"bash\",outcome=\"abandoned\"} 1"), "{page}");
 }
@@ -196,7 +196,7 @@ async fn bet_36_an_outcome_that_nobody_comes_for_is_dropped() {
     assert!(timeout(Duration::from_millis(20), runner.ask(held)).await.is_err());
     runs.release();
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !runner.inner.places().is_empty() {
+    while !runner.inner.places.lock().is_empty() {
         assert!(Instant::now() < deadline, "it is kept for ever");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -271,9 +271,9 @@ async fn a_task_that_is_cut_off_leaves_no_place_behind() {
     runner.begin(task("test", Kind::Cmd, "sleep 9999")).unwrap();
     tokio::task::yield_now().await;
     assert_eq!(runner.running(), 1);
-    lock(&runner.inner.tasks).abort_all();
+    runner.inner.tasks.lock().abort_all();
     until_idle(&runner).await;
-    assert!(runner.inner.places().is_empty());
+    assert!(runner.inner.places.lock().is_empty());
 }
 
 /// A load without an end on a server that says nothing.

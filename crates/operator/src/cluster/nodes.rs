@@ -7,13 +7,9 @@
 //! Nothing is asked of anybody before nodes were listed. An operator whose role does not let it see them, such
 //! as one that may act in a single namespace, does without: it says so once, and their addresses are open.
 
-use std::{
-    collections::BTreeMap,
-    mem,
-    net::IpAddr,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
-};
+use std::{collections::BTreeMap, mem, net::IpAddr, sync::Arc};
 
+use parking_lot::RwLock;
 use serde_json::Value;
 use tidegate_providers::game::NODE;
 use tracing::{info, warn};
@@ -71,27 +67,27 @@ impl NodeAddresses {
     /// Whether it is an address of a node. Looks through all of them: ten thousand take some microseconds, and
     /// it is asked once a connection.
     pub fn contains(&self, address: IpAddr) -> bool {
-        self.read().by_node.values().flatten().any(|known| *known == address)
+        self.0.read().by_node.values().flatten().any(|known| *known == address)
     }
 
     /// Another number than before if there may be an address that was not one of a node then.
     pub(crate) fn additions(&self) -> u64 {
-        self.read().additions
+        self.0.read().additions
     }
 
     /// Whether nodes were listed, or are not to be had.
     pub(crate) fn is_settled(&self) -> bool {
-        self.read().knowledge != Knowledge::Pending
+        self.0.read().knowledge != Knowledge::Pending
     }
 
     /// The addresses of a node are these from now on; none if it is gone.
     pub(crate) fn set(&self, node: &str, addresses: Vec<IpAddr>) {
-        // Most news of a node are not about its addresses.
-        let known = self.read().by_node.get(node).cloned().unwrap_or_default();
+        // Most changes of a node are not about its addresses.
+        let known = self.0.read().by_node.get(node).cloned().unwrap_or_default();
         if known == addresses {
             return;
         }
-        let mut inner = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.write();
         if addresses.is_empty() {
             inner.by_node.remove(node);
         } else {
@@ -102,12 +98,8 @@ impl NodeAddresses {
 
     /// What was so before.
     fn settle(&self, knowledge: Knowledge) -> Knowledge {
-        let mut inner = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.write();
         mem::replace(&mut inner.knowledge, knowledge)
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,14 +10,11 @@
 //! canaries at rest. Any authenticated user may read these pages. Where they cannot be read, routes
 //! have the fields that every cluster knows.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use http::{Request, header};
 use http_body_util::{BodyExt, Limited};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tidegate_providers::{
     object::Kind,
@@ -68,14 +65,10 @@ pub(super) fn is_about_fields(error: &WriteError) -> bool {
 // === impl Schemas ===
 
 impl Schemas {
-    fn inner(&self) -> MutexGuard<'_, BTreeMap<&'static str, Document>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes note of a document; true if that was news.
+    /// Stores a document; true if it changed.
     fn put(&self, version: &'static str, document: Document) -> bool {
         let kinds = document.kinds.clone();
-        let before = self.inner().insert(version, document);
+        let before = self.0.lock().insert(version, document);
         before.is_none_or(|before| before.kinds != kinds)
     }
 }
@@ -88,7 +81,7 @@ impl Cluster {
         if kind.group != GROUP {
             return Some(RouteFields::default());
         }
-        let schemas = self.schemas.inner();
+        let schemas = self.schemas.0.lock();
         let document = schemas.get(kind.version)?;
         let fields = document.kinds.get(kind.kind).copied();
         Some(fields.unwrap_or_else(|| RouteFields::assumed(kind)))
@@ -96,7 +89,7 @@ impl Cluster {
 
     /// Whether this kind of route is known to be served.
     pub(crate) fn serves_route(&self, kind: Kind) -> bool {
-        let schemas = self.schemas.inner();
+        let schemas = self.schemas.0.lock();
         schemas.get(kind.version).is_some_and(|it| it.kinds.contains_key(kind.kind))
     }
 
@@ -128,7 +121,7 @@ impl Cluster {
 
     /// Reads it again if it is another one by now.
     pub(crate) async fn check_schema(self, kind: Kind) {
-        let known = self.schemas.inner().get(kind.version).map(|it| it.address.clone());
+        let known = self.schemas.0.lock().get(kind.version).map(|it| it.address.clone());
         let Some(known) = known.filter(|_| kind.group == GROUP) else { return };
         if let Ok(Some(document)) = self.read_document(kind, &known).await
             && self.schemas.put(kind.version, document)

@@ -5,12 +5,13 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tower::{Layer, Service};
 
 use crate::clock::Clock;
@@ -63,7 +64,7 @@ impl Throttle {
 
     /// Takes a turn, and says how long it is until then.
     fn take_turn(&self) -> Duration {
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = self.bucket.lock();
         bucket.take_turn(self.clock.monotonic())
     }
 }

@@ -1,13 +1,8 @@
 //! The client against servers on real sockets, most of them ill-behaved.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Instant,
-};
+use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Instant};
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -80,7 +75,7 @@ impl Server {
     }
 
     fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().clone()
     }
 }
 
@@ -88,7 +83,7 @@ impl Script {
     async fn play(self, mut stream: TcpStream, log: Arc<Mutex<Vec<String>>>) {
         let reads = !matches!(self, Self::Blurt(_));
         let request = if reads { read_request(&mut stream).await } else { String::new() };
-        log.lock().unwrap().push(request.clone());
+        log.lock().push(request.clone());
         let _client_may_be_gone = match self {
             Self::Answer(text) => stream.write_all(text.as_bytes()).await,
             Self::Paths(paths) => {
@@ -414,7 +409,7 @@ async fn a_name_that_changes_its_mind_is_caught() {
     struct Rebinding(Mutex<u32>);
     impl Resolve for Rebinding {
         fn resolve(&self, _: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
-            let mut asked = self.0.lock().unwrap();
+            let mut asked = self.0.lock();
             *asked += 1;
             // 192.0.2.0/24 is for documentation: nobody answers there.
             let address = if *asked == 1 { [192, 0, 2, 1] } else { [127, 0, 0, 1] };

@@ -5,10 +5,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use prometheus_client::{
     metrics::{family::Family, histogram::Histogram},
     registry::Registry,
@@ -331,7 +331,7 @@ impl GameSeries {
     /// A run is gone: so are its series, but for those that others of the same owner still have.
     pub fn forget_run(&self, namespace: &str, name: &str) {
         let gone = self.take(&Subject::of_run(namespace, name));
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         for labels in gone.iter().filter(|it| !known.values().any(|others| others.contains(*it))) {
             self.hooks.remove(labels);
         }
@@ -373,7 +373,7 @@ impl GameSeries {
     }
 
     fn remember(&self, subject: Subject, labels: &Labels) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let of_subject = known.entry(subject).or_default();
         if !of_subject.contains(labels) {
             of_subject.insert(labels.clone());
@@ -381,7 +381,7 @@ impl GameSeries {
     }
 
     fn take(&self, subject: &Subject) -> BTreeSet<Labels> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.remove(subject).unwrap_or_default()
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -15,6 +15,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Notify, task::spawn_blocking};
 
@@ -62,7 +63,7 @@ impl Server {
         }
         let writes = request.method() != http::Method::GET;
         let body = request.into_body().collect().await.unwrap().to_bytes();
-        let mut kept = self.object.lock().unwrap();
+        let mut kept = self.object.lock();
         let (status, answer) = if writes {
             let mut object: Value = serde_json::from_slice(&body).unwrap();
             let version = |object: &Value| object["metadata"]["resourceVersion"].clone();

@@ -164,7 +164,16 @@ impl Telemetry {
             CanaryPhase::Progressing => 0,
             CanaryPhase::Failed => 2,
             // As Flagger: also while waiting and promoting.
-            _ => 1,
+            CanaryPhase::Initializing
+            | CanaryPhase::Initialized
+            | CanaryPhase::Waiting
+            | CanaryPhase::WaitingPromotion
+            | CanaryPhase::Promoting
+            | CanaryPhase::Finalising
+            | CanaryPhase::Succeeded
+            | CanaryPhase::Terminating
+            | CanaryPhase::Terminated
+            | CanaryPhase::Unset => 1,
         };
         self.flagger.status.get_or_create(&target.labels()).set(code);
         for other in CanaryPhase::ALL.iter().filter(|other| **other != phase) {

@@ -196,12 +196,13 @@ fn json(object: DynamicObject) -> Value {
 
 /// The code of the server's refusal, if it is one.
 fn code_of(error: &watcher::Error) -> Option<u16> {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
-        _ => None,
+    if let watcher::Error::InitialListFailed(kube::Error::Api(status))
+    | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+    | watcher::Error::WatchFailed(kube::Error::Api(status)) = error
+    {
+        return Some(status.code);
     }
+    None
 }
 
 fn is_refused(error: &watcher::Error) -> bool {

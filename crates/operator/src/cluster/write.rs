@@ -114,11 +114,13 @@ impl Cluster {
         let mut live = live.ok_or_else(|| WriteError::Missing { what: place.to_string() })?;
         let mut body = body.clone();
         if let Some(metadata) = body["metadata"].as_object_mut() {
-            // Said again and not left out: what is left out of an apply is taken away.
-            match live["metadata"]["ownerReferences"].take() {
-                Value::Null => metadata.remove("ownerReferences"),
-                owners => metadata.insert("ownerReferences".to_owned(), owners),
-            };
+            // Repeated and not left out: a field that is left out of an apply is removed.
+            let owners = live["metadata"]["ownerReferences"].take();
+            if owners.is_null() {
+                metadata.remove("ownerReferences");
+            } else {
+                metadata.insert("ownerReferences".to_owned(), owners);
+            }
         }
         Ok(body)
     }
@@ -431,7 +433,10 @@ mod tests {
         assert!(matches!(sorted(500, down), WriteError::Refused { .. }));
         let other = "Internal error occurred: etcdserver: leader changed";
         assert!(matches!(sorted(500, other), WriteError::Unavailable { .. }));
-        assert!(matches!(sorted(503, down), WriteError::Unavailable { .. }), "nobody says that");
+        assert!(
+            matches!(sorted(503, down), WriteError::Unavailable { .. }),
+            "no server sends that"
+        );
     }
 
     #[test]

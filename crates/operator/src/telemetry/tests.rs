@@ -68,11 +68,9 @@ fn phases_have_flaggers_codes() {
     let telemetry = telemetry();
     let target = Target::new("test", "podinfo");
     for phase in CanaryPhase::ALL {
-        let want = match phase {
-            CanaryPhase::Progressing => 0,
-            CanaryPhase::Failed => 2,
-            _ => 1,
-        };
+        let codes = [(CanaryPhase::Progressing, 0), (CanaryPhase::Failed, 2)];
+        let code = codes.iter().find(|(known, _)| known == phase);
+        let want = code.map_or(1, |(_, code)| *code);
         telemetry.set_status(&target, *phase);
         let line = format!(r#"flagger_canary_status{{name="podinfo",namespace="test"}} {want}"#);
         let samples = samples(&telemetry);

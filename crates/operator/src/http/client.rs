@@ -71,8 +71,8 @@ struct Trust {
     certificate: Option<ClientCertificate>,
 }
 
-/// By which way a request goes.
-struct Road {
+/// The way out: through a proxy, or directly.
+struct Egress {
     proxy: Option<Proxy>,
     direct: bool,
 }
@@ -88,10 +88,10 @@ struct Hop {
 
 /// As Go's client, which Flagger uses.
 const REDIRECTS_MAX: usize = 10;
-/// How long a request has one of the turns that all namespaces share. A load test or a chart's tests may take
-/// minutes: eight namespaces with eight of them each would hold up everybody's metrics.
-const COMMON_TURN_MAX: Duration = Duration::from_secs(10);
-/// How long to wait for a turn. It does not count against the request's own timeout: a check must
+/// How long a request keeps one of the permits that all namespaces share. A load test or a chart's tests may take
+/// minutes: eight namespaces with eight of them each would hold up the metrics of all others.
+const SHARED_PERMIT_MAX: Duration = Duration::from_secs(10);
+/// How long to wait for a permit. It does not count against the request's own timeout: a check must
 /// not fail because we were busy. Three times the longest usual timeout.
 pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Below the 60 s after which common servers close, so that a kept connection is seldom a dead one.
@@ -160,16 +160,16 @@ impl Client {
         let host = request.url.authority().to_owned();
         let start = tokio::time::Instant::now();
         let patience = request.patience.unwrap_or(Duration::MAX);
-        let turn = self.limits.enter(&request.namespace);
-        let turn = tokio::time::timeout(TURN_WAIT_MAX.min(patience), turn).await;
-        let Ok(Some(mut turn)) = turn else { return Err(HttpError::Busy { host }) };
+        let permit = self.limits.acquire(&request.namespace);
+        let permit = tokio::time::timeout(TURN_WAIT_MAX.min(patience), permit).await;
+        let Ok(Some(mut permit)) = permit else { return Err(HttpError::Busy { host }) };
         let after = request.timeout.min(patience.saturating_sub(start.elapsed()));
         let mut answer = pin!(tokio::time::timeout(after, self.follow(request)));
         let answer = tokio::select! {
             biased;
             answer = &mut answer => answer,
-            () = tokio::time::sleep(COMMON_TURN_MAX) => {
-                turn.let_others_pass();
+            () = tokio::time::sleep(SHARED_PERMIT_MAX) => {
+                permit.release_shared();
                 answer.await
             }
         };
@@ -184,7 +184,7 @@ impl Client {
             authorities: request.authorities,
             certificate: request.certificate,
         };
-        let road = Road { proxy: request.proxy, direct: request.direct };
+        let egress = Egress { proxy: request.proxy, direct: request.direct };
         for name in CONNECTION_HEADERS {
             headers.remove(name);
         }
@@ -196,7 +196,7 @@ impl Client {
         let start = url.authority().to_owned();
         let mut hop = Hop { method, url, headers, body, trusted };
         for _ in 0..=REDIRECTS_MAX {
-            let response = self.ask(&hop, &trust, &road).await?;
+            let response = self.ask(&hop, &trust, &egress).await?;
             let location = location(&response).filter(|_| request.redirects == Redirects::SameHost);
             let Some(location) = location else {
                 return read(response, request.max_bytes, &hop.url).await;
@@ -210,12 +210,12 @@ impl Client {
         &self,
         hop: &Hop,
         trust: &Trust,
-        road: &Road,
+        egress: &Egress,
     ) -> Result<Response<Incoming>, HttpError> {
         let host = || hop.url.authority().to_owned();
-        let proxy = match &road.proxy {
+        let proxy = match &egress.proxy {
             Some(proxy) => Some(proxy.clone()),
-            None if road.direct => None,
+            None if egress.direct => None,
             None => self.environment_proxy(&hop.url)?,
         };
         let mut request = Request::new(Full::new(hop.body.clone()));

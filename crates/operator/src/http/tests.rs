@@ -594,7 +594,7 @@ async fn a_stuck_namespace_does_not_hold_up_others() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(client.send(get(server.url("/"))).await.is_ok());
-    assert_eq!(hanging.asked().len(), 2, "the others still wait for their turn");
+    assert_eq!(hanging.asked().len(), 2, "the others still wait for a permit");
 }
 
 #[tokio::test]

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_cut_by_what_is_seen_of_it() {
+    fn a_line_is_cut_by_its_visible_width() {
         let line = "\u{1b}[31mfailed\u{1b}[0m checks";
         assert_eq!(cut(line, 8), "\u{1b}[31mfailed\u{1b}[0m c");
         assert_eq!(cut(line, 3), "\u{1b}[31mfai\u{1b}[0m");

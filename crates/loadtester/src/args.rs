@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn lt_1_flaggers_flags_are_taken_as_they_are() {
+    fn flaggers_flags_are_taken_as_they_are() {
         let line = "-port=8080 -log-level info -timeout=30m -namespace-regexp ^test$ \
              -zap-replace-globals=true -zap-encoding=console";
         let args = serve(line);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn lt_1_defaults_are_flaggers_and_safe() {
+    fn defaults_are_flaggers_and_safe() {
         let args = serve("");
         assert_eq!((args.port, args.log_level.as_str()), (9090, "debug"));
         assert_eq!((args.timeout, args.namespace_regexp.as_str()), (Duration::from_hours(1), ""));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_1_only_requests_that_are_signed_pass() {
+    fn only_requests_that_are_signed_pass() {
         let folder = folder("signed");
         let file = folder.join("secret");
         fs::write(&file, "new\n\nold\n").unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_4_a_namespace_is_claimed_with_its_own_secret() {
+    fn a_namespace_is_claimed_with_its_own_secret() {
         let folder = folder("namespaces");
         fs::write(folder.join("red"), "r").unwrap();
         fs::write(folder.join("blue"), "b").unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_4_the_pattern_is_for_the_whole_name() {
+    fn the_pattern_is_for_the_whole_name() {
         let auth = Auth { namespaces: Some(whole("test|dev-.*").unwrap()), ..Auth::default() };
         let check = |namespace| auth.check(&HeaderMap::new(), REQUEST, Some(namespace), NOW);
         for namespace in ["test", "dev-1"] {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_signature_is_what_openssl_would_make() {
+    fn the_signature_is_that_of_openssl() {
         // printf '1767225600\n/gate/open\n{}' | openssl dgst -sha256 -hmac secret
         let want = "sha256=dad5ec761d5b41708d9ba467cefcf574a29000f5cf698e5a595bd316fe09d4bf";
         assert_eq!(sign("secret", "1767225600", REQUEST), want);

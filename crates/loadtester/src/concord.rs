@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn lt_60_metadata_is_checked() {
+    fn metadata_is_checked() {
         let allowed = allowed("checked");
         let process = Process::parse(&metadata(&[("arguments.x", "1")]), &allowed).unwrap();
         assert_eq!(process.key, "the-key", "without the end of the line");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_34_numbers_are_checked() {
+    fn numbers_are_checked() {
         let allowed = allowed("numbers");
         for key in ["pollInterval", "pollTimeout"] {
             for value in ["0", "-1", "x", "999999999999"] {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_3_keys_and_servers_are_confined() {
+    fn keys_and_servers_are_confined() {
         let allowed = allowed("confined");
         for path in ["/etc/passwd", "../../etc/passwd", "/proc/self/environ", "none"] {
             let refused = Process::parse(&metadata(&[("apiKeyPath", path)]), &allowed);

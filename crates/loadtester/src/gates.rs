@@ -337,7 +337,7 @@ mod tests {
     const ANYBODY: Asker<'static> = Asker { checksum: "abc", call: None };
 
     #[test]
-    fn lt_20_a_gate_is_closed_until_it_is_opened_and_after_it_is_closed() {
+    fn a_gate_is_closed_until_it_is_opened_and_after_it_is_closed() {
         let gates = Gates::in_memory();
         let app = key("app");
         assert!(!gates.check(&app, ANYBODY, 0).unwrap());
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_39_an_opening_can_be_bounded() {
+    fn an_opening_can_be_bounded() {
         let gates = Gates::in_memory();
         let app = key("app");
         gates.open(&app, &Opening { until: Some(10), ..Opening::default() }, 0).unwrap();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_39_gates_outlive_the_process() {
+    fn gates_outlive_the_process() {
         let folder = folder("kept");
         let file = folder.join("gates.json");
         let gates = Gates::in_file(file.clone()).unwrap();
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_did_not_happen() {
+    fn a_change_that_cannot_be_written_did_not_happen() {
         let folder = folder("unwritable");
         let gates = Gates::in_file(folder.join("no/such/folder/gates.json")).unwrap();
         let app = key("app");

@@ -163,7 +163,7 @@ mod tests {
     use crate::load::Failure;
 
     #[test]
-    fn the_page_is_what_prometheus_reads() {
+    fn the_page_is_in_prometheus_format() {
         let metrics = Metrics::default();
         metrics.count_task("cmd", "succeeded");
         metrics.count_task("cmd", "succeeded");

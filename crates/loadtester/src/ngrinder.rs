@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_6_a_password_may_be_a_file_in_the_folder_for_them() {
+    fn a_password_may_be_a_file_in_the_folder_for_them() {
         let root = std::env::temp_dir().join(format!("ngrinder-{}", std::process::id()));
         let folder = root.join("passwords");
         fs::create_dir_all(&folder).unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn lt_50_metadata_is_checked() {
+    fn metadata_is_checked() {
         let test = parse(&[]).unwrap();
         assert_eq!((test.clone, test.poll), (960, POLL));
         assert_eq!(test.authorization, "Basic YWRtaW46YWRtaW4=");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_32_a_poll_interval_is_what_it_says() {
+    fn a_poll_interval_is_obeyed() {
         for (text, want) in [("5s", 5_000), ("10s", 10_000), ("1m", 60_000), ("1ns", 100)] {
             let test = parse(&[("pollInterval", text)]).unwrap();
             assert_eq!(test.poll, Duration::from_millis(want), "{text}");

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lt_10_a_payload_is_flaggers() {
+    fn a_payload_is_flaggers() {
         let body = br#"{"name":"podinfo","namespace":"test","phase":"Progressing",
             "checksum":"abc","metadata":{"cmd":"x","returnCmdOutput":"True"},"more":[1]}"#;
         let payload = Payload::parse(body).unwrap();

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bet_35_the_children_of_a_program_end_with_it() {
+    async fn the_children_of_a_program_end_with_it() {
         let file = PidFile::new("child");
         let line = format!("sleep 9999 & echo $! > {}; wait", file.0.display());
         let cancel = async { drop(file.read().await) };
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bet_35_a_program_that_ignores_the_end_is_killed() {
+    async fn a_program_that_ignores_the_end_is_killed() {
         let started = Instant::now();
         let file = PidFile::new("stubborn");
         let line = "trap '' TERM; echo $$ > {}; while :; do sleep 1; done";
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bet_35_what_is_left_behind_does_not_hold_the_task_up() {
+    async fn processes_left_behind_do_not_hold_the_task_up() {
         let started = Instant::now();
         let ended = shell("sleep 9999 & echo $!").await;
         assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bet_36_a_dropped_run_takes_its_group_along() {
+    async fn a_dropped_run_takes_its_group_along() {
         let file = PidFile::new("dropped");
         let line = format!("sleep 9999 & echo $! > {}; wait", file.0.display());
         let running = tokio::spawn(async move { run("sh", &arguments(&line), pending()).await });
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bet_37_of_an_output_without_end_the_end_is_kept() {
+    async fn of_an_endless_output_the_end_is_kept() {
         let ended = shell("head -c 300000 /dev/zero | tr '\\0' x; echo the end").await;
         let text = ended.output.text();
         assert!(

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bet_6_what_looks_like_a_secret_is_hidden() {
+    fn words_that_look_like_secrets_are_hidden() {
         let cases = [
             ("curl -H 'Authorization: Bearer s3cr3t' a", "curl -H 'Authorization: *** *** a"),
             ("curl -H Authorization: Bearer s3cr3t a", "curl -H Authorization: *** *** a"),

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_shell_is_refused_or_kept_and_never_done() {
+    fn shell_syntax_is_refused_or_kept_and_never_run() {
         for line in
             ["a | b", "a $b", "a & b", "a;b", "a > f", "$(b)", "a `b`", "a \"$b\"", "# a", "a\nb"]
         {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_42_a_json_argument_with_spaces_stays_in_one_piece() {
+    fn a_json_argument_with_spaces_stays_in_one_piece() {
         let line = r#"run test --image=alpine --overrides='{ "spec": { "a": "b c" } }'"#;
         let words = split(line, Meta::Keep).unwrap();
         assert_eq!(words[3], r#"--overrides={ "spec": { "a": "b c" } }"#);
@@ -152,7 +152,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_quoted_comes_out_whole(words in prop::collection::vec(any::<String>(), 0..6)) {
+        fn quoted_words_come_out_whole(words in prop::collection::vec(any::<String>(), 0..6)) {
             let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
             let line = quoted.collect::<Vec<_>>().join(" ");
             for meta in [Meta::Keep, Meta::Refuse] {

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_secrets_are_not() {
+    fn errors_name_the_argument_and_no_secrets() {
         let cases = [
             ("", "an address to send requests to is missing"),
             ("-z", "-z needs a value"),

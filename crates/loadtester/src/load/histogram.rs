@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_what_was_recorded() {
+    fn percentiles_are_of_recorded_values() {
         let mut histogram = Histogram::default();
         for millis in 1..=1000 {
             histogram.record(Duration::from_millis(millis));

@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_with_bytes_nobody_asked_for_is_not_used_again() {
+    async fn a_connection_with_unexpected_bytes_is_not_used_again() {
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n";
         let got = answered(answer, 1000, false).await;
         assert_eq!(got, Ok(Answer { status: 200, bytes: 1, reusable: false, http2: false }));

@@ -413,7 +413,7 @@ Errors
     }
 
     #[test]
-    fn json_has_what_the_text_has() {
+    fn json_has_the_numbers_of_the_text() {
         let report = report("-z 1s -q 5 http://a", |stats| {
             stats.count_answer(200, 7, Duration::from_millis(2));
             stats.count_failure(Failure::Tls, Duration::ZERO);

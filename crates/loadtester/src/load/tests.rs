@@ -302,7 +302,7 @@ async fn a_post_is_not_sent_into_a_connection_that_was_closed_while_it_idled() {
 }
 
 #[tokio::test]
-async fn what_may_have_been_done_is_not_done_twice() {
+async fn a_request_that_may_have_been_served_is_not_repeated() {
     let server = Server::start(Manner::SwallowsTheSecond).await;
     let report = server.load("http", "-n 6 -c 1 -m POST -d x").await;
     assert_eq!(failures(&report), [(Failure::Broken, 3)]);
@@ -375,7 +375,7 @@ async fn a_rate_is_kept_and_time_ends_it() {
 }
 
 #[tokio::test]
-async fn what_a_slow_server_left_no_time_for_is_said() {
+async fn requests_missed_because_of_a_slow_server_are_reported() {
     let server = Server::start(Manner::StallsFirst).await;
     let report = server.load("http", "-z 500ms -c 1 -q 100").await;
     let (sent, missed) = (report.stats.requests(), report.stats.missed);

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_argument() {
         let cases = [
             ("-c", "--connections needs a value"),
             ("-c 1 -t 2 http://a", "-c cannot be less than -t"),

@@ -100,7 +100,7 @@ async fn until_idle(runner: &Runner) {
 
 /// "cmd tasks submitted three times, then again after they end: 2 executions, then 4".
 #[tokio::test]
-async fn lt_40_a_command_that_runs_is_not_started_again() {
+async fn a_command_that_runs_is_not_started_again() {
     let runs = Runs::new("lt-40");
     let runner = runner(LIMITS);
     for round in 1..=2 {
@@ -118,7 +118,7 @@ async fn lt_40_a_command_that_runs_is_not_started_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn bet_38_of_many_at_once_one_starts() {
+async fn of_many_at_once_one_starts() {
     let runner = runner(LIMITS);
     let mut asking = JoinSet::new();
     for _ in 0..50 {
@@ -136,7 +136,7 @@ async fn bet_38_of_many_at_once_one_starts() {
 }
 
 #[tokio::test]
-async fn bet_36_the_same_test_runs_once_for_all_who_ask() {
+async fn the_same_test_runs_once_for_all_callers() {
     let runs = Runs::new("joined");
     let runner = runner(LIMITS);
     let line = runs.line("sleep 0.3; echo done");
@@ -154,7 +154,7 @@ async fn bet_36_the_same_test_runs_once_for_all_who_ask() {
 }
 
 #[tokio::test]
-async fn bet_36_a_caller_that_gave_up_finds_its_test_again() {
+async fn a_caller_that_gave_up_finds_its_test_again() {
     let runs = Runs::new("found");
     let runner = runner(LIMITS);
     let line = runs.held_line("echo done; exit 4");
@@ -175,7 +175,7 @@ async fn bet_36_a_caller_that_gave_up_finds_its_test_again() {
 }
 
 #[tokio::test]
-async fn bet_36_a_test_that_nobody_waits_for_is_ended() {
+async fn a_test_without_a_waiting_caller_is_ended() {
     let patience = Duration::from_millis(300);
     let runner = runner(Limits { patience, ..LIMITS });
     let endless = task("test", Kind::Bash, "sleep 9999");
@@ -188,7 +188,7 @@ async fn bet_36_a_test_that_nobody_waits_for_is_ended() {
 }
 
 #[tokio::test]
-async fn bet_36_an_outcome_that_nobody_comes_for_is_dropped() {
+async fn an_outcome_that_is_not_collected_is_dropped() {
     let patience = Duration::from_millis(300);
     let runner = runner(Limits { patience, ..LIMITS });
     let runs = Runs::new("dropped");
@@ -203,7 +203,7 @@ async fn bet_36_an_outcome_that_nobody_comes_for_is_dropped() {
 }
 
 #[tokio::test]
-async fn bet_37_the_number_of_tasks_is_bounded() {
+async fn the_number_of_tasks_is_bounded() {
     let runner = runner(Limits { tasks: 3, tasks_per_namespace: 2, ..LIMITS });
     let begin = |namespace, line| runner.begin(task(namespace, Kind::Cmd, line));
     assert_eq!(begin("red", "sleep 5"), Ok(Begun::Started));
@@ -218,7 +218,7 @@ async fn bet_37_the_number_of_tasks_is_bounded() {
 }
 
 #[tokio::test]
-async fn lt_33_a_task_has_its_time() {
+async fn a_task_has_its_time() {
     let runner = runner(Limits { timeout: Duration::from_secs(2), ..LIMITS });
     let outcome = runner.ask(task("test", Kind::Bash, "echo begun; sleep 9999")).await.unwrap();
     assert_eq!(outcome.output, "begun\n");
@@ -226,7 +226,7 @@ async fn lt_33_a_task_has_its_time() {
 }
 
 #[tokio::test]
-async fn lt_3_when_we_stop_nothing_is_left() {
+async fn on_stop_nothing_is_left() {
     let runs = Runs::new("stop");
     let runner = runner(LIMITS);
     runner.begin(task("test", Kind::Cmd, &runs.line("sleep 9999"))).unwrap();
@@ -242,7 +242,7 @@ async fn lt_3_when_we_stop_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn bet_36_a_caller_that_comes_while_its_test_is_being_ended_gets_a_new_one() {
+async fn a_caller_that_comes_while_its_test_is_being_ended_gets_a_new_one() {
     let runs = Runs::new("late");
     let runner = runner(Limits { patience: Duration::from_millis(100), ..LIMITS });
     // The first time it takes its time to end; the second time it is done at once.
@@ -286,7 +286,7 @@ fn load(address: std::net::SocketAddr, connections: u32) -> Task {
 }
 
 #[tokio::test]
-async fn bet_37_the_connections_of_all_loads_are_bounded_together() {
+async fn the_connections_of_all_loads_are_bounded_together() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let runner = runner(LIMITS);

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_found_by_what_they_are_and_not_by_their_name_in_the_document() {
+    fn kinds_are_found_by_group_version_kind_and_not_by_their_name_in_the_document() {
         let kind = |kind: &str, version: &str| json!([{ "group": GROUP, "version": version, "kind": kind }]);
         let rules = json!({ "items": { "properties": { "name": { "type": "string" } } } });
         let spec = json!({ "spec": { "properties": { "rules": rules } } });

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_in_a_row_are_further_and_further_apart_and_one_after_quiet_times_is_a_first() {
+    fn pauses_double_with_failures_in_a_row_and_start_over_after_quiet_times() {
         let mut pauses = Pauses::default();
         let mut now = Duration::ZERO;
         let mut seen = Vec::new();

@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_makes_no_difference() {
+    fn empty_values_make_no_difference() {
         let same = |left: Value, right: Value| is_same(Some(&left), Some(&right));
         assert!(same(json!({ "a": {}, "b": 1 }), json!({ "b": 1, "c": null })));
         assert!(same(json!([{ "a": [] }]), json!([{}])));

@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn v8_4_a_certificate_must_be_trusted_and_for_the_host_unless_told_otherwise() {
+    async fn a_certificate_must_be_trusted_and_for_the_host_unless_told_otherwise() {
         let (port, _asked) = serve_tls(false);
         let stranger = Client::with_resolver(local(), Arc::new(Here));
         let friend = friend();
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bet_49_a_certificate_of_ones_own_is_shown_to_who_wants_one() {
+    async fn a_client_certificate_is_presented_to_servers_that_ask() {
         let (port, _asked) = serve_tls(true);
         let certificate = || ClientCertificate {
             chain_pem: pem("CERTIFICATE", CERTIFICATE),
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn alr_40_a_proxy_may_be_spoken_to_over_tls() {
+    async fn a_proxy_may_be_spoken_to_over_tls() {
         let (port, asked) = serve_tls(false);
         let via = |host: &str| Proxy::parse(&format!("https://user:pass@{host}:{port}")).unwrap();
         let url = SafeUrl::parse("http://metrics.example/q").unwrap();

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_takes_long_has_a_turn_of_its_namespace_only() {
+    async fn a_long_request_keeps_only_the_permit_of_its_namespace() {
         let limits = Limits::new(1, 1);
         let mut long = limits.acquire("slow").await.unwrap();
         assert!(limits.acquire("quick").now_or_never().is_none());

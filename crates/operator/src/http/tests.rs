@@ -202,7 +202,7 @@ async fn a_request_arrives_as_it_was_meant() {
 }
 
 #[tokio::test]
-async fn bet_29_one_timeout_covers_everything() {
+async fn one_timeout_covers_everything() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
     let cases = [
         ("no answer", Script::Hang("")),
@@ -224,7 +224,7 @@ async fn bet_29_one_timeout_covers_everything() {
 }
 
 #[tokio::test]
-async fn bet_29_whoever_has_no_patience_does_not_wait_for_a_turn_either() {
+async fn a_request_without_patience_does_not_wait_for_a_permit_either() {
     let server = Server::start(Script::Hang("")).await;
     let client = Arc::new(Client::new(Policy { in_flight_per_namespace_max: 1, ..local() }));
     let slow = Outgoing { timeout: Duration::from_secs(20), ..get(server.url("/")) };
@@ -285,7 +285,7 @@ async fn an_exchange_that_breaks_off_is_no_answer() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_connection_error() {
+async fn a_missing_server_is_a_connection_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -555,7 +555,7 @@ async fn names_are_checked_before_the_administrators_proxy_gets_them() {
 }
 
 #[tokio::test]
-async fn what_is_meant_for_the_node_goes_past_the_proxy_of_the_environment() {
+async fn requests_to_the_own_node_bypass_the_proxy_of_the_environment() {
     let proxy = Server::answering("200 OK", "", "by proxy").await;
     let node = Server::answering("200 OK", "", "by node").await;
     let mut client = Client::new(local());
@@ -598,7 +598,7 @@ async fn a_stuck_namespace_does_not_hold_up_others() {
 }
 
 #[tokio::test]
-async fn bet_28_a_connection_is_used_again() {
+async fn a_connection_is_used_again() {
     let kept = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = SafeUrl::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused() {
+    fn invalid_urls_are_refused() {
         let long = format!("http://e.com/{}", "a".repeat(LENGTH_MAX));
         let cases = [
             ("", UrlError::Empty),

@@ -91,7 +91,7 @@ async fn health_tells_of_a_loop_that_has_stalled_and_not_of_one_that_ended() {
 }
 
 #[tokio::test]
-async fn bet_47_readiness_waits_for_everything_that_was_announced() {
+async fn readiness_waits_for_everything_that_was_announced() {
     let served = served().await;
     let canaries = served.health.expect_ready("cache of canaries");
     let ready = fetch(&served, "/readyz").await;
@@ -104,7 +104,7 @@ async fn bet_47_readiness_waits_for_everything_that_was_announced() {
 }
 
 #[tokio::test]
-async fn an_answer_under_way_is_finished_when_we_stop() {
+async fn an_answer_under_way_is_finished_on_stop() {
     let served = served().await;
     let address = served.address;
     let head = "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -120,7 +120,7 @@ async fn an_answer_under_way_is_finished_when_we_stop() {
 }
 
 #[tokio::test]
-async fn those_who_connect_and_say_nothing_do_not_keep_us_from_stopping() {
+async fn silent_connections_do_not_delay_the_stop() {
     let served = served().await;
     let mut silent = Vec::new();
     for _ in 0..BOUNDS.connections_max + 8 {

@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn db_42_series_go_with_what_they_are_about() {
+    fn series_go_with_their_objects() {
         let mut registry = Registry::default();
         let series = GameSeries::register(&mut registry, "1.2.3");
         let second = Duration::from_secs(1);

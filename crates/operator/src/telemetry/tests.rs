@@ -14,7 +14,7 @@ fn samples(telemetry: &Telemetry) -> Vec<String> {
 }
 
 #[test]
-fn the_page_is_what_flaggers_dashboards_expect() {
+fn the_page_has_the_series_of_flaggers_dashboards() {
     let telemetry = telemetry();
     let podinfo = Target::new("test", "podinfo");
     telemetry.set_total("test", 2);
@@ -150,7 +150,7 @@ fn a_metric_that_is_not_asked_for_any_more_has_no_series() {
 }
 
 #[test]
-fn what_may_be_counted_one_day_is_zero_before() {
+fn counters_are_zero_before_the_first_count() {
     let telemetry = telemetry();
     let podinfo = Target::new("test", "podinfo");
     telemetry.expect(&podinfo, Strategy::BlueGreen);
@@ -197,7 +197,7 @@ fn hostile_names_cannot_break_the_page() {
 }
 
 #[test]
-fn openmetrics_is_for_those_who_ask() {
+fn openmetrics_is_for_scrapers_that_ask() {
     let accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4";
     assert_eq!(Format::accepted(Some(accept)), Format::OpenMetrics);
     assert_eq!(Format::accepted(Some("text/plain")), Format::Prometheus);

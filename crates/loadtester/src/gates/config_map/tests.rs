@@ -98,7 +98,7 @@ async fn check(gates: &Arc<Gates>) -> bool {
 }
 
 #[tokio::test]
-async fn a_call_that_hangs_delays_nobody_but_whoever_asked() {
+async fn a_call_that_hangs_delays_its_own_caller_only() {
     let server = Arc::new(Server { hangs: 1, ..Server::default() });
     let gates = server.start().await;
     let hanging = {

@@ -1,13 +1,13 @@
 //! The operator's flags: Flagger's, with Flagger's defaults, and a few of our own.
 //!
-//! Go writes flags with one dash or two and has its own idea of booleans. [`preprocess`] turns that
-//! into what clap reads, so a Flagger Deployment's arguments work unchanged:
+//! Go writes flags with one dash or two and has its own idea of booleans. [`preprocess`] turns them
+//! into flags of clap, so a Flagger Deployment's arguments work unchanged:
 //!
 //! ```text
 //! -log-level=info -enable-leader-election -v 3   -->   --log-level=info --enable-leader-election
 //! ```
 //!
-//! [`Args`] is what was written; [`Settings`] is what it means, with the environment applied and
+//! [`Args`] are the flags as written; [`Settings`] are their values, with the environment applied and
 //! every text parsed. [`Args`] can be a subcommand: `Operator(args::Args)`.
 
 mod go;

@@ -1,7 +1,7 @@
 //! The cluster as the operator sees it: reads from a cache, writes with preconditions.
 //!
-//! Routing objects may live in a cluster of their own ([`Cluster::with_mesh`]); whoever reads or
-//! writes an object need not know.
+//! Routing objects may live in a cluster of their own ([`Cluster::with_mesh`]); readers and writers of objects
+//! need not know.
 
 pub mod cache;
 pub mod nodes;
@@ -65,28 +65,28 @@ pub(crate) const WATCHED: [Kind; 8] = [
     SECRET,
 ];
 
-/// What else is written, routes aside.
+/// Other kinds that are written, besides routes.
 const OTHERS: [Kind; 3] = [DAEMON_SET, SCALED_OBJECT, EVENT];
 
 /// A handle on the cluster; cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) client: kube::Client,
-    /// Reaches the same API server as nobody: for requests that bring credentials of their own.
+    /// Unauthenticated client of the same API server, for requests that carry their own credentials.
     pub(crate) stranger: Option<kube::Client>,
     pub cache: Arc<Cache>,
-    /// What no Canary may make the operator talk to.
+    /// Addresses that a Canary must not make the operator talk to.
     pub nodes: NodeAddresses,
-    /// The one namespace that is looked after, or all.
+    /// The one namespace that is watched, or all.
     pub(crate) namespace: Option<String>,
     /// Asked before every write.
     leads: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// Rung when a list is complete, or failed.
+    /// Notified when a list is complete, or failed.
     pub(crate) synced: Arc<Notify>,
     kinds: Arc<[Kind]>,
     /// Where routing objects are.
     mesh: MeshAccess,
-    /// What the definitions of routing objects know.
+    /// The fields of routing objects on this cluster.
     pub(crate) schemas: Arc<Schemas>,
     /// Kinds that are watched on demand, once they are.
     claimed: Arc<Mutex<BTreeSet<Kind>>>,
@@ -143,7 +143,7 @@ impl Cluster {
         self
     }
 
-    /// The addresses of nodes are put where others find them too.
+    /// With addresses of nodes that are shared with others.
     #[must_use]
     pub fn with_nodes(mut self, nodes: NodeAddresses) -> Self {
         self.nodes = nodes;
@@ -172,13 +172,13 @@ impl Cluster {
         (self.leads)()
     }
 
-    /// True for the first to ask for a kind that is not watched from the start.
+    /// True for the first request of a kind that is not watched from the start.
     pub(crate) fn claim(&self, kind: Kind) -> bool {
         let mut claimed = self.claimed.lock();
         !WATCHED.contains(&kind) && claimed.insert(kind)
     }
 
-    /// Whether somebody asked for a kind that is not watched from the start: one that a cluster may have or not.
+    /// Whether a kind that is not watched from the start was asked for: one that a cluster may have or not.
     pub(crate) fn is_claimed(&self, kind: Kind) -> bool {
         self.claimed.lock().contains(&kind)
     }
@@ -189,7 +189,7 @@ impl Cluster {
             && self.nodes.is_settled()
     }
 
-    /// Waits for something that lists decide: it is looked at whenever one is complete, or failed.
+    /// Waits for a condition that depends on lists: checked whenever one is complete, or failed.
     pub(crate) async fn wait_until(&self, is_so: fn(&Self) -> bool) {
         loop {
             let rung = self.synced.notified();

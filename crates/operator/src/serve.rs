@@ -6,8 +6,8 @@
 //! | `/healthz` | 200 `OK`; 500 and a line for each loop that has stalled                  |
 //! | `/readyz`  | 200 `OK`; 503 and a line for each thing that is still missing            |
 //!
-//! It runs on followers too. Strangers can reach the port, so connections are bounded in number and
-//! time, and nothing here can change anything.
+//! It runs on followers too. The port needs no login, so connections are bounded in number and time, and no page
+//! changes anything.
 
 mod health;
 
@@ -76,7 +76,7 @@ async fn readyz(State(shared): State<Shared>) -> Response {
     answer(&shared.health.missing(), StatusCode::SERVICE_UNAVAILABLE)
 }
 
-/// `OK`, as Flagger, or what is wrong.
+/// `OK`, as Flagger, or the problems.
 fn answer(problems: &[String], status: StatusCode) -> Response {
     if problems.is_empty() {
         return "OK".into_response();

@@ -1,4 +1,4 @@
-//! What the operator tells Prometheus about itself.
+//! The metrics of the operator.
 //!
 //! The `flagger_*` names, labels and codes are Flagger's and are an interface: dashboards and alerts
 //! are built on them. In them `name` is the **target's** name. The `tidegate_*` series are ours.
@@ -42,7 +42,7 @@ pub struct Telemetry {
     analysed: Mutex<BTreeMap<Target, BTreeSet<String>>>,
     /// Namespaces that have a total, so that it can be set to zero.
     namespaces: Mutex<BTreeSet<String>>,
-    /// Those whose total is zero, until somebody has seen it.
+    /// Namespaces whose total is zero, until it was scraped.
     emptied: Mutex<BTreeSet<String>>,
 }
 
@@ -69,7 +69,7 @@ pub enum Analysis {
     Skipped,
 }
 
-/// What a check of a rollout came to.
+/// The result of a check of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     Passed,
@@ -208,7 +208,7 @@ impl Telemetry {
         self.flagger.analysis.remove(&target.metric_labels(metric));
     }
 
-    /// The metrics a canary has by now: what others of it were last is of no use any more.
+    /// Drops the series of metrics that a canary no longer has.
     pub fn keep_metrics(&self, target: &Target, is_asked: impl Fn(&str) -> bool) {
         let mut analysed = self.analysed.lock();
         let Some(metrics) = analysed.get_mut(target) else { return };
@@ -217,8 +217,7 @@ impl Telemetry {
         }
     }
 
-    /// A canary is there. What will be counted of it begins at zero: of a series that begins at one
-    /// nobody can tell that it grew.
+    /// Starts the counters of a canary at zero: the growth of a series that begins at one cannot be seen.
     pub fn expect(&self, target: &Target, strategy: Strategy) {
         let labels = target.run_labels(strategy, Analysis::Completed);
         drop(self.flagger.successes.get_or_create(&labels));

@@ -41,7 +41,7 @@ const KLOG: [(&str, Shape); 14] = [
 ///
 /// `args` are those of the operator alone, after the program and the subcommand. Known flags get two
 /// dashes and are joined with their value, so that a value may begin with a dash; klog's are
-/// dropped; what is unknown stays as it is, for clap to complain about.
+/// dropped; unknown flags stay as they are, for clap to reject.
 pub fn preprocess(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let shapes = shapes();
     let mut args = args.into_iter();

@@ -1,4 +1,4 @@
-//! Flags as a Flagger Deployment has them, and what becomes of them.
+//! Flags as a Flagger Deployment has them, and their settings.
 
 use std::{collections::BTreeMap, ffi::OsString, time::Duration};
 

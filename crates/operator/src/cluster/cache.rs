@@ -1,8 +1,8 @@
-//! What is known of the cluster: trimmed objects, fed by watches and by our own writes.
+//! The cache of the cluster: trimmed objects, fed by watches and by our own writes.
 //!
-//! A read never asks the API server. What we write is put here at once, so that a decision sees what
-//! the one before it did; an event that is older than that is ignored. Configuration is kept
-//! as fingerprints: their contents are dropped on arrival.
+//! A read never asks the API server. Our writes are inserted at once, so that a decision sees the effects of
+//! the one before it; an event that is older is ignored. Configuration is kept as fingerprints: contents are
+//! dropped on arrival.
 //!
 //! A reconcile loop declares the objects it depends on ([`Cache::follow`]) and is woken when one changes.
 
@@ -35,7 +35,7 @@ pub struct Key {
     pub name: Arc<str>,
 }
 
-/// Shared knowledge of the cluster.
+/// Shared by all reconcile loops.
 #[derive(Default)]
 pub struct Cache(Mutex<Inner>);
 
@@ -55,16 +55,16 @@ pub enum TableState {
     Pending,
     /// Listed at least once; kept up to date by a watch.
     Synced,
-    /// The cluster has no such kind, or has it no longer; and that in a sentence. There are none.
+    /// The cluster has no such kind, or has it no longer; with a sentence for people. There are no objects.
     NotServed(String),
-    /// Never listed, because that failed in another way. There may be some.
+    /// Never listed, because that failed in another way. There may be objects.
     Failed(String),
 }
 
 // === impl TableState ===
 
 impl TableState {
-    /// Why nothing was ever listed, if that was tried.
+    /// Why a list never succeeded, if one was tried.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Self::Pending | Self::Synced => None,
@@ -80,7 +80,7 @@ impl Key {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    /// Where a canary of this namespace finds an object of a kind that may have no namespace.
+    /// The key of an object for a canary of this namespace; the kind may be cluster-scoped.
     pub fn of_kind(kind: Kind, namespace: &str, name: &str) -> Self {
         Self::new(if kind.is_namespaced() { namespace } else { "" }, name)
     }
@@ -168,7 +168,7 @@ impl Cache {
         self.0.lock().tables.get(&kind).map(|table| table.state.clone()).unwrap_or_default()
     }
 
-    /// Says what `follower` depends on; replaces what it said before.
+    /// Sets the objects that `follower` depends on.
     pub fn follow(&self, follower: &Key, objects: BTreeSet<(Kind, Key)>) {
         let mut inner = self.0.lock();
         if inner.followed.get(follower) == Some(&objects) {
@@ -181,7 +181,7 @@ impl Cache {
         inner.followed.insert(follower.clone(), objects);
     }
 
-    /// What `follower` depends on.
+    /// The objects that `follower` depends on.
     pub fn followed(&self, follower: &Key) -> BTreeSet<(Kind, Key)> {
         self.0.lock().followed.get(follower).cloned().unwrap_or_default()
     }
@@ -198,7 +198,7 @@ impl Cache {
         }
     }
 
-    /// Wakes everybody.
+    /// Wakes all followers.
     pub fn ring_all(&self) {
         self.0.lock().bells.values().for_each(|bell| bell.notify_one());
     }
@@ -210,7 +210,7 @@ impl Cache {
         inner.bells.remove(follower);
     }
 
-    /// An object as the API server answered a write of ours, or a read.
+    /// Inserts an object from the answer to a write of ours, or to a read.
     pub fn learn(&self, kind: Kind, object: Value) {
         let key = Key::of(&object);
         let row = Row::of(kind, object);
@@ -224,7 +224,7 @@ impl Cache {
         }
     }
 
-    /// An object of that identity that we deleted: nothing older brings it back.
+    /// Removes an object that we deleted. Older events with that UID do not bring it back.
     pub fn bury(&self, kind: Kind, key: &Key, uid: &str) {
         let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
@@ -233,12 +233,12 @@ impl Cache {
         }
     }
 
-    /// An object that was deleted, or turned out not to exist.
+    /// Removes an object that was deleted, or turned out not to exist.
     pub fn unlearn(&self, kind: Kind, key: &Key) {
         self.0.lock().tables.entry(kind).or_default().remove(key);
     }
 
-    /// An object that a watch reported. True if that was news; a heartbeat of a node is none.
+    /// Inserts an object that a watch reported. True if it changed; a heartbeat of a node is no change.
     pub(crate) fn observe(&self, kind: Kind, object: Value) -> bool {
         let key = Key::of(&object);
         let row = Row::of(kind, object);
@@ -287,7 +287,7 @@ impl Cache {
         table.incoming.get_or_insert_default().insert(key, row);
     }
 
-    /// What the list did not have is gone; what differs is news.
+    /// Removes objects that the list did not have. Returns the keys that changed.
     pub(crate) fn list_ends(&self, kind: Kind) -> Vec<Key> {
         let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
@@ -323,14 +323,14 @@ impl Cache {
             inner.wake(kind, key);
         }
         if is_first {
-            // Whoever waited for the list follows nothing in it yet.
+            // A follower that waited for the list follows nothing in it yet.
             inner.bells.values().for_each(|bell| bell.notify_one());
         }
         changed.into_iter().collect()
     }
 
-    /// A list or a watch failed; what was listed before stays what is known. True if nothing was, and this is
-    /// the first time, or for another reason than before.
+    /// A list or a watch failed; objects that were listed before stay. True if none were, and this is the first
+    /// time, or for another reason than before.
     pub(crate) fn failed(&self, kind: Kind, failure: TableState) -> bool {
         let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
@@ -345,7 +345,7 @@ impl Cache {
         is_news
     }
 
-    /// A kind that was listed is served no longer: nothing of it is left. True if that is news.
+    /// Empties the table of a kind that is served no longer. True if it was listed before.
     pub(crate) fn vanished(&self, kind: Kind, state: TableState) -> bool {
         let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
@@ -370,7 +370,7 @@ impl Inner {
         }
     }
 
-    /// Wakes everybody who depends on any object of the kind, there or not.
+    /// Wakes all that follow any object of the kind, existing or not.
     fn wake_all(&self, kind: Kind) {
         let of_kind = self.followers.iter().filter(|((followed, _), _)| *followed == kind);
         for follower in of_kind.flat_map(|(_, followers)| followers) {

@@ -4,7 +4,7 @@
 //! watch ──► cache ──► NodeListener ──► NodeAddresses ──► http::guard, at every connection
 //! ```
 //!
-//! Nothing is asked of anybody before nodes were listed. An operator whose role does not let it see them, such
+//! No request leaves before nodes were listed. An operator whose role does not let it see them, such
 //! as one that may act in a single namespace, does without: it says so once, and their addresses are open.
 
 use std::{collections::BTreeMap, mem, net::IpAddr, sync::Arc};
@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use super::{Cluster, cache::Key, watch::Listener};
 
-/// The addresses of all nodes that are known; cheap to clone, and every clone knows the same.
+/// The addresses of all nodes that are known; cheap to clone, and all clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct NodeAddresses(Arc<RwLock<Inner>>);
 
@@ -34,16 +34,16 @@ enum Knowledge {
     #[default]
     Pending,
     Listed,
-    /// What comes after the last list, if there was one, is not known.
+    /// Changes after the last list, if there was one, are not known.
     Refused,
 }
 
 /// Keeps the addresses as the cache has them.
 pub(crate) struct NodeListener(pub(crate) Cluster);
 
-/// Whatever a node is called by that is an address. Names are looked up by whoever is given one.
+/// All addresses of a node. Its names are looked up when a request names one.
 ///
-/// Pod networks give a node two more, which it does not tell: the first of the range of its pods is often
+/// Pod networks give a node two more, which its status does not have: the first of the range of its pods is often
 /// that of a tunnel, and the second that of the bridge its pods are on. No pod has either.
 fn addresses(node: &Value) -> Vec<IpAddr> {
     let said = node["status"]["addresses"].as_array().into_iter().flatten();
@@ -96,7 +96,7 @@ impl NodeAddresses {
         }
     }
 
-    /// What was so before.
+    /// Returns the state before.
     fn settle(&self, knowledge: Knowledge) -> Knowledge {
         let mut inner = self.0.write();
         mem::replace(&mut inner.knowledge, knowledge)

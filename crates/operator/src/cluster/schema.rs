@@ -1,4 +1,4 @@
-//! What the cluster's definitions of Gateway API routes know, as its API server publishes it.
+//! The fields of Gateway API routes that the cluster's definitions have, as its API server publishes them.
 //!
 //! ```text
 //! /openapi/v3                                         index: a fingerprint for each document
@@ -33,7 +33,7 @@ const PAGE_MAX: Duration = Duration::from_secs(30);
 /// Attempts at the first read, a second and then twice as long apart: half a minute in all.
 const ATTEMPTS: u32 = 5;
 
-/// What is known of each version of the group.
+/// The document of each version of the group, once read.
 #[derive(Default)]
 pub struct Schemas(Mutex<BTreeMap<&'static str, Document>>);
 
@@ -93,7 +93,7 @@ impl Cluster {
         schemas.get(kind.version).is_some_and(|it| it.kinds.contains_key(kind.kind))
     }
 
-    /// Reads what is known of a kind, for the first time.
+    /// Reads the document of a kind, unless it was read before.
     pub(crate) async fn learn(self, kind: Kind) {
         if kind.group != GROUP || self.route_fields(kind).is_some() {
             return;

@@ -1,8 +1,8 @@
-//! Writes: each says what it is based on, and none happens without leadership.
+//! Writes, each with a precondition, and none without leadership.
 //!
-//! Fields we own are applied by the server under one field manager. Where a subtree must be exactly
-//! ours and somebody else owns fields in it, which an apply leaves alone, it is replaced after the
-//! apply. What the server answers goes into the cache at once.
+//! Fields we own are applied by the server under one field manager. Where a subtree must be exactly ours and another
+//! manager owns fields in it, which an apply leaves alone, it is replaced after the apply. The answer of the server
+//! goes into the cache at once.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -19,23 +19,23 @@ pub use tidegate_providers::object::FIELD_MANAGER;
 /// Longest time for one request.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 const APPLY: &str = "application/apply-patch+yaml";
-/// What the admission plugin `OwnerReferencesPermissionEnforcement` says to who may not delete an object, and would
-/// change who owns it.
+/// The message of the admission plugin `OwnerReferencesPermissionEnforcement` when a client that may not delete an
+/// object changes its owners.
 const NOT_TO_OWN: &str = "cannot set an ownerRef on a resource you can't delete";
 
 /// Why a write did not happen, or may not have.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// Somebody else wrote first: look again and decide again.
+    /// Another client wrote first: observe and decide again.
     #[error("{what} changed in the meantime")]
     Conflict { what: String },
     /// Another operator leads now.
     #[error("not the leader any more")]
     NotLeading,
-    /// The object is not there.
+    /// The object does not exist.
     #[error("{what} does not exist")]
     Missing { what: String },
-    /// The server says no, and will say so again.
+    /// The server refuses the write, and would again.
     #[error("{what} was refused: {why}")]
     Refused { what: String, why: String },
     /// The server did not answer, or not now. The write may have happened.
@@ -75,7 +75,7 @@ impl Cluster {
                 self.patch(place, APPLY, &body).await?
             }
             Err(error) if schema::is_about_fields(&error) && self.relearn(kind).await => {
-                // What is served changed: the same decision is another write now.
+                // The definition changed: the same decision is another write now.
                 return Err(WriteError::Conflict {
                     what: format!("the definition of {}", kind.kind),
                 });
@@ -102,8 +102,8 @@ impl Cluster {
         self.json_patch(place, &Value::Array(operations)).await.map(|_| ())
     }
 
-    /// The same for an object whose owners are to stay who they are. Our role may not delete workloads: where that is
-    /// what it takes, one that is found with other owners than ours is kept up to date all the same.
+    /// The body with the owners that the object has. Our role may not delete workloads, and some clusters ask for that
+    /// before owners are changed: an object with other owners than ours is kept up to date all the same.
     async fn with_present_owners(
         &self,
         place: Place<'_>,
@@ -158,7 +158,7 @@ impl Cluster {
         Ok(written)
     }
 
-    /// Creates an object; the name is the server's business.
+    /// Creates an object under a name that the server generates. The cache does not get it.
     pub async fn create(&self, place: Place<'_>, body: &Value) -> Result<Value, WriteError> {
         let path = format!("{}?fieldManager={FIELD_MANAGER}", place.collection());
         let request = Request::builder()
@@ -169,7 +169,7 @@ impl Cluster {
         self.send(place, request).await
     }
 
-    /// Creates an object of this name, and learns what came of it.
+    /// Creates an object under a name of ours, and puts the answer into the cache.
     pub async fn make(&self, place: Place<'_>, body: &Value) -> Result<Value, WriteError> {
         let made = self.create(place, body).await?;
         self.cache.learn(place.kind, made.clone());
@@ -253,7 +253,7 @@ impl Cluster {
         }
     }
 
-    /// Reads the object once more after a conflict, so that the next decision sees what is.
+    /// Reads the object once more after a conflict, so that the next decision sees its present state.
     pub async fn refresh(&self, place: Place<'_>) -> Result<(), WriteError> {
         match self.read(place).await? {
             Some(object) => self.cache.learn(place.kind, object),
@@ -305,7 +305,7 @@ impl Cluster {
     }
 }
 
-/// Whether what a deletion answered is an object that is still there for a while.
+/// Whether the answer to a deletion is an object that is still there for a while.
 fn is_leaving(answer: &Value) -> bool {
     let metadata = &answer["metadata"];
     let has_finalizers = metadata["finalizers"].as_array().is_some_and(|list| !list.is_empty());
@@ -359,7 +359,7 @@ impl std::fmt::Display for Place<'_> {
 // === impl WriteError ===
 
 impl WriteError {
-    /// Looking again at once may help: the world is another one than the decision was made for.
+    /// Observing again at once may help: the decision was made for an older state.
     pub fn is_stale(&self) -> bool {
         matches!(self, Self::Conflict { .. } | Self::Missing { .. })
     }
@@ -373,8 +373,8 @@ fn sort_out(what: String, error: kube::Error) -> WriteError {
     match status.code {
         404 => WriteError::Missing { what },
         409 => WriteError::Conflict { what },
-        // Admission comes before anything is stored: nothing was written, and nothing is until somebody
-        // puts the webhook right.
+        // Admission comes before anything is stored: nothing was written, and nothing will be until the webhook
+        // works again.
         500 if status.message.contains("failed calling webhook") => {
             WriteError::Refused { what, why }
         }
@@ -383,7 +383,7 @@ fn sort_out(what: String, error: kube::Error) -> WriteError {
     }
 }
 
-/// An API server's sentence may repeat a whole object; nobody reads that.
+/// Cuts a message of the API server, which may repeat a whole object.
 fn shorten(text: &str) -> String {
     const CHARACTERS_MAX: usize = 400;
     match text.char_indices().nth(CHARACTERS_MAX) {
@@ -392,7 +392,7 @@ fn shorten(text: &str) -> String {
     }
 }
 
-/// Equal but for what is empty: the server drops and adds empty maps at will.
+/// Equal, ignoring empty values: the server drops and adds empty maps at will.
 fn is_same(left: Option<&Value>, right: Option<&Value>) -> bool {
     match (left, right) {
         (None, None) => true,

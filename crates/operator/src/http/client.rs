@@ -1,7 +1,7 @@
-//! The client itself: pools, redirects, and reading no more than was asked for.
+//! The client: connection pools, redirects, bounded reads.
 //!
 //! Connections are kept and shared. Those to addresses that were not checked (the administrator's)
-//! have pools of their own, or a Canary could ride on them past the check.
+//! have pools of their own, or a Canary could use them past the check.
 
 use std::{
     collections::BTreeMap, error::Error as _, fmt, mem, pin::pin, sync::Arc, time::Duration,
@@ -63,7 +63,7 @@ struct Pools {
     checked: u64,
 }
 
-/// Whom a request believes, and what it shows.
+/// The servers that a request trusts, and the certificate it presents.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Trust {
     verify_tls: bool,
@@ -129,7 +129,7 @@ impl Client {
         Self::with_resolver(policy, Arc::new(SystemResolver))
     }
 
-    /// With names that mean what `resolver` says. Addresses are checked all the same.
+    /// With a resolver of its own. Addresses are checked all the same.
     pub fn with_resolver(policy: Policy, resolver: Arc<dyn Resolve>) -> Self {
         Self {
             limits: Limits::new(policy.in_flight_max, policy.in_flight_per_namespace_max),
@@ -176,7 +176,7 @@ impl Client {
         answer.unwrap_or(Err(HttpError::Timeout { host, after }))
     }
 
-    /// Sends the request, and again to wherever the answers point.
+    /// Sends the request, and follows redirects.
     async fn follow(&self, request: Outgoing) -> Result<Answer, HttpError> {
         let Outgoing { method, url, mut headers, body, trusted, .. } = request;
         let trust = Trust {
@@ -234,7 +234,7 @@ impl Client {
     fn environment_proxy(&self, url: &SafeUrl) -> Result<Option<Proxy>, HttpError> {
         let found = self.environment.as_ref().and_then(|known| known.intercept(url.uri()));
         let Some(found) = found else { return Ok(None) };
-        // One that we cannot use is not passed by: it is there for a reason.
+        // A proxy that we cannot use is an error, and not ignored: it is there for a reason.
         let proxy = Proxy::from_environment(&found);
         proxy.map(Some).ok_or_else(|| HttpError::Proxy { host: url.authority().to_owned() })
     }
@@ -244,7 +244,7 @@ impl Client {
         let mut pools = self.pools.lock();
         let Pools { pools, checked } = &mut *pools;
         if mem::replace(checked, additions) != additions {
-            // Connections are checked when they are made: a kept one may lead to what is a node since.
+            // Connections are checked when they are made: a kept one may lead to a node that was added since.
             pools.clear();
         }
         if let Some(pool) = pools.get(&key) {
@@ -301,7 +301,7 @@ impl fmt::Debug for Client {
 // === impl Trust ===
 
 impl Trust {
-    /// Nothing about it is one Canary's own.
+    /// Whether all requests share it: no Canary has settings of its own in it.
     fn is_usual(&self) -> bool {
         self.authorities.is_none() && self.certificate.is_none()
     }
@@ -320,7 +320,7 @@ impl Hop {
         }
         let is_same = url.is_same_origin(&self.url);
         let Self { mut method, url: from, mut headers, mut body, trusted } = self;
-        // What went to the host unprotected may go there protected.
+        // A request that went to the host without TLS may go there with it.
         let is_upgrade = from.port() == 80 && url.is_https() && url.port() == 443;
         if !is_same && !is_upgrade {
             let names: Vec<HeaderName> = headers.keys().cloned().collect();
@@ -343,14 +343,14 @@ impl Hop {
     }
 }
 
-/// Where an answer says to ask instead.
+/// The address that a redirect names.
 fn location(response: &Response<Incoming>) -> Option<String> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let value = response.headers().get(header::LOCATION).filter(|_| is_redirect)?;
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-/// Reads at most `bytes_max` of the body. What follows is left unread, and the connection closed.
+/// Reads at most `bytes_max` of the body. The rest is left unread, and the connection closed.
 async fn read(
     response: Response<Incoming>,
     bytes_max: usize,
@@ -373,7 +373,7 @@ async fn read(
     Ok(Answer { status: parts.status, headers: parts.headers, body: body.freeze(), truncated })
 }
 
-/// Turns what the client library says into our words.
+/// Translates an error of the client library.
 fn classify(error: &legacy::Error, host: String) -> HttpError {
     let mut cause = error.source();
     while let Some(current) = cause {
@@ -451,7 +451,7 @@ mod tests {
         format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n").into_bytes()
     }
 
-    /// Answers every connection in a thread of its own, and returns the port and what was asked.
+    /// Answers every connection in a thread of its own, and returns the port and the requests.
     fn serve_tls(wants_certificate: bool) -> (u16, mpsc::Receiver<String>) {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -477,7 +477,7 @@ mod tests {
                 let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
                 let mut stream = StreamOwned::new(connection, stream.unwrap());
                 let mut buffer = [0; 4096];
-                // A client that trusts nobody, or that nobody trusts, breaks off here.
+                // A client that does not trust the server, or is not trusted, breaks off here.
                 if let Ok(read) = stream.read(&mut buffer) {
                     let _nobody_may_listen =
                         asked.send(String::from_utf8_lossy(&buffer[..read]).into_owned());
@@ -523,7 +523,7 @@ mod tests {
         let cases = [
             ("none", None, None, true, false),
             ("the one that is wanted", Some(certificate()), authorities(), true, true),
-            ("to whoever answers", Some(certificate()), None, false, true),
+            ("to any server", Some(certificate()), None, false, true),
             ("but not to strangers", Some(certificate()), None, true, false),
             ("one that is broken", Some(broken), authorities(), true, false),
         ];
@@ -549,7 +549,7 @@ mod tests {
         assert!(head.starts_with("GET http://metrics.example/q HTTP/1.1\r\n"), "{head}");
         assert!(head.contains("proxy-authorization: Basic dXNlcjpwYXNz"), "{head}");
 
-        // What a hook says of its own server says nothing of the proxy.
+        // `disableTLS` of a hook is about its own server and not about the proxy.
         for (reason, host, client) in [
             ("for another host", "other.test", &friend),
             ("not trusted", "tls.test", &Client::with_resolver(local(), Arc::new(Here))),

@@ -1,7 +1,7 @@
-//! Turns: how many requests may be under way, in all and for each namespace.
+//! Permits: bounds on the requests under way, in all and for each namespace.
 //!
-//! A request waits for its namespace's turn first, so one namespace never has more than its share
-//! in the queue for the common turns, and those are given in the order of asking.
+//! A request waits for a permit of its namespace first, so one namespace never has more than its share in the queue
+//! for the shared permits, and those are given in the order of asking.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,7 +16,7 @@ pub(super) struct Limits {
 
 type Namespaces = Arc<Mutex<BTreeMap<String, Lane>>>;
 
-/// One namespace's turns. Kept while someone has one or waits for one.
+/// The permits of one namespace. Kept while it has users.
 struct Lane {
     permits: Arc<Semaphore>,
     users: usize,

@@ -1,7 +1,7 @@
 //! Proxies: `http` and `https`, which are asked to connect or to forward, and `socks5`.
 //!
 //! A proxy looks names up itself. The address of a proxy that a user names is checked, and so is a server
-//! behind it that is given as an address. The administrator's own proxy may reach what nobody else does, so
+//! behind it that is given as an address. The administrator's own proxy may reach more than others, so
 //! names are looked up and checked before it gets them; see [`super::Policy::proxy_resolves`].
 
 use std::{
@@ -18,7 +18,7 @@ use super::url::{Parts, UrlError};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Proxy {
     pub(super) kind: ProxyKind,
-    /// Spoken to over TLS.
+    /// Reached over TLS.
     pub(super) secure: bool,
     /// Host and port.
     pub(super) authority: String,
@@ -113,7 +113,7 @@ impl Proxy {
         Some(proxy)
     }
 
-    /// Where it is. The scheme is always the same: what is spoken there is [`Self::secure`]'s to say.
+    /// Its address. The scheme is always the same: [`Self::secure`] has the protocol.
     pub(super) fn uri(&self) -> Option<Uri> {
         Uri::builder()
             .scheme("http")
@@ -123,7 +123,7 @@ impl Proxy {
             .ok()
     }
 
-    /// What a proxy that forwards plain requests wants to see on each.
+    /// The header with credentials that a proxy needs on each plain request that it forwards.
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
         let ProxyCredentials::Basic(text) = &self.credentials else { return None };
         let mut value = HeaderValue::try_from(text).ok()?;

@@ -12,7 +12,7 @@ use tokio::{
 use super::*;
 use crate::cluster::nodes::NodeAddresses;
 
-/// A server that answers each connection with a script, and remembers what it was asked.
+/// A server that answers each connection with a script, and records the requests.
 struct Server {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -22,7 +22,7 @@ struct Server {
 enum Script {
     /// Read one request, answer this, close.
     Answer(String),
-    /// Answer by path; what is not listed is a 404.
+    /// Answer by path; others are a 404.
     Paths(BTreeMap<&'static str, String>),
     /// Read, send this, and then nothing more.
     Hang(&'static str),
@@ -348,7 +348,7 @@ async fn a_node_is_closed_from_when_it_is_known_until_it_is_gone() {
     let names = || Arc::new(Names(BTreeMap::from([("node.test", vec!["127.0.0.1"])])));
     let client = Client::with_resolver(local(), names()).with_nodes(nodes.clone());
     let by_name = || get(server.named("node.test", "/"));
-    assert!(client.send(by_name()).await.is_ok(), "nobody says that it is a node");
+    assert!(client.send(by_name()).await.is_ok(), "it is not known as a node");
     nodes.set("a", vec![server.address.ip()]);
     for request in [by_name(), get(server.url("/"))] {
         let host = request.url.authority().to_owned();
@@ -411,7 +411,7 @@ async fn a_name_that_changes_its_mind_is_caught() {
         fn resolve(&self, _: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
             let mut asked = self.0.lock();
             *asked += 1;
-            // 192.0.2.0/24 is for documentation: nobody answers there.
+            // 192.0.2.0/24 is for documentation: no server answers there.
             let address = if *asked == 1 { [192, 0, 2, 1] } else { [127, 0, 0, 1] };
             Box::pin(async move { Ok(vec![SocketAddr::from((address, port))]) })
         }

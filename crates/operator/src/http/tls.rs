@@ -1,5 +1,5 @@
-//! TLS: one configuration that verifies the server, one that a spec may ask for instead, and either with a
-//! certificate of one's own.
+//! TLS of outgoing requests: the server is verified unless a spec says otherwise, and a Secret may bring authorities or
+//! a certificate to present.
 
 use rustls::ClientConfig;
 use tidegate_runtime::tls::{self, CertificateError, Trust};
@@ -21,7 +21,7 @@ pub(super) fn trusting_pem(pem: &[u8]) -> ClientConfig {
     tls::client(authorities(pem))
 }
 
-/// Shows a certificate; trusts these authorities, else whom the machine trusts, or everybody.
+/// Presents a certificate; trusts these authorities, else those of the machine, or every server.
 pub(super) fn identified(
     pem: Option<&[u8]>,
     verify: bool,

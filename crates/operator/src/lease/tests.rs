@@ -45,7 +45,7 @@ impl World {
         Candidate { leadership, task: tokio::spawn(election.run(stopped)), stop }
     }
 
-    /// Lets time pass, a second at a time, and everyone act meanwhile.
+    /// Lets time pass, a second at a time, and all tasks run meanwhile.
     async fn pass(&self, seconds: u64) {
         self.quiet().await;
         for _ in 0..seconds {
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// Lets everyone act until nobody has anything to do now.
+    /// Lets all tasks run until none has anything to do now.
     async fn quiet(&self) {
         for _ in 0..200 {
             tokio::task::yield_now().await;
@@ -268,7 +268,7 @@ async fn many_candidates_never_lead_together_on_a_faulty_server() {
             }
         }
     }
-    assert!(led > 100, "somebody should lead for some of the time, but did only for {led} s");
+    assert!(led > 100, "some candidate should lead for some of the time, but did only for {led} s");
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Whether the operator is alive and ready.
 //!
 //! A loop that must turn holds a [`Heartbeat`] and beats it each time round. A thing that must be
-//! there first, such as a filled cache, is a [`Readiness`] that somebody settles. Both tell their
-//! names only, so the pages can be shown to anyone.
+//! there first, such as a filled cache, is a [`Readiness`] that its owner sets. Both show their names only, so the
+//! pages need no login.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ pub struct Heartbeat {
     name: &'static str,
 }
 
-/// Held by whoever fills a cache.
+/// Held by the task that fills a cache.
 pub struct Readiness {
     health: Arc<Health>,
     name: &'static str,

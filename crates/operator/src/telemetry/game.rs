@@ -1,7 +1,7 @@
 //! Series about game workloads and runs of hooks.
 //!
 //! Names and labels are those of the operators that these kinds come from, where dashboards were built on
-//! them. Series of an object go when the object goes, so that their number is bounded by what there is.
+//! them. Series of an object go when the object goes, so that their number is bounded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +36,7 @@ pub struct GameWorkload<'a> {
     pub name: &'a str,
 }
 
-/// What was done to a pod.
+/// An operation on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodWork {
     Create,
@@ -56,7 +56,7 @@ pub struct Replicas {
     pub updated_ready: usize,
 }
 
-/// A run of a hook, and whose it is.
+/// A run of a hook, and its workload.
 #[derive(Clone, Copy, Debug)]
 pub struct HookRun<'a> {
     pub namespace: &'a str,
@@ -96,7 +96,7 @@ pub struct GameSeries {
     deployments: OfWorkloads,
     sets: OfWorkloads,
     hooks: OfHooks,
-    /// Label sets by whom they are about: kind, namespace and name.
+    /// Label sets by object: kind, namespace and name.
     known: Mutex<BTreeMap<Subject, BTreeSet<Labels>>>,
 }
 

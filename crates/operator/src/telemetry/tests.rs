@@ -6,7 +6,7 @@ fn telemetry() -> Telemetry {
     Telemetry::new("1.2.3", "istio", Timestamp::UNIX_EPOCH)
 }
 
-/// The page without comments and without what depends on the machine.
+/// The page without comments and without series that depend on the machine.
 fn samples(telemetry: &Telemetry) -> Vec<String> {
     let page = telemetry.render(Format::Prometheus);
     let lines = page.lines().filter(|line| !line.starts_with('#'));
@@ -122,7 +122,7 @@ fn an_emptied_namespace_counts_zero_once_and_is_then_gone() {
     totals(1, 2);
     totals(0, 3);
     assert_eq!(shown(), [format!("{a} 0"), format!("{b} 3")]);
-    assert_eq!(shown(), [format!("{b} 3")], "somebody has seen it");
+    assert_eq!(shown(), [format!("{b} 3")], "it was scraped");
     totals(0, 3);
     assert_eq!(shown(), [format!("{b} 3")], "nor does it come back");
     totals(0, 0);

@@ -35,7 +35,7 @@ pub struct Process {
     limit: Option<Duration>,
 }
 
-/// What callers may use.
+/// Keys and servers that callers may use.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
     pub key_dir: Option<PathBuf>,
@@ -228,7 +228,7 @@ fn read_key(path: &Path, allowed: &Allowed) -> Option<HeaderValue> {
     Some(key)
 }
 
-/// What can stand in a path without leading elsewhere.
+/// True for text that cannot lead elsewhere in a path.
 fn is_id(id: &str) -> bool {
     !id.is_empty()
         && id.len() <= 64

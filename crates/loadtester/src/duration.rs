@@ -1,7 +1,4 @@
-//! Durations as Go writes them: `90s`, `1m30s`, `1.5h`.
-//!
-//! Only what a load tester needs: none is negative. It has its own copy of this so that a program
-//! that runs commands for others is not built from Kubernetes' types.
+//! Durations as Go writes them, within the bounds of a load tester: none is negative, none over a year.
 
 use std::time::Duration;
 

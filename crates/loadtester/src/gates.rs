@@ -1,9 +1,9 @@
 //! Gates that a person opens and a rollout asks for.
 //!
-//! A gate belongs to a canary and is closed unless it was opened; nobody's asking opens or makes one.
+//! A gate belongs to a canary and is closed unless it was opened; a question neither opens nor creates one.
 //! It can be opened for good, for a time, for a number of steps, or for one revision only. Gates outlive
 //! the process if they are kept: in a file, which is replaced whole, or in a [`config_map`], which several
-//! processes may share. What an answer says has been written before it is given.
+//! processes may share. A change is written before it is answered.
 
 pub mod config_map;
 
@@ -29,7 +29,7 @@ pub struct Gates {
     open: Mutex<BTreeMap<Key, Opening>>,
 }
 
-/// Where gates are when the process is not.
+/// Storage of gates beyond the process.
 #[derive(Debug)]
 enum Kept {
     Nowhere,
@@ -37,14 +37,14 @@ enum Kept {
     ConfigMap(Box<ConfigMapStore>),
 }
 
-/// Which gate.
+/// The identity of a gate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     pub namespace: String,
     /// Of the canary.
     pub canary: String,
     pub kind: Kind,
-    /// Where a canary has several, which one.
+    /// Its name, where a canary has several.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub gate: String,
 }
@@ -54,11 +54,11 @@ pub struct Key {
 pub enum Kind {
     /// Lets a rollout go on.
     Advance,
-    /// Takes a rollout back.
+    /// Rolls back.
     Rollback,
 }
 
-/// How far a gate is open.
+/// The bounds within which a gate is open.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
     /// Seconds since 1970.
@@ -66,7 +66,7 @@ pub struct Opening {
     /// Closes by itself then. Seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<i64>,
-    /// How often it still says yes.
+    /// Approvals that are left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
     /// The only revision it is open for, by the checksum that hooks send.
@@ -77,11 +77,11 @@ pub struct Opening {
     pub answered: Option<String>,
 }
 
-/// Who asks.
+/// The call that asks.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     pub checksum: &'a str,
-    /// What tells a repeated call from a new one.
+    /// Tells a repeated call from a new one.
     pub call: Option<&'a str>,
 }
 
@@ -119,10 +119,10 @@ pub struct Entry {
 const GATES_MAX: usize = 10_000;
 /// A ConfigMap takes 1 MiB.
 const GATES_MAX_IN_CONFIG_MAP: usize = 1000;
-/// Nobody repeats a call for longer than this.
+/// No caller repeats a call for longer than this.
 const REPEATED_WITHIN_S: i64 = 3600;
-/// How often a change is tried that somebody else was ahead of: one of those who try at once is through each
-/// time, and as many hooks as this do not ask at once.
+/// Attempts at a change after conflicts: of writers at the same moment one succeeds each time, and fewer hooks than
+/// this ask at once.
 const ATTEMPTS_MAX: u32 = 32;
 /// Between attempts, times their number: 32 of them pause for two and a half seconds in all.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -132,7 +132,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 // === impl Gates ===
 
 impl Gates {
-    /// Gates that are gone with the process.
+    /// Gates in memory, lost with the process.
     pub fn in_memory() -> Self {
         Self { kept: Kept::Nowhere, open: Mutex::default() }
     }
@@ -149,13 +149,13 @@ impl Gates {
         Ok(Self { kept: Kept::File(file), open })
     }
 
-    /// Gates that are kept in a `ConfigMap`, and opened and asked for by others as well. It is first looked
-    /// at when somebody asks: a server that is away for a moment is no reason not to start.
+    /// Gates that are kept in a `ConfigMap`, and opened and asked for by others as well. It is first read
+    /// at a request: an API server that is away for a moment is no reason not to start.
     pub fn in_config_map(store: ConfigMapStore) -> Self {
         Self { kept: Kept::ConfigMap(Box::new(store)), open: Mutex::default() }
     }
 
-    /// Whether the gate says yes. Uses up a step if it has them. Blocks.
+    /// Whether the gate is open for this call. Uses up a step if it is bounded by steps. Blocks.
     pub fn check(&self, key: &Key, asker: Asker<'_>, now: i64) -> Result<bool, GateError> {
         self.act(now, |open| {
             let Some(opening) = open.get(key) else { return Ok((false, None)) };
@@ -172,7 +172,7 @@ impl Gates {
             let Some(left) = steps.checked_sub(1) else { return Ok((false, None)) };
             let answered = asker.call.map(str::to_owned);
             let used = Opening { steps: Some(left), answered, ..opening.clone() };
-            // One that is used up is closed; what is left to remember is the call it said yes to last.
+            // One that is used up is closed; only the call that it approved last is kept.
             let used = match (left, asker.call) {
                 (0, None) => None,
                 (0, Some(_)) => {
@@ -208,7 +208,7 @@ impl Gates {
         self.act(now, |open| Ok(((), open.contains_key(key).then(|| (key.clone(), None)))))
     }
 
-    /// Those that would say yes to somebody. Blocks.
+    /// Gates that would approve some call. Blocks.
     pub fn list(&self, now: i64) -> Result<Vec<Entry>, GateError> {
         self.act(now, |open| {
             let open = open.iter().filter(|(_, opening)| opening.is_open(now));
@@ -241,7 +241,7 @@ impl Gates {
 }
 
 /// As [`Gates::act`], where others change gates too: it may have to decide again. No lock is held, so that a
-/// call that hangs delays nobody but whoever asked; of two that write at once the server refuses one.
+/// call that hangs delays its own caller only; of two writes at once the API server refuses one.
 fn act_shared<T>(
     store: &ConfigMapStore,
     now: i64,
@@ -255,7 +255,7 @@ fn act_shared<T>(
         if store.save(read, &after(&open, change, now), deadline)? {
             return Ok(answer);
         }
-        // Whoever was ahead may be so again; those who have tried longer wait longer, and meet fewer.
+        // The pause grows with each attempt, so that writers meet less often.
         thread::sleep(PAUSE * attempt);
     }
     Err(StoreError::Contended.into())

@@ -1,6 +1,6 @@
 //! The `tidegate-loadtester` command: a server for rollouts, and load from the command line.
 //!
-//! Data goes to stdout, talk to stderr. Exit codes: 0 done, 1 it is not so, 2 could not run.
+//! Data goes to stdout, messages to stderr. Exit codes: 0 success, 1 failure of the thing asked about, 2 could not run.
 
 use std::{
     error::Error,
@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 
 type Failure = Box<dyn Error>;
 
-/// Nobody has more ports to connect from.
+/// A machine has no more ports to connect from.
 const CONNECTIONS_MAX: u32 = 65_535;
 
 const LOAD_HELP: &str = "\
@@ -72,7 +72,7 @@ fn serve_forever(args: tidegate_loadtester::args::Serve) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Whether anything was answered.
+/// True if any request was answered.
 fn load(arguments: &[String]) -> Result<bool, Failure> {
     let is_help = |it: &String| matches!(it.as_str(), "-h" | "-help" | "--help");
     if arguments.is_empty() || arguments.iter().any(is_help) {
@@ -95,7 +95,7 @@ fn load(arguments: &[String]) -> Result<bool, Failure> {
     Ok(report.is_answered())
 }
 
-/// Waits for the end, or for a person who has seen enough. Shows what goes on if one is looking.
+/// Waits for the end, or for Ctrl-C. On a terminal it shows the progress.
 async fn watch(mut running: Running) -> Result<Report, io::Error> {
     let start = Instant::now();
     let is_watched = io::stderr().is_terminal();

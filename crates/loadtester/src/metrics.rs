@@ -1,6 +1,6 @@
-//! What the load tester tells Prometheus about itself.
+//! The metrics of the load tester.
 //!
-//! Labels are fixed words: what callers send never becomes one.
+//! Labels are fixed words: text of callers never becomes one.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -30,7 +30,7 @@ enum Counter {
     Refused,
 }
 
-/// What is true now, and not counted.
+/// Gauges.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Now {
     pub running: usize,
@@ -84,7 +84,7 @@ impl Metrics {
         self.add(Counter::Refused, [reason, ""], 1);
     }
 
-    /// Counts what `now` has more than `before` had.
+    /// Counts the difference between `now` and `before`.
     pub fn count_load(&self, before: &Stats, now: &Stats) {
         for (outcome, count) in by_outcome(now) {
             let already = by_outcome(before).get(outcome).copied().unwrap_or(0);

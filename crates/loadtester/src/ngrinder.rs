@@ -34,7 +34,7 @@ pub struct Test {
     poll: Duration,
 }
 
-/// What callers may use.
+/// Passwords and servers that callers may use.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
     pub password_dir: Option<PathBuf>,
@@ -74,7 +74,7 @@ const PASSWORD_BYTES_MAX: u64 = 4096;
 const POLL: Duration = Duration::from_secs(1);
 /// A test runs for minutes: more often than this is a load test of nGrinder.
 const POLL_MIN: Duration = Duration::from_millis(100);
-/// For the last word to a test whose time is over.
+/// For the request that stops a test whose time is over.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 // === impl Allowed ===
@@ -214,7 +214,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("admin"), "hidden\n").unwrap();
         fs::write(folder.join("empty"), "\n").unwrap();
-        fs::write(root.join("token"), "of somebody else").unwrap();
+        fs::write(root.join("token"), "of another user").unwrap();
         let servers = BTreeSet::from(["http://ngrinder:8080".to_owned()]);
         let allowed = Allowed { password_dir: Some(folder), servers };
         let parse = |pairs: &[(&str, &str)], allowed: &Allowed| {

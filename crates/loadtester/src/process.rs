@@ -51,15 +51,15 @@ struct Group {
     leader: Option<Pid>,
 }
 
-/// As much as anybody reads of a failed test; with 128 tasks at a time 8 MiB in all.
+/// Enough to see why a test failed; with 128 tasks at a time 8 MiB in all.
 const TAIL_BYTES: usize = 64 * 1024;
 /// From SIGTERM to SIGKILL. A test that has to clean up gets to, and a pod's 30 s are kept.
 const GRACE: Duration = Duration::from_secs(5);
-/// For output that is still on its way when the program has ended. What holds it open for longer was
-/// left behind.
+/// For output that is still on its way when the program has ended. A process that holds it open for longer was left
+/// behind.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// For those who were killed to be gone; they have nothing left to do.
+/// For killed processes to be gone.
 const BURIAL: Duration = Duration::from_secs(1);
 
 /// Runs `program` to its end, or ends it when `cancel` resolves.
@@ -107,10 +107,10 @@ pub async fn run(
             output.push(chunk.get(..length).unwrap_or_default());
         }
     });
-    // In time or not: what the program printed is what there is of it.
+    // In time or not: the output so far is all there is.
     let _in_time = drained.await;
-    // Whoever is left was left behind. While anybody is, the number of the group is still theirs; if
-    // nobody is, it is given out again only after every other number there is.
+    // Remaining processes of the group were left behind. While there is one, the number of the group is theirs; if
+    // there is none, the system reuses it only after all others.
     group.signal(Signal::KILL);
     group.bury().await;
     Ok(Ended { status, output, cancelled })
@@ -145,7 +145,7 @@ impl Group {
         Self { leader }
     }
 
-    /// That nobody is left to be signalled is what was wanted.
+    /// A group without processes is no error: it has ended.
     fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
             let _gone = kill_process_group(leader, signal);
@@ -185,7 +185,7 @@ impl Tail {
         self.bytes.extend(kept);
     }
 
-    /// What was kept, and how much was not.
+    /// The end of the output, and the length of the rest.
     pub fn text(&self) -> String {
         let (front, back) = self.bytes.as_slices();
         let text = String::from_utf8_lossy(&[front, back].concat()).into_owned();
@@ -215,7 +215,7 @@ mod tests {
 
     fn is_alive(pid: &str) -> bool {
         let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
-        // A zombie is dead, if not buried.
+        // A zombie has ended.
         stat.is_ok_and(|stat| !stat.rsplit_once(") ").is_some_and(|it| it.1.starts_with('Z')))
     }
 

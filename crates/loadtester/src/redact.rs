@@ -1,11 +1,11 @@
-//! Command lines without their secrets, as they may be logged and told to whoever asked.
+//! Command lines without their secrets, for logs and answers.
 //!
-//! What a secret is can only be guessed: by the word it stands behind, by its flag, by its place in an
-//! address. Too much hidden does less harm than too little.
+//! Secrets can only be guessed: by the word before them, by their flag, by their place in an address. Too much
+//! hidden does less harm than too little.
 
 use std::borrow::Cow;
 
-/// What is hidden of the words to come.
+/// The next words to hide.
 #[derive(Default)]
 struct Hiding {
     words: u8,

@@ -1,4 +1,4 @@
-//! From flags to a server, and from a signal to its end.
+//! The server as a process: from flags to a graceful stop.
 
 use std::{
     io,
@@ -28,7 +28,7 @@ use crate::{
     task::Policy,
 };
 
-/// What the flags mean.
+/// The values of the flags, parsed and validated.
 pub struct Settings {
     pub port: u16,
     pub log: LogSettings,
@@ -59,10 +59,10 @@ pub enum RunError {
     Signals(#[source] io::Error),
 }
 
-/// For requests under way when we stop. As Flagger.
+/// For requests under way on stop. As Flagger.
 const GRACE: Duration = Duration::from_mins(1);
 
-/// Serves until a signal says otherwise.
+/// Serves until a signal stops it.
 pub async fn run(settings: Settings) -> Result<(), RunError> {
     let Settings { port, gate_file, gate_configmap, auth, policy, limits, .. } = settings;
     let gates = match (gate_configmap, gate_file) {
@@ -86,7 +86,7 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
         signals.next().await;
         info!("Shutting down");
         stopping.stop_background();
-        // As Flagger: whoever signals twice wants it now.
+        // As Flagger: a second signal ends the process at once.
         tokio::spawn(async move {
             signals.next().await;
             std::process::exit(1);
@@ -126,7 +126,7 @@ fn say_what_is_open(auth: &Auth, policy: &Policy) {
     }
 }
 
-/// A file without a secret lets nobody in: better known at the start.
+/// A file without a secret refuses every caller: an error at the start.
 fn check_secrets(path: &Path) -> Result<(), RunError> {
     let secrets = auth::read_secrets(path);
     let secrets = secrets.map_err(|source| RunError::Secret { path: path.to_owned(), source })?;

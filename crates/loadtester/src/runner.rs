@@ -1,16 +1,16 @@
 //! Runs tasks: each once at a time, a bounded number of them, for a bounded time.
 //!
 //! ```text
-//! begin: not there --> running --> done, and gone           nobody waits for a background task
+//! begin: not there --> running --> done, and gone           no caller waits for a background task
 //! ask:   not there --> running --> done, told to all who wait
 //!        running   --> wait for it too
 //!        done and not told --> told, and gone
 //! ```
 //!
-//! Whoever waits may give up; operators do after ten seconds. The task then goes on for a while, and
-//! asking again finds it: a test of five minutes works with a hook of ten seconds. If nobody asks again
-//! it is ended, and an outcome that nobody wants to know is dropped. Looking up a task and taking its
-//! place is one step under one lock.
+//! A waiting caller may give up; operators do after ten seconds. The task then goes on for a while, and
+//! asking again finds it: a test of five minutes works with a hook of ten seconds. Without another call it
+//! is ended, and an outcome that is not collected is dropped. Looking up a task and taking its place is one
+//! step under one lock.
 
 mod work;
 
@@ -38,7 +38,7 @@ pub struct Runner {
     inner: Arc<Inner>,
 }
 
-/// How much may run, and for how long.
+/// The bounds on tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub tasks: usize,
@@ -47,11 +47,11 @@ pub struct Limits {
     pub connections: u32,
     /// For one task.
     pub timeout: Duration,
-    /// How long a task goes on, and an outcome is kept, with nobody waiting.
+    /// How long a task goes on, and an outcome is kept, without a waiting caller.
     pub patience: Duration,
 }
 
-/// What became of a request to begin a task.
+/// The result of a request to begin a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
     Started,
@@ -82,7 +82,7 @@ struct Inner {
     stopping: watch::Sender<Stop>,
 }
 
-/// What has to end.
+/// The tasks that have to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stop {
     Nothing,
@@ -97,19 +97,19 @@ struct Place {
     waiting: Waiting,
 }
 
-/// Gives a task's place back, however the task ends: done, cut off or in a panic.
+/// Frees a task's place at its end: done, cut off or in a panic.
 struct Leaving<'a> {
     inner: &'a Inner,
     key: &'a str,
     place: Told,
 }
 
-/// Where an outcome is told.
+/// Receives the outcome, once there is one.
 type Told = watch::Receiver<Option<Outcome>>;
-/// How many wait for one.
+/// Number of callers that wait for an outcome.
 type Waiting = Arc<watch::Sender<usize>>;
 
-/// Someone who waits for an outcome. Counted while it exists.
+/// A caller that waits for an outcome. Counted while it exists.
 struct Waiter(Waiting);
 
 /// For tasks to end when we do: SIGTERM, SIGKILL after 5 s, 2 s for output, and some to spare.
@@ -132,7 +132,7 @@ impl Runner {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Begins a task that nobody waits for.
+    /// Begins a task in the background.
     pub fn begin(&self, task: Task) -> Result<Begun, Busy> {
         let mut places = self.inner.places.lock();
         if places.contains_key(&task.key) {
@@ -163,7 +163,7 @@ impl Runner {
             if let Some(place) = places.get(&key) {
                 let found = place.outcome.borrow().clone();
                 if let Some(outcome) = found {
-                    // Whoever keeps it for us need not do so any longer.
+                    // The task that keeps it for us need not do so any longer.
                     place.waiting.send_modify(|count| *count += 1);
                     places.remove(&key);
                     self.inner.metrics.count_task(kind.as_str(), "collected");
@@ -178,7 +178,7 @@ impl Runner {
             }
         };
         let told = outcome.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
-        // The sender goes untold only when the task was cut off, or panicked.
+        // The sender is dropped without an outcome only when the task was cut off, or panicked.
         Ok(told.ok().flatten().unwrap_or_else(|| Outcome::failed("the task was cut off")))
     }
 
@@ -326,7 +326,7 @@ impl Inner {
         }
     }
 
-    /// Waits for as long as somebody may still come for the outcome.
+    /// Waits for as long as a caller may still collect the outcome.
     async fn keep_until_collected(&self, mut waiting: watch::Receiver<usize>) {
         let mut stopping = self.stopping.subscribe();
         tokio::select! {
@@ -369,7 +369,7 @@ fn log(task: &Task, outcome: &Outcome) {
     let Task { canary, shown, kind, .. } = task;
     match &outcome.reason {
         None => {
-            // As Flagger: what a test says is always logged, what load says if asked for.
+            // As Flagger: the output of a test is always logged, that of load if asked for.
             let logs_output = task.logs_output || (task.blocking && *kind != Kind::Concord);
             let output = if logs_output { outcome.output.trim_end() } else { "" };
             info!(%canary, %output, summary = %outcome.summary, "command finished {shown}");

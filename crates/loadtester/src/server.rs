@@ -5,11 +5,12 @@
 //! | `POST /`                                      | a task: 202 or 200; 400, 403, 429 or 500      |
 //! | `POST /gate/check`, `/rollback/check`         | 200 `Approved` or 403 `Forbidden`             |
 //! | `POST /gate/open`, `close`, `/rollback/…`     | 202                                           |
-//! | `/gate/approve`, `/gate/halt`                 | 200 `OK`, 403 `Forbidden`, whatever is sent   |
+//! | `/gate/approve`, `/gate/halt`                 | 200 `OK`, 403 `Forbidden`, always             |
 //! | `GET /gates`                                  | gates that are open, as JSON                  |
 //! | `GET /metrics`, `GET /healthz`                | series for Prometheus; 200 `OK`               |
 //!
-//! Strangers can reach the port: connections are bounded in number, heads and bodies in time and size.
+//! The port is open to callers that are not trusted: connections are bounded in number, heads and bodies in time
+//! and size.
 
 mod gate;
 
@@ -134,7 +135,7 @@ async fn task(State(app): Shared, request: Request) -> Response {
     }
 }
 
-/// Runs a task for a caller who waits. Dropped when the caller goes away.
+/// Runs a task for a waiting caller. Dropped when the caller disconnects.
 async fn ask(app: &App, task: Task) -> Response {
     let (returns_output, text) = (task.returns_output, task.text.clone());
     let is_command = !matches!(task.work, Work::Concord(_));
@@ -161,7 +162,7 @@ fn too_busy(busy: Busy) -> Response {
     (StatusCode::TOO_MANY_REQUESTS, headers, busy.to_string()).into_response()
 }
 
-/// Reads a payload and checks who sent it.
+/// Reads a payload and authorises its caller.
 async fn read(app: &Arc<App>, request: Request) -> Result<Asked, Response> {
     let (parts, body) = request.into_parts();
     let refused = |reason, status: StatusCode| {
@@ -171,7 +172,7 @@ async fn read(app: &Arc<App>, request: Request) -> Result<Asked, Response> {
     let body = timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await;
     let body = body.map_err(|_| refused("slow", StatusCode::REQUEST_TIMEOUT))?;
     let body = body.map_err(|_| refused("size", StatusCode::PAYLOAD_TOO_LARGE))?;
-    // As Flagger: without a word.
+    // As Flagger: an empty body.
     let payload = Payload::parse(&body);
     let payload = payload.ok_or_else(|| refused("payload", StatusCode::BAD_REQUEST))?;
     let path = parts.uri.path().to_owned();

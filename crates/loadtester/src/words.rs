@@ -1,11 +1,11 @@
 //! Splits a command line into words as a POSIX shell would, without a shell.
 //!
-//! Quotes, backslashes and joined lines are understood. What only a shell can do (pipes, variables,
+//! Quotes, backslashes and joined lines are understood. Syntax that only a shell can run (pipes, variables,
 //! several commands) is either refused or taken literally, as [`Meta`] says; it is never carried
-//! out. Wildcards stay as they are written, which is what a shell makes of one that matches no file:
+//! out. Wildcards stay as they are written, as in a shell when they match no file:
 //! `http://app/search?q=1` is a usual address.
 
-/// What to do with characters that have a meaning to a shell.
+/// Handling of characters that have a meaning to a shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meta {
     /// For lines that were written for a shell: without one they would mean something else.

@@ -114,7 +114,7 @@ fn the_pod_is_confined() {
     let policy = &object(&manifests, "NetworkPolicy")["spec"];
     assert_eq!(policy["policyTypes"], serde_json::json!(["Ingress", "Egress"]));
     let rules = policy["ingress"].as_array().unwrap();
-    assert_eq!(rules.len(), 2, "two callers, the operator and whoever scrapes");
+    assert_eq!(rules.len(), 2, "two callers, the operator and a scraper");
     for rule in rules {
         let from = &rule["from"];
         assert_eq!(from.as_array().unwrap().len(), 1);

@@ -38,7 +38,7 @@ struct Tls {
     name: ServerName<'static>,
 }
 
-/// What the name stood for when it was last looked up.
+/// The addresses of the name when it was last looked up.
 #[derive(Default)]
 struct Known {
     at: Option<Instant>,
@@ -113,7 +113,7 @@ impl Connector {
         Ok(Link::Tls(Box::new(Http1::new(stream))))
     }
 
-    /// What the name stands for. Looked up by one at a time: the others wait for what it finds.
+    /// The addresses of the name. One worker looks it up; the others wait for its result.
     async fn addresses(&self) -> Result<Arc<[SocketAddr]>, Failure> {
         let mut known = self.known.lock().await;
         if known.at.is_some_and(|at| at.elapsed() < LOOKUP_VALID) {
@@ -152,8 +152,8 @@ impl Tls {
 // === impl Link ===
 
 impl Link {
-    /// Whether a kept connection cannot be used any more. What the runtime has noticed costs nothing to
-    /// know; with `asks_system` also what came in since it last looked.
+    /// Whether a kept connection cannot be used any more. Asks the runtime, which costs nothing; with `asks_system`
+    /// also the system.
     pub(super) async fn is_gone(&mut self, asks_system: bool) -> bool {
         match self {
             Self::Plain(connection) => {

@@ -19,7 +19,7 @@ use super::plan::{
 };
 use crate::{duration, files::confine};
 
-/// What was written, before it is put together.
+/// The flags as written.
 struct Flags {
     requests: u64,
     connections: NonZeroU32,

@@ -1,4 +1,4 @@
-//! One connection's worth of load.
+//! The load of one connection.
 //!
 //! Without a rate a request follows the answer before it. With one, requests have a time at which they
 //! should be sent, and their latency counts **from that time**: when an answer is late, the requests
@@ -21,7 +21,7 @@ use super::{
     stats::{Failure, Stats},
 };
 
-/// What all workers of a thread share.
+/// Shared by all workers of a thread.
 pub(super) struct Job {
     pub(super) request: Request,
     pub(super) connector: Connector,
@@ -33,7 +33,7 @@ pub(super) struct Job {
     pub(super) timeout: Option<Duration>,
     pub(super) keep_alive: bool,
     /// Whether a request may be sent again when it was lost on a kept connection that was closed. As Go's
-    /// client: only those that change nothing when done twice. What was not sent at all always may.
+    /// client: only idempotent ones. A request that was not sent at all always may.
     pub(super) repeatable: bool,
     pub(super) connections: u32,
 }
@@ -55,13 +55,13 @@ struct Schedule {
 
 /// A request's turn.
 struct Turn {
-    /// What its latency counts from.
+    /// The start of its latency.
     due: Instant,
     sent: Instant,
 }
 
-/// Timers here are as fine as a millisecond: what they are late by is ours and not the server's. More
-/// than two is no matter of timers any more, and counts.
+/// Timers are as fine as a millisecond: their delay is ours and not the server's. More than two milliseconds are not
+/// due to timers, and count.
 const TIMER_SLACK: Duration = Duration::from_millis(2);
 /// The first wait after a request that failed, and the longest: a target that is down is not asked as
 /// fast as a processor can ask.
@@ -115,7 +115,7 @@ impl Worker {
         }
     }
 
-    /// One request, in its time. The timer is armed once and looked at when it rings: most requests
+    /// One request, in its time. The timer is armed once and looked at when it fires: most requests
     /// never touch it.
     async fn bounded(
         &self,
@@ -144,7 +144,7 @@ impl Worker {
     async fn attempt(&self, link: &mut Option<Link>) -> Result<Answer, Failure> {
         let mut kept = link.take();
         if let Some(connection) = &mut kept {
-            // What cannot be sent again is worth a question to the system.
+            // Before a request that cannot be repeated the system is asked, too.
             if connection.is_gone(!self.job.repeatable).await {
                 kept = None;
             }

@@ -163,7 +163,7 @@ async fn a_caller_that_gave_up_finds_its_test_again() {
         assert!(timeout(Duration::from_millis(50), ask()).await.is_err(), "not done yet");
     }
     runs.release();
-    // Done while nobody waits, it is told to the next who asks, and only to them.
+    // Done without a waiting caller, the outcome goes to the next that asks, and to no other.
     until_idle(&runner).await;
     let outcome = ask().await.unwrap();
     assert_eq!(outcome.reason.as_deref(), Some("exit status 4"));

@@ -1,4 +1,4 @@
-//! Who may ask, and what strangers get.
+//! Access control: signatures, namespaces, limits.
 
 use std::{
     io::Write as _,

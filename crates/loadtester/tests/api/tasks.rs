@@ -194,7 +194,7 @@ fn load_is_made_by_the_built_in_generator() {
     let series = "tidegate_loadtester_load_requests_total{outcome=\"2xx\"}";
     assert_eq!(tester.metric(series).as_deref(), Some("50"));
 
-    // For someone who waits.
+    // For a waiting caller.
     let cmd = format!("wrk -t1 -c1 -d1s http://127.0.0.1:{}/healthz", tester.port);
     let answer = tester.task(&json!({ "type": "bash", "cmd": cmd, "returnCmdOutput": "true" }));
     assert_eq!(answer.status, 200);

@@ -33,7 +33,7 @@ struct Server {
 }
 
 impl Server {
-    /// Gates in what it keeps.
+    /// Gates in its ConfigMap.
     async fn start(self: &Arc<Self>) -> Arc<Gates> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

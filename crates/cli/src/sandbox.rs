@@ -151,8 +151,8 @@ pub(crate) fn load_crds(sandbox: &Sandbox) -> anyhow::Result<()> {
 
 /// The address asked for, or the usual one, or if that is taken any other.
 ///
-/// Who sends no token is the administrator, with RBAC too: kubectl keeps its tokens to itself over
-/// plain HTTP, and its user is the one who started all this.
+/// A request without a token is the administrator's, with RBAC too: kubectl sends no token over plain HTTP, and its
+/// user is the one who started the sandbox.
 async fn listen(sandbox: &Sandbox, asked: Option<SocketAddr>) -> anyhow::Result<Listener> {
     let usual = SocketAddr::from(([127, 0, 0, 1], 6550));
     if let Some(address) = asked {
@@ -170,7 +170,7 @@ async fn listen(sandbox: &Sandbox, asked: Option<SocketAddr>) -> anyhow::Result<
     sandbox.listen_as(any, User::admin()).await.context("failed to listen on 127.0.0.1")
 }
 
-/// Where everything is.
+/// The addresses and files of a running sandbox.
 struct Place<'a> {
     listener: &'a Listener,
     kubeconfig: &'a Path,

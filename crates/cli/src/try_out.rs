@@ -1,7 +1,7 @@
 //! `tidegate try`: two releases on a cluster in this process, with real traffic.
 //!
 //! A good version goes through, a bad one is taken back. Everything is real but the cluster: the
-//! operator, the requests, what is measured of them.
+//! operator, the requests, the measurements.
 
 mod game;
 mod loaded;
@@ -95,14 +95,14 @@ enum Release {
     Bad,
 }
 
-/// One release and how it should end.
+/// One release and its expected end.
 struct Act {
     image: &'static str,
     title: &'static str,
     end: &'static str,
 }
 
-/// The story being told.
+/// The demonstration under way.
 struct Story<'a> {
     sandbox: &'a Sandbox,
     stack: &'a Stack,
@@ -113,7 +113,7 @@ struct Story<'a> {
     late: Cell<Duration>,
 }
 
-/// How an act ended.
+/// The end of a release.
 struct Ending {
     title: &'static str,
     phase: String,
@@ -138,8 +138,8 @@ const REQUESTS_PER_SECOND: f64 = 60.0;
 /// At the usual speed a release takes about a minute.
 const PATIENCE: Duration = Duration::from_mins(5);
 const FRAME: Duration = Duration::from_millis(250);
-/// A program that sleeps and wakes this much later has no processor to run on: worth telling who wonders why a
-/// release ended otherwise.
+/// A program that wakes this much too late has no processor to run on, which may end a release otherwise: a warning
+/// is shown.
 const STARVED: Duration = Duration::from_millis(750);
 
 fn speed(text: &str) -> Result<f64, String> {

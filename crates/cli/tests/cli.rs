@@ -259,9 +259,9 @@ fn try_with_a_load_tester_waits_for_a_person_to_open_the_gate() {
     let (body, address) = rest.split_once("' http://").unwrap();
     let (host, path) = address.split_once('/').unwrap();
     assert_eq!(path, "gate/open");
-    // Longer than it takes to open by itself where nobody is to do it.
+    // Longer than it takes to open by itself without `--wait`.
     std::thread::sleep(Duration::from_secs(5));
-    assert_eq!(child.try_wait().unwrap(), None, "nobody has opened the gate");
+    assert_eq!(child.try_wait().unwrap(), None, "the gate is not open");
     let gates = ask(host, "GET", "/gates", "");
     assert!(gates.ends_with("\r\n\r\n[]"), "no gate is open: {gates}");
     let answer = ask(host, "POST", "/gate/open", body);

@@ -4,7 +4,7 @@
 //! partition 3 ── pause ── partition 2 ── pause for 10 s ── hook: fails, is mended, passes ── the rest
 //! ```
 //!
-//! What a person would do is done here after a moment, and said: the pause is lifted, the hook is run
+//! The steps of a person are done here after a moment, and printed: the pause is lifted, the hook is run
 //! again. The hook asks a small web server in this process.
 
 use std::{
@@ -44,14 +44,14 @@ const STEPS: [&str; 5] = ["1 pod", "pause", "2 pods", "10 s", "hook"];
 const PERSON: Duration = Duration::from_secs(3);
 const EVENTS_SHOWN: usize = 7;
 
-/// The story being told.
+/// The demonstration under way.
 struct Story<'a> {
     cluster: Local,
     printer: &'a Printer,
     began: Instant,
     drawn: usize,
     told: usize,
-    /// What the web server says; the hook wants less than 30.
+    /// The answer of the web server; the hook wants less than 30.
     age: Arc<AtomicI64>,
 }
 
@@ -88,7 +88,7 @@ pub(super) async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool>
     Ok(is_well)
 }
 
-/// A web server that says how old somebody is, until this process ends.
+/// A web server that answers with an age, until this process ends.
 async fn serve(age: Arc<AtomicI64>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("failed to listen")?;
     let address = listener.local_addr()?;
@@ -132,7 +132,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// The release, with what a person does on the way.
+    /// The release, with the steps of a person on the way.
     async fn release(&mut self) -> anyhow::Result<bool> {
         let uids = self.uids();
         self.patch(&json!({ "spec": { "template": { "spec": { "containers": [container("arena:2.0")] } } } }))?;

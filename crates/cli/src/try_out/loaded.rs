@@ -1,13 +1,12 @@
-//! `tidegate try --loadtester`: a release that nobody uses, with a load tester beside the operator.
+//! `tidegate try --loadtester`: a release without users, with a load tester beside the operator.
 //!
 //! ```text
 //! operator ── rollout hook ──► load tester ── its generator ──► gateway ──► primary, canary
-//!          ── confirm-promotion hook ──► /gate/check: closed until somebody opens it
+//!          ── confirm-promotion hook ──► /gate/check: closed until it is opened
 //! ```
 //!
-//! Without the load tester there is no traffic here, and so nothing to measure. The gate is opened by the person who
-//! watches; where there is none, and `--wait` does not say that one will come, it is opened after a moment, over HTTP
-//! as they would.
+//! Without the load tester there is no traffic here, and so nothing to measure. The gate is opened by a person on the
+//! terminal; without a terminal or `--wait` it is opened after a moment, over HTTP as by a person.
 
 use std::{
     net::SocketAddr,
@@ -58,7 +57,7 @@ struct Tester {
     _stop: oneshot::Sender<()>,
 }
 
-/// The story being told.
+/// The demonstration under way.
 struct Story<'a> {
     cluster: Local,
     printer: &'a Printer,
@@ -119,7 +118,7 @@ fn payload() -> Value {
     json!({ "name": "harbour", "namespace": "default" })
 }
 
-/// What a person types to open the gate.
+/// The command that opens the gate.
 fn open_command(tester: SocketAddr) -> String {
     format!("curl -d '{}' http://{tester}/gate/open", payload())
 }
@@ -163,7 +162,7 @@ impl Tester {
         Ok(Self { address, runner, server, _stop: stop })
     }
 
-    /// What it answers to a request, head and all.
+    /// The answer to a request, with its head.
     async fn ask(&self, method: &str, path: &str, body: &str) -> anyhow::Result<String> {
         let exchange = async {
             let mut stream = TcpStream::connect(self.address).await?;
@@ -249,7 +248,7 @@ impl Story<'_> {
         Ok(is_well)
     }
 
-    /// Tells what happens until the canary is in this phase.
+    /// Prints the events until the canary is in this phase.
     async fn until(&mut self, phase: &str, patience: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + patience;
         loop {

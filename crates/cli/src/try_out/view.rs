@@ -1,4 +1,4 @@
-//! What a person sees while a rollout runs.
+//! The picture of a rollout while it runs.
 //!
 //! On a terminal one picture is drawn in place; in a pipe every change is a line.
 

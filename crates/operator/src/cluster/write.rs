@@ -183,19 +183,7 @@ impl Cluster {
         uid: &str,
         grace_s: Option<u32>,
     ) -> Result<(), WriteError> {
-        let mut options = json!({
-            "apiVersion": "v1", "kind": "DeleteOptions",
-            "propagationPolicy": "Background", "preconditions": { "uid": uid },
-        });
-        if let Some(grace) = grace_s {
-            options["gracePeriodSeconds"] = grace.into();
-        }
-        let request = Request::builder()
-            .method(Method::DELETE)
-            .uri(place.path())
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(options.to_string().into_bytes());
-        match self.send(place, request).await {
+        match self.send(place, deletion(place, uid, grace_s)).await {
             Ok(left) if is_leaving(&left) => self.cache.learn(place.kind, left),
             Ok(_) | Err(WriteError::Missing { .. }) => {
                 self.cache.bury(place.kind, &place.key(), uid);
@@ -223,18 +211,7 @@ impl Cluster {
     }
 
     async fn delete(&self, place: Place<'_>, uid: &str) -> Result<(), WriteError> {
-        let options = json!({
-            "apiVersion": "v1", "kind": "DeleteOptions",
-            "propagationPolicy": "Background",
-            "preconditions": { "uid": uid },
-        });
-        let request = Request::builder()
-            .method(Method::DELETE)
-            .uri(place.path())
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(options.to_string().into_bytes());
-        let outcome = self.send(place, request).await;
-        match outcome {
+        match self.send(place, deletion(place, uid, None)).await {
             Ok(_) | Err(WriteError::Missing { .. }) => {
                 self.cache.unlearn(place.kind, &place.key());
                 Ok(())
@@ -303,6 +280,21 @@ impl Cluster {
                 why: "this kind is not known here".to_owned(),
             })
     }
+}
+
+fn deletion(place: Place<'_>, uid: &str, grace_s: Option<u32>) -> http::Result<Request<Vec<u8>>> {
+    let mut options = json!({
+        "apiVersion": "v1", "kind": "DeleteOptions",
+        "propagationPolicy": "Background", "preconditions": { "uid": uid },
+    });
+    if let Some(grace) = grace_s {
+        options["gracePeriodSeconds"] = grace.into();
+    }
+    Request::builder()
+        .method(Method::DELETE)
+        .uri(place.path())
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(options.to_string().into_bytes())
 }
 
 /// Whether the answer to a deletion is an object that is still there for a while.

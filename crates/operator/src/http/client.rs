@@ -406,6 +406,7 @@ mod tests {
         sync::mpsc,
     };
 
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
     use rustls::{
         RootCertStore, ServerConfig, ServerConnection, StreamOwned,
         crypto::ring,
@@ -447,7 +448,7 @@ mod tests {
     }
 
     fn pem(label: &str, der: &[u8]) -> Vec<u8> {
-        let body = crate::http::proxy::base64(der);
+        let body = BASE64_STANDARD.encode(der);
         format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n").into_bytes()
     }
 

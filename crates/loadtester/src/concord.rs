@@ -137,13 +137,13 @@ impl Process {
         tokio::select! {
             biased;
             () = cancel.as_mut() => Err(RunError::Cancelled),
-            ended = timeout(limit, self.to_the_end(client)) => {
+            ended = timeout(limit, self.poll_until_ended(client)) => {
                 ended.unwrap_or(Err(RunError::TimedOut(limit.as_secs())))
             }
         }
     }
 
-    async fn to_the_end(&self, client: &Client) -> Result<(), RunError> {
+    async fn poll_until_ended(&self, client: &Client) -> Result<(), RunError> {
         let body = self.form();
         let started = self.call(client, Method::POST, "/api/v1/process", body).await;
         let started = started.map_err(RunError::Start)?;

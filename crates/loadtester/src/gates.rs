@@ -334,24 +334,24 @@ mod tests {
         folder
     }
 
-    const ANYBODY: Asker<'static> = Asker { checksum: "abc", call: None };
+    const ANY_CALLER: Asker<'static> = Asker { checksum: "abc", call: None };
 
     #[test]
     fn a_gate_is_closed_until_it_is_opened_and_after_it_is_closed() {
         let gates = Gates::in_memory();
         let app = key("app");
-        assert!(!gates.check(&app, ANYBODY, 0).unwrap());
+        assert!(!gates.check(&app, ANY_CALLER, 0).unwrap());
         assert!(gates.list(0).unwrap().is_empty(), "asking makes no gate");
         gates.open(&app, &Opening::default(), 0).unwrap();
-        assert!(gates.check(&app, ANYBODY, 0).unwrap());
-        assert!(gates.check(&app, ANYBODY, 0).unwrap(), "for good");
-        assert!(!gates.check(&key("other"), ANYBODY, 0).unwrap());
+        assert!(gates.check(&app, ANY_CALLER, 0).unwrap());
+        assert!(gates.check(&app, ANY_CALLER, 0).unwrap(), "for good");
+        assert!(!gates.check(&key("other"), ANY_CALLER, 0).unwrap());
         let rollback = Key { kind: Kind::Rollback, ..app.clone() };
-        assert!(!gates.check(&rollback, ANYBODY, 0).unwrap());
+        assert!(!gates.check(&rollback, ANY_CALLER, 0).unwrap());
         let named = Key { gate: "promotion".to_owned(), ..app.clone() };
-        assert!(!gates.check(&named, ANYBODY, 0).unwrap());
+        assert!(!gates.check(&named, ANY_CALLER, 0).unwrap());
         gates.close(&app, 0).unwrap();
-        assert!(!gates.check(&app, ANYBODY, 0).unwrap());
+        assert!(!gates.check(&app, ANY_CALLER, 0).unwrap());
     }
 
     #[test]
@@ -359,8 +359,8 @@ mod tests {
         let gates = Gates::in_memory();
         let app = key("app");
         gates.open(&app, &Opening { until: Some(10), ..Opening::default() }, 0).unwrap();
-        assert!(gates.check(&app, ANYBODY, 9).unwrap());
-        assert!(!gates.check(&app, ANYBODY, 10).unwrap(), "its time is over");
+        assert!(gates.check(&app, ANY_CALLER, 9).unwrap());
+        assert!(!gates.check(&app, ANY_CALLER, 10).unwrap(), "its time is over");
         assert!(gates.list(10).unwrap().is_empty());
 
         let only = Opening { checksum: Some("abc".to_owned()), ..Opening::default() };
@@ -376,7 +376,7 @@ mod tests {
         for key in [&one, &other] {
             gates.open(key, &Opening { steps: Some(1), ..Opening::default() }, 0).unwrap();
         }
-        assert!(gates.check(&one, ANYBODY, 1).unwrap());
+        assert!(gates.check(&one, ANY_CALLER, 1).unwrap());
         assert!(!gates.open.lock().contains_key(&one), "nothing to remember of it");
         let call = asker("abc", Some("20%"));
         assert!(gates.check(&other, call, 1).unwrap());
@@ -403,8 +403,11 @@ mod tests {
         assert!(!yes("30%"));
         assert!(gates.list(0).unwrap().is_empty());
         gates.open(&app, &Opening { steps: Some(1), ..Opening::default() }, 0).unwrap();
-        assert!(gates.check(&app, ANYBODY, 0).unwrap());
-        assert!(!gates.check(&app, ANYBODY, 0).unwrap(), "calls that cannot be told apart are new");
+        assert!(gates.check(&app, ANY_CALLER, 0).unwrap());
+        assert!(
+            !gates.check(&app, ANY_CALLER, 0).unwrap(),
+            "calls that cannot be told apart are new"
+        );
     }
 
     #[test]
@@ -451,7 +454,7 @@ mod tests {
         let app = key("app");
         let refused = gates.open(&app, &Opening::default(), 0);
         assert!(matches!(refused, Err(GateError::Write { .. })));
-        assert!(!gates.check(&app, ANYBODY, 0).unwrap());
+        assert!(!gates.check(&app, ANY_CALLER, 0).unwrap());
         fs::remove_dir_all(folder).unwrap();
     }
 

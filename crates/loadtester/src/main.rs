@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
-            talk(&format!("error: {}", log::chain(&*error)));
+            message(&format!("error: {}", log::chain(&*error)));
             ExitCode::from(2)
         }
     }
@@ -143,7 +143,7 @@ fn data(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-fn talk(text: &str) {
+fn message(text: &str) {
     let _best_effort = writeln!(io::stderr().lock(), "{text}");
 }
 

@@ -32,7 +32,7 @@ enum Counter {
 
 /// Gauges.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Now {
+pub struct Gauges {
     pub running: usize,
     pub gates_open: usize,
 }
@@ -93,7 +93,7 @@ impl Metrics {
     }
 
     /// The page, in Prometheus' own text format.
-    pub fn page(&self, now: Now) -> String {
+    pub fn page(&self, now: Gauges) -> String {
         let mut page = String::new();
         let version = env!("CARGO_PKG_VERSION");
         let info = format!("tidegate_loadtester_info{{version=\"{version}\"}}");
@@ -115,7 +115,7 @@ impl Metrics {
             let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
             push(&mut page, name, help, kind, &[(name.to_owned(), value)]);
         };
-        let Now { running, gates_open } = now;
+        let Gauges { running, gates_open } = now;
         let number = |count: usize| u32::try_from(count).ok().map(f64::from);
         gauge("tidegate_loadtester_tasks_running", "Tasks under way", number(running));
         gauge("tidegate_loadtester_gates_open", "Gates that are open", number(gates_open));
@@ -169,7 +169,7 @@ mod tests {
         metrics.count_task("cmd", "succeeded");
         metrics.count_gate("open", "ok");
         metrics.count_refused("signature");
-        let page = metrics.page(Now { running: 3, gates_open: 1 });
+        let page = metrics.page(Gauges { running: 3, gates_open: 1 });
         for line in [
             "# TYPE tidegate_loadtester_tasks_total counter",
             "tidegate_loadtester_tasks_total{type=\"cmd\",outcome=\"succeeded\"} 2",
@@ -195,7 +195,7 @@ mod tests {
         stats.count_answer(503, 0, Duration::ZERO);
         stats.count_failure(Failure::Timeout, Duration::ZERO);
         metrics.count_load(&before, &stats);
-        let page = metrics.page(Now::default());
+        let page = metrics.page(Gauges::default());
         for (outcome, count) in [("2xx", 2), ("5xx", 1), ("timeout", 1)] {
             let line =
                 format!("tidegate_loadtester_load_requests_total{{outcome=\"{outcome}\"}} {count}");

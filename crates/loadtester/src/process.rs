@@ -60,7 +60,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// For killed processes to be gone.
-const BURIAL: Duration = Duration::from_secs(1);
+const REAP_MAX: Duration = Duration::from_secs(1);
 
 /// Runs `program` to its end, or ends it when `cancel` resolves.
 pub async fn run(
@@ -112,7 +112,7 @@ pub async fn run(
     // Remaining processes of the group were left behind. While there is one, the number of the group is theirs; if
     // there is none, the system reuses it only after all others.
     group.signal(Signal::KILL);
-    group.bury().await;
+    group.reap().await;
     Ok(Ended { status, output, cancelled })
 }
 
@@ -154,9 +154,9 @@ impl Group {
 
     /// Waits for members that were orphaned and left to us, for a moment. The leader has been waited
     /// for already.
-    async fn bury(&self) {
+    async fn reap(&self) {
         let Some(leader) = self.leader else { return };
-        let deadline = Instant::now() + BURIAL;
+        let deadline = Instant::now() + REAP_MAX;
         while Instant::now() < deadline {
             match waitpgid(leader, WaitOptions::NOHANG) {
                 Ok(Some(_buried)) => {}

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 /// The next words to hide.
 #[derive(Default)]
-struct Hiding {
+struct Redaction {
     words: u8,
     /// All up to where this is closed.
     quote: Option<char>,
@@ -20,19 +20,19 @@ const SECRET: [&str; 8] =
 
 /// The line with its blanks as they are.
 pub(crate) fn redacted(line: &str) -> String {
-    let mut hiding = Hiding::default();
+    let mut redaction = Redaction::default();
     let mut shown = String::with_capacity(line.len());
     for piece in line.split_inclusive(|c: char| c.is_ascii_whitespace()) {
         let word = piece.trim_ascii_end();
-        shown.push_str(&hiding.show(word));
+        shown.push_str(&redaction.show(word));
         shown.push_str(piece.get(word.len()..).unwrap_or_default());
     }
     shown
 }
 
-// === impl Hiding ===
+// === impl Redaction ===
 
-impl Hiding {
+impl Redaction {
     fn show<'a>(&mut self, word: &'a str) -> Cow<'a, str> {
         if word.is_empty() {
             return word.into();

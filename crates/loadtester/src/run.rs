@@ -75,7 +75,7 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
     let listener = listen(port).await.map_err(|source| RunError::Listen { port, source })?;
     // The one we got, if any would do.
     let port = listener.local_addr().map_or(port, |address| address.port());
-    say_what_is_open(&auth, &policy);
+    warn_about_open_access(&auth, &policy);
     let metrics = Arc::new(Metrics::default());
     let runner = Runner::new(limits, Arc::clone(&metrics));
     let app = App { auth, policy, gates, runner: runner.clone(), metrics };
@@ -114,7 +114,7 @@ async fn listen(port: u16) -> io::Result<TcpListener> {
     }
 }
 
-fn say_what_is_open(auth: &Auth, policy: &Policy) {
+fn warn_about_open_access(auth: &Auth, policy: &Policy) {
     if !auth.needs_signature() {
         warn!("Requests are not signed: whoever reaches the port can open gates and start load");
         if auth.namespaces.is_some() {

@@ -93,24 +93,24 @@ enum Stop {
 /// A task's place among those that run.
 struct Place {
     namespace: String,
-    outcome: Told,
-    waiting: Waiting,
+    outcome: OutcomeReceiver,
+    waiting: WaiterCount,
 }
 
 /// Frees a task's place at its end: done, cut off or in a panic.
-struct Leaving<'a> {
+struct PlaceGuard<'a> {
     inner: &'a Inner,
     key: &'a str,
-    place: Told,
+    place: OutcomeReceiver,
 }
 
 /// Receives the outcome, once there is one.
-type Told = watch::Receiver<Option<Outcome>>;
+type OutcomeReceiver = watch::Receiver<Option<Outcome>>;
 /// Number of callers that wait for an outcome.
-type Waiting = Arc<watch::Sender<usize>>;
+type WaiterCount = Arc<watch::Sender<usize>>;
 
 /// A caller that waits for an outcome. Counted while it exists.
-struct Waiter(Waiting);
+struct Waiter(WaiterCount);
 
 /// For tasks to end when we do: SIGTERM, SIGKILL after 5 s, 2 s for output, and some to spare.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
@@ -208,7 +208,7 @@ impl Runner {
         places: &mut BTreeMap<String, Place>,
         task: Task,
         waiting: usize,
-    ) -> Result<(Told, Waiting), Busy> {
+    ) -> Result<(OutcomeReceiver, WaiterCount), Busy> {
         let Limits { tasks, tasks_per_namespace, .. } = self.inner.limits;
         let of_namespace = places.values().filter(|it| it.namespace == task.namespace).count();
         let is_stopping = *self.inner.stopping.borrow() > Stop::Nothing;
@@ -219,7 +219,7 @@ impl Runner {
         let connections = self.connections(&task).inspect_err(|_| {
             self.inner.metrics.count_task(task.kind.as_str(), "busy");
         })?;
-        let (telling, outcome) = watch::channel(None);
+        let (sender, outcome) = watch::channel(None);
         let waiting = Arc::new(watch::Sender::new(waiting));
         let place = Place {
             namespace: task.namespace.clone(),
@@ -230,7 +230,7 @@ impl Runner {
         let inner = Arc::clone(&self.inner);
         let mut running = self.inner.tasks.lock();
         while running.try_join_next().is_some() {}
-        running.spawn(inner.see_through(task, connections, telling, Arc::clone(&waiting)));
+        running.spawn(inner.run_task(task, connections, sender, Arc::clone(&waiting)));
         Ok((outcome, waiting))
     }
 
@@ -250,16 +250,16 @@ impl Runner {
 
 impl Inner {
     /// Runs a task to its end, with log lines at both.
-    async fn see_through(
+    async fn run_task(
         self: Arc<Self>,
         task: Task,
         connections: Option<OwnedSemaphorePermit>,
-        telling: watch::Sender<Option<Outcome>>,
-        waiting: Waiting,
+        sender: watch::Sender<Option<Outcome>>,
+        waiting: WaiterCount,
     ) {
         let (canary, shown) = (task.canary.as_str(), task.shown.as_str());
         info!(%canary, "task starting {shown}");
-        let leaving = Leaving { inner: &self, key: &task.key, place: telling.subscribe() };
+        let guard = PlaceGuard { inner: &self, key: &task.key, place: sender.subscribe() };
         let (cancel, cancelled) = watch::channel(false);
         let work = work::run(&task, &self.client, &self.metrics, cancelled);
         let mut work = std::pin::pin!(work);
@@ -283,13 +283,13 @@ impl Inner {
         let is_awaited = {
             // Under the lock: a caller finds either the task or its outcome.
             let _places = self.places.lock();
-            telling.send_replace(Some(outcome));
+            sender.send_replace(Some(outcome));
             *waiting.borrow() > 0
         };
         if task.blocking && !is_awaited && label != "abandoned" {
             self.keep_until_collected(waiting.subscribe()).await;
         }
-        drop(leaving);
+        drop(guard);
     }
 
     /// Why a task has to end before it is done.
@@ -338,9 +338,9 @@ impl Inner {
     }
 }
 
-// === impl Leaving ===
+// === impl PlaceGuard ===
 
-impl Drop for Leaving<'_> {
+impl Drop for PlaceGuard<'_> {
     fn drop(&mut self) {
         let mut places = self.inner.places.lock();
         // Collected meanwhile, and taken by a new task: then it is not ours.
@@ -353,7 +353,7 @@ impl Drop for Leaving<'_> {
 // === impl Waiter ===
 
 impl Waiter {
-    fn of(waiting: &Waiting) -> Self {
+    fn of(waiting: &WaiterCount) -> Self {
         waiting.send_modify(|count| *count += 1);
         Self(Arc::clone(waiting))
     }

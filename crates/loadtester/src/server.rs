@@ -32,7 +32,7 @@ use tracing::{info, warn};
 use crate::{
     auth::{Auth, AuthError, Signed},
     gates::Gates,
-    metrics::{Metrics, Now},
+    metrics::{Gauges, Metrics},
     payload::Payload,
     runner::{Begun, Busy, Runner},
     task::{Policy, Task, Work},
@@ -50,7 +50,7 @@ pub struct App {
 type Shared = State<Arc<App>>;
 
 /// A request that was read, checked and understood.
-struct Asked {
+struct ReadRequest {
     payload: Payload,
     headers: HeaderMap,
 }
@@ -102,7 +102,7 @@ async fn metrics(State(app): Shared) -> Response {
     let gates = spawn_blocking(move || counting.gates.list(now())).await;
     // A page without gates is better than none.
     let gates_open = gates.ok().and_then(Result::ok).map_or(0, |gates| gates.len());
-    let page = app.metrics.page(Now { running: app.runner.running(), gates_open });
+    let page = app.metrics.page(Gauges { running: app.runner.running(), gates_open });
     let format = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, format)], page).into_response()
 }
@@ -163,7 +163,7 @@ fn too_busy(busy: Busy) -> Response {
 }
 
 /// Reads a payload and authorises its caller.
-async fn read(app: &Arc<App>, request: Request) -> Result<Asked, Response> {
+async fn read(app: &Arc<App>, request: Request) -> Result<ReadRequest, Response> {
     let (parts, body) = request.into_parts();
     let refused = |reason, status: StatusCode| {
         app.metrics.count_refused(reason);
@@ -178,7 +178,7 @@ async fn read(app: &Arc<App>, request: Request) -> Result<Asked, Response> {
     let path = parts.uri.path().to_owned();
     let namespace = payload.namespace.clone();
     check(app, parts.headers.clone(), path, body.to_vec(), Some(namespace)).await?;
-    Ok(Asked { payload, headers: parts.headers })
+    Ok(ReadRequest { payload, headers: parts.headers })
 }
 
 /// Checks the signature and the namespace, off the threads that answer: secrets are files.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tidegate_loadtester::{
     args::{Args, preprocess},
     load::{BodyFiles, Bounds, Plan, Tool},
-    metrics::{Metrics, Now},
+    metrics::{Gauges, Metrics},
     task::Kind,
     words::{Meta, split},
 };
@@ -139,7 +139,7 @@ fn manifests_belong_together() {
 
 #[test]
 fn series_that_the_guide_names_are_those_there_are() {
-    let page = Metrics::default().page(Now::default());
+    let page = Metrics::default().page(Gauges::default());
     let series = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let series: BTreeSet<String> = series.map(|name| format!("`{name}`")).collect();
     let guide = guide();

@@ -58,12 +58,12 @@ struct Tester {
 }
 
 /// The demonstration under way.
-struct Story<'a> {
+struct Demo<'a> {
     cluster: Local,
     printer: &'a Printer,
     tester: &'a Tester,
     began: Instant,
-    told: usize,
+    printed: usize,
     /// When the gate opens by itself; never where a person does it.
     opens_alone: bool,
 }
@@ -77,7 +77,7 @@ const PERSON: Duration = Duration::from_secs(3);
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// True if it ended as it should.
-pub(super) async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
+pub(super) async fn demonstrate(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
     let began = Instant::now();
     let sandbox = Sandbox::new(Settings::default().nodes(2).routing());
     load_crds(&sandbox)?;
@@ -92,9 +92,9 @@ pub(super) async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool>
     printer.line(&format!("  the load tester listens on http://{}/", tester.address));
     let opens_alone = args.yes || !(printer.is_terminal() || args.wait);
     let cluster = sandbox.local(User::admin());
-    let mut story = Story { cluster, printer, tester: &tester, began, told: 0, opens_alone };
-    story.first_version(stack.plane.address()).await?;
-    let is_well = story.release().await?;
+    let mut demo = Demo { cluster, printer, tester: &tester, began, printed: 0, opens_alone };
+    demo.first_version(stack.plane.address()).await?;
+    let is_well = demo.release().await?;
     let stays = args.keep || (printer.is_terminal() && !args.exit && !args.yes);
     if stays {
         let open = open_command(tester.address);
@@ -107,7 +107,7 @@ pub(super) async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool>
         ];
         keep_for_kubectl(&sandbox, printer, &listener, &hints).await?;
     }
-    drop(story);
+    drop(demo);
     tester.stop().await;
     stack.stop().await;
     listener.stop().await;
@@ -201,9 +201,9 @@ impl Tester {
     }
 }
 
-// === impl Story ===
+// === impl Demo ===
 
-impl Story<'_> {
+impl Demo<'_> {
     async fn first_version(&mut self, gateway: SocketAddr) -> anyhow::Result<()> {
         let create = |resource, object| {
             let created = self.cluster.create(resource, "default", object);
@@ -267,11 +267,11 @@ impl Story<'_> {
 
     fn tell_events(&mut self) {
         let events = super::events(&self.cluster.list(EVENTS, Some("default")));
-        for (reason, message, is_warning) in events.iter().skip(self.told) {
+        for (reason, message, is_warning) in events.iter().skip(self.printed) {
             let tone = if *is_warning { Tone::New } else { Tone::Faint };
             self.say(&format!("{} {message}", self.printer.paint(tone, &format!("{reason:<27}"))));
         }
-        self.told = events.len();
+        self.printed = events.len();
     }
 
     fn say(&self, text: &str) {

@@ -129,7 +129,7 @@ async fn of_many_at_once_one_starts() {
     let started = begun.iter().filter(|it| **it == Ok(Begun::Started)).count();
     let skipped = begun.iter().filter(|it| **it == Ok(Begun::Skipped)).count();
     assert_eq!((started, skipped), (1, 49));
-    let page = runner.inner.metrics.page(crate::metrics::Now::default());
+    let page = runner.inner.metrics.page(crate::metrics::Gauges::default());
     let line = "tidegate_loadtester_tasks_total{type=\"cmd\",outcome=\"skipped\"} 49";
     assert!(page.contains(line), "{page}");
     runner.stop().await;
@@ -183,7 +183,7 @@ async fn a_test_without_a_waiting_caller_is_ended() {
     assert_eq!(runner.running(), 1);
     until_idle(&runner).await;
     assert!(runner.inner.places.lock().is_empty());
-    let page = runner.inner.metrics.page(crate::metrics::Now::default());
+    let page = runner.inner.metrics.page(crate::metrics::Gauges::default());
     assert!(page.contains("{type=\"bash\",outcome=\"abandoned\"} 1"), "{page}");
 }
 

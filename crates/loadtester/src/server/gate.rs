@@ -10,7 +10,7 @@ use axum::{
 use tokio::task::spawn_blocking;
 use tracing::{error, info};
 
-use super::{App, Asked, Shared, check, now, read};
+use super::{App, ReadRequest, Shared, check, now, read};
 use crate::{
     duration,
     gates::{Asker, GateError, Key, Kind, Opening},
@@ -119,7 +119,7 @@ fn act(
     app: &App,
     kind: Kind,
     action: Action,
-    asked: &Asked,
+    asked: &ReadRequest,
     opening: &Opening,
 ) -> Result<Answer, GateError> {
     let Payload { name, namespace, checksum, metadata } = &asked.payload;

@@ -302,6 +302,6 @@ fn requests_under_way_are_finished_and_a_second_signal_is_the_last() {
 
 fn is_alive(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-    // A zombie is dead, if not buried.
+    // A zombie has ended.
     stat.is_ok_and(|stat| !stat.rsplit_once(") ").is_some_and(|it| it.1.starts_with('Z')))
 }

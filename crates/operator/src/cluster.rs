@@ -73,7 +73,7 @@ const OTHERS: [Kind; 3] = [DAEMON_SET, SCALED_OBJECT, EVENT];
 pub struct Cluster {
     pub(crate) client: kube::Client,
     /// Unauthenticated client of the same API server, for requests that carry their own credentials.
-    pub(crate) stranger: Option<kube::Client>,
+    pub(crate) anonymous: Option<kube::Client>,
     pub cache: Arc<Cache>,
     /// Addresses that a Canary must not make the operator talk to.
     pub nodes: NodeAddresses,
@@ -118,7 +118,7 @@ impl Cluster {
             mesh: MeshAccess { client: client.clone(), is_same: true, kinds: routing },
             schemas: Arc::default(),
             client,
-            stranger: None,
+            anonymous: None,
             cache: Arc::new(Cache::default()),
             nodes: NodeAddresses::default(),
             namespace,
@@ -138,8 +138,8 @@ impl Cluster {
 
     /// With a client that reaches the API server without a login.
     #[must_use]
-    pub fn with_stranger(mut self, client: kube::Client) -> Self {
-        self.stranger = Some(client);
+    pub fn with_anonymous(mut self, client: kube::Client) -> Self {
+        self.anonymous = Some(client);
         self
     }
 
@@ -192,11 +192,11 @@ impl Cluster {
     /// Waits for a condition that depends on lists: checked whenever one is complete, or failed.
     pub(crate) async fn wait_until(&self, is_so: fn(&Self) -> bool) {
         loop {
-            let rung = self.synced.notified();
+            let notified = self.synced.notified();
             if is_so(self) {
                 return;
             }
-            rung.await;
+            notified.await;
         }
     }
 }

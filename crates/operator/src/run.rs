@@ -119,7 +119,7 @@ struct Reach {
 impl Reach {
     fn cluster(&self, settings: &Settings, leads: Arc<dyn Fn() -> bool + Send + Sync>) -> Cluster {
         let cluster = Cluster::new(self.client.clone(), settings.namespace.clone(), leads);
-        let cluster = cluster.with_stranger(self.stranger.clone()).with_nodes(self.nodes.clone());
+        let cluster = cluster.with_anonymous(self.stranger.clone()).with_nodes(self.nodes.clone());
         match &self.mesh {
             Some((client, is_same)) => cluster.with_mesh(client.clone(), *is_same),
             None => cluster,

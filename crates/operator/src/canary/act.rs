@@ -276,7 +276,7 @@ impl Task {
         let target = self.cx.cluster.read(self.place(kind, name)).await?;
         let what = || format!("{} `{name}`", kind.kind);
         let target = target.ok_or_else(|| WriteError::Missing { what: what() })?;
-        self.cx.cluster.cache.learn(kind, target.clone());
+        self.cx.cluster.cache.cache_insert(kind, target.clone());
         Ok(target)
     }
 
@@ -393,7 +393,7 @@ impl Task {
             let object = self.cx.cluster.read(self.place(kind.kind(), name)).await?;
             let object = object.ok_or_else(|| WriteError::Missing { what: key.clone() })?;
             if config::checksum(kind, &object) != *checksum {
-                self.cx.cluster.cache.learn(kind.kind(), object);
+                self.cx.cluster.cache.cache_insert(kind.kind(), object);
                 return Err(WriteError::Conflict { what: key.clone() });
             }
             let copy = config::copy_name(name);

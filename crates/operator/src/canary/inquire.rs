@@ -132,7 +132,7 @@ async fn ask_cluster(cx: &Context, call: ClusterCall, left: Duration) -> Reply {
     // Our own client puts our own login on every request, whatever login it has.
     let client = match &call.authorization {
         None => &cluster.client,
-        Some(_) => match &cluster.stranger {
+        Some(_) => match &cluster.anonymous {
             Some(client) => client,
             None => return Reply::Lost,
         },

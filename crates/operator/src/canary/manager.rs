@@ -141,7 +141,7 @@ impl Manager {
             if running.mark != mark {
                 running.mark = mark;
                 let former = std::mem::replace(&mut running.target, target(key, &canary));
-                self.cx.cluster.cache.ring(key);
+                self.cx.cluster.cache.notify(key);
                 self.forget(&former);
             }
             return;
@@ -183,14 +183,14 @@ impl Manager {
         let target = canary["spec"]["targetRef"]["name"].as_str().unwrap_or_default();
         for (other, running) in &self.tasks {
             if other != key && other.namespace == key.namespace && running.target.name == target {
-                self.cx.cluster.cache.ring(other);
+                self.cx.cluster.cache.notify(other);
             }
         }
     }
 
     fn wake_all(&self, namespace: &str) {
         for key in self.tasks.keys().filter(|key| &*key.namespace == namespace) {
-            self.cx.cluster.cache.ring(key);
+            self.cx.cluster.cache.notify(key);
         }
     }
 }
@@ -231,7 +231,7 @@ fn mark(canary: &Value) -> Value {
 /// Watches a kind from now on, if it is not watched already.
 pub(super) fn watch_too(cx: &Arc<Context>, kind: Kind) {
     if cx.cluster.claim(kind) {
-        cx.spawn_beside(cx.cluster.clone().learn(kind));
+        cx.spawn_beside(cx.cluster.clone().load_schema(kind));
         cx.spawn_beside(feed(cx.cluster.clone(), Arc::clone(&cx.clock), kind, Silent));
     }
 }

@@ -102,7 +102,7 @@ impl Task {
 
     /// Runs until the canary is gone or `stop` says so.
     pub(super) async fn run(mut self, delay: Duration, mut stop: watch::Receiver<bool>) {
-        let bell = self.cx.cluster.cache.bell(&self.key);
+        let bell = self.cx.cluster.cache.wakeup(&self.key);
         let mut due = Some(self.cx.clock.monotonic() + delay);
         // A list that is complete rings for everybody: whoever heard that in the first pause would look
         // together with all others, and that is what the pause is against.

@@ -44,7 +44,7 @@ struct Inner {
     tables: BTreeMap<Kind, Table>,
     followers: BTreeMap<(Kind, Key), BTreeSet<Key>>,
     followed: BTreeMap<Key, BTreeSet<(Kind, Key)>>,
-    bells: BTreeMap<Key, Arc<Notify>>,
+    wakeups: BTreeMap<Key, Arc<Notify>>,
 }
 
 /// Whether a table can be trusted to be complete.
@@ -186,32 +186,32 @@ impl Cache {
         self.0.lock().followed.get(follower).cloned().unwrap_or_default()
     }
 
-    /// The bell that is rung when something `follower` depends on changes.
-    pub fn bell(&self, follower: &Key) -> Arc<Notify> {
-        Arc::clone(self.0.lock().bells.entry(follower.clone()).or_default())
+    /// Notified when an object that `follower` depends on changes.
+    pub fn wakeup(&self, follower: &Key) -> Arc<Notify> {
+        Arc::clone(self.0.lock().wakeups.entry(follower.clone()).or_default())
     }
 
     /// Wakes a follower.
-    pub fn ring(&self, follower: &Key) {
-        if let Some(bell) = self.0.lock().bells.get(follower) {
-            bell.notify_one();
+    pub fn notify(&self, follower: &Key) {
+        if let Some(wakeup) = self.0.lock().wakeups.get(follower) {
+            wakeup.notify_one();
         }
     }
 
     /// Wakes all followers.
-    pub fn ring_all(&self) {
-        self.0.lock().bells.values().for_each(|bell| bell.notify_one());
+    pub fn notify_all(&self) {
+        self.0.lock().wakeups.values().for_each(|wakeup| wakeup.notify_one());
     }
 
     /// Forgets a follower altogether.
     pub fn leave(&self, follower: &Key) {
         let mut inner = self.0.lock();
         inner.forget_follower(follower);
-        inner.bells.remove(follower);
+        inner.wakeups.remove(follower);
     }
 
     /// Inserts an object from the answer to a write of ours, or to a read.
-    pub fn learn(&self, kind: Kind, object: Value) {
+    pub fn cache_insert(&self, kind: Kind, object: Value) {
         let key = Key::of(&object);
         let row = Row::of(kind, object);
         let mut inner = self.0.lock();
@@ -225,7 +225,7 @@ impl Cache {
     }
 
     /// Removes an object that we deleted. Older events with that UID do not bring it back.
-    pub fn bury(&self, kind: Kind, key: &Key, uid: &str) {
+    pub fn tombstone(&self, kind: Kind, key: &Key, uid: &str) {
         let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
         if table.remove(key) {
@@ -234,7 +234,7 @@ impl Cache {
     }
 
     /// Removes an object that was deleted, or turned out not to exist.
-    pub fn unlearn(&self, kind: Kind, key: &Key) {
+    pub fn cache_remove(&self, kind: Kind, key: &Key) {
         self.0.lock().tables.entry(kind).or_default().remove(key);
     }
 
@@ -324,7 +324,7 @@ impl Cache {
         }
         if is_first {
             // A follower that waited for the list follows nothing in it yet.
-            inner.bells.values().for_each(|bell| bell.notify_one());
+            inner.wakeups.values().for_each(|wakeup| wakeup.notify_one());
         }
         changed.into_iter().collect()
     }
@@ -364,8 +364,8 @@ impl Inner {
     fn wake(&self, kind: Kind, key: &Key) {
         let followers = self.followers.get(&(kind, key.clone()));
         for follower in followers.into_iter().flatten() {
-            if let Some(bell) = self.bells.get(follower) {
-                bell.notify_one();
+            if let Some(wakeup) = self.wakeups.get(follower) {
+                wakeup.notify_one();
             }
         }
     }
@@ -374,8 +374,8 @@ impl Inner {
     fn wake_all(&self, kind: Kind) {
         let of_kind = self.followers.iter().filter(|((followed, _), _)| *followed == kind);
         for follower in of_kind.flat_map(|(_, followers)| followers) {
-            if let Some(bell) = self.bells.get(follower) {
-                bell.notify_one();
+            if let Some(wakeup) = self.wakeups.get(follower) {
+                wakeup.notify_one();
             }
         }
     }

@@ -94,7 +94,7 @@ impl Cluster {
     }
 
     /// Reads the document of a kind, unless it was read before.
-    pub(crate) async fn learn(self, kind: Kind) {
+    pub(crate) async fn load_schema(self, kind: Kind) {
         if kind.group != GROUP || self.route_fields(kind).is_some() {
             return;
         }
@@ -116,7 +116,7 @@ impl Cluster {
             }
         }
         self.schemas.put(kind.version, document);
-        self.cache.ring_all();
+        self.cache.notify_all();
     }
 
     /// Reads it again if it is another one by now.
@@ -126,12 +126,12 @@ impl Cluster {
         if let Ok(Some(document)) = self.read_document(kind, &known).await
             && self.schemas.put(kind.version, document)
         {
-            self.cache.ring_all();
+            self.cache.notify_all();
         }
     }
 
     /// Reads it again because a write was refused; true if it is another one.
-    pub(super) async fn relearn(&self, kind: Kind) -> bool {
+    pub(super) async fn reload_schema(&self, kind: Kind) -> bool {
         if kind.group != GROUP {
             return false;
         }

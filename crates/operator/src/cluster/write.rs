@@ -54,7 +54,7 @@ impl Cluster {
             }
             Change::Delete { kind, name, uid } => {
                 let place = Place { kind: *kind, namespace, name, subresource: "" };
-                self.delete(place, uid).await
+                self.delete_and_forget(place, uid).await
             }
         }
     }
@@ -74,7 +74,7 @@ impl Cluster {
                 body = Cow::Owned(self.with_present_owners(place, &body).await?);
                 self.patch(place, APPLY, &body).await?
             }
-            Err(error) if schema::is_about_fields(&error) && self.relearn(kind).await => {
+            Err(error) if schema::is_about_fields(&error) && self.reload_schema(kind).await => {
                 // The definition changed: the same decision is another write now.
                 return Err(WriteError::Conflict {
                     what: format!("the definition of {}", kind.kind),
@@ -154,7 +154,7 @@ impl Cluster {
             .header(header::CONTENT_TYPE, media)
             .body(body.to_string().into_bytes());
         let written = self.send(place, request).await?;
-        self.cache.learn(place.kind, written.clone());
+        self.cache.cache_insert(place.kind, written.clone());
         Ok(written)
     }
 
@@ -170,23 +170,23 @@ impl Cluster {
     }
 
     /// Creates an object under a name of ours, and puts the answer into the cache.
-    pub async fn make(&self, place: Place<'_>, body: &Value) -> Result<Value, WriteError> {
-        let made = self.create(place, body).await?;
-        self.cache.learn(place.kind, made.clone());
-        Ok(made)
+    pub async fn create_named(&self, place: Place<'_>, body: &Value) -> Result<Value, WriteError> {
+        let created = self.create(place, body).await?;
+        self.cache.cache_insert(place.kind, created.clone());
+        Ok(created)
     }
 
-    /// Deletes the object of that identity. It stays in the cache while its end is waited for.
-    pub async fn end(
+    /// Deletes the object with this UID. It stays in the cache while a finalizer or its grace period keeps it.
+    pub async fn delete(
         &self,
         place: Place<'_>,
         uid: &str,
         grace_s: Option<u32>,
     ) -> Result<(), WriteError> {
         match self.send(place, deletion(place, uid, grace_s)).await {
-            Ok(left) if is_leaving(&left) => self.cache.learn(place.kind, left),
+            Ok(left) if is_leaving(&left) => self.cache.cache_insert(place.kind, left),
             Ok(_) | Err(WriteError::Missing { .. }) => {
-                self.cache.bury(place.kind, &place.key(), uid);
+                self.cache.tombstone(place.kind, &place.key(), uid);
             }
             Err(error) => return Err(error),
         }
@@ -210,10 +210,11 @@ impl Cluster {
         Ok(items)
     }
 
-    async fn delete(&self, place: Place<'_>, uid: &str) -> Result<(), WriteError> {
+    /// As [`Self::delete`], but the cache drops the object at once, even if a finalizer keeps it for a while.
+    async fn delete_and_forget(&self, place: Place<'_>, uid: &str) -> Result<(), WriteError> {
         match self.send(place, deletion(place, uid, None)).await {
             Ok(_) | Err(WriteError::Missing { .. }) => {
-                self.cache.unlearn(place.kind, &place.key());
+                self.cache.cache_remove(place.kind, &place.key());
                 Ok(())
             }
             Err(error) => Err(error),
@@ -233,8 +234,8 @@ impl Cluster {
     /// Reads the object once more after a conflict, so that the next decision sees its present state.
     pub async fn refresh(&self, place: Place<'_>) -> Result<(), WriteError> {
         match self.read(place).await? {
-            Some(object) => self.cache.learn(place.kind, object),
-            None => self.cache.unlearn(place.kind, &place.key()),
+            Some(object) => self.cache.cache_insert(place.kind, object),
+            None => self.cache.cache_remove(place.kind, &place.key()),
         }
         Ok(())
     }

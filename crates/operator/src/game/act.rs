@@ -187,7 +187,7 @@ impl Workload {
             Action::Create(pod) => self.create(seen, pod, made).await,
             Action::Delete(pod, why) => self.delete(seen, pod, *why).await,
             Action::ForceDelete(pod) => {
-                self.cx.cluster.end(self.place(POD, &pod.name), &pod.uid, Some(0)).await?;
+                self.cx.cluster.delete(self.place(POD, &pod.name), &pod.uid, Some(0)).await?;
                 let text = format!("Pod {} is taken from its lost node.", pod.name);
                 self.announce(workload, "SuccessfulForceDelete", Tone::Normal, &text).await;
                 Ok(())
@@ -225,14 +225,14 @@ impl Workload {
             Action::DeleteHook(name) => {
                 let Some(run) = seen.runs.get(name) else { return Ok(()) };
                 let uid = run["metadata"]["uid"].as_str().unwrap_or_default();
-                self.cx.cluster.end(self.place(HOOK_RUN, name), uid, None).await
+                self.cx.cluster.delete(self.place(HOOK_RUN, name), uid, None).await
             }
             Action::DropRevisions(names) => {
                 for name in names {
                     let Some(known) = seen.revisions.get(name.as_str()) else { continue };
                     let uid = known["metadata"]["uid"].as_str().unwrap_or_default();
                     let place = self.place(CONTROLLER_REVISION, name.as_str());
-                    self.cx.cluster.end(place, uid, None).await?;
+                    self.cx.cluster.delete(place, uid, None).await?;
                 }
                 Ok(())
             }
@@ -321,7 +321,7 @@ impl Workload {
         }
         let template = revision::template(known);
         let body = pods::new(self.kind, &seen.workload, &template, pod, &name);
-        match (self.cx.cluster.make(self.place(POD, &name), &body).await, pod.ordinal) {
+        match (self.cx.cluster.create_named(self.place(POD, &name), &body).await, pod.ordinal) {
             (Ok(_), _) => {}
             (Err(error), None) => return Err(nameless(error, &name, &self.key.name)),
             (Err(error @ WriteError::Conflict { .. }), Some(_)) => {
@@ -359,7 +359,7 @@ impl Workload {
     }
 
     async fn delete(&self, seen: &Seen, pod: &PodRef, why: Departure) -> Result<(), WriteError> {
-        self.cx.cluster.end(self.place(POD, &pod.name), &pod.uid, None).await?;
+        self.cx.cluster.delete(self.place(POD, &pod.name), &pod.uid, None).await?;
         let name = &pod.name;
         let (reason, text) = match why {
             Departure::Surplus => {
@@ -409,7 +409,7 @@ impl Workload {
         let place = self.place(HOOK_RUN, &start.name);
         if let Some(found) = self.cx.cluster.read(place).await? {
             let is_new = !seen.runs.contains_key(&start.name);
-            self.cx.cluster.cache.learn(HOOK_RUN, found);
+            self.cx.cluster.cache.cache_insert(HOOK_RUN, found);
             return if is_new {
                 Err(WriteError::Conflict { what: place.to_string() })
             } else {
@@ -424,7 +424,7 @@ impl Workload {
             Purpose::Step { .. } => None,
         };
         let body = run::new(self.kind, &seen.workload, template, start, pod);
-        self.cx.cluster.make(place, &body).await.map(|_| ())
+        self.cx.cluster.create_named(place, &body).await.map(|_| ())
     }
 
     /// A claim stays when its pod goes: that is what it is for. One that is being deleted waits for its

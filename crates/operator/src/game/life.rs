@@ -67,7 +67,7 @@ pub(super) async fn live<S: Subject>(
     delay: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
-    let bell = cx.cluster.cache.bell(&follower);
+    let bell = cx.cluster.cache.wakeup(&follower);
     let mut due = Some(cx.clock.monotonic() + delay);
     let mut troubles = 0_u32;
     loop {

@@ -74,7 +74,7 @@ impl Listener for Owners {
         let Some(object) = cluster.cache.get(*kind, key) else { return };
         let ring = |kind: Kind, name: &str| {
             let owner = Key::new(&key.namespace, name);
-            cluster.cache.ring(&follower(kind.plural, &owner));
+            cluster.cache.notify(&follower(kind.plural, &owner));
         };
         match controller_of(&object) {
             Some((owner, name)) if owner == GAME_DEPLOYMENT.kind => ring(GAME_DEPLOYMENT, name),
@@ -163,7 +163,7 @@ impl Manager {
         if let Some(running) = self.tasks.get_mut(&id) {
             if running.mark != mark {
                 running.mark = mark;
-                cache.ring(&follower(kind.plural, key));
+                cache.notify(&follower(kind.plural, key));
             }
             return;
         }

@@ -262,7 +262,7 @@ impl Run {
         if self.now() < end {
             return Ok(Next::At(end));
         }
-        self.cx.cluster.end(self.place(""), &self.uid, None).await?;
+        self.cx.cluster.delete(self.place(""), &self.uid, None).await?;
         Ok(Next::Gone)
     }
 }

@@ -126,7 +126,7 @@ impl Workload {
             RevisionChoice::Create { name, number, collisions } => {
                 let body = revision::new(self.kind, workload, name, *number, data);
                 let place = self.place(CONTROLLER_REVISION, name.as_str());
-                match self.cx.cluster.make(place, &body).await {
+                match self.cx.cluster.create_named(place, &body).await {
                     Err(WriteError::Conflict { .. }) => {
                         self.clash(name.as_str(), *collisions).await
                     }
@@ -201,13 +201,13 @@ impl Workload {
             let found = cluster.read_all(kind, &namespace, selector).await?;
             let names: BTreeSet<Key> = found.iter().map(Key::of).collect();
             for object in found {
-                cluster.cache.learn(kind, object);
+                cluster.cache.cache_insert(kind, object);
             }
             for known in cluster.cache.list_in(kind, &namespace) {
                 let owners = known["metadata"]["ownerReferences"].as_array().into_iter().flatten();
                 let is_ours = owners.into_iter().any(|it| it["uid"] == self.uid.as_str());
                 if is_ours && !names.contains(&Key::of(&known)) {
-                    cluster.cache.unlearn(kind, &Key::of(&known));
+                    cluster.cache.cache_remove(kind, &Key::of(&known));
                 }
             }
         }

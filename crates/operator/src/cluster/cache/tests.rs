@@ -31,9 +31,9 @@ fn list_controlled_is_right_after_every_kind_of_change() {
     cache.observe(POD, pod("c", 2, Some("x")));
     assert_eq!(controlled(&cache, "x"), ["a", "c"], "taken in");
     assert_eq!(controlled(&cache, "y"), ["b"]);
-    cache.learn(POD, pod("a", 3, Some("y")));
+    cache.cache_insert(POD, pod("a", 3, Some("y")));
     assert_eq!(controlled(&cache, "y"), ["a", "b"], "handed over");
-    cache.bury(POD, &Key::new("default", "a"), "uid-a");
+    cache.tombstone(POD, &Key::new("default", "a"), "uid-a");
     cache.observe_deleted(POD, &pod("b", 4, Some("y")));
     assert_eq!(controlled(&cache, "y"), Vec::<String>::new());
     cache.list_begins(POD);

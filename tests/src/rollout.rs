@@ -90,7 +90,7 @@ pub struct World {
     /// A second cluster, which has the routing objects. Its time stands still.
     pub mesh: Option<Sandbox>,
     /// How the operator reaches the API server without its own login, if it does.
-    pub stranger: Option<kube::Client>,
+    pub anonymous: Option<kube::Client>,
     /// What the operator asks is written down here.
     pub tape: Option<Tape>,
     /// What the operator that was started last counts.
@@ -177,7 +177,7 @@ impl World {
             network,
             options,
             mesh: None,
-            stranger: None,
+            anonymous: None,
             tape: None,
             telemetry: RefCell::default(),
             leads: Arc::new(AtomicBool::new(true)),
@@ -242,8 +242,8 @@ impl World {
             }
             None => seat,
         };
-        let seat = match &self.stranger {
-            Some(client) => seat.with_stranger(client.clone()),
+        let seat = match &self.anonymous {
+            Some(client) => seat.with_anonymous(client.clone()),
             None => seat,
         };
         let telemetry = Telemetry::new("test", &self.options.mesh_provider, clock.now());

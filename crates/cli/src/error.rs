@@ -1,4 +1,4 @@
-//! Errors with a way out.
+//! Errors with a hint for the user.
 
 use std::fmt;
 

@@ -1,7 +1,8 @@
 //! The `tidegate` command: try it, run a sandbox cluster, print the CRDs.
 //!
-//! Each subcommand is a module with an `Args` and a `run`. Data goes to stdout, talk to stderr;
-//! [`printer::Printer`] is the only way out. Exit codes: 0 done, 1 it is not so, 2 could not run.
+//! Each subcommand is a module with an `Args` and a `run`. Data goes to stdout, messages to
+//! stderr, both through [`printer::Printer`]. Exit codes: 0 success, 1 failure of the thing asked about, 2 could not
+//! run.
 
 use std::{ffi::OsString, process::ExitCode};
 

@@ -2,16 +2,17 @@
 
 use anyhow::Context;
 use tidegate_operator::args;
+use tidegate_runtime::signals::Signals;
 
-use crate::{error::hinted, sandbox::Stop};
+use crate::error::hinted;
 
 pub(crate) fn run(args: args::Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
-    let stop = {
+    let mut signals = {
         let _inside = runtime.enter();
-        Stop::listen()?.wait()
+        Signals::listen().context("failed to wait for signals")?
     };
-    runtime.block_on(tidegate_operator::run(args, stop)).map_err(|error| match error {
+    runtime.block_on(tidegate_operator::run(args, signals.next())).map_err(|error| match error {
         tidegate_operator::RunError::NotInCluster(_) => hinted(
             error.to_string(),
             "give a file with --kubeconfig, or run it in a pod; `tidegate sandbox` has one built in",

@@ -1,10 +1,10 @@
-//! The one place that writes to the terminal: stdout is data, stderr is talk.
+//! The one place that writes to the terminal: data to stdout, messages to stderr.
 
 use std::io::{self, IsTerminal, Write};
 
 use crate::error::Hinted;
 
-/// Knows whether a person is looking, and whether they want colour.
+/// Knows whether stderr is a terminal, and whether it may have colour.
 pub(crate) struct Printer {
     colour: bool,
     terminal: bool,
@@ -37,13 +37,13 @@ impl Printer {
         out.flush()
     }
 
-    /// A line of talk. A terminal that is gone does not stop the work.
+    /// A line of a message. A terminal that is gone does not stop the work.
     pub(crate) fn line(&self, text: &str) {
         let _ = self;
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 
-    /// Whether a person is looking.
+    /// Whether stderr is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal
     }
@@ -76,7 +76,7 @@ impl Printer {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
-    /// The whole chain once, and the way out if we know one.
+    /// The whole chain of causes once, and the hint if there is one.
     pub(crate) fn error(&self, error: &anyhow::Error) {
         let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
         self.line(&format!("error: {}", chain.join(": ")));
@@ -86,7 +86,7 @@ impl Printer {
     }
 }
 
-/// Columns of the terminal; what is not known is taken to be wide enough.
+/// Columns of the terminal; wide enough where they are not known.
 fn width() -> usize {
     let size = terminal_size::terminal_size_of(io::stderr());
     size.map_or(usize::MAX, |(columns, _)| usize::from(columns.0))
@@ -100,7 +100,7 @@ fn cut(line: &str, width: usize) -> String {
     while let Some(c) = rest.next() {
         if c == '\u{1b}' {
             text.push(c);
-            // A colour takes no place; it ends with a letter.
+            // A colour code takes no columns; it ends with a letter.
             for c in rest.by_ref() {
                 text.push(c);
                 if c.is_ascii_alphabetic() {
@@ -117,7 +117,7 @@ fn cut(line: &str, width: usize) -> String {
     text
 }
 
-/// Whoever read our output has seen enough: that is no error.
+/// The reader of our output closed it: that is no error.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
     io.is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_cut_by_what_is_seen_of_it() {
+    fn a_line_is_cut_by_its_visible_width() {
         let line = "\u{1b}[31mfailed\u{1b}[0m checks";
         assert_eq!(cut(line, 8), "\u{1b}[31mfailed\u{1b}[0m c");
         assert_eq!(cut(line, 3), "\u{1b}[31mfai\u{1b}[0m");

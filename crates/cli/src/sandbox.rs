@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context;
 use kube_sandbox::{Sandbox, Settings, http::listen::Listener, server::User};
+use tidegate_runtime::signals::Signals;
 
 use crate::{
     error::hinted,
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> anyhow::Result<()> {
 
 async fn serve(args: &Args, printer: &Printer) -> anyhow::Result<()> {
     let began = Instant::now();
-    let stop = Stop::listen()?;
+    let mut signals = Signals::listen().context("failed to wait for signals")?;
     check_address(args)?;
     let mut settings = Settings::default().nodes(args.nodes).seed(args.seed);
     if !args.no_crds {
@@ -101,7 +102,7 @@ async fn serve(args: &Args, printer: &Printer) -> anyhow::Result<()> {
     let took = began.elapsed().as_millis();
     let place = Place { listener: &listener, kubeconfig: kubeconfig.path(), stack: &stack };
     greet(printer, &place, args, loaded, took);
-    stop.wait().await;
+    signals.next().await;
     printer.line("\nStopping.");
     stack.stop().await;
     drop(sandbox);
@@ -150,8 +151,8 @@ pub(crate) fn load_crds(sandbox: &Sandbox) -> anyhow::Result<()> {
 
 /// The address asked for, or the usual one, or if that is taken any other.
 ///
-/// Who sends no token is the administrator, with RBAC too: kubectl keeps its tokens to itself over
-/// plain HTTP, and its user is the one who started all this.
+/// A request without a token is the administrator's, with RBAC too: kubectl sends no token over plain HTTP, and its
+/// user is the one who started the sandbox.
 async fn listen(sandbox: &Sandbox, asked: Option<SocketAddr>) -> anyhow::Result<Listener> {
     let usual = SocketAddr::from(([127, 0, 0, 1], 6550));
     if let Some(address) = asked {
@@ -169,7 +170,7 @@ async fn listen(sandbox: &Sandbox, asked: Option<SocketAddr>) -> anyhow::Result<
     sandbox.listen_as(any, User::admin()).await.context("failed to listen on 127.0.0.1")
 }
 
-/// Where everything is.
+/// The addresses and files of a running sandbox.
 struct Place<'a> {
     listener: &'a Listener,
     kubeconfig: &'a Path,
@@ -212,45 +213,4 @@ fn greet(printer: &Printer, place: &Place<'_>, args: &Args, loaded: usize, took_
         printer.line("  kubectl explain canary.spec");
     }
     printer.line("\nCtrl-C stops it.");
-}
-
-/// Ctrl-C or a polite `kill`, heard from the moment this is made: what was begun by then is put away.
-pub(crate) struct Stop {
-    #[cfg(unix)]
-    signals: [tokio::signal::unix::Signal; 2],
-}
-
-// === impl Stop ===
-
-impl Stop {
-    #[cfg(unix)]
-    pub(crate) fn listen() -> anyhow::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let listen = |kind| signal(kind).context("failed to wait for signals");
-        let signals = [listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?];
-        Ok(Self { signals })
-    }
-
-    #[cfg(not(unix))]
-    #[expect(clippy::unnecessary_wraps, reason = "as it is where signals can fail")]
-    pub(crate) fn listen() -> anyhow::Result<Self> {
-        Ok(Self {})
-    }
-
-    #[cfg(unix)]
-    pub(crate) async fn wait(self) {
-        let [mut interrupt, mut terminate] = self.signals;
-        tokio::select! {
-            _ = interrupt.recv() => (),
-            _ = terminate.recv() => (),
-        }
-    }
-
-    #[cfg(not(unix))]
-    pub(crate) async fn wait(self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            // Without signals there is nothing to wait for but the end.
-            std::future::pending::<()>().await;
-        }
-    }
 }

@@ -1,8 +1,8 @@
-//! A sandbox with everything that makes it move: operator, traffic, metrics.
+//! A sandbox with operator, traffic and metrics.
 //!
 //! All of it lives in this process and on loopback. Hooks and metrics may therefore be reached on
-//! loopback, which the operator on a real cluster refuses unless told. Its nodes are made up, so that their
-//! addresses, which may be those of somebody's containers here, are open.
+//! loopback, which the operator on a real cluster refuses unless told. Its nodes are made up: their addresses
+//! may be those of real containers on this machine, and are open.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -25,12 +25,12 @@ use tidegate_operator::{
 };
 use tokio::task::JoinHandle;
 
-/// Who the operator is in the cluster.
+/// The operator's user in the cluster.
 const OPERATOR: &str = "system:serviceaccount:tidegate:tidegate";
 const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// What runs beside the cluster. Ends when dropped.
+/// The tasks beside the cluster. They end when it is dropped.
 pub(crate) struct Stack {
     pub(crate) plane: DataPlane,
     pub(crate) prometheus: SocketAddr,

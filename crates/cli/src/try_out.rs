@@ -1,7 +1,7 @@
 //! `tidegate try`: two releases on a cluster in this process, with real traffic.
 //!
 //! A good version goes through, a bad one is taken back. Everything is real but the cluster: the
-//! operator, the requests, what is measured of them.
+//! operator, the requests, the measurements.
 
 mod game;
 mod loaded;
@@ -24,6 +24,7 @@ use kube_sandbox::{
     server::{User, local::Local},
 };
 use serde_json::Value;
+use tidegate_runtime::signals::Signals;
 
 use self::{
     manifests::HOST,
@@ -32,7 +33,7 @@ use self::{
 use crate::{
     kubeconfig::Kubeconfig,
     printer::{Printer, Tone},
-    sandbox::{Stop, load_crds},
+    sandbox::load_crds,
     stack::Stack,
 };
 
@@ -94,15 +95,15 @@ enum Release {
     Bad,
 }
 
-/// One release and how it should end.
-struct Act {
+/// One release and its expected end.
+struct PlannedRelease {
     image: &'static str,
     title: &'static str,
     end: &'static str,
 }
 
-/// The story being told.
-struct Story<'a> {
+/// The demonstration under way.
+struct Demo<'a> {
     sandbox: &'a Sandbox,
     stack: &'a Stack,
     cluster: Local,
@@ -112,7 +113,7 @@ struct Story<'a> {
     late: Cell<Duration>,
 }
 
-/// How an act ended.
+/// The end of a release.
 struct Ending {
     title: &'static str,
     phase: String,
@@ -126,9 +127,12 @@ const ROUTES: Resource = Resource { group: "gateway.networking.k8s.io", plural: 
 const GATEWAYS: Resource = Resource { group: "gateway.networking.k8s.io", plural: "gateways" };
 
 const FIRST: &str = "harbour:1.0";
-const GOOD: Act =
-    Act { image: "harbour:2.0", title: "Release of harbour 2.0, a good one", end: "Succeeded" };
-const BAD: Act = Act {
+const GOOD: PlannedRelease = PlannedRelease {
+    image: "harbour:2.0",
+    title: "Release of harbour 2.0, a good one",
+    end: "Succeeded",
+};
+const BAD: PlannedRelease = PlannedRelease {
     image: "harbour:3.0-errors-20",
     title: "Release of harbour 3.0, which fails one request in five",
     end: "Failed",
@@ -137,8 +141,8 @@ const REQUESTS_PER_SECOND: f64 = 60.0;
 /// At the usual speed a release takes about a minute.
 const PATIENCE: Duration = Duration::from_mins(5);
 const FRAME: Duration = Duration::from_millis(250);
-/// A program that sleeps and wakes this much later has no processor to run on: worth telling who wonders why a
-/// release ended otherwise.
+/// A program that wakes this much too late has no processor to run on, which may end a release otherwise: a warning
+/// is shown.
 const STARVED: Duration = Duration::from_millis(750);
 
 fn speed(text: &str) -> Result<f64, String> {
@@ -151,14 +155,14 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
     runtime.block_on(async {
         match (args.game, args.loadtester) {
-            (true, _) => game::tell(args, printer).await,
-            (false, true) => loaded::tell(args, printer).await,
-            (false, false) => tell(args, printer).await,
+            (true, _) => game::demonstrate(args, printer).await,
+            (false, true) => loaded::demonstrate(args, printer).await,
+            (false, false) => demonstrate(args, printer).await,
         }
     })
 }
 
-async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
+async fn demonstrate(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
     let began = Instant::now();
     let sandbox = Sandbox::new(Settings::default().nodes(2).routing());
     load_crds(&sandbox)?;
@@ -171,7 +175,7 @@ async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
     printer.line(&format!("  cluster, operator, gateway and metrics are up ({took} ms)"));
     let load = Traffic::new(HOST, REQUESTS_PER_SECOND).start(stack.plane.address());
     let cluster = sandbox.local(User::admin());
-    let story = Story {
+    let demo = Demo {
         sandbox: &sandbox,
         stack: &stack,
         cluster,
@@ -180,26 +184,26 @@ async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
         began,
         late: Cell::default(),
     };
-    story.first_version().await?;
-    let acts: &[Act] = match args.only {
+    demo.first_version().await?;
+    let releases: &[PlannedRelease] = match args.only {
         None => &[GOOD, BAD],
         Some(Release::Good) => &[GOOD],
         Some(Release::Bad) => &[BAD],
     };
     let mut endings = Vec::new();
     let mut view = View::new(printer);
-    for act in acts {
-        endings.push(story.play(act, &mut view).await?);
+    for release in releases {
+        endings.push(demo.play(release, &mut view).await?);
     }
     let is_well = endings.iter().all(|ending| ending.as_expected);
-    story.sum_up(&endings);
+    demo.sum_up(&endings);
     let stays = args.keep || (printer.is_terminal() && !args.exit);
     if stays {
-        keep(&story, &listener).await?;
+        keep(&demo, &listener).await?;
     } else {
         hints(printer);
     }
-    drop(story);
+    drop(demo);
     stack.stop().await;
     listener.stop().await;
     Ok(is_well)
@@ -211,8 +215,8 @@ fn hints(printer: &Printer) {
     printer.line("      `tidegate sandbox` starts an empty one with the operator in it.");
 }
 
-async fn keep(story: &Story<'_>, listener: &Listener) -> anyhow::Result<()> {
-    let (gateway, prometheus) = (story.stack.plane.address(), story.stack.prometheus);
+async fn keep(demo: &Demo<'_>, listener: &Listener) -> anyhow::Result<()> {
+    let (gateway, prometheus) = (demo.stack.plane.address(), demo.stack.prometheus);
     let request = format!("curl -H 'Host: {HOST}' http://{gateway}/");
     let query = format!(
         "curl 'http://{prometheus}/api/v1/query?query=http_request_duration_seconds_count'"
@@ -227,7 +231,7 @@ async fn keep(story: &Story<'_>, listener: &Listener) -> anyhow::Result<()> {
         &request,
         &query,
     ];
-    keep_for_kubectl(story.sandbox, story.printer, listener, &hints).await
+    keep_for_kubectl(demo.sandbox, demo.printer, listener, &hints).await
 }
 
 /// Leaves the cluster to a person until Ctrl-C, with something to begin with.
@@ -237,7 +241,7 @@ async fn keep_for_kubectl(
     listener: &Listener,
     hints: &[&str],
 ) -> anyhow::Result<()> {
-    let stop = Stop::listen()?;
+    let mut signals = Signals::listen().context("failed to wait for signals")?;
     let token = "sandbox-admin-try";
     sandbox.server().add_token(token, User::admin());
     let path = Path::new(".tidegate/kubeconfig");
@@ -249,7 +253,7 @@ async fn keep_for_kubectl(
     for hint in hints {
         printer.line(&format!("  {hint}"));
     }
-    stop.wait().await;
+    signals.next().await;
     Ok(())
 }
 
@@ -266,9 +270,9 @@ fn events(all: &[Value]) -> Vec<(String, String, bool)> {
     ours.map(|it| (text(it, "reason"), text(it, "message"), it["type"] == "Warning")).collect()
 }
 
-// === impl Story ===
+// === impl Demo ===
 
-impl Story<'_> {
+impl Demo<'_> {
     async fn first_version(&self) -> anyhow::Result<()> {
         self.create(GATEWAYS, manifests::gateway())?;
         self.create(DEPLOYMENTS, manifests::deployment(FIRST))?;
@@ -286,21 +290,21 @@ impl Story<'_> {
         Ok(())
     }
 
-    async fn play(&self, act: &Act, view: &mut View<'_>) -> anyhow::Result<Ending> {
+    async fn play(&self, release: &PlannedRelease, view: &mut View<'_>) -> anyhow::Result<Ending> {
         let began = Instant::now();
         let deadline = began + PATIENCE;
         if !self.printer.is_terminal() {
-            self.printer.line(&format!("\n{}", act.title));
+            self.printer.line(&format!("\n{}", release.title));
         }
         let before = self.events().len();
         view.begin(before);
-        let patch = manifests::image(act.image);
+        let patch = manifests::image(release.image);
         self.cluster
             .patch(DEPLOYMENTS, "default", "harbour", "", &patch)
             .context("failed to set the image")?;
         let mut has_started = false;
         let phase = loop {
-            let frame = self.frame(act, began);
+            let frame = self.frame(release, began);
             let phase = frame.status["phase"].as_str().unwrap_or_default().to_owned();
             view.show(&frame);
             has_started |= phase == "Progressing";
@@ -311,15 +315,15 @@ impl Story<'_> {
             self.sleep().await;
         };
         tokio::time::sleep(FRAME * 2).await;
-        view.show(&self.frame(act, began));
+        view.show(&self.frame(release, began));
         let events = self.events();
         view.finish();
         let telling = events.iter().skip(before).rev();
         let wanted = if phase == "Failed" { "CheckFailed" } else { "Promoted" };
         let why = telling.clone().find(|(reason, ..)| reason == wanted).or(telling.clone().next());
         Ok(Ending {
-            title: act.title,
-            as_expected: phase == act.end,
+            title: release.title,
+            as_expected: phase == release.end,
             phase,
             took: began.elapsed(),
             why: why.map(|(_, message, _)| message.clone()).unwrap_or_default(),
@@ -333,7 +337,7 @@ impl Story<'_> {
         self.late.set(self.late.get().max(before.elapsed().saturating_sub(FRAME)));
     }
 
-    fn frame(&self, act: &Act, began: Instant) -> Frame {
+    fn frame(&self, release: &PlannedRelease, began: Instant) -> Frame {
         let status = self.status();
         let deployment = |name: &str| {
             let object = self.cluster.get(DEPLOYMENTS, "default", name).unwrap_or_default();
@@ -347,7 +351,7 @@ impl Story<'_> {
         };
         let now = self.stack.now();
         Frame {
-            title: act.title.to_owned(),
+            title: release.title.to_owned(),
             elapsed: began.elapsed(),
             next: view::until(&status, now).filter(|_| status["phase"] == "Progressing"),
             primary: deployment("harbour-primary"),

@@ -109,7 +109,7 @@ fn a_bad_manifest_is_named_and_nothing_stays_behind() {
 }
 
 #[test]
-fn somebody_elses_kubeconfig_is_left_alone() {
+fn a_foreign_kubeconfig_is_left_alone() {
     let scratch = Scratch::new("foreign");
     fs::write(scratch.0.join("kc"), "current-context: production\n").unwrap();
     let args = ["sandbox", "--listen", "127.0.0.1:0", "--kubeconfig", "kc"];
@@ -198,7 +198,7 @@ fn the_stories_of_try_end_well() {
     std::thread::scope(|scope| {
         scope.spawn(try_tells_a_story_that_ends_well);
         scope.spawn(try_with_a_load_tester_makes_its_traffic_and_opens_the_gate);
-        scope.spawn(try_with_a_load_tester_waits_for_whoever_opens_the_gate);
+        scope.spawn(try_with_a_load_tester_waits_for_a_person_to_open_the_gate);
         scope.spawn(try_with_a_game_stops_at_its_hook_and_ends_with_the_same_pods);
     });
 }
@@ -243,8 +243,8 @@ fn try_with_a_load_tester_makes_its_traffic_and_opens_the_gate() {
     assert!(!talk.contains("CheckFailed"), "{talk}");
 }
 
-/// As a person would who follows the output, and types what it says into another terminal.
-fn try_with_a_load_tester_waits_for_whoever_opens_the_gate() {
+/// Types the commands of the output into another terminal, as a person would.
+fn try_with_a_load_tester_waits_for_a_person_to_open_the_gate() {
     let args = ["try", "--loadtester", "--wait", "--speed", "4", "--exit"];
     let mut child = tidegate(&std::env::temp_dir(), &args).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
@@ -259,9 +259,9 @@ fn try_with_a_load_tester_waits_for_whoever_opens_the_gate() {
     let (body, address) = rest.split_once("' http://").unwrap();
     let (host, path) = address.split_once('/').unwrap();
     assert_eq!(path, "gate/open");
-    // Longer than it takes to open by itself where nobody is to do it.
+    // Longer than it takes to open by itself without `--wait`.
     std::thread::sleep(Duration::from_secs(5));
-    assert_eq!(child.try_wait().unwrap(), None, "nobody has opened the gate");
+    assert_eq!(child.try_wait().unwrap(), None, "the gate is not open");
     let gates = ask(host, "GET", "/gates", "");
     assert!(gates.ends_with("\r\n\r\n[]"), "no gate is open: {gates}");
     let answer = ask(host, "POST", "/gate/open", body);
@@ -331,7 +331,7 @@ fn try_takes_its_flags_together_only_where_they_mean_something() {
 }
 
 #[test]
-fn the_operator_says_what_it_needs() {
+fn the_operator_reports_a_missing_kubeconfig_and_has_help() {
     // Flagger's spelling of flags, and no cluster anywhere.
     let output = run(&["operator", "-kubeconfig", "missing.yaml", "-mesh-provider=istio"]);
     assert_eq!(output.status.code(), Some(2));
@@ -362,7 +362,7 @@ fn install_gives_the_operator_a_secret_for_hooks() {
 }
 
 #[test]
-fn bet_45_install_takes_all_of_alerting_from_a_secret() {
+fn install_takes_all_of_alerting_from_a_secret() {
     let plain = ["install", "--image", "tidegate:1", "--without-crds"];
     let without = text(&run(&plain).stdout);
     assert!(!without.contains("SLACK"), "{without}");

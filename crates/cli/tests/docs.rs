@@ -60,7 +60,7 @@ fn commands_and_flags_that_pages_name_exist() {
             helps.entry(command.to_owned()).or_insert_with(|| help(command));
             for flag in call.iter().filter(|word| word.starts_with("--")) {
                 if flag == "--" {
-                    // What follows is for the operator.
+                    // The rest are arguments of the operator.
                     command = "operator";
                     continue;
                 }

@@ -4,7 +4,9 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand};
 
-use crate::{client::Server, duration, log::Encoding, task::Kind};
+use tidegate_runtime::{flags::boolean, log::LogFormat};
+
+use crate::{client::Server, duration, task::Kind};
 
 /// Load, tests and gates for rollouts.
 ///
@@ -47,6 +49,13 @@ pub struct Sign {
     /// Path that the request goes to.
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub path: String,
+}
+
+/// Form of the log, by zap's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Encoding {
+    Json,
+    Console,
 }
 
 /// Flags of the server.
@@ -175,15 +184,6 @@ pub fn preprocess(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString
     ready
 }
 
-/// The booleans that Go's `strconv` knows.
-fn boolean(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("expected true or false".to_owned()),
-    }
-}
-
 fn kind(text: &str) -> Result<Kind, String> {
     Kind::parse(text.trim()).ok_or_else(|| "there is no such type of task".to_owned())
 }
@@ -195,6 +195,17 @@ fn server(text: &str) -> Result<Server, String> {
 fn positive(text: &str) -> Result<Duration, String> {
     let duration = duration::parse(text).map_err(|error| error.to_string())?;
     if duration.is_zero() { Err("expected more than nothing".to_owned()) } else { Ok(duration) }
+}
+
+// === impl Encoding ===
+
+impl From<Encoding> for LogFormat {
+    fn from(encoding: Encoding) -> Self {
+        match encoding {
+            Encoding::Json => Self::Json,
+            Encoding::Console => Self::Text,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -209,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn lt_1_flaggers_flags_are_taken_as_they_are() {
+    fn flaggers_flags_are_taken_as_they_are() {
         let line = "-port=8080 -log-level info -timeout=30m -namespace-regexp ^test$ \
              -zap-replace-globals=true -zap-encoding=console";
         let args = serve(line);
@@ -221,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn lt_1_defaults_are_flaggers_and_safe() {
+    fn defaults_are_flaggers_and_safe() {
         let args = serve("");
         assert_eq!((args.port, args.log_level.as_str()), (9090, "debug"));
         assert_eq!((args.timeout, args.namespace_regexp.as_str()), (Duration::from_hours(1), ""));

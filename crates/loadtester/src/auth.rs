@@ -1,14 +1,14 @@
-//! Who may ask for what: signatures by a shared secret, and namespaces.
+//! Authorisation of callers: signatures by a shared secret, and namespaces.
 //!
-//! A signed request has two headers. The signature is over the time and the path too, so that a body
-//! is good neither for ever nor for another purpose:
+//! A signed request has two headers. The signature covers the time and the path too, so that a body
+//! can be replayed neither later nor elsewhere:
 //!
 //! ```text
 //! X-Tidegate-Timestamp: 1767225600
 //! X-Tidegate-Signature: sha256=<hex of HMAC-SHA256(secret, "1767225600\n/gate/open\n" + body)>
 //! ```
 //!
-//! Secrets are files with one secret a line; any of them is good, so they can be changed without a
+//! Secrets are files with one secret a line; any of them is valid, so they can be rotated without a
 //! gap. They are read for each request: a file that a Secret is mounted as changes under us.
 
 use std::{
@@ -21,7 +21,7 @@ use http::HeaderMap;
 use regex::Regex;
 use ring::hmac;
 
-/// What a caller has to show.
+/// The checks that a caller has to pass.
 #[derive(Debug, Default)]
 pub struct Auth {
     /// For callers that may name any namespace.
@@ -32,7 +32,7 @@ pub struct Auth {
     pub namespaces: Option<Regex>,
 }
 
-/// Why a caller is turned away. Says to whoever knocks no more than they must know.
+/// Why a caller is refused. The texts tell no more than a caller must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     #[error("the request is not signed")]
@@ -112,7 +112,7 @@ impl Auth {
         if secrets.iter().any(is_good) { Ok(()) } else { Err(AuthError::Wrong) }
     }
 
-    /// The secrets that are good for a namespace.
+    /// The valid secrets of a namespace.
     fn secrets(&self, namespace: Option<&str>) -> Vec<String> {
         let of_namespace = self.secret_dir.as_ref().zip(namespace.filter(|it| is_namespace(it)));
         let of_namespace = of_namespace.map(|(folder, namespace)| folder.join(namespace));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_1_only_requests_that_are_signed_pass() {
+    fn only_requests_that_are_signed_pass() {
         let folder = folder("signed");
         let file = folder.join("secret");
         fs::write(&file, "new\n\nold\n").unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_4_a_namespace_is_claimed_with_its_own_secret() {
+    fn a_namespace_is_claimed_with_its_own_secret() {
         let folder = folder("namespaces");
         fs::write(folder.join("red"), "r").unwrap();
         fs::write(folder.join("blue"), "b").unwrap();
@@ -230,7 +230,11 @@ mod tests {
             |secret, namespace| auth.check(&signed(secret, NOW, REQUEST), REQUEST, namespace, NOW);
         assert_eq!(check("r", Some("red")), Ok(()));
         assert_eq!(check("r", Some("blue")), Err(AuthError::Wrong));
-        assert_eq!(check("r", None), Err(AuthError::NoSecret), "a list of all is nobody's");
+        assert_eq!(
+            check("r", None),
+            Err(AuthError::NoSecret),
+            "a list of all belongs to no namespace"
+        );
         for namespace in ["..data", "../red", "green", ""] {
             assert_eq!(check("d", Some(namespace)), Err(AuthError::NoSecret), "{namespace}");
         }
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_4_the_pattern_is_for_the_whole_name() {
+    fn the_pattern_is_for_the_whole_name() {
         let auth = Auth { namespaces: Some(whole("test|dev-.*").unwrap()), ..Auth::default() };
         let check = |namespace| auth.check(&HeaderMap::new(), REQUEST, Some(namespace), NOW);
         for namespace in ["test", "dev-1"] {
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_signature_is_what_openssl_would_make() {
+    fn the_signature_is_that_of_openssl() {
         // printf '1767225600\n/gate/open\n{}' | openssl dgst -sha256 -hmac secret
         let want = "sha256=dad5ec761d5b41708d9ba467cefcf574a29000f5cf698e5a595bd316fe09d4bf";
         assert_eq!(sign("secret", "1767225600", REQUEST), want);

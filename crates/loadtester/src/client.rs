@@ -11,9 +11,8 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use serde_json::Value;
+use tidegate_runtime::tls::{self, Trust};
 use tokio::time::timeout;
-
-use crate::tls;
 
 /// Sends requests. Cheap to clone.
 #[derive(Clone)]
@@ -33,7 +32,7 @@ pub(crate) struct Call {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server(Uri);
 
-/// Why a call brought nothing. Fixed words: addresses and bodies may hold secrets.
+/// Why a call failed. Fixed words: addresses and bodies may hold secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     #[error("the server cannot be reached")]
@@ -58,7 +57,7 @@ const BODY_BYTES_MAX: usize = 1024 * 1024;
 impl Client {
     pub fn new() -> Self {
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls::verified())
+            .with_tls_config(tls::client(Trust::Machine))
             .https_or_http()
             .enable_http1()
             .build();
@@ -113,7 +112,7 @@ impl Server {
         (is_http && is_plain).then_some(Self(uri))
     }
 
-    /// Scheme, host and port: what a server is allowed by.
+    /// Scheme, host and port, by which a server is allowed.
     pub fn origin(&self) -> String {
         let host = self.0.host().unwrap_or_default().to_ascii_lowercase();
         let scheme = self.0.scheme_str().unwrap_or_default();
@@ -121,7 +120,7 @@ impl Server {
         format!("{scheme}://{host}:{}", self.0.port_u16().unwrap_or(usual))
     }
 
-    /// A path from the root of the server, whatever path its own address has.
+    /// A path from the root of the server; the path of its own address is ignored.
     pub(crate) fn at(&self, path: &str) -> Result<Uri, CallError> {
         let mut parts = self.0.clone().into_parts();
         parts.path_and_query = Some(path.parse().map_err(|_| CallError::Address)?);

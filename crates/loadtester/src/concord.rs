@@ -35,7 +35,7 @@ pub struct Process {
     limit: Option<Duration>,
 }
 
-/// What callers may use.
+/// Keys and servers that callers may use.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
     pub key_dir: Option<PathBuf>,
@@ -137,13 +137,13 @@ impl Process {
         tokio::select! {
             biased;
             () = cancel.as_mut() => Err(RunError::Cancelled),
-            ended = timeout(limit, self.to_the_end(client)) => {
+            ended = timeout(limit, self.poll_until_ended(client)) => {
                 ended.unwrap_or(Err(RunError::TimedOut(limit.as_secs())))
             }
         }
     }
 
-    async fn to_the_end(&self, client: &Client) -> Result<(), RunError> {
+    async fn poll_until_ended(&self, client: &Client) -> Result<(), RunError> {
         let body = self.form();
         let started = self.call(client, Method::POST, "/api/v1/process", body).await;
         let started = started.map_err(RunError::Start)?;
@@ -228,7 +228,7 @@ fn read_key(path: &Path, allowed: &Allowed) -> Option<HeaderValue> {
     Some(key)
 }
 
-/// What can stand in a path without leading elsewhere.
+/// True for text that cannot lead elsewhere in a path.
 fn is_id(id: &str) -> bool {
     !id.is_empty()
         && id.len() <= 64
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn lt_60_metadata_is_checked() {
+    fn metadata_is_checked() {
         let allowed = allowed("checked");
         let process = Process::parse(&metadata(&[("arguments.x", "1")]), &allowed).unwrap();
         assert_eq!(process.key, "the-key", "without the end of the line");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_34_numbers_are_checked() {
+    fn numbers_are_checked() {
         let allowed = allowed("numbers");
         for key in ["pollInterval", "pollTimeout"] {
             for value in ["0", "-1", "x", "999999999999"] {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_3_keys_and_servers_are_confined() {
+    fn keys_and_servers_are_confined() {
         let allowed = allowed("confined");
         for path in ["/etc/passwd", "../../etc/passwd", "/proc/self/environ", "none"] {
             let refused = Process::parse(&metadata(&[("apiKeyPath", path)]), &allowed);

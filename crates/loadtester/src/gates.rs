@@ -1,9 +1,9 @@
 //! Gates that a person opens and a rollout asks for.
 //!
-//! A gate belongs to a canary and is closed unless it was opened; nobody's asking opens or makes one.
+//! A gate belongs to a canary and is closed unless it was opened; a question neither opens nor creates one.
 //! It can be opened for good, for a time, for a number of steps, or for one revision only. Gates outlive
 //! the process if they are kept: in a file, which is replaced whole, or in a [`config_map`], which several
-//! processes may share. What an answer says has been written before it is given.
+//! processes may share. A change is written before it is answered.
 
 pub mod config_map;
 
@@ -12,11 +12,11 @@ use std::{
     fs::{self, File},
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use self::config_map::{ConfigMapStore, StoreError};
@@ -29,7 +29,7 @@ pub struct Gates {
     open: Mutex<BTreeMap<Key, Opening>>,
 }
 
-/// Where gates are when the process is not.
+/// Storage of gates beyond the process.
 #[derive(Debug)]
 enum Kept {
     Nowhere,
@@ -37,14 +37,14 @@ enum Kept {
     ConfigMap(Box<ConfigMapStore>),
 }
 
-/// Which gate.
+/// The identity of a gate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     pub namespace: String,
     /// Of the canary.
     pub canary: String,
     pub kind: Kind,
-    /// Where a canary has several, which one.
+    /// Its name, where a canary has several.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub gate: String,
 }
@@ -54,11 +54,11 @@ pub struct Key {
 pub enum Kind {
     /// Lets a rollout go on.
     Advance,
-    /// Takes a rollout back.
+    /// Rolls back.
     Rollback,
 }
 
-/// How far a gate is open.
+/// The bounds within which a gate is open.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
     /// Seconds since 1970.
@@ -66,7 +66,7 @@ pub struct Opening {
     /// Closes by itself then. Seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<i64>,
-    /// How often it still says yes.
+    /// Approvals that are left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
     /// The only revision it is open for, by the checksum that hooks send.
@@ -77,11 +77,11 @@ pub struct Opening {
     pub answered: Option<String>,
 }
 
-/// Who asks.
+/// The call that asks.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     pub checksum: &'a str,
-    /// What tells a repeated call from a new one.
+    /// Tells a repeated call from a new one.
     pub call: Option<&'a str>,
 }
 
@@ -119,10 +119,10 @@ pub struct Entry {
 const GATES_MAX: usize = 10_000;
 /// A ConfigMap takes 1 MiB.
 const GATES_MAX_IN_CONFIG_MAP: usize = 1000;
-/// Nobody repeats a call for longer than this.
+/// No caller repeats a call for longer than this.
 const REPEATED_WITHIN_S: i64 = 3600;
-/// How often a change is tried that somebody else was ahead of: one of those who try at once is through each
-/// time, and as many hooks as this do not ask at once.
+/// Attempts at a change after conflicts: of writers at the same moment one succeeds each time, and fewer hooks than
+/// this ask at once.
 const ATTEMPTS_MAX: u32 = 32;
 /// Between attempts, times their number: 32 of them pause for two and a half seconds in all.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -132,7 +132,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 // === impl Gates ===
 
 impl Gates {
-    /// Gates that are gone with the process.
+    /// Gates in memory, lost with the process.
     pub fn in_memory() -> Self {
         Self { kept: Kept::Nowhere, open: Mutex::default() }
     }
@@ -149,13 +149,13 @@ impl Gates {
         Ok(Self { kept: Kept::File(file), open })
     }
 
-    /// Gates that are kept in a `ConfigMap`, and opened and asked for by others as well. It is first looked
-    /// at when somebody asks: a server that is away for a moment is no reason not to start.
+    /// Gates that are kept in a `ConfigMap`, and opened and asked for by others as well. It is first read
+    /// at a request: an API server that is away for a moment is no reason not to start.
     pub fn in_config_map(store: ConfigMapStore) -> Self {
         Self { kept: Kept::ConfigMap(Box::new(store)), open: Mutex::default() }
     }
 
-    /// Whether the gate says yes. Uses up a step if it has them. Blocks.
+    /// Whether the gate is open for this call. Uses up a step if it is bounded by steps. Blocks.
     pub fn check(&self, key: &Key, asker: Asker<'_>, now: i64) -> Result<bool, GateError> {
         self.act(now, |open| {
             let Some(opening) = open.get(key) else { return Ok((false, None)) };
@@ -172,7 +172,7 @@ impl Gates {
             let Some(left) = steps.checked_sub(1) else { return Ok((false, None)) };
             let answered = asker.call.map(str::to_owned);
             let used = Opening { steps: Some(left), answered, ..opening.clone() };
-            // One that is used up is closed; what is left to remember is the call it said yes to last.
+            // One that is used up is closed; only the call that it approved last is kept.
             let used = match (left, asker.call) {
                 (0, None) => None,
                 (0, Some(_)) => {
@@ -208,7 +208,7 @@ impl Gates {
         self.act(now, |open| Ok(((), open.contains_key(key).then(|| (key.clone(), None)))))
     }
 
-    /// Those that would say yes to somebody. Blocks.
+    /// Gates that would approve some call. Blocks.
     pub fn list(&self, now: i64) -> Result<Vec<Entry>, GateError> {
         self.act(now, |open| {
             let open = open.iter().filter(|(_, opening)| opening.is_open(now));
@@ -216,12 +216,7 @@ impl Gates {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Opening>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Looks at gates as they are, and changes one if `decide` says so: what could not be written did not
-    /// happen.
+    /// Reads the gates, and changes one if `decide` says so. A change that could not be written did not happen.
     fn act<T>(
         &self,
         now: i64,
@@ -232,7 +227,7 @@ impl Gates {
             Kept::File(file) => Some(file),
             Kept::Nowhere => None,
         };
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         let (answer, change) = decide(&open)?;
         let Some(change) = change else { return Ok(answer) };
         let changed = after(&open, change, now);
@@ -246,7 +241,7 @@ impl Gates {
 }
 
 /// As [`Gates::act`], where others change gates too: it may have to decide again. No lock is held, so that a
-/// call that hangs delays nobody but whoever asked; of two that write at once the server refuses one.
+/// call that hangs delays its own caller only; of two writes at once the API server refuses one.
 fn act_shared<T>(
     store: &ConfigMapStore,
     now: i64,
@@ -260,7 +255,7 @@ fn act_shared<T>(
         if store.save(read, &after(&open, change, now), deadline)? {
             return Ok(answer);
         }
-        // Whoever was ahead may be so again; those who have tried longer wait longer, and meet fewer.
+        // The pause grows with each attempt, so that writers meet less often.
         thread::sleep(PAUSE * attempt);
     }
     Err(StoreError::Contended.into())
@@ -339,33 +334,33 @@ mod tests {
         folder
     }
 
-    const ANYBODY: Asker<'static> = Asker { checksum: "abc", call: None };
+    const ANY_CALLER: Asker<'static> = Asker { checksum: "abc", call: None };
 
     #[test]
-    fn lt_20_a_gate_is_closed_until_it_is_opened_and_after_it_is_closed() {
+    fn a_gate_is_closed_until_it_is_opened_and_after_it_is_closed() {
         let gates = Gates::in_memory();
         let app = key("app");
-        assert!(!gates.check(&app, ANYBODY, 0).unwrap());
+        assert!(!gates.check(&app, ANY_CALLER, 0).unwrap());
         assert!(gates.list(0).unwrap().is_empty(), "asking makes no gate");
         gates.open(&app, &Opening::default(), 0).unwrap();
-        assert!(gates.check(&app, ANYBODY, 0).unwrap());
-        assert!(gates.check(&app, ANYBODY, 0).unwrap(), "for good");
-        assert!(!gates.check(&key("other"), ANYBODY, 0).unwrap());
+        assert!(gates.check(&app, ANY_CALLER, 0).unwrap());
+        assert!(gates.check(&app, ANY_CALLER, 0).unwrap(), "for good");
+        assert!(!gates.check(&key("other"), ANY_CALLER, 0).unwrap());
         let rollback = Key { kind: Kind::Rollback, ..app.clone() };
-        assert!(!gates.check(&rollback, ANYBODY, 0).unwrap());
+        assert!(!gates.check(&rollback, ANY_CALLER, 0).unwrap());
         let named = Key { gate: "promotion".to_owned(), ..app.clone() };
-        assert!(!gates.check(&named, ANYBODY, 0).unwrap());
+        assert!(!gates.check(&named, ANY_CALLER, 0).unwrap());
         gates.close(&app, 0).unwrap();
-        assert!(!gates.check(&app, ANYBODY, 0).unwrap());
+        assert!(!gates.check(&app, ANY_CALLER, 0).unwrap());
     }
 
     #[test]
-    fn bet_39_an_opening_can_be_bounded() {
+    fn an_opening_can_be_bounded() {
         let gates = Gates::in_memory();
         let app = key("app");
         gates.open(&app, &Opening { until: Some(10), ..Opening::default() }, 0).unwrap();
-        assert!(gates.check(&app, ANYBODY, 9).unwrap());
-        assert!(!gates.check(&app, ANYBODY, 10).unwrap(), "its time is over");
+        assert!(gates.check(&app, ANY_CALLER, 9).unwrap());
+        assert!(!gates.check(&app, ANY_CALLER, 10).unwrap(), "its time is over");
         assert!(gates.list(10).unwrap().is_empty());
 
         let only = Opening { checksum: Some("abc".to_owned()), ..Opening::default() };
@@ -381,8 +376,8 @@ mod tests {
         for key in [&one, &other] {
             gates.open(key, &Opening { steps: Some(1), ..Opening::default() }, 0).unwrap();
         }
-        assert!(gates.check(&one, ANYBODY, 1).unwrap());
-        assert!(!gates.lock().contains_key(&one), "nothing to remember of it");
+        assert!(gates.check(&one, ANY_CALLER, 1).unwrap());
+        assert!(!gates.open.lock().contains_key(&one), "nothing to remember of it");
         let call = asker("abc", Some("20%"));
         assert!(gates.check(&other, call, 1).unwrap());
         assert!(gates.check(&other, call, 2).unwrap(), "the same call again");
@@ -391,7 +386,7 @@ mod tests {
         assert!(!gates.check(&other, call, later).unwrap());
         gates.open(&one, &Opening::default(), later).unwrap();
         assert_eq!(
-            gates.lock().keys().collect::<Vec<_>>(),
+            gates.open.lock().keys().collect::<Vec<_>>(),
             [&one],
             "forgotten with the next change"
         );
@@ -408,12 +403,15 @@ mod tests {
         assert!(!yes("30%"));
         assert!(gates.list(0).unwrap().is_empty());
         gates.open(&app, &Opening { steps: Some(1), ..Opening::default() }, 0).unwrap();
-        assert!(gates.check(&app, ANYBODY, 0).unwrap());
-        assert!(!gates.check(&app, ANYBODY, 0).unwrap(), "calls that cannot be told apart are new");
+        assert!(gates.check(&app, ANY_CALLER, 0).unwrap());
+        assert!(
+            !gates.check(&app, ANY_CALLER, 0).unwrap(),
+            "calls that cannot be told apart are new"
+        );
     }
 
     #[test]
-    fn bet_39_gates_outlive_the_process() {
+    fn gates_outlive_the_process() {
         let folder = folder("kept");
         let file = folder.join("gates.json");
         let gates = Gates::in_file(file.clone()).unwrap();
@@ -450,13 +448,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_did_not_happen() {
+    fn a_change_that_cannot_be_written_did_not_happen() {
         let folder = folder("unwritable");
         let gates = Gates::in_file(folder.join("no/such/folder/gates.json")).unwrap();
         let app = key("app");
         let refused = gates.open(&app, &Opening::default(), 0);
         assert!(matches!(refused, Err(GateError::Write { .. })));
-        assert!(!gates.check(&app, ANYBODY, 0).unwrap());
+        assert!(!gates.check(&app, ANY_CALLER, 0).unwrap());
         fs::remove_dir_all(folder).unwrap();
     }
 
@@ -464,7 +462,7 @@ mod tests {
     fn the_number_of_gates_is_bounded() {
         let gates = Gates::in_memory();
         {
-            let mut open = gates.lock();
+            let mut open = gates.open.lock();
             open.extend((0..GATES_MAX).map(|it| (key(&it.to_string()), Opening::default())));
         }
         let refused = gates.open(&key("app"), &Opening::default(), 0);

@@ -7,8 +7,9 @@
 //!                                                  \-> ngrinder, concord   over client
 //! ```
 //!
-//! It knows nothing of Kubernetes and shares no code with the operator: what runs commands for others
-//! shares no trust with what can write Secrets. Start reading at [`task`], which decides what may be run.
+//! It runs commands for others, so it shares neither trust nor an image with the operator, which can write Secrets:
+//! only `tidegate-runtime`, which has no client, and the durations of `tidegate-api`. Start reading at [`task`],
+//! which decides which commands are allowed.
 
 pub mod args;
 pub mod auth;
@@ -18,7 +19,6 @@ pub mod duration;
 pub mod files;
 pub mod gates;
 pub mod load;
-pub mod log;
 pub mod metrics;
 pub mod ngrinder;
 pub mod payload;
@@ -28,5 +28,4 @@ pub mod run;
 pub mod runner;
 pub mod server;
 pub mod task;
-mod tls;
 pub mod words;

@@ -23,12 +23,13 @@ mod wrk;
 use std::{
     io,
     num::{NonZeroU32, NonZeroUsize},
-    sync::{Arc, Mutex},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use http::Method;
+use parking_lot::Mutex;
 use tokio::{
     runtime,
     sync::{oneshot, watch},
@@ -72,7 +73,7 @@ pub enum LoadError {
 /// A load of a hundred connections is made well by this many, and a hundred loads at once must not be
 /// thousands of threads.
 const THREADS_MAX: u32 = 16;
-/// Requests a second that a thread sends with time to spare; a third of what one can.
+/// Requests a second that a thread sends with time to spare; a third of its limit.
 const RATE_OF_A_THREAD: f64 = 10_000.0;
 
 // === impl Running ===
@@ -112,7 +113,7 @@ impl Running {
         Ok(Self { plan, start, halt, threads })
     }
 
-    /// Ends load before its time. What was not answered by then is not counted.
+    /// Ends load before its time. Requests without an answer by then are not counted.
     pub fn halt(&self) {
         self.halt.send_replace(true);
     }
@@ -121,7 +122,7 @@ impl Running {
     pub async fn finish(&mut self) -> Report {
         for thread in &mut self.threads {
             if let Some(ended) = &mut thread.ended {
-                // A thread that panicked has ended too, with what it had counted.
+                // A thread that panicked has ended too; its counts stay.
                 let _ended = ended.await;
                 thread.ended = None;
             }
@@ -129,11 +130,11 @@ impl Running {
         self.report(*self.halt.borrow())
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn stats(&self) -> Stats {
         let mut all = Stats::default();
         for thread in &self.threads {
-            all.merge(&thread.job.stats());
+            all.merge(&thread.job.stats.lock());
         }
         all
     }
@@ -196,7 +197,7 @@ async fn work(workers: Vec<Worker>, mut halted: watch::Receiver<bool>) {
     }
     tokio::select! {
         biased;
-        // An error means that whoever wanted the load is gone.
+        // An error means that the caller is gone.
         _ = halted.wait_for(|halted| *halted) => {}
         () = async { while tasks.join_next().await.is_some() {} } => {}
     }

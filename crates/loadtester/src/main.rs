@@ -1,6 +1,6 @@
 //! The `tidegate-loadtester` command: a server for rollouts, and load from the command line.
 //!
-//! Data goes to stdout, talk to stderr. Exit codes: 0 done, 1 it is not so, 2 could not run.
+//! Data goes to stdout, messages to stderr. Exit codes: 0 success, 1 failure of the thing asked about, 2 could not run.
 
 use std::{
     error::Error,
@@ -15,14 +15,14 @@ use tidegate_loadtester::{
     args::{Args, Command, Sign, preprocess},
     auth::{SIGNATURE, Signed, TIMESTAMP, read_secrets, sign},
     load::{BodyFiles, Bounds, Output, Plan, Report, Running, Tool},
-    log,
     run::{Settings, run},
 };
+use tidegate_runtime::log;
 use tokio::runtime::Runtime;
 
 type Failure = Box<dyn Error>;
 
-/// Nobody has more ports to connect from.
+/// A machine has no more ports to connect from.
 const CONNECTIONS_MAX: u32 = 65_535;
 
 const LOAD_HELP: &str = "\
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
-            talk(&format!("error: {}", chain(&*error)));
+            message(&format!("error: {}", log::chain(&*error)));
             ExitCode::from(2)
         }
     }
@@ -67,12 +67,12 @@ fn main() -> ExitCode {
 
 fn serve_forever(args: tidegate_loadtester::args::Serve) -> Result<(), Failure> {
     let settings = Settings::of(args)?;
-    log::init(settings.log_level, settings.encoding)?;
+    log::init(settings.log)?;
     Runtime::new()?.block_on(run(settings))?;
     Ok(())
 }
 
-/// Whether anything was answered.
+/// True if any request was answered.
 fn load(arguments: &[String]) -> Result<bool, Failure> {
     let is_help = |it: &String| matches!(it.as_str(), "-h" | "-help" | "--help");
     if arguments.is_empty() || arguments.iter().any(is_help) {
@@ -95,7 +95,7 @@ fn load(arguments: &[String]) -> Result<bool, Failure> {
     Ok(report.is_answered())
 }
 
-/// Waits for the end, or for a person who has seen enough. Shows what goes on if one is looking.
+/// Waits for the end, or for Ctrl-C. On a terminal it shows the progress.
 async fn watch(mut running: Running) -> Result<Report, io::Error> {
     let start = Instant::now();
     let is_watched = io::stderr().is_terminal();
@@ -143,17 +143,11 @@ fn data(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-fn talk(text: &str) {
+fn message(text: &str) {
     let _best_effort = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// The whole chain of causes, once.
-fn chain(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| (*error).source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-/// Whoever read our output has seen enough: that is no error.
+/// The reader of our output closed it: that is no error.
 fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)

@@ -1,13 +1,11 @@
-//! What the load tester tells Prometheus about itself.
+//! The metrics of the load tester.
 //!
-//! Labels are fixed words: what callers send never becomes one.
+//! Labels are fixed words: text of callers never becomes one.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    fs,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use parking_lot::Mutex;
+use tidegate_runtime::process::Process;
 
 use crate::load::Stats;
 
@@ -32,15 +30,12 @@ enum Counter {
     Refused,
 }
 
-/// What is true now, and not counted.
+/// Gauges.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Now {
+pub struct Gauges {
     pub running: usize,
     pub gates_open: usize,
 }
-
-/// What `/proc/self/stat` counts processor time in: 100 a second on every Linux there is.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 // === impl Counter ===
 
@@ -89,7 +84,7 @@ impl Metrics {
         self.add(Counter::Refused, [reason, ""], 1);
     }
 
-    /// Counts what `now` has more than `before` had.
+    /// Counts the difference between `now` and `before`.
     pub fn count_load(&self, before: &Stats, now: &Stats) {
         for (outcome, count) in by_outcome(now) {
             let already = by_outcome(before).get(outcome).copied().unwrap_or(0);
@@ -98,14 +93,14 @@ impl Metrics {
     }
 
     /// The page, in Prometheus' own text format.
-    pub fn page(&self, now: Now) -> String {
+    pub fn page(&self, now: Gauges) -> String {
         let mut page = String::new();
         let version = env!("CARGO_PKG_VERSION");
         let info = format!("tidegate_loadtester_info{{version=\"{version}\"}}");
         push(&mut page, "tidegate_loadtester_info", "Version", "gauge", &[(info, 1.0)]);
         for counter in Counter::ALL {
             let (name, help, [first, second]) = counter.about();
-            let counters = self.lock();
+            let counters = self.counters.lock();
             let series = counters.iter().filter(|(series, _)| series.counter == counter);
             let samples = series.map(|(Series { labels: [one, two], .. }, count)| {
                 let second =
@@ -120,24 +115,19 @@ impl Metrics {
             let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
             push(&mut page, name, help, kind, &[(name.to_owned(), value)]);
         };
-        let Now { running, gates_open } = now;
+        let Gauges { running, gates_open } = now;
+        let number = |count: usize| u32::try_from(count).ok().map(f64::from);
         gauge("tidegate_loadtester_tasks_running", "Tasks under way", number(running));
         gauge("tidegate_loadtester_gates_open", "Gates that are open", number(gates_open));
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        gauge("process_resident_memory_bytes", "Memory in use", bytes(&status, "VmRSS:"));
-        let files = fs::read_dir("/proc/self/fd").ok().and_then(|files| number(files.count()));
-        gauge("process_open_fds", "Open files", files);
-        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        gauge("process_cpu_seconds_total", "Processor time used", processor_seconds(&stat));
+        let process = Process::read();
+        gauge("process_resident_memory_bytes", "Memory in use", process.resident_bytes);
+        gauge("process_open_fds", "Open files", process.open_files);
+        gauge("process_cpu_seconds_total", "Processor time used", process.processor_seconds);
         page
     }
 
     fn add(&self, counter: Counter, labels: [&'static str; 2], more: u64) {
-        *self.lock().entry(Series { counter, labels }).or_default() += more;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Series, u64>> {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.counters.lock().entry(Series { counter, labels }).or_default() += more;
     }
 }
 
@@ -165,26 +155,6 @@ fn push(page: &mut String, name: &str, help: &str, kind: &str, samples: &[(Strin
     }
 }
 
-/// A line of `/proc/self/status`, which counts in kB.
-fn bytes(status: &str, name: &str) -> Option<f64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    let kilobytes: f64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kilobytes * 1024.0)
-}
-
-/// User and system time: the 12th and 13th word after the name in brackets, which may have spaces.
-fn processor_seconds(stat: &str) -> Option<f64> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    let mut words = after_name.split_whitespace().skip(11);
-    let user: f64 = words.next()?.parse().ok()?;
-    let system: f64 = words.next()?.parse().ok()?;
-    Some((user + system) / TICKS_PER_SECOND)
-}
-
-fn number(things: usize) -> Option<f64> {
-    u32::try_from(things).ok().map(f64::from)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -193,13 +163,13 @@ mod tests {
     use crate::load::Failure;
 
     #[test]
-    fn the_page_is_what_prometheus_reads() {
+    fn the_page_is_in_prometheus_format() {
         let metrics = Metrics::default();
         metrics.count_task("cmd", "succeeded");
         metrics.count_task("cmd", "succeeded");
         metrics.count_gate("open", "ok");
         metrics.count_refused("signature");
-        let page = metrics.page(Now { running: 3, gates_open: 1 });
+        let page = metrics.page(Gauges { running: 3, gates_open: 1 });
         for line in [
             "# TYPE tidegate_loadtester_tasks_total counter",
             "tidegate_loadtester_tasks_total{type=\"cmd\",outcome=\"succeeded\"} 2",
@@ -225,7 +195,7 @@ mod tests {
         stats.count_answer(503, 0, Duration::ZERO);
         stats.count_failure(Failure::Timeout, Duration::ZERO);
         metrics.count_load(&before, &stats);
-        let page = metrics.page(Now::default());
+        let page = metrics.page(Gauges::default());
         for (outcome, count) in [("2xx", 2), ("5xx", 1), ("timeout", 1)] {
             let line =
                 format!("tidegate_loadtester_load_requests_total{{outcome=\"{outcome}\"}} {count}");

@@ -34,7 +34,7 @@ pub struct Test {
     poll: Duration,
 }
 
-/// What callers may use.
+/// Passwords and servers that callers may use.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
     pub password_dir: Option<PathBuf>,
@@ -74,7 +74,7 @@ const PASSWORD_BYTES_MAX: u64 = 4096;
 const POLL: Duration = Duration::from_secs(1);
 /// A test runs for minutes: more often than this is a load test of nGrinder.
 const POLL_MIN: Duration = Duration::from_millis(100);
-/// For the last word to a test whose time is over.
+/// For the request that stops a test whose time is over.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 // === impl Allowed ===
@@ -208,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn bet_6_a_password_may_be_a_file_in_the_folder_for_them() {
+    fn a_password_may_be_a_file_in_the_folder_for_them() {
         let root = std::env::temp_dir().join(format!("ngrinder-{}", std::process::id()));
         let folder = root.join("passwords");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("admin"), "hidden\n").unwrap();
         fs::write(folder.join("empty"), "\n").unwrap();
-        fs::write(root.join("token"), "of somebody else").unwrap();
+        fs::write(root.join("token"), "of another user").unwrap();
         let servers = BTreeSet::from(["http://ngrinder:8080".to_owned()]);
         let allowed = Allowed { password_dir: Some(folder), servers };
         let parse = |pairs: &[(&str, &str)], allowed: &Allowed| {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn lt_50_metadata_is_checked() {
+    fn metadata_is_checked() {
         let test = parse(&[]).unwrap();
         assert_eq!((test.clone, test.poll), (960, POLL));
         assert_eq!(test.authorization, "Basic YWRtaW46YWRtaW4=");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_32_a_poll_interval_is_what_it_says() {
+    fn a_poll_interval_is_obeyed() {
         for (text, want) in [("5s", 5_000), ("10s", 10_000), ("1m", 60_000), ("1ns", 100)] {
             let test = parse(&[("pollInterval", text)]).unwrap();
             assert_eq!(test.poll, Duration::from_millis(want), "{text}");

@@ -1,10 +1,10 @@
-//! What callers send: the body of a Flagger webhook.
+//! The body of a Flagger webhook, as callers send it.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// The canary that a call is about, and what is asked for.
+/// The canary that a call is about, and its metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payload {
     pub name: String,
@@ -25,7 +25,7 @@ struct Written {
 // === impl Payload ===
 
 impl Payload {
-    /// `None` for what is no JSON object, or has values of other types than Flagger's.
+    /// `None` for a body that is no JSON object, or has values of other types than Flagger's.
     pub fn parse(body: &[u8]) -> Option<Self> {
         // A list would pass for an object that has its fields in order.
         if body.trim_ascii_start().first() != Some(&b'{') {
@@ -56,8 +56,8 @@ impl Payload {
     }
 }
 
-/// Whether a text may be kept, logged and compared as a name. Which letters Kubernetes allows is not
-/// looked at: a canary of no valid name is nobody's.
+/// Whether a text may be kept, logged and compared as a name. The letters that
+/// Kubernetes allows are not checked: a canary without a valid name does not exist.
 pub(crate) fn is_name(text: &str, bytes_max: usize) -> bool {
     text.len() <= bytes_max && !text.contains(char::is_control)
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lt_10_a_payload_is_flaggers() {
+    fn a_payload_is_flaggers() {
         let body = br#"{"name":"podinfo","namespace":"test","phase":"Progressing",
             "checksum":"abc","metadata":{"cmd":"x","returnCmdOutput":"True"},"more":[1]}"#;
         let payload = Payload::parse(body).unwrap();

@@ -51,16 +51,16 @@ struct Group {
     leader: Option<Pid>,
 }
 
-/// As much as anybody reads of a failed test; with 128 tasks at a time 8 MiB in all.
+/// Enough to see why a test failed; with 128 tasks at a time 8 MiB in all.
 const TAIL_BYTES: usize = 64 * 1024;
 /// From SIGTERM to SIGKILL. A test that has to clean up gets to, and a pod's 30 s are kept.
 const GRACE: Duration = Duration::from_secs(5);
-/// For output that is still on its way when the program has ended. What holds it open for longer was
-/// left behind.
+/// For output that is still on its way when the program has ended. A process that holds it open for longer was left
+/// behind.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// For those who were killed to be gone; they have nothing left to do.
-const BURIAL: Duration = Duration::from_secs(1);
+/// For killed processes to be gone.
+const REAP_MAX: Duration = Duration::from_secs(1);
 
 /// Runs `program` to its end, or ends it when `cancel` resolves.
 pub async fn run(
@@ -107,12 +107,12 @@ pub async fn run(
             output.push(chunk.get(..length).unwrap_or_default());
         }
     });
-    // In time or not: what the program printed is what there is of it.
+    // In time or not: the output so far is all there is.
     let _in_time = drained.await;
-    // Whoever is left was left behind. While anybody is, the number of the group is still theirs; if
-    // nobody is, it is given out again only after every other number there is.
+    // Remaining processes of the group were left behind. While there is one, the number of the group is theirs; if
+    // there is none, the system reuses it only after all others.
     group.signal(Signal::KILL);
-    group.bury().await;
+    group.reap().await;
     Ok(Ended { status, output, cancelled })
 }
 
@@ -145,7 +145,7 @@ impl Group {
         Self { leader }
     }
 
-    /// That nobody is left to be signalled is what was wanted.
+    /// A group without processes is no error: it has ended.
     fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
             let _gone = kill_process_group(leader, signal);
@@ -154,9 +154,9 @@ impl Group {
 
     /// Waits for members that were orphaned and left to us, for a moment. The leader has been waited
     /// for already.
-    async fn bury(&self) {
+    async fn reap(&self) {
         let Some(leader) = self.leader else { return };
-        let deadline = Instant::now() + BURIAL;
+        let deadline = Instant::now() + REAP_MAX;
         while Instant::now() < deadline {
             match waitpgid(leader, WaitOptions::NOHANG) {
                 Ok(Some(_buried)) => {}
@@ -185,7 +185,7 @@ impl Tail {
         self.bytes.extend(kept);
     }
 
-    /// What was kept, and how much was not.
+    /// The end of the output, and the length of the rest.
     pub fn text(&self) -> String {
         let (front, back) = self.bytes.as_slices();
         let text = String::from_utf8_lossy(&[front, back].concat()).into_owned();
@@ -215,7 +215,7 @@ mod tests {
 
     fn is_alive(pid: &str) -> bool {
         let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
-        // A zombie is dead, if not buried.
+        // A zombie has ended.
         stat.is_ok_and(|stat| !stat.rsplit_once(") ").is_some_and(|it| it.1.starts_with('Z')))
     }
 
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bet_35_the_children_of_a_program_end_with_it() {
+    async fn the_children_of_a_program_end_with_it() {
         let file = PidFile::new("child");
         let line = format!("sleep 9999 & echo $! > {}; wait", file.0.display());
         let cancel = async { drop(file.read().await) };
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bet_35_a_program_that_ignores_the_end_is_killed() {
+    async fn a_program_that_ignores_the_end_is_killed() {
         let started = Instant::now();
         let file = PidFile::new("stubborn");
         let line = "trap '' TERM; echo $$ > {}; while :; do sleep 1; done";
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bet_35_what_is_left_behind_does_not_hold_the_task_up() {
+    async fn processes_left_behind_do_not_hold_the_task_up() {
         let started = Instant::now();
         let ended = shell("sleep 9999 & echo $!").await;
         assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bet_36_a_dropped_run_takes_its_group_along() {
+    async fn a_dropped_run_takes_its_group_along() {
         let file = PidFile::new("dropped");
         let line = format!("sleep 9999 & echo $! > {}; wait", file.0.display());
         let running = tokio::spawn(async move { run("sh", &arguments(&line), pending()).await });
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bet_37_of_an_output_without_end_the_end_is_kept() {
+    async fn of_an_endless_output_the_end_is_kept() {
         let ended = shell("head -c 300000 /dev/zero | tr '\\0' x; echo the end").await;
         let text = ended.output.text();
         assert!(

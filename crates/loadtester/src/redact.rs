@@ -1,13 +1,13 @@
-//! Command lines without their secrets, as they may be logged and told to whoever asked.
+//! Command lines without their secrets, for logs and answers.
 //!
-//! What a secret is can only be guessed: by the word it stands behind, by its flag, by its place in an
-//! address. Too much hidden does less harm than too little.
+//! Secrets can only be guessed: by the word before them, by their flag, by their place in an address. Too much
+//! hidden does less harm than too little.
 
 use std::borrow::Cow;
 
-/// What is hidden of the words to come.
+/// The next words to hide.
 #[derive(Default)]
-struct Hiding {
+struct Redaction {
     words: u8,
     /// All up to where this is closed.
     quote: Option<char>,
@@ -20,19 +20,19 @@ const SECRET: [&str; 8] =
 
 /// The line with its blanks as they are.
 pub(crate) fn redacted(line: &str) -> String {
-    let mut hiding = Hiding::default();
+    let mut redaction = Redaction::default();
     let mut shown = String::with_capacity(line.len());
     for piece in line.split_inclusive(|c: char| c.is_ascii_whitespace()) {
         let word = piece.trim_ascii_end();
-        shown.push_str(&hiding.show(word));
+        shown.push_str(&redaction.show(word));
         shown.push_str(piece.get(word.len()..).unwrap_or_default());
     }
     shown
 }
 
-// === impl Hiding ===
+// === impl Redaction ===
 
-impl Hiding {
+impl Redaction {
     fn show<'a>(&mut self, word: &'a str) -> Cow<'a, str> {
         if word.is_empty() {
             return word.into();
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bet_6_what_looks_like_a_secret_is_hidden() {
+    fn words_that_look_like_secrets_are_hidden() {
         let cases = [
             ("curl -H 'Authorization: Bearer s3cr3t' a", "curl -H 'Authorization: *** *** a"),
             ("curl -H Authorization: Bearer s3cr3t a", "curl -H Authorization: *** *** a"),

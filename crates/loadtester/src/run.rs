@@ -1,4 +1,4 @@
-//! From flags to a server, and from a signal to its end.
+//! The server as a process: from flags to a graceful stop.
 
 use std::{
     io,
@@ -8,19 +8,19 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
+use tidegate_runtime::{
+    log::{self, LogSettings},
+    signals::Signals,
 };
+use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 use crate::{
-    args::Serve,
+    args::{Encoding, Serve},
     auth::{self, Auth},
     concord,
     gates::{Gates, ReadError, config_map::ConfigMapStore},
     load::{BodyFiles, Bounds},
-    log::{self, Encoding},
     metrics::Metrics,
     ngrinder,
     runner::{Limits, Runner},
@@ -28,11 +28,10 @@ use crate::{
     task::Policy,
 };
 
-/// What the flags mean.
+/// The values of the flags, parsed and validated.
 pub struct Settings {
     pub port: u16,
-    pub log_level: tracing::Level,
-    pub encoding: Encoding,
+    pub log: LogSettings,
     pub gate_file: Option<PathBuf>,
     /// Instead of a file.
     pub gate_configmap: Option<String>,
@@ -60,10 +59,10 @@ pub enum RunError {
     Signals(#[source] io::Error),
 }
 
-/// For requests under way when we stop. As Flagger.
+/// For requests under way on stop. As Flagger.
 const GRACE: Duration = Duration::from_mins(1);
 
-/// Serves until a signal says otherwise.
+/// Serves until a signal stops it.
 pub async fn run(settings: Settings) -> Result<(), RunError> {
     let Settings { port, gate_file, gate_configmap, auth, policy, limits, .. } = settings;
     let gates = match (gate_configmap, gate_file) {
@@ -71,32 +70,25 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
         (None, Some(file)) => Gates::in_file(file)?,
         (None, None) => Gates::in_memory(),
     };
-    // Before anybody can know that we are there, and ask us to go.
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
+    // Before the port is open: from then on a supervisor may send a signal.
+    let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let listener = listen(port).await.map_err(|source| RunError::Listen { port, source })?;
     // The one we got, if any would do.
     let port = listener.local_addr().map_or(port, |address| address.port());
-    say_what_is_open(&auth, &policy);
+    warn_about_open_access(&auth, &policy);
     let metrics = Arc::new(Metrics::default());
     let runner = Runner::new(limits, Arc::clone(&metrics));
     let app = App { auth, policy, gates, runner: runner.clone(), metrics };
     let routes = server::routes(Arc::new(app));
     info!(port, version = env!("CARGO_PKG_VERSION"), "Starting load tester");
-    let mut signalled = async move || {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    };
     let stopping = runner.clone();
     let stop = async move {
-        signalled().await;
+        signals.next().await;
         info!("Shutting down");
         stopping.stop_background();
-        // As Flagger: whoever signals twice wants it now.
+        // As Flagger: a second signal ends the process at once.
         tokio::spawn(async move {
-            signalled().await;
+            signals.next().await;
             std::process::exit(1);
         });
     };
@@ -122,7 +114,7 @@ async fn listen(port: u16) -> io::Result<TcpListener> {
     }
 }
 
-fn say_what_is_open(auth: &Auth, policy: &Policy) {
+fn warn_about_open_access(auth: &Auth, policy: &Policy) {
     if !auth.needs_signature() {
         warn!("Requests are not signed: whoever reaches the port can open gates and start load");
         if auth.namespaces.is_some() {
@@ -134,11 +126,20 @@ fn say_what_is_open(auth: &Auth, policy: &Policy) {
     }
 }
 
-/// A file without a secret lets nobody in: better known at the start.
+/// A file without a secret refuses every caller: an error at the start.
 fn check_secrets(path: &Path) -> Result<(), RunError> {
     let secrets = auth::read_secrets(path);
     let secrets = secrets.map_err(|source| RunError::Secret { path: path.to_owned(), source })?;
     if secrets.is_empty() { Err(RunError::NoSecret(path.to_owned())) } else { Ok(()) }
+}
+
+fn log_settings(level: &str, encoding: Encoding) -> LogSettings {
+    LogSettings {
+        level: log::level(level),
+        format: encoding.into(),
+        obeys_rust_log: false,
+        is_sampled: true,
+    }
 }
 
 // === impl Settings ===
@@ -188,8 +189,7 @@ impl Settings {
         let body_files = body_dir.map_or(BodyFiles::Refused, BodyFiles::Under);
         Ok(Self {
             port,
-            log_level: log::level(&log_level),
-            encoding: zap_encoding,
+            log: log_settings(&log_level, zap_encoding),
             gate_file,
             gate_configmap,
             auth: Auth { secret_file, secret_dir, namespaces },

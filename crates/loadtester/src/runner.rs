@@ -1,25 +1,22 @@
 //! Runs tasks: each once at a time, a bounded number of them, for a bounded time.
 //!
 //! ```text
-//! begin: not there --> running --> done, and gone           nobody waits for a background task
+//! begin: not there --> running --> done, and gone           no caller waits for a background task
 //! ask:   not there --> running --> done, told to all who wait
 //!        running   --> wait for it too
 //!        done and not told --> told, and gone
 //! ```
 //!
-//! Whoever waits may give up; operators do after ten seconds. The task then goes on for a while, and
-//! asking again finds it: a test of five minutes works with a hook of ten seconds. If nobody asks again
-//! it is ended, and an outcome that nobody wants to know is dropped. Looking up a task and taking its
-//! place is one step under one lock.
+//! A waiting caller may give up; operators do after ten seconds. The task then goes on for a while, and
+//! asking again finds it: a test of five minutes works with a hook of ten seconds. Without another call it
+//! is ended, and an outcome that is not collected is dropped. Looking up a task and taking its place is one
+//! step under one lock.
 
 mod work;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
@@ -41,7 +38,7 @@ pub struct Runner {
     inner: Arc<Inner>,
 }
 
-/// How much may run, and for how long.
+/// The bounds on tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub tasks: usize,
@@ -50,11 +47,11 @@ pub struct Limits {
     pub connections: u32,
     /// For one task.
     pub timeout: Duration,
-    /// How long a task goes on, and an outcome is kept, with nobody waiting.
+    /// How long a task goes on, and an outcome is kept, without a waiting caller.
     pub patience: Duration,
 }
 
-/// What became of a request to begin a task.
+/// The result of a request to begin a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
     Started,
@@ -85,7 +82,7 @@ struct Inner {
     stopping: watch::Sender<Stop>,
 }
 
-/// What has to end.
+/// The tasks that have to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stop {
     Nothing,
@@ -96,24 +93,24 @@ enum Stop {
 /// A task's place among those that run.
 struct Place {
     namespace: String,
-    outcome: Told,
-    waiting: Waiting,
+    outcome: OutcomeReceiver,
+    waiting: WaiterCount,
 }
 
-/// Gives a task's place back, however the task ends: done, cut off or in a panic.
-struct Leaving<'a> {
+/// Frees a task's place at its end: done, cut off or in a panic.
+struct PlaceGuard<'a> {
     inner: &'a Inner,
     key: &'a str,
-    place: Told,
+    place: OutcomeReceiver,
 }
 
-/// Where an outcome is told.
-type Told = watch::Receiver<Option<Outcome>>;
-/// How many wait for one.
-type Waiting = Arc<watch::Sender<usize>>;
+/// Receives the outcome, once there is one.
+type OutcomeReceiver = watch::Receiver<Option<Outcome>>;
+/// Number of callers that wait for an outcome.
+type WaiterCount = Arc<watch::Sender<usize>>;
 
-/// Someone who waits for an outcome. Counted while it exists.
-struct Waiter(Waiting);
+/// A caller that waits for an outcome. Counted while it exists.
+struct Waiter(WaiterCount);
 
 /// For tasks to end when we do: SIGTERM, SIGKILL after 5 s, 2 s for output, and some to spare.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
@@ -135,9 +132,9 @@ impl Runner {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Begins a task that nobody waits for.
+    /// Begins a task in the background.
     pub fn begin(&self, task: Task) -> Result<Begun, Busy> {
-        let mut places = self.inner.places();
+        let mut places = self.inner.places.lock();
         if places.contains_key(&task.key) {
             let Task { canary, shown, kind, .. } = &task;
             info!(%canary, "command skipped {shown} is already running");
@@ -162,11 +159,11 @@ impl Runner {
     async fn join(&self, task: Task) -> Result<Outcome, Busy> {
         let (kind, key) = (task.kind, task.key.clone());
         let (mut outcome, _waiter) = {
-            let mut places = self.inner.places();
+            let mut places = self.inner.places.lock();
             if let Some(place) = places.get(&key) {
                 let found = place.outcome.borrow().clone();
                 if let Some(outcome) = found {
-                    // Whoever keeps it for us need not do so any longer.
+                    // The task that keeps it for us need not do so any longer.
                     place.waiting.send_modify(|count| *count += 1);
                     places.remove(&key);
                     self.inner.metrics.count_task(kind.as_str(), "collected");
@@ -181,12 +178,12 @@ impl Runner {
             }
         };
         let told = outcome.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
-        // The sender goes untold only when the task was cut off, or panicked.
+        // The sender is dropped without an outcome only when the task was cut off, or panicked.
         Ok(told.ok().flatten().unwrap_or_else(|| Outcome::failed("the task was cut off")))
     }
 
     pub fn running(&self) -> usize {
-        self.inner.places().values().filter(|place| place.outcome.borrow().is_none()).count()
+        self.inner.places.lock().values().filter(|place| place.outcome.borrow().is_none()).count()
     }
 
     /// Ends background tasks and begins no more.
@@ -197,7 +194,7 @@ impl Runner {
     /// Ends everything and waits for it, for a bounded time.
     pub async fn stop(&self) {
         self.inner.stopping.send_replace(Stop::Everything);
-        let mut tasks = std::mem::take(&mut *lock(&self.inner.tasks));
+        let mut tasks = std::mem::take(&mut *self.inner.tasks.lock());
         let all_ended = async { while tasks.join_next().await.is_some() {} };
         if timeout(END_TIMEOUT, all_ended).await.is_err() {
             warn!("Tasks did not end in time and were cut off");
@@ -211,7 +208,7 @@ impl Runner {
         places: &mut BTreeMap<String, Place>,
         task: Task,
         waiting: usize,
-    ) -> Result<(Told, Waiting), Busy> {
+    ) -> Result<(OutcomeReceiver, WaiterCount), Busy> {
         let Limits { tasks, tasks_per_namespace, .. } = self.inner.limits;
         let of_namespace = places.values().filter(|it| it.namespace == task.namespace).count();
         let is_stopping = *self.inner.stopping.borrow() > Stop::Nothing;
@@ -222,7 +219,7 @@ impl Runner {
         let connections = self.connections(&task).inspect_err(|_| {
             self.inner.metrics.count_task(task.kind.as_str(), "busy");
         })?;
-        let (telling, outcome) = watch::channel(None);
+        let (sender, outcome) = watch::channel(None);
         let waiting = Arc::new(watch::Sender::new(waiting));
         let place = Place {
             namespace: task.namespace.clone(),
@@ -231,9 +228,9 @@ impl Runner {
         };
         places.insert(task.key.clone(), place);
         let inner = Arc::clone(&self.inner);
-        let mut running = lock(&self.inner.tasks);
+        let mut running = self.inner.tasks.lock();
         while running.try_join_next().is_some() {}
-        running.spawn(inner.see_through(task, connections, telling, Arc::clone(&waiting)));
+        running.spawn(inner.run_task(task, connections, sender, Arc::clone(&waiting)));
         Ok((outcome, waiting))
     }
 
@@ -252,21 +249,17 @@ impl Runner {
 // === impl Inner ===
 
 impl Inner {
-    fn places(&self) -> MutexGuard<'_, BTreeMap<String, Place>> {
-        lock(&self.places)
-    }
-
-    /// From the first line in the log to the last.
-    async fn see_through(
+    /// Runs a task to its end, with log lines at both.
+    async fn run_task(
         self: Arc<Self>,
         task: Task,
         connections: Option<OwnedSemaphorePermit>,
-        telling: watch::Sender<Option<Outcome>>,
-        waiting: Waiting,
+        sender: watch::Sender<Option<Outcome>>,
+        waiting: WaiterCount,
     ) {
         let (canary, shown) = (task.canary.as_str(), task.shown.as_str());
         info!(%canary, "task starting {shown}");
-        let leaving = Leaving { inner: &self, key: &task.key, place: telling.subscribe() };
+        let guard = PlaceGuard { inner: &self, key: &task.key, place: sender.subscribe() };
         let (cancel, cancelled) = watch::channel(false);
         let work = work::run(&task, &self.client, &self.metrics, cancelled);
         let mut work = std::pin::pin!(work);
@@ -288,15 +281,15 @@ impl Inner {
         self.metrics.count_task(task.kind.as_str(), label);
         log(&task, &outcome);
         let is_awaited = {
-            // Under the lock: whoever asks finds either the task or its outcome.
-            let _places = self.places();
-            telling.send_replace(Some(outcome));
+            // Under the lock: a caller finds either the task or its outcome.
+            let _places = self.places.lock();
+            sender.send_replace(Some(outcome));
             *waiting.borrow() > 0
         };
         if task.blocking && !is_awaited && label != "abandoned" {
             self.keep_until_collected(waiting.subscribe()).await;
         }
-        drop(leaving);
+        drop(guard);
     }
 
     /// Why a task has to end before it is done.
@@ -333,7 +326,7 @@ impl Inner {
         }
     }
 
-    /// Waits for as long as somebody may still come for the outcome.
+    /// Waits for as long as a caller may still collect the outcome.
     async fn keep_until_collected(&self, mut waiting: watch::Receiver<usize>) {
         let mut stopping = self.stopping.subscribe();
         tokio::select! {
@@ -345,11 +338,11 @@ impl Inner {
     }
 }
 
-// === impl Leaving ===
+// === impl PlaceGuard ===
 
-impl Drop for Leaving<'_> {
+impl Drop for PlaceGuard<'_> {
     fn drop(&mut self) {
-        let mut places = self.inner.places();
+        let mut places = self.inner.places.lock();
         // Collected meanwhile, and taken by a new task: then it is not ours.
         if places.get(self.key).is_some_and(|place| place.outcome.same_channel(&self.place)) {
             places.remove(self.key);
@@ -360,7 +353,7 @@ impl Drop for Leaving<'_> {
 // === impl Waiter ===
 
 impl Waiter {
-    fn of(waiting: &Waiting) -> Self {
+    fn of(waiting: &WaiterCount) -> Self {
         waiting.send_modify(|count| *count += 1);
         Self(Arc::clone(waiting))
     }
@@ -376,7 +369,7 @@ fn log(task: &Task, outcome: &Outcome) {
     let Task { canary, shown, kind, .. } = task;
     match &outcome.reason {
         None => {
-            // As Flagger: what a test says is always logged, what load says if asked for.
+            // As Flagger: the output of a test is always logged, that of load if asked for.
             let logs_output = task.logs_output || (task.blocking && *kind != Kind::Concord);
             let output = if logs_output { outcome.output.trim_end() } else { "" };
             info!(%canary, %output, summary = %outcome.summary, "command finished {shown}");
@@ -386,10 +379,6 @@ fn log(task: &Task, outcome: &Outcome) {
             error!(%canary, %reason, %output, "command failed {shown}");
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@
 //! | `POST /`                                      | a task: 202 or 200; 400, 403, 429 or 500      |
 //! | `POST /gate/check`, `/rollback/check`         | 200 `Approved` or 403 `Forbidden`             |
 //! | `POST /gate/open`, `close`, `/rollback/…`     | 202                                           |
-//! | `/gate/approve`, `/gate/halt`                 | 200 `OK`, 403 `Forbidden`, whatever is sent   |
+//! | `/gate/approve`, `/gate/halt`                 | 200 `OK`, 403 `Forbidden`, always             |
 //! | `GET /gates`                                  | gates that are open, as JSON                  |
 //! | `GET /metrics`, `GET /healthz`                | series for Prometheus; 200 `OK`               |
 //!
-//! Strangers can reach the port: connections are bounded in number, heads and bodies in time and size.
+//! The port is open to callers that are not trusted: connections are bounded in number, heads and bodies in time
+//! and size.
 
 mod gate;
-mod listen;
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,14 +25,14 @@ use axum::{
     routing::{any, get, post},
 };
 use jiff::Timestamp;
-use tokio::{task::spawn_blocking, time::timeout};
+use tidegate_runtime::serve::{self, Bounds};
+use tokio::{net::TcpListener, task::spawn_blocking, time::timeout};
 use tracing::{info, warn};
 
-pub use self::listen::serve;
 use crate::{
     auth::{Auth, AuthError, Signed},
     gates::Gates,
-    metrics::{Metrics, Now},
+    metrics::{Gauges, Metrics},
     payload::Payload,
     runner::{Begun, Busy, Runner},
     task::{Policy, Task, Work},
@@ -50,11 +50,15 @@ pub struct App {
 type Shared = State<Arc<App>>;
 
 /// A request that was read, checked and understood.
-struct Asked {
+struct ReadRequest {
     payload: Payload,
     headers: HeaderMap,
 }
 
+/// Callers that wait for tasks, scrapers and probes; and room for those that do not behave.
+const CONNECTIONS_MAX: usize = 1024;
+/// For the head of a request, and so for the silence of a kept connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// A payload is a name, a namespace and a command; this is the longest command line Linux takes in
 /// one word, halved.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -77,12 +81,28 @@ pub fn routes(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
+/// Serves `router` until `stop` resolves, then finishes requests under way, for `grace` at most.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    stop: impl Future<Output = ()>,
+    grace: Duration,
+) {
+    let bounds = Bounds {
+        connections_max: CONNECTIONS_MAX,
+        head_timeout: HEAD_TIMEOUT,
+        connection_age_max: None,
+        grace,
+    };
+    serve::serve(listener, router, stop, bounds).await;
+}
+
 async fn metrics(State(app): Shared) -> Response {
     let counting = Arc::clone(&app);
     let gates = spawn_blocking(move || counting.gates.list(now())).await;
     // A page without gates is better than none.
     let gates_open = gates.ok().and_then(Result::ok).map_or(0, |gates| gates.len());
-    let page = app.metrics.page(Now { running: app.runner.running(), gates_open });
+    let page = app.metrics.page(Gauges { running: app.runner.running(), gates_open });
     let format = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, format)], page).into_response()
 }
@@ -115,7 +135,7 @@ async fn task(State(app): Shared, request: Request) -> Response {
     }
 }
 
-/// Runs a task for a caller who waits. Dropped when the caller goes away.
+/// Runs a task for a waiting caller. Dropped when the caller disconnects.
 async fn ask(app: &App, task: Task) -> Response {
     let (returns_output, text) = (task.returns_output, task.text.clone());
     let is_command = !matches!(task.work, Work::Concord(_));
@@ -142,8 +162,8 @@ fn too_busy(busy: Busy) -> Response {
     (StatusCode::TOO_MANY_REQUESTS, headers, busy.to_string()).into_response()
 }
 
-/// Reads a payload and checks who sent it.
-async fn read(app: &Arc<App>, request: Request) -> Result<Asked, Response> {
+/// Reads a payload and authorises its caller.
+async fn read(app: &Arc<App>, request: Request) -> Result<ReadRequest, Response> {
     let (parts, body) = request.into_parts();
     let refused = |reason, status: StatusCode| {
         app.metrics.count_refused(reason);
@@ -152,13 +172,13 @@ async fn read(app: &Arc<App>, request: Request) -> Result<Asked, Response> {
     let body = timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await;
     let body = body.map_err(|_| refused("slow", StatusCode::REQUEST_TIMEOUT))?;
     let body = body.map_err(|_| refused("size", StatusCode::PAYLOAD_TOO_LARGE))?;
-    // As Flagger: without a word.
+    // As Flagger: an empty body.
     let payload = Payload::parse(&body);
     let payload = payload.ok_or_else(|| refused("payload", StatusCode::BAD_REQUEST))?;
     let path = parts.uri.path().to_owned();
     let namespace = payload.namespace.clone();
     check(app, parts.headers.clone(), path, body.to_vec(), Some(namespace)).await?;
-    Ok(Asked { payload, headers: parts.headers })
+    Ok(ReadRequest { payload, headers: parts.headers })
 }
 
 /// Checks the signature and the namespace, off the threads that answer: secrets are files.

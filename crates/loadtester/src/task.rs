@@ -1,4 +1,4 @@
-//! Tasks: what a caller asks to be run, checked against what this load tester may run.
+//! Tasks: the work that a caller asks for, checked against the policy of this load tester.
 //!
 //! ```text
 //! metadata --> Task::parse --> Task { work, .. }   or   Refusal { status, text }
@@ -21,7 +21,7 @@ use crate::{
     words::{Meta, WordsError, split},
 };
 
-/// Something to be run for a canary.
+/// Work for a canary.
 #[derive(Clone, Debug)]
 pub struct Task {
     pub kind: Kind,
@@ -30,7 +30,7 @@ pub struct Task {
     /// Tasks with the same key are the same task, and run once at a time.
     pub key: String,
     pub work: Work,
-    /// The command as the caller wrote it, without what looks like a secret: answers end up in events.
+    /// The command as the caller wrote it, with secrets hidden: answers end up in events.
     pub text: String,
     /// The command as it may be logged.
     pub shown: String,
@@ -40,7 +40,7 @@ pub struct Task {
     pub returns_output: bool,
 }
 
-/// What there is to do.
+/// The work of a task.
 #[derive(Clone, Debug)]
 pub enum Work {
     Load(Box<Plan>),
@@ -65,7 +65,7 @@ pub enum Kind {
     Concord,
 }
 
-/// What may be run.
+/// The types and programs that may be run.
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub kinds: BTreeSet<Kind>,
@@ -116,7 +116,7 @@ impl Task {
                 (Work::NGrinder(Box::new(test)), clone)
             }
             Kind::Concord => {
-                // As Flagger: what is wrong with a Concord task is a failure of the task.
+                // As Flagger: an error in a Concord task is a failure of the task.
                 let process = concord::Process::parse(metadata, &policy.concord);
                 let process = process.map_err(|error| Refusal::failed(error.to_string()))?;
                 (Work::Concord(Box::new(process)), "concord".to_owned())
@@ -179,7 +179,7 @@ impl Policy {
         Ok(Work::Program { program: shell.to_owned(), arguments })
     }
 
-    /// What a command line written for a shell means without one.
+    /// The work of a command line that was written for a shell.
     fn without_shell(&self, line: &str) -> Result<Work, Refusal> {
         let words = split(line, Meta::Refuse).map_err(|error| match error {
             WordsError::Unclosed(_) => Refusal::bad(error.to_string()),
@@ -215,7 +215,7 @@ impl Policy {
 // === impl Work ===
 
 impl Work {
-    /// As it may be logged: without what looks like a secret.
+    /// As it may be logged: with secrets hidden.
     fn shown(&self) -> String {
         match self {
             Self::Load(plan) => format!("load on {}", plan.address()),
@@ -225,7 +225,7 @@ impl Work {
                 let is_line = arguments.first().is_some_and(|it| it == "-c");
                 let quoted = arguments.iter().map(|argument| {
                     let is_one = is_line || !argument.contains(|c: char| c.is_ascii_whitespace());
-                    // Only to be read, and to be seen as one word by what hides secrets.
+                    // Quoted for readers, and so that the redaction sees one word.
                     if is_one {
                         argument.clone()
                     } else {

@@ -1,11 +1,11 @@
 //! Splits a command line into words as a POSIX shell would, without a shell.
 //!
-//! Quotes, backslashes and joined lines are understood. What only a shell can do (pipes, variables,
+//! Quotes, backslashes and joined lines are understood. Syntax that only a shell can run (pipes, variables,
 //! several commands) is either refused or taken literally, as [`Meta`] says; it is never carried
-//! out. Wildcards stay as they are written, which is what a shell makes of one that matches no file:
+//! out. Wildcards stay as they are written, as in a shell when they match no file:
 //! `http://app/search?q=1` is a usual address.
 
-/// What to do with characters that have a meaning to a shell.
+/// Handling of characters that have a meaning to a shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meta {
     /// For lines that were written for a shell: without one they would mean something else.
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_shell_is_refused_or_kept_and_never_done() {
+    fn shell_syntax_is_refused_or_kept_and_never_run() {
         for line in
             ["a | b", "a $b", "a & b", "a;b", "a > f", "$(b)", "a `b`", "a \"$b\"", "# a", "a\nb"]
         {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn bet_42_a_json_argument_with_spaces_stays_in_one_piece() {
+    fn a_json_argument_with_spaces_stays_in_one_piece() {
         let line = r#"run test --image=alpine --overrides='{ "spec": { "a": "b c" } }'"#;
         let words = split(line, Meta::Keep).unwrap();
         assert_eq!(words[3], r#"--overrides={ "spec": { "a": "b c" } }"#);
@@ -152,7 +152,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_quoted_comes_out_whole(words in prop::collection::vec(any::<String>(), 0..6)) {
+        fn quoted_words_come_out_whole(words in prop::collection::vec(any::<String>(), 0..6)) {
             let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
             let line = quoted.collect::<Vec<_>>().join(" ");
             for meta in [Meta::Keep, Meta::Refuse] {

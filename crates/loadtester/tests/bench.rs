@@ -1,10 +1,10 @@
-//! What `tools/bench-load` counts in the reports of the generators that it compares.
+//! The numbers that `tools/bench-load` reads from the reports of the generators that it compares.
 
 #![expect(clippy::unwrap_used, reason = "all of this file is tests")]
 
 use std::{fs, path::PathBuf, process::Command};
 
-/// What is good in a report; none if the comparison ends with it.
+/// The good requests of a report; none if the comparison ends with it.
 fn count(name: &str, report: &str) -> Option<String> {
     let file = std::env::temp_dir().join(format!("bench-{name}-{}", std::process::id()));
     fs::write(&file, report).unwrap();

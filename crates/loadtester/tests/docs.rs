@@ -9,7 +9,7 @@ use serde_json::Value;
 use tidegate_loadtester::{
     args::{Args, preprocess},
     load::{BodyFiles, Bounds, Plan, Tool},
-    metrics::{Metrics, Now},
+    metrics::{Gauges, Metrics},
     task::Kind,
     words::{Meta, split},
 };
@@ -114,7 +114,7 @@ fn the_pod_is_confined() {
     let policy = &object(&manifests, "NetworkPolicy")["spec"];
     assert_eq!(policy["policyTypes"], serde_json::json!(["Ingress", "Egress"]));
     let rules = policy["ingress"].as_array().unwrap();
-    assert_eq!(rules.len(), 2, "two callers, the operator and whoever scrapes");
+    assert_eq!(rules.len(), 2, "two callers, the operator and a scraper");
     for rule in rules {
         let from = &rule["from"];
         assert_eq!(from.as_array().unwrap().len(), 1);
@@ -139,7 +139,7 @@ fn manifests_belong_together() {
 
 #[test]
 fn series_that_the_guide_names_are_those_there_are() {
-    let page = Metrics::default().page(Now::default());
+    let page = Metrics::default().page(Gauges::default());
     let series = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let series: BTreeSet<String> = series.map(|name| format!("`{name}`")).collect();
     let guide = guide();

@@ -1,4 +1,4 @@
-//! Whatever callers send is understood or refused, and never a panic.
+//! Any request is understood or refused, and never a panic.
 
 use std::time::Duration;
 

@@ -1,13 +1,13 @@
 //! The operator's flags: Flagger's, with Flagger's defaults, and a few of our own.
 //!
-//! Go writes flags with one dash or two and has its own idea of booleans. [`preprocess`] turns that
-//! into what clap reads, so a Flagger Deployment's arguments work unchanged:
+//! Go writes flags with one dash or two and has its own idea of booleans. [`preprocess`] turns them
+//! into flags of clap, so a Flagger Deployment's arguments work unchanged:
 //!
 //! ```text
 //! -log-level=info -enable-leader-election -v 3   -->   --log-level=info --enable-leader-election
 //! ```
 //!
-//! [`Args`] is what was written; [`Settings`] is what it means, with the environment applied and
+//! [`Args`] are the flags as written; [`Settings`] are their values, with the environment applied and
 //! every text parsed. [`Args`] can be a subcommand: `Operator(args::Args)`.
 
 mod go;
@@ -19,13 +19,14 @@ mod tests;
 use std::path::PathBuf;
 
 use tidegate_api::duration::GoDuration;
+use tidegate_runtime::{flags::boolean, log::LogFormat};
 
 pub use self::{
     go::preprocess,
     secret::Secret,
     settings::{ClusterAccess, Notifier, Settings, SettingsError},
 };
-use crate::{http::Network, log::LogFormat};
+use crate::http::Network;
 
 /// Run the operator: watch canaries and roll out what changes.
 ///
@@ -62,7 +63,7 @@ pub struct Args {
     /// Elect a leader; needed to run more than one replica.
     #[arg(long, value_name = "BOOL", help_heading = AVAILABILITY,
         num_args = 0..=1, require_equals = true, default_value = "false",
-        default_missing_value = "true", value_parser = go::boolean)]
+        default_missing_value = "true", value_parser = boolean)]
     pub enable_leader_election: bool,
     /// Namespace of the lease, unless --namespace is set.
     #[arg(long, value_name = "NAME", default_value = "kube-system", help_heading = AVAILABILITY)]
@@ -107,7 +108,7 @@ pub struct Args {
     /// Roll out changes of ConfigMaps and Secrets too.
     #[arg(long, value_name = "BOOL", help_heading = ROLLOUTS,
         num_args = 0..=1, require_equals = true, default_value = "true",
-        default_missing_value = "true", value_parser = go::boolean)]
+        default_missing_value = "true", value_parser = boolean)]
     pub enable_config_tracking: bool,
 
     /// Slack webhook or API address for alerts of all canaries [env: SLACK_URL].
@@ -141,7 +142,7 @@ pub struct Args {
     /// Refuse templates and alert providers of other namespaces.
     #[arg(long, value_name = "BOOL", help_heading = SAFETY,
         num_args = 0..=1, require_equals = true, default_value = "false",
-        default_missing_value = "true", value_parser = go::boolean)]
+        default_missing_value = "true", value_parser = boolean)]
     pub no_cross_namespace_refs: bool,
     /// File with a secret; calls of hooks are signed with its first line, as the load tester checks it.
     #[arg(long, value_name = "FILE", help_heading = SAFETY)]
@@ -149,7 +150,7 @@ pub struct Args {
     /// Let hooks, metrics and alerts reach this machine's own addresses.
     #[arg(long, value_name = "BOOL", help_heading = SAFETY,
         num_args = 0..=1, require_equals = true, default_value = "false",
-        default_missing_value = "true", value_parser = go::boolean)]
+        default_missing_value = "true", value_parser = boolean)]
     pub allow_loopback_hooks: bool,
     /// Address ranges that hooks, metrics and alerts may reach whatever else is refused: servers on the nodes'
     /// own network, for instance.
@@ -163,7 +164,7 @@ pub struct Args {
     /// operator cannot. Addresses behind names are then not checked.
     #[arg(long, value_name = "BOOL", help_heading = SAFETY,
         num_args = 0..=1, require_equals = true, default_value = "false",
-        default_missing_value = "true", value_parser = go::boolean)]
+        default_missing_value = "true", value_parser = boolean)]
     pub proxy_resolves_names: bool,
     /// Requests to hooks, metrics and alerts that may be under way at a time.
     #[arg(long, value_name = "N", default_value_t = 64, help_heading = SAFETY)]
@@ -184,7 +185,7 @@ pub struct Args {
     /// Accepted for Flagger's sake; changes nothing.
     #[arg(long, value_name = "BOOL", hide = true,
         num_args = 0..=1, require_equals = true, default_value = "false",
-        default_missing_value = "true", value_parser = go::boolean)]
+        default_missing_value = "true", value_parser = boolean)]
     pub zap_replace_globals: bool,
 }
 

@@ -1,10 +1,10 @@
 //! Time, in the one place of the operator that may ask the machine for it.
 //!
-//! Whatever waits or measures takes a [`Clock`], so that a test can live through a day in a second
+//! All code that waits or measures takes a [`Clock`], so that a test can simulate a day in a second
 //! on the sandbox's virtual clock. Two readings, for two purposes:
 //!
-//! - [`Clock::now`] is the time of day. It may jump either way, and goes only into what people and
-//!   other programs read: timestamps in objects, logs and payloads.
+//! - [`Clock::now`] is the time of day. It may jump either way, and goes only into
+//!   timestamps for people and other programs: in objects, logs and payloads.
 //! - [`Clock::monotonic`] never goes back. Deadlines, intervals and leadership are measured by it.
 
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ impl Clock for SystemClock {
 // === impl FastClock ===
 
 impl FastClock {
-    /// Now is now; what follows comes sooner.
+    /// Starts at the present time and runs `speed` times as fast.
     pub fn new(speed: f64) -> Self {
         Self { start: Instant::now(), epoch: Timestamp::now(), speed }
     }

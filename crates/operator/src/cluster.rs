@@ -1,7 +1,7 @@
 //! The cluster as the operator sees it: reads from a cache, writes with preconditions.
 //!
-//! Routing objects may live in a cluster of their own ([`Cluster::with_mesh`]); whoever reads or
-//! writes an object need not know.
+//! Routing objects may live in a cluster of their own ([`Cluster::with_mesh`]); readers and writers of objects
+//! need not know.
 
 pub mod cache;
 pub mod nodes;
@@ -10,11 +10,9 @@ pub mod throttle;
 pub(crate) mod watch;
 pub mod write;
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
+use parking_lot::Mutex;
 use tidegate_providers::{
     object::Kind,
     traffic::{INGRESS, KNATIVE_SERVICE, Mesh},
@@ -67,28 +65,28 @@ pub(crate) const WATCHED: [Kind; 8] = [
     SECRET,
 ];
 
-/// What else is written, routes aside.
+/// Other kinds that are written, besides routes.
 const OTHERS: [Kind; 3] = [DAEMON_SET, SCALED_OBJECT, EVENT];
 
 /// A handle on the cluster; cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) client: kube::Client,
-    /// Reaches the same API server as nobody: for requests that bring credentials of their own.
-    pub(crate) stranger: Option<kube::Client>,
+    /// Unauthenticated client of the same API server, for requests that carry their own credentials.
+    pub(crate) anonymous: Option<kube::Client>,
     pub cache: Arc<Cache>,
-    /// What no Canary may make the operator talk to.
+    /// Addresses that a Canary must not make the operator talk to.
     pub nodes: NodeAddresses,
-    /// The one namespace that is looked after, or all.
+    /// The one namespace that is watched, or all.
     pub(crate) namespace: Option<String>,
     /// Asked before every write.
     leads: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// Rung when a list is complete, or failed.
+    /// Notified when a list is complete, or failed.
     pub(crate) synced: Arc<Notify>,
     kinds: Arc<[Kind]>,
     /// Where routing objects are.
     mesh: MeshAccess,
-    /// What the definitions of routing objects know.
+    /// The fields of routing objects on this cluster.
     pub(crate) schemas: Arc<Schemas>,
     /// Kinds that are watched on demand, once they are.
     claimed: Arc<Mutex<BTreeSet<Kind>>>,
@@ -120,7 +118,7 @@ impl Cluster {
             mesh: MeshAccess { client: client.clone(), is_same: true, kinds: routing },
             schemas: Arc::default(),
             client,
-            stranger: None,
+            anonymous: None,
             cache: Arc::new(Cache::default()),
             nodes: NodeAddresses::default(),
             namespace,
@@ -140,12 +138,12 @@ impl Cluster {
 
     /// With a client that reaches the API server without a login.
     #[must_use]
-    pub fn with_stranger(mut self, client: kube::Client) -> Self {
-        self.stranger = Some(client);
+    pub fn with_anonymous(mut self, client: kube::Client) -> Self {
+        self.anonymous = Some(client);
         self
     }
 
-    /// The addresses of nodes are put where others find them too.
+    /// With addresses of nodes that are shared with others.
     #[must_use]
     pub fn with_nodes(mut self, nodes: NodeAddresses) -> Self {
         self.nodes = nodes;
@@ -174,15 +172,15 @@ impl Cluster {
         (self.leads)()
     }
 
-    /// True for the first to ask for a kind that is not watched from the start.
+    /// True for the first request of a kind that is not watched from the start.
     pub(crate) fn claim(&self, kind: Kind) -> bool {
-        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claimed = self.claimed.lock();
         !WATCHED.contains(&kind) && claimed.insert(kind)
     }
 
-    /// Whether somebody asked for a kind that is not watched from the start: one that a cluster may have or not.
+    /// Whether a kind that is not watched from the start was asked for: one that a cluster may have or not.
     pub(crate) fn is_claimed(&self, kind: Kind) -> bool {
-        self.claimed.lock().unwrap_or_else(PoisonError::into_inner).contains(&kind)
+        self.claimed.lock().contains(&kind)
     }
 
     /// Whether everything that is watched from the start was listed once. Nodes may be out of reach.
@@ -191,14 +189,14 @@ impl Cluster {
             && self.nodes.is_settled()
     }
 
-    /// Waits for something that lists decide: it is looked at whenever one is complete, or failed.
+    /// Waits for a condition that depends on lists: checked whenever one is complete, or failed.
     pub(crate) async fn wait_until(&self, is_so: fn(&Self) -> bool) {
         loop {
-            let rung = self.synced.notified();
+            let notified = self.synced.notified();
             if is_so(self) {
                 return;
             }
-            rung.await;
+            notified.await;
         }
     }
 }

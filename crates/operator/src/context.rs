@@ -107,7 +107,7 @@ impl Context {
     /// Watches a kind from now on, if it is not watched already.
     pub(crate) fn watch(self: &Arc<Self>, kind: Kind) {
         if self.cluster.claim(kind) {
-            self.spawn_background(self.cluster.clone().learn(kind));
+            self.spawn_background(self.cluster.clone().load_schema(kind));
             self.spawn_background(feed(
                 self.cluster.clone(),
                 Arc::clone(&self.clock),

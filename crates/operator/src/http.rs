@@ -1,14 +1,14 @@
 //! The only outgoing HTTP client: hooks, metric queries and alerts all leave through here.
 //!
-//! Most URLs come from whoever may create a Canary, so nothing about them is trusted:
+//! Most URLs come from the authors of Canaries, so nothing about them is trusted:
 //!
 //! ```text
 //! Outgoing --> Limits --> redirects --> pool --> Dialer --> every address checked --> TCP --> TLS
-//!              a turn     same host     kept     the one place that connects
+//!              a permit   same host     kept     the one place that connects
 //! ```
 //!
 //! - The check sits where connections are made, on addresses and not on names: no spelling of an
-//!   address, no redirect and no name that changes its mind goes past it.
+//!   address, no redirect and no name that resolves differently later bypasses it.
 //! - One timeout covers name lookup, connection, headers and body; bodies are cut at a cap.
 //! - Errors are fixed words and a host. URLs print without path and password.
 //!
@@ -47,7 +47,7 @@ pub use self::{
 pub trait Transport: Send + Sync {
     /// Sends one request and reads the answer, within the request's own bounds.
     ///
-    /// An answer of any status is `Ok`: what a 404 means is the caller's to know.
+    /// An answer of any status is `Ok`: the caller knows what a 404 means.
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>>;
 }
 
@@ -60,15 +60,15 @@ pub struct Outgoing {
     pub body: Bytes,
     /// For everything from the first name lookup to the last byte of the body, redirects included.
     pub timeout: Duration,
-    /// When nobody waits for the answer any more, from now; the wait for a turn counts too.
+    /// The time after which the answer has no reader any more; the wait for a permit counts too.
     pub patience: Option<Duration>,
-    /// What lies beyond this many bytes of the body is not read.
+    /// Bytes of the body that are read; the rest is not.
     pub max_bytes: usize,
-    /// Off only where a spec says so: the server's certificate is then taken as it comes.
+    /// Off only where a spec says so: the server's certificate is then not verified.
     pub verify_tls: bool,
     /// Authorities to trust instead of the machine's, as PEM.
     pub authorities: Option<Vec<u8>>,
-    /// What to show as one's own certificate.
+    /// The client certificate to present.
     pub certificate: Option<ClientCertificate>,
     /// Instead of any that the environment names.
     pub proxy: Option<Proxy>,
@@ -77,11 +77,11 @@ pub struct Outgoing {
     pub redirects: Redirects,
     /// The address is the administrator's own, from a flag: it is not checked.
     pub trusted: bool,
-    /// On whose behalf; each namespace has a bounded number of requests in flight.
+    /// The namespace that asks; each has a bounded number of requests in flight.
     pub namespace: String,
 }
 
-/// What to do when the answer says to ask elsewhere.
+/// Handling of redirects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redirects {
     /// Follow up to ten, on the same host only.
@@ -90,7 +90,7 @@ pub enum Redirects {
     Keep,
 }
 
-/// What came back.
+/// The answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: StatusCode,
@@ -154,7 +154,7 @@ impl fmt::Debug for Outgoing {
 // === impl Answer ===
 
 impl Answer {
-    /// Any 2xx. Flagger takes 200 to 202 only; its documentation promises what we do.
+    /// Any 2xx. Flagger takes 200 to 202 only; its documentation promises any 2xx.
     pub fn is_success(&self) -> bool {
         self.status.is_success()
     }
@@ -172,7 +172,7 @@ impl Answer {
     /// The beginning of the body as one line of text that is fit to be shown: at most `chars_max`
     /// characters, no control characters, no invalid UTF-8.
     pub fn excerpt(&self, chars_max: usize) -> String {
-        // Four bytes a character at most; what follows the cut cannot be shown anyway.
+        // Four bytes a character at most; the rest cannot be shown anyway.
         let head = self.body.get(..chars_max.saturating_mul(4)).unwrap_or(&self.body);
         let text = String::from_utf8_lossy(head);
         let clean = text.split(|c: char| c.is_whitespace() || is_unprintable(c));

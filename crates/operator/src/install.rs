@@ -1,13 +1,13 @@
-//! What the operator needs on a cluster: its account, its permissions, its Deployment.
+//! The manifests of the operator: its account, its permissions, its Deployment.
 //!
 //! Permissions are those that are used, and a test that runs rollouts under them holds both ways:
-//! nothing is denied, nothing is granted in vain, but for what an admission plugin asks for. The pod
-//! is what the *restricted* Pod Security Standard asks for.
+//! nothing is denied, nothing is granted in vain, but for the permissions that an admission plugin asks for. The pod
+//! meets the *restricted* Pod Security Standard.
 //!
 //! | object                            | for                                                     |
 //! |-----------------------------------|---------------------------------------------------------|
 //! | Namespace, ServiceAccount         | a home and a name                                       |
-//! | ClusterRole, ClusterRoleBinding   | canaries and what belongs to them, in every namespace   |
+//! | ClusterRole, ClusterRoleBinding   | canaries and their objects, in every namespace          |
 //! | the same, `tidegate-game`         | game workloads, their pods and hooks                    |
 //! | Role, RoleBinding                 | the lease, in the operator's own namespace              |
 //! | Deployment, PodDisruptionBudget   | two replicas of which one acts                          |
@@ -32,7 +32,7 @@ use crate::{
     lease::LEASE_NAME,
 };
 
-/// What differs between installations.
+/// The settings that differ between installations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Install {
     pub namespace: String,
@@ -52,18 +52,18 @@ pub struct Rule {
 
 /// Where it lives unless told otherwise. The load tester's `NetworkPolicy` lets pods of this namespace in.
 pub const NAMESPACE: &str = "tidegate-system";
-/// What everything of ours is called.
+/// The name of all our objects.
 pub const NAME: &str = "tidegate";
-/// What is for game workloads.
+/// The name of the role for game workloads.
 const GAME_NAME: &str = "tidegate-game";
 
 const READ: &[&str] = &["list", "watch"];
 const READ_AND_CHANGE: &[&str] = &["get", "list", "patch", "watch"];
-/// For what is made for a canary, and goes with it because the canary owns it. Server-side apply asks
+/// For objects that are created for a canary, and deleted with it because the canary owns them. Server-side apply asks
 /// for `create` where nothing is there yet.
 const KEEP: &[&str] = &["create", "get", "list", "patch", "watch"];
-/// For what must also be made anew, as a Service that turns headless, or is deleted when the canary has
-/// no more use for it: copies of configuration, Services and routes of a former name.
+/// For objects that must also be recreated, as a Service that turns headless, or are deleted when the canary needs
+/// them no longer: copies of configuration, Services and routes of a former name.
 const REPLACE: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
 /// Where the secret for hooks is in the pod.
 const HOOK_SECRET: &str = "hook-secret";
@@ -71,7 +71,7 @@ const HOOK_SECRET_DIR: &str = "/etc/tidegate/hooks";
 /// The user and group of the pod; they own nothing.
 const NOBODY: u32 = 65_532;
 
-/// What an operator takes from its environment about alerts.
+/// Environment variables of the operator about alerts.
 pub const ALERT_KEYS: [&str; 6] = [
     "SLACK_URL",
     "SLACK_TOKEN",
@@ -81,7 +81,7 @@ pub const ALERT_KEYS: [&str; 6] = [
     "EVENT_WEBHOOK_URL",
 ];
 
-/// What the operator may do in every namespace.
+/// Permissions in every namespace.
 pub fn rules() -> Vec<Rule> {
     let rule =
         |kind: Kind, verbs| Rule { group: kind.group, resource: kind.plural.to_owned(), verbs };
@@ -118,8 +118,7 @@ pub fn rules() -> Vec<Rule> {
     rules
 }
 
-/// What it may do in every namespace for game workloads. A role of its own: who has none of them can leave it
-/// out.
+/// Permissions in every namespace for game workloads. A role of its own: clusters without them can leave it out.
 pub fn game_rules() -> Vec<Rule> {
     let rule =
         |kind: Kind, verbs| Rule { group: kind.group, resource: kind.plural.to_owned(), verbs };
@@ -145,13 +144,13 @@ pub fn game_rules() -> Vec<Rule> {
     ]
 }
 
-/// For the owners of what is made. No request uses it: the admission plugin `OwnerReferencesPermissionEnforcement`,
+/// For the owners of created objects. No request uses it: the admission plugin `OwnerReferencesPermissionEnforcement`,
 /// which some clusters turn on, asks for it where a reference has `blockOwnerDeletion`.
 fn finalizers(kind: Kind) -> Rule {
     Rule { group: kind.group, resource: format!("{}/finalizers", kind.plural), verbs: &["update"] }
 }
 
-/// What it may do in its own namespace: hold the lease. `create` cannot be limited to a name.
+/// Permissions in its own namespace: hold the lease. `create` cannot be limited to a name.
 pub fn own_rules() -> Vec<Value> {
     vec![
         json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"] }),
@@ -167,7 +166,7 @@ pub fn own_rules() -> Vec<Value> {
 pub fn with_hook_secret(mut manifests: Vec<Value>, secret: &str) -> Vec<Value> {
     for deployment in manifests.iter_mut().filter(|it| it["kind"] == "Deployment") {
         let pod = &mut deployment["spec"]["template"]["spec"];
-        // Readable for the group of the pod, and for nobody else.
+        // Readable for the group of the pod only.
         let source = json!({ "secretName": secret, "defaultMode": 0o440 });
         pod["securityContext"]["fsGroup"] = json!(NOBODY);
         pod["volumes"] = json!([{ "name": HOOK_SECRET, "secret": source }]);
@@ -256,7 +255,7 @@ impl Install {
             format!("--leader-election-namespace={}", self.namespace),
             "--log-level=info".to_owned(),
             // Flagger's default is off. A canary must not use the templates, chats and Secrets of others;
-            // who needs that says `--no-cross-namespace-refs=false`, and the last word counts.
+            // `--no-cross-namespace-refs=false` allows it, and the last flag counts.
             "--no-cross-namespace-refs".to_owned(),
         ];
         arguments.extend(self.arguments.iter().cloned());

@@ -1,15 +1,15 @@
 //! Leader election on a Lease, so that of several operators one acts.
 //!
-//! The Lease is read, and written back with its resource version: of two who claim it at once, one
-//! gets a conflict. How long a holder has been silent is measured on the own monotonic clock from
-//! when its last write was *seen*; what its clock said does not matter.
+//! The Lease is read, and written back with its resource version: of two candidates that claim it at once, one
+//! gets a conflict. The silence of a holder is measured on our monotonic clock from the moment its last write was
+//! *seen*; its own timestamps do not matter.
 //!
 //! ```text
 //! holder     renews every 5 s; stops acting 15 s after the start of its last successful renewal
 //! others     look every 5 s; take over 60 s after they last saw the Lease change
 //! ```
 //!
-//! The 45 s between the two are what keeps two from acting at once. [`Leadership::is_leader_now`]
+//! The 45 s between the two keep two operators from acting at once. [`Leadership::is_leader_now`]
 //! must be asked before each write: it turns false by the clock, even if the task that renews hangs.
 //! Name, times and format are Flagger's, so both operators exclude each other.
 
@@ -38,7 +38,7 @@ use crate::clock::Clock;
 /// The Lease that Flagger uses too.
 pub const LEASE_NAME: &str = "flagger-leader-election";
 
-/// Who stands for election, where, and how patiently.
+/// The Lease, the candidate and the intervals of an election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseSettings {
     pub namespace: String,
@@ -78,7 +78,7 @@ struct Inner {
 pub enum Ended {
     /// We were asked to stop. The Lease was given back if it was ours.
     Released,
-    /// We led and could not renew in time, or someone else took the Lease. The process must exit.
+    /// We led and could not renew in time, or another candidate took the Lease. The process must exit.
     Lost,
 }
 
@@ -137,7 +137,7 @@ impl Election {
         Self { api, settings, clock, leadership, seen: None }
     }
 
-    /// A handle for those who write.
+    /// A handle for writers.
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
@@ -210,7 +210,7 @@ impl Election {
 
     async fn take_or_renew(&mut self) -> kube::Result<bool> {
         let params = PostParams::default();
-        // While it is ours and nobody wrote, the copy we have is as good as a fresh one.
+        // While it is ours and unchanged, our copy is as good as a fresh one.
         if self.holder() == self.settings.identity
             && let Some(seen) = &self.seen
         {
@@ -236,13 +236,13 @@ impl Election {
         };
         match written {
             Ok(lease) => Ok(self.see(lease, true)),
-            // Someone was faster; the next attempt sees who.
+            // Another candidate was faster; the next attempt sees it.
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Notes what the Lease looks like now. A Lease that did not change is not seen anew.
+    /// Notes the present state of the Lease. A Lease that did not change is not seen anew.
     fn see(&mut self, lease: Lease, is_ours: bool) -> bool {
         let is_same =
             |seen: &Seen| seen.lease.metadata.resource_version == lease.metadata.resource_version;
@@ -252,7 +252,7 @@ impl Election {
         is_ours
     }
 
-    /// Nobody's, ours, or of someone who has been silent for as long as they said they would not be.
+    /// True if the Lease has no holder, is ours, or its holder has been silent for the duration it claims.
     fn may_take(&self, seen: &Seen) -> bool {
         let holder = holder_of(&seen.lease);
         if holder.is_empty() || holder == self.settings.identity {
@@ -281,7 +281,7 @@ impl Election {
         Lease { metadata, spec: None }
     }
 
-    /// The Lease with us as its holder as of now. What others put on it stays.
+    /// The Lease with us as its holder as of now. Fields of others stay.
     fn claim(&self, mut lease: Lease) -> Lease {
         let now = MicroTime(micros(self.clock.now()));
         let is_new = lease.metadata.resource_version.is_none();
@@ -313,7 +313,7 @@ impl Election {
             let now = MicroTime(micros(self.clock.now()));
             let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
             spec.holder_identity = Some(String::new());
-            // As client-go leaves it: for those who look at times and not at holders.
+            // As client-go leaves it: some readers look at times and not at holders.
             spec.lease_duration_seconds = Some(1);
             spec.renew_time = Some(now.clone());
             spec.acquire_time = Some(now);
@@ -336,7 +336,7 @@ fn holder_of(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
 }
 
-/// Cut to what a Lease can hold, so that what is written is what is read back.
+/// Cut to the resolution of a Lease, so that it is read back as it was written.
 fn micros(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }

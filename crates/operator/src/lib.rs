@@ -18,7 +18,6 @@ mod game;
 pub mod http;
 pub mod install;
 pub mod lease;
-pub mod log;
 mod once;
 mod outgoing;
 mod reconcile;

@@ -161,7 +161,7 @@ pub(crate) async fn run<R: Reconciler>(
     delay: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
-    let wakeup = cx.cluster.cache.bell(&follower);
+    let wakeup = cx.cluster.cache.wakeup(&follower);
     let mut due = Some(cx.clock.monotonic() + delay);
     // A list that is complete wakes every loop: the first wait is against all of them starting together.
     let mut is_first = true;

@@ -13,6 +13,7 @@ use kube::{
 };
 use tidegate_api::canary::CrossNamespace;
 use tidegate_providers::{notify::Destination, workload::LabelPrefixes};
+use tidegate_runtime::log;
 use tokio::{net::TcpListener, sync::watch};
 use tracing::{info, warn};
 
@@ -28,7 +29,6 @@ use crate::{
     context::{Context, Options},
     http,
     lease::{Election, Ended, LeaseSettings, identity},
-    log,
     serve::{self, Health},
     supervisor::Supervisor,
     telemetry::Telemetry,
@@ -68,7 +68,7 @@ pub async fn run(args: Args, stop: impl Future<Output = ()>) -> Result<(), RunEr
     let settings = Settings::try_from(args)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     // A second start in one process keeps the log of the first.
-    let _ = log::init(settings.log, Arc::clone(&clock));
+    let _ = log::init(settings.log);
     for warning in &settings.warnings {
         warn!("{warning}");
     }
@@ -91,8 +91,8 @@ pub async fn run(args: Args, stop: impl Future<Output = ()>) -> Result<(), RunEr
 
     let mut nobody = config.clone();
     nobody.auth_info = AuthInfo::default();
-    let stranger = limited(nobody, &settings.cluster, &clock)?;
-    let reach = Reach { client, stranger, config, mesh, nodes: NodeAddresses::default() };
+    let anonymous = limited(nobody, &settings.cluster, &clock)?;
+    let reach = Reach { client, anonymous, config, mesh, nodes: NodeAddresses::default() };
     let outcome = lead(&settings, metrics_server, reach, clock, telemetry, health, stop).await;
     let _ = ending.send(true);
     let _ = pages.await;
@@ -107,7 +107,7 @@ struct Reach {
     /// Of the canaries and their workloads, within the limit on requests.
     client: Client,
     /// The same server, asked by nobody in particular.
-    stranger: Client,
+    anonymous: Client,
     /// The same, for whom the limit must not hold up.
     config: Config,
     /// Of the routing objects, where that was told, and whether it is the same cluster.
@@ -121,7 +121,7 @@ struct Reach {
 impl Reach {
     fn cluster(&self, settings: &Settings, leads: Arc<dyn Fn() -> bool + Send + Sync>) -> Cluster {
         let cluster = Cluster::new(self.client.clone(), settings.namespace.clone(), leads);
-        let cluster = cluster.with_stranger(self.stranger.clone()).with_nodes(self.nodes.clone());
+        let cluster = cluster.with_anonymous(self.anonymous.clone()).with_nodes(self.nodes.clone());
         match &self.mesh {
             Some((client, is_same)) => cluster.with_mesh(client.clone(), *is_same),
             None => cluster,

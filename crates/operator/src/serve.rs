@@ -6,12 +6,12 @@
 //! | `/healthz` | 200 `OK`; 500 and a line for each loop that has stalled                  |
 //! | `/readyz`  | 200 `OK`; 503 and a line for each thing that is still missing            |
 //!
-//! It runs on followers too. Strangers can reach the port, so connections are bounded in number and
-//! time, and nothing here can change anything.
+//! It runs on followers too. The port needs no login, so connections are bounded in number and time, and no page
+//! changes anything.
 
 mod health;
 
-use std::{future::Future, io, pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -20,17 +20,8 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
-    task::JoinSet,
-    time::timeout,
-};
-use tracing::{debug, warn};
+use tidegate_runtime::serve::{self, Bounds};
+use tokio::net::TcpListener;
 
 pub use self::health::{Health, Heartbeat, Readiness};
 use crate::telemetry::{Format, Telemetry};
@@ -41,16 +32,14 @@ struct Shared {
     health: Arc<Health>,
 }
 
-/// For the headers of a request. As Flagger.
-const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// For one answer, as Flagger, and for a connection before it must be opened anew.
-const CONNECTION_TIMEOUT: Duration = Duration::from_mins(1);
-/// For answers under way when we stop. As Flagger.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
-/// A scraper or two, a few probes, a person; and room for those who do not behave.
-const CONNECTIONS_MAX: usize = 64;
-/// After an accept that failed, most likely for want of file handles.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const BOUNDS: Bounds = Bounds {
+    // A scraper or two, a few probes, a person; and room for those that do not behave.
+    connections_max: 64,
+    // The times are Flagger's.
+    head_timeout: Duration::from_secs(5),
+    connection_age_max: Some(Duration::from_mins(1)),
+    grace: Duration::from_secs(3),
+};
 
 const INDEX: &str = "Tidegate operator\n\n\
     /metrics  series for Prometheus\n\
@@ -67,68 +56,9 @@ pub fn routes(telemetry: Arc<Telemetry>, health: Arc<Health>) -> Router {
         .with_state(Shared { telemetry, health })
 }
 
-/// Serves `router` until `stop` resolves, then finishes what was begun, for 3 s at most.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    stop: impl Future<Output = ()>,
-) -> io::Result<()> {
-    let mut stop = pin!(stop);
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let (stopping, stopped) = watch::channel(false);
-    let mut connections = JoinSet::new();
-    loop {
-        // Dropped unused when `stop` wins; a connection that is not accepted waits in the kernel.
-        let accept = async {
-            let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
-            Ok::<_, io::Error>((place, listener.accept().await?.0))
-        };
-        tokio::select! {
-            biased;
-            () = &mut stop => break,
-            Some(_ended) = connections.join_next() => {}
-            accepted = accept => match accepted {
-                Ok((place, stream)) => {
-                    let connection = converse(stream, router.clone(), stopped.clone());
-                    connections.spawn(async move {
-                        connection.await;
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    warn!(%error, "A connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
-        }
-    }
-    drop(listener);
-    stopping.send_replace(true);
-    let all_ended = async { while connections.join_next().await.is_some() {} };
-    if timeout(SHUTDOWN_GRACE, all_ended).await.is_err() {
-        connections.shutdown().await;
-    }
-    Ok(())
-}
-
-/// One connection, until it ends, gets old or we stop.
-async fn converse(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>) {
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(READ_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut connection = pin!(connection);
-    tokio::select! {
-        biased;
-        _ = stopped.wait_for(|stopped| *stopped) => {}
-        // Whoever breaks off does so at their own loss.
-        _ended = connection.as_mut() => return,
-        () = tokio::time::sleep(CONNECTION_TIMEOUT) => {}
-    }
-    connection.as_mut().graceful_shutdown();
-    if timeout(CONNECTION_TIMEOUT, connection).await.is_err() {
-        debug!("A connection was cut off: its answer took too long to be read");
-    }
+/// Serves `router` until `stop` resolves, then finishes requests under way, for 3 s at most.
+pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
+    serve::serve(listener, router, stop, BOUNDS).await;
 }
 
 async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> Response {
@@ -146,7 +76,7 @@ async fn readyz(State(shared): State<Shared>) -> Response {
     answer(&shared.health.missing(), StatusCode::SERVICE_UNAVAILABLE)
 }
 
-/// `OK`, as Flagger, or what is wrong.
+/// `OK`, as Flagger, or the problems.
 fn answer(problems: &[String], status: StatusCode) -> Response {
     if problems.is_empty() {
         return "OK".into_response();

@@ -222,7 +222,7 @@ impl Supervisor {
                 if running.wake_fields != fields {
                     running.wake_fields = fields;
                     controller.changed(id, object);
-                    self.cx.cluster.cache.ring(&controller.follower(id));
+                    self.cx.cluster.cache.notify(&controller.follower(id));
                 }
             }
             // Its successor, if there is one, starts when this one has ended.

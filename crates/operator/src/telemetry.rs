@@ -1,4 +1,4 @@
-//! What the operator tells Prometheus about itself.
+//! The metrics of the operator.
 //!
 //! The `flagger_*` names, labels and codes are Flagger's and are an interface: dashboards and alerts
 //! are built on them. In them `name` is the **target's** name. The `tidegate_*` series are ours.
@@ -13,11 +13,11 @@ mod text;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use prometheus_client::{metrics::family::Family, registry::Registry};
 use tidegate_api::canary::status::CanaryPhase;
 
@@ -42,7 +42,7 @@ pub struct Telemetry {
     analysed: Mutex<BTreeMap<Target, BTreeSet<String>>>,
     /// Namespaces that have a total, so that it can be set to zero.
     namespaces: Mutex<BTreeSet<String>>,
-    /// Those whose total is zero, until somebody has seen it.
+    /// Namespaces whose total is zero, until it was scraped.
     emptied: Mutex<BTreeSet<String>>,
 }
 
@@ -69,7 +69,7 @@ pub enum Analysis {
     Skipped,
 }
 
-/// What a check of a rollout came to.
+/// The result of a check of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     Passed,
@@ -126,7 +126,7 @@ impl Telemetry {
     /// not mentioned.
     pub fn render(&self, format: Format) -> String {
         let page = text::render(&self.registry, format);
-        let emptied = std::mem::take(&mut *lock(&self.emptied));
+        let emptied = std::mem::take(&mut *self.emptied.lock());
         for namespace in emptied {
             self.flagger.total.remove(&NamespaceLabels { namespace });
         }
@@ -136,10 +136,10 @@ impl Telemetry {
     /// How many canaries a namespace has.
     pub fn set_total(&self, namespace: &str, canaries: usize) {
         if canaries > 0 {
-            lock(&self.namespaces).insert(namespace.to_owned());
-            lock(&self.emptied).remove(namespace);
-        } else if lock(&self.namespaces).remove(namespace) {
-            lock(&self.emptied).insert(namespace.to_owned());
+            self.namespaces.lock().insert(namespace.to_owned());
+            self.emptied.lock().remove(namespace);
+        } else if self.namespaces.lock().remove(namespace) {
+            self.emptied.lock().insert(namespace.to_owned());
         } else {
             return;
         }
@@ -149,7 +149,7 @@ impl Telemetry {
 
     /// How many canaries each namespace has. Namespaces that are not mentioned have none any more.
     pub fn set_totals(&self, totals: &BTreeMap<String, usize>) {
-        let known = lock(&self.namespaces).clone();
+        let known = self.namespaces.lock().clone();
         for namespace in known.iter().filter(|known| !totals.contains_key(*known)) {
             self.set_total(namespace, 0);
         }
@@ -164,7 +164,16 @@ impl Telemetry {
             CanaryPhase::Progressing => 0,
             CanaryPhase::Failed => 2,
             // As Flagger: also while waiting and promoting.
-            _ => 1,
+            CanaryPhase::Initializing
+            | CanaryPhase::Initialized
+            | CanaryPhase::Waiting
+            | CanaryPhase::WaitingPromotion
+            | CanaryPhase::Promoting
+            | CanaryPhase::Finalising
+            | CanaryPhase::Succeeded
+            | CanaryPhase::Terminating
+            | CanaryPhase::Terminated
+            | CanaryPhase::Unset => 1,
         };
         self.flagger.status.get_or_create(&target.labels()).set(code);
         for other in CanaryPhase::ALL.iter().filter(|other| **other != phase) {
@@ -187,29 +196,28 @@ impl Telemetry {
 
     /// The last value of a metric of the analysis; seconds for `request-duration`.
     pub fn set_metric(&self, target: &Target, metric: &str, value: f64) {
-        lock(&self.analysed).entry(target.clone()).or_default().insert(metric.to_owned());
+        self.analysed.lock().entry(target.clone()).or_default().insert(metric.to_owned());
         self.flagger.analysis.get_or_create(&target.metric_labels(metric)).set(value);
     }
 
     /// A metric has no value any more: an old one would be taken for a new one.
     pub fn clear_metric(&self, target: &Target, metric: &str) {
-        if let Some(metrics) = lock(&self.analysed).get_mut(target) {
+        if let Some(metrics) = self.analysed.lock().get_mut(target) {
             metrics.remove(metric);
         }
         self.flagger.analysis.remove(&target.metric_labels(metric));
     }
 
-    /// The metrics a canary has by now: what others of it were last is of no use any more.
+    /// Drops the series of metrics that a canary no longer has.
     pub fn keep_metrics(&self, target: &Target, is_asked: impl Fn(&str) -> bool) {
-        let mut analysed = lock(&self.analysed);
+        let mut analysed = self.analysed.lock();
         let Some(metrics) = analysed.get_mut(target) else { return };
         for metric in metrics.extract_if(.., |metric| !is_asked(metric)) {
             self.flagger.analysis.remove(&target.metric_labels(&metric));
         }
     }
 
-    /// A canary is there. What will be counted of it begins at zero: of a series that begins at one
-    /// nobody can tell that it grew.
+    /// Starts the counters of a canary at zero: the growth of a series that begins at one cannot be seen.
     pub fn expect(&self, target: &Target, strategy: Strategy) {
         let labels = target.run_labels(strategy, Analysis::Completed);
         drop(self.flagger.successes.get_or_create(&labels));
@@ -242,7 +250,7 @@ impl Telemetry {
         for labels in target.workloads() {
             flagger.weight.remove(&labels);
         }
-        for metric in lock(&self.analysed).remove(target).unwrap_or_default() {
+        for metric in self.analysed.lock().remove(target).unwrap_or_default() {
             flagger.analysis.remove(&target.metric_labels(&metric));
         }
         for strategy in Strategy::ALL {
@@ -322,10 +330,6 @@ impl std::fmt::Debug for Telemetry {
 
 fn count(things: usize) -> i64 {
     i64::try_from(things).unwrap_or(i64::MAX)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 // === impl Target ===

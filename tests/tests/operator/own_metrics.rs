@@ -128,7 +128,7 @@ async fn external_metrics_with_a_token_are_asked_for_by_whoever_has_it() {
     });
     let mut world = with_canary(canary_of("web", GATEWAY_API, by_weight()));
     world.collects_breaches = true;
-    world.stranger = Some(kube::Client::new(server, "default"));
+    world.anonymous = Some(kube::Client::new(server, "default"));
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "reader" },
         "stringData": { "token": "of-the-team" } });
     world.create(SECRETS, secret);

@@ -4,7 +4,7 @@
 //! partition 3 ── pause ── partition 2 ── pause for 10 s ── hook: fails, is mended, passes ── the rest
 //! ```
 //!
-//! What a person would do is done here after a moment, and said: the pause is lifted, the hook is run
+//! The steps of a person are done here after a moment, and printed: the pause is lifted, the hook is run
 //! again. The hook asks a small web server in this process.
 
 use std::{
@@ -44,19 +44,19 @@ const STEPS: [&str; 5] = ["1 pod", "pause", "2 pods", "10 s", "hook"];
 const PERSON: Duration = Duration::from_secs(3);
 const EVENTS_SHOWN: usize = 7;
 
-/// The story being told.
-struct Story<'a> {
+/// The demonstration under way.
+struct Demo<'a> {
     cluster: Local,
     printer: &'a Printer,
     began: Instant,
     drawn: usize,
-    told: usize,
-    /// What the web server says; the hook wants less than 30.
+    printed: usize,
+    /// The answer of the web server; the hook wants less than 30.
     age: Arc<AtomicI64>,
 }
 
 /// True if it ended as it should.
-pub(super) async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
+pub(super) async fn demonstrate(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
     let began = Instant::now();
     let sandbox = Sandbox::new(Settings::default().nodes(2).routing());
     load_crds(&sandbox)?;
@@ -70,9 +70,9 @@ pub(super) async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool>
         &printer.paint(Tone::Strong, "Tidegate: a game workload, updated in place in five steps\n"),
     );
     let cluster = sandbox.local(User::admin());
-    let mut story = Story { cluster, printer, began, drawn: 0, told: 0, age };
-    story.first_version(web).await?;
-    let is_well = story.release().await?;
+    let mut demo = Demo { cluster, printer, began, drawn: 0, printed: 0, age };
+    demo.first_version(web).await?;
+    let is_well = demo.release().await?;
     let stays = args.keep || (printer.is_terminal() && !args.exit);
     if stays {
         let hints = [
@@ -82,13 +82,13 @@ pub(super) async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool>
         ];
         keep_for_kubectl(&sandbox, printer, &listener, &hints).await?;
     }
-    drop(story);
+    drop(demo);
     stack.stop().await;
     listener.stop().await;
     Ok(is_well)
 }
 
-/// A web server that says how old somebody is, until this process ends.
+/// A web server that answers with an age, until this process ends.
 async fn serve(age: Arc<AtomicI64>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("failed to listen")?;
     let address = listener.local_addr()?;
@@ -111,9 +111,9 @@ async fn serve(age: Arc<AtomicI64>) -> anyhow::Result<SocketAddr> {
     Ok(address)
 }
 
-// === impl Story ===
+// === impl Demo ===
 
-impl Story<'_> {
+impl Demo<'_> {
     async fn first_version(&self, stats: SocketAddr) -> anyhow::Result<()> {
         let create = |resource, object| {
             let created = self.cluster.create(resource, "default", object);
@@ -132,24 +132,24 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// The release, with what a person does on the way.
+    /// The release, with the steps of a person on the way.
     async fn release(&mut self) -> anyhow::Result<bool> {
         let uids = self.uids();
         self.patch(&json!({ "spec": { "template": { "spec": { "containers": [container("arena:2.0")] } } } }))?;
-        self.told = self.events().len();
-        self.until("paused at step 1", |story| story.is_paused_at(1)).await?;
+        self.printed = self.events().len();
+        self.until("paused at step 1", |demo| demo.is_paused_at(1)).await?;
         self.say("a person looks, and lifts the pause: paused := false").await;
         self.resume()?;
-        self.until("paused at step 3", |story| story.is_paused_at(3)).await?;
-        self.until("paused by the hook", |story| story.is_paused_at(4)).await?;
+        self.until("paused at step 3", |demo| demo.is_paused_at(3)).await?;
+        self.until("paused by the hook", |demo| demo.is_paused_at(4)).await?;
         let failed = self.has_event("HookFailed");
         self.say("the hook said no; its cause is mended, and it is run again: tidegate.dev/ask=retry-hook").await;
         self.age.store(20, Ordering::Relaxed);
         self.patch(
             &json!({ "metadata": { "annotations": { "tidegate.dev/ask": "retry-hook" } } }),
         )?;
-        self.until("all pods updated", |story| {
-            let object = story.get();
+        self.until("all pods updated", |demo| {
+            let object = demo.get();
             object["status"]["updatedReadyReplicas"] == 4 && object["status"]["phase"] == "Healthy"
         })
         .await?;
@@ -203,12 +203,12 @@ impl Story<'_> {
             return;
         }
         let events = self.events();
-        for (reason, message, is_warning) in events.iter().skip(self.told) {
+        for (reason, message, is_warning) in events.iter().skip(self.printed) {
             let mark = if *is_warning { "!" } else { " " };
             let at = self.began.elapsed().as_secs_f64();
             self.printer.line(&format!("{at:6.1}s {mark} {reason:<28} {message}"));
         }
-        self.told = self.told.max(events.len());
+        self.printed = self.printed.max(events.len());
     }
 
     fn picture(&self) -> Vec<String> {

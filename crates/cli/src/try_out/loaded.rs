@@ -1,13 +1,12 @@
-//! `tidegate try --loadtester`: a release that nobody uses, with a load tester beside the operator.
+//! `tidegate try --loadtester`: a release without users, with a load tester beside the operator.
 //!
 //! ```text
 //! operator ── rollout hook ──► load tester ── its generator ──► gateway ──► primary, canary
-//!          ── confirm-promotion hook ──► /gate/check: closed until somebody opens it
+//!          ── confirm-promotion hook ──► /gate/check: closed until it is opened
 //! ```
 //!
-//! Without the load tester there is no traffic here, and so nothing to measure. The gate is opened by the person who
-//! watches; where there is none, and `--wait` does not say that one will come, it is opened after a moment, over HTTP
-//! as they would.
+//! Without the load tester there is no traffic here, and so nothing to measure. The gate is opened by a person on the
+//! terminal; without a terminal or `--wait` it is opened after a moment, over HTTP as by a person.
 
 use std::{
     net::SocketAddr,
@@ -58,13 +57,13 @@ struct Tester {
     _stop: oneshot::Sender<()>,
 }
 
-/// The story being told.
-struct Story<'a> {
+/// The demonstration under way.
+struct Demo<'a> {
     cluster: Local,
     printer: &'a Printer,
     tester: &'a Tester,
     began: Instant,
-    told: usize,
+    printed: usize,
     /// When the gate opens by itself; never where a person does it.
     opens_alone: bool,
 }
@@ -78,7 +77,7 @@ const PERSON: Duration = Duration::from_secs(3);
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// True if it ended as it should.
-pub(super) async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
+pub(super) async fn demonstrate(args: &Args, printer: &Printer) -> anyhow::Result<bool> {
     let began = Instant::now();
     let sandbox = Sandbox::new(Settings::default().nodes(2).routing());
     load_crds(&sandbox)?;
@@ -93,9 +92,9 @@ pub(super) async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool>
     printer.line(&format!("  the load tester listens on http://{}/", tester.address));
     let opens_alone = args.yes || !(printer.is_terminal() || args.wait);
     let cluster = sandbox.local(User::admin());
-    let mut story = Story { cluster, printer, tester: &tester, began, told: 0, opens_alone };
-    story.first_version(stack.plane.address()).await?;
-    let is_well = story.release().await?;
+    let mut demo = Demo { cluster, printer, tester: &tester, began, printed: 0, opens_alone };
+    demo.first_version(stack.plane.address()).await?;
+    let is_well = demo.release().await?;
     let stays = args.keep || (printer.is_terminal() && !args.exit && !args.yes);
     if stays {
         let open = open_command(tester.address);
@@ -108,7 +107,7 @@ pub(super) async fn tell(args: &Args, printer: &Printer) -> anyhow::Result<bool>
         ];
         keep_for_kubectl(&sandbox, printer, &listener, &hints).await?;
     }
-    drop(story);
+    drop(demo);
     tester.stop().await;
     stack.stop().await;
     listener.stop().await;
@@ -119,7 +118,7 @@ fn payload() -> Value {
     json!({ "name": "harbour", "namespace": "default" })
 }
 
-/// What a person types to open the gate.
+/// The command that opens the gate.
 fn open_command(tester: SocketAddr) -> String {
     format!("curl -d '{}' http://{tester}/gate/open", payload())
 }
@@ -163,7 +162,7 @@ impl Tester {
         Ok(Self { address, runner, server, _stop: stop })
     }
 
-    /// What it answers to a request, head and all.
+    /// The answer to a request, with its head.
     async fn ask(&self, method: &str, path: &str, body: &str) -> anyhow::Result<String> {
         let exchange = async {
             let mut stream = TcpStream::connect(self.address).await?;
@@ -202,9 +201,9 @@ impl Tester {
     }
 }
 
-// === impl Story ===
+// === impl Demo ===
 
-impl Story<'_> {
+impl Demo<'_> {
     async fn first_version(&mut self, gateway: SocketAddr) -> anyhow::Result<()> {
         let create = |resource, object| {
             let created = self.cluster.create(resource, "default", object);
@@ -249,7 +248,7 @@ impl Story<'_> {
         Ok(is_well)
     }
 
-    /// Tells what happens until the canary is in this phase.
+    /// Prints the events until the canary is in this phase.
     async fn until(&mut self, phase: &str, patience: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + patience;
         loop {
@@ -268,11 +267,11 @@ impl Story<'_> {
 
     fn tell_events(&mut self) {
         let events = super::events(&self.cluster.list(EVENTS, Some("default")));
-        for (reason, message, is_warning) in events.iter().skip(self.told) {
+        for (reason, message, is_warning) in events.iter().skip(self.printed) {
             let tone = if *is_warning { Tone::New } else { Tone::Faint };
             self.say(&format!("{} {message}", self.printer.paint(tone, &format!("{reason:<27}"))));
         }
-        self.told = events.len();
+        self.printed = events.len();
     }
 
     fn say(&self, text: &str) {

@@ -1,4 +1,4 @@
-//! What the story applies to the cluster.
+//! The objects that the demonstration applies to the cluster.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ pub(super) fn canary() -> Value {
                 "metrics": [
                     { "name": "request-success-rate", "interval": "20s",
                       "thresholdRange": { "min": 99 } },
-                    // Wide: a machine that is busy with something else is not what is on trial.
+                    // Wide: a machine that is busy with something else must not fail the release.
                     { "name": "request-duration", "interval": "20s",
                       "thresholdRange": { "max": 5000 } },
                 ],

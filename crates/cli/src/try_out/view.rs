@@ -1,4 +1,4 @@
-//! What a person sees while a rollout runs.
+//! The picture of a rollout while it runs.
 //!
 //! On a terminal one picture is drawn in place; in a pipe every change is a line.
 
@@ -41,7 +41,7 @@ pub(super) struct Side {
 pub(super) struct View<'p> {
     printer: &'p Printer,
     drawn: usize,
-    told: BTreeSet<(String, String)>,
+    printed: BTreeSet<(String, String)>,
     last: Option<(Instant, Answers)>,
     rates: BTreeMap<String, f64>,
     /// Events of rollouts that are over.
@@ -58,7 +58,7 @@ impl<'p> View<'p> {
         Self {
             printer,
             drawn: 0,
-            told: BTreeSet::new(),
+            printed: BTreeSet::new(),
             last: None,
             rates: BTreeMap::new(),
             skip: 0,
@@ -83,14 +83,14 @@ impl<'p> View<'p> {
             self.printer.redraw(self.drawn, &lines);
             self.drawn = lines.len();
         } else {
-            self.tell(frame);
+            self.print_events(frame);
         }
     }
 
     /// New events, one line each.
-    fn tell(&mut self, frame: &Frame) {
+    fn print_events(&mut self, frame: &Frame) {
         for (reason, message, warning) in frame.events.iter().skip(self.skip) {
-            if !self.told.insert((reason.clone(), format!("{}{message}", frame.title))) {
+            if !self.printed.insert((reason.clone(), format!("{}{message}", frame.title))) {
                 continue;
             }
             let mark = if *warning { "!" } else { " " };

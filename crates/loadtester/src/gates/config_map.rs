@@ -1,7 +1,7 @@
 //! Gates in a `ConfigMap`, which several load testers may share.
 //!
-//! It is read before every answer and written with the version it was read at: of two that write at once
-//! one reads again, so a step that was granted is granted once, whoever is asked.
+//! It is read before every answer and written with the version it was read at: of two writes at once
+//! one is repeated after another read, so a step is granted once, by any of the load testers.
 
 use std::{
     collections::BTreeMap,
@@ -23,14 +23,14 @@ pub struct ConfigMapStore {
     handle: Handle,
 }
 
-/// Gates as they were read, with what they were read from.
+/// Gates as they were read, with their ConfigMap.
 pub(super) struct Loaded {
     pub(super) gates: BTreeMap<Key, Opening>,
     /// Nothing if there is none yet.
     object: Option<ConfigMap>,
 }
 
-/// What goes wrong with a `ConfigMap`.
+/// Errors of a `ConfigMap`.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the API server does not give it, or does not take it")]
@@ -71,7 +71,7 @@ impl ConfigMapStore {
         Ok(Loaded { gates: of_entries(gates), object })
     }
 
-    /// Whether it was written. If not, somebody else did since it was read.
+    /// Whether it was written. If not, another client changed it since it was read.
     pub(super) fn save(
         &self,
         read: Option<ConfigMap>,

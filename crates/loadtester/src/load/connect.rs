@@ -11,6 +11,7 @@ use rustix::{
     net::{RecvFlags, recv},
 };
 use rustls::pki_types::ServerName;
+use tidegate_runtime::tls::{self, Trust};
 use tokio::{
     net::{TcpStream, lookup_host},
     sync::Mutex,
@@ -23,7 +24,6 @@ use super::{
     plan::{Plan, Protocol, Target},
     stats::Failure,
 };
-use crate::tls;
 
 /// Opens connections for all workers of a thread.
 pub(super) struct Connector {
@@ -38,7 +38,7 @@ struct Tls {
     name: ServerName<'static>,
 }
 
-/// What the name stood for when it was last looked up.
+/// The addresses of the name when it was last looked up.
 #[derive(Default)]
 struct Known {
     at: Option<Instant>,
@@ -113,7 +113,7 @@ impl Connector {
         Ok(Link::Tls(Box::new(Http1::new(stream))))
     }
 
-    /// What the name stands for. Looked up by one at a time: the others wait for what it finds.
+    /// The addresses of the name. One worker looks it up; the others wait for its result.
     async fn addresses(&self) -> Result<Arc<[SocketAddr]>, Failure> {
         let mut known = self.known.lock().await;
         if known.at.is_some_and(|at| at.elapsed() < LOOKUP_VALID) {
@@ -133,7 +133,9 @@ impl Connector {
 
 impl Tls {
     fn of(plan: &Plan) -> Option<Self> {
-        let mut config = if plan.verify_tls { tls::verified() } else { tls::unverified() };
+        // hey and wrk do not verify certificates.
+        let trust = if plan.verify_tls { Trust::Machine } else { Trust::Any };
+        let mut config = tls::client(trust);
         config.alpn_protocols = match plan.protocol {
             Protocol::Http1 => vec![b"http/1.1".to_vec()],
             Protocol::Http2 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
@@ -150,8 +152,8 @@ impl Tls {
 // === impl Link ===
 
 impl Link {
-    /// Whether a kept connection cannot be used any more. What the runtime has noticed costs nothing to
-    /// know; with `asks_system` also what came in since it last looked.
+    /// Whether a kept connection cannot be used any more. Asks the runtime, which costs nothing; with `asks_system`
+    /// also the system.
     pub(super) async fn is_gone(&mut self, asks_system: bool) -> bool {
         match self {
             Self::Plain(connection) => {

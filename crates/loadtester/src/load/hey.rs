@@ -19,7 +19,7 @@ use super::plan::{
 };
 use crate::{duration, files::confine};
 
-/// What was written, before it is put together.
+/// The flags as written.
 struct Flags {
     requests: u64,
     connections: NonZeroU32,
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_secrets_are_not() {
+    fn errors_name_the_argument_and_no_secrets() {
         let cases = [
             ("", "an address to send requests to is missing"),
             ("-z", "-z needs a value"),

@@ -100,7 +100,7 @@ impl Histogram {
     }
 }
 
-/// The bucket of a value; what is too large is in the last.
+/// The bucket of a value; too large ones are in the last.
 fn index(nanos: u64) -> usize {
     let nanos = nanos.min((1 << POWER_MAX) - 1);
     let index = if nanos < EXACT {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_what_was_recorded() {
+    fn percentiles_are_of_recorded_values() {
         let mut histogram = Histogram::default();
         for millis in 1..=1000 {
             histogram.record(Duration::from_millis(millis));

@@ -39,7 +39,7 @@ pub(super) struct Answer {
 pub(super) enum Trouble {
     /// Nothing of the request was sent.
     Unsent,
-    /// Closed before the first byte of an answer: what a server does to a connection that idled.
+    /// Closed before the first byte of an answer, as servers close idle connections.
     ClosedUnanswered,
     Failed(Failure),
 }
@@ -48,11 +48,11 @@ pub(super) enum Trouble {
 #[derive(Clone, Debug)]
 pub(super) struct Wire {
     bytes: Bytes,
-    /// Answers to `HEAD` have no body, whatever their headers say.
+    /// Answers to `HEAD` have no body, even if their headers announce one.
     bodiless: bool,
 }
 
-/// What the head of an answer says.
+/// The head of an answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
@@ -141,8 +141,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
         &self.stream
     }
 
-    /// Whether a connection that idled has ended, or holds bytes that nobody asked for, such as a 408:
-    /// either way it is of no use. The runtime knows; the system is not asked if it has nothing to tell.
+    /// Whether a connection that idled has ended, or holds bytes without a request, such as a 408:
+    /// either way it is of no use. The runtime knows; the system is not asked.
     pub(super) async fn is_gone(&mut self) -> bool {
         poll_fn(|cx| {
             let mut room = ReadBuf::new(&mut self.buffer);
@@ -184,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
             Framing::Chunked => (self.skip_chunks().await?, false),
             Framing::ToTheEnd => (self.skip_to_the_end().await?, true),
         };
-        // Bytes that nobody asked for: what follows could not be told from an answer.
+        // Bytes without a request: the next answer could not be told from them.
         let reusable = head.keeps_open && !ended && !unsent && self.filled == 0;
         Ok(Answer { status: head.status, bytes, reusable, http2: false })
     }
@@ -215,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
         Ok(read)
     }
 
-    /// Drops bytes from the front. Moves what is behind them, which is nothing as a rule.
+    /// Drops bytes from the front, and moves those behind them; as a rule there are none.
     fn use_up(&mut self, length: usize) {
         let length = length.min(self.filled);
         if length < self.filled {
@@ -224,7 +224,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1<S> {
         self.filled -= length;
     }
 
-    /// Reads more, all of what was there having been used up.
+    /// Reads more, once the buffer is used up.
     async fn refill(&mut self) -> Result<(), Trouble> {
         match self.fill().await {
             Ok(0) | Err(_) => Err(Trouble::Failed(Failure::Broken)),
@@ -399,7 +399,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of an answer that arrives `step` bytes at a time, and of one more request.
+    /// The result of an answer that arrives `step` bytes at a time, and of one more request.
     async fn answered(answer: &str, step: usize, closes: bool) -> Result<Answer, Trouble> {
         let (ours, mut theirs) = duplex(64);
         let answer = answer.as_bytes().to_vec();
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_with_bytes_nobody_asked_for_is_not_used_again() {
+    async fn a_connection_with_unexpected_bytes_is_not_used_again() {
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n";
         let got = answered(answer, 1000, false).await;
         assert_eq!(got, Ok(Answer { status: 200, bytes: 1, reusable: false, http2: false }));

@@ -1,5 +1,5 @@
-//! HTTP/2 on one connection, one request at a time: what sets the load is the number of connections,
-//! as with HTTP/1.1.
+//! HTTP/2 on one connection, one request at a time: the number of connections sets the load, as with
+//! HTTP/1.1.
 
 use bytes::Bytes;
 use http::{Request, Uri};
@@ -23,7 +23,7 @@ pub(super) struct Template {
     request: Request<Full<Bytes>>,
 }
 
-/// What a server may have on its way to us, which is also what it can make us keep for each connection. 64 KiB
+/// Bytes that a server may have on their way to us, and make us keep, for each connection. 64 KiB
 /// in a millisecond, as long as a round trip in a cluster takes, are 64 MB a second on each.
 const WINDOW_BYTES: u32 = 64 * 1024;
 

@@ -1,4 +1,4 @@
-//! What load to make: the meaning of a command line of `hey` or `wrk`.
+//! The load to make: the meaning of a command line of `hey` or `wrk`.
 //!
 //! ```text
 //! hey -z 1m -q 10 -c 2 http://app/     -->  hey.rs  -->
@@ -47,7 +47,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub tls: bool,
-    /// What is looked up and connected to.
+    /// The host to look up and connect to.
     pub host: String,
     pub port: u16,
     /// The `Host` header, and the name that TLS asks for.
@@ -82,7 +82,7 @@ pub enum Output {
     Json,
 }
 
-/// What a plan may ask for at most.
+/// The bounds of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub connections_max: u32,
@@ -108,7 +108,7 @@ pub enum PlanError {
     BadValue { flag: &'static str, value: String },
     #[error("an address to send requests to is missing")]
     NoAddress,
-    /// Which one, counted from 1. Not what it says: it may be half of a secret that was not quoted.
+    /// Its position, counted from 1. Not its text: it may be half of a secret that was not quoted.
     #[error("argument {0} is one too many; is a value with blanks not quoted?")]
     ExtraWord(usize),
     #[error("`{0}` is no http or https address")]
@@ -121,7 +121,7 @@ pub enum PlanError {
     BodyFile(#[source] std::io::Error),
 }
 
-/// What load is made with.
+/// The program whose command line is read, and whose way of making load is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     Hey,
@@ -165,7 +165,7 @@ impl Plan {
         Some(all / connections + extra)
     }
 
-    /// What the address looks like to a person.
+    /// The address as people write it.
     pub fn address(&self) -> String {
         let Target { tls, host, port, path, .. } = &self.target;
         let (scheme, usual) = if *tls { ("https", 443) } else { ("http", 80) };
@@ -218,7 +218,7 @@ fn bare_host(host: &str) -> Option<&str> {
     }
 }
 
-/// What of an address may be repeated to whoever reads the log.
+/// The part of an address that may be logged.
 fn without_secrets(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     let shown = match (text.split_once("://"), text.rsplit_once('@')) {
@@ -233,7 +233,7 @@ fn without_secrets(text: &str) -> String {
 // === impl Rate ===
 
 impl Rate {
-    /// None for zero, which means no limit; an error for what is no rate.
+    /// None for zero, which means no limit; an error for text that is no rate.
     pub(super) fn parse(flag: &'static str, text: &str) -> Result<Option<Self>, PlanError> {
         let rate: Option<f64> = text.parse().ok();
         match rate.filter(|rate| rate.is_finite() && *rate >= 0.0) {

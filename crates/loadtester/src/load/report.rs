@@ -1,4 +1,4 @@
-//! What load came to, for people and as JSON.
+//! The result of load, for people and as JSON.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::duration;
 
-/// Load that was made, and what came of it.
+/// Load that was made, and its result.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub plan: Plan,
@@ -35,7 +35,7 @@ const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 // === impl Report ===
 
 impl Report {
-    /// Whether there was any answer at all. Which answers are good is for the metrics to say.
+    /// Whether there was any answer at all. Metrics decide which answers are good.
     pub fn is_answered(&self) -> bool {
         self.stats.answers() > 0
     }
@@ -243,7 +243,7 @@ fn bar(share: f64) -> String {
     let part = ['\u{258f}', '\u{258e}', '\u{258d}', '\u{258c}', '\u{258b}', '\u{258a}', '\u{2589}'];
     match (eighths % 8).checked_sub(1).and_then(|index| part.get(index)) {
         Some(part) => bar.push(*part),
-        // What there is is seen.
+        // A small share is visible, too.
         None if eighths == 0 && share > 0.0 => bar.push('\u{258f}'),
         None => {}
     }
@@ -294,7 +294,7 @@ fn figures(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Never says 100 of what is not all, nor 0 of what is not nothing.
+/// Never rounds up to 100, nor down to 0.
 fn percent(value: f64) -> String {
     match value {
         v if v >= 100.0 => "100".to_owned(),
@@ -413,7 +413,7 @@ Errors
     }
 
     #[test]
-    fn json_has_what_the_text_has() {
+    fn json_has_the_numbers_of_the_text() {
         let report = report("-z 1s -q 5 http://a", |stats| {
             stats.count_answer(200, 7, Duration::from_millis(2));
             stats.count_failure(Failure::Tls, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What came of requests, counted.
+//! Outcomes of requests, counted.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use super::histogram::Histogram;
 pub enum Failure {
     /// The host's name has no address.
     Lookup,
-    /// Nobody listens there, or the way is barred.
+    /// No server listens there, or it cannot be reached.
     Connect,
     Tls,
     /// Not answered in time.
     Timeout,
     /// The connection broke while the answer was awaited.
     Broken,
-    /// What came back is not HTTP.
+    /// The answer is not HTTP.
     Protocol,
 }
 
@@ -87,7 +87,7 @@ impl Default for Stats {
 
 impl Stats {
     pub fn count_answer(&mut self, status: u16, bytes: u64, latency: Duration) {
-        // What is above 599 was refused when it was read.
+        // A status above 599 was refused when it was read.
         if let Some(count) = self.statuses.get_mut(usize::from(status)) {
             *count += 1;
         }

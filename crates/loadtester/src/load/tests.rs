@@ -29,7 +29,7 @@ use crate::words::{Meta, split};
 /// How a server treats its callers.
 #[derive(Clone, Copy)]
 enum Manner {
-    /// Answers with what it was asked.
+    /// Answers with the request.
     Echo,
     /// As `Echo`, over TLS.
     Tls,
@@ -37,13 +37,13 @@ enum Manner {
     OnceAConnection,
     /// Answers once, takes a second request and closes without a word.
     SwallowsTheSecond,
-    /// Answers once and, before it closes, says 408 to nobody.
+    /// Answers once and, before it closes, sends 408 without a request.
     ScoldsTheIdle,
     /// As `Echo`, and announces after each answer that it goes away.
     GoesAway,
     /// Takes the request and says nothing.
     Silent,
-    /// Answers after a second what comes first, then at once.
+    /// Answers the first request after a second, then at once.
     StallsFirst,
     /// Answers with garbage.
     Garbage,
@@ -286,7 +286,7 @@ async fn a_kept_connection_that_was_closed_is_no_error() {
     assert_eq!(server.connections(), 10);
 }
 
-/// A server that closes what idles is no server that fails: nothing was sent yet.
+/// A server that closes idle connections does not fail: nothing was sent yet.
 #[tokio::test]
 async fn a_post_is_not_sent_into_a_connection_that_was_closed_while_it_idled() {
     for (manner, flags) in [
@@ -302,7 +302,7 @@ async fn a_post_is_not_sent_into_a_connection_that_was_closed_while_it_idled() {
 }
 
 #[tokio::test]
-async fn what_may_have_been_done_is_not_done_twice() {
+async fn a_request_that_may_have_been_served_is_not_repeated() {
     let server = Server::start(Manner::SwallowsTheSecond).await;
     let report = server.load("http", "-n 6 -c 1 -m POST -d x").await;
     assert_eq!(failures(&report), [(Failure::Broken, 3)]);
@@ -375,7 +375,7 @@ async fn a_rate_is_kept_and_time_ends_it() {
 }
 
 #[tokio::test]
-async fn what_a_slow_server_left_no_time_for_is_said() {
+async fn requests_missed_because_of_a_slow_server_are_reported() {
     let server = Server::start(Manner::StallsFirst).await;
     let report = server.load("http", "-z 500ms -c 1 -q 100").await;
     let (sent, missed) = (report.stats.requests(), report.stats.missed);

@@ -1,4 +1,4 @@
-//! One connection's worth of load.
+//! The load of one connection.
 //!
 //! Without a rate a request follows the answer before it. With one, requests have a time at which they
 //! should be sent, and their latency counts **from that time**: when an answer is late, the requests
@@ -7,10 +7,11 @@
 
 use std::{
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep, sleep_until};
 
 use super::{
@@ -20,7 +21,7 @@ use super::{
     stats::{Failure, Stats},
 };
 
-/// What all workers of a thread share.
+/// Shared by all workers of a thread.
 pub(super) struct Job {
     pub(super) request: Request,
     pub(super) connector: Connector,
@@ -32,7 +33,7 @@ pub(super) struct Job {
     pub(super) timeout: Option<Duration>,
     pub(super) keep_alive: bool,
     /// Whether a request may be sent again when it was lost on a kept connection that was closed. As Go's
-    /// client: only those that change nothing when done twice. What was not sent at all always may.
+    /// client: only idempotent ones. A request that was not sent at all always may.
     pub(super) repeatable: bool,
     pub(super) connections: u32,
 }
@@ -54,26 +55,18 @@ struct Schedule {
 
 /// A request's turn.
 struct Turn {
-    /// What its latency counts from.
+    /// The start of its latency.
     due: Instant,
     sent: Instant,
 }
 
-/// Timers here are as fine as a millisecond: what they are late by is ours and not the server's. More
-/// than two is no matter of timers any more, and counts.
+/// Timers are as fine as a millisecond: their delay is ours and not the server's. More than two milliseconds are not
+/// due to timers, and count.
 const TIMER_SLACK: Duration = Duration::from_millis(2);
 /// The first wait after a request that failed, and the longest: a target that is down is not asked as
 /// fast as a processor can ask.
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-
-// === impl Job ===
-
-impl Job {
-    pub(super) fn stats(&self) -> MutexGuard<'_, Stats> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 // === impl Worker ===
 
@@ -109,7 +102,7 @@ impl Worker {
 
     fn count(&self, turn: &Turn, now: Instant, answer: Result<Answer, Failure>) {
         let latency = now.saturating_duration_since(turn.due);
-        let mut stats = self.job.stats();
+        let mut stats = self.job.stats.lock();
         match answer {
             Ok(Answer { status, bytes, http2, .. }) => {
                 stats.count_answer(status, bytes, latency);
@@ -122,7 +115,7 @@ impl Worker {
         }
     }
 
-    /// One request, in its time. The timer is armed once and looked at when it rings: most requests
+    /// One request, in its time. The timer is armed once and looked at when it fires: most requests
     /// never touch it.
     async fn bounded(
         &self,
@@ -151,7 +144,7 @@ impl Worker {
     async fn attempt(&self, link: &mut Option<Link>) -> Result<Answer, Failure> {
         let mut kept = link.take();
         if let Some(connection) = &mut kept {
-            // What cannot be sent again is worth a question to the system.
+            // Before a request that cannot be repeated the system is asked, too.
             if connection.is_gone(!self.job.repeatable).await {
                 kept = None;
             }
@@ -178,7 +171,7 @@ impl Worker {
 
     async fn connect(&self) -> Result<Link, Failure> {
         let link = self.job.connector.connect(self.index as usize).await?;
-        self.job.stats().connections += 1;
+        self.job.stats.lock().connections += 1;
         Ok(link)
     }
 }
@@ -210,7 +203,7 @@ impl Schedule {
         let now = Instant::now();
         if let Some(end) = job.end.filter(|end| now >= *end) {
             let missed = (end - due).as_nanos().div_ceil(self.period.as_nanos());
-            job.stats().missed += u64::try_from(missed).unwrap_or(u64::MAX);
+            job.stats.lock().missed += u64::try_from(missed).unwrap_or(u64::MAX);
             return None;
         }
         self.sent = self.sent.saturating_add(1);

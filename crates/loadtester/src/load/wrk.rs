@@ -22,11 +22,11 @@ enum Flag {
     Timeout,
     Rate,
     Script,
-    /// Says what is printed; we print everything.
+    /// Selects the output; we print everything.
     Ignored,
 }
 
-/// Short and long name, what it is, and whether a value follows.
+/// Short and long name, meaning, and whether a value follows.
 const FLAGS: [(char, &str, Flag, bool); 10] = [
     ('c', "connections", Flag::Connections, true),
     ('d', "duration", Flag::Duration, true),
@@ -40,7 +40,7 @@ const FLAGS: [(char, &str, Flag, bool); 10] = [
     ('B', "batch_latency", Flag::Ignored, false),
 ];
 
-/// What was written, before it is put together.
+/// The flags as written.
 struct Written {
     connections: NonZeroU32,
     threads: NonZeroU32,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_argument() {
         let cases = [
             ("-c", "--connections needs a value"),
             ("-c 1 -t 2 http://a", "-c cannot be less than -t"),

@@ -100,7 +100,7 @@ async fn until_idle(runner: &Runner) {
 
 /// "cmd tasks submitted three times, then again after they end: 2 executions, then 4".
 #[tokio::test]
-async fn lt_40_a_command_that_runs_is_not_started_again() {
+async fn a_command_that_runs_is_not_started_again() {
     let runs = Runs::new("lt-40");
     let runner = runner(LIMITS);
     for round in 1..=2 {
@@ -118,7 +118,7 @@ async fn lt_40_a_command_that_runs_is_not_started_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn bet_38_of_many_at_once_one_starts() {
+async fn of_many_at_once_one_starts() {
     let runner = runner(LIMITS);
     let mut asking = JoinSet::new();
     for _ in 0..50 {
@@ -129,14 +129,14 @@ async fn bet_38_of_many_at_once_one_starts() {
     let started = begun.iter().filter(|it| **it == Ok(Begun::Started)).count();
     let skipped = begun.iter().filter(|it| **it == Ok(Begun::Skipped)).count();
     assert_eq!((started, skipped), (1, 49));
-    let page = runner.inner.metrics.page(crate::metrics::Now::default());
+    let page = runner.inner.metrics.page(crate::metrics::Gauges::default());
     let line = "tidegate_loadtester_tasks_total{type=\"cmd\",outcome=\"skipped\"} 49";
     assert!(page.contains(line), "{page}");
     runner.stop().await;
 }
 
 #[tokio::test]
-async fn bet_36_the_same_test_runs_once_for_all_who_ask() {
+async fn the_same_test_runs_once_for_all_callers() {
     let runs = Runs::new("joined");
     let runner = runner(LIMITS);
     let line = runs.line("sleep 0.3; echo done");
@@ -154,7 +154,7 @@ async fn bet_36_the_same_test_runs_once_for_all_who_ask() {
 }
 
 #[tokio::test]
-async fn bet_36_a_caller_that_gave_up_finds_its_test_again() {
+async fn a_caller_that_gave_up_finds_its_test_again() {
     let runs = Runs::new("found");
     let runner = runner(LIMITS);
     let line = runs.held_line("echo done; exit 4");
@@ -163,7 +163,7 @@ async fn bet_36_a_caller_that_gave_up_finds_its_test_again() {
         assert!(timeout(Duration::from_millis(50), ask()).await.is_err(), "not done yet");
     }
     runs.release();
-    // Done while nobody waits, it is told to the next who asks, and only to them.
+    // Done without a waiting caller, the outcome goes to the next that asks, and to no other.
     until_idle(&runner).await;
     let outcome = ask().await.unwrap();
     assert_eq!(outcome.reason.as_deref(), Some("exit status 4"));
@@ -175,20 +175,20 @@ async fn bet_36_a_caller_that_gave_up_finds_its_test_again() {
 }
 
 #[tokio::test]
-async fn bet_36_a_test_that_nobody_waits_for_is_ended() {
+async fn a_test_without_a_waiting_caller_is_ended() {
     let patience = Duration::from_millis(300);
     let runner = runner(Limits { patience, ..LIMITS });
     let endless = task("test", Kind::Bash, "sleep 9999");
     assert!(timeout(Duration::from_millis(50), runner.ask(endless)).await.is_err());
     assert_eq!(runner.running(), 1);
     until_idle(&runner).await;
-    assert!(runner.inner.places().is_empty());
-    let page = runner.inner.metrics.page(crate::metrics::Now::default());
+    assert!(runner.inner.places.lock().is_empty());
+    let page = runner.inner.metrics.page(crate::metrics::Gauges::default());
     assert!(page.contains("{type=\"bash\",outcome=\"abandoned\"} 1"), "{page}");
 }
 
 #[tokio::test]
-async fn bet_36_an_outcome_that_nobody_comes_for_is_dropped() {
+async fn an_outcome_that_is_not_collected_is_dropped() {
     let patience = Duration::from_millis(300);
     let runner = runner(Limits { patience, ..LIMITS });
     let runs = Runs::new("dropped");
@@ -196,14 +196,14 @@ async fn bet_36_an_outcome_that_nobody_comes_for_is_dropped() {
     assert!(timeout(Duration::from_millis(20), runner.ask(held)).await.is_err());
     runs.release();
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !runner.inner.places().is_empty() {
+    while !runner.inner.places.lock().is_empty() {
         assert!(Instant::now() < deadline, "it is kept for ever");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 #[tokio::test]
-async fn bet_37_the_number_of_tasks_is_bounded() {
+async fn the_number_of_tasks_is_bounded() {
     let runner = runner(Limits { tasks: 3, tasks_per_namespace: 2, ..LIMITS });
     let begin = |namespace, line| runner.begin(task(namespace, Kind::Cmd, line));
     assert_eq!(begin("red", "sleep 5"), Ok(Begun::Started));
@@ -218,7 +218,7 @@ async fn bet_37_the_number_of_tasks_is_bounded() {
 }
 
 #[tokio::test]
-async fn lt_33_a_task_has_its_time() {
+async fn a_task_has_its_time() {
     let runner = runner(Limits { timeout: Duration::from_secs(2), ..LIMITS });
     let outcome = runner.ask(task("test", Kind::Bash, "echo begun; sleep 9999")).await.unwrap();
     assert_eq!(outcome.output, "begun\n");
@@ -226,7 +226,7 @@ async fn lt_33_a_task_has_its_time() {
 }
 
 #[tokio::test]
-async fn lt_3_when_we_stop_nothing_is_left() {
+async fn on_stop_nothing_is_left() {
     let runs = Runs::new("stop");
     let runner = runner(LIMITS);
     runner.begin(task("test", Kind::Cmd, &runs.line("sleep 9999"))).unwrap();
@@ -242,7 +242,7 @@ async fn lt_3_when_we_stop_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn bet_36_a_caller_that_comes_while_its_test_is_being_ended_gets_a_new_one() {
+async fn a_caller_that_comes_while_its_test_is_being_ended_gets_a_new_one() {
     let runs = Runs::new("late");
     let runner = runner(Limits { patience: Duration::from_millis(100), ..LIMITS });
     // The first time it takes its time to end; the second time it is done at once.
@@ -271,9 +271,9 @@ async fn a_task_that_is_cut_off_leaves_no_place_behind() {
     runner.begin(task("test", Kind::Cmd, "sleep 9999")).unwrap();
     tokio::task::yield_now().await;
     assert_eq!(runner.running(), 1);
-    lock(&runner.inner.tasks).abort_all();
+    runner.inner.tasks.lock().abort_all();
     until_idle(&runner).await;
-    assert!(runner.inner.places().is_empty());
+    assert!(runner.inner.places.lock().is_empty());
 }
 
 /// A load without an end on a server that says nothing.
@@ -286,7 +286,7 @@ fn load(address: std::net::SocketAddr, connections: u32) -> Task {
 }
 
 #[tokio::test]
-async fn bet_37_the_connections_of_all_loads_are_bounded_together() {
+async fn the_connections_of_all_loads_are_bounded_together() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let runner = runner(LIMITS);

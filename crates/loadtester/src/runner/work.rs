@@ -1,4 +1,4 @@
-//! Carries work out, whatever kind it is, and says what came of it.
+//! Carries out work of every kind, and returns its outcome.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     task::{Task, Work},
 };
 
-/// What came of a task.
+/// The outcome of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub output: String,
@@ -20,7 +20,7 @@ pub struct Outcome {
     pub summary: String,
     /// Why it failed; none if it did not.
     pub reason: Option<String>,
-    /// It was ended because nobody waited for it. Whoever came too late to prevent that starts anew.
+    /// It was ended because no caller waited for it. A caller that came too late to prevent that starts it anew.
     pub(super) abandoned: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked of gates, and what is answered.
+//! Requests to gates, and their answers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use axum::{
 use tokio::task::spawn_blocking;
 use tracing::{error, info};
 
-use super::{App, Asked, Shared, check, now, read};
+use super::{App, ReadRequest, Shared, check, now, read};
 use crate::{
     duration,
     gates::{Asker, GateError, Key, Kind, Opening},
@@ -24,7 +24,7 @@ enum Action {
     Close,
 }
 
-/// What a gate says.
+/// The answer of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Approved,
@@ -35,7 +35,7 @@ enum Answer {
 /// A month of steps at one a minute; more is a gate that is open for good.
 const STEPS_MAX: u32 = 43_200;
 
-/// What tells calls apart is a hash, or as long as one.
+/// Calls are told apart by a hash, or a text as long as one.
 const CALL_BYTES_MAX: usize = 128;
 
 pub(super) async fn gate(state: Shared, Path(action): Path<String>, request: Request) -> Response {
@@ -50,7 +50,7 @@ pub(super) async fn rollback(
     answer(state, Kind::Rollback, &action, request).await
 }
 
-/// Gates that are open, for those who may know of all of them.
+/// Gates that are open, for callers that may see all of them.
 pub(super) async fn list(State(app): Shared, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     let path = parts.uri.path().to_owned();
@@ -81,7 +81,7 @@ async fn answer(State(app): Shared, kind: Kind, action: &str, request: Request) 
     if !asked.payload.metadata.get("gate").is_none_or(|gate| is_name(gate, 63)) {
         return (StatusCode::BAD_REQUEST, "gate is no name").into_response();
     }
-    // What only opening needs may say anything elsewhere.
+    // Other actions ignore the fields that only opening needs.
     let opening = match opening(&asked.payload, now()) {
         Ok(opening) => opening,
         Err(text) if action == Action::Open => {
@@ -119,7 +119,7 @@ fn act(
     app: &App,
     kind: Kind,
     action: Action,
-    asked: &Asked,
+    asked: &ReadRequest,
     opening: &Opening,
 ) -> Result<Answer, GateError> {
     let Payload { name, namespace, checksum, metadata } = &asked.payload;
@@ -141,7 +141,7 @@ fn act(
     }
 }
 
-/// How far a gate is to be opened.
+/// The bounds of an opening.
 fn opening(payload: &Payload, now: i64) -> Result<Opening, String> {
     let of = |key: &str| payload.metadata.get(key).filter(|value| !value.is_empty());
     let until = match of("ttl") {

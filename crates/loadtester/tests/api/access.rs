@@ -1,4 +1,4 @@
-//! Who may ask, and what strangers get.
+//! Access control: signatures, namespaces, limits.
 
 use std::{
     io::Write as _,
@@ -27,7 +27,7 @@ fn signed(tester: &Tester, secret_file: &str, path: &str, body: &str) -> Answer 
 }
 
 #[test]
-fn bet_1_unsigned_requests_are_turned_away() {
+fn unsigned_requests_are_turned_away() {
     let folder = Folder::new("signed");
     let secret = folder.write("secret", "s3cr3t\n");
     let wrong = folder.write("wrong", "guess\n");
@@ -57,7 +57,7 @@ fn bet_1_unsigned_requests_are_turned_away() {
 }
 
 #[test]
-fn bet_4_a_namespace_is_claimed_with_its_own_secret() {
+fn a_namespace_is_claimed_with_its_own_secret() {
     let folder = Folder::new("namespaces");
     let red = folder.write("red", "r");
     folder.write("blue", "b");
@@ -68,7 +68,7 @@ fn bet_4_a_namespace_is_claimed_with_its_own_secret() {
 }
 
 #[test]
-fn bet_4_lt_11_the_pattern_for_namespaces_is_for_whole_names() {
+fn the_pattern_for_namespaces_is_for_whole_names() {
     let tester = Tester::start(&["-namespace-regexp=test", "-allow-shell"]);
     for path in ["/", "/gate/check", "/gate/open", "/rollback/close"] {
         let mut body = task(&json!({ "type": "bash", "cmd": "true" }));
@@ -85,7 +85,7 @@ fn bet_4_lt_11_the_pattern_for_namespaces_is_for_whole_names() {
 }
 
 #[test]
-fn bet_1_tasks_are_taken_at_one_place_only() {
+fn tasks_are_taken_at_one_place_only() {
     let tester = Tester::start(&["-allow-shell"]);
     let body = task(&json!({ "type": "bash", "cmd": "true" }));
     for path in ["/x", "/bash", "/gate", "/gate/x", "/rollback/x", "/healthz/x"] {
@@ -97,7 +97,7 @@ fn bet_1_tasks_are_taken_at_one_place_only() {
 }
 
 #[test]
-fn bet_1_a_body_has_a_limit() {
+fn a_body_has_a_limit() {
     let tester = Tester::start(&["-allow-shell"]);
     let body = task(&json!({ "type": "bash", "cmd": "x".repeat(70_000) })).to_string();
     assert_eq!(tester.send("POST", "/", &[], &body).status, 413);

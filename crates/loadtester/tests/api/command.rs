@@ -34,7 +34,7 @@ fn load_is_made_and_reported() {
 }
 
 #[test]
-fn exit_codes_tell_what_happened() {
+fn exit_codes_tell_success_from_failure() {
     let nobody = load(&["-n", "1", "-c", "1", "http://127.0.0.1:1/"]);
     assert_eq!(nobody.status.code(), Some(1), "nothing was answered");
     assert!(text(&nobody.stdout).contains("connection refused               1"));

@@ -16,7 +16,7 @@ fn with(metadata: &Value) -> Value {
 
 /// "gate check on a fresh process, then open, check, close, check: 403; 202; 200 `Approved`; 202; 403".
 #[test]
-fn lt_20_gates_open_and_close() {
+fn gates_open_and_close() {
     let tester = Tester::start(&[]);
     for road in ["gate", "rollback"] {
         let ask = |action: &str| {
@@ -43,7 +43,7 @@ fn a_gate_is_not_confused_with_that_of_a_canary_with_a_clever_name() {
 
 /// "`/gate/check` with empty body: 400".
 #[test]
-fn lt_10_a_gate_without_a_payload_is_a_bad_request() {
+fn a_gate_without_a_payload_is_a_bad_request() {
     let tester = Tester::start(&[]);
     for path in ["/gate/check", "/gate/open", "/rollback/close"] {
         for body in ["", "[]", "{\"name\":1}"] {
@@ -65,7 +65,7 @@ fn gates_that_always_say_the_same_ask_for_nothing() {
 }
 
 #[test]
-fn bet_39_gates_outlive_a_process_that_is_killed() {
+fn gates_outlive_a_process_that_is_killed() {
     let folder = Folder::new("gates");
     let flag = format!("-gate-file={}", folder.file("gates.json"));
     let tester = Tester::start(&[&flag]);
@@ -83,7 +83,7 @@ fn bet_39_gates_outlive_a_process_that_is_killed() {
 }
 
 #[test]
-fn bet_39_open_gates_are_listed() {
+fn open_gates_are_listed() {
     let tester = Tester::start(&[]);
     assert_eq!(tester.get("/gates").body, "[]");
     tester.post("/gate/open", &with(&json!({ "gate": "promotion", "steps": "2" })));
@@ -119,7 +119,7 @@ fn a_gate_is_opened_step_by_step() {
 }
 
 #[test]
-fn bet_39_an_opening_can_be_for_one_revision_or_for_a_time() {
+fn an_opening_can_be_for_one_revision_or_for_a_time() {
     let tester = Tester::start(&[]);
     let of =
         |checksum: &str| json!({ "name": "podinfo", "namespace": "test", "checksum": checksum });

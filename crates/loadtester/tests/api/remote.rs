@@ -17,7 +17,7 @@ fn ngrinder(port: u16) -> Value {
 
 /// "nGrinder clone 960 → id 961 → FINISHED: POST `clone_and_start`, GET status of 961, task ends OK".
 #[test]
-fn lt_51_a_test_is_cloned_and_watched() {
+fn a_test_is_cloned_and_watched() {
     let server = Fake::start(&[
         ("POST /perftest/api/960/clone_and_start ", &[r#"{"success":true,"id":961}"#]),
         (
@@ -43,7 +43,7 @@ fn lt_51_a_test_is_cloned_and_watched() {
 }
 
 #[test]
-fn lt_51_a_test_that_ends_badly_or_does_not_start_has_failed() {
+fn a_test_that_ends_badly_or_does_not_start_has_failed() {
     for (started, status, want) in [
         (r#"{"id":1}"#, r#"{"status":[{"status_id":"STOP_BY_ERROR"}]}"#, "ended as STOP_BY_ERROR"),
         (r#"{"id":1}"#, r#"{"status":[{"status_id":"CANCELED"}]}"#, "ended as CANCELED"),
@@ -60,7 +60,7 @@ fn lt_51_a_test_that_ends_badly_or_does_not_start_has_failed() {
 }
 
 #[test]
-fn lt_51_when_its_time_is_over_a_test_is_stopped() {
+fn when_its_time_is_over_a_test_is_stopped() {
     let server = Fake::start(&[
         ("POST /perftest/api/960/clone_and_start ", &[r#"{"id":961}"#]),
         ("GET /perftest/api/961/status ", &[r#"{"status":[{"status_id":"TESTING"}]}"#]),
@@ -74,7 +74,7 @@ fn lt_51_when_its_time_is_over_a_test_is_stopped() {
 }
 
 #[test]
-fn bet_32_metadata_of_a_test_is_checked_before_it_starts() {
+fn metadata_of_a_test_is_checked_before_it_starts() {
     let tester = Tester::start(&[]);
     let mut metadata = ngrinder(1);
     metadata["pollInterval"] = json!("0s");
@@ -112,7 +112,7 @@ fn concord_tester(folder: &Folder, port: u16) -> Tester {
 }
 
 #[test]
-fn lt_61_a_process_is_started_and_watched() {
+fn a_process_is_started_and_watched() {
     let folder = Folder::new("concord");
     let server = Fake::start(&[
         ("POST /api/v1/process ", &[r#"{"instanceId":"a-1"}"#]),
@@ -135,7 +135,7 @@ fn lt_61_a_process_is_started_and_watched() {
 }
 
 #[test]
-fn bet_34_every_end_of_a_process_is_an_end() {
+fn every_end_of_a_process_is_an_end() {
     for (status, want) in [
         ("FAILED", "concord instanceID: a-1 failed"),
         ("CANCELLED", "concord instanceID: a-1 ended as CANCELLED"),
@@ -154,7 +154,7 @@ fn bet_34_every_end_of_a_process_is_an_end() {
 }
 
 #[test]
-fn bet_34_a_process_has_the_time_it_was_given() {
+fn a_process_has_the_time_it_was_given() {
     let folder = Folder::new("concord-time");
     let server = Fake::start(&[
         ("POST /api/v1/process ", &[r#"{"instanceId":"a-1"}"#]),
@@ -169,7 +169,7 @@ fn bet_34_a_process_has_the_time_it_was_given() {
 }
 
 #[test]
-fn bet_34_statuses_are_looked_at() {
+fn statuses_are_looked_at() {
     let folder = Folder::new("concord-404");
     let server = Fake::start(&[]);
     let tester = concord_tester(&folder, server.port);
@@ -180,7 +180,7 @@ fn bet_34_statuses_are_looked_at() {
 
 /// "concord without `server` / with `arguments.endpoint`: 500 with reason".
 #[test]
-fn lt_60_bet_3_a_process_that_may_not_be_started_is_refused() {
+fn a_process_that_may_not_be_started_is_refused() {
     let folder = Folder::new("concord-refused");
     let server = Fake::start(&[]);
     let tester = concord_tester(&folder, server.port);

@@ -33,7 +33,7 @@ pub(crate) struct Answer {
 /// A folder of a test's own. Removed when dropped.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
-/// A server that answers JSON by method and path, and remembers what it was asked.
+/// A server that answers JSON by method and path, and records the requests.
 pub(crate) struct Fake {
     pub(crate) port: u16,
     asked: Arc<Mutex<Vec<String>>>,
@@ -120,7 +120,7 @@ impl Tester {
              Content-Length: {length}\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
-        // Whoever refuses a body may not read it.
+        // A server that refuses a body may not read it.
         let _refused = stream.write_all(body.as_bytes());
         stream
     }

@@ -8,7 +8,7 @@ use crate::support::{Folder, Tester, task, until};
 
 /// "`/healthz`: 200 `OK`".
 #[test]
-fn v8_4_health_and_metrics_are_served() {
+fn health_and_metrics_are_served() {
     let tester = Tester::start(&[]);
     let answer = tester.get("/healthz");
     assert_eq!((answer.status, answer.body.as_str()), (200, "OK"));
@@ -20,7 +20,7 @@ fn v8_4_health_and_metrics_are_served() {
 
 /// "`type: bash`, `cmd: echo x`: 200, empty body; with `returnCmdOutput` the output with its newline".
 #[test]
-fn lt_32_a_test_that_passes() {
+fn a_test_that_passes() {
     let tester = Tester::start(&["-allow-shell"]);
     let answer = tester.task(&json!({ "type": "bash", "cmd": "echo x" }));
     assert_eq!((answer.status, answer.body.as_str()), (200, ""));
@@ -34,7 +34,7 @@ fn lt_32_a_test_that_passes() {
 
 /// "`type: bash`, `cmd: false`: 500, body `command false failed: : exit status 1`".
 #[test]
-fn lt_32_a_test_that_fails() {
+fn a_test_that_fails() {
     let tester = Tester::start(&["-allow-shell"]);
     let answer = tester.task(&json!({ "type": "bash", "cmd": "false" }));
     assert_eq!(
@@ -48,7 +48,7 @@ fn lt_32_a_test_that_fails() {
 
 /// The operator writes a part of the answer into an event, and we write it into the log.
 #[test]
-fn bet_6_secrets_of_a_command_are_in_no_answer_and_no_log() {
+fn secrets_of_a_command_are_in_no_answer_and_no_log() {
     let tester = Tester::start(&["-allow-shell"]);
     let refusing = Tester::start(&[]);
     let cases = [
@@ -72,7 +72,7 @@ fn bet_6_secrets_of_a_command_are_in_no_answer_and_no_log() {
 
 /// "task without metadata: 400 `metadata not found in payload`"; "`type: foo`: 400 for us".
 #[test]
-fn bet_33_a_task_that_is_none_is_a_bad_request() {
+fn a_task_that_is_none_is_a_bad_request() {
     let tester = Tester::start(&[]);
     let cases = [
         (json!({}), "metadata not found in payload"),
@@ -89,7 +89,7 @@ fn bet_33_a_task_that_is_none_is_a_bad_request() {
 }
 
 #[test]
-fn bet_1_nothing_but_load_is_run_unless_it_is_enabled() {
+fn nothing_but_load_is_run_unless_it_is_enabled() {
     let tester = Tester::start(&[]);
     let folder = Folder::new("nothing");
     let touch = format!("touch {}", folder.file("touched"));
@@ -122,7 +122,7 @@ fn a_tool_on_the_list_runs_without_a_shell() {
 }
 
 #[test]
-fn bet_42_helm_kubectl_and_bats_get_their_arguments_whole() {
+fn helm_kubectl_and_bats_get_their_arguments_whole() {
     let folder = Folder::new("programs");
     for program in ["helm", "kubectl", "bats"] {
         folder.program(program, 0);
@@ -160,7 +160,7 @@ fn a_program_that_is_not_there_is_named() {
 
 /// "cmd tasks submitted three times, then again after they end: 2 executions, then 4".
 #[test]
-fn lt_40_commands_run_once_at_a_time() {
+fn commands_run_once_at_a_time() {
     let folder = Folder::new("once");
     let tester = Tester::start(&["-allow-shell"]);
     let (runs, gate) = (folder.file("runs"), folder.file("gate"));
@@ -194,7 +194,7 @@ fn load_is_made_by_the_built_in_generator() {
     let series = "tidegate_loadtester_load_requests_total{outcome=\"2xx\"}";
     assert_eq!(tester.metric(series).as_deref(), Some("50"));
 
-    // For someone who waits.
+    // For a waiting caller.
     let cmd = format!("wrk -t1 -c1 -d1s http://127.0.0.1:{}/healthz", tester.port);
     let answer = tester.task(&json!({ "type": "bash", "cmd": cmd, "returnCmdOutput": "true" }));
     assert_eq!(answer.status, 200);
@@ -202,7 +202,7 @@ fn load_is_made_by_the_built_in_generator() {
 }
 
 #[test]
-fn load_that_nobody_answers_has_failed() {
+fn load_without_an_answer_has_failed() {
     let tester = Tester::start(&[]);
     let answer =
         tester.task(&json!({ "type": "bash", "cmd": "hey -n 2 -c 1 http://127.0.0.1:1/" }));
@@ -212,7 +212,7 @@ fn load_that_nobody_answers_has_failed() {
 }
 
 #[test]
-fn bet_36_a_test_goes_on_for_a_caller_who_comes_back() {
+fn a_test_goes_on_for_a_caller_that_comes_back() {
     let folder = Folder::new("back");
     let tester = Tester::start(&["-allow-shell"]);
     let cmd = format!("echo run >> {}; sleep 1; echo done", folder.file("runs"));
@@ -226,7 +226,7 @@ fn bet_36_a_test_goes_on_for_a_caller_who_comes_back() {
 }
 
 #[test]
-fn bet_36_a_test_whose_caller_is_gone_is_ended() {
+fn a_test_is_ended_when_its_caller_is_gone() {
     let folder = Folder::new("gone");
     let tester = Tester::start(&["-allow-shell", "-patience=100ms"]);
     let cmd = format!("echo run >> {}; sleep 9999", folder.file("runs"));
@@ -240,7 +240,7 @@ fn bet_36_a_test_whose_caller_is_gone_is_ended() {
 }
 
 #[test]
-fn bet_37_too_many_tasks_are_told_to_wait() {
+fn too_many_tasks_are_told_to_wait() {
     let tester = Tester::start(&["-allow-shell", "-max-tasks=2", "-max-tasks-per-namespace=1"]);
     assert_eq!(tester.task(&json!({ "cmd": "sleep 60" })).status, 202);
     let answer = tester.task(&json!({ "cmd": "sleep 61" }));
@@ -250,7 +250,7 @@ fn bet_37_too_many_tasks_are_told_to_wait() {
 }
 
 #[test]
-fn lt_33_bet_35_time_ends_a_test_with_all_it_started() {
+fn time_ends_a_test_with_all_it_started() {
     let folder = Folder::new("time");
     let tester = Tester::start(&["-allow-shell", "-timeout=2s"]);
     let cmd = format!("sleep 9999 & echo $! > {}; wait", folder.file("pid"));
@@ -262,7 +262,7 @@ fn lt_33_bet_35_time_ends_a_test_with_all_it_started() {
 }
 
 #[test]
-fn lt_3_a_signal_ends_tasks_and_the_process() {
+fn a_signal_ends_tasks_and_the_process() {
     let folder = Folder::new("signal");
     let mut tester = Tester::start(&["-allow-shell"]);
     let cmd = format!("echo $$ > {}; sleep 9999", folder.file("pid"));
@@ -275,7 +275,7 @@ fn lt_3_a_signal_ends_tasks_and_the_process() {
 }
 
 #[test]
-fn lt_3_requests_under_way_are_finished_and_a_second_signal_is_the_last() {
+fn requests_under_way_are_finished_and_a_second_signal_is_the_last() {
     let folder = Folder::new("twice");
     let mut tester = Tester::start(&["-allow-shell"]);
     let begun = folder.file("begun");
@@ -302,6 +302,6 @@ fn lt_3_requests_under_way_are_finished_and_a_second_signal_is_the_last() {
 
 fn is_alive(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-    // A zombie is dead, if not buried.
+    // A zombie has ended.
     stat.is_ok_and(|stat| !stat.rsplit_once(") ").is_some_and(|it| it.1.starts_with('Z')))
 }

@@ -41,7 +41,7 @@ const KLOG: [(&str, Shape); 14] = [
 ///
 /// `args` are those of the operator alone, after the program and the subcommand. Known flags get two
 /// dashes and are joined with their value, so that a value may begin with a dash; klog's are
-/// dropped; what is unknown stays as it is, for clap to complain about.
+/// dropped; unknown flags stay as they are, for clap to reject.
 pub fn preprocess(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let shapes = shapes();
     let mut args = args.into_iter();
@@ -74,15 +74,6 @@ pub fn preprocess(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         }
     }
     ready
-}
-
-/// The booleans that Go's `strconv` knows.
-pub(super) fn boolean(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("expected true or false".to_owned()),
-    }
 }
 
 /// The flags that `Args` declares. `--help` and `--version` are clap's own and take no value.

@@ -1,4 +1,4 @@
-//! What the flags and the environment mean.
+//! The values of flags and environment, parsed and validated.
 
 use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
@@ -6,14 +6,12 @@ use tidegate_providers::{
     hook::sign,
     traffic::{self, UnknownProvider},
 };
+use tidegate_runtime::log::{self, LogFormat, LogSettings};
 
 use super::{Args, Secret};
-use crate::{
-    http::{Policy, Proxy, SafeUrl, UrlError},
-    log::{self, LogFormat, LogSettings},
-};
+use crate::http::{Policy, Proxy, SafeUrl, UrlError};
 
-/// All that the operator is told at its start.
+/// All settings of the operator.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub cluster: ClusterAccess,
@@ -33,17 +31,17 @@ pub struct Settings {
     pub ingress_annotations_prefix: String,
     pub ingress_class: String,
     pub config_tracking: bool,
-    /// Who hears of every canary's alerts.
+    /// Receives the alerts of every canary.
     pub notifier: Option<Notifier>,
-    /// Who hears of every event.
+    /// Receives every event.
     pub event_webhook: Option<SafeUrl>,
     pub cluster_name: String,
-    /// What calls of hooks are signed with. It was there, and not empty, at the start.
+    /// File with the secret that signs calls of hooks. It existed, and was not empty, at the start.
     pub hook_secret_file: Option<PathBuf>,
     pub no_cross_namespace_refs: bool,
     pub http: Policy,
     pub log: LogSettings,
-    /// What was asked for and cannot be had, though it is no reason not to start. To be logged.
+    /// Settings that cannot be used, though they are no reason not to start. To be logged.
     pub warnings: Vec<String>,
 }
 
@@ -179,6 +177,8 @@ impl Settings {
                     "console" => LogFormat::Text,
                     _ => LogFormat::Json,
                 }),
+                obeys_rust_log: true,
+                is_sampled: false,
             },
             warnings,
         })
@@ -188,7 +188,7 @@ impl Settings {
 // === impl Alerts ===
 
 impl Alerts {
-    /// As Flagger: Teams replaces Slack, and what cannot be used is told and left out.
+    /// As Flagger: Teams replaces Slack, and a notifier that cannot be used is a warning.
     fn notifier(self, warnings: &mut Vec<String>) -> Option<Notifier> {
         let notifier = match (&self.teams_url, &self.slack_url) {
             (Some(url), _) => Self::teams(url, self.teams_proxy.as_ref()),
@@ -232,7 +232,7 @@ fn provider_of(flag: &'static str, name: String) -> Result<String, SettingsError
     }
 }
 
-/// A file that does not hold a secret now will hardly hold one later: better told at the start.
+/// A file without a secret is an error at the start.
 fn holds_secret(path: PathBuf) -> Result<PathBuf, SettingsError> {
     let text = std::fs::read_to_string(&path).unwrap_or_default();
     match sign::first_secret(&text) {

@@ -1,4 +1,4 @@
-//! Flags as a Flagger Deployment has them, and what becomes of them.
+//! Flags as a Flagger Deployment has them, and their settings.
 
 use std::{collections::BTreeMap, ffi::OsString, time::Duration};
 
@@ -154,7 +154,7 @@ fn a_flag_given_twice_counts_as_it_was_given_last() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_refused() {
+fn unreadable_values_are_refused() {
     for args in [
         ["-bogus=1"],
         ["-port=many"],
@@ -183,7 +183,7 @@ fn what_cannot_be_understood_is_refused() {
 }
 
 #[test]
-fn a_provider_that_nobody_knows_is_refused_with_those_that_there_are() {
+fn an_unknown_provider_is_refused_with_a_list_of_the_known_ones() {
     for name in ["istoi", "gatewayapi", "smi", "kubernetes:x", ""] {
         let error = settings_with(&[&format!("-mesh-provider={name}")], &[]).unwrap_err();
         let said = format!("--mesh-provider: there is no provider \"{name}\"; known are ");
@@ -311,7 +311,7 @@ fn help_and_version_are_there_with_one_dash_too() {
 }
 
 #[test]
-fn bet_45_both_spellings_of_a_proxy_are_taken() {
+fn both_spellings_of_a_proxy_are_taken() {
     let url = "http://proxy:3128";
     for [slack, teams] in
         [["slack-proxy-url", "msteams-proxy-url"], ["slack-proxy", "msteams-proxy"]]

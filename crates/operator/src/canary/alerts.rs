@@ -367,7 +367,7 @@ impl Waiting {
         warn!(service, why, canary = letter.notice.sender(), "Alert not delivered");
         let fact = Fact::AlertLost { to: service.to_owned(), why };
         self.lost.lock().push(fact);
-        self.cx.cluster.cache.ring(&self.key);
+        self.cx.cluster.cache.notify(&self.key);
     }
 
     fn letters(&self) -> MutexGuard<'_, VecDeque<Waited>> {

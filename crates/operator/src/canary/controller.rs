@@ -54,7 +54,7 @@ impl Canaries {
     /// Canaries of the same target look again: all but the oldest are refused.
     fn wake_rivals(&self, key: &Key, target: &Target) {
         for (other, _) in self.targets.iter().filter(|(other, it)| *other != key && *it == target) {
-            self.cx.cluster.cache.ring(other);
+            self.cx.cluster.cache.notify(other);
         }
     }
 }
@@ -132,7 +132,7 @@ impl Controller for Canaries {
         self.count();
         // A canary that was refused as the younger of two may be the only one now.
         for other in self.targets.keys().filter(|other| other.namespace == key.namespace) {
-            self.cx.cluster.cache.ring(other);
+            self.cx.cluster.cache.notify(other);
         }
     }
 }

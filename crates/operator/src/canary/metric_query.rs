@@ -263,7 +263,7 @@ async fn ask_cluster(cx: &Context, call: ClusterCall, left: Duration) -> Reply {
     // Our own client puts our own credentials on every request.
     let client = match &call.authorization {
         None => &cluster.client,
-        Some(_) => match &cluster.stranger {
+        Some(_) => match &cluster.anonymous {
             Some(client) => client,
             None => return Reply::Lost,
         },

@@ -1,32 +1,32 @@
-//! What is known of the cluster: trimmed objects, fed by watches and by our own writes.
+//! The cache of the cluster: trimmed objects, fed by watches and by our own writes.
 //!
-//! A read never asks the API server. What we write is put here at once, so that a decision sees what
-//! the one before it did; an event that is older than that is ignored. Configuration is kept
-//! as fingerprints: their contents are dropped on arrival.
+//! A read never asks the API server. Our writes are inserted at once, so that a decision sees the effects of
+//! the one before it; an event that is older is ignored. Configuration is kept as fingerprints: contents are
+//! dropped on arrival.
 //!
-//! Whoever depends on an object says so ([`Cache::follow`]) and is woken when it changes.
+//! A reconcile loop declares the objects it depends on ([`Cache::follow`]) and is woken when one changes.
+
+mod row;
+mod table;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
-use serde_json::{Map, Value, json};
+use parking_lot::Mutex;
+use serde_json::Value;
 use tidegate_providers::{
-    game::{self, CONTROLLER_REVISION, GAME_DEPLOYMENT, GAME_STATEFUL_SET, NODE, POD},
+    game::NODE,
     object::Kind,
-    workload::{
-        CONFIG_MAP, DAEMON_SET, DEPLOYMENT, SECRET, WorkloadKind,
-        config::{ConfigDigest, ConfigKind},
-    },
+    workload::config::{ConfigDigest, ConfigKind},
 };
 use tokio::sync::Notify;
 
-use super::write::FIELD_MANAGER;
-
-/// Kinds of which a workload has a few among many.
-const INDEXED: [Kind; 2] = [POD, CONTROLLER_REVISION];
+use self::{row::Row, table::Table};
 
 /// Namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +35,7 @@ pub struct Key {
     pub name: Arc<str>,
 }
 
-/// Shared knowledge of the cluster.
+/// Shared by all reconcile loops.
 #[derive(Default)]
 pub struct Cache(Mutex<Inner>);
 
@@ -44,23 +44,7 @@ struct Inner {
     tables: BTreeMap<Kind, Table>,
     followers: BTreeMap<(Kind, Key), BTreeSet<Key>>,
     followed: BTreeMap<Key, BTreeSet<(Kind, Key)>>,
-    bells: BTreeMap<Key, Arc<Notify>>,
-}
-
-/// All objects of one kind.
-#[derive(Default)]
-struct Table {
-    state: TableState,
-    rows: BTreeMap<Key, Row>,
-    /// Names of rows by namespace and the identity of their controller, which is empty for those that have
-    /// none. Only for kinds that are asked for by it.
-    controlled: BTreeMap<(Arc<str>, String), BTreeSet<Key>>,
-    /// Rows of a list that is under way.
-    incoming: Option<BTreeMap<Key, Row>>,
-    /// What we wrote since that list began: it may not have them yet.
-    fresh: BTreeSet<Key>,
-    /// Identities of objects we deleted, until the watch says so too: what it still says of them is old.
-    buried: BTreeMap<Key, String>,
+    wakeups: BTreeMap<Key, Arc<Notify>>,
 }
 
 /// Whether a table can be trusted to be complete.
@@ -71,22 +55,16 @@ pub enum TableState {
     Pending,
     /// Listed at least once; kept up to date by a watch.
     Synced,
-    /// The cluster has no such kind, or has it no longer; and that in a sentence. There are none.
+    /// The cluster has no such kind, or has it no longer; with a sentence for people. There are no objects.
     NotServed(String),
-    /// Never listed, because that failed in another way. There may be some.
+    /// Never listed, because that failed in another way. There may be objects.
     Failed(String),
-}
-
-#[derive(Clone)]
-enum Row {
-    Object(Arc<Value>),
-    Digest(Arc<ConfigDigest>),
 }
 
 // === impl TableState ===
 
 impl TableState {
-    /// Why nothing was ever listed, if that was tried.
+    /// Why a list never succeeded, if one was tried.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Self::Pending | Self::Synced => None,
@@ -102,7 +80,7 @@ impl Key {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    /// Where a canary of this namespace finds an object of a kind that may have no namespace.
+    /// The key of an object for a canary of this namespace; the kind may be cluster-scoped.
     pub fn of_kind(kind: Kind, namespace: &str, name: &str) -> Self {
         Self::new(if kind.is_namespaced() { namespace } else { "" }, name)
     }
@@ -124,7 +102,7 @@ impl std::fmt::Display for Key {
 impl Cache {
     /// The object as it was last seen or written.
     pub fn get(&self, kind: Kind, key: &Key) -> Option<Arc<Value>> {
-        match self.inner().tables.get(&kind)?.rows.get(key)? {
+        match self.0.lock().tables.get(&kind)?.rows.get(key)? {
             Row::Object(object) => Some(Arc::clone(object)),
             Row::Digest(_) => None,
         }
@@ -132,7 +110,7 @@ impl Cache {
 
     /// The fingerprint of a ConfigMap or Secret.
     pub fn digest(&self, kind: ConfigKind, key: &Key) -> Option<Arc<ConfigDigest>> {
-        match self.inner().tables.get(&kind.kind())?.rows.get(key)? {
+        match self.0.lock().tables.get(&kind.kind())?.rows.get(key)? {
             Row::Digest(digest) => Some(Arc::clone(digest)),
             Row::Object(_) => None,
         }
@@ -140,7 +118,7 @@ impl Cache {
 
     /// All objects of a kind, sorted by namespace and name.
     pub fn list(&self, kind: Kind) -> Vec<Arc<Value>> {
-        let inner = self.inner();
+        let inner = self.0.lock();
         let rows = inner.tables.get(&kind).into_iter().flat_map(|table| table.rows.values());
         rows.filter_map(|row| match row {
             Row::Object(object) => Some(Arc::clone(object)),
@@ -159,7 +137,7 @@ impl Cache {
 
     /// Objects of an indexed kind in a namespace that have this controller, and those that have none.
     pub fn list_controlled(&self, kind: Kind, namespace: &str, uid: &str) -> Vec<Arc<Value>> {
-        let inner = self.inner();
+        let inner = self.0.lock();
         let Some(table) = inner.tables.get(&kind) else { return Vec::new() };
         let keys = [uid, ""].map(|uid| (Arc::from(namespace), uid.to_owned()));
         let keys = keys.iter().filter_map(|key| table.controlled.get(key)).flatten();
@@ -179,7 +157,7 @@ impl Cache {
     }
 
     fn rows_in<T>(&self, kind: Kind, namespace: &str, of: impl Fn(&Row) -> Option<T>) -> Vec<T> {
-        let inner = self.inner();
+        let inner = self.0.lock();
         let Some(table) = inner.tables.get(&kind) else { return Vec::new() };
         let rows = table.rows.range(Key::new(namespace, "")..);
         let here = rows.take_while(|(key, _)| &*key.namespace == namespace);
@@ -187,12 +165,12 @@ impl Cache {
     }
 
     pub fn state(&self, kind: Kind) -> TableState {
-        self.inner().tables.get(&kind).map(|table| table.state.clone()).unwrap_or_default()
+        self.0.lock().tables.get(&kind).map(|table| table.state.clone()).unwrap_or_default()
     }
 
-    /// Says what `follower` depends on; replaces what it said before.
+    /// Sets the objects that `follower` depends on.
     pub fn follow(&self, follower: &Key, objects: BTreeSet<(Kind, Key)>) {
-        let mut inner = self.inner();
+        let mut inner = self.0.lock();
         if inner.followed.get(follower) == Some(&objects) {
             return;
         }
@@ -203,42 +181,42 @@ impl Cache {
         inner.followed.insert(follower.clone(), objects);
     }
 
-    /// What `follower` depends on.
+    /// The objects that `follower` depends on.
     pub fn followed(&self, follower: &Key) -> BTreeSet<(Kind, Key)> {
-        self.inner().followed.get(follower).cloned().unwrap_or_default()
+        self.0.lock().followed.get(follower).cloned().unwrap_or_default()
     }
 
-    /// The bell that is rung when something `follower` depends on changes.
-    pub fn bell(&self, follower: &Key) -> Arc<Notify> {
-        Arc::clone(self.inner().bells.entry(follower.clone()).or_default())
+    /// Notified when an object that `follower` depends on changes.
+    pub fn wakeup(&self, follower: &Key) -> Arc<Notify> {
+        Arc::clone(self.0.lock().wakeups.entry(follower.clone()).or_default())
     }
 
     /// Wakes a follower.
-    pub fn ring(&self, follower: &Key) {
-        if let Some(bell) = self.inner().bells.get(follower) {
-            bell.notify_one();
+    pub fn notify(&self, follower: &Key) {
+        if let Some(wakeup) = self.0.lock().wakeups.get(follower) {
+            wakeup.notify_one();
         }
     }
 
-    /// Wakes everybody.
-    pub fn ring_all(&self) {
-        self.inner().bells.values().for_each(|bell| bell.notify_one());
+    /// Wakes all followers.
+    pub fn notify_all(&self) {
+        self.0.lock().wakeups.values().for_each(|wakeup| wakeup.notify_one());
     }
 
     /// Forgets a follower altogether.
     pub fn leave(&self, follower: &Key) {
-        let mut inner = self.inner();
+        let mut inner = self.0.lock();
         inner.forget_follower(follower);
-        inner.bells.remove(follower);
+        inner.wakeups.remove(follower);
     }
 
-    /// An object as the API server answered a write of ours, or a read.
-    pub fn learn(&self, kind: Kind, object: Value) {
+    /// Inserts an object from the answer to a write of ours, or to a read.
+    pub fn cache_insert(&self, kind: Kind, object: Value) {
         let key = Key::of(&object);
         let row = Row::of(kind, object);
-        let mut inner = self.inner();
+        let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
-        if !is_older(&row, table.rows.get(&key)) && !table.is_buried(&key, &row) {
+        if !row.is_older_than(table.rows.get(&key)) && !table.has_tombstone(&key, &row) {
             if table.incoming.is_some() {
                 table.fresh.insert(key.clone());
             }
@@ -246,27 +224,27 @@ impl Cache {
         }
     }
 
-    /// An object of that identity that we deleted: nothing older brings it back.
-    pub fn bury(&self, kind: Kind, key: &Key, uid: &str) {
-        let mut inner = self.inner();
+    /// Removes an object that we deleted. Older events with that UID do not bring it back.
+    pub fn tombstone(&self, kind: Kind, key: &Key, uid: &str) {
+        let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
         if table.remove(key) {
-            table.buried.insert(key.clone(), uid.to_owned());
+            table.tombstones.insert(key.clone(), uid.to_owned());
         }
     }
 
-    /// An object that was deleted, or turned out not to exist.
-    pub fn unlearn(&self, kind: Kind, key: &Key) {
-        self.inner().tables.entry(kind).or_default().remove(key);
+    /// Removes an object that was deleted, or turned out not to exist.
+    pub fn cache_remove(&self, kind: Kind, key: &Key) {
+        self.0.lock().tables.entry(kind).or_default().remove(key);
     }
 
-    /// An object that a watch reported. True if that was news; a heartbeat of a node is none.
+    /// Inserts an object that a watch reported. True if it changed; a heartbeat of a node is no change.
     pub(crate) fn observe(&self, kind: Kind, object: Value) -> bool {
         let key = Key::of(&object);
         let row = Row::of(kind, object);
-        let mut inner = self.inner();
+        let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
-        if is_older(&row, table.rows.get(&key)) || table.is_buried(&key, &row) {
+        if row.is_older_than(table.rows.get(&key)) || table.has_tombstone(&key, &row) {
             return false;
         }
         let is_news = kind != NODE || table.rows.get(&key).is_none_or(|it| !it.says_the_same(&row));
@@ -280,12 +258,12 @@ impl Cache {
     /// An object that a watch reported as deleted.
     pub(crate) fn observe_deleted(&self, kind: Kind, object: &Value) {
         let key = Key::of(object);
-        let mut inner = self.inner();
+        let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-        if table.buried.get(&key).is_some_and(|buried| buried == uid) {
-            table.buried.remove(&key);
-            // Another one may have taken its name.
+        if table.tombstones.get(&key).is_some_and(|it| it == uid) {
+            table.tombstones.remove(&key);
+            // Another object may have its name by now.
             if table.rows.get(&key).is_some_and(|row| row.uid() != uid) {
                 return;
             }
@@ -295,7 +273,7 @@ impl Cache {
     }
 
     pub(crate) fn list_begins(&self, kind: Kind) {
-        let mut inner = self.inner();
+        let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
         table.incoming = Some(BTreeMap::new());
         table.fresh.clear();
@@ -304,14 +282,14 @@ impl Cache {
     pub(crate) fn list_has(&self, kind: Kind, object: Value) {
         let key = Key::of(&object);
         let row = Row::of(kind, object);
-        let mut inner = self.inner();
+        let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
         table.incoming.get_or_insert_default().insert(key, row);
     }
 
-    /// What the list did not have is gone; what differs is news.
+    /// Removes objects that the list did not have. Returns the keys that changed.
     pub(crate) fn list_ends(&self, kind: Kind) -> Vec<Key> {
-        let mut inner = self.inner();
+        let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
         let incoming = table.incoming.take().unwrap_or_default();
         let is_first = mem::replace(&mut table.state, TableState::Synced) != TableState::Synced;
@@ -322,15 +300,15 @@ impl Cache {
             .filter(|key| !incoming.contains_key(*key) && !fresh.contains(*key))
             .cloned()
             .collect();
-        // What the list does not have any more will not be reported as deleted.
-        table.buried.retain(|key, _| incoming.contains_key(key));
+        // An object that is not in the list will not be reported as deleted.
+        table.tombstones.retain(|key, _| incoming.contains_key(key));
         for key in &gone {
             table.remove(key);
         }
         let mut changed = gone;
         for (key, row) in incoming {
             let known = table.rows.get(&key);
-            if is_older(&row, known) || table.is_buried(&key, &row) {
+            if row.is_older_than(known) || table.has_tombstone(&key, &row) {
                 continue;
             }
             if known.map(Row::version) != Some(row.version()) {
@@ -345,16 +323,16 @@ impl Cache {
             inner.wake(kind, key);
         }
         if is_first {
-            // Whoever waited for the list follows nothing in it yet.
-            inner.bells.values().for_each(|bell| bell.notify_one());
+            // A follower that waited for the list follows nothing in it yet.
+            inner.wakeups.values().for_each(|wakeup| wakeup.notify_one());
         }
         changed.into_iter().collect()
     }
 
-    /// A list or a watch failed; what was listed before stays what is known. True if nothing was, and this is
-    /// the first time, or for another reason than before.
+    /// A list or a watch failed; objects that were listed before stay. True if none were, and this is the first
+    /// time, or for another reason than before.
     pub(crate) fn failed(&self, kind: Kind, failure: TableState) -> bool {
-        let mut inner = self.inner();
+        let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
         if table.state == TableState::Synced {
             return false;
@@ -367,9 +345,9 @@ impl Cache {
         is_news
     }
 
-    /// A kind that was listed is served no longer: nothing of it is left. True if that is news.
+    /// Empties the table of a kind that is served no longer. True if it was listed before.
     pub(crate) fn vanished(&self, kind: Kind, state: TableState) -> bool {
-        let mut inner = self.inner();
+        let mut inner = self.0.lock();
         let table = inner.tables.entry(kind).or_default();
         if table.state != TableState::Synced {
             return false;
@@ -377,10 +355,6 @@ impl Cache {
         *table = Table { state, ..Table::default() };
         inner.wake_all(kind);
         true
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -390,18 +364,18 @@ impl Inner {
     fn wake(&self, kind: Kind, key: &Key) {
         let followers = self.followers.get(&(kind, key.clone()));
         for follower in followers.into_iter().flatten() {
-            if let Some(bell) = self.bells.get(follower) {
-                bell.notify_one();
+            if let Some(wakeup) = self.wakeups.get(follower) {
+                wakeup.notify_one();
             }
         }
     }
 
-    /// Wakes everybody who depends on any object of the kind, there or not.
+    /// Wakes all that follow any object of the kind, existing or not.
     fn wake_all(&self, kind: Kind) {
         let of_kind = self.followers.iter().filter(|((followed, _), _)| *followed == kind);
         for follower in of_kind.flat_map(|(_, followers)| followers) {
-            if let Some(bell) = self.bells.get(follower) {
-                bell.notify_one();
+            if let Some(wakeup) = self.wakeups.get(follower) {
+                wakeup.notify_one();
             }
         }
     }
@@ -415,194 +389,5 @@ impl Inner {
                 }
             }
         }
-    }
-}
-
-// === impl Table ===
-
-impl Table {
-    fn put(&mut self, kind: Kind, key: Key, row: Row) {
-        self.remove(&key);
-        if INDEXED.contains(&kind) {
-            let controller = (Arc::clone(&key.namespace), row.controller().to_owned());
-            self.controlled.entry(controller).or_default().insert(key.clone());
-        }
-        self.rows.insert(key, row);
-    }
-
-    /// Whether there was one.
-    fn remove(&mut self, key: &Key) -> bool {
-        let Some(row) = self.rows.remove(key) else { return false };
-        let controller = (Arc::clone(&key.namespace), row.controller().to_owned());
-        if let Some(keys) = self.controlled.get_mut(&controller) {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.controlled.remove(&controller);
-            }
-        }
-        true
-    }
-
-    fn is_buried(&self, key: &Key, row: &Row) -> bool {
-        self.buried.get(key).is_some_and(|uid| uid == row.uid())
-    }
-}
-
-// === impl Row ===
-
-impl Row {
-    /// Keeps what somebody reads, drops the rest.
-    fn of(kind: Kind, mut object: Value) -> Self {
-        if kind == CONFIG_MAP {
-            return Self::Digest(Arc::new(ConfigDigest::of(ConfigKind::ConfigMap, &object)));
-        }
-        if kind == SECRET {
-            return Self::Digest(Arc::new(ConfigDigest::of(ConfigKind::Secret, &object)));
-        }
-        if kind == DEPLOYMENT {
-            return Self::Object(Arc::new(WorkloadKind::Deployment.trim(object)));
-        }
-        if kind == DAEMON_SET {
-            return Self::Object(Arc::new(WorkloadKind::DaemonSet.trim(object)));
-        }
-        if kind == POD {
-            return Self::Object(Arc::new(game::pod::trim(object)));
-        }
-        if kind == NODE {
-            return Self::Object(Arc::new(game::pod::trim_node(&object)));
-        }
-        if kind == GAME_DEPLOYMENT || kind == GAME_STATEFUL_SET {
-            let is_ours = game::plan::is_paused_by(FIELD_MANAGER, &object);
-            object[game::plan::PAUSED_BY_US] = is_ours.into();
-        }
-        let ours = applied_keys(&object["metadata"]["managedFields"]);
-        if let Some(metadata) = object["metadata"].as_object_mut() {
-            metadata.remove("managedFields");
-            metadata.extend(ours.map(|ours| ("managedFields".to_owned(), ours)));
-        }
-        Self::Object(Arc::new(object))
-    }
-
-    /// Which of all objects that ever had its name; nothing where only a fingerprint is kept.
-    fn uid(&self) -> &str {
-        match self {
-            Self::Object(object) => object["metadata"]["uid"].as_str().unwrap_or_default(),
-            Self::Digest(_) => "",
-        }
-    }
-
-    /// The identity of what controls it.
-    fn controller(&self) -> &str {
-        let Self::Object(object) = self else { return "" };
-        let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        let controller = owners.into_iter().find(|owner| owner["controller"] == true);
-        controller.and_then(|owner| owner["uid"].as_str()).unwrap_or_default()
-    }
-
-    /// Whether it is as the other one in all but its version.
-    fn says_the_same(&self, other: &Self) -> bool {
-        let (Self::Object(one), Self::Object(other)) = (self, other) else { return false };
-        let mut metadata = ["uid", "annotations"].into_iter();
-        metadata.all(|field| one["metadata"][field] == other["metadata"][field])
-            && one["status"] == other["status"]
-    }
-
-    fn version(&self) -> &str {
-        match self {
-            Self::Object(object) => {
-                object["metadata"]["resourceVersion"].as_str().unwrap_or_default()
-            }
-            Self::Digest(digest) => &digest.resource_version,
-        }
-    }
-}
-
-/// Which labels and annotations we applied, in the same form: the rest of who wrote what is of no use.
-fn applied_keys(managers: &Value) -> Option<Value> {
-    let managers = managers.as_array()?.iter();
-    let mut ours =
-        managers.filter(|it| it["manager"] == FIELD_MANAGER && it["operation"] == "Apply");
-    let metadata = ours.find_map(|it| it["fieldsV1"]["f:metadata"].as_object())?;
-    let keys = ["f:labels", "f:annotations"].into_iter();
-    let keys: Map<_, _> =
-        keys.filter_map(|key| Some((key.to_owned(), metadata.get(key)?.clone()))).collect();
-    if keys.is_empty() {
-        return None;
-    }
-    let fields = json!({ "f:metadata": keys });
-    Some(json!([{ "manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields }]))
-}
-
-/// Whether `row` was made before `known`. Versions are numbers; where they are not, the newcomer wins.
-fn is_older(row: &Row, known: Option<&Row>) -> bool {
-    let number = |row: &Row| row.version().parse::<u64>().ok();
-    match known.map(|known| (number(row), number(known))) {
-        Some((Some(new), Some(known))) => new < known,
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn pod(name: &str, version: u32, controller: Option<&str>) -> Value {
-        let owners: Vec<Value> =
-            controller.map(|uid| json!({ "uid": uid, "controller": true })).into_iter().collect();
-        json!({ "metadata": {
-            "namespace": "default", "name": name, "uid": format!("uid-{name}"),
-            "resourceVersion": version.to_string(), "ownerReferences": owners,
-        } })
-    }
-
-    fn controlled(cache: &Cache, uid: &str) -> Vec<String> {
-        let found = cache.list_controlled(POD, "default", uid);
-        let mut names: Vec<String> = found.iter().map(|it| Key::of(it).name.to_string()).collect();
-        names.sort();
-        names
-    }
-
-    #[test]
-    fn what_is_controlled_is_found_however_it_came_and_went() {
-        let cache = Cache::default();
-        cache.list_begins(POD);
-        for object in [pod("a", 1, Some("x")), pod("b", 1, Some("y")), pod("c", 1, None)] {
-            cache.list_has(POD, object);
-        }
-        cache.list_ends(POD);
-        assert_eq!(controlled(&cache, "x"), ["a", "c"], "its own, and nobody's");
-        cache.observe(POD, pod("c", 2, Some("x")));
-        assert_eq!(controlled(&cache, "x"), ["a", "c"], "taken in");
-        assert_eq!(controlled(&cache, "y"), ["b"]);
-        cache.learn(POD, pod("a", 3, Some("y")));
-        assert_eq!(controlled(&cache, "y"), ["a", "b"], "handed over");
-        cache.bury(POD, &Key::new("default", "a"), "uid-a");
-        cache.observe_deleted(POD, &pod("b", 4, Some("y")));
-        assert_eq!(controlled(&cache, "y"), Vec::<String>::new());
-        cache.list_begins(POD);
-        cache.list_ends(POD);
-        assert_eq!(controlled(&cache, "x"), Vec::<String>::new(), "what a list does not have");
-    }
-
-    #[test]
-    fn a_heartbeat_of_a_node_is_no_news_and_what_is_read_of_it_is() {
-        let node = |version: u32, beat: &str, address: &str, ready: &str| {
-            json!({
-                "metadata": { "name": "a", "uid": "a", "resourceVersion": version.to_string() },
-                "status": {
-                    "addresses": [{ "type": "InternalIP", "address": address }],
-                    "conditions": [{ "type": "Ready", "status": ready, "lastHeartbeatTime": beat }],
-                },
-            })
-        };
-        let cache = Cache::default();
-        assert!(cache.observe(NODE, node(1, "1", "10.0.0.1", "True")));
-        assert!(!cache.observe(NODE, node(2, "2", "10.0.0.1", "True")), "a heartbeat");
-        let known = cache.get(NODE, &Key::new("", "a")).unwrap();
-        assert_eq!(known["metadata"]["resourceVersion"], "2", "it is taken all the same");
-        assert!(cache.observe(NODE, node(3, "3", "10.0.0.2", "True")), "another address");
-        assert!(cache.observe(NODE, node(4, "4", "10.0.0.2", "False")), "not ready");
     }
 }

@@ -4,23 +4,19 @@
 //! watch ──► cache ──► NodeListener ──► NodeAddresses ──► http::guard, at every connection
 //! ```
 //!
-//! Nothing is asked of anybody before nodes were listed. An operator whose role does not let it see them, such
+//! No request leaves before nodes were listed. An operator whose role does not let it see them, such
 //! as one that may act in a single namespace, does without: it says so once, and their addresses are open.
 
-use std::{
-    collections::BTreeMap,
-    mem,
-    net::IpAddr,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
-};
+use std::{collections::BTreeMap, mem, net::IpAddr, sync::Arc};
 
+use parking_lot::RwLock;
 use serde_json::Value;
 use tidegate_providers::game::NODE;
 use tracing::{info, warn};
 
 use super::{Cluster, cache::Key, watch::Listener};
 
-/// The addresses of all nodes that are known; cheap to clone, and every clone knows the same.
+/// The addresses of all nodes that are known; cheap to clone, and all clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct NodeAddresses(Arc<RwLock<Inner>>);
 
@@ -38,16 +34,16 @@ enum Knowledge {
     #[default]
     Pending,
     Listed,
-    /// What comes after the last list, if there was one, is not known.
+    /// Changes after the last list, if there was one, are not known.
     Refused,
 }
 
 /// Keeps the addresses as the cache has them.
 pub(crate) struct NodeListener(pub(crate) Cluster);
 
-/// Whatever a node is called by that is an address. Names are looked up by whoever is given one.
+/// All addresses of a node. Its names are looked up when a request names one.
 ///
-/// Pod networks give a node two more, which it does not tell: the first of the range of its pods is often
+/// Pod networks give a node two more, which its status does not have: the first of the range of its pods is often
 /// that of a tunnel, and the second that of the bridge its pods are on. No pod has either.
 fn addresses(node: &Value) -> Vec<IpAddr> {
     let said = node["status"]["addresses"].as_array().into_iter().flatten();
@@ -71,27 +67,27 @@ impl NodeAddresses {
     /// Whether it is an address of a node. Looks through all of them: ten thousand take some microseconds, and
     /// it is asked once a connection.
     pub fn contains(&self, address: IpAddr) -> bool {
-        self.read().by_node.values().flatten().any(|known| *known == address)
+        self.0.read().by_node.values().flatten().any(|known| *known == address)
     }
 
     /// Another number than before if there may be an address that was not one of a node then.
     pub(crate) fn additions(&self) -> u64 {
-        self.read().additions
+        self.0.read().additions
     }
 
     /// Whether nodes were listed, or are not to be had.
     pub(crate) fn is_settled(&self) -> bool {
-        self.read().knowledge != Knowledge::Pending
+        self.0.read().knowledge != Knowledge::Pending
     }
 
     /// The addresses of a node are these from now on; none if it is gone.
     pub(crate) fn set(&self, node: &str, addresses: Vec<IpAddr>) {
-        // Most news of a node are not about its addresses.
-        let known = self.read().by_node.get(node).cloned().unwrap_or_default();
+        // Most changes of a node are not about its addresses.
+        let known = self.0.read().by_node.get(node).cloned().unwrap_or_default();
         if known == addresses {
             return;
         }
-        let mut inner = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.write();
         if addresses.is_empty() {
             inner.by_node.remove(node);
         } else {
@@ -100,14 +96,10 @@ impl NodeAddresses {
         }
     }
 
-    /// What was so before.
+    /// Returns the state before.
     fn settle(&self, knowledge: Knowledge) -> Knowledge {
-        let mut inner = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.write();
         mem::replace(&mut inner.knowledge, knowledge)
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the cluster's definitions of Gateway API routes know, as its API server publishes it.
+//! The fields of Gateway API routes that the cluster's definitions have, as its API server publishes them.
 //!
 //! ```text
 //! /openapi/v3                                         index: a fingerprint for each document
@@ -10,14 +10,11 @@
 //! canaries at rest. Any authenticated user may read these pages. Where they cannot be read, routes
 //! have the fields that every cluster knows.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use http::{Request, header};
 use http_body_util::{BodyExt, Limited};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tidegate_providers::{
     object::Kind,
@@ -36,7 +33,7 @@ const PAGE_MAX: Duration = Duration::from_secs(30);
 /// Attempts at the first read, a second and then twice as long apart: half a minute in all.
 const ATTEMPTS: u32 = 5;
 
-/// What is known of each version of the group.
+/// The document of each version of the group, once read.
 #[derive(Default)]
 pub struct Schemas(Mutex<BTreeMap<&'static str, Document>>);
 
@@ -68,14 +65,10 @@ pub(super) fn is_about_fields(error: &WriteError) -> bool {
 // === impl Schemas ===
 
 impl Schemas {
-    fn inner(&self) -> MutexGuard<'_, BTreeMap<&'static str, Document>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes note of a document; true if that was news.
+    /// Stores a document; true if it changed.
     fn put(&self, version: &'static str, document: Document) -> bool {
         let kinds = document.kinds.clone();
-        let before = self.inner().insert(version, document);
+        let before = self.0.lock().insert(version, document);
         before.is_none_or(|before| before.kinds != kinds)
     }
 }
@@ -88,7 +81,7 @@ impl Cluster {
         if kind.group != GROUP {
             return Some(RouteFields::default());
         }
-        let schemas = self.schemas.inner();
+        let schemas = self.schemas.0.lock();
         let document = schemas.get(kind.version)?;
         let fields = document.kinds.get(kind.kind).copied();
         Some(fields.unwrap_or_else(|| RouteFields::assumed(kind)))
@@ -96,12 +89,12 @@ impl Cluster {
 
     /// Whether this kind of route is known to be served.
     pub(crate) fn serves_route(&self, kind: Kind) -> bool {
-        let schemas = self.schemas.inner();
+        let schemas = self.schemas.0.lock();
         schemas.get(kind.version).is_some_and(|it| it.kinds.contains_key(kind.kind))
     }
 
-    /// Reads what is known of a kind, for the first time.
-    pub(crate) async fn learn(self, kind: Kind) {
+    /// Reads the document of a kind, unless it was read before.
+    pub(crate) async fn load_schema(self, kind: Kind) {
         if kind.group != GROUP || self.route_fields(kind).is_some() {
             return;
         }
@@ -123,22 +116,22 @@ impl Cluster {
             }
         }
         self.schemas.put(kind.version, document);
-        self.cache.ring_all();
+        self.cache.notify_all();
     }
 
     /// Reads it again if it is another one by now.
     pub(crate) async fn check_schema(self, kind: Kind) {
-        let known = self.schemas.inner().get(kind.version).map(|it| it.address.clone());
+        let known = self.schemas.0.lock().get(kind.version).map(|it| it.address.clone());
         let Some(known) = known.filter(|_| kind.group == GROUP) else { return };
         if let Ok(Some(document)) = self.read_document(kind, &known).await
             && self.schemas.put(kind.version, document)
         {
-            self.cache.ring_all();
+            self.cache.notify_all();
         }
     }
 
     /// Reads it again because a write was refused; true if it is another one.
-    pub(super) async fn relearn(&self, kind: Kind) -> bool {
+    pub(super) async fn reload_schema(&self, kind: Kind) -> bool {
         if kind.group != GROUP {
             return false;
         }
@@ -207,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_found_by_what_they_are_and_not_by_their_name_in_the_document() {
+    fn kinds_are_found_by_group_version_kind_and_not_by_their_name_in_the_document() {
         let kind = |kind: &str, version: &str| json!([{ "group": GROUP, "version": version, "kind": kind }]);
         let rules = json!({ "items": { "properties": { "name": { "type": "string" } } } });
         let spec = json!({ "spec": { "properties": { "rules": rules } } });

@@ -1,16 +1,17 @@
-//! A limit on requests to the API server: so many a second, and so many in one go.
+//! A limit on requests to the API server: a rate and a burst.
 //!
 //! Requests beyond it wait for their turn; none is refused. A watch is one request, however long it
 //! lasts. The lease has a client of its own without a limit: work must not be able to starve it.
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tower::{Layer, Service};
 
 use crate::clock::Clock;
@@ -24,7 +25,7 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// Puts the limit in front of a client. What is made by one of these shares one budget.
+/// Puts the limit in front of a client. All clients made by one of these share one budget.
 #[derive(Clone)]
 pub struct Throttle {
     bucket: Arc<Mutex<Bucket>>,
@@ -63,7 +64,7 @@ impl Throttle {
 
     /// Takes a turn, and says how long it is until then.
     fn take_turn(&self) -> Duration {
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = self.bucket.lock();
         bucket.take_turn(self.clock.monotonic())
     }
 }

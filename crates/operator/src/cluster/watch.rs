@@ -1,9 +1,8 @@
 //! Watches: one per kind, into the cache.
 //!
-//! Objects arrive as JSON, whatever they hold: one that nobody can decode disturbs no other. A kind
-//! the cluster does not serve is tried again with growing pauses, and says so in the cache meanwhile. So does one
-//! that it serves no longer, once it has said nothing else for a while: one server of several may come late to
-//! what it serves.
+//! Objects arrive as untyped JSON: a malformed one disturbs no other. A kind that the cluster does not serve is
+//! tried again with growing pauses, and its state in the cache says so meanwhile. The same holds for a kind that is
+//! served no longer, after a while without another answer: one API server of several may learn of a kind late.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,8 +25,7 @@ use crate::clock::Clock;
 /// The pause after a watch failed; twice that after each further failure, up to the longest.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// As long where the cluster has no such kind, or lets nobody of ours see it: until a person changes
-/// that, asking is for nothing.
+/// Longest pause where the cluster has no such kind, or RBAC forbids it: only a person can change that.
 const REFUSED_MAX: Duration = Duration::from_mins(5);
 /// A failure this long after the one before is a first one. A server that always lists and never
 /// watches does not get there: its lists would cost the most.
@@ -36,23 +34,23 @@ const QUIET: Duration = Duration::from_mins(2);
 /// A kind that was listed is gone when that was said for so long.
 const GONE_AFTER: Duration = Duration::from_mins(1);
 
-/// Nodes are large, 100 KiB with all their images, and there may be thousands: a page of them is what is held
+/// Nodes are large, 100 KiB with all their images, and there may be thousands: one page of them is held
 /// at a time.
 const NODES_PER_PAGE: u32 = 100;
 
-/// Who is told what a watch sees, besides the cache.
+/// Receives the changes of a watch, besides the cache.
 pub(crate) trait Listener: Send {
     /// Something about the object of this name changed, or it is gone.
     fn changed(&mut self, key: &Key);
 
-    /// A list is complete, and all that changed by it was told.
+    /// A list is complete, after [`Listener::changed`] for each change.
     fn listed(&mut self) {}
 
-    /// The cluster has no such kind, or lets nobody of ours see it; and that in a sentence.
+    /// The cluster has no such kind, or RBAC forbids it; with a sentence for people.
     fn refused(&mut self, _why: &str) {}
 }
 
-/// Nobody else is interested.
+/// For kinds without a listener.
 pub(crate) struct Silent;
 
 impl Listener for Silent {
@@ -125,7 +123,7 @@ pub(crate) async fn feed(
                     // Most clusters lack most meshes.
                     TableState::Pending | TableState::Synced | TableState::NotServed(_) => None,
                 };
-                // Of nodes their listener says what follows from it.
+                // The listener of nodes logs the consequences itself.
                 let is_told = kind == NODE && is_refused(&error);
                 if cluster.cache.failed(kind, state)
                     && !is_told
@@ -190,26 +188,27 @@ fn take(
 }
 
 fn json(object: DynamicObject) -> Value {
-    // What came as JSON goes as JSON.
+    // It was JSON when it arrived.
     serde_json::to_value(object).unwrap_or_default()
 }
 
 /// The code of the server's refusal, if it is one.
 fn code_of(error: &watcher::Error) -> Option<u16> {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
-        _ => None,
+    if let watcher::Error::InitialListFailed(kube::Error::Api(status))
+    | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+    | watcher::Error::WatchFailed(kube::Error::Api(status)) = error
+    {
+        return Some(status.code);
     }
+    None
 }
 
 fn is_refused(error: &watcher::Error) -> bool {
     matches!(code_of(error), Some(403 | 404))
 }
 
-/// What that says about the kind. Only "not found" says that there is no such kind: an error that passes
-/// must not look like one.
+/// The state of the kind after this error. Only "not found" says that there is no such kind: a passing error must
+/// not look like one.
 fn failure(kind: Kind, code: Option<u16>) -> TableState {
     let (api, name) = (kind.api_version(), kind.kind);
     match code {
@@ -228,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_in_a_row_are_further_and_further_apart_and_one_after_quiet_times_is_a_first() {
+    fn pauses_double_with_failures_in_a_row_and_start_over_after_quiet_times() {
         let mut pauses = Pauses::default();
         let mut now = Duration::ZERO;
         let mut seen = Vec::new();

@@ -1,8 +1,8 @@
-//! Writes: each says what it is based on, and none happens without leadership.
+//! Writes, each with a precondition, and none without leadership.
 //!
-//! Fields we own are applied by the server under one field manager. Where a subtree must be exactly
-//! ours and somebody else owns fields in it, which an apply leaves alone, it is replaced after the
-//! apply. What the server answers goes into the cache at once.
+//! Fields we own are applied by the server under one field manager. Where a subtree must be exactly ours and another
+//! manager owns fields in it, which an apply leaves alone, it is replaced after the apply. The answer of the server
+//! goes into the cache at once.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -19,14 +19,14 @@ pub use tidegate_providers::object::FIELD_MANAGER;
 /// Longest time for one request.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 const APPLY: &str = "application/apply-patch+yaml";
-/// What the admission plugin `OwnerReferencesPermissionEnforcement` says to who may not delete an object, and would
-/// change who owns it.
+/// The message of the admission plugin `OwnerReferencesPermissionEnforcement` when a client that may not delete an
+/// object changes its owners.
 const NOT_TO_OWN: &str = "cannot set an ownerRef on a resource you can't delete";
 
 /// Why a write did not happen, or may not have.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// Somebody else wrote first: look again and decide again.
+    /// Another client wrote first: observe and decide again.
     #[error("{what} changed in the meantime")]
     Conflict { what: String },
     /// Another operator leads now.
@@ -35,10 +35,10 @@ pub enum WriteError {
     /// The loop of the object is to stop.
     #[error("the operator is stopping")]
     Stopped,
-    /// The object is not there.
+    /// The object does not exist.
     #[error("{what} does not exist")]
     Missing { what: String },
-    /// The server says no, and will say so again.
+    /// The server refuses the write, and would again.
     #[error("{what} was refused: {why}")]
     Refused { what: String, why: String },
     /// The server did not answer, or not now. The write may have happened.
@@ -57,7 +57,7 @@ impl Cluster {
             }
             Change::Delete { kind, name, uid } => {
                 let place = Place { kind: *kind, namespace, name, subresource: "" };
-                self.delete(place, uid).await
+                self.delete_and_forget(place, uid).await
             }
         }
     }
@@ -77,8 +77,8 @@ impl Cluster {
                 body = Cow::Owned(self.with_present_owners(place, &body).await?);
                 self.patch(place, APPLY, &body).await?
             }
-            Err(error) if schema::is_about_fields(&error) && self.relearn(kind).await => {
-                // What is served changed: the same decision is another write now.
+            Err(error) if schema::is_about_fields(&error) && self.reload_schema(kind).await => {
+                // The definition changed: the same decision is another write now.
                 return Err(WriteError::Conflict {
                     what: format!("the definition of {}", kind.kind),
                 });
@@ -105,8 +105,8 @@ impl Cluster {
         self.json_patch(place, &Value::Array(operations)).await.map(|_| ())
     }
 
-    /// The same for an object whose owners are to stay who they are. Our role may not delete workloads: where that is
-    /// what it takes, one that is found with other owners than ours is kept up to date all the same.
+    /// The body with the owners that the object has. Our role may not delete workloads, and some clusters ask for that
+    /// before owners are changed: an object with other owners than ours is kept up to date all the same.
     async fn with_present_owners(
         &self,
         place: Place<'_>,
@@ -117,11 +117,13 @@ impl Cluster {
         let mut live = live.ok_or_else(|| WriteError::Missing { what: place.to_string() })?;
         let mut body = body.clone();
         if let Some(metadata) = body["metadata"].as_object_mut() {
-            // Said again and not left out: what is left out of an apply is taken away.
-            match live["metadata"]["ownerReferences"].take() {
-                Value::Null => metadata.remove("ownerReferences"),
-                owners => metadata.insert("ownerReferences".to_owned(), owners),
-            };
+            // Repeated and not left out: a field that is left out of an apply is removed.
+            let owners = live["metadata"]["ownerReferences"].take();
+            if owners.is_null() {
+                metadata.remove("ownerReferences");
+            } else {
+                metadata.insert("ownerReferences".to_owned(), owners);
+            }
         }
         Ok(body)
     }
@@ -155,11 +157,11 @@ impl Cluster {
             .header(header::CONTENT_TYPE, media)
             .body(body.to_string().into_bytes());
         let written = self.send(place, request).await?;
-        self.cache.learn(place.kind, written.clone());
+        self.cache.cache_insert(place.kind, written.clone());
         Ok(written)
     }
 
-    /// Creates an object; the name is the server's business.
+    /// Creates an object under a name that the server generates. The cache does not get it.
     pub async fn create(&self, place: Place<'_>, body: &Value) -> Result<Value, WriteError> {
         let path = format!("{}?fieldManager={FIELD_MANAGER}", place.collection());
         let request = Request::builder()
@@ -170,36 +172,24 @@ impl Cluster {
         self.send(place, request).await
     }
 
-    /// Creates an object of this name, and learns what came of it.
-    pub async fn make(&self, place: Place<'_>, body: &Value) -> Result<Value, WriteError> {
-        let made = self.create(place, body).await?;
-        self.cache.learn(place.kind, made.clone());
-        Ok(made)
+    /// Creates an object under a name of ours, and puts the answer into the cache.
+    pub async fn create_named(&self, place: Place<'_>, body: &Value) -> Result<Value, WriteError> {
+        let created = self.create(place, body).await?;
+        self.cache.cache_insert(place.kind, created.clone());
+        Ok(created)
     }
 
-    /// Deletes the object of that identity. It stays in the cache while its end is waited for.
-    pub async fn end(
+    /// Deletes the object with this UID. It stays in the cache while a finalizer or its grace period keeps it.
+    pub async fn delete(
         &self,
         place: Place<'_>,
         uid: &str,
         grace_s: Option<u32>,
     ) -> Result<(), WriteError> {
-        let mut options = json!({
-            "apiVersion": "v1", "kind": "DeleteOptions",
-            "propagationPolicy": "Background", "preconditions": { "uid": uid },
-        });
-        if let Some(grace) = grace_s {
-            options["gracePeriodSeconds"] = grace.into();
-        }
-        let request = Request::builder()
-            .method(Method::DELETE)
-            .uri(place.path())
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(options.to_string().into_bytes());
-        match self.send(place, request).await {
-            Ok(left) if is_leaving(&left) => self.cache.learn(place.kind, left),
+        match self.send(place, deletion(place, uid, grace_s)).await {
+            Ok(left) if is_leaving(&left) => self.cache.cache_insert(place.kind, left),
             Ok(_) | Err(WriteError::Missing { .. }) => {
-                self.cache.bury(place.kind, &place.key(), uid);
+                self.cache.tombstone(place.kind, &place.key(), uid);
             }
             Err(error) => return Err(error),
         }
@@ -223,21 +213,11 @@ impl Cluster {
         Ok(items)
     }
 
-    async fn delete(&self, place: Place<'_>, uid: &str) -> Result<(), WriteError> {
-        let options = json!({
-            "apiVersion": "v1", "kind": "DeleteOptions",
-            "propagationPolicy": "Background",
-            "preconditions": { "uid": uid },
-        });
-        let request = Request::builder()
-            .method(Method::DELETE)
-            .uri(place.path())
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(options.to_string().into_bytes());
-        let outcome = self.send(place, request).await;
-        match outcome {
+    /// As [`Self::delete`], but the cache drops the object at once, even if a finalizer keeps it for a while.
+    async fn delete_and_forget(&self, place: Place<'_>, uid: &str) -> Result<(), WriteError> {
+        match self.send(place, deletion(place, uid, None)).await {
             Ok(_) | Err(WriteError::Missing { .. }) => {
-                self.cache.unlearn(place.kind, &place.key());
+                self.cache.cache_remove(place.kind, &place.key());
                 Ok(())
             }
             Err(error) => Err(error),
@@ -254,11 +234,11 @@ impl Cluster {
         }
     }
 
-    /// Reads the object once more after a conflict, so that the next decision sees what is.
+    /// Reads the object once more after a conflict, so that the next decision sees its present state.
     pub async fn refresh(&self, place: Place<'_>) -> Result<(), WriteError> {
         match self.read(place).await? {
-            Some(object) => self.cache.learn(place.kind, object),
-            None => self.cache.unlearn(place.kind, &place.key()),
+            Some(object) => self.cache.cache_insert(place.kind, object),
+            None => self.cache.cache_remove(place.kind, &place.key()),
         }
         Ok(())
     }
@@ -306,7 +286,22 @@ impl Cluster {
     }
 }
 
-/// Whether what a deletion answered is an object that is still there for a while.
+fn deletion(place: Place<'_>, uid: &str, grace_s: Option<u32>) -> http::Result<Request<Vec<u8>>> {
+    let mut options = json!({
+        "apiVersion": "v1", "kind": "DeleteOptions",
+        "propagationPolicy": "Background", "preconditions": { "uid": uid },
+    });
+    if let Some(grace) = grace_s {
+        options["gracePeriodSeconds"] = grace.into();
+    }
+    Request::builder()
+        .method(Method::DELETE)
+        .uri(place.path())
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(options.to_string().into_bytes())
+}
+
+/// Whether the answer to a deletion is an object that is still there for a while.
 fn is_leaving(answer: &Value) -> bool {
     let metadata = &answer["metadata"];
     let has_finalizers = metadata["finalizers"].as_array().is_some_and(|list| !list.is_empty());
@@ -360,7 +355,7 @@ impl std::fmt::Display for Place<'_> {
 // === impl WriteError ===
 
 impl WriteError {
-    /// Looking again at once may help: the world is another one than the decision was made for.
+    /// Observing again at once may help: the decision was made for an older state.
     pub fn is_stale(&self) -> bool {
         matches!(self, Self::Conflict { .. } | Self::Missing { .. })
     }
@@ -374,8 +369,8 @@ fn sort_out(what: String, error: kube::Error) -> WriteError {
     match status.code {
         404 => WriteError::Missing { what },
         409 => WriteError::Conflict { what },
-        // Admission comes before anything is stored: nothing was written, and nothing is until somebody
-        // puts the webhook right.
+        // Admission comes before anything is stored: nothing was written, and nothing will be until the webhook
+        // works again.
         500 if status.message.contains("failed calling webhook") => {
             WriteError::Refused { what, why }
         }
@@ -384,7 +379,7 @@ fn sort_out(what: String, error: kube::Error) -> WriteError {
     }
 }
 
-/// An API server's sentence may repeat a whole object; nobody reads that.
+/// Cuts a message of the API server, which may repeat a whole object.
 fn shorten(text: &str) -> String {
     const CHARACTERS_MAX: usize = 400;
     match text.char_indices().nth(CHARACTERS_MAX) {
@@ -393,7 +388,7 @@ fn shorten(text: &str) -> String {
     }
 }
 
-/// Equal but for what is empty: the server drops and adds empty maps at will.
+/// Equal, ignoring empty values: the server drops and adds empty maps at will.
 fn is_same(left: Option<&Value>, right: Option<&Value>) -> bool {
     match (left, right) {
         (None, None) => true,
@@ -434,11 +429,14 @@ mod tests {
         assert!(matches!(sorted(500, down), WriteError::Refused { .. }));
         let other = "Internal error occurred: etcdserver: leader changed";
         assert!(matches!(sorted(500, other), WriteError::Unavailable { .. }));
-        assert!(matches!(sorted(503, down), WriteError::Unavailable { .. }), "nobody says that");
+        assert!(
+            matches!(sorted(503, down), WriteError::Unavailable { .. }),
+            "no server sends that"
+        );
     }
 
     #[test]
-    fn what_is_empty_makes_no_difference() {
+    fn empty_values_make_no_difference() {
         let same = |left: Value, right: Value| is_same(Some(&left), Some(&right));
         assert!(same(json!({ "a": {}, "b": 1 }), json!({ "b": 1, "c": null })));
         assert!(same(json!([{ "a": [] }]), json!([{}])));

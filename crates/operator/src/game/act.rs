@@ -207,7 +207,7 @@ impl Writer<'_> {
                 self.workload
                     .cx
                     .cluster
-                    .end(self.workload.place(POD, &pod.name), &pod.uid, Some(0))
+                    .delete(self.workload.place(POD, &pod.name), &pod.uid, Some(0))
                     .await?;
                 let text = format!("Pod {} is taken from its lost node.", pod.name);
                 self.workload
@@ -253,7 +253,11 @@ impl Writer<'_> {
             Action::DeleteHook(name) => {
                 let Some(run) = self.observation.runs.get(name) else { return Ok(()) };
                 let uid = run["metadata"]["uid"].as_str().unwrap_or_default();
-                self.workload.cx.cluster.end(self.workload.place(HOOK_RUN, name), uid, None).await
+                self.workload
+                    .cx
+                    .cluster
+                    .delete(self.workload.place(HOOK_RUN, name), uid, None)
+                    .await
             }
             Action::DropRevisions(names) => {
                 for name in names {
@@ -262,7 +266,7 @@ impl Writer<'_> {
                     };
                     let uid = known["metadata"]["uid"].as_str().unwrap_or_default();
                     let place = self.workload.place(CONTROLLER_REVISION, name.as_str());
-                    self.workload.cx.cluster.end(place, uid, None).await?;
+                    self.workload.cx.cluster.delete(place, uid, None).await?;
                 }
                 Ok(())
             }
@@ -371,7 +375,7 @@ impl Writer<'_> {
         let template = revision::template(known);
         let body = pods::new(self.workload.kind, &self.observation.workload, &template, pod, &name);
         match (
-            self.workload.cx.cluster.make(self.workload.place(POD, &name), &body).await,
+            self.workload.cx.cluster.create_named(self.workload.place(POD, &name), &body).await,
             pod.ordinal,
         ) {
             (Ok(_), _) => {}
@@ -412,7 +416,11 @@ impl Writer<'_> {
     }
 
     async fn delete(&self, pod: &PodRef, why: Departure) -> Result<(), WriteError> {
-        self.workload.cx.cluster.end(self.workload.place(POD, &pod.name), &pod.uid, None).await?;
+        self.workload
+            .cx
+            .cluster
+            .delete(self.workload.place(POD, &pod.name), &pod.uid, None)
+            .await?;
         let name = &pod.name;
         let (reason, text) = match why {
             Departure::Surplus => {
@@ -462,7 +470,7 @@ impl Writer<'_> {
         let place = self.workload.place(HOOK_RUN, &start.name);
         if let Some(found) = self.workload.cx.cluster.read(place).await? {
             let is_new = !self.observation.runs.contains_key(&start.name);
-            self.workload.cx.cluster.cache.learn(HOOK_RUN, found);
+            self.workload.cx.cluster.cache.cache_insert(HOOK_RUN, found);
             return if is_new {
                 Err(WriteError::Conflict { what: place.to_string() })
             } else {
@@ -479,7 +487,7 @@ impl Writer<'_> {
             Purpose::Step { .. } => None,
         };
         let body = run::new(self.workload.kind, &self.observation.workload, template, start, pod);
-        self.workload.cx.cluster.make(place, &body).await.map(|_| ())
+        self.workload.cx.cluster.create_named(place, &body).await.map(|_| ())
     }
 
     /// A claim stays when its pod goes: that is what it is for. One that is being deleted waits for its

@@ -51,7 +51,7 @@ impl Listener for Owners {
         let Some(object) = cluster.cache.get(*kind, key) else { return };
         let wake = |kind: Kind, name: &str| {
             let owner = Key::new(&key.namespace, name);
-            cluster.cache.ring(&follower(kind, &owner));
+            cluster.cache.notify(&follower(kind, &owner));
         };
         match controller_of(&object) {
             Some((owner, name)) if owner == GAME_DEPLOYMENT.kind => wake(GAME_DEPLOYMENT, name),

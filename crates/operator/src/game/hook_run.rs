@@ -271,7 +271,7 @@ impl HookRunReconciler {
             return Ok(Next::at(&*self.cx.clock, end));
         }
         pass.take_permit().await?;
-        self.cx.cluster.end(self.place(""), &self.uid, None).await?;
+        self.cx.cluster.delete(self.place(""), &self.uid, None).await?;
         Ok(Next::Gone)
     }
 }

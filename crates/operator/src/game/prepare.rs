@@ -76,7 +76,7 @@ pub(super) async fn revise(
         RevisionChoice::Create { name, number, collisions } => {
             let body = revision::new(workload.kind, &revise.workload, name, *number, &revise.data);
             let place = workload.place(CONTROLLER_REVISION, name.as_str());
-            match cluster.make(place, &body).await {
+            match cluster.create_named(place, &body).await {
                 Err(WriteError::Conflict { .. }) => {
                     let is_taken = is_taken(workload, name.as_str()).await?;
                     Ok(is_taken.then(|| collisions.saturating_add(1)))
@@ -109,11 +109,11 @@ pub(super) async fn refresh(workload: &WorkloadRef) -> Result<(), WriteError> {
         let found = cluster.read_all(kind, namespace, selector).await?;
         let keys: BTreeSet<Key> = found.iter().map(Key::of).collect();
         for object in found {
-            cluster.cache.learn(kind, object);
+            cluster.cache.cache_insert(kind, object);
         }
         for known in cluster.cache.list_in(kind, namespace) {
             if is_owned(&known, &workload.uid) && !keys.contains(&Key::of(&known)) {
-                cluster.cache.unlearn(kind, &Key::of(&known));
+                cluster.cache.cache_remove(kind, &Key::of(&known));
             }
         }
     }

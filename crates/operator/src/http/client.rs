@@ -1,15 +1,10 @@
-//! The client itself: pools, redirects, and reading no more than was asked for.
+//! The client: connection pools, redirects, bounded reads.
 //!
 //! Connections are kept and shared. Those to addresses that were not checked (the administrator's)
-//! have pools of their own, or a Canary could ride on them past the check.
+//! have pools of their own, or a Canary could use them past the check.
 
 use std::{
-    collections::BTreeMap,
-    error::Error as _,
-    fmt, mem,
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    collections::BTreeMap, error::Error as _, fmt, mem, pin::pin, sync::Arc, time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
@@ -25,7 +20,9 @@ use hyper_util::{
     client::{legacy, proxy::matcher::Matcher},
     rt::{TokioExecutor, TokioTimer},
 };
+use parking_lot::Mutex;
 use rustls::ClientConfig;
+use tidegate_runtime::tls::CertificateError;
 
 use super::{
     Answer, ClientCertificate, HttpError, Outgoing, Redirects, SafeUrl, Transport,
@@ -66,7 +63,7 @@ struct Pools {
     checked: u64,
 }
 
-/// Whom a request believes, and what it shows.
+/// The servers that a request trusts, and the certificate it presents.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Trust {
     verify_tls: bool,
@@ -74,8 +71,8 @@ struct Trust {
     certificate: Option<ClientCertificate>,
 }
 
-/// By which way a request goes.
-struct Road {
+/// The way out: through a proxy, or directly.
+struct Egress {
     proxy: Option<Proxy>,
     direct: bool,
 }
@@ -91,10 +88,10 @@ struct Hop {
 
 /// As Go's client, which Flagger uses.
 const REDIRECTS_MAX: usize = 10;
-/// How long a request has one of the turns that all namespaces share. A load test or a chart's tests may take
-/// minutes: eight namespaces with eight of them each would hold up everybody's metrics.
-const COMMON_TURN_MAX: Duration = Duration::from_secs(10);
-/// How long to wait for a turn. It does not count against the request's own timeout: a check must
+/// How long a request keeps one of the permits that all namespaces share. A load test or a chart's tests may take
+/// minutes: eight namespaces with eight of them each would hold up the metrics of all others.
+const SHARED_PERMIT_MAX: Duration = Duration::from_secs(10);
+/// How long to wait for a permit. It does not count against the request's own timeout: a check must
 /// not fail because we were busy. Three times the longest usual timeout.
 pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Below the 60 s after which common servers close, so that a kept connection is seldom a dead one.
@@ -132,7 +129,7 @@ impl Client {
         Self::with_resolver(policy, Arc::new(SystemResolver))
     }
 
-    /// With names that mean what `resolver` says. Addresses are checked all the same.
+    /// With a resolver of its own. Addresses are checked all the same.
     pub fn with_resolver(policy: Policy, resolver: Arc<dyn Resolve>) -> Self {
         Self {
             limits: Limits::new(policy.in_flight_max, policy.in_flight_per_namespace_max),
@@ -163,23 +160,23 @@ impl Client {
         let host = request.url.authority().to_owned();
         let start = tokio::time::Instant::now();
         let patience = request.patience.unwrap_or(Duration::MAX);
-        let turn = self.limits.enter(&request.namespace);
-        let turn = tokio::time::timeout(TURN_WAIT_MAX.min(patience), turn).await;
-        let Ok(Some(mut turn)) = turn else { return Err(HttpError::Busy { host }) };
+        let permit = self.limits.acquire(&request.namespace);
+        let permit = tokio::time::timeout(TURN_WAIT_MAX.min(patience), permit).await;
+        let Ok(Some(mut permit)) = permit else { return Err(HttpError::Busy { host }) };
         let after = request.timeout.min(patience.saturating_sub(start.elapsed()));
         let mut answer = pin!(tokio::time::timeout(after, self.follow(request)));
         let answer = tokio::select! {
             biased;
             answer = &mut answer => answer,
-            () = tokio::time::sleep(COMMON_TURN_MAX) => {
-                turn.let_others_pass();
+            () = tokio::time::sleep(SHARED_PERMIT_MAX) => {
+                permit.release_shared();
                 answer.await
             }
         };
         answer.unwrap_or(Err(HttpError::Timeout { host, after }))
     }
 
-    /// Sends the request, and again to wherever the answers point.
+    /// Sends the request, and follows redirects.
     async fn follow(&self, request: Outgoing) -> Result<Answer, HttpError> {
         let Outgoing { method, url, mut headers, body, trusted, .. } = request;
         let trust = Trust {
@@ -187,7 +184,7 @@ impl Client {
             authorities: request.authorities,
             certificate: request.certificate,
         };
-        let road = Road { proxy: request.proxy, direct: request.direct };
+        let egress = Egress { proxy: request.proxy, direct: request.direct };
         for name in CONNECTION_HEADERS {
             headers.remove(name);
         }
@@ -199,7 +196,7 @@ impl Client {
         let start = url.authority().to_owned();
         let mut hop = Hop { method, url, headers, body, trusted };
         for _ in 0..=REDIRECTS_MAX {
-            let response = self.ask(&hop, &trust, &road).await?;
+            let response = self.ask(&hop, &trust, &egress).await?;
             let location = location(&response).filter(|_| request.redirects == Redirects::SameHost);
             let Some(location) = location else {
                 return read(response, request.max_bytes, &hop.url).await;
@@ -213,12 +210,12 @@ impl Client {
         &self,
         hop: &Hop,
         trust: &Trust,
-        road: &Road,
+        egress: &Egress,
     ) -> Result<Response<Incoming>, HttpError> {
         let host = || hop.url.authority().to_owned();
-        let proxy = match &road.proxy {
+        let proxy = match &egress.proxy {
             Some(proxy) => Some(proxy.clone()),
-            None if road.direct => None,
+            None if egress.direct => None,
             None => self.environment_proxy(&hop.url)?,
         };
         let mut request = Request::new(Full::new(hop.body.clone()));
@@ -237,17 +234,17 @@ impl Client {
     fn environment_proxy(&self, url: &SafeUrl) -> Result<Option<Proxy>, HttpError> {
         let found = self.environment.as_ref().and_then(|known| known.intercept(url.uri()));
         let Some(found) = found else { return Ok(None) };
-        // One that we cannot use is not passed by: it is there for a reason.
+        // A proxy that we cannot use is an error, and not ignored: it is there for a reason.
         let proxy = Proxy::from_environment(&found);
         proxy.map(Some).ok_or_else(|| HttpError::Proxy { host: url.authority().to_owned() })
     }
 
-    fn pool(&self, key: PoolKey) -> Result<Pool, rustls::Error> {
+    fn pool(&self, key: PoolKey) -> Result<Pool, CertificateError> {
         let additions = self.guard.nodes.additions();
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.pools.lock();
         let Pools { pools, checked } = &mut *pools;
         if mem::replace(checked, additions) != additions {
-            // Connections are checked when they are made: a kept one may lead to what is a node since.
+            // Connections are checked when they are made: a kept one may lead to a node that was added since.
             pools.clear();
         }
         if let Some(pool) = pools.get(&key) {
@@ -261,7 +258,7 @@ impl Client {
         Ok(pool)
     }
 
-    fn make_pool(&self, key: &PoolKey) -> Result<Pool, rustls::Error> {
+    fn make_pool(&self, key: &PoolKey) -> Result<Pool, CertificateError> {
         let Trust { verify_tls, authorities, certificate } = &key.trust;
         let tls = match (authorities, verify_tls, certificate) {
             (_, false, None) => self.unverified.clone(),
@@ -304,7 +301,7 @@ impl fmt::Debug for Client {
 // === impl Trust ===
 
 impl Trust {
-    /// Nothing about it is one Canary's own.
+    /// Whether all requests share it: no Canary has settings of its own in it.
     fn is_usual(&self) -> bool {
         self.authorities.is_none() && self.certificate.is_none()
     }
@@ -323,7 +320,7 @@ impl Hop {
         }
         let is_same = url.is_same_origin(&self.url);
         let Self { mut method, url: from, mut headers, mut body, trusted } = self;
-        // What went to the host unprotected may go there protected.
+        // A request that went to the host without TLS may go there with it.
         let is_upgrade = from.port() == 80 && url.is_https() && url.port() == 443;
         if !is_same && !is_upgrade {
             let names: Vec<HeaderName> = headers.keys().cloned().collect();
@@ -346,14 +343,14 @@ impl Hop {
     }
 }
 
-/// Where an answer says to ask instead.
+/// The address that a redirect names.
 fn location(response: &Response<Incoming>) -> Option<String> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let value = response.headers().get(header::LOCATION).filter(|_| is_redirect)?;
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-/// Reads at most `bytes_max` of the body. What follows is left unread, and the connection closed.
+/// Reads at most `bytes_max` of the body. The rest is left unread, and the connection closed.
 async fn read(
     response: Response<Incoming>,
     bytes_max: usize,
@@ -376,7 +373,7 @@ async fn read(
     Ok(Answer { status: parts.status, headers: parts.headers, body: body.freeze(), truncated })
 }
 
-/// Turns what the client library says into our words.
+/// Translates an error of the client library.
 fn classify(error: &legacy::Error, host: String) -> HttpError {
     let mut cause = error.source();
     while let Some(current) = cause {
@@ -409,12 +406,14 @@ mod tests {
         sync::mpsc,
     };
 
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
     use rustls::{
         RootCertStore, ServerConfig, ServerConnection, StreamOwned,
         crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
         server::WebPkiClientVerifier,
     };
+    use tidegate_runtime::tls::{self as runtime_tls, Trust};
 
     use super::*;
 
@@ -444,16 +443,16 @@ mod tests {
     /// Trusts the one certificate there is.
     fn friend() -> Client {
         let mut friend = Client::with_resolver(local(), Arc::new(Here));
-        friend.verified = tls::trusting(roots());
+        friend.verified = runtime_tls::client(Trust::Authorities(roots()));
         friend
     }
 
     fn pem(label: &str, der: &[u8]) -> Vec<u8> {
-        let body = crate::http::proxy::base64(der);
+        let body = BASE64_STANDARD.encode(der);
         format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n").into_bytes()
     }
 
-    /// Answers every connection in a thread of its own, and returns the port and what was asked.
+    /// Answers every connection in a thread of its own, and returns the port and the requests.
     fn serve_tls(wants_certificate: bool) -> (u16, mpsc::Receiver<String>) {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -479,7 +478,7 @@ mod tests {
                 let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
                 let mut stream = StreamOwned::new(connection, stream.unwrap());
                 let mut buffer = [0; 4096];
-                // A client that trusts nobody, or that nobody trusts, breaks off here.
+                // A client that does not trust the server, or is not trusted, breaks off here.
                 if let Ok(read) = stream.read(&mut buffer) {
                     let _nobody_may_listen =
                         asked.send(String::from_utf8_lossy(&buffer[..read]).into_owned());
@@ -492,7 +491,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn v8_4_a_certificate_must_be_trusted_and_for_the_host_unless_told_otherwise() {
+    async fn a_certificate_must_be_trusted_and_for_the_host_unless_told_otherwise() {
         let (port, _asked) = serve_tls(false);
         let stranger = Client::with_resolver(local(), Arc::new(Here));
         let friend = friend();
@@ -514,7 +513,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bet_49_a_certificate_of_ones_own_is_shown_to_who_wants_one() {
+    async fn a_client_certificate_is_presented_to_servers_that_ask() {
         let (port, _asked) = serve_tls(true);
         let certificate = || ClientCertificate {
             chain_pem: pem("CERTIFICATE", CERTIFICATE),
@@ -525,7 +524,7 @@ mod tests {
         let cases = [
             ("none", None, None, true, false),
             ("the one that is wanted", Some(certificate()), authorities(), true, true),
-            ("to whoever answers", Some(certificate()), None, false, true),
+            ("to any server", Some(certificate()), None, false, true),
             ("but not to strangers", Some(certificate()), None, true, false),
             ("one that is broken", Some(broken), authorities(), true, false),
         ];
@@ -539,7 +538,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn alr_40_a_proxy_may_be_spoken_to_over_tls() {
+    async fn a_proxy_may_be_spoken_to_over_tls() {
         let (port, asked) = serve_tls(false);
         let via = |host: &str| Proxy::parse(&format!("https://user:pass@{host}:{port}")).unwrap();
         let url = SafeUrl::parse("http://metrics.example/q").unwrap();
@@ -551,7 +550,7 @@ mod tests {
         assert!(head.starts_with("GET http://metrics.example/q HTTP/1.1\r\n"), "{head}");
         assert!(head.contains("proxy-authorization: Basic dXNlcjpwYXNz"), "{head}");
 
-        // What a hook says of its own server says nothing of the proxy.
+        // `disableTLS` of a hook is about its own server and not about the proxy.
         for (reason, host, client) in [
             ("for another host", "other.test", &friend),
             ("not trusted", "tls.test", &Client::with_resolver(local(), Arc::new(Here))),

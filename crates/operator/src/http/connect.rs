@@ -1,4 +1,4 @@
-//! Makes connections: the one place where this crate opens a socket to somewhere a user named.
+//! Makes connections: the one place where this crate opens a socket to an address that a user named.
 //!
 //! A name is looked up once, every address it has is checked, and the connection goes to one of
 //! exactly those addresses. A name with one closed address among open ones is closed.
@@ -36,8 +36,8 @@ use super::{
     proxy::{Proxy, ProxyCredentials, ProxyKind},
 };
 
-/// Looks up the addresses of a host. Replaced where names are to mean something else, such as the
-/// services of a cluster in this process.
+/// Looks up the addresses of a host. Replaced for names of another network, such as the services of a cluster
+/// in this process.
 pub trait Resolve: Send + Sync {
     /// All addresses of `host`, which is never an address itself.
     fn resolve(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
@@ -62,7 +62,7 @@ struct Dialer {
     resolver: Arc<dyn Resolve>,
     /// `None`: the administrator's address, not checked.
     guard: Option<Arc<Guard>>,
-    /// For a proxy that is spoken to over TLS. What is said to servers is wrapped elsewhere.
+    /// For a proxy that speaks TLS. TLS to servers is added elsewhere.
     tls: Option<Arc<ClientConfig>>,
 }
 
@@ -81,7 +81,7 @@ enum Stream {
     Secure(Box<TlsStream<TcpStream>>),
 }
 
-/// A TCP connection that knows whether a proxy forwards what is sent on it.
+/// A TCP connection that knows whether a proxy forwards the requests on it.
 pub(super) struct Wire {
     io: TokioIo<Stream>,
     is_forwarded: bool,
@@ -145,7 +145,7 @@ impl Dialer {
         let lookup = timeout_at(deadline, self.addresses(host, port)).await;
         let addresses = lookup.map_err(|_| ConnectFault::NoSuchHost)??;
         for (index, address) in addresses.iter().enumerate() {
-            // What time is left is shared by the addresses that are left.
+            // The remaining addresses share the remaining time.
             let left = u32::try_from(addresses.len() - index).unwrap_or(1);
             let turn = deadline.saturating_duration_since(Instant::now()) / left;
             let attempt = timeout_at(Instant::now() + turn, TcpStream::connect(address)).await;
@@ -209,8 +209,8 @@ impl Connector {
     /// Whether the server that a proxy is asked for may be reached.
     ///
     /// A proxy that a user names looks names up in its own network. The administrator's is in the
-    /// operator's, and may reach more than pods do: what its names mean is looked up here first, and a name
-    /// that means nothing here is not handed on.
+    /// operator's, and may reach more than pods do: names are looked up here first, and a name
+    /// that is not found here is not handed on.
     async fn check(&self, uri: &Uri, proxy: &Proxy) -> Result<(), ConnectFault> {
         let Some(guard) = &self.guard else { return Ok(()) };
         let host = uri.host().ok_or(ConnectFault::NoSuchHost)?;
@@ -274,7 +274,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A refusal to dial keeps its reason; whatever else goes wrong with a proxy is the proxy's.
+/// A refusal to dial keeps its reason; every other fault is the proxy's.
 fn proxy_fault(error: &(dyn std::error::Error + 'static)) -> ConnectFault {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     let refusal = causes.find_map(|cause| cause.downcast_ref::<ConnectFault>());

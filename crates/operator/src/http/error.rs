@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::url::UrlError;
 
-/// Why a request got no answer. Says what failed and at which host; never a path, body or
-/// credential, so it may go into events and alerts as it is.
+/// Why a request got no answer. Names the failure and the host; never a path, body or credential, so it may go
+/// into events and alerts as it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
     #[error("invalid URL: {0}")]
@@ -74,8 +74,8 @@ impl HttpError {
     }
 }
 
-/// What is left of a time limit when a call begins is some microseconds less than the limit, and never the
-/// same: the text must be, or the same trouble would be news each time.
+/// Rounded: the rest of a time limit when a call begins differs by microseconds each time, and a text that differs
+/// would be reported as a new failure.
 fn seconds(after: Duration) -> f64 {
     (after.as_secs_f64() * 10.0).round() / 10.0
 }

@@ -1,11 +1,11 @@
-//! Which addresses a Canary may make the operator talk to.
+//! The addresses that a Canary may make the operator connect to.
 //!
-//! Services in the cluster live at private addresses and are what hooks and metrics are about, so
-//! those are open. Closed are the operator's own machine (loopback), its link (where clouds keep the
-//! credentials of a node), other well-known metadata servers, nodes, and what is no single host at all.
-//! A pod on the network of its node has the node's address: what it serves is closed too, unless
+//! Services in the cluster live at private addresses; hooks and metrics need them, so those are open. Closed are
+//! the operator's own machine (loopback), its link (where clouds keep the credentials of a node), other
+//! well-known metadata servers, nodes, and addresses that are no single host.
+//! A pod on the network of its node has the node's address: it is closed too, unless
 //! [`Policy::allow`] opens it. Machines that are no nodes of the cluster, such as those of a control plane
-//! that somebody else runs, are closed with [`Policy::deny`].
+//! that a provider runs, are closed with [`Policy::deny`].
 //!
 //! An IPv4 address can hide in an IPv6 one (mapped, translated, tunnelled): it is looked for there.
 
@@ -16,19 +16,19 @@ use std::{
 
 use crate::cluster::nodes::NodeAddresses;
 
-/// What requests may reach, and how many may be under way. The default is the strict one.
+/// The addresses that requests may reach, and how many may be under way. The default is the strict one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// For a cluster in this process, whose services live on loopback.
     pub allow_loopback: bool,
-    /// Open whatever is said elsewhere.
+    /// Open, before all other rules.
     pub allow: Vec<Network>,
-    /// Closed although it looks harmless.
+    /// Closed in addition.
     pub deny: Vec<Network>,
     /// Obey `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.
     pub environment_proxies: bool,
-    /// Names of servers are left to those proxies: for networks in which nobody else can look them up.
-    /// Whoever may create a Canary then reaches what the proxy does.
+    /// Names of servers are left to those proxies: for networks in which only they can look them up.
+    /// The authors of Canaries then reach all that the proxy reaches.
     pub proxy_resolves: bool,
     /// In all. Each may hold a body of its cap, so this bounds memory too.
     pub in_flight_max: usize,
@@ -36,7 +36,7 @@ pub struct Policy {
     pub in_flight_per_namespace_max: usize,
 }
 
-/// Judges addresses: by the policy, and by what the nodes have at that moment.
+/// Checks addresses against the policy and against the nodes of that moment.
 #[derive(Debug)]
 pub(super) struct Guard {
     pub(super) policy: Policy,
@@ -189,7 +189,7 @@ fn forms(address: IpAddr) -> Vec<IpAddr> {
             | [0x64, 0xff9b, 1, _, _, _, high, low]
             // 6to4.
             | [0x2002, high, low, ..] => forms.push(v4([high, low])),
-            // Teredo: the server's address, and the client's turned inside out.
+            // Teredo: the server's address, and the client's inverted.
             [0x2001, 0, high, low, _, _, client_high, client_low] => {
                 forms.extend([v4([high, low]), v4([!client_high, !client_low])]);
             }

@@ -1,13 +1,11 @@
-//! Turns: how many requests may be under way, in all and for each namespace.
+//! Permits: bounds on the requests under way, in all and for each namespace.
 //!
-//! A request waits for its namespace's turn first, so one namespace never has more than its share
-//! in the queue for the common turns, and those are given in the order of asking.
+//! A request waits for a permit of its namespace first, so one namespace never has more than its share in the queue
+//! for the shared permits, and those are given in the order of asking.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(super) struct Limits {
@@ -18,21 +16,21 @@ pub(super) struct Limits {
 
 type Namespaces = Arc<Mutex<BTreeMap<String, Lane>>>;
 
-/// One namespace's turns. Kept while someone has one or waits for one.
+/// The permits of one namespace. Kept while it has users.
 struct Lane {
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     users: usize,
 }
 
-/// The right to have one request under way; given back when dropped.
-pub(super) struct Turn {
+/// For one request under way; given back when dropped.
+pub(super) struct Permit {
     total: Option<OwnedSemaphorePermit>,
     _of_namespace: OwnedSemaphorePermit,
-    _place: Place,
+    _user: User,
 }
 
-/// Keeps a lane from being forgotten.
-struct Place {
+/// A request that has or waits for a permit of its namespace.
+struct User {
     namespaces: Namespaces,
     namespace: String,
 }
@@ -48,36 +46,36 @@ impl Limits {
         }
     }
 
-    /// Waits for a turn. `None` cannot happen while `self` lives: nobody closes the semaphores.
-    pub(super) async fn enter(&self, namespace: &str) -> Option<Turn> {
-        let (place, turns) = self.take_place(namespace);
-        let of_namespace = turns.acquire_owned().await.ok()?;
+    /// Waits for a permit. `None` cannot happen while `self` lives: the semaphores are never closed.
+    pub(super) async fn acquire(&self, namespace: &str) -> Option<Permit> {
+        let (user, permits) = self.join_lane(namespace);
+        let of_namespace = permits.acquire_owned().await.ok()?;
         let total = Arc::clone(&self.total).acquire_owned().await.ok()?;
-        Some(Turn { total: Some(total), _of_namespace: of_namespace, _place: place })
+        Some(Permit { total: Some(total), _of_namespace: of_namespace, _user: user })
     }
 
-    fn take_place(&self, namespace: &str) -> (Place, Arc<Semaphore>) {
-        let mut lanes = lock(&self.namespaces);
+    fn join_lane(&self, namespace: &str) -> (User, Arc<Semaphore>) {
+        let mut lanes = self.namespaces.lock();
         let lane = lanes.entry(namespace.to_owned()).or_insert_with(|| Lane {
-            turns: Arc::new(Semaphore::new(self.per_namespace_max)),
+            permits: Arc::new(Semaphore::new(self.per_namespace_max)),
             users: 0,
         });
         lane.users += 1;
         let namespaces = Arc::clone(&self.namespaces);
-        (Place { namespaces, namespace: namespace.to_owned() }, Arc::clone(&lane.turns))
+        (User { namespaces, namespace: namespace.to_owned() }, Arc::clone(&lane.permits))
     }
 }
 
-impl Turn {
-    /// A request that takes long holds up its own namespace, and nobody else.
-    pub(super) fn let_others_pass(&mut self) {
+impl Permit {
+    /// Gives the shared permit back: a long request holds up its own namespace only.
+    pub(super) fn release_shared(&mut self) {
         self.total = None;
     }
 }
 
-impl Drop for Place {
+impl Drop for User {
     fn drop(&mut self) {
-        let mut lanes = lock(&self.namespaces);
+        let mut lanes = self.namespaces.lock();
         if let Some(lane) = lanes.get_mut(&self.namespace) {
             lane.users -= 1;
             if lane.users == 0 {
@@ -85,10 +83,6 @@ impl Drop for Place {
             }
         }
     }
-}
-
-fn lock(namespaces: &Namespaces) -> MutexGuard<'_, BTreeMap<String, Lane>> {
-    namespaces.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -100,38 +94,38 @@ mod tests {
     #[tokio::test]
     async fn one_namespace_cannot_take_anothers_turns() {
         let limits = Limits::new(3, 2);
-        let first = limits.enter("greedy").await;
-        let second = limits.enter("greedy").await;
-        assert!(limits.enter("greedy").now_or_never().is_none(), "its share is used up");
-        let other = limits.enter("modest").now_or_never();
-        assert!(other.is_some(), "there is still a turn for others");
-        assert!(limits.enter("third").now_or_never().is_none(), "all turns are used up");
+        let first = limits.acquire("greedy").await;
+        let second = limits.acquire("greedy").await;
+        assert!(limits.acquire("greedy").now_or_never().is_none(), "its share is used up");
+        let other = limits.acquire("modest").now_or_never();
+        assert!(other.is_some(), "there is still a permit for others");
+        assert!(limits.acquire("third").now_or_never().is_none(), "all permits are used up");
         drop(first);
-        assert!(limits.enter("third").now_or_never().is_some());
+        assert!(limits.acquire("third").now_or_never().is_some());
         drop((second, other));
     }
 
     #[tokio::test]
-    async fn who_takes_long_has_a_turn_of_its_namespace_only() {
+    async fn a_long_request_keeps_only_the_permit_of_its_namespace() {
         let limits = Limits::new(1, 1);
-        let mut long = limits.enter("slow").await.unwrap();
-        assert!(limits.enter("quick").now_or_never().is_none());
-        long.let_others_pass();
-        assert!(limits.enter("quick").now_or_never().is_some());
-        assert!(limits.enter("slow").now_or_never().is_none());
+        let mut long = limits.acquire("slow").await.unwrap();
+        assert!(limits.acquire("quick").now_or_never().is_none());
+        long.release_shared();
+        assert!(limits.acquire("quick").now_or_never().is_some());
+        assert!(limits.acquire("slow").now_or_never().is_none());
         drop(long);
-        assert!(limits.enter("slow").now_or_never().is_some());
+        assert!(limits.acquire("slow").now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn a_namespace_is_forgotten_with_its_last_request() {
         let limits = Limits::new(1, 1);
-        let held = limits.enter("a").await;
-        let waiting = limits.enter("b");
+        let held = limits.acquire("a").await;
+        let waiting = limits.acquire("b");
         drop(waiting);
-        assert!(limits.enter("b").now_or_never().is_none());
-        assert_eq!(lock(&limits.namespaces).len(), 1, "who gave up waiting is forgotten");
+        assert!(limits.acquire("b").now_or_never().is_none());
+        assert_eq!(limits.namespaces.lock().len(), 1, "a caller that gave up is forgotten");
         drop(held);
-        assert!(lock(&limits.namespaces).is_empty());
+        assert!(limits.namespaces.lock().is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Proxies: `http` and `https`, which are asked to connect or to forward, and `socks5`.
 //!
 //! A proxy looks names up itself. The address of a proxy that a user names is checked, and so is a server
-//! behind it that is given as an address. The administrator's own proxy may reach what nobody else does, so
+//! behind it that is given as an address. The administrator's own proxy may reach more than others, so
 //! names are looked up and checked before it gets them; see [`super::Policy::proxy_resolves`].
 
 use std::{
@@ -9,6 +9,7 @@ use std::{
     str::FromStr,
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::Intercept;
 
@@ -18,7 +19,7 @@ use super::url::{Parts, UrlError};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Proxy {
     pub(super) kind: ProxyKind,
-    /// Spoken to over TLS.
+    /// Reached over TLS.
     pub(super) secure: bool,
     /// Host and port.
     pub(super) authority: String,
@@ -43,26 +44,11 @@ pub(super) enum ProxyCredentials {
 
 /// The value of an `Authorization` header for a user with a password. Marked as sensitive.
 pub(super) fn basic(user: &str, password: &str) -> HeaderValue {
-    let text = format!("Basic {}", base64(format!("{user}:{password}").as_bytes()));
+    let text = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
     // Base64 is plain ASCII.
     let mut value = HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
     value.set_sensitive(true);
     value
-}
-
-/// Standard alphabet, padded.
-pub(super) fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let group = at(0) << 16 | at(1) << 8 | at(2);
-        for (index, shift) in [18, 12, 6, 0].into_iter().enumerate() {
-            let letter = ALPHABET.get((group >> shift & 63) as usize).copied().unwrap_or(b'=');
-            text.push(if index <= chunk.len() { char::from(letter) } else { '=' });
-        }
-    }
-    text
 }
 
 // === impl Proxy ===
@@ -113,7 +99,7 @@ impl Proxy {
         Some(proxy)
     }
 
-    /// Where it is. The scheme is always the same: what is spoken there is [`Self::secure`]'s to say.
+    /// Its address. The scheme is always the same: [`Self::secure`] has the protocol.
     pub(super) fn uri(&self) -> Option<Uri> {
         Uri::builder()
             .scheme("http")
@@ -123,7 +109,7 @@ impl Proxy {
             .ok()
     }
 
-    /// What a proxy that forwards plain requests wants to see on each.
+    /// The header with credentials that a proxy needs on each plain request that it forwards.
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
         let ProxyCredentials::Basic(text) = &self.credentials else { return None };
         let mut value = HeaderValue::try_from(text).ok()?;
@@ -160,22 +146,6 @@ impl fmt::Debug for Proxy {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_is_padded_as_everyone_expects() {
-        let cases = [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("foobar", "Zm9vYmFy"),
-            ("\u{ff}\u{3ff}", "w7/Pvw=="),
-        ];
-        for (text, want) in cases {
-            assert_eq!(base64(text.as_bytes()), want, "{text:?}");
-        }
-    }
 
     #[test]
     fn a_proxy_is_read_and_keeps_its_password_to_itself() {

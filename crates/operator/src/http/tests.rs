@@ -1,13 +1,8 @@
 //! The client against servers on real sockets, most of them ill-behaved.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Instant,
-};
+use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Instant};
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -17,7 +12,7 @@ use tokio::{
 use super::*;
 use crate::cluster::nodes::NodeAddresses;
 
-/// A server that answers each connection with a script, and remembers what it was asked.
+/// A server that answers each connection with a script, and records the requests.
 struct Server {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -27,7 +22,7 @@ struct Server {
 enum Script {
     /// Read one request, answer this, close.
     Answer(String),
-    /// Answer by path; what is not listed is a 404.
+    /// Answer by path; others are a 404.
     Paths(BTreeMap<&'static str, String>),
     /// Read, send this, and then nothing more.
     Hang(&'static str),
@@ -80,7 +75,7 @@ impl Server {
     }
 
     fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().clone()
     }
 }
 
@@ -88,7 +83,7 @@ impl Script {
     async fn play(self, mut stream: TcpStream, log: Arc<Mutex<Vec<String>>>) {
         let reads = !matches!(self, Self::Blurt(_));
         let request = if reads { read_request(&mut stream).await } else { String::new() };
-        log.lock().unwrap().push(request.clone());
+        log.lock().push(request.clone());
         let _client_may_be_gone = match self {
             Self::Answer(text) => stream.write_all(text.as_bytes()).await,
             Self::Paths(paths) => {
@@ -207,7 +202,7 @@ async fn a_request_arrives_as_it_was_meant() {
 }
 
 #[tokio::test]
-async fn bet_29_one_timeout_covers_everything() {
+async fn one_timeout_covers_everything() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
     let cases = [
         ("no answer", Script::Hang("")),
@@ -229,7 +224,7 @@ async fn bet_29_one_timeout_covers_everything() {
 }
 
 #[tokio::test]
-async fn bet_29_whoever_has_no_patience_does_not_wait_for_a_turn_either() {
+async fn a_request_without_patience_does_not_wait_for_a_permit_either() {
     let server = Server::start(Script::Hang("")).await;
     let client = Arc::new(Client::new(Policy { in_flight_per_namespace_max: 1, ..local() }));
     let slow = Outgoing { timeout: Duration::from_secs(20), ..get(server.url("/")) };
@@ -290,7 +285,7 @@ async fn an_exchange_that_breaks_off_is_no_answer() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_connection_error() {
+async fn a_missing_server_is_a_connection_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -353,7 +348,7 @@ async fn a_node_is_closed_from_when_it_is_known_until_it_is_gone() {
     let names = || Arc::new(Names(BTreeMap::from([("node.test", vec!["127.0.0.1"])])));
     let client = Client::with_resolver(local(), names()).with_nodes(nodes.clone());
     let by_name = || get(server.named("node.test", "/"));
-    assert!(client.send(by_name()).await.is_ok(), "nobody says that it is a node");
+    assert!(client.send(by_name()).await.is_ok(), "it is not known as a node");
     nodes.set("a", vec![server.address.ip()]);
     for request in [by_name(), get(server.url("/"))] {
         let host = request.url.authority().to_owned();
@@ -414,9 +409,9 @@ async fn a_name_that_changes_its_mind_is_caught() {
     struct Rebinding(Mutex<u32>);
     impl Resolve for Rebinding {
         fn resolve(&self, _: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
-            let mut asked = self.0.lock().unwrap();
+            let mut asked = self.0.lock();
             *asked += 1;
-            // 192.0.2.0/24 is for documentation: nobody answers there.
+            // 192.0.2.0/24 is for documentation: no server answers there.
             let address = if *asked == 1 { [192, 0, 2, 1] } else { [127, 0, 0, 1] };
             Box::pin(async move { Ok(vec![SocketAddr::from((address, port))]) })
         }
@@ -560,7 +555,7 @@ async fn names_are_checked_before_the_administrators_proxy_gets_them() {
 }
 
 #[tokio::test]
-async fn what_is_meant_for_the_node_goes_past_the_proxy_of_the_environment() {
+async fn requests_to_the_own_node_bypass_the_proxy_of_the_environment() {
     let proxy = Server::answering("200 OK", "", "by proxy").await;
     let node = Server::answering("200 OK", "", "by node").await;
     let mut client = Client::new(local());
@@ -599,11 +594,11 @@ async fn a_stuck_namespace_does_not_hold_up_others() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(client.send(get(server.url("/"))).await.is_ok());
-    assert_eq!(hanging.asked().len(), 2, "the others still wait for their turn");
+    assert_eq!(hanging.asked().len(), 2, "the others still wait for a permit");
 }
 
 #[tokio::test]
-async fn bet_28_a_connection_is_used_again() {
+async fn a_connection_is_used_again() {
     let kept = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = SafeUrl::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();

@@ -1,7 +1,7 @@
 //! A URL that has been checked, and that does not give away its secrets.
 //!
 //! Chat services put their token into the path, metrics servers into the query, people put passwords
-//! before the host. So a [`SafeUrl`] prints its scheme and host and nothing else; what is sent is
+//! before the host. So a [`SafeUrl`] prints its scheme and host and nothing else; the parts that are sent are
 //! asked for by name ([`SafeUrl::uri`], [`SafeUrl::authorization`]).
 
 use std::{
@@ -57,8 +57,8 @@ pub(super) struct Parts<'a> {
 // === impl SafeUrl ===
 
 impl SafeUrl {
-    /// Reads a URL as people write them: space around it does not count, what must be escaped in
-    /// path and query is, a fragment is dropped.
+    /// Reads a URL as people write them: space around it does not count, characters of path and query are escaped
+    /// where they must be, a fragment is dropped.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let parts = Parts::split(text)?;
         let scheme = match parts.scheme.to_ascii_lowercase().as_str() {
@@ -90,7 +90,7 @@ impl SafeUrl {
         Ok(Self { uri, credentials })
     }
 
-    /// What is sent: without credentials.
+    /// The URL that is sent: without credentials.
     pub fn uri(&self) -> &Uri {
         &self.uri
     }
@@ -101,12 +101,12 @@ impl SafeUrl {
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 
-    /// As written, or what the scheme implies.
+    /// As written, or the scheme's default.
     pub fn port(&self) -> u16 {
         self.uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
     }
 
-    /// Host and, if it was written, port: what errors call the server.
+    /// Host and, if it was written, port: the name of the server in errors.
     pub fn authority(&self) -> &str {
         self.uri.authority().map_or("", |authority| authority.as_str())
     }
@@ -120,7 +120,7 @@ impl SafeUrl {
         self.credentials.as_ref().map(|known| basic(&known.user, &known.password))
     }
 
-    /// The same name, in whatever case; ports and schemes may differ.
+    /// The same name, ignoring case; ports and schemes may differ.
     pub(super) fn is_same_host(&self, other: &Self) -> bool {
         self.host().eq_ignore_ascii_case(other.host())
     }
@@ -181,7 +181,7 @@ impl fmt::Debug for SafeUrl {
 // === impl Parts ===
 
 impl<'a> Parts<'a> {
-    /// Splits at the places RFC 3986 names, without judging what is between them.
+    /// Splits at the places RFC 3986 names, without checking the parts.
     pub(super) fn split(text: &'a str) -> Result<Self, UrlError> {
         let text = text.trim();
         if text.is_empty() {
@@ -218,13 +218,13 @@ impl Credentials {
     }
 }
 
-/// What may stand before the host, as Go has it. A backslash, say, is where programs disagree about
-/// which part is the host.
+/// Characters that may stand before the host, as in Go. After a backslash, for one, programs disagree about which
+/// part is the host.
 fn is_userinfo(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte)
 }
 
-/// Escapes what may not stand in path or query. What is escaped already stays.
+/// Escapes characters that may not stand in path or query. Escapes stay as they are.
 fn escape(text: &str) -> Result<String, UrlError> {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -239,7 +239,7 @@ fn escape(text: &str) -> Result<String, UrlError> {
     Ok(escaped)
 }
 
-/// Decodes `%41`. What is not an escape stays, what is not UTF-8 is replaced.
+/// Decodes `%41`. Other text stays, bytes that are not UTF-8 are replaced.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused() {
+    fn invalid_urls_are_refused() {
         let long = format!("http://e.com/{}", "a".repeat(LENGTH_MAX));
         let cases = [
             ("", UrlError::Empty),

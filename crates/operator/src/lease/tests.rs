@@ -45,7 +45,7 @@ impl World {
         Candidate { leadership, task: tokio::spawn(election.run(stopped)), stop }
     }
 
-    /// Lets time pass, a second at a time, and everyone act meanwhile.
+    /// Lets time pass, a second at a time, and all tasks run meanwhile.
     async fn pass(&self, seconds: u64) {
         self.quiet().await;
         for _ in 0..seconds {
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// Lets everyone act until nobody has anything to do now.
+    /// Lets all tasks run until none has anything to do now.
     async fn quiet(&self) {
         for _ in 0..200 {
             tokio::task::yield_now().await;
@@ -153,7 +153,7 @@ async fn a_leader_cut_off_stops_long_before_the_next_one_starts() {
 }
 
 #[tokio::test]
-async fn leadership_ends_by_the_clock_even_if_nobody_looks_after_it() {
+async fn leadership_ends_by_the_clock_even_if_the_renewing_task_hangs() {
     let world = World::new();
     let a = world.candidate("a");
     world.pass(0).await;
@@ -248,7 +248,7 @@ async fn a_lease_deleted_is_made_again() {
 }
 
 #[tokio::test]
-async fn many_candidates_never_lead_together_whatever_the_server_does() {
+async fn many_candidates_never_lead_together_on_a_faulty_server() {
     let world = World::new();
     let mut candidates = ["a", "b", "c", "d"].map(|name| world.candidate(name));
     let faults = &world.sandbox.server().faults;
@@ -268,7 +268,7 @@ async fn many_candidates_never_lead_together_whatever_the_server_does() {
             }
         }
     }
-    assert!(led > 100, "somebody should lead for some of the time, but did only for {led} s");
+    assert!(led > 100, "some candidate should lead for some of the time, but did only for {led} s");
 }
 
 #[tokio::test]

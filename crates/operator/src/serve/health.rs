@@ -1,15 +1,12 @@
 //! Whether the operator is alive and ready.
 //!
 //! A loop that must turn holds a [`Heartbeat`] and beats it each time round. A thing that must be
-//! there first, such as a filled cache, is a [`Readiness`] that somebody settles. Both tell their
-//! names only, so the pages can be shown to anyone.
+//! there first, such as a filled cache, is a [`Readiness`] that its owner sets. Both show their names only, so the
+//! pages need no login.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
 
@@ -36,7 +33,7 @@ pub struct Heartbeat {
     name: &'static str,
 }
 
-/// Held by whoever fills a cache.
+/// Held by the task that fills a cache.
 pub struct Readiness {
     health: Arc<Health>,
     name: &'static str,
@@ -54,20 +51,20 @@ impl Health {
     /// Several times its interval is a good choice: a stall is a loop that hangs, not a slow turn.
     pub fn expect_beats(self: &Arc<Self>, name: &'static str, silence_max: Duration) -> Heartbeat {
         let beat = Beat { last: self.clock.monotonic(), silence_max };
-        self.state().beats.insert(name, beat);
+        self.state.lock().beats.insert(name, beat);
         Heartbeat { health: Arc::clone(self), name }
     }
 
     /// Counts `name` as missing until it is settled.
     pub fn expect_ready(self: &Arc<Self>, name: &'static str) -> Readiness {
-        self.state().missing.insert(name, true);
+        self.state.lock().missing.insert(name, true);
         Readiness { health: Arc::clone(self), name }
     }
 
     /// A line for each loop that has been silent for too long.
     pub fn stalled(&self) -> Vec<String> {
         let now = self.clock.monotonic();
-        let state = self.state();
+        let state = self.state.lock();
         let silent =
             state.beats.iter().map(|(name, beat)| (name, now.saturating_sub(beat.last), beat));
         let stalled = silent.filter(|(_, silence, beat)| *silence > beat.silence_max);
@@ -78,13 +75,9 @@ impl Health {
 
     /// A line for each thing that is not there yet.
     pub fn missing(&self) -> Vec<String> {
-        let state = self.state();
+        let state = self.state.lock();
         let missing = state.missing.iter().filter(|(_, is_missing)| **is_missing);
         missing.map(|(name, _)| format!("{name} is not ready")).collect()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,7 +96,7 @@ impl Heartbeat {
     /// The loop has turned.
     pub fn beat(&self) {
         let now = self.health.clock.monotonic();
-        if let Some(beat) = self.health.state().beats.get_mut(self.name) {
+        if let Some(beat) = self.health.state.lock().beats.get_mut(self.name) {
             beat.last = now;
         }
     }
@@ -111,7 +104,7 @@ impl Heartbeat {
 
 impl Drop for Heartbeat {
     fn drop(&mut self) {
-        self.health.state().beats.remove(self.name);
+        self.health.state.lock().beats.remove(self.name);
     }
 }
 
@@ -119,6 +112,6 @@ impl Drop for Heartbeat {
 
 impl Readiness {
     pub fn set(&self, is_ready: bool) {
-        self.health.state().missing.insert(self.name, !is_ready);
+        self.health.state.lock().missing.insert(self.name, !is_ready);
     }
 }

@@ -1,14 +1,14 @@
 //! Series about game workloads and runs of hooks.
 //!
 //! Names and labels are those of the operators that these kinds come from, where dashboards were built on
-//! them. Series of an object go when the object goes, so that their number is bounded by what there is.
+//! them. Series of an object go when the object goes, so that their number is bounded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use prometheus_client::{
     metrics::{family::Family, histogram::Histogram},
     registry::Registry,
@@ -36,7 +36,7 @@ pub struct GameWorkload<'a> {
     pub name: &'a str,
 }
 
-/// What was done to a pod.
+/// An operation on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodWork {
     Create,
@@ -56,7 +56,7 @@ pub struct Replicas {
     pub updated_ready: usize,
 }
 
-/// A run of a hook, and whose it is.
+/// A run of a hook, and its workload.
 #[derive(Clone, Copy, Debug)]
 pub struct HookRun<'a> {
     pub namespace: &'a str,
@@ -96,7 +96,7 @@ pub struct GameSeries {
     deployments: OfWorkloads,
     sets: OfWorkloads,
     hooks: OfHooks,
-    /// Label sets by whom they are about: kind, namespace and name.
+    /// Label sets by object: kind, namespace and name.
     known: Mutex<BTreeMap<Subject, BTreeSet<Labels>>>,
 }
 
@@ -331,7 +331,7 @@ impl GameSeries {
     /// A run is gone: so are its series, but for those that others of the same owner still have.
     pub fn forget_run(&self, namespace: &str, name: &str) {
         let gone = self.take(&Subject::of_run(namespace, name));
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         for labels in gone.iter().filter(|it| !known.values().any(|others| others.contains(*it))) {
             self.hooks.remove(labels);
         }
@@ -373,7 +373,7 @@ impl GameSeries {
     }
 
     fn remember(&self, subject: Subject, labels: &Labels) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let of_subject = known.entry(subject).or_default();
         if !of_subject.contains(labels) {
             of_subject.insert(labels.clone());
@@ -381,7 +381,7 @@ impl GameSeries {
     }
 
     fn take(&self, subject: &Subject) -> BTreeSet<Labels> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.remove(subject).unwrap_or_default()
     }
 }
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn db_42_series_go_with_what_they_are_about() {
+    fn series_go_with_their_objects() {
         let mut registry = Registry::default();
         let series = GameSeries::register(&mut registry, "1.2.3");
         let second = Duration::from_secs(1);

@@ -6,7 +6,7 @@ fn telemetry() -> Telemetry {
     Telemetry::new("1.2.3", "istio", Timestamp::UNIX_EPOCH)
 }
 
-/// The page without comments and without what depends on the machine.
+/// The page without comments and without series that depend on the machine.
 fn samples(telemetry: &Telemetry) -> Vec<String> {
     let page = telemetry.render(Format::Prometheus);
     let lines = page.lines().filter(|line| !line.starts_with('#'));
@@ -14,7 +14,7 @@ fn samples(telemetry: &Telemetry) -> Vec<String> {
 }
 
 #[test]
-fn the_page_is_what_flaggers_dashboards_expect() {
+fn the_page_has_the_series_of_flaggers_dashboards() {
     let telemetry = telemetry();
     let podinfo = Target::new("test", "podinfo");
     telemetry.set_total("test", 2);
@@ -68,11 +68,9 @@ fn phases_have_flaggers_codes() {
     let telemetry = telemetry();
     let target = Target::new("test", "podinfo");
     for phase in CanaryPhase::ALL {
-        let want = match phase {
-            CanaryPhase::Progressing => 0,
-            CanaryPhase::Failed => 2,
-            _ => 1,
-        };
+        let codes = [(CanaryPhase::Progressing, 0), (CanaryPhase::Failed, 2)];
+        let code = codes.iter().find(|(known, _)| known == phase);
+        let want = code.map_or(1, |(_, code)| *code);
         telemetry.set_status(&target, *phase);
         let line = format!(r#"flagger_canary_status{{name="podinfo",namespace="test"}} {want}"#);
         let samples = samples(&telemetry);
@@ -124,7 +122,7 @@ fn an_emptied_namespace_counts_zero_once_and_is_then_gone() {
     totals(1, 2);
     totals(0, 3);
     assert_eq!(shown(), [format!("{a} 0"), format!("{b} 3")]);
-    assert_eq!(shown(), [format!("{b} 3")], "somebody has seen it");
+    assert_eq!(shown(), [format!("{b} 3")], "it was scraped");
     totals(0, 3);
     assert_eq!(shown(), [format!("{b} 3")], "nor does it come back");
     totals(0, 0);
@@ -152,7 +150,7 @@ fn a_metric_that_is_not_asked_for_any_more_has_no_series() {
 }
 
 #[test]
-fn what_may_be_counted_one_day_is_zero_before() {
+fn counters_are_zero_before_the_first_count() {
     let telemetry = telemetry();
     let podinfo = Target::new("test", "podinfo");
     telemetry.expect(&podinfo, Strategy::BlueGreen);
@@ -199,7 +197,7 @@ fn hostile_names_cannot_break_the_page() {
 }
 
 #[test]
-fn openmetrics_is_for_those_who_ask() {
+fn openmetrics_is_for_scrapers_that_ask() {
     let accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4";
     assert_eq!(Format::accepted(Some(accept)), Format::OpenMetrics);
     assert_eq!(Format::accepted(Some("text/plain")), Format::Prometheus);

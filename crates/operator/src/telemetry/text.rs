@@ -57,7 +57,7 @@ fn push_sample(plain: &mut String, line: &str) {
 // === impl Format ===
 
 impl Format {
-    /// What a scraper's `Accept` header asks for.
+    /// The format that a scraper's `Accept` header asks for.
     pub fn accepted(accept: Option<&str>) -> Self {
         match accept {
             Some(accept) if accept.contains("application/openmetrics-text") => Self::OpenMetrics,

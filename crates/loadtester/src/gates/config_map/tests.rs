@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -15,6 +15,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Notify, task::spawn_blocking};
 
@@ -32,7 +33,7 @@ struct Server {
 }
 
 impl Server {
-    /// Gates in what it keeps.
+    /// Gates in its ConfigMap.
     async fn start(self: &Arc<Self>) -> Arc<Gates> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -62,7 +63,7 @@ impl Server {
         }
         let writes = request.method() != http::Method::GET;
         let body = request.into_body().collect().await.unwrap().to_bytes();
-        let mut kept = self.object.lock().unwrap();
+        let mut kept = self.object.lock();
         let (status, answer) = if writes {
             let mut object: Value = serde_json::from_slice(&body).unwrap();
             let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
@@ -97,7 +98,7 @@ async fn check(gates: &Arc<Gates>) -> bool {
 }
 
 #[tokio::test]
-async fn a_call_that_hangs_delays_nobody_but_whoever_asked() {
+async fn a_call_that_hangs_delays_its_own_caller_only() {
     let server = Arc::new(Server { hangs: 1, ..Server::default() });
     let gates = server.start().await;
     let hanging = {

@@ -132,7 +132,7 @@ async fn read_target(canary: &CanaryRef, observation: &Observation) -> Result<Va
     let target = canary.cx.cluster.read(canary.place(kind, name)).await?;
     let missing = || WriteError::Missing { what: format!("{} `{name}`", kind.kind) };
     let target = target.ok_or_else(missing)?;
-    canary.cx.cluster.cache.learn(kind, target.clone());
+    canary.cx.cluster.cache.cache_insert(kind, target.clone());
     Ok(target)
 }
 
@@ -169,7 +169,7 @@ async fn copy_configs(
         let object = cluster.read(canary.place(kind.kind(), name)).await?;
         let object = object.ok_or_else(|| WriteError::Missing { what: key.clone() })?;
         if config::checksum(kind, &object) != *checksum {
-            cluster.cache.learn(kind.kind(), object);
+            cluster.cache.cache_insert(kind.kind(), object);
             return Err(WriteError::Conflict { what: key.clone() });
         }
         let copy = config::copy_name(name);

@@ -119,7 +119,7 @@ impl Bench {
         let empty = Cluster::new(fresh.cluster.client.clone(), None, Arc::new(|| true));
         for known in kinds {
             for object in self.cluster.cache.list(known) {
-                empty.cache.learn(known, Value::clone(&object));
+                empty.cache.cache_insert(known, Value::clone(&object));
             }
             empty.cache.list_begins(known);
             for object in self.cluster.cache.list(known) {
@@ -145,7 +145,7 @@ impl Bench {
             version.and_then(|it| it["metadata"]["resourceVersion"].as_str()?.parse().ok());
         let version: u64 = version.unwrap_or(1) + 1;
         object["metadata"]["resourceVersion"] = json!(version.to_string());
-        self.cluster.cache.learn(kind, object);
+        self.cluster.cache.cache_insert(kind, object);
     }
 
     pub(in crate::canary) fn get(&self, kind: Kind, name: &str) -> Option<Arc<Value>> {
@@ -160,7 +160,7 @@ impl Bench {
     }
 
     pub(in crate::canary) fn remove(&self, kind: Kind, name: &str) {
-        self.cluster.cache.unlearn(kind, &Key::of_kind(kind, SHOP, name));
+        self.cluster.cache.cache_remove(kind, &Key::of_kind(kind, SHOP, name));
     }
 
     /// Merges into the canary's spec.

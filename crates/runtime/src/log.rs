@@ -7,14 +7,17 @@
 //! `level`, `ts`, `caller` and `msg` come first, then the fields of the spans around the event and of
 //! the event itself, in order of their names. Everything goes to stderr: stdout is for data.
 
+mod sample;
+
 use std::{
     collections::BTreeMap,
     fmt,
     io::{self, IsTerminal, Write},
-    sync::Arc,
 };
 
 use clap::ValueEnum;
+use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tracing::{
     Event, Level, Subscriber,
@@ -31,13 +34,18 @@ use tracing_subscriber::{
     util::{SubscriberInitExt, TryInitError},
 };
 
-use crate::clock::Clock;
+use self::sample::Sampler;
 
 /// How much to log, and in which form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogSettings {
     pub level: Level,
     pub format: LogFormat,
+    /// `RUST_LOG` overrides the level, for looking into libraries.
+    pub obeys_rust_log: bool,
+    /// For programs whose callers decide what is logged: fields without text are left out, and messages that come too
+    /// often are sampled.
+    pub is_sampled: bool,
 }
 
 /// One line of JSON an event, or text.
@@ -53,20 +61,25 @@ struct Fields(BTreeMap<&'static str, Value>);
 
 /// Writes events as JSON.
 struct JsonLayer<W> {
-    clock: Arc<dyn Clock>,
+    now: fn() -> Timestamp,
     writer: W,
+    /// `None` keeps every event and every field.
+    sampler: Option<Mutex<Sampler>>,
 }
 
 /// Sends all events of this process to stderr. Once; a second call fails.
-///
-/// `RUST_LOG` overrides the level, for looking into libraries.
-pub fn init(settings: LogSettings, clock: Arc<dyn Clock>) -> Result<(), TryInitError> {
-    let filter: Box<dyn Filter<Registry> + Send + Sync> = match EnvFilter::try_from_default_env() {
-        Ok(filter) => Box::new(filter),
-        Err(_) => Box::new(targets(settings.level)),
+pub fn init(settings: LogSettings) -> Result<(), TryInitError> {
+    let LogSettings { level, format, obeys_rust_log, is_sampled } = settings;
+    let environment = obeys_rust_log.then(|| EnvFilter::try_from_default_env().ok()).flatten();
+    let filter: Box<dyn Filter<Registry> + Send + Sync> = match environment {
+        Some(filter) => Box::new(filter),
+        None => Box::new(targets(level)),
     };
-    let output = match settings.format {
-        LogFormat::Json => JsonLayer { clock, writer: io::stderr }.boxed(),
+    let output = match format {
+        LogFormat::Json => {
+            let sampler = is_sampled.then(Mutex::default);
+            JsonLayer { now: Timestamp::now, writer: io::stderr, sampler }.boxed()
+        }
         LogFormat::Text => {
             let is_coloured = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
             tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(is_coloured).boxed()
@@ -78,7 +91,7 @@ pub fn init(settings: LogSettings, clock: Arc<dyn Clock>) -> Result<(), TryInitE
 /// The level that Flagger's `-log-level` means: zap's names, and `warning`, which Flagger's help
 /// names and its parser does not know. Anything else means `info`.
 ///
-/// We have nothing above `error`, so `fatal` and `panic` are that.
+/// There is no level above `error`, so `fatal` and `panic` are that.
 pub fn level(text: &str) -> Level {
     match text.trim().to_ascii_lowercase().as_str() {
         "debug" => Level::DEBUG,
@@ -88,7 +101,13 @@ pub fn level(text: &str) -> Level {
     }
 }
 
-/// Our own events at the level asked for; those of libraries only when something is wrong.
+/// An error with its whole chain of causes, each once.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Events of this workspace at the level asked for; those of libraries only when something is wrong.
 fn targets(level: Level) -> Targets {
     let of_libraries = LevelFilter::from_level(level).min(LevelFilter::WARN);
     Targets::new().with_default(of_libraries).with_target("tidegate", level)
@@ -126,25 +145,32 @@ impl Visit for Fields {
 
     /// The whole chain of causes, once.
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        let causes = std::iter::successors(Some(value), |error| error.source());
-        let text = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-        self.0.insert(field.name(), text.into());
+        self.0.insert(field.name(), chain(value).into());
     }
 }
 
 // === impl JsonLayer ===
 
 impl<W> JsonLayer<W> {
-    fn line(&self, event: &Event<'_>, mut fields: Fields) -> String {
+    /// `None` if the event is sampled away.
+    fn line(&self, event: &Event<'_>, mut fields: Fields) -> Option<String> {
         event.record(&mut fields);
         let metadata = event.metadata();
         let message = fields.0.remove("message").unwrap_or_else(|| Value::from(""));
+        let now = (self.now)();
+        if let Some(sampler) = &self.sampler {
+            let text = message.as_str().unwrap_or_default();
+            if !sampler.lock().keeps(*metadata.level(), text, now.as_second()) {
+                return None;
+            }
+            fields.0.retain(|_, value| *value != "");
+        }
         let file = metadata.file().unwrap_or_default();
         let file = file.rsplit('/').next().unwrap_or_default();
         let caller = format!("{file}:{}", metadata.line().unwrap_or_default());
         let head: [(&str, Value); 4] = [
             ("level", metadata.level().as_str().to_ascii_lowercase().into()),
-            ("ts", format!("{:.3}", self.clock.now()).into()),
+            ("ts", format!("{now:.3}").into()),
             ("caller", caller.into()),
             ("msg", message),
         ];
@@ -152,7 +178,7 @@ impl<W> JsonLayer<W> {
         let rest = fields.0.into_iter().filter(|(name, _)| !is_head(name));
         let pairs = head.iter().cloned().chain(rest);
         let pairs = pairs.map(|(name, value)| format!("{}:{value}", Value::from(name)));
-        format!("{{{}}}\n", pairs.collect::<Vec<_>>().join(","))
+        Some(format!("{{{}}}\n", pairs.collect::<Vec<_>>().join(",")))
     }
 }
 
@@ -184,121 +210,11 @@ where
                 fields.0.extend(of_span.0.clone());
             }
         }
-        let line = self.line(event, fields);
-        // Nowhere to complain to if the log cannot be written.
+        let Some(line) = self.line(event, fields) else { return };
+        // There is no other place to report that the log cannot be written.
         let _best_effort = self.writer.make_writer().write_all(line.as_bytes());
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use kube_sandbox::Settings;
-    use tracing::{debug, info, info_span, warn};
-
-    use super::*;
-    use crate::clock::testing::VirtualClock;
-
-    #[derive(Clone, Default)]
-    struct Sink(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Sink {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// What is logged while `act` runs.
-    fn logged(level: Level, act: impl FnOnce()) -> Vec<String> {
-        let sink = Sink::default();
-        let writer = sink.clone();
-        let clock = Arc::new(VirtualClock::of(&Settings::for_tests().clock));
-        let layer = JsonLayer { clock, writer: move || writer.clone() };
-        let subscriber = tracing_subscriber::registry().with(layer.with_filter(targets(level)));
-        tracing::subscriber::with_default(subscriber, act);
-        let bytes = sink.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn a_line_has_zaps_keys_and_the_fields_around_it() {
-        let lines = logged(Level::INFO, || {
-            let span =
-                info_span!("reconcile", canary = "test/podinfo", phase = tracing::field::Empty);
-            let _entered = span.enter();
-            span.record("phase", "Progressing");
-            info!(weight = 30, share = 0.5, done = false, "Shifted \"traffic\"");
-        });
-        let [line] = lines.as_slice() else { panic!("one line, not {lines:?}") };
-        let start = r#"{"level":"info","ts":"2026-01-01T00:00:00.000Z","caller":"log.rs:"#;
-        assert!(line.starts_with(start), "{line}");
-        let end = r#","msg":"Shifted \"traffic\"","canary":"test/podinfo","done":false,"phase":"Progressing","share":0.5,"weight":30}"#;
-        assert!(line.ends_with(end), "{line}");
-    }
-
-    #[test]
-    fn fields_cannot_break_or_forge_a_line() {
-        let lines = logged(Level::INFO, || {
-            warn!(
-                level = "fake",
-                msg = "fake",
-                value = f64::NAN,
-                evil = "a\n{\"level\":\"error\"}",
-                "x"
-            );
-        });
-        let [line] = lines.as_slice() else { panic!("one line, not {lines:?}") };
-        let parsed: Value = serde_json::from_str(line).unwrap();
-        assert_eq!(parsed["level"], "warn");
-        assert_eq!(parsed["msg"], "x");
-        assert_eq!(parsed["value"], "NaN");
-        assert_eq!(parsed["evil"], "a\n{\"level\":\"error\"}");
-    }
-
-    #[test]
-    fn an_error_is_logged_with_its_causes() {
-        #[derive(Debug, thiserror::Error)]
-        #[error("failed to read Secret `a`")]
-        struct Outer(#[source] io::Error);
-        let lines = logged(Level::INFO, || {
-            let error = Outer(io::Error::other("refused"));
-            warn!(error = &error as &dyn std::error::Error, "Retrying");
-        });
-        assert!(lines[0].contains(r#""error":"failed to read Secret `a`: refused""#), "{lines:?}");
-    }
-
-    #[test]
-    fn libraries_are_quiet_unless_something_is_wrong() {
-        let lines = logged(Level::DEBUG, || {
-            debug!("ours");
-            info!(target: "kube_client::client", "theirs");
-            warn!(target: "kube_client::client", "wrong");
-        });
-        assert_eq!(lines.len(), 2, "{lines:?}");
-        let lines = logged(Level::ERROR, || warn!(target: "kube_client::client", "wrong"));
-        assert!(lines.is_empty());
-    }
-
-    #[test]
-    fn level_names_are_flaggers() {
-        let cases = [
-            ("debug", Level::DEBUG),
-            ("info", Level::INFO),
-            ("warn", Level::WARN),
-            ("warning", Level::WARN),
-            ("error", Level::ERROR),
-            ("fatal", Level::ERROR),
-            ("panic", Level::ERROR),
-            ("", Level::INFO),
-            ("verbose", Level::INFO),
-        ];
-        for (text, want) in cases {
-            assert_eq!(level(text), want, "{text}");
-        }
-    }
-}
+mod tests;

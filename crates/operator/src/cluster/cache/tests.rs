@@ -1,0 +1,62 @@
+use serde_json::json;
+use tidegate_providers::game::POD;
+
+use super::*;
+
+fn pod(name: &str, version: u32, controller: Option<&str>) -> Value {
+    let owners: Vec<Value> =
+        controller.map(|uid| json!({ "uid": uid, "controller": true })).into_iter().collect();
+    json!({ "metadata": {
+        "namespace": "default", "name": name, "uid": format!("uid-{name}"),
+        "resourceVersion": version.to_string(), "ownerReferences": owners,
+    } })
+}
+
+fn controlled(cache: &Cache, uid: &str) -> Vec<String> {
+    let found = cache.list_controlled(POD, "default", uid);
+    let mut names: Vec<String> = found.iter().map(|it| Key::of(it).name.to_string()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn list_controlled_is_right_after_every_kind_of_change() {
+    let cache = Cache::default();
+    cache.list_begins(POD);
+    for object in [pod("a", 1, Some("x")), pod("b", 1, Some("y")), pod("c", 1, None)] {
+        cache.list_has(POD, object);
+    }
+    cache.list_ends(POD);
+    assert_eq!(controlled(&cache, "x"), ["a", "c"], "its own, and orphans");
+    cache.observe(POD, pod("c", 2, Some("x")));
+    assert_eq!(controlled(&cache, "x"), ["a", "c"], "taken in");
+    assert_eq!(controlled(&cache, "y"), ["b"]);
+    cache.cache_insert(POD, pod("a", 3, Some("y")));
+    assert_eq!(controlled(&cache, "y"), ["a", "b"], "handed over");
+    cache.tombstone(POD, &Key::new("default", "a"), "uid-a");
+    cache.observe_deleted(POD, &pod("b", 4, Some("y")));
+    assert_eq!(controlled(&cache, "y"), Vec::<String>::new());
+    cache.list_begins(POD);
+    cache.list_ends(POD);
+    assert_eq!(controlled(&cache, "x"), Vec::<String>::new(), "what a list does not have");
+}
+
+#[test]
+fn a_heartbeat_of_a_node_is_no_change_and_its_addresses_and_conditions_are() {
+    let node = |version: u32, beat: &str, address: &str, ready: &str| {
+        json!({
+            "metadata": { "name": "a", "uid": "a", "resourceVersion": version.to_string() },
+            "status": {
+                "addresses": [{ "type": "InternalIP", "address": address }],
+                "conditions": [{ "type": "Ready", "status": ready, "lastHeartbeatTime": beat }],
+            },
+        })
+    };
+    let cache = Cache::default();
+    assert!(cache.observe(NODE, node(1, "1", "10.0.0.1", "True")));
+    assert!(!cache.observe(NODE, node(2, "2", "10.0.0.1", "True")), "a heartbeat");
+    let known = cache.get(NODE, &Key::new("", "a")).unwrap();
+    assert_eq!(known["metadata"]["resourceVersion"], "2", "it is taken all the same");
+    assert!(cache.observe(NODE, node(3, "3", "10.0.0.2", "True")), "another address");
+    assert!(cache.observe(NODE, node(4, "4", "10.0.0.2", "False")), "not ready");
+}

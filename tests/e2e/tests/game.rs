@@ -377,9 +377,10 @@ fn the_published_example_goes_as_published_on_both_clusters() {
     });
 }
 
+// tests/tests/game/mistakes.rs, 44
 #[test]
-fn db_44_a_policy_keeps_workloads_from_being_deleted_by_accident() {
-    inside("db_44_a_policy_keeps_workloads_from_being_deleted_by_accident", async || {
+fn a_policy_keeps_workloads_from_being_deleted_by_accident() {
+    inside("a_policy_keeps_workloads_from_being_deleted_by_accident", async || {
         let (plane, _node) = cluster(&Options::default()).await?;
         let client = plane.client();
         apply_folder(&client, &root().join("deploy/crds")).await?;
@@ -441,9 +442,10 @@ fn db_44_a_policy_keeps_workloads_from_being_deleted_by_accident() {
     });
 }
 
+// tests/tests/game/mistakes.rs, 29
 #[test]
-fn db_29_a_policy_and_a_budget_keep_pods_from_going_past_their_hook() {
-    inside("db_29_a_policy_and_a_budget_keep_pods_from_going_past_their_hook", async || {
+fn a_policy_and_a_budget_keep_pods_from_going_past_their_hook() {
+    inside("a_policy_and_a_budget_keep_pods_from_going_past_their_hook", async || {
         let (plane, _node) = cluster(&Options::default()).await?;
         let client = plane.client();
         let policy = root().join("deploy/game/pod-protection.yaml");

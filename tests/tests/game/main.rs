@@ -12,7 +12,7 @@
 //! | conditions and paths | `game::condition`, `game::json_path` in the engine; phases in the providers |
 //! | sets, in order and in parallel, by each way, with a lost node | `nodes`, `sets`; `game::tests::sets` in the engine |
 //! | what is accepted and what is refused | `admission` |
-//! | names of revisions | `game::names` in the engine; `db_40_…` in `mistakes` |
+//! | names of revisions | `game::names` in the engine; 40 in `mistakes` |
 //! | hooks of pods, and what they ask of the cluster | `hooks` |
 //! | what the cluster refuses | `refusals` |
 //! | one that is slow or broken holds up no other | `crowd` |

@@ -152,8 +152,9 @@ fn twenty_spread_over_ten_seconds() -> World {
     world
 }
 
+// docs/mistakes.md, 34
 #[tokio::test(start_paused = true)]
-async fn item_34_canaries_found_at_the_start_are_not_looked_at_all_at_once() {
+async fn canaries_found_at_the_start_are_not_looked_at_all_at_once() {
     let mut world = twenty_spread_over_ten_seconds();
     world.start().await;
     let begun = |world: &World| {

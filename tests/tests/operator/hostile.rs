@@ -15,7 +15,7 @@ use crate::stage::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn bet_25_an_answer_that_is_no_number_is_a_failed_check() {
+async fn an_answer_that_is_no_number_is_a_failed_check() {
     let vector = |value: &str| {
         format!(r#"{{"status":"success","data":{{"resultType":"vector","result":[{value}]}}}}"#)
     };
@@ -183,8 +183,9 @@ async fn of_two_canaries_of_one_target_the_older_one_acts() {
     assert!(taken, "the other takes over: {:#}", world.status("also-web"));
 }
 
+// docs/mistakes.md, 28
 #[tokio::test(start_paused = true)]
-async fn item_28_targets_of_one_name_and_two_kinds_do_not_share_series() {
+async fn targets_of_one_name_and_two_kinds_do_not_share_series() {
     let mut world = with_canary(canary_of("web", GATEWAY_API, by_weight()));
     world.advance_s(5).await;
     let mut second = canary_of("web", KUBERNETES, blue_green());
@@ -216,7 +217,7 @@ async fn a_template_of_a_megabyte_is_rolled_out_or_refused_but_not_choked_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_25_a_panic_in_one_canary_stops_no_other() {
+async fn a_panic_in_one_canary_stops_no_other() {
     let mut world = with_canary(canary_of("web", GATEWAY_API, hooked(by_weight(), "pre-rollout")));
     neighbour(&world);
     world.start().await;

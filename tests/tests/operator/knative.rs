@@ -180,8 +180,9 @@ async fn half_way() -> World {
     world
 }
 
+// docs/mistakes.md, 32
 #[tokio::test(start_paused = true)]
-async fn item_32_with_annotation_and_pin_gone_the_status_knows_the_primary() {
+async fn with_annotation_and_pin_gone_the_status_knows_the_primary() {
     for manifest in manifests() {
         let mut world = half_way().await;
         assert_eq!(world.status("web")["rollout"]["primaryRevision"], "web-00001");
@@ -200,8 +201,9 @@ async fn item_32_with_annotation_and_pin_gone_the_status_knows_the_primary() {
     }
 }
 
+// docs/mistakes.md, 32
 #[tokio::test(start_paused = true)]
-async fn item_32_where_nothing_knows_the_primary_no_revision_is_taken_for_it() {
+async fn where_nothing_knows_the_primary_no_revision_is_taken_for_it() {
     for manifest in manifests() {
         let mut world = half_way().await;
         world.kill();
@@ -220,7 +222,7 @@ async fn item_32_where_nothing_knows_the_primary_no_revision_is_taken_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn met_15_metrics_are_asked_of_the_revision_that_was_created_last() {
+async fn metrics_are_asked_of_the_revision_that_was_created_last() {
     let mut analysis = measured(by_weight());
     analysis["metrics"].as_array_mut().unwrap().extend([
         json!({ "name": "request-duration", "thresholdRange": { "max": 500 } }),

@@ -41,8 +41,9 @@ async fn the_lead_lost_during_a_hook_stops_the_step_it_was_for() {
     assert_eq!(writes_since(&world, before), Vec::<String>::new());
 }
 
+// docs/mistakes.md, 21
 #[tokio::test(start_paused = true)]
-async fn item_21_who_does_not_lead_lets_no_deleted_canary_go() {
+async fn who_does_not_lead_lets_no_deleted_canary_go() {
     let mut canary = canary_of("web", GATEWAY_API, by_weight());
     canary["spec"]["revertOnDeletion"] = json!(true);
     let world = initialized_with(canary).await;

@@ -103,7 +103,7 @@ async fn a_reference_to_a_route_of_no_use_does_not_freeze_a_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_51_apisix_is_judged_by_what_the_canarys_own_pods_answered() {
+async fn apisix_is_judged_by_what_the_canarys_own_pods_answered() {
     let world = initialized("apisix", by_weight()).await;
     release(&world, "web:2.0");
     assert!(world.until(60, |it| it.status("web")["canaryWeight"] == 20).await);

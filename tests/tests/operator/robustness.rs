@@ -36,8 +36,9 @@ async fn deletion_does_not_hang_when_the_target_is_gone() {
     assert!(world.get(CANARIES, "web").is_none(), "{:#}", world.status("web"));
 }
 
+// docs/mistakes.md, 21
 #[tokio::test(start_paused = true)]
-async fn item_21_deletion_does_not_hang_in_a_namespace_that_is_going() {
+async fn deletion_does_not_hang_in_a_namespace_that_is_going() {
     let world = initialized_with(reverting(GATEWAY_API)).await;
     // Nothing new comes into such a namespace, not even an event.
     let creations = Matcher::any().user(OPERATOR).verbs([Verb::Create]);
@@ -50,8 +51,9 @@ async fn item_21_deletion_does_not_hang_in_a_namespace_that_is_going() {
     assert!(world.get(CANARIES, "web").is_none(), "{:#}", world.status("web"));
 }
 
+// docs/mistakes.md, 20
 #[tokio::test(start_paused = true)]
-async fn item_20_a_canary_deleted_while_a_hook_is_asked_takes_no_step() {
+async fn a_canary_deleted_while_a_hook_is_asked_takes_no_step() {
     let world = at_share(GATEWAY_API, hooked(by_weight(), "rollout"), 20).await;
     edit(&world, json!({ "revertOnDeletion": true }));
     world.settle().await;
@@ -173,8 +175,9 @@ async fn changed_bytes_of_a_config_map_are_not_overlooked_or_lost() {
     assert_eq!(copy(&world), json!({ "logo": "BAUG" }));
 }
 
+// docs/mistakes.md, 8
 #[tokio::test(start_paused = true)]
-async fn item_8_configuration_that_changed_unheard_is_not_promoted() {
+async fn configuration_that_changed_unheard_is_not_promoted() {
     let mut world = configured();
     world.start().await;
     reach(&world, "Initialized").await;

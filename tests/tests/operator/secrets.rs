@@ -495,7 +495,7 @@ async fn an_idle_canary_is_woken_without_computing_anything_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn met_26_bet_50_queries_and_values_are_in_the_log_in_full() {
+async fn queries_and_values_are_in_the_log_in_full() {
     let (log, _listening) = Log::listen();
     let world = crate::stage::at_share(GATEWAY_API, crate::stage::measured(by_weight()), 20).await;
     world.network.metric("", tidegate_tests::network::Metric::Value(99.123_456_789));

@@ -55,7 +55,7 @@ async fn signing(file: &SecretFile) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_1_the_load_tester_takes_what_the_operator_signs() {
+async fn the_load_tester_takes_what_the_operator_signs() {
     let file = SecretFile::new("good", "new-secret\nold-secret\n");
     let world = signing(&file).await;
     release(&world, "web:2.0");
@@ -70,7 +70,7 @@ async fn bet_1_the_load_tester_takes_what_the_operator_signs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_1_the_load_tester_refuses_what_was_altered() {
+async fn the_load_tester_refuses_what_was_altered() {
     let file = SecretFile::new("altered", "secret");
     let world = signing(&file).await;
     release(&world, "web:2.0");

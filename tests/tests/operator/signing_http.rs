@@ -142,7 +142,7 @@ async fn released(secret: Option<&SecretFile>, tester: SocketAddr) -> (bool, Str
 }
 
 #[tokio::test]
-async fn bet_1_over_http_only_who_has_the_secret_is_let_in() {
+async fn over_http_only_who_has_the_secret_is_let_in() {
     // One that is being replaced: both are good at the load tester.
     let both = SecretFile::new("http-both", "new\nold\n");
     let old = SecretFile::new("http-old", "old");

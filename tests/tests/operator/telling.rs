@@ -149,7 +149,7 @@ async fn the_operators_own_notifier_serves_canaries_without_alerts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_43_a_closed_gate_is_told_once_and_a_muted_one_not_at_all() {
+async fn a_closed_gate_is_told_once_and_a_muted_one_not_at_all() {
     for kind in ["confirm-rollout", "confirm-traffic-increase", "confirm-promotion"] {
         for muted in [false, true] {
             let world = reporting("warn", hooked(by_weight(), kind)).await;

@@ -124,7 +124,7 @@ async fn the_administrators_chat_is_trusted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn met_12_a_metric_without_a_source_fails_the_check() {
+async fn a_metric_without_a_source_fails_the_check() {
     let mut analysis = by_weight();
     analysis["metrics"] = json!([{ "name": "mine", "threshold": 5 }]);
     let mut world = with_canary(canary_of("web", GATEWAY_API, analysis));
@@ -138,7 +138,7 @@ async fn met_12_a_metric_without_a_source_fails_the_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_8_nothing_but_errors_is_a_bad_rate_and_no_silence() {
+async fn nothing_but_errors_is_a_bad_rate_and_no_silence() {
     let mut world = with_canary(canary_of("web", GATEWAY_API, measured(by_weight())));
     world.collects_breaches = true;
     // The good ones are asked for by a status that is no error.

@@ -1,7 +1,7 @@
-//! Where the cases of metric analysis, alerts and load tester are tested.
+//! The cases of metric analysis, alerts and load tester, with their tests.
 //!
-//! `8.n` are the acceptance vectors, by their tables; `BET-n` is where we do better than Flagger. A test of this
-//! file holds the table to the code: every id is here, and every test that is named exists.
+//! `8.n` are test vectors taken from Flagger; `BET-n` are cases in which Tidegate deliberately differs from
+//! it. The tests below fail when an id is missing or a named test does not exist.
 //!
 //! | id | about | tests |
 //! | --- | --- | --- |

@@ -1,7 +1,7 @@
-//! Tables of cases: which test fails if the mistake is made.
+//! Tables of cases and the tests that cover them.
 //!
-//! A module that has one keeps it in its header, a row a case: `| id | about | tests |`, the tests in
-//! backticks, scripts by their paths. Rows are held to the code, so that a test that is renamed or dropped is missed.
+//! A module keeps its table in its header, a row a case: `| id | about | tests |`, the tests in backticks,
+//! scripts by their paths. Rows are compared with the code, so that a renamed or removed test is noticed.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

@@ -29,7 +29,7 @@ they work together is in [the guide](../guide/game-workloads.md).
 const KINDS: [&str; 3] = ["Canary", "MetricTemplate", "AlertProvider"];
 const GAME_KINDS: [&str; 4] = ["GameDeployment", "GameStatefulSet", "HookTemplate", "HookRun"];
 
-/// Members of a schema that say what values are accepted, and how they are told.
+/// Bounds of values in a schema, and their description.
 const BOUNDS: [(&str, &str); 4] = [
     ("default", "default"),
     ("minimum", "least"),

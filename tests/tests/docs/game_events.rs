@@ -18,7 +18,7 @@ Events of GameDeployments, GameStatefulSets and HookRuns. The sentence of what i
 told there, in conditions and in `tidegate_decisions_total`. In the examples the workload is `arena`.
 ";
 
-/// Told by the operator as it acts: reason, type, meaning, and the file that says so.
+/// Events of the operator's own actions: reason, type, meaning, and the file that sends it.
 const OF_ACTS: [(&str, &str, &str, &str); 14] = [
     ("SuccessfulCreate", "Normal", "A pod was made", "act"),
     ("SuccessfulDelete", "Normal", "A pod was deleted; the sentence says why", "act"),
@@ -51,7 +51,7 @@ const OF_ACTS: [(&str, &str, &str, &str); 14] = [
     ),
 ];
 
-/// A fact, whether it is an event, and what it means for the reader.
+/// A fact, whether it is an event, and its meaning for the reader.
 type Entry = (Fact, bool, &'static str);
 
 pub(crate) fn section() -> String {

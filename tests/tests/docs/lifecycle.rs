@@ -1,7 +1,7 @@
-//! Where the mistakes of the lifecycle that others shipped, and the rules for definitions, are tested.
+//! Mistakes of other controllers in the lifecycle and the rules for definitions, with their tests.
 //!
-//! `L-n` are the items of the list of mistakes that must not happen here, by their number; `A-n` are the rules
-//! that keep our definitions compatible. A script of a rollout is named by its path.
+//! `L-n` are the items of `docs/mistakes.md`, by their number; `A-n` are the rules that keep our
+//! definitions compatible. A scenario is named by its path.
 //!
 //! | id | about | tests |
 //! | --- | --- | --- |

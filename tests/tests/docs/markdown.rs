@@ -1,4 +1,4 @@
-//! Pages: where they are, what is in them, and how tables are written.
+//! Pages: their paths, their blocks, and tables.
 
 use std::{fs, path::PathBuf};
 
@@ -11,7 +11,7 @@ pub(crate) struct Page {
 
 /// A fenced block of a page.
 pub(crate) struct Block {
-    /// What stands after the fence.
+    /// The word after the fence.
     pub(crate) language: String,
     pub(crate) text: String,
     /// Line of the fence, for messages.
@@ -47,13 +47,13 @@ pub(crate) fn pages() -> Vec<Page> {
         .collect()
 }
 
-/// Ends a cell's text where a table would take it for something else.
+/// Escapes a text for a cell of a table.
 pub(crate) fn cell(text: &str) -> String {
     let escaped = text.replace('|', "\\|").replace('<', "&lt;");
     escaped.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Text that is shown as it is, in a cell.
+/// A text as code, in a cell.
 pub(crate) fn code(text: &str) -> String {
     format!("`{}`", text.replace('|', "\\|"))
 }

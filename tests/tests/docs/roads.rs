@@ -1,8 +1,8 @@
-//! Where the mistakes of routers are tested, and what they have to write.
+//! Mistakes of routers and the objects they write, with their tests.
 //!
-//! `R-n` is where we do better than Flagger, in the order of the specification of routers; `X-n` are its
-//! cross-checks: 1 to 16 the vectors, then the notes of others, then permissions. What is *not built* is
-//! said in its row. Tests of this file hold the table to the code, as in `acceptance`.
+//! `R-n` are cases in which Tidegate deliberately differs from Flagger; `X-n` are checks of the written
+//! objects: 1 to 16 test vectors, then special cases, then permissions. A case that is *not built* says so
+//! in its row. The tests below compare the table with the code, as in `acceptance`.
 //!
 //! | id | about | tests |
 //! | --- | --- | --- |

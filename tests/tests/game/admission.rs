@@ -1,8 +1,8 @@
-//! What is accepted and what is refused, rule by rule.
+//! Validation of game workloads, rule by rule.
 //!
-//! What a definition can say, the API server refuses when it is applied, and names the field. What it
-//! cannot say (an annotation, a condition, the inside of a pod template) the controller finds: it says so
-//! where people look, and does nothing by halves.
+//! Rules that a definition can express are checked by the API server, which names the field. The others (an
+//! annotation, a condition, the inside of a pod template) are checked by the controller, which reports them
+//! in status and events, and does nothing by halves.
 
 use std::{fs, path::PathBuf};
 
@@ -60,14 +60,14 @@ fn steps(steps: &Value) -> Value {
     strategy(&json!({ "canary": { "steps": steps } }))
 }
 
-/// What the API server says to a new object; nothing if it takes it.
+/// The API server's refusal of a new object; nothing if it accepts it.
 fn refusal(object: &Value) -> Option<String> {
     let world = World::of_games();
     let made = world.admin.create(kind_of(object), "default", object.clone());
     made.err().map(|failure| failure.message)
 }
 
-/// What it says to a change.
+/// Its refusal of a change.
 fn refused_change(object: &Value, patch: &Value) -> Option<String> {
     let world = World::of_games();
     let kind = kind_of(object);
@@ -430,7 +430,7 @@ async fn what_a_definition_does_not_see_ends_a_run_before_anything_is_asked() {
         ("open", with(web("true"), &url("http://1.1.1.1/{{ args.room")), "is not closed"),
         ("vector", prometheus("result == 'a'"), "do not go together"),
     ];
-    // Who waits would wait for ever.
+    // A wait would never end.
     let waits = json!({ "interval": "5s", "successfulLimit": 1 });
     for (name, metric, _) in &bad {
         stage.world.create(HOOK_RUNS, run(name, with(metric.clone(), &waits), &[]));
@@ -562,7 +562,7 @@ async fn strictly(world: &World, object: &Value) -> Result<Value, kube::Error> {
     client.request(request).await
 }
 
-/// Everything that `part` says, `whole` says as well.
+/// `whole` contains every member of `part`.
 fn says_all(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {

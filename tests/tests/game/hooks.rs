@@ -1,4 +1,4 @@
-//! Hooks from end to end: what they ask of the cluster, and what pods wait for.
+//! Hooks from end to end: their requests to the cluster, and the pods that wait for them.
 
 use kube_sandbox::{
     cluster::{Cluster as _, Deletion, PODS},
@@ -36,7 +36,7 @@ fn waits_with(stage: &Stage, list: &str, phase: &str) -> bool {
     entries.len() == 1 && entries[0]["phase"] == phase && entries[0]["startTime"].is_string()
 }
 
-/// What runs for this pod are found by.
+/// The labels by which runs for this pod are found.
 fn labels_for(stage: &Stage, pod: &str, kind: &str) -> Value {
     let pod = stage.world.get(PODS, pod).unwrap_or_default();
     let id = name_of(&pod).rsplit('-').next().map(str::to_owned);
@@ -75,7 +75,7 @@ async fn a_web_hook_is_signed_as_the_hooks_of_canaries_are() {
 
 // === The provider `kubernetes` ===
 
-/// What a metric of this function and field comes to.
+/// The phase and message of a metric of this function and field.
 fn object(function: &str, path: &str, value: &str) -> Value {
     json!({ "provider": { "kubernetes": {
         "function": function, "fields": [{ "path": path, "value": value }],
@@ -160,7 +160,7 @@ async fn what_a_hook_cannot_look_at_is_an_error_that_says_why() {
     }
 }
 
-/// Why, what is asked, of what, and what is said to that.
+/// The reason, the query, its object, and the result.
 type Row<'a> = (&'a str, Value, Vec<(&'a str, &'a str)>, &'a str);
 
 #[tokio::test(start_paused = true)]
@@ -429,7 +429,7 @@ async fn of_the_runs_of_a_workload_five_of_each_kind_are_kept() {
     let count = |stage: &Stage, phase: &str| {
         stage.runs().iter().filter(|run| run["status"]["phase"] == phase).count()
     };
-    // Another list of steps begins them anew.
+    // Another list of steps starts the steps anew.
     for (age, stops_at, most) in [(45, 0, (6, 0)), (20, 1, (5, 5))] {
         stage.age(age);
         for extra in 1..=8 {

@@ -1,6 +1,6 @@
 //! Game workloads on the sandbox, in virtual time.
 //!
-//! | what must be shown | where |
+//! | requirement | tests |
 //! | --- | --- |
 //! | the published example, row by row | `seed`; `game::tests::seed` in the engine |
 //! | mistakes of others are not made | `mistakes`, which has the list |

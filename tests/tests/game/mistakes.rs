@@ -1,4 +1,4 @@
-//! Mistakes of the published operators, each with the test that shows that it is not made here.
+//! Mistakes of the published operators, each with the tests that fail if it is made here.
 //!
 //! Rules about pods and runs are tested in the engine (`game::…`, in `crates/engine`), where every case can
 //! be played; objects, events, caches and the API server are tested here and in the files beside. A mistake
@@ -111,12 +111,12 @@ fn pauses(stage: &Stage) -> Vec<String> {
     reasons.filter_map(|it| it["reason"].as_str().map(str::to_owned)).collect()
 }
 
-/// Whether a run is over, and how.
+/// The phase of a run.
 fn phase(stage: &Stage, name: &str) -> String {
     stage.run(name)["status"]["phase"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What the operator writes within so many seconds.
+/// The operator's writes within so many seconds.
 async fn written(stage: &Stage, seconds: u64) -> Vec<String> {
     let log = stage.world.sandbox.server().log.clone();
     let mark = log.mark();
@@ -383,7 +383,7 @@ async fn a_hook_without_a_template_is_told_and_stops_neither_scaling_nor_replace
     let blocked = stage.condition("HookBlocked").expect("a condition");
     assert!(blocked.contains("there is no hook template nobody"), "{blocked}");
     stage.world.advance_s(1_200).await;
-    // Doubts are told before anything is tried.
+    // Warnings are published before any other write.
     let is_told = |(reason, text): &(String, String)| {
         !reason.ends_with("Doubtful") && text.contains("nobody")
     };

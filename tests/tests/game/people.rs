@@ -1,4 +1,4 @@
-//! What people do to a release, and what tools that apply manifests do not.
+//! User actions on a release, and tools that apply manifests in between.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What runs send along, and how long they may take.
+//! Requests and timeouts of hook runs.
 
 use kube_sandbox::cluster::SECRETS;
 use serde_json::{Value, json};

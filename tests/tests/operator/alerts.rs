@@ -1,4 +1,4 @@
-//! Chat messages that do not arrive at once, or at all: tried again with a bound, and then told.
+//! Chat messages that do not arrive at once, or at all: retried up to a limit, and then reported.
 
 use serde_json::{Value, json};
 use tidegate_tests::{

@@ -1,4 +1,4 @@
-//! Gates of load testers in a `ConfigMap` of the cluster, under the role that is shipped for it.
+//! Gates of load testers in a `ConfigMap` of the cluster, under the shipped role.
 
 use std::{fs, sync::Arc};
 
@@ -47,7 +47,7 @@ fn key() -> Key {
     Key { namespace, canary, kind: Kind::Advance, gate: String::new() }
 }
 
-/// As the server of a load tester does it: outside of the runtime's own threads.
+/// As the server of a load tester does it: outside of the runtime's threads.
 async fn with<T: Send + 'static>(
     gates: &Arc<Gates>,
     act: impl FnOnce(&Gates) -> Result<T, GateError> + Send + 'static,

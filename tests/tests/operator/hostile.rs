@@ -1,5 +1,4 @@
-//! Input that nobody means, and input that somebody does: one condition each, and nobody else is
-//! disturbed.
+//! Invalid and malicious input: one condition each, and no other canary is disturbed.
 
 use kube_sandbox::cluster::Cluster as _;
 use serde_json::{Value, json};
@@ -70,13 +69,13 @@ async fn a_hook_that_misbehaves_is_a_no() {
     }
 }
 
-/// Another application that is well, to see that it stays so.
+/// Another healthy application, to see that it stays so.
 fn neighbour(world: &World) {
     world.create(DEPLOYMENTS, deployment("shop", "shop:1.0", 1));
     world.create(CANARIES, tidegate_tests::rollout::canary("shop", KUBERNETES, blue_green()));
 }
 
-/// The neighbour is set up and can release.
+/// The neighbour can be set up and released.
 async fn assert_undisturbed(world: &World, what: &str) {
     let settled = world.until(60, |world| world.phase("shop") == "Initialized").await;
     assert!(settled, "{what}: {:#}", world.status("shop"));
@@ -120,7 +119,7 @@ async fn a_canary_that_cannot_be_used_gets_one_condition_and_disturbs_nobody() {
         let before = mark(&world);
         world.advance_s(600).await;
         let mut asked = requests_since(&world, before);
-        // Somebody may install the kind that is lacking: that is looked for every five minutes.
+        // The missing kind may be installed later: that is checked every five minutes.
         let lists = asked.iter().filter(|line| line.starts_with("list ")).count();
         assert!(lists <= 3, "{what}: {asked:?}");
         asked.retain(|line| !line.starts_with("list "));

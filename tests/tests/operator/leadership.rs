@@ -1,4 +1,4 @@
-//! Who leads, writes; who does not, does not. Two who believe they lead do no harm.
+//! Only the leader writes. Two operators that both believe they lead do no harm.
 
 use std::sync::{
     Arc,
@@ -66,7 +66,7 @@ async fn a_follower_takes_over_where_the_leader_stopped() {
     other.abort();
 }
 
-/// What no version of any object may show, whoever wrote it.
+/// Invariants of every version of every object, whoever wrote it.
 fn assert_invariants(world: &World, since: u64, what: &str) {
     let shares = shares_since(world, since);
     let mut steps = shares.clone();

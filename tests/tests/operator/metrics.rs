@@ -1,4 +1,4 @@
-//! The page Prometheus reads: Flagger's series with the right values, and none of what is gone.
+//! The metrics for Prometheus: Flagger's series with the right values, and none of deleted objects.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) fn page(world: &World) -> String {
     telemetry.as_ref().expect("an operator was started").render(Format::Prometheus)
 }
 
-/// The value of the series that begins like this and has all of these labels.
+/// The value of the series with this prefix and all of these labels.
 pub(crate) fn value(world: &World, name: &str, labels: &[&str]) -> Option<f64> {
     let page = page(world);
     let is_it = |line: &&str| {
@@ -183,7 +183,7 @@ async fn a_token_of_a_cloud_is_asked_for_once_until_it_ends() {
         { "name": "own", "templateRef": { "name": "own" }, "thresholdRange": { "min": 99 } },
     ]);
     let mut world = crate::stage::with_canary(canary_of("web", GATEWAY_API, analysis));
-    // The observer of these tests knows of no other metrics than those of Prometheus.
+    // The observer of these tests knows only the metrics of Prometheus.
     world.collects_breaches = true;
     world.create(SECRETS, crate::telling::secret("shop", json!({ "project": "shop" })));
     world.create(
@@ -213,7 +213,7 @@ async fn a_token_of_a_cloud_is_asked_for_once_until_it_ends() {
     reach(&world, "Progressing").await;
     reach(&world, "Succeeded").await;
     assert_eq!(tokens(), 2, "until that was over");
-    // One that is not liked any more is not shown again.
+    // A token that was refused is not sent again.
     world.network.hook_once(api, Reply::Status(401, String::new()));
     release(&world, "web:4.0");
     reach(&world, "Progressing").await;

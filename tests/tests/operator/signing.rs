@@ -1,4 +1,4 @@
-//! Signed calls: what the operator signs, the load tester's own check lets in, and nothing else.
+//! Signed calls: the load tester accepts the operator's signature, and nothing else.
 
 use std::{fs, path::PathBuf};
 
@@ -14,7 +14,7 @@ use crate::stage::{
     GATEWAY_API, by_weight, canary_of, edit_analysis, hooked, reach, release, with_canary,
 };
 
-/// A file that is gone with the test.
+/// A file that is removed with the test.
 pub(crate) struct SecretFile(pub(crate) PathBuf);
 
 impl SecretFile {
@@ -31,7 +31,7 @@ impl Drop for SecretFile {
     }
 }
 
-/// What the load tester says to a call that arrived as it was sent.
+/// The load tester's answer to a call that arrived unaltered.
 fn checked(file: &SecretFile, call: &Call, path: &str, body: &[u8]) -> Result<(), AuthError> {
     let auth = Auth { secret_file: Some(file.0.clone()), ..Auth::default() };
     let time = call.headers.get("x-tidegate-timestamp").and_then(|it| it.to_str().ok());

@@ -1,5 +1,5 @@
-//! Targets that are no Deployment, and scalers that are no `HorizontalPodAutoscaler`: what others got
-//! wrong about them. The numbers are those of the list in the documentation of differences.
+//! Targets other than Deployments, and scalers other than `HorizontalPodAutoscaler`: mistakes of other
+//! controllers with them. The numbers are those of `docs/mistakes.md`.
 
 use kube_sandbox::{
     cluster::{Cluster as _, NODES},
@@ -29,7 +29,7 @@ fn of_daemons() -> Value {
     canary
 }
 
-/// The `DaemonSet` `web` and its canary on three nodes, and nobody who looks after them yet.
+/// The `DaemonSet` `web` and its canary on three nodes, before the operator starts.
 fn with_daemons(set: Value, canary: Value) -> World {
     let world = World::new();
     let node = world.admin.list(NODES, None).remove(0);
@@ -247,7 +247,7 @@ async fn daemons_flagger_left_are_taken_over_without_a_rollout() {
     target["spec"]["template"]["spec"]["nodeSelector"] = json!({ SCALE_TO_ZERO: "true" });
     let mut world = with_daemons(target, of_daemons());
     let mut primary = daemon_set("web-primary", "web:1.0");
-    // Its fingerprints and identifiers say nothing to us.
+    // Its fingerprints and identifiers mean nothing to us.
     let id = json!({ "flagger-id": "2f1c9a3e-7f0b-4c57-9d7e-0a4be1f0d6c1" });
     primary["spec"]["template"]["metadata"]["annotations"] = id;
     primary["metadata"]["ownerReferences"] = json!([{
@@ -330,7 +330,7 @@ async fn a_primary_that_keda_took_to_zero_is_waited_for_and_that_is_said() {
     let (_, reason, message) = condition(&world, "web", "Reconciling");
     assert_eq!(reason, "PrimaryNotReady", "{message}");
     assert!(message.contains("0 replicas are asked for, at least 1 has to run"), "{message}");
-    // Somebody asks for something.
+    // Demand for replicas.
     world.patch(SCALED_OBJECTS, "web-primary", &triggers(Value::Null));
     reach(&world, "Succeeded").await;
 }
@@ -404,7 +404,7 @@ fn service(name: &str) -> Value {
     })
 }
 
-/// The user leads the Service to other pods.
+/// The user's edit that makes the Service select other pods.
 fn lead(world: &World, version: &str) {
     let selector = json!({ "app": "web", "version": version });
     world.patch(SERVICES, "web", &json!({ "spec": { "selector": selector } }));
@@ -517,7 +517,7 @@ async fn a_service_that_is_made_again_headless_or_not_is_released_all_the_same()
         };
         let before = addresses();
         assert_eq!(before.iter().all(|it| it == "None"), is_headless, "{before:?}");
-        // The server lets nobody change that of a Service that is there.
+        // The server does not allow that change of an existing Service.
         world.delete(SERVICES, "web");
         world.create(SERVICES, inner_service(!is_headless, "2"));
         reach(&world, "Progressing").await;

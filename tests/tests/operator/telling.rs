@@ -1,4 +1,4 @@
-//! Events, event hooks and chat messages: each fact once, in order, to whom it concerns.
+//! Events, event hooks and chat messages: each fact once, in order, to the right receivers.
 
 use kube_sandbox::cluster::Resource;
 use serde_json::{Value, json};

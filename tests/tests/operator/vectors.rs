@@ -1,5 +1,5 @@
-//! Cases of the metrics and alerts of Flagger that only a whole operator can be asked. Where each case is
-//! tested is listed in `tests/tests/docs/acceptance.rs`.
+//! Cases of the metrics and alerts of Flagger that need a whole operator. All cases and their tests are
+//! listed in `tests/tests/docs/acceptance.rs`.
 
 use kube_sandbox::cluster::Resource;
 use serde_json::json;
@@ -48,7 +48,7 @@ async fn a_template_without_an_interval_looks_back_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn a_metric_with_several_series_is_told_once_a_rollout() {
     let mut world = initialized(GATEWAY_API, by_weight()).await;
-    // The observer of these tests does not take an answer apart.
+    // The observer of these tests does not parse an answer.
     world.collects_breaches = true;
     let template = json!({ "apiVersion": "flagger.app/v1beta1", "kind": "MetricTemplate",
         "metadata": { "name": "errors" },
@@ -70,7 +70,7 @@ async fn a_metric_with_several_series_is_told_once_a_rollout() {
     for rollout in 1..=2 {
         release(&world, &format!("web:{}.0", rollout + 1));
         reach(&world, "Progressing").await;
-        // As Flagger: it is the last series that counts.
+        // As Flagger: the last series counts.
         reach(&world, "Succeeded").await;
         let texts = world.events().into_iter().filter(|(reason, _)| reason == "MetricAmbiguous");
         let texts: Vec<_> = texts.map(|(_, text)| text).collect();

@@ -30,10 +30,12 @@ pub(crate) fn repository(path: &str) -> PathBuf {
 /// Every page, in order of its path.
 pub(crate) fn pages() -> Vec<Page> {
     let mut paths: Vec<String> = ROOT_PAGES.iter().map(|path| (*path).to_owned()).collect();
-    for folder in ["docs/guide", "docs/guide/providers", "docs/concepts", "docs/reference"] {
+    let folders = ["docs", "docs/guide", "docs/guide/providers", "docs/concepts", "docs/reference"];
+    for folder in folders {
         let entries = fs::read_dir(repository(folder)).unwrap().map(Result::unwrap);
         let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
         let names = files.map(|entry| entry.file_name().into_string().unwrap());
+        let names = names.filter(|name| name.ends_with(".md"));
         paths.extend(names.map(|name| format!("{folder}/{name}")));
     }
     paths.sort();

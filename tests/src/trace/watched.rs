@@ -67,7 +67,7 @@ pub(super) struct Watched {
     pub(super) calls: super::calls::Calls,
 }
 
-/// The targets of canaries, and since when they have them.
+/// The target of a canary, and the canary's age: the oldest canary of a target acts.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) target: (String, String),

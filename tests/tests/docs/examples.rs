@@ -205,7 +205,7 @@ impl Sitting {
             }
         }
         definitions.extend(kinds.iter().map(|(kind, versions)| definition(*kind, versions)));
-        // Definitions of the cluster are stricter than ours.
+        // Groups with definitions of their own, which are stricter than these.
         let known = [
             "networking.istio.io",
             "gateway.networking.k8s.io",

@@ -356,7 +356,7 @@ async fn an_apex_that_was_switched_goes_back_when_its_service_leaves_the_spec() 
             let selects =
                 |world: &World| text(&object(world, SERVICES, apex)["spec"]["selector"]["app"]);
             let mut world = initialized_with(canary).await;
-            // Of another name the observer of invariants knows nothing after its removal from the spec.
+            // The observer of invariants cannot know another name once it is removed from the spec.
             world.collects_breaches = name.is_some();
             release(&world, "web:2.0");
             assert!(world.until(200, |it| selects(it) == "web").await, "{case}");

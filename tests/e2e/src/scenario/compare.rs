@@ -41,7 +41,7 @@ pub(super) fn compare(
     let mut shown = [String::new(), String::new()];
     // Where the script ends without further events, there must be none.
     let mut ends_still = false;
-    // A reconcile without an event is started by the clock alone, which may be late.
+    // The moment of an output without an event before it depends on the clock alone, which may be late.
     let mut is_clock_late = true;
     for (step, played) in wanted.steps().zip(played.steps()) {
         if is_look(step) {

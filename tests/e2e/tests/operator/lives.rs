@@ -20,7 +20,7 @@ use tidegate_tests::providers::{
 
 use crate::{GATEWAY_API, LOOK_AGAIN, PATIENCE, judged, settles};
 
-/// The number of writes by others to the operator's objects before the test gives up.
+/// The number of writes in a row to the operator's objects before the test looks for a conflict.
 const TOUCHES: u32 = 25;
 
 const SECRET: Kind = ("v1", "Secret");

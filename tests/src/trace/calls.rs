@@ -178,7 +178,7 @@ fn is_taken(reply: &Reply) -> bool {
     }
 }
 
-/// An answer that comes late counts as what it is when it comes.
+/// A late answer counts like any other.
 fn is_yes(reply: &Reply) -> bool {
     match reply {
         Reply::Status(200..=299, _) | Reply::Body(200..=299, _) => true,

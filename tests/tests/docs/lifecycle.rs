@@ -44,7 +44,7 @@
 //! | A-1 | definitions that are supersets | `names_and_scopes_are_those_of_the_originals`, `printer_columns_are_those_of_the_originals`, `good_manifests_are_accepted_and_nothing_is_dropped`, `bad_manifests_are_refused_and_the_refusal_names_the_field`, `flaggers_own_definitions_are_enough`, `a_restart_under_flaggers_definitions_finds_rest`, `tests/scenarios/manual/mark_is_lost.txt` |
 //! | A-2 | each canary by itself | `a_canary_that_cannot_be_used_gets_one_condition_and_disturbs_nobody`, `what_the_schema_cannot_refuse_fails_to_decode`, `a_phase_of_another_version_is_no_reason_to_fail` |
 //! | A-3 | patches, and unknown fields | `no_canary_is_ever_written_as_a_whole`, `what_a_later_version_stores_in_a_canary_survives`, `good_manifests_survive_decoding_and_encoding` |
-//! | A-4 | what Flagger made | `every_phase_is_adopted_without_a_rollout_or_a_change_of_traffic`, `what_flagger_made_or_took_over_is_adopted_without_asking`, `daemons_flagger_left_are_taken_over_without_a_rollout`, `a_service_flagger_left_is_taken_over_without_a_rollout_and_owned_again`, `what_users_added_to_taken_over_objects_survives` |
+//! | A-4 | objects that Flagger made | `every_phase_is_adopted_without_a_rollout_or_a_change_of_traffic`, `what_flagger_made_or_took_over_is_adopted_without_asking`, `daemons_flagger_left_are_taken_over_without_a_rollout`, `a_service_flagger_left_is_taken_over_without_a_rollout_and_owned_again`, `what_users_added_to_taken_over_objects_survives` |
 
 use crate::cases::{assert_complete, assert_tested};
 

@@ -27,7 +27,7 @@
 //! | R-19 | gRPC | `the_protocol_or_else_the_ports_name_tells_calls_from_requests`, `calls_are_divided_by_weight`, `calls_are_rolled_out_by_weight_over_a_route_of_calls` |
 //! | R-20 | a prefix rewrite with several conditions | `a_prefix_rewrite_makes_one_rule_of_each_condition`, `a_prefix_rewrite_beside_a_test_has_one_condition_a_rule` |
 //! | R-21 | Gateway API v1beta1 and retries | `a_route_counts_once_its_gateway_took_it`, `retries_are_written_where_the_cluster_knows_them`, `both_versions_write_timeouts_cors_and_retries_where_the_cluster_knows_them`, `an_older_definition_without_timeouts_cors_or_retries_is_left_without_as_by_flagger` |
-//! | R-22 | Gateway API: what a gateway did not take | `a_route_counts_once_its_gateway_took_it`, `a_route_of_calls_counts_once_its_gateway_took_it` |
+//! | R-22 | Gateway API: routes that a gateway did not accept | `a_route_counts_once_its_gateway_took_it`, `a_route_of_calls_counts_once_its_gateway_took_it` |
 //! | R-23 | a backup of our own objects | `a_users_route_is_backed_up_once_and_given_back`, `what_was_made_for_the_canary_goes_with_it` |
 //! | R-24 | objects that come back in part | `a_users_route_is_backed_up_once_and_given_back`, `labels_and_annotations_that_are_written_over_come_back_too`, `a_destination_rule_of_the_users_is_given_back` |
 //! | R-25 | Istio: delegation that is turned on | `a_delegate_has_neither_hosts_nor_gateways` |

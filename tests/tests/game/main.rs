@@ -11,11 +11,11 @@
 //! | verdicts of hooks, for all small limits | `game::hook::tests` in the engine |
 //! | conditions and paths | `game::condition`, `game::json_path` in the engine; phases in the providers |
 //! | sets, in order and in parallel, by each way, with a lost node | `nodes`, `sets`; `game::tests::sets` in the engine |
-//! | what is accepted and what is refused | `admission` |
+//! | validation | `admission` |
 //! | names of revisions | `game::names` in the engine; 40 in `mistakes` |
-//! | hooks of pods, and what they ask of the cluster | `hooks` |
-//! | what the cluster refuses | `refusals` |
-//! | one that is slow or broken holds up no other | `crowd` |
+//! | hooks of pods, and their requests to the cluster | `hooks` |
+//! | refused writes | `refusals` |
+//! | a slow or broken object delays no other | `crowd` |
 //! | autoscalers | `autoscaling` |
 //! | pauses, verbs, and tools that apply manifests | `people`; `game::tests::controls` in the engine |
 //! | methods, bodies, headers, Secrets and deadlines of hooks | `providers` |

@@ -50,7 +50,7 @@ pub(crate) fn page() -> String {
     format!("{INTRO}\n{phases}{CONDITIONS}\n{fields}")
 }
 
-/// The meaning of a phase, and the workload that has live traffic.
+/// The meaning of a phase, and the side that has live traffic.
 fn about(phase: CanaryPhase) -> (&'static str, &'static str) {
     match phase {
         CanaryPhase::Unset => ("Nobody has looked at it yet", "the target"),

@@ -377,7 +377,7 @@ fn the_published_example_goes_as_published_on_both_clusters() {
     });
 }
 
-// tests/tests/game/mistakes.rs, 44
+// Mistake 44 of docs/mistakes.md.
 #[test]
 fn a_policy_keeps_workloads_from_being_deleted_by_accident() {
     inside("a_policy_keeps_workloads_from_being_deleted_by_accident", async || {
@@ -442,7 +442,7 @@ fn a_policy_keeps_workloads_from_being_deleted_by_accident() {
     });
 }
 
-// tests/tests/game/mistakes.rs, 29
+// Mistake 29 of docs/mistakes.md.
 #[test]
 fn a_policy_and_a_budget_keep_pods_from_going_past_their_hook() {
     inside("a_policy_and_a_budget_keep_pods_from_going_past_their_hook", async || {

@@ -82,7 +82,7 @@ fn object(function: &str, path: &str, value: &str) -> Value {
     } } })
 }
 
-// tests/tests/game/mistakes.rs, 36
+// Mistake 36 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_field_that_differs_is_a_failure_and_an_object_that_is_not_there_an_error() {
     let stage = Stage::up(arena(&rolling())).await;
@@ -119,7 +119,7 @@ async fn a_field_that_differs_is_a_failure_and_an_object_that_is_not_there_an_er
     assert!(message.contains("Pod default/nobody does not exist"), "{message}");
 }
 
-// tests/tests/game/mistakes.rs, 36
+// Mistake 36 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn marks_are_set_where_there_were_none_and_whatever_their_text() {
     let stage = Stage::up(arena(&rolling())).await;
@@ -273,7 +273,7 @@ async fn a_pod_whose_hook_fails_or_does_not_know_stays_until_it_is_run_again() {
     }
 }
 
-// tests/tests/game/mistakes.rs, 24
+// Mistake 24 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_waits_is_called_off_and_a_new_operator_chooses_nobody_else() {
     let mut stage = Stage::up(hooked(&rolling(), "preDeleteUpdateStrategy", "drained")).await;
@@ -371,7 +371,7 @@ async fn a_pod_stays_as_it_is_while_the_hook_before_its_update_fails() {
     assert!(waits_with(&stage, "preInplaceHookCondition", "Failed"), "{:#}", stage.status());
     assert!(stage.condition("HookBlocked").is_some());
     stage.age(20);
-    // Mistake 30: without a change of the spec.
+    // Mistake 30: it is run again without a change of the spec.
     stage.ask("retry-hook");
     stage.until(120, "updated", Stage::is_settled).await;
     assert_eq!(stage.with_image("game:2"), 3);
@@ -379,7 +379,7 @@ async fn a_pod_stays_as_it_is_while_the_hook_before_its_update_fails() {
     assert_eq!(stage.get()["metadata"]["generation"], 2, "nobody touched the spec");
 }
 
-// tests/tests/game/mistakes.rs, 28
+// Mistake 28 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn the_hook_after_an_update_waits_for_the_pod_and_can_be_run_again() {
     let mut strategy = in_place(3);
@@ -412,7 +412,7 @@ async fn the_hook_after_an_update_waits_for_the_pod_and_can_be_run_again() {
 
 // === What is left of runs ===
 
-// tests/tests/game/mistakes.rs, 39
+// Mistake 39 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn of_the_runs_of_a_workload_five_of_each_kind_are_kept() {
     let mut strategy = in_place(1);
@@ -449,7 +449,7 @@ async fn of_the_runs_of_a_workload_five_of_each_kind_are_kept() {
     assert!(stage.runs().is_empty(), "runs of a release that was taken back go with it");
 }
 
-// tests/tests/game/mistakes.rs, 39
+// Mistake 39 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_run_of_nobodys_goes_when_its_time_is_over() {
     let stage = Stage::up(arena(&rolling())).await;
@@ -546,7 +546,7 @@ async fn revisions_that_may_not_be_made_are_told_once() {
     assert_eq!(stage.status()["phase"], "Healthy");
 }
 
-// tests/tests/game/mistakes.rs, 38
+// Mistake 38 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_hook_whose_answer_cannot_be_written_down_is_not_asked_again() {
     let stage = Stage::up(arena(&rolling())).await;
@@ -562,7 +562,7 @@ async fn a_hook_whose_answer_cannot_be_written_down_is_not_asked_again() {
     assert_eq!((&stage.run("once")["status"]["phase"], stage.asked()), (&json!("Successful"), 1));
 }
 
-// tests/tests/game/mistakes.rs, 38
+// Mistake 38 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_changes_while_it_is_measured_is_not_measured_again() {
     let stage = Stage::up(arena(&rolling())).await;

@@ -3,7 +3,7 @@
 //! | requirement | tests |
 //! | --- | --- |
 //! | the published example, row by row | `seed`; `game::tests::seed` in the engine |
-//! | mistakes of others are not made | `mistakes`, which has the list |
+//! | mistakes of others are not made | `mistakes`; `docs/mistakes.md` has the list |
 //! | how many pods are made and deleted, for all small numbers | `game::scale` in the engine |
 //! | no more pods out of service than may be | `game::check` and `game::tests::stories` in the engine; `crash`, `stale` |
 //! | death between any two writes | `crash`; `game::tests::sweep` in the engine |
@@ -12,7 +12,7 @@
 //! | conditions and paths | `game::condition`, `game::json_path` in the engine; phases in the providers |
 //! | sets, in order and in parallel, by each way, with a lost node | `nodes`, `sets`; `game::tests::sets` in the engine |
 //! | validation | `admission` |
-//! | names of revisions | `game::names` in the engine; 40 in `mistakes` |
+//! | names of revisions | `game::names` in the engine; `mistakes` |
 //! | hooks of pods, and their requests to the cluster | `hooks` |
 //! | refused writes | `refusals` |
 //! | a slow or broken object delays no other | `crowd` |

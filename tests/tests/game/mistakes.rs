@@ -1,64 +1,10 @@
 //! Mistakes of the published operators, each with the tests that fail if it is made here.
 //!
-//! Rules about pods and runs are tested in the engine (`game::…`, in `crates/engine`), where every case can
-//! be played; objects, events, caches and the API server are tested here and in the files beside. A mistake
-//! may have several tests; each has its number in the comment above it.
-//!
-//! | number | mistake | tests |
-//! | --- | --- | --- |
-//! | 1 | failing hooks pass | here and in `game::hook::tests` |
-//! | 2 | unreachable hooks pass | here and in `game::hook::tests` |
-//! | 3 | runs never end | here and in `game::hook::tests` |
-//! | 4 | a pause freezes readiness | here and in `game::tests::mistakes` |
-//! | 5 | a step ends too early | `game::tests::mistakes` |
-//! | 6 | an image is lost | here and in `game::tests::mistakes` |
-//! | 7 | steps are skipped | here and in `game::tests::mistakes` |
-//! | 8 | a partition is never reached | `game::tests::mistakes` |
-//! | 9 | a surge below nothing | `game::tests::mistakes` and `game::scale` |
-//! | 10 | stable too early | `game::tests::mistakes` |
-//! | 11 | three revisions | `game::tests::mistakes` |
-//! | 12 | no pause by hand; a tool resumes | here and in `game::tests::controls` |
-//! | 13 | a timed pause cannot be skipped | here and in `game::tests::controls` |
-//! | 14 | failures are silent | here, in `game::tests::mistakes` and `game::tests::edges` |
-//! | 15 | the process crashes | here; `game::tests::stories` |
-//! | 16 | errors of sets are swallowed | here |
-//! | 17 | counts of sets are zeroed | here and in `game::tests::sets` |
-//! | 18 | the selector of sets changes all the time | here |
-//! | 19 | pods on top count for a step | `game::tests::sets` |
-//! | 20 | a bad release cannot be left | `game::tests::sets` |
-//! | 21 | sets are not updated by default | here |
-//! | 22 | a node that is gone keeps its pods | `nodes` and `game::tests::sets` |
-//! | 23 | percentages round two ways | `game::tests::sets` |
-//! | 24 | scaling in cannot be called off | `hooks` and `game::tests::pod_hooks` |
-//! | 25 | the order of deletion is not stable | `game::order` |
-//! | 26 | names of gone pods stay listed | here and in `game::tests::pod_hooks` |
-//! | 27 | a mark stays on live pods | `game::tests::pod_hooks`; `hooks` |
-//! | 28 | the hook after an update comes too early | `hooks` and `game::tests::pod_hooks` |
-//! | 29 | hooks are passed by deletion and eviction | `tests/e2e/tests/game.rs`, with the policy one may apply |
-//! | 30 | flags of the spec are reset | `game::tests::pod_hooks`; `hooks` |
-//! | 31 | definitions refuse good manifests | here; `admission` |
-//! | 32 | roles lack verbs | here |
-//! | 33 | runs are tied to nodes | here |
-//! | 34 | large numbers, silent conditions | here; bodies are read by one client, in full or not at all |
-//! | 35 | Prometheus: fixed address, bare errors | here |
-//! | 36 | objects: a mismatch passes, text is injected | `hooks` |
-//! | 37 | arguments are dropped in silence | here and in `game::arguments` |
-//! | 38 | measurements are repeated, writes blind | here and in `hooks` |
-//! | 39 | runs pile up | `hooks` and `game::tests::details` |
-//! | 40 | an upgrade rolls everything | here and in `game::names` |
-//! | 41 | in place: endless errors, never complete | here and in `game::tests::mistakes` |
-//! | 42 | labels of metrics are wrong and unbounded | `telemetry::game` of the operator; `metrics` |
-//! | 43 | failed pods stay | here and in `game::tests::mistakes` |
-//! | 44 | admission by the leader only | `tests/e2e/tests/game.rs`, as the API server decides |
-//! | 45 | a second run while the cache lags | here and in `game::tests::mistakes` |
-//! | 46 | growing puts all new pods on the new revision | `game::tests::mistakes` |
-//! | 47 | no phase, message or start of a pause | here |
-//! | 48 | a failed hook can only pause | here, in `game::tests::mistakes` and `game::tests::controls` |
-//! | 49 | a canary by attrition | here and in `game::tests::mistakes` |
-//! | 50 | a run that is ended passes | here, in `game::tests::mistakes` and `game::tests::pod_hooks` |
-//! | 51 | documented patches are refused | here |
+//! The mistakes are those of `docs/mistakes.md`, "Game workloads", by their numbers. Rules about pods and runs
+//! are tested in the engine, where every case can be played; objects, events, caches and the API server are
+//! tested here and in the files beside.
 
-use std::{cell::Cell, fs, path::PathBuf, time::Duration};
+use std::{cell::Cell, time::Duration};
 
 use kube_sandbox::{
     cluster::{CONTROLLER_REVISIONS, Cluster as _, Deletion, PODS},
@@ -123,44 +69,6 @@ async fn written(stage: &Stage, seconds: u64) -> Vec<String> {
     stage.world.advance_s(seconds).await;
     let ours = log.writes_since(mark).into_iter().filter(|it| &*it.user == OPERATOR);
     ours.map(|it| format!("{:?} {} {}", it.verb, it.target(), it.name)).collect()
-}
-
-/// All Rust files below a folder of the repository, one after the other.
-fn sources(folder: &str) -> String {
-    let mut text = String::new();
-    let mut folders = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|it| it == "rs") {
-                text.push_str(&fs::read_to_string(path).unwrap());
-            }
-        }
-    }
-    text
-}
-
-#[test]
-fn every_mistake_in_the_table_has_the_test_that_it_names() {
-    let table = include_str!("mistakes.rs");
-    let (engine, here) = (sources("crates/engine/src/game"), sources("tests/tests/game"));
-    let elsewhere = sources("crates/operator/src/telemetry") + &sources("tests/e2e/tests");
-    for number in 1..=51 {
-        let row = table.lines().find(|line| line.starts_with(&format!("//! | {number} |")));
-        let row = row.unwrap_or_else(|| panic!("{number} is not in the table"));
-        let name = format!("fn db_{number:02}_");
-        let is_shown = [&engine, &here, &elsewhere].iter().any(|it| it.contains(&name));
-        assert_eq!(is_shown, !row.contains("not shown"), "{row}");
-        let says_here =
-            row.contains("` here") || row.contains("`hooks`") || row.contains("`nodes`");
-        assert!(!says_here || here.contains(&name) || row.contains("; `hooks`"), "{row}");
-        assert!(
-            !row.contains("`game::") || engine.contains(&name) || row.contains("; `game::"),
-            "{row}"
-        );
-    }
 }
 
 // === Safety of the gate ===

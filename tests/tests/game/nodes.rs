@@ -119,7 +119,7 @@ async fn a_lost_node_stops_no_release() {
     }
 }
 
-// tests/tests/game/mistakes.rs, 22
+// Mistake 22 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_gone_as_an_object_lets_its_pods_go_as_well() {
     release("OrderedReady", "RollingUpdate", false, Loss::Deleted).await;

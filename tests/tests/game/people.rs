@@ -21,7 +21,7 @@ fn is_paused_by_user(stage: &Stage) -> bool {
     stage.get()["spec"]["updateStrategy"]["paused"] == true && paused_by(stage) == ["PausedByUser"]
 }
 
-// tests/tests/game/mistakes.rs, 12
+// Mistake 12 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_pause_of_a_person_outlives_a_tool_that_applies_paused_false() {
     let stage = Stage::up(arena(&by_annotation())).await;

@@ -69,7 +69,7 @@ async fn a_secret_that_is_not_meant_for_hooks_is_not_sent_anywhere() {
     assert_eq!(stage.asked(), 0, "nothing was sent");
 }
 
-// tests/tests/game/mistakes.rs, 35
+// Mistake 35 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_prometheus_is_asked_with_a_token_with_headers_and_for_so_long() {
     let stage = up().await;

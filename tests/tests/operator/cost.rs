@@ -152,7 +152,7 @@ fn twenty_spread_over_ten_seconds() -> World {
     world
 }
 
-// docs/mistakes.md, 34
+// Mistake 34 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn canaries_found_at_the_start_are_not_looked_at_all_at_once() {
     let mut world = twenty_spread_over_ten_seconds();

@@ -182,7 +182,7 @@ async fn of_two_canaries_of_one_target_the_older_one_acts() {
     assert!(taken, "the other takes over: {:#}", world.status("also-web"));
 }
 
-// docs/mistakes.md, 28
+// Mistake 28 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn targets_of_one_name_and_two_kinds_do_not_share_series() {
     let mut world = with_canary(canary_of("web", GATEWAY_API, by_weight()));

@@ -180,7 +180,7 @@ async fn half_way() -> World {
     world
 }
 
-// docs/mistakes.md, 32
+// Mistake 32 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn with_annotation_and_pin_gone_the_status_knows_the_primary() {
     for manifest in manifests() {
@@ -201,7 +201,7 @@ async fn with_annotation_and_pin_gone_the_status_knows_the_primary() {
     }
 }
 
-// docs/mistakes.md, 32
+// Mistake 32 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn where_nothing_knows_the_primary_no_revision_is_taken_for_it() {
     for manifest in manifests() {

@@ -41,7 +41,7 @@ async fn the_lead_lost_during_a_hook_stops_the_step_it_was_for() {
     assert_eq!(writes_since(&world, before), Vec::<String>::new());
 }
 
-// docs/mistakes.md, 21
+// Mistake 21 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn who_does_not_lead_lets_no_deleted_canary_go() {
     let mut canary = canary_of("web", GATEWAY_API, by_weight());

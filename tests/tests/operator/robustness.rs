@@ -36,7 +36,7 @@ async fn deletion_does_not_hang_when_the_target_is_gone() {
     assert!(world.get(CANARIES, "web").is_none(), "{:#}", world.status("web"));
 }
 
-// docs/mistakes.md, 21
+// Mistake 21 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn deletion_does_not_hang_in_a_namespace_that_is_going() {
     let world = initialized_with(reverting(GATEWAY_API)).await;
@@ -51,7 +51,7 @@ async fn deletion_does_not_hang_in_a_namespace_that_is_going() {
     assert!(world.get(CANARIES, "web").is_none(), "{:#}", world.status("web"));
 }
 
-// docs/mistakes.md, 20
+// Mistake 20 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_canary_deleted_while_a_hook_is_asked_takes_no_step() {
     let world = at_share(GATEWAY_API, hooked(by_weight(), "rollout"), 20).await;
@@ -175,7 +175,7 @@ async fn changed_bytes_of_a_config_map_are_not_overlooked_or_lost() {
     assert_eq!(copy(&world), json!({ "logo": "BAUG" }));
 }
 
-// docs/mistakes.md, 8
+// Mistake 8 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn configuration_that_changed_unheard_is_not_promoted() {
     let mut world = configured();

@@ -119,7 +119,7 @@ async fn a_selector_of_the_users_own_is_kept() {
     assert_eq!(nodes("web"), own, "as the user had it");
 }
 
-// docs/mistakes.md, 6
+// Mistake 6 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_primary_made_again_is_not_kept_from_the_nodes() {
     let world = initialized_daemons().await;
@@ -129,7 +129,7 @@ async fn a_primary_made_again_is_not_kept_from_the_nodes() {
     assert!(!is_parked(&world, "web-primary"));
 }
 
-// docs/mistakes.md, 5
+// Mistake 5 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn daemons_that_fit_no_node_do_not_pass() {
     let world = initialized_daemons().await;
@@ -143,7 +143,7 @@ async fn daemons_that_fit_no_node_do_not_pass() {
     assert!(message.contains("0 pods are asked for"), "{message}");
 }
 
-// docs/mistakes.md, 29
+// Mistake 29 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_missing_for_a_moment_after_a_long_rest_fails_nothing() {
     let world = initialized_daemons().await;
@@ -158,7 +158,7 @@ async fn a_pod_that_is_missing_for_a_moment_after_a_long_rest_fails_nothing() {
     assert_eq!(told(&world, "Failed"), 0);
 }
 
-// docs/mistakes.md, 29
+// Mistake 29 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn operators_that_start_again_and_again_give_daemons_one_deadline() {
     let mut canary = of_daemons();
@@ -198,7 +198,7 @@ async fn a_target_of_another_kind_and_of_one_name_is_refused_with_the_reason() {
     assert_eq!(world.get(DEPLOYMENTS, "web-primary"), None);
 }
 
-// docs/mistakes.md, 34
+// Mistake 34 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn daemons_at_rest_cost_no_write() {
     let world = initialized_daemons().await;
@@ -276,7 +276,7 @@ async fn daemons_flagger_left_are_taken_over_without_a_rollout() {
     reach(&world, "Succeeded").await;
 }
 
-// docs/mistakes.md, 7
+// Mistake 7 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_scaled_object_made_again_is_not_paused() {
     let world = initialized_keda().await;
@@ -289,7 +289,7 @@ async fn a_scaled_object_made_again_is_not_paused() {
     assert_eq!(primary["spec"]["replicas"], 2, "KEDA did not take it down");
 }
 
-// docs/mistakes.md, 7
+// Mistake 7 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_primary_that_flagger_left_paused_at_zero_is_let_go() {
     let mut world = initialized_keda().await;
@@ -309,7 +309,7 @@ async fn a_primary_that_flagger_left_paused_at_zero_is_let_go() {
     assert_eq!(writes_since(&world, at_rest), Vec::<String>::new());
 }
 
-// docs/mistakes.md, 5
+// Mistake 5 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_primary_that_keda_took_to_zero_is_waited_for_and_that_is_said() {
     let world = initialized_keda().await;
@@ -335,7 +335,7 @@ async fn a_primary_that_keda_took_to_zero_is_waited_for_and_that_is_said() {
     reach(&world, "Succeeded").await;
 }
 
-// docs/mistakes.md, 19
+// Mistake 19 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_users_scaled_object_of_the_name_is_left_alone() {
     let mut world = World::new();
@@ -355,7 +355,7 @@ async fn a_users_scaled_object_of_the_name_is_left_alone() {
     assert!(!is_paused(&world, "web"), "the target still serves");
 }
 
-// docs/mistakes.md, 25
+// Mistake 25 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn fields_nobody_here_knows_are_copied_and_a_pause_is_written_once() {
     let world = initialized_keda().await;
@@ -443,7 +443,7 @@ fn two(one: &str, other: &str) -> (String, String) {
     (one.to_owned(), other.to_owned())
 }
 
-// docs/mistakes.md, 34
+// Mistake 34 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_service_at_rest_costs_no_write() {
     let world = initialized_service(|_| {}).await;
@@ -453,7 +453,7 @@ async fn a_service_at_rest_costs_no_write() {
     assert_eq!(writes_since(&world, mark), Vec::<String>::new());
 }
 
-// docs/mistakes.md, 19
+// Mistake 19 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
 async fn a_users_service_of_a_copys_name_is_left_alone() {
     for name in ["web-primary", "web-canary"] {

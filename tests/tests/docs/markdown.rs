@@ -1,6 +1,9 @@
 //! Pages: their paths, their blocks, and tables.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs::{self, DirEntry},
+    path::PathBuf,
+};
 
 /// A page of the documentation.
 pub(crate) struct Page {
@@ -33,9 +36,8 @@ pub(crate) fn pages() -> Vec<Page> {
     let folders = ["docs", "docs/guide", "docs/guide/providers", "docs/concepts", "docs/reference"];
     for folder in folders {
         let entries = fs::read_dir(repository(folder)).unwrap().map(Result::unwrap);
-        let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
-        let names = files.map(|entry| entry.file_name().into_string().unwrap());
-        let names = names.filter(|name| name.ends_with(".md"));
+        let is_page = |entry: &DirEntry| entry.path().extension().is_some_and(|it| it == "md");
+        let names = entries.filter(is_page).map(|entry| entry.file_name().into_string().unwrap());
         paths.extend(names.map(|name| format!("{folder}/{name}")));
     }
     paths.sort();

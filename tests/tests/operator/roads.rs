@@ -1,4 +1,4 @@
-//! Routes to primary and canary: GRPCRoutes, routes of users, a Service that is switched, definitions of
+//! Routes to primary and canary: routes of gRPC, routes of users, a Service that is switched, definitions of
 //! another version, a cluster of its own; and the cleanup after a change of names.
 
 use kube_sandbox::{
@@ -36,7 +36,7 @@ fn grpc() -> Value {
     canary
 }
 
-// === GRPCRoutes ===
+// === Routes of gRPC ===
 
 #[tokio::test(start_paused = true)]
 async fn calls_are_rolled_out_by_weight_over_a_route_of_calls() {

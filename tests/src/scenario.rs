@@ -5,7 +5,7 @@
 //!   By weight, on Gateway API.
 //!
 //! release web:2.0                        a command
-//! 0:10  phase Initialized -> ...     the outcome, and when: written by a run, read by a person
+//!     0:10  phase Initialized -> ...     the outcome, and when: written by a run, read by a person
 //!           * NewRevision: ...           `*` is an event, `!` one of type Warning
 //!
 //! # A remark.

@@ -7,7 +7,7 @@
 //! inside ── ControlPlane: etcd, kube-apiserver, kube-controller-manager
 //!              ├── Node: schedules pods and runs the sample application in them
 //!              ├── Traefik: carries out routes         ◄── Prometheus scrapes it
-//! ├── Graphite, InfluxDb: take samples from a test
+//!              ├── Graphite, InfluxDb: take samples from a test
 //!              ├── Operator: the shipped program, as it is installed
 //!              └── client(), kubeconfig(..), service_account_kubeconfig(..)
 //! ```

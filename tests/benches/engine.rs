@@ -1,8 +1,8 @@
 //! Figures of the engine: simulated rollouts a minute on one core. `make bench` runs it.
 //!
-//! The same runs as in the engine's tests: plain rollouts of every strategy, and seeded ones with
-//! everything that can go wrong. Each is checked against every invariant after every write, since a
-//! rate of unchecked rollouts would say little.
+//! The same runs as in the engine's tests: plain rollouts of every strategy, and seeded ones with every
+//! fault. Each is checked against every invariant after every write, since a rate of unchecked rollouts
+//! would say little.
 
 use std::{
     fmt::Display,
@@ -16,7 +16,7 @@ use tidegate_engine_check::simulate::{Report, Script, run};
 const MEASURED: Duration = Duration::from_secs(5);
 
 fn main() -> Result<(), String> {
-    // `cargo test --benches` only asks whether it runs.
+    // `cargo test --benches` only checks that it runs.
     if std::env::args().any(|argument| argument == "--test") {
         return Ok(());
     }
@@ -29,7 +29,7 @@ fn main() -> Result<(), String> {
     })
 }
 
-/// A seeded plan with nothing that holds it up, and one revision to roll out.
+/// A seeded plan without obstacles, and one revision to roll out.
 fn plain(seed: u64) -> Script {
     let mut plan = Script::seeded(seed).plan;
     plan.manual = None;

@@ -1,7 +1,7 @@
 //! Figures of the sandbox: start-up, writes, watches, memory. `make bench` runs it.
 //!
-//! A small harness of its own: each figure is one number with a target beside it, and a benchmark
-//! framework would hide that. Nothing here fails a build; a machine under load is not a bug.
+//! A small harness instead of a benchmark framework: each figure is one number with a target beside it.
+//! Nothing here fails a build; a machine under load is not a bug.
 
 use std::{
     fmt::Display,
@@ -32,7 +32,7 @@ const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> Outcome<()> {
-    // `cargo test --benches` only asks whether it runs.
+    // `cargo test --benches` only checks that it runs.
     if std::env::args().any(|argument| argument == "--test") {
         return Ok(());
     }
@@ -127,7 +127,7 @@ async fn creates() -> Outcome<()> {
     Ok(())
 }
 
-/// One write, a thousand watchers: until the last of them has it.
+/// One write, a thousand watchers: until the last of them has received it.
 async fn fan_out() -> Outcome<()> {
     let sandbox = sandbox()?;
     let listener = serve(&sandbox).await?;

@@ -1,10 +1,10 @@
-# What kubectl must be able to do, one check a line. Settings: KUBECTL, WORK, MANIFESTS. Against another
-# cluster than the sandbox, NODE is what its nodes' names begin with, and ADMIN who we are. With TRANSCRIPT, what
-# each command said goes to that file.
+# Checks of kubectl, one a line. Settings: KUBECTL, WORK, MANIFESTS. Against another cluster than the
+# sandbox, NODE is the prefix of its nodes' names, and ADMIN our user. With TRANSCRIPT, the output of each
+# command goes to that file.
 set -uo pipefail
 passed=0 failed=0
 node=${NODE:-sandbox} admin=${ADMIN:-kubernetes-admin} transcript=${TRANSCRIPT:-/dev/null}
-# What is waited for comes within seconds; on a machine that does much else it may take a hundred times as long.
+# Awaited states come within seconds; on a busy machine it may take a hundred times as long.
 patience=120
 k() { timeout $((patience + 60)) "$KUBECTL" "$@"; }
 
@@ -24,7 +24,7 @@ report() { # name status output
 # has NAME PATTERN COMMAND...: succeeds, and the output matches.
 has() { attempts=1 soon "$@"; }
 
-# soon NAME PATTERN COMMAND...: the same, for what follows from the last command in a moment.
+# soon NAME PATTERN COMMAND...: the same, for a state that follows from the last command in a moment.
 soon() {
     local name=$1 pattern=$2 out left=${attempts:-$((patience * 5))}
     shift 2
@@ -88,7 +88,7 @@ if [ "${1:-}" = permissions ]; then
     exit
 fi
 
-# Looking around
+# Discovery
 has 'version' 'Server Version: v1\.' k version
 has 'cluster-info' 'is running at' k cluster-info
 has 'api-resources lists built-ins' '^deployments +deploy +apps/v1 +true +Deployment' k api-resources
@@ -143,12 +143,12 @@ k -n shop get pods -w --output-watch-events >"$WORK/watch" 2>&1 &
 watch=$!
 soon 'get -w begins with what is there' '^3$' grep -c '^ADDED' "$WORK/watch"
 
-# Changing
+# Changes
 has 'scale' 'deployment.apps/web scaled' k -n shop scale deployment web --replicas=5
 has 'wait for jsonpath' 'condition met' k -n shop wait deploy/web --for=jsonpath='{.status.readyReplicas}'=5 --timeout=${patience}s
 has 'wait for condition' 'condition met' k -n shop wait deploy/web --for=condition=Available --timeout=${patience}s
 fails 'wait times out' 'timed out' k -n shop wait deploy/web --for=condition=Never --timeout=1s
-# Both of them: what was watched is compared when it is whole.
+# Both of them: the output of a watch is compared when it is whole.
 soon 'both new pods run' '^[2-9]$' grep -cE '^MODIFIED +web-[^ ]+ +1/1 +Running' "$WORK/watch"
 has 'get -w shows new pods run' 'MODIFIED +web-[^ ]+ +1/1 +Running' cat "$WORK/watch"
 has 'get -w shows changes' 'ADDED +web-' cat "$WORK/watch"
@@ -183,7 +183,7 @@ has 'autoscale' 'autoscaled' k -n shop autoscale deployment web --min=2 --max=6 
 printf '#!/bin/sh\nsed -i "s/hello/edited/" "$1"\n' >"$WORK/editor"; chmod +x "$WORK/editor"
 has 'edit' 'deployment.apps/web edited' env KUBE_EDITOR="$WORK/editor" "$KUBECTL" -n shop edit deploy web
 same 'edit took' edited k -n shop get deploy web -o 'jsonpath={.metadata.annotations.note}'
-# What is described below must have come to rest, with the last old pod gone.
+# The workloads described below must have come to rest, with the last old pod gone.
 has 'rollout status after all changes' 'successfully rolled out' k -n shop rollout status deploy/web
 soon 'old pods have gone' '^5$' bash -c "$KUBECTL -n shop get pods -l app=web -o name | wc -l"
 
@@ -236,14 +236,14 @@ has 'with its columns' '^one +7' k get widgets
 same 'with its defaults' small k get widget one -o 'jsonpath={.spec.size}'
 fails 'with its CEL rule' 'count must not shrink' k patch widget one --type merge -p '{"spec":{"count":1}}'
 
-# Looking closer
+# Details
 has 'describe deployment' 'StrategyType: +RollingUpdate' k -n shop describe deployment web
 has 'describe shows events' 'ScalingReplicaSet' k -n shop describe deployment web
 has 'describe pod' "Node: +$node-" bash -c "$KUBECTL -n shop describe \$($KUBECTL -n shop get pods -o name | head -1)"
 soon 'describe service' 'Endpoints: +10\.24[4-7]\..* \+ 2 more' k -n shop describe service web
 has 'describe node' 'Allocatable' k describe node "$node-0"
 has 'describe configmap' 'colour' k -n shop describe cm settings
-# It looks every quarter of a minute, and says then that there are no metrics.
+# It reads metrics every quarter of a minute, and reports then that there are none.
 soon 'the autoscaler has looked' 'SucceededGetScale' k -n shop get hpa web -o 'jsonpath={.status.conditions[*].reason}'
 soon 'describe hpa' 'Warning +FailedGetResourceMetric' k -n shop describe hpa web
 has 'get hpa' '^web +Deployment/web ' k -n shop get hpa
@@ -260,7 +260,7 @@ has 'auth can-i --list' '\*' k auth can-i --list
 # A bad image, and back
 has 'set a bad image' 'image updated' k set image deployment/api api=api:image-pull-error
 fails 'its rollout does not finish' 'timed out|error' k rollout status deploy/api --timeout=3s
-# The end of trying: which of the states before it is met is a matter of time.
+# The last retry: the states before it depend on time.
 soon 'pods say why' 'ImagePullBackOff' k get pods -l app=api
 has 'undo mends it' 'rolled back' k rollout undo deployment api
 has 'rollout finishes' 'successfully rolled out' k rollout status deploy/api --timeout=${patience}s
@@ -274,7 +274,7 @@ has 'restart a statefulset' 'restarted' k rollout restart statefulset/db
 has 'statefulset rolls out again' 'complete' k rollout status statefulset/db --timeout=${patience}s
 has 'undo a daemonset' 'rolled back|skipped rollback' bash -c "$KUBECTL set image ds/agent agent=agent:2 && $KUBECTL rollout status ds/agent --timeout=${patience}s && $KUBECTL rollout undo ds/agent"
 
-# Nodes, single pods, and what else there is to create
+# Nodes, single pods, and other creations
 has 'run' 'pod/lone created' k run lone --image=lone:1 --restart=Never
 has 'wait for a pod' 'condition met' k wait pod/lone --for=condition=Ready --timeout=${patience}s
 has 'delete --now' 'deleted' k delete pod lone --now --timeout=${patience}s
@@ -300,7 +300,7 @@ has 'get --show-labels' 'kubernetes.io/metadata.name=default' k get ns default -
 has 'get -o go-template' 'default' k get ns -o 'go-template={{range .items}}{{.metadata.name}} {{end}}'
 has 'proxy of a raw path' 'ok' k get --raw '/readyz?verbose'
 
-# Deleting
+# Deletion
 has 'delete waits' 'deleted' k delete deployment api --timeout=${patience}s
 same 'its pods go with it' '' bash -c "$KUBECTL wait pod -l app=api --for=delete --timeout=${patience}s >/dev/null 2>&1; $KUBECTL get pods -l app=api -o name"
 has 'delete --cascade=orphan' 'deleted' k delete deployment web -n shop --cascade=orphan

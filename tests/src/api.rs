@@ -1,8 +1,8 @@
 //! A plain HTTP client of the sandbox's API, for tests that look at what goes over the wire.
 //!
-//! [`Api`] calls the service in the process, without a socket. Requests are built as a person would
-//! write them for curl; a [`Reply`] keeps code, headers and bytes. A [`Watch`] reads events one by one
-//! and can tell that there is none right now, which takes no time: clocks are virtual.
+//! [`Api`] calls the service in the process, without a socket. Requests are built as for curl; a [`Reply`]
+//! keeps code, headers and bytes. A [`Watch`] reads events one by one and can tell that there is none right
+//! now, which takes no time: clocks are virtual.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
@@ -42,7 +42,7 @@ pub struct Reply {
     pub bytes: Bytes,
 }
 
-/// An answer that goes on.
+/// A streamed answer.
 pub struct Watch {
     pub code: u16,
     pub headers: HeaderMap,
@@ -223,12 +223,12 @@ impl Watch {
         }
     }
 
-    /// Whatever frame comes next, as it is.
+    /// The next frame, whether or not it is an event.
     pub async fn frame(&mut self) -> Option<Bytes> {
         self.body.frame().await?.ok()?.into_data().ok()
     }
 
-    /// `ADDED a`, `MODIFIED a`, ... of everything that is ready now.
+    /// `ADDED a`, `MODIFIED a`, ... of all events that are ready now.
     pub async fn told(&mut self) -> Vec<String> {
         let mut told = Vec::new();
         while let Some(event) = self.ready().await {

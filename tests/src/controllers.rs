@@ -1,4 +1,4 @@
-//! A sandbox to watch control loops in: short words for what its users do and for what they see.
+//! A sandbox for tests of controllers: short methods for the writes of users and for the state they read.
 
 #![expect(clippy::panic, reason = "how a rig fails the test that uses it")]
 
@@ -25,7 +25,7 @@ pub struct World {
     pub admin: Local,
 }
 
-/// What a watch of a kind would have been sent: what happened to whom.
+/// One event that a watch of a kind would have received: type, name and object.
 pub type Seen = (EventKind, String, Value);
 
 // === impl World ===
@@ -57,7 +57,7 @@ impl World {
         fair.into_iter().chain(shuffled)
     }
 
-    /// A cluster whose kubelet takes its time.
+    /// A cluster whose kubelet starts and stops pods with a delay.
     pub fn paced(kubelet: KubeletSettings) -> Self {
         let mut settings = Settings::for_tests();
         settings.controllers.kubelet = kubelet;
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// The pods with their phase that nobody asked to stop.
+    /// The pods that are not being deleted, with their phase.
     pub fn active_pods(&self) -> Vec<Value> {
         let mut pods = self.list(PODS);
         pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
@@ -317,7 +317,7 @@ pub fn config_map(name: &str, owners: &[Value]) -> Value {
     })
 }
 
-/// A reference to `owner` that does not hold it back.
+/// An owner reference to `owner` that does not block its deletion.
 pub fn owned_by(owner: &Value) -> Value {
     json!({
         "apiVersion": owner["apiVersion"], "kind": owner["kind"],
@@ -325,12 +325,12 @@ pub fn owned_by(owner: &Value) -> Value {
     })
 }
 
-/// A reference that `owner` waits for when it is deleted in the foreground.
+/// An owner reference that blocks a foreground deletion of `owner`.
 pub fn blocking(owner: &Value) -> Value {
     merged(owned_by(owner), &json!({ "blockOwnerDeletion": true }))
 }
 
-/// A definition of `Widget` (namespaced) or `Gizmo` (of the whole cluster).
+/// A definition of `Widget` (namespaced) or `Gizmo` (cluster-scoped).
 pub fn definition(kind: &str, scope: &str) -> Value {
     let singular = kind.to_lowercase();
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });

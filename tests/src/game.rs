@@ -1,4 +1,4 @@
-//! What tests of game workloads have in common, on the sandbox and on a real cluster.
+//! Helpers for tests of game workloads, on the sandbox and on a real cluster.
 
 /// Members of the status of the published example at a pause: those it prints, and ours. In order.
 pub const STATUS_MEMBERS: [&str; 19] = [

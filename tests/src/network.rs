@@ -1,6 +1,6 @@
-//! The network as a test writes it: hooks that answer as told, metrics with the values they are given.
+//! A scripted network: hooks with set answers, metrics with set values.
 //!
-//! What the operator sends is recorded in order. Everything that is not set up refuses connections.
+//! Requests of the operator are recorded in order. Addresses that are not set up refuse connections.
 
 #![expect(clippy::panic, reason = "one of the answers is a panic")]
 
@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 /// Host of the metrics server of tests.
 pub const PROMETHEUS: &str = "prometheus";
-/// What a metrics server is asked to see whether it answers.
+/// The query by which the operator probes a metrics server.
 pub const PROBE: &str = "vector(1)";
 
 /// A scripted network; clones are one.
@@ -31,55 +31,55 @@ pub struct Network(Arc<Mutex<State>>);
 struct State {
     /// By host and path.
     hooks: BTreeMap<String, Reply>,
-    /// Answers that come before the lasting one.
+    /// Answers that come once, before the lasting one.
     next: BTreeMap<String, VecDeque<Reply>>,
-    /// By a part of the query.
+    /// By a substring of the query.
     metrics: Vec<(String, Metric)>,
-    /// For everything that is not set up.
+    /// For addresses that are not set up.
     otherwise: Option<Reply>,
     calls: Vec<Call>,
-    /// Calls that nobody placed in a history yet.
+    /// Calls that are not yet placed in a history.
     news: Vec<Call>,
     gauge: Option<Gauge>,
-    /// How long a hook hangs; without a clock its caller loses patience at once.
+    /// The clock that a hanging hook waits on; without one its caller times out at once.
     clock: Option<Clock>,
 }
 
-/// Where the world is when something is sent.
+/// The state of the world at the moment of a request.
 pub(crate) type Gauge = Box<dyn Fn() -> Reach + Send>;
 
-/// What the network knows of the rest of the world.
+/// State of the rest of the world that the network depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reach {
-    /// The last write of the cluster.
+    /// The last revision of the cluster.
     pub(crate) revision: u64,
-    /// The sender is dead and does not know it yet: what it sends goes nowhere.
+    /// The sender was killed and does not know it yet: its requests go nowhere.
     pub(crate) is_dead: bool,
 }
 
-/// What a hook answers.
+/// The answer of a hook.
 #[derive(Clone, Debug)]
 pub enum Reply {
     Status(u16, String),
-    /// Never, until the caller's patience is over.
+    /// No answer until the caller's timeout.
     Hang,
-    /// Nobody there.
+    /// Connection refused.
     Refuse,
-    /// Whatever the bytes are.
+    /// Arbitrary bytes.
     Body(u16, Vec<u8>),
-    /// What is inside, once the test lets it go.
+    /// The inner answer, once the test releases it.
     Held(Hold, Box<Reply>),
-    /// This status, and to come back after so many seconds.
+    /// This status with `Retry-After` of so many seconds.
     Later(u16, u64),
-    /// A defect of our own, on the way to the answer.
+    /// A panic in our own transport.
     Panic,
 }
 
-/// Keeps an answer back until [`Hold::release`]; clones are one.
+/// Holds an answer back until [`Hold::release`]; clones are one.
 #[derive(Clone, Debug)]
 pub struct Hold(Arc<Semaphore>);
 
-/// What a query is answered with.
+/// The answer to a query.
 #[derive(Clone, Debug)]
 pub enum Metric {
     Value(f64),
@@ -87,7 +87,7 @@ pub enum Metric {
     Reply(Reply),
 }
 
-/// Something the operator sent.
+/// One request of the operator.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// Host and path.
@@ -95,29 +95,29 @@ pub struct Call {
     pub body: Value,
     /// The body as it was sent.
     pub sent: Vec<u8>,
-    /// The query, of a call to the metrics server.
+    /// The query, for calls to the metrics server.
     pub query: String,
     pub headers: HeaderMap,
-    /// What it was answered.
+    /// The answer it got.
     pub reply: Reply,
-    /// The last write of the cluster before.
+    /// The revision of the cluster at the time.
     pub stamp: u64,
     pub way: Way,
 }
 
-/// How a request is to be sent, as far as that decides whom it reaches and believes.
+/// The options of a request that decide its address and whom it trusts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Way {
-    /// The address is not checked.
+    /// The address is not checked against the allowed ones.
     pub trusted: bool,
-    /// The certificate of the server is.
+    /// The server's certificate is verified.
     pub verify_tls: bool,
-    /// By authorities of its own.
+    /// With its own certificate authorities.
     pub own_authorities: bool,
-    /// Shows a certificate of its own.
+    /// With a client certificate.
     pub certificate: bool,
-    /// Through a proxy of its own.
+    /// Through its own proxy.
     pub proxy: bool,
 }
 
@@ -128,37 +128,37 @@ impl Network {
         Self::default()
     }
 
-    /// The hook at `host/path` answers this from now on.
+    /// Sets the lasting answer of the hook at `host/path`.
     pub fn hook(&self, to: &str, reply: Reply) {
         self.state().hooks.insert(to.to_owned(), reply);
     }
 
-    /// The hook answers this once, before anything else.
+    /// Sets one answer of the hook, used before the lasting one.
     pub fn hook_once(&self, to: &str, reply: Reply) {
         self.state().next.entry(to.to_owned()).or_default().push_back(reply);
     }
 
-    /// Everything that nothing else was said about answers this from now on.
+    /// Sets the answer of all addresses that are not set up.
     pub fn otherwise(&self, reply: Reply) {
         self.state().otherwise = Some(reply);
     }
 
-    /// Queries that contain `part` have this answer; what was set last wins.
+    /// Sets the answer to queries that contain `part`; the latest match wins.
     pub fn metric(&self, part: &str, metric: Metric) {
         self.state().metrics.insert(0, (part.to_owned(), metric));
     }
 
-    /// What was sent, oldest first.
+    /// All requests, oldest first.
     pub fn calls(&self) -> Vec<Call> {
         self.state().calls.clone()
     }
 
-    /// What was sent to addresses that begin like this.
+    /// Requests to addresses with this prefix.
     pub fn calls_to(&self, to: &str) -> Vec<Call> {
         self.calls().into_iter().filter(|call| call.to.starts_with(to)).collect()
     }
 
-    /// What was sent since this was last asked.
+    /// Requests since the last call.
     pub(crate) fn take_news(&self) -> Vec<Call> {
         mem::take(&mut self.state().news)
     }
@@ -178,7 +178,7 @@ impl Network {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a request is answered with, which is recorded. `None` if nobody waits for the answer any more.
+    /// Records a request and returns its answer; `None` if the caller is gone.
     pub fn reply(
         &self,
         host: &str,
@@ -277,7 +277,7 @@ impl Reply {
         Self::Status(403, "not yet".to_owned())
     }
 
-    /// This answer, but not before the hold is released.
+    /// This answer, once the hold is released.
     #[must_use]
     pub fn held(self) -> (Self, Hold) {
         let hold = Hold(Arc::new(Semaphore::new(0)));
@@ -288,13 +288,13 @@ impl Reply {
 // === impl Hold ===
 
 impl Hold {
-    /// Lets all answers go, those that wait and those to come.
+    /// Releases all answers, waiting ones and later ones.
     pub fn release(&self) {
         self.0.close();
     }
 
     async fn released(&self) {
-        // Closing is how it ends.
+        // Closing the semaphore is the release.
         let _closed = self.0.acquire().await;
     }
 }
@@ -313,7 +313,7 @@ impl State {
     }
 
     fn measure(&self, query: &str) -> Reply {
-        // Whether the server answers at all has nothing to do with what it measured.
+        // A probe for availability does not depend on the values of metrics.
         let is_probe = query == PROBE;
         let is_about = |part: &str| if is_probe { part == PROBE } else { query.contains(part) };
         let found = self.metrics.iter().find(|(part, _)| is_about(part));

@@ -1,8 +1,8 @@
-//! Clusters of every provider: the definitions of its kinds, what its users have there before the
-//! canary, and the canary as they write it.
+//! Clusters for every provider: the definitions of its kinds, the objects its users have before the canary,
+//! and the canary as they write it.
 //!
-//! Definitions of kinds that the sandbox does not know take anything: what is looked at is what the
-//! operator writes and reads.
+//! Definitions of kinds that the sandbox does not know accept anything: tests look at the operator's writes
+//! and reads, not at validation.
 
 #![expect(clippy::panic, reason = "how a rig fails the test that uses it")]
 
@@ -23,16 +23,16 @@ use crate::{
     rollout::{DEPLOYMENTS, World, canary},
 };
 
-/// Istio where connections are divided, and nobody knows the requests in them.
+/// Istio over TCP: connections are divided, requests are not seen.
 pub const ISTIO_TCP: &str = "istio over TCP";
 
 /// Kuma where its older policy is not served.
 pub const KUMA_HTTP: &str = "kuma without TrafficRoute";
 
-/// The one whose target is a kind of its own.
+/// The provider whose target is a kind of its own.
 pub const KNATIVE: &str = "knative";
 
-/// Leads to what the canary makes; no router writes it.
+/// Leads to the canary's own object; no router writes it.
 const INGRESS_ROUTE: Kind = Kind {
     group: "traefik.io",
     version: "v1alpha1",
@@ -43,8 +43,7 @@ const INGRESS_ROUTE: Kind = Kind {
 const APISIX_ROUTES: Resource = Resource { group: "apisix.apache.org", plural: "apisixroutes" };
 const INGRESSES: Resource = Resource { group: "networking.k8s.io", plural: "ingresses" };
 
-/// Everything traffic can be routed by, and what can be done with it: each provider, and each form one
-/// of them has.
+/// Every provider, and each form it has, with its capabilities.
 pub fn all() -> Vec<(&'static str, Support)> {
     let name = |support: &Support| match support.form {
         "" => support.mesh.as_str(),
@@ -54,7 +53,7 @@ pub fn all() -> Vec<(&'static str, Support)> {
     every.chain([(KUMA_HTTP, Mesh::KumaHttp.support())]).collect()
 }
 
-/// Those whose kinds the sandbox does not know by itself, and whose targets it does.
+/// Providers whose kinds the sandbox does not know, with targets that it knows.
 pub fn foreign() -> Vec<&'static str> {
     let is_known =
         |mesh: Mesh| matches!(mesh.guide(), "kubernetes" | "gateway-api" | "istio" | "knative");
@@ -62,7 +61,7 @@ pub fn foreign() -> Vec<&'static str> {
     unknown.map(|(provider, _)| provider).collect()
 }
 
-/// Definitions of all kinds that no router here knows better, with schemas that take anything.
+/// Definitions, with schemas that accept anything, of all kinds that no router defines.
 pub fn definitions() -> Vec<Value> {
     const KNOWN: [&str; 4] = [
         "gateway.networking.k8s.io",
@@ -136,8 +135,7 @@ pub fn canary_for(provider: &str, analysis: Value) -> Value {
     canary
 }
 
-/// Puts the definitions into the cluster, and what its user has there before the canary. All metrics
-/// are well.
+/// Creates the definitions and the user's objects from before the canary, and sets good metrics.
 pub fn furnish(world: &World, provider: &str) {
     world.network.metric("", Metric::Value(100.0));
     let mut objects = definitions();
@@ -155,7 +153,7 @@ pub fn furnish(world: &World, provider: &str) {
     world.sandbox.settle();
 }
 
-/// What a user of that provider has before the canary, in the namespace `default`.
+/// The objects a user of that provider has before the canary, in the namespace `default`.
 pub fn users_objects(provider: &str) -> Vec<Value> {
     match provider {
         "nginx" | "skipper" => vec![ingress_to("web")],
@@ -184,7 +182,7 @@ pub fn redirect(world: &World, service: &str) {
     }
 }
 
-/// A target of Knative, with the traffic that Knative gives one without.
+/// A target of Knative, with the default traffic.
 fn knative_service() -> Value {
     json!({
         "apiVersion": "serving.knative.dev/v1", "kind": "Service",
@@ -196,7 +194,7 @@ fn knative_service() -> Value {
     })
 }
 
-/// Where the target of a canary `web` is.
+/// The table of the target of a canary `web`.
 pub fn target_table(world: &World) -> Resource {
     let is_knative = world.get(KNATIVE_SERVICES, "web").is_some();
     if is_knative { KNATIVE_SERVICES } else { DEPLOYMENTS }
@@ -218,7 +216,7 @@ pub fn promoted_image(world: &World) -> String {
     image.as_str().unwrap_or_default().to_owned()
 }
 
-/// What a user of Traefik has in front of the canary's own object.
+/// The user's route of Traefik to the canary's own object.
 fn ingress_route() -> Value {
     let services = json!([{ "kind": "TraefikService", "name": "web", "port": 80 }]);
     json!({

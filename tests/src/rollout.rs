@@ -1,8 +1,8 @@
 //! A cluster with an operator in it, under one virtual clock.
 //!
 //! The operator is the real one over the sandbox's API: watches, caches, writes. Only the network is
-//! scripted ([`Network`]). Tests run on a paused current-thread runtime, where a sleep of tokio's ends
-//! only when nothing else can move: that is how [`World::settle`] knows that everybody is at rest.
+//! scripted ([`Network`]). Tests run on a paused current-thread runtime, where a sleep of tokio's ends only
+//! when no task can run: [`World::settle`] builds on that.
 
 #![expect(clippy::panic, reason = "how a rig fails the test that uses it")]
 
@@ -53,7 +53,7 @@ pub const SCALED_OBJECTS: Resource = Resource { group: "keda.sh", plural: "scale
 pub const CONFIG_MAPS: Resource = Resource { group: "", plural: "configmaps" };
 pub const SECRETS: Resource = Resource { group: "", plural: "secrets" };
 
-/// What every world begins as: making it takes longer than many a test.
+/// The start of every world, made once: making it takes longer than many a test.
 static MODEL: LazyLock<Sandbox> = LazyLock::new(|| {
     let sandbox = Sandbox::new(Settings::for_tests().routing().rbac());
     let loaded = sandbox.load(definitions());
@@ -62,7 +62,7 @@ static MODEL: LazyLock<Sandbox> = LazyLock::new(|| {
     sandbox
 });
 
-/// The kinds a canary is made of, and what the operator may do.
+/// The kinds of a canary's objects, and the operator's permissions.
 fn definitions() -> Vec<Value> {
     let mut objects = tidegate_api::crds();
     objects.retain(|crd| crd["spec"]["group"] == "flagger.app");
@@ -87,19 +87,19 @@ pub struct World {
     pub admin: Local,
     pub network: Network,
     pub options: Options,
-    /// A second cluster, which has the routing objects. Its time stands still.
+    /// A second cluster, which has the routing objects. Its clock stands still.
     pub mesh: Option<Sandbox>,
-    /// How the operator reaches the API server without its own login, if it does.
+    /// The unauthenticated client of the operator, if it has one.
     pub anonymous: Option<kube::Client>,
-    /// What the operator asks is written down here.
+    /// Records the operator's requests.
     pub tape: Option<Tape>,
-    /// What the operator that was started last counts.
+    /// The metrics of the operator that was started last.
     pub telemetry: RefCell<Option<Arc<Telemetry>>>,
     /// Whether that operator believes that it leads.
     pub leads: Arc<AtomicBool>,
     /// An operator that a crash point killed is started again on the spot.
     pub restarts: bool,
-    /// Breaches are kept for [`World::take_breaches`]; without this they end the test.
+    /// Violations are kept for [`World::take_breaches`]; without this they end the test.
     pub collects_breaches: bool,
     operator: RefCell<Option<JoinHandle<()>>>,
     observer: RefCell<Observer>,
@@ -125,7 +125,7 @@ impl Clock for Time {
 // === impl World ===
 
 impl World {
-    /// A cluster with our definitions, in which metrics are fine and hooks say yes.
+    /// A cluster with our definitions, good metrics, and hooks that say yes.
     pub fn new() -> Self {
         Self::with(Settings::for_tests())
     }
@@ -134,7 +134,7 @@ impl World {
         Self::over(MODEL.fork(settings.routing().rbac()))
     }
 
-    /// One in which game workloads are known, and looked after.
+    /// A cluster with the definitions and the operator's half for game workloads.
     pub fn of_games() -> Self {
         Self::of_games_with(Settings::for_tests())
     }
@@ -150,7 +150,7 @@ impl World {
         world
     }
 
-    /// A world that begins as `sandbox` is.
+    /// A world that begins as a copy of `sandbox`.
     pub fn over(sandbox: Sandbox) -> Self {
         let admin = sandbox.local(User::admin());
         let network = Network::new();
@@ -208,7 +208,7 @@ impl World {
         *self.telemetry.borrow_mut() = Some(telemetry);
     }
 
-    /// Another operator beside the one of this world. It ends when its task is aborted.
+    /// A second operator beside the one of this world. It ends when its task is aborted.
     pub fn spawn(&self, leads: Arc<AtomicBool>) -> (JoinHandle<()>, Arc<Telemetry>) {
         self.observer.borrow_mut().another_operator();
         self.run_one(leads)
@@ -268,12 +268,12 @@ impl World {
         self.operator.borrow().is_some()
     }
 
-    /// What did not hold since the last call.
+    /// Violations since the last call.
     pub fn take_breaches(&self) -> Vec<String> {
         self.observer.borrow_mut().take_breaches()
     }
 
-    /// Judges what happened since the last look.
+    /// Checks the invariants on all changes since the last call.
     fn observe(&self) {
         let habits = Habits {
             mesh_provider: self.options.mesh_provider.clone(),
@@ -289,13 +289,13 @@ impl World {
         }
     }
 
-    /// Lets everybody work until nothing moves at this moment.
+    /// Runs all tasks until none can run at this moment.
     pub async fn settle(&self) {
         let mut before = None;
         loop {
             self.sandbox.settle();
             self.mesh.iter().for_each(Sandbox::settle);
-            // Ends only when no task can move.
+            // The sleep ends only when no task can run.
             tokio::time::sleep(Duration::from_millis(1)).await;
             if self.restarts && self.is_killed() {
                 self.sandbox.server().faults.revive();
@@ -317,7 +317,7 @@ impl World {
         self.sandbox.server().faults.crashed().is_some_and(|crash| crash.cut.kills())
     }
 
-    /// Lets time pass, stopping at every moment something is due.
+    /// Advances the clock, stopping at every moment something is due.
     pub async fn advance(&self, by: Duration) {
         let clock = &self.sandbox.server().clock;
         let end = later(clock.now(), by);
@@ -338,7 +338,7 @@ impl World {
         self.advance(Duration::from_secs(seconds)).await;
     }
 
-    /// Lets time pass until `is_so`, at most so many seconds. False if it never was.
+    /// Advances the clock until `is_so`, at most so many seconds. False if it never was.
     pub async fn until(&self, seconds: u64, mut is_so: impl FnMut(&Self) -> bool) -> bool {
         for _ in 0..=seconds {
             self.settle().await;
@@ -350,7 +350,7 @@ impl World {
         false
     }
 
-    /// As [`World::until`], but looking at every moment something happens: nothing is too short to be seen.
+    /// As [`World::until`], but checks at every moment something happens: no state is too short to be seen.
     pub async fn until_seen(&self, seconds: u64, mut is_so: impl FnMut(&Self) -> bool) -> bool {
         let clock = &self.sandbox.server().clock;
         let end = later(clock.now(), Duration::from_secs(seconds));

@@ -1,19 +1,19 @@
-//! Scripts of what people, the cluster and the clock do, with what then happened under each line.
+//! Scripts of the actions of users, cluster and clock, with the outcome recorded under each line.
 //!
 //! ```text
-//! A good release                         the title, and indented under it what it is about
+//! A good release                         the title, and indented under it a description
 //!   By weight, on Gateway API.
 //!
 //! release web:2.0                        a command
-//!     0:10  phase Initialized -> ...     what happened, and when: written by a run, read by a person
+//!     0:10  phase Initialized -> ...     the outcome, and when: written by a run, read by a person
 //!           * NewRevision: ...           `*` is an event, `!` one of type Warning
 //!
 //! # A remark.
 //! ```
 //!
-//! A script is run on the real operator over the sandbox, in virtual time; the text it makes must be
-//! the text of the file. `UPDATE_SCENARIOS=1` writes the file instead, to be read before it is
-//! committed. All commands are in `tests/scenarios/README.md`.
+//! A script is run with the real operator over the sandbox, in virtual time; the text it makes must equal
+//! the file. `UPDATE_SCENARIOS=1` writes the file instead, to be read before it is committed. All commands
+//! are in `tests/scenarios/README.md`.
 
 mod chronicle;
 mod command;
@@ -34,7 +34,7 @@ pub use self::{
     script::{Script, Step, difference},
 };
 
-/// Runs the script in a file. `Err` says what differs from it.
+/// Runs the script in a file. `Err` shows the differences.
 pub async fn check(path: &Path) -> Result<(), String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let script = Script::parse(&text).map_err(|why| format!("{}: {why}", path.display()))?;
@@ -58,7 +58,7 @@ pub async fn check(path: &Path) -> Result<(), String> {
     ))
 }
 
-/// Plays a script on a ground, and writes under each command what happened there.
+/// Runs a script on a ground, and writes the outcome under each command.
 pub async fn play<G: Ground>(mut script: Script, ground: G) -> Result<(Script, G), String> {
     let mut stage = Stage::on(ground);
     for step in script.steps_mut() {

@@ -1,10 +1,10 @@
 //! The crash sweep: a scenario cut at every write the operator makes, in every way it can be cut.
 //!
 //! A scenario begins where its canary is set up, which is a scenario of its own. It runs once undisturbed,
-//! which tells how many writes it takes. Then it runs once per write and [`Cut`]: before the request arrives, after it was applied, with its answer lost, refused as a
-//! conflict, refused as too much. Where the cut kills the operator it is started again on the spot.
-//! Every run must keep every invariant on the way, end with the same objects as the undisturbed one,
-//! and then be at rest: another operator that starts there has nothing to write.
+//! which counts its writes. Then it runs once per write and [`Cut`]: before the request arrives, after it
+//! was applied, with its answer lost, refused as a conflict, refused as too many requests. An operator that
+//! the cut kills is restarted at once. Every run must keep every invariant, end with the same objects as
+//! the undisturbed one, and then be at rest: a new operator that starts there has nothing to write.
 
 mod report;
 mod scenario;
@@ -32,10 +32,10 @@ use crate::rollout::{
 };
 use crate::trace::routing_tables;
 
-/// How often a long sweep says how far it is.
+/// The interval at which a long sweep reports progress.
 const TOLD_EVERY: Duration = Duration::from_secs(20);
 
-/// Where a run is cut.
+/// The place of a cut in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The number of the write, the first being 0.
@@ -43,20 +43,20 @@ pub struct Fault {
     pub cut: Cut,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// Writes of the operator until the end.
     pub writes: u64,
-    /// What was written, in order, with the time since the beginning.
+    /// The writes, in order, with the time since the beginning.
     pub written: Vec<String>,
-    /// What is left, without what differs between any two runs.
+    /// The objects at the end, without the fields that differ between any two runs.
     pub objects: Vec<Value>,
     /// Invariants that did not hold.
     pub breaches: Vec<String>,
-    /// Faults that were really injected.
+    /// Injected faults that took effect.
     pub injected: u64,
-    /// Writes of an operator that found everything done.
+    /// Writes of a new operator that found everything done.
     pub restless: Vec<String>,
     /// The step that was never reached.
     pub stuck: Option<String>,
@@ -66,7 +66,7 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     All,
-    /// Every n-th; which ones differs from scenario to scenario.
+    /// Every n-th; the first one differs from scenario to scenario.
     Every(usize),
 }
 
@@ -106,7 +106,7 @@ pub fn sweep(scenarios: &[Scenario], extent: Extent) -> Report {
     report
 }
 
-/// A long sweep says how far it is.
+/// Reports the progress of a long sweep.
 #[expect(clippy::print_stderr, reason = "for the person who waits")]
 fn tell(report: &Report, runs: usize, passed: Duration) {
     let (done, found) = (report.runs, report.findings.len());
@@ -165,7 +165,7 @@ fn line(entry: &Entry, start: Timestamp) -> String {
     format!("{after:>4} s  {:?} {} {}: {}", entry.verb, entry.target(), entry.name, entry.code)
 }
 
-/// What an operator writes that is started where everything is done.
+/// The writes of a new operator that is started after the end.
 async fn writes_of_another(world: &mut World, rest: Duration) -> Vec<String> {
     let log = world.sandbox.server().log.clone();
     let mark = log.mark();
@@ -177,7 +177,7 @@ async fn writes_of_another(world: &mut World, rest: Duration) -> Vec<String> {
     ours.map(|entry| format!("{:?} {} {}", entry.verb, entry.target(), entry.name)).collect()
 }
 
-/// A run whose panic is a finding, not the end of the sweep.
+/// Runs a scenario; its panic becomes a finding and does not end the sweep.
 fn guarded(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
     let outcome = catch_unwind(AssertUnwindSafe(|| run(scenario, fault)));
     outcome.unwrap_or_else(|panic| {
@@ -219,7 +219,7 @@ fn parallel<T: Send>(count: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Everything a user would look at, without times, versions and identities.
+/// All objects that a user would look at, without times, versions and identities.
 fn snapshot(world: &World) -> Vec<Value> {
     let kinds = [
         CANARIES,
@@ -238,7 +238,7 @@ fn snapshot(world: &World) -> Vec<Value> {
     for (kind, namespace) in ours.chain(routes) {
         for mut object in world.admin.list(kind, namespace) {
             if kind == AUTOSCALERS {
-                // What the autoscaler measured when is no business of ours.
+                // The time of the autoscaler's last measurement differs between runs.
                 object["status"].take();
             }
             if kind == CANARIES
@@ -257,7 +257,7 @@ fn snapshot(world: &World) -> Vec<Value> {
     objects
 }
 
-/// Takes away what differs between two runs that did the same.
+/// Removes the fields that differ between two equal runs.
 fn strip(value: &mut Value) {
     const VOLATILE: [&str; 16] = [
         "uid",
@@ -274,7 +274,7 @@ fn strip(value: &mut Value) {
         "clusterIP",
         "clusterIPs",
         "nodePort",
-        // How many templates came before: a revision that is replaced early may never be promoted.
+        // The number of templates before: a revision that is replaced early may never be promoted.
         "deployment.kubernetes.io/revision",
         "deprecated.daemonset.template.generation",
     ];

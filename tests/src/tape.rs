@@ -1,4 +1,4 @@
-//! Writes down what clients ask of a sandbox, word by word, so that another server can be asked the same.
+//! Records the requests of clients to a sandbox word by word, so that another server can be asked the same.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -14,7 +14,7 @@ use kube_sandbox::http::{ApiService, ResponseBody};
 use serde_json::Value;
 use tower::{BoxError, Service};
 
-/// Everything that was asked so far. Clones are the same tape.
+/// All requests so far. Clones are the same tape.
 #[derive(Debug, Clone, Default)]
 pub struct Tape(Arc<Mutex<Vec<Recorded>>>);
 
@@ -31,7 +31,7 @@ pub struct Recorded {
     pub answer: Value,
 }
 
-/// A sandbox's API with a tape beside it.
+/// A sandbox's API that records requests.
 #[derive(Clone)]
 pub struct Taped {
     service: ApiService,
@@ -94,7 +94,7 @@ impl Service<Request<Body>> for Taped {
     }
 }
 
-/// What breaks off is recorded as nothing.
+/// A body that breaks off is recorded as empty.
 async fn whole(body: impl http_body::Body<Data = Bytes>) -> Bytes {
     body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default()
 }

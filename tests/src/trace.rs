@@ -1,11 +1,11 @@
-//! What happened in a cluster, as a trace for the engine's invariants.
+//! The history of a cluster, as a trace for the engine's invariants.
 //!
-//! The observer stands beside the API server: it reads the store's history, not the operator's mind.
-//! Who wrote a field is told by the object's managed fields. Calls to hooks and metric servers are put
+//! The observer stands beside the API server: it reads the store's history, not the operator's memory. The
+//! writer of a field is found in the object's managed fields. Calls to hooks and metric servers are put
 //! into the same history by the revision of the cluster at which they were made.
 //!
-//! Of two canaries of one target the younger is watched for standing back. Where two operators run,
-//! what each of them says is not counted: both may say it.
+//! Of two canaries of one target the younger must write nothing. Where two operators run, their events and
+//! messages are not counted: both may send them.
 //!
 //! ```text
 //! store events --+
@@ -41,24 +41,24 @@ use crate::{
     rollout::{CANARIES, CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, SECRETS, SERVICES},
 };
 
-/// What is looked at: everything a canary is made of, with the routes of every provider.
+/// The tables that are read: every kind of a canary's objects, with the routes of every provider.
 static TABLES: LazyLock<BTreeSet<Resource>> = LazyLock::new(|| {
     let workloads = [CANARIES, DEPLOYMENTS, DAEMON_SETS, SERVICES, CONFIG_MAPS, SECRETS, EVENTS];
     workloads.into_iter().chain(routing_tables()).collect()
 });
 
-/// Where the routing objects of all providers are stored.
+/// The tables of the routing objects of all providers.
 pub fn routing_tables() -> BTreeSet<Resource> {
     let all = Mesh::ALL.into_iter().chain([Mesh::KumaHttp]);
     all.flat_map(|mesh| mesh.kinds().iter().map(table_of)).collect()
 }
 
-/// Where objects of a kind are stored.
+/// The table of a kind.
 pub fn table_of(kind: &Kind) -> Resource {
     Resource { group: kind.group, plural: kind.plural }
 }
 
-/// How the live traffic of a canary is divided, by what is stored; `None` if nothing says so.
+/// The split of a canary's live traffic by the stored objects; `None` if no object has one.
 pub fn live_split(cluster: &impl Cluster, canary: &Value, mesh_provider: &str) -> Option<Split> {
     let canary: Canary = serde_json::from_value(canary.clone()).ok()?;
     let (mesh, ..) = understand(&canary, mesh_provider)?;
@@ -81,7 +81,7 @@ pub struct Observer {
     faults_seen: u64,
     objects: Objects,
     canaries: BTreeMap<Key, Watched>,
-    /// Several operators are at work.
+    /// Several operators run.
     is_shared: bool,
     breaches: Vec<String>,
 }
@@ -89,11 +89,11 @@ pub struct Observer {
 /// Namespace and name.
 type Key = (Arc<str>, Arc<str>);
 
-/// The objects as they were after the last event that was looked at.
+/// The objects as they were after the last event that was read.
 #[derive(Default)]
 struct Objects(BTreeMap<(Resource, Key), Value>);
 
-/// What does not change while a canary is watched.
+/// Settings that do not change while a canary is watched.
 #[derive(Clone, Debug)]
 pub struct Habits {
     pub mesh_provider: String,
@@ -111,7 +111,7 @@ struct Change<'a> {
 // === impl Observer ===
 
 impl Observer {
-    /// Reads what is new, and judges it.
+    /// Reads new events and checks them.
     pub fn look(&mut self, sandbox: &Sandbox, network: &Network, habits: &Habits) {
         let at = sandbox.server().clock.now();
         let mut calls = network.take_news().into_iter().peekable();
@@ -134,23 +134,23 @@ impl Observer {
         self.gather();
     }
 
-    /// The operator was started again.
+    /// The operator was restarted.
     pub fn restarted(&mut self, at: Timestamp) {
         self.tell_all(at, &TraceEvent::Restarted);
     }
 
-    /// One more operator is at work from now on.
+    /// One more operator runs from now on.
     pub fn another_operator(&mut self) {
         self.is_shared = true;
         self.canaries.values_mut().for_each(Watched::share);
     }
 
-    /// What did not hold since the last call.
+    /// Violations since the last call.
     pub fn take_breaches(&mut self) -> Vec<String> {
         std::mem::take(&mut self.breaches)
     }
 
-    /// How many entries were judged.
+    /// The number of checked entries.
     pub fn entries(&self) -> usize {
         self.canaries.values().map(Watched::entries).sum()
     }
@@ -168,7 +168,7 @@ impl Observer {
         let mut news = Vec::new();
         for resource in TABLES.iter().copied() {
             let table = TableKey::new(resource.group, resource.plural);
-            // What is compacted away is lost to everybody; the next change shows where things stand.
+            // Compacted events are lost; the next change shows the current state.
             let found = store.events_since(&table, self.seen_to, usize::MAX);
             let events = found.map(|(events, _)| events).unwrap_or_default();
             news.extend(events.into_iter().map(|event| (resource, event)));
@@ -188,7 +188,7 @@ impl Observer {
             return;
         }
         for ((namespace, _), watched) in &mut self.canaries {
-            // What is in no namespace may be anybody's.
+            // Cluster-scoped objects may belong to any canary.
             let is_near = *namespace == key.0 || key.0.is_empty();
             if is_near && !(watched.stands_back() && table != EVENTS) {
                 watched.on_change(&change, at, &self.objects);

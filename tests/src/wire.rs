@@ -1,8 +1,8 @@
 //! A plain HTTP client of a sandbox, without a socket and without an async runtime.
 //!
-//! Requests are answered at once, so a test reads as a list of steps; what a request cannot finish
-//! at once (a delay under a virtual clock) is a [`Pending`] the test polls when it has moved the
-//! clock. A [`Watch`] hands out what has arrived so far and never blocks.
+//! Requests are answered at once, so a test reads as a list of steps; a request that has to wait (a delay
+//! under a virtual clock) is a [`Pending`] the test polls when it has moved the clock. A [`Watch`] hands
+//! out the events so far and never blocks.
 
 use std::{collections::BTreeMap, fmt::Write as _, future::Future, pin::Pin};
 
@@ -26,7 +26,7 @@ pub struct Wire {
     agent: String,
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub code: u16,
@@ -38,7 +38,7 @@ pub struct Reply {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Broken;
 
-/// A request whose answer takes its time.
+/// A request that is not answered yet.
 pub struct Pending(Pin<Box<dyn Future<Output = Result<Reply, Broken>> + Send>>);
 
 /// An open watch.
@@ -206,12 +206,12 @@ impl Pending {
 // === impl Watch ===
 
 impl Watch {
-    /// Everything that has arrived.
+    /// All events so far.
     pub fn drain(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.poll()).collect()
     }
 
-    /// The next event, if one has arrived. A client that asks seldom is a slow one.
+    /// The next event, if one has arrived. A client that polls seldom is a slow one.
     pub fn poll(&mut self) -> Option<Event> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -264,7 +264,7 @@ pub fn contents(sandbox: &Sandbox) -> BTreeMap<String, String> {
     contents
 }
 
-/// Every request that was answered, one a line.
+/// All answered requests, one a line.
 pub fn trace(sandbox: &Sandbox) -> String {
     let mut text = String::new();
     for entry in sandbox.server().log.entries() {

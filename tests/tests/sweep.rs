@@ -1,21 +1,21 @@
 //! Crash safety: every write of every scenario, cut in every way.
 //!
 //! `cargo test` sweeps a sample. `SWEEP=essential` makes every cut in every kind of rollout, and every
-//! ninth of the same over other roads; `SWEEP=all` makes every cut there is, `SWEEP=3` every third.
+//! ninth of the same over other routes; `SWEEP=all` makes every cut there is, `SWEEP=3` every third.
 //! `SWEEP_ONLY=text` takes the scenarios whose name contains the text.
 
 use mimalloc::MiMalloc;
 use tidegate_tests::sweep::{Extent, essential, others, sample, scenarios, sweep};
 
-/// A simulated cluster makes and drops small objects all day: that is half of a sweep's time with the
-/// system's allocator.
+/// A simulated cluster allocates and drops small objects all the time: that is half of a sweep's time with
+/// the system's allocator.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Of how many cuts one is tried with every `cargo test`.
+/// One of so many cuts is tried with every `cargo test`.
 const SAMPLE: usize = 31;
 
-/// Of how many cuts over other roads one is tried with `SWEEP=essential`.
+/// One of so many cuts over other routes is tried with `SWEEP=essential`.
 const OTHERS: usize = 9;
 
 #[test]

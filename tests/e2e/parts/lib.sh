@@ -1,16 +1,16 @@
-# What recipes share. Sourced by `get`, which sets `cache` and has `folder_of` and `ensure`.
+# Functions of the recipes. Sourced by `get`, which sets `cache` and has `folder_of` and `ensure`.
 
 # The oldest Go that Kubernetes 1.36 builds with.
 go_minor_min=26
 
-# Says what is wrong, in one line. Shells around this one see by the status that it was said.
+# Prints an error, in one line. Shells around this one see by the status that it was printed.
 fail() { echo "e2e: $*" >&2; exit 3; }
 note() { echo "e2e: $*" >&2; }
 
 # Fails with one line when a program is missing: need PROGRAM PACKAGE
 need() { command -v "$1" >/dev/null || fail "\`$1\` is missing: install $2"; }
 
-# Runs something long with its output in a file, saying every 15 s how long it has taken:
+# Runs a long command with its output in a file, and prints every 15 s how long it has taken:
 # slowly TEXT LOG COMMAND...
 slowly() {
     local text=$1 log=$2 from=$SECONDS shown=$SECONDS pid
@@ -54,7 +54,7 @@ go_build() {
     shift 2
     go=$(find_go)
     export CGO_ENABLED=0 GOTOOLCHAIN=local GOWORK=off GOFLAGS=-mod=readonly
-    # What a program says of its version may be what it is told here.
+    # The reported version of a program can be set here.
     required=$("$go" list -f '{{.Module.Version}}' "$@" | sort -u)
     [ "$required" = "$version" ] || fail "$(basename "$PWD"): go.mod requires $required, the recipe wants $version"
     slowly "building $(basename "$PWD") $version with Go, some minutes the first time" "$into.log" \
@@ -62,7 +62,7 @@ go_build() {
     rm -f "$into.log"
 }
 
-# Where the files of a module required by the current folder's go.mod are: module_folder MODULE
+# Prints the folder of a module required by the current folder's go.mod: module_folder MODULE
 module_folder() {
     local go
     go=$(find_go)
@@ -83,7 +83,7 @@ wheel() {
     rm "$1"/*.whl
 }
 
-# Fails unless a program says what was pinned: says TEXT COMMAND...
+# Fails unless a program reports the pinned version: says TEXT COMMAND...
 says() {
     local text=$1 said
     shift

@@ -1,4 +1,4 @@
-//! What one user asked of the API server, as the server itself wrote it down.
+//! The requests of one user to the API server, from the server's audit log.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -11,25 +11,25 @@ const LOG: &str = "audit.log";
 /// One answered request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// As in a role: `patch`, `watch`. A patch that made its object used the right to create it.
+    /// As in a role: `patch`, `watch`. A patch that created its object used the right to do so.
     pub verb: String,
     pub group: String,
-    /// With its subresource; empty for what is no resource.
+    /// With its subresource; empty for paths that are no resource.
     pub resource: String,
     pub namespace: String,
     pub name: String,
     pub code: u64,
     /// When the answer was given: RFC 3339.
     pub at: String,
-    /// Which of the user's logins it was.
+    /// The login of the user that sent it.
     pub login: String,
 }
 
-/// Whose requests are written down, without their bodies.
+/// An audit policy that logs one user's requests, without their bodies.
 pub(crate) fn policy(user: &str) -> String {
     json!({
         "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
-        // A watch is answered when it begins; whatever else when it is done.
+        // A watch is answered when it begins; every other request when it is done.
         "omitStages": ["RequestReceived"],
         "rules": [{ "level": "Metadata", "users": [user] }, { "level": "None" }],
     })
@@ -40,7 +40,7 @@ pub(crate) fn flags() -> [String; 3] {
     [
         format!("--audit-policy-file={POLICY}"),
         format!("--audit-log-path={LOG}"),
-        // Whoever reads the log after an answer finds it there.
+        // A reader of the log finds a request there once it is answered.
         "--audit-log-mode=blocking".to_owned(),
     ]
 }
@@ -48,12 +48,12 @@ pub(crate) fn flags() -> [String; 3] {
 pub(crate) fn read(folder: &Path) -> Result<Vec<Asked>> {
     let text = std::fs::read_to_string(folder.join(LOG)).context("nobody is audited")?;
     let entries = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    // A watch is told of twice: when it begins, and when it ends.
+    // A watch is logged twice: when it begins, and when it ends.
     let begun = |entry: &Value| entry["stage"] == "ResponseComplete" || entry["verb"] == "watch";
     Ok(entries.filter(begun).map(|entry| Asked::of(&entry)).collect())
 }
 
-/// What was asked for without the right to it.
+/// Requests that were denied.
 pub fn denied(asked: &[Asked]) -> BTreeSet<String> {
     asked.iter().filter(|it| it.code == 403).map(Asked::line).collect()
 }

@@ -1,4 +1,4 @@
-//! The sandbox's API server held against a real one.
+//! The sandbox's API server compared with a real one.
 //!
 //! ```text
 //!   corpus ──► stories ──┬──► real API server ──► answers ──► normal ──┐
@@ -6,8 +6,8 @@
 //!                                                                              ▲ accepted
 //! ```
 //!
-//! [`compare`] tells every story of the corpus to both servers and lists where their answers differ. Neither has
-//! controllers running: what is seen is the API server alone. The real one must be fresh, or be
+//! [`compare`] sends every story of the corpus to both servers and lists the differences in their answers.
+//! Neither has controllers running: only the API server is compared. The real one must be fresh, or be
 //! given another `run` each time, which is the prefix of all namespaces.
 
 pub mod accepted;
@@ -33,7 +33,7 @@ use self::{
     request::Story,
 };
 
-/// The two servers, and what to call this comparison.
+/// The two servers, and the name of this comparison.
 pub struct Pair {
     pub real: Client,
     pub ours: Client,
@@ -41,10 +41,10 @@ pub struct Pair {
     pub run: String,
 }
 
-/// So many stories are told at once; what comes of their watches is waited for by all together.
+/// Stories that are sent at once; the ends of their watches are awaited together.
 const AT_ONCE: usize = 8;
 
-/// Tells all `stories` to both servers.
+/// Sends all `stories` to both servers.
 pub async fn compare(pair: &Pair, stories: &[Story]) -> Report {
     let started = Instant::now();
     let turns = Semaphore::new(AT_ONCE);
@@ -63,7 +63,7 @@ pub async fn compare(pair: &Pair, stories: &[Story]) -> Report {
     report
 }
 
-/// Where the servers differ, and what the real one left unanswered.
+/// The differences of the servers, and the requests that the real one left unanswered.
 async fn tell_both(
     pair: &Pair,
     turns: &Semaphore,
@@ -98,7 +98,7 @@ async fn tell_both(
         let found = if real.code == ours.code {
             places(&a, &b, &mut pairs)
         } else {
-            // Everything else follows from it.
+            // All other differences follow from it.
             vec![("/code".to_owned(), Some(real.summary()), Some(ours.summary()))]
         };
         differences.extend(found.into_iter().map(|(place, real_part, ours_part)| Difference {

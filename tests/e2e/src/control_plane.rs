@@ -1,8 +1,8 @@
 //! etcd, kube-apiserver and kube-controller-manager, on free ports of the loopback device.
 //!
-//! No kubelet, no scheduler: [`crate::Node`] stands in for both. Authorisation is RBAC; the
-//! administrator and the controller manager log in by token, everybody else by impersonation or by a
-//! service account's token. State lives in a scratch folder that goes with the control plane.
+//! No kubelet, no scheduler: [`crate::Node`] replaces both. Authorisation is RBAC; the administrator and
+//! the controller manager log in by token, every other user by impersonation or by a service account's
+//! token. State lives in a scratch folder that is removed with the control plane.
 
 use std::{
     net::TcpListener,
@@ -40,7 +40,7 @@ use crate::{
 /// Two busy cores need a tenth of it.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// The loops that run. Not among them: those of nodes (they would find ours wanting) and volumes.
+/// The enabled controllers: without those of nodes (which would mark ours as unhealthy) and volumes.
 const CONTROLLERS: &str = "deployment-controller,replicaset-controller,statefulset-controller,\
     daemonset-controller,job-controller,cronjob-controller,endpoints-controller,\
     endpointslice-controller,garbage-collector-controller,namespace-controller,\
@@ -48,7 +48,7 @@ const CONTROLLERS: &str = "deployment-controller,replicaset-controller,statefuls
     horizontal-pod-autoscaler-controller,disruption-controller,resourcequota-controller,\
     clusterrole-aggregation-controller";
 
-/// What stands before the 65 bytes of a P-256 point to make a public key of it (RFC 5480): the lengths,
+/// The prefix that makes a public key of the 65 bytes of a P-256 point (RFC 5480): the lengths,
 /// `id-ecPublicKey`, `prime256v1`, and the head of a bit string.
 const P256_KEY_INFO: &[u8] = &[
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
@@ -60,7 +60,7 @@ const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 
 /// A running control plane. Dropping it ends it.
 pub struct ControlPlane {
-    // They end in this order: nobody is left to complain of a missing server.
+    // They end in this order: no client is left that misses its server.
     controller_manager: Option<Process>,
     api_server: Process,
     etcd: Process,
@@ -75,13 +75,13 @@ pub struct ControlPlane {
 pub struct Options {
     pub api_server: Vec<String>,
     pub controller_manager: Vec<String>,
-    /// The API server alone: nothing happens but what clients ask for.
+    /// The API server alone: only clients write.
     pub without_controllers: bool,
-    /// The user whose requests are written down, for [`ControlPlane::asked`].
+    /// The user whose requests are logged, for [`ControlPlane::asked`].
     pub audited: Option<String>,
 }
 
-/// How to reach the API server and to know it.
+/// The address of the API server and its certificate.
 #[derive(Debug, Clone)]
 struct Access {
     url: String,
@@ -91,7 +91,7 @@ struct Access {
 // === impl ControlPlane ===
 
 impl ControlPlane {
-    /// Starts a control plane and waits until it works.
+    /// Starts a control plane and waits until it is ready.
     pub async fn start(parts: &Parts) -> Result<Self> {
         Self::start_with(parts, &Options::default()).await
     }
@@ -132,7 +132,7 @@ impl ControlPlane {
         let parts = parts.clone();
         let plane = Self { controller_manager, api_server, etcd, client, access, parts, scratch };
         if let Some(manager) = &plane.controller_manager {
-            // What pods cannot start without, in the namespace that is always there.
+            // The objects that pods need to start, in the default namespace.
             manager.ready(PATIENCE, async || plane.is_furnished("default").await).await?;
         }
         Ok(plane)
@@ -151,7 +151,7 @@ impl ControlPlane {
         &self.access.url
     }
 
-    /// The PEM file that vouches for the API server.
+    /// The PEM file of the API server's certificate authority.
     pub fn certificate(&self) -> &Path {
         &self.access.certificate
     }
@@ -161,7 +161,7 @@ impl ControlPlane {
         token(ADMIN)
     }
 
-    /// Where logs, keys and kubeconfigs are, for as long as the control plane runs.
+    /// The folder of logs, keys and kubeconfigs, for as long as the control plane runs.
     pub fn folder(&self) -> &Path {
         self.scratch.path()
     }
@@ -179,7 +179,7 @@ impl ControlPlane {
         self.processes().into_iter().map(tail).collect()
     }
 
-    /// A kubeconfig of `admin`, who may do anything, or of any other user, who may do what RBAC says.
+    /// A kubeconfig of `admin`, who may do everything, or of another user, with the permissions of RBAC.
     pub fn kubeconfig(&self, user: &str) -> Result<PathBuf> {
         let mut login = json!({ "token": token(ADMIN) });
         if user != ADMIN {
@@ -189,21 +189,21 @@ impl ControlPlane {
         Ok(self.scratch.write(&file, &self.access.kubeconfig(&login))?)
     }
 
-    /// A kubeconfig that logs in as a pod of that service account would. The account must exist.
+    /// A kubeconfig with a token of that service account, as in a pod. The account must exist.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         let wanted = TokenRequest::default();
         let made = accounts.create_token_request(name, &PostParams::default(), &wanted).await?;
         let token = made.status.context("the token request has no answer")?.token;
-        // Each login is another one, as that of another pod would be.
+        // Each login is a new one, as that of another pod would be.
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let file = format!("{namespace}-{name}-{serial}.kubeconfig");
         let text = self.access.kubeconfig(&json!({ "token": token }));
         Ok(self.scratch.write(&file, &text)?)
     }
 
-    /// What the audited user asked since the start, in order.
+    /// The requests of the audited user since the start, in order.
     pub fn asked(&self) -> Result<Vec<Asked>> {
         audit::read(self.scratch.path())
     }
@@ -213,7 +213,7 @@ impl ControlPlane {
         client_of(kubeconfig).await
     }
 
-    /// Whether a namespace has what the controller manager puts into each.
+    /// Whether a namespace has the objects that the controller manager puts into each.
     async fn is_furnished(&self, namespace: &str) -> Result<bool> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         let maps: Api<ConfigMap> = Api::namespaced(self.client(), namespace);
@@ -244,12 +244,12 @@ impl Access {
 /// Whether a client goes through a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proxy {
-    /// As kubeconfig and environment say.
+    /// As in kubeconfig and environment.
     AsConfigured,
     Never,
 }
 
-/// A client of an API server on this machine, whatever the environment says of proxies.
+/// A client of an API server on this machine, without the proxies of the environment.
 pub(crate) async fn client_of(kubeconfig: &Path) -> Result<Client> {
     client_by(kubeconfig, Proxy::Never).await
 }
@@ -272,7 +272,7 @@ fn start_etcd(parts: &Parts, folder: &Path, client_port: u16, peer_port: u16) ->
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=default={peer}"),
-        // Nobody will read this data after a crash of the machine.
+        // The data is not needed after a crash of the machine.
         "--unsafe-no-fsync".to_owned(),
         "--log-level=warn".to_owned(),
     ];
@@ -300,7 +300,7 @@ fn start_api_server(
         "--service-account-signing-key-file=accounts.key",
         "--token-auth-file=tokens.csv",
         "--authorization-mode=RBAC",
-        // Off by default, and on in clusters that are strict about who may own what.
+        // Off by default, and on in clusters that are strict about owner references.
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         // A loopback address cannot be an endpoint of the Service `kubernetes`.
         "--endpoint-reconciler-type=none",
@@ -333,7 +333,7 @@ fn start_controller_manager(
         "--leader-elect=false",
         "--use-service-account-credentials=false",
         "--service-account-private-key-file=accounts.key",
-        // The API server is here and idle: no need to be gentle with it.
+        // The API server is local and idle: no need for a client-side limit.
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
     ];
@@ -343,8 +343,8 @@ fn start_controller_manager(
     Process::start("kube-controller-manager", &program, &arguments, folder)
 }
 
-/// With `--use-service-account-credentials=false` all loops share one user, who must be allowed
-/// what each of them is.
+/// With `--use-service-account-credentials=false` all controllers share one user, who needs the permissions
+/// of each.
 fn tokens() -> String {
     [ADMIN, CONTROLLER_MANAGER]
         .map(|user| format!("{},{user},{user},\"system:masters\"\n", token(user)))
@@ -355,7 +355,7 @@ fn token(user: &str) -> String {
     format!("{user}-token")
 }
 
-/// A pair of keys to sign service accounts' tokens with and to check them, private one first, as PEM.
+/// A pair of keys that sign and verify service accounts' tokens, private one first, as PEM.
 fn signing_keys() -> Result<[String; 2]> {
     let no_key = |_| anyhow::anyhow!("no key can be made");
     let (kind, random) = (&signature::ECDSA_P256_SHA256_FIXED_SIGNING, SystemRandom::new());
@@ -367,19 +367,19 @@ fn signing_keys() -> Result<[String; 2]> {
 }
 
 fn pem(label: &str, bytes: Vec<u8>) -> Result<String> {
-    // Base64 as Kubernetes has it: without line breaks, which PEM readers do not miss.
+    // Base64 as Kubernetes has it: without line breaks, which PEM readers accept.
     let text = serde_json::to_value(ByteString(bytes))?;
     let text = text.as_str().unwrap_or_default();
     Ok(format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n"))
 }
 
-/// Ports of the loopback device that nobody listens on. None is given twice, and all are below those that the
-/// kernel chooses from for others (32768 and up): whoever is given one finds it free a moment later too.
+/// Free ports of the loopback device. None is returned twice, and all are below those that the kernel
+/// chooses from for others (32768 and up): they stay free for a moment.
 pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
     const FIRST: u32 = 10_000;
     const COUNT: u32 = 20_000;
     static TURN: AtomicU32 = AtomicU32::new(0);
-    // Others who do the same on this machine begin elsewhere.
+    // Other processes that do the same on this machine begin elsewhere.
     let begin = std::process::id().wrapping_mul(131);
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     let next = || begin.wrapping_add(TURN.fetch_add(1, Ordering::Relaxed)) % COUNT + FIRST;

@@ -25,7 +25,7 @@ pub struct Graphite {
 // === impl Graphite ===
 
 impl Graphite {
-    /// Keeps an hour of samples, one a second. Data and logs go to `folder`.
+    /// Keeps an hour of samples, one a second. Data and logs are in `folder`.
     pub async fn start(parts: &Parts, folder: &Path) -> Result<Self> {
         let [samples, pickles, cache, port] = free_ports()?;
         let root = folder.join("graphite");
@@ -62,7 +62,7 @@ impl Graphite {
     }
 }
 
-/// What carbon reads at its start; the file.
+/// Writes the configuration of carbon; the file.
 fn configure(root: &Path, samples: u16, pickles: u16, cache: u16) -> Result<PathBuf> {
     let conf = root.join("conf");
     std::fs::create_dir_all(&conf)?;

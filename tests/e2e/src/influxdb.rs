@@ -24,10 +24,10 @@ pub struct InfluxDb {
 // === impl InfluxDb ===
 
 impl InfluxDb {
-    /// What Flux calls the database.
+    /// The name of the database in Flux.
     pub const BUCKET: &str = "shop/autogen";
 
-    /// Data and log go to `folder`.
+    /// Data and log are in `folder`.
     pub async fn start(parts: &Parts, folder: &Path) -> Result<Self> {
         let [port, backup] = free_ports()?;
         let root = folder.join("influxdb");
@@ -58,7 +58,7 @@ impl InfluxDb {
         let ping = format!("{}/ping", influxdb.url());
         let answers = async || Ok(influxdb.web.get(&ping).await?.status == 204);
         influxdb.process.ready(PATIENCE, answers).await?;
-        // The first user is made by whoever comes first.
+        // The first user is created without a login.
         let user = format!("CREATE USER {USER} WITH PASSWORD '{PASSWORD}' WITH ALL PRIVILEGES");
         influxdb.command(&user).await?;
         influxdb.command(&format!("CREATE DATABASE {DATABASE}")).await?;
@@ -69,7 +69,7 @@ impl InfluxDb {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// What lets a client in.
+    /// The token of a client.
     pub fn token(&self) -> String {
         format!("{USER}:{PASSWORD}")
     }

@@ -1,18 +1,18 @@
-//! Tidegate's surroundings, for real: a Kubernetes control plane, a node, Traefik, and servers of metrics.
+//! The real environment of Tidegate: a Kubernetes control plane, a node, Traefik, and metric servers.
 //!
-//! `tests/e2e/get` obtains the programs; this crate starts and stops them. A suite is a
-//! function that [`inside`] runs in a network of its own, where pod addresses exist and all ports are free:
+//! `tests/e2e/get` obtains the programs; this crate starts and stops them. A suite is a function that
+//! [`inside`] runs in a network of its own, where pod addresses exist and all ports are free:
 //!
 //! ```text
 //! inside ── ControlPlane: etcd, kube-apiserver, kube-controller-manager
 //!              ├── Node: schedules pods and runs the sample application in them
 //!              ├── Traefik: carries out routes         ◄── Prometheus scrapes it
-//!              ├── Graphite, InfluxDb: take samples that a test makes up
+//!              ├── Graphite, InfluxDb: take samples from a test
 //!              ├── Operator: the shipped program, as it is installed
 //!              └── client(), kubeconfig(..), service_account_kubeconfig(..)
 //! ```
 //!
-//! Whatever ends a test (its end, a panic, Ctrl-C, `kill -9`), no program of it stays behind.
+//! However a test ends (its end, a panic, Ctrl-C, `kill -9`), none of its programs stays behind.
 
 mod audit;
 pub mod conformance;

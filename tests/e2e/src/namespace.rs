@@ -1,9 +1,8 @@
 //! A network of its own for each test.
 //!
-//! A test calls [`inside`] with its own name. The first time, the test's binary is started again for
-//! that one test in a new network namespace, whose loopback device owns all pod addresses: they can be
-//! bound and dialled without bridge or route, nothing leaves the machine, and every test has all ports.
-//!
+//! A test calls [`inside`] with its own name. The first call starts the test's binary again for that one
+//! test in a new network namespace, whose loopback device owns all pod addresses: they can be bound and
+//! dialled without bridge or route, nothing leaves the machine, and every test has all ports.
 //! ```text
 //! cargo test ── test thread: inside("x", ..) ── unshare ── ip ── the same binary, x --exact
 //!                                                                   └── inside("x", ..): runs it
@@ -27,7 +26,7 @@ use crate::scratch;
 const INSIDE: &str = "TIDEGATE_E2E_INSIDE";
 /// Few tests take longer; one that does is stuck.
 const PATIENCE: Duration = Duration::from_mins(15);
-/// Holds 10.244.0.0 to 10.247.255.255: the ranges a node's pods get their addresses from.
+/// Holds 10.244.0.0 to 10.247.255.255: the ranges of the nodes' pods.
 const SETUP: &str = "ip link set lo up && ip addr add 10.244.0.1/14 dev lo && \
                      exec setpriv --pdeathsig KILL -- \"$0\" \"$@\" 2>&1";
 
@@ -123,7 +122,7 @@ fn show(line: &str) {
     println!("{line}");
 }
 
-/// Root needs no user namespace; on some machines nobody may have one.
+/// Root needs no user namespace, and on some machines they are forbidden.
 fn unshare() -> Command {
     let mut command = Command::new("unshare");
     if is_root() {

@@ -1,9 +1,9 @@
-//! Stands in for scheduler and kubelets: binds pods, reports on them, and runs an application in them.
+//! Replaces scheduler and kubelets: binds pods, reports on them, and runs an application in them.
 //!
-//! What pods do, how fast and how badly, is decided by the sandbox's own [`Scheduler`] and [`Kubelet`],
-//! so the words in image tags mean the same on both clusters (`never-ready`, `slow-start-15s`, ...). Here
-//! they get what the sandbox's runtime gives them: changes from a watch, a queue, and a
-//! [`Cluster`](kube_sandbox::cluster::Cluster) whose reads and writes are requests to the API server.
+//! The behaviour of pods is that of the sandbox's own [`Scheduler`] and [`Kubelet`], so the words in image
+//! tags mean the same on both clusters (`never-ready`, `slow-start-15s`, ...). They get the same inputs as
+//! in the sandbox: changes from a watch, a queue, and a [`Cluster`](kube_sandbox::cluster::Cluster) whose
+//! reads and writes are requests to the API server.
 //!
 //! ```text
 //! watch pods, nodes ──► keys ──► Queue ──► Scheduler, Kubelet ──► Remote ──► API server
@@ -36,19 +36,19 @@ mod news;
 mod queue;
 mod remote;
 
-/// How many nodes there are, and what runs on them.
+/// The number of nodes, and the behaviour of their pods.
 #[derive(Debug, Clone)]
 pub struct NodeSettings {
     /// They are called `node-0`, `node-1` and so on.
     pub count: u8,
     /// Delays, and behaviours by image; pods are ready after a third of a second or so by default.
     pub kubelet: KubeletSettings,
-    /// Whether pods answer: the sample application listens on their addresses and ports. Takes a
-    /// network in which those addresses exist ([`crate::inside`]).
+    /// Whether pods answer: the sample application listens on their addresses and ports. Needs a network in
+    /// which those addresses exist ([`crate::inside`]).
     pub applications: bool,
 }
 
-/// Running nodes. Dropping them is as if their machines lost power: pods stay as they are.
+/// Running nodes. Dropping them is like a power loss of their machines: pods stay as they are.
 #[derive(Debug)]
 pub struct Node {
     meter: Arc<Meter>,
@@ -56,7 +56,7 @@ pub struct Node {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The loop's thread.
+/// The node's thread.
 struct Worker {
     controllers: Vec<Box<dyn Controller>>,
     queue: Queue,
@@ -76,14 +76,14 @@ impl Default for NodeSettings {
 // === impl Node ===
 
 impl Node {
-    /// Registers the nodes and takes care of their pods from now on.
+    /// Registers the nodes and runs their pods from now on.
     pub async fn start(plane: &ControlPlane, settings: NodeSettings) -> Result<Self> {
         let kubeconfig = plane.kubeconfig("admin")?;
         let meter = Arc::<Meter>::default();
         let (stop, stopping) = watch::channel(false);
         let (ready, started) = tokio::sync::oneshot::channel();
         let counted = Arc::clone(&meter);
-        // A thread and a runtime of its own: the control loops are plain synchronous code.
+        // A thread and a runtime of its own: the controllers are plain synchronous code.
         let thread = thread::Builder::new().name("node".to_owned()).spawn(move || {
             let worker = Worker::new(&kubeconfig, settings, counted, stopping);
             let (worker, told) = match worker {
@@ -100,7 +100,7 @@ impl Node {
         Ok(node)
     }
 
-    /// What the applications in all pods have answered.
+    /// The requests that the applications in all pods have answered.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
@@ -148,7 +148,7 @@ impl Worker {
                 let Some(controller) = self.controllers.get_mut(index) else { continue };
                 let next = controller.reconcile(&self.remote, &key);
                 self.queue.put_back(index, key, next, Timestamp::now());
-                // A change that arrived meanwhile may matter to what is due next.
+                // A change that arrived meanwhile may matter to the next key.
                 while let Ok(news) = self.news.try_recv() {
                     self.note(&news);
                 }
@@ -156,7 +156,7 @@ impl Worker {
         }
     }
 
-    /// Waits until something is due or was heard of. False when it is time to stop.
+    /// Waits until a key is due or changed. False when it is time to stop.
     fn wait(&mut self) -> bool {
         let Self { news, stop, queue, remote, .. } = self;
         let pause = queue.pause(Timestamp::now());
@@ -197,7 +197,7 @@ impl Worker {
     }
 }
 
-/// Makes a node known, ready for pods.
+/// Registers a node, ready for pods.
 fn register(remote: &Remote, index: u8) -> Result<()> {
     let name = format!("node-{index}");
     let node = node_object(&name, index, Timestamp::now());

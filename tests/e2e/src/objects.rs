@@ -1,4 +1,4 @@
-//! Objects put into a cluster, and waiting for what comes of them.
+//! Objects in a cluster, and waits for their state.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,13 +17,13 @@ use kube::{
 };
 use serde_json::Value;
 
-/// Who owns the fields that tests set.
+/// The owner of the fields that tests set.
 const FIELD_MANAGER: &str = "tidegate-e2e";
-/// A look is a request or two, and many wait at the same time on two cores.
+/// An attempt is a request or two, and many wait at the same time on two cores.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Applies an object on the server's side, whatever its kind, and returns what is stored.
+/// Server-side apply of an object of any kind; returns the stored object.
 pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject> {
     let wanted: DynamicObject = serde_json::from_value(object.clone())?;
     let types = wanted.types.clone().context("the object has no kind")?;
@@ -34,7 +34,7 @@ pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject> {
     applied.with_context(|| format!("{} {name} was not taken", types.kind))
 }
 
-/// Applies all YAML of a file or folder. Definitions among it come first, and are ready for use afterwards.
+/// Applies all YAML of a file or folder. Definitions come first, and are ready for use afterwards.
 pub async fn apply_folder(client: &Client, path: &Path) -> Result<()> {
     let mut files = vec![path.to_owned()];
     if path.is_dir() {
@@ -51,7 +51,7 @@ pub async fn apply_folder(client: &Client, path: &Path) -> Result<()> {
     apply_all(client, &objects).await.with_context(|| path.display().to_string())
 }
 
-/// Applies all documents of a YAML text, definitions first and everything else in its order, and returns them.
+/// Applies all documents of a YAML text, definitions first and the others in their order, and returns them.
 pub async fn apply_yaml(client: &Client, text: &str) -> Result<Vec<Value>> {
     let objects = parsed(text)?;
     apply_all(client, &objects).await?;
@@ -88,8 +88,8 @@ pub(crate) async fn define(
     established(client, &names).await
 }
 
-/// Looks until there is something to see, and fails once it takes too long. `tests/e2e/run` knows that by its
-/// words: a test that waited in vain on a busy machine may try once more.
+/// Repeats until there is a result, and fails once it takes too long. `tests/e2e/run` knows that by its
+/// words: a test that timed out on a busy machine may try once more.
 pub async fn eventually<T>(
     what: &str,
     patience: Duration,
@@ -117,8 +117,8 @@ async fn established(client: &Client, definitions: &BTreeSet<String>) -> Result<
     let Some(first) = definitions.first() else { return Ok(()) };
     let what = format!("{first} and {} more", definitions.len() - 1);
     let api = api_of(client, &types, None).await?;
-    // The server's own list of kinds is made a moment after they are established, and what in it asks that list
-    // keeps it for half a minute: an owner of a kind that is not in it is refused meanwhile.
+    // The server's own list of kinds is made a moment after they are established, and its clients keep the
+    // former one for half a minute: an owner of a kind that is not in it is refused meanwhile.
     eventually(&format!("{what} are discovered"), PATIENCE, async || {
         let Some(known) = discovered(client).await? else { return Ok(Some(())) };
         Ok(definitions.is_subset(&known).then_some(()))
@@ -139,8 +139,8 @@ fn is_established(definition: &Value) -> bool {
     conditions.any(|condition| condition["status"] == "True")
 }
 
-/// Names that definitions of all kinds known to the server have, or would have. A borrowed cluster may be too old
-/// to tell.
+/// Names that definitions of all kinds known to the server have, or would have. A borrowed cluster may be
+/// too old to list them.
 pub(crate) async fn discovered(client: &Client) -> Result<Option<BTreeSet<String>>> {
     let list =
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
@@ -159,7 +159,7 @@ pub(crate) async fn discovered(client: &Client) -> Result<Option<BTreeSet<String
     Ok(Some(names))
 }
 
-/// The API of a kind, whatever it is.
+/// The API of any kind.
 pub async fn api_of(
     client: &Client,
     types: &TypeMeta,
@@ -175,8 +175,8 @@ pub async fn api_of(
     })
 }
 
-/// What a kind is called in paths, and where its objects are. A server is asked once: no two of them disagree
-/// about a kind they both have.
+/// The plural of a kind, and its scope. A server is asked once: no two of them disagree about a kind they
+/// both have.
 async fn known(client: &Client, types: &TypeMeta) -> Result<(ApiResource, Scope)> {
     static KNOWN: Mutex<BTreeMap<(String, String), (ApiResource, Scope)>> =
         Mutex::new(BTreeMap::new());

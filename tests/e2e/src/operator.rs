@@ -1,8 +1,8 @@
-//! The shipped program, installed as its own manifests say.
+//! The shipped program, installed with its own manifests.
 //!
-//! `tidegate install` is applied as a user would, and the program runs with the arguments of the
-//! Deployment in it, logged in as the account that the manifests make. Only where it finds the API server
-//! and which port it has are ours: it runs beside the cluster, not in a pod.
+//! `tidegate install` is applied as a user would, and the program runs with the arguments of the Deployment
+//! in it, logged in as its service account. Only the address of the API server and the port are ours: it
+//! runs beside the cluster, not in a pod.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const NAMESPACE: &str = "tidegate-system";
 const ACCOUNT: &str = "tidegate";
 
-/// Everything but the running program.
+/// An installation without the running program.
 #[derive(Debug, Clone)]
 pub struct Installation {
     program: PathBuf,
@@ -36,12 +36,12 @@ pub struct Operator {
 // === impl Installation ===
 
 impl Installation {
-    /// The user the operator is.
+    /// The operator's user.
     pub const USER: &str = "system:serviceaccount:tidegate-system:tidegate";
-    /// Where its lease is.
+    /// The namespace of its lease.
     pub const NAMESPACE: &str = NAMESPACE;
 
-    /// Applies what `tidegate install` prints, with these flags for the operator.
+    /// Applies the output of `tidegate install`, with these flags for the operator.
     pub async fn apply(plane: &ControlPlane, flags: &[&str]) -> Result<Self> {
         let program = program()?;
         let output = Command::new(&program)
@@ -60,14 +60,14 @@ impl Installation {
         Ok(Self { program, arguments, folder: plane.folder().to_owned() })
     }
 
-    /// The program alone, with these flags and whatever rights its kubeconfig has. Logs go to `folder`.
+    /// The program alone, with these flags and the permissions of its kubeconfig. Logs are in `folder`.
     pub fn bare(folder: &Path, flags: &[&str]) -> Result<Self> {
         let arguments = ["operator"].iter().chain(flags).map(|&it| it.to_owned()).collect();
         Ok(Self { program: program()?, arguments, folder: folder.to_owned() })
     }
 
-    /// For one replica, which needs nobody's leave to act: after a kill it would have to wait for its own
-    /// lease to run out.
+    /// For one replica, without leader election: after a kill it would have to wait for its own lease to
+    /// expire.
     #[must_use]
     pub fn without_election(&self) -> Self {
         let is_kept = |it: &&String| !it.starts_with("--enable-leader-election");
@@ -85,7 +85,7 @@ impl Installation {
         self
     }
 
-    /// Starts one more operator, with a login of its own, and waits until it answers.
+    /// Starts one more operator, with a login of its own, and waits until it is ready.
     pub async fn start(&self, plane: &ControlPlane, name: &str) -> Result<Operator> {
         let kubeconfig = plane.service_account_kubeconfig(NAMESPACE, ACCOUNT).await?;
         self.start_with(&kubeconfig, name).await
@@ -117,14 +117,14 @@ impl Operator {
         drop(self);
     }
 
-    /// What it counts, as Prometheus reads it.
+    /// Its metrics, as Prometheus reads them.
     pub async fn metrics(&self) -> Result<String> {
         let answer = Web::default().get(&format!("http://127.0.0.1:{}/metrics", self.port)).await?;
         Ok(String::from_utf8_lossy(&answer.body).into_owned())
     }
 }
 
-/// The program as it was built for release.
+/// The release build of the program.
 pub fn program() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("TIDEGATE_E2E_PROGRAM") {
         return Ok(path.into());

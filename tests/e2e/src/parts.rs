@@ -1,6 +1,6 @@
-//! Where the programs are that `tests/e2e/get` obtained.
+//! The folders of the programs that `tests/e2e/get` obtained.
 //!
-//! The script alone knows how a folder of its cache is called; it is asked, and obtains nothing.
+//! The script alone knows the names in its cache; it is asked, and obtains nothing.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ pub struct Parts(BTreeMap<String, PathBuf>);
 // === impl Parts ===
 
 impl Parts {
-    /// All parts, or an error that says which one is missing and how to get it.
+    /// All parts, or an error with the missing one and the command that obtains it.
     pub fn find() -> Result<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("get");
         let output = Command::new(&script).arg("--paths").output();

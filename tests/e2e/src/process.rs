@@ -1,8 +1,8 @@
-//! Programs that end with us, whatever ends us.
+//! Programs that end with the test, however it ends.
 //!
-//! Each is started through `setpriv --pdeathsig KILL`: the kernel kills it when its parent dies, be it
-//! by a panic, Ctrl-C or `kill -9`. "Parent" means the *thread* that started it, and test threads and
-//! tokio's come and go, so one thread that never ends starts them all.
+//! Each is started through `setpriv --pdeathsig KILL`: the kernel kills it when its parent dies, be it by a
+//! panic, Ctrl-C or `kill -9`. "Parent" means the *thread* that started it, and test threads and tokio's
+//! are short-lived, so one thread that never ends starts them all.
 
 use std::{
     fs::{self, File},
@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 /// Lines of a log that are shown when its program fails.
 const TAIL_LINES: usize = 25;
-/// Between two looks whether a program is ready.
+/// Between two checks of whether a program is ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A running program. Dropping it kills it and waits until it is gone.
@@ -38,7 +38,7 @@ type Order = (Command, Sender<io::Result<Child>>);
 // === impl Process ===
 
 impl Process {
-    /// Starts `program`; what it says goes to `<name>.log` in `folder`.
+    /// Starts `program`; its output is in `<name>.log` in `folder`.
     pub fn start(name: &str, program: &Path, arguments: &[String], folder: &Path) -> Result<Self> {
         let log = folder.join(format!("{name}.log"));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -71,7 +71,7 @@ impl Process {
         lines.get(from..).unwrap_or_default().join("\n")
     }
 
-    /// Waits until `is_ready` says so. An error tells what it wrote last.
+    /// Waits until `is_ready` is true. The error of a timeout has the last lines of the log.
     pub async fn ready(
         &self,
         patience: Duration,
@@ -92,7 +92,7 @@ impl Process {
             if Instant::now() > deadline {
                 let waited = patience.as_secs();
                 let last = last.context(format!("{}; its last lines:\n{}", self.name, self.tail()));
-                // In the words of `eventually`, by which want of time is known.
+                // In the words of `eventually`, by which timeouts are known.
                 return Err(last.context(format!("waited {waited} s in vain: {} runs", self.name)));
             }
             tokio::time::sleep(LOOK_AGAIN).await;
@@ -129,7 +129,7 @@ fn spawn(command: Command) -> io::Result<Child> {
         let (orders, inbox) = channel::<Order>();
         let work = move || {
             for (mut command, answer) in inbox {
-                // Whoever asked waits for the answer.
+                // The caller waits for the answer.
                 let _ = answer.send(command.spawn());
             }
         };

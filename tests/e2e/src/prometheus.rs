@@ -1,4 +1,4 @@
-//! A real Prometheus that scrapes what it is told to, every second.
+//! A real Prometheus that scrapes its targets every second.
 
 use std::{path::Path, time::Duration};
 
@@ -21,7 +21,7 @@ pub struct Prometheus {
 // === impl Prometheus ===
 
 impl Prometheus {
-    /// Scrapes `targets`, each a job's name with its host and port. Data and log go to `folder`.
+    /// Scrapes `targets`, each a job's name with its host and port. Data and log are in `folder`.
     pub async fn start(parts: &Parts, folder: &Path, targets: &[(&str, String)]) -> Result<Self> {
         let [port] = free_ports()?;
         let jobs = targets.iter().map(
@@ -63,7 +63,7 @@ impl Prometheus {
         Ok(answer["data"].take())
     }
 
-    /// The one number a query gives; `None` if it gives none.
+    /// The one number in a query's answer; `None` if it has none.
     pub async fn number(&self, query: &str) -> Result<Option<f64>> {
         let data = self.query(query).await?;
         let Some(first) = data["result"].get(0) else { return Ok(None) };

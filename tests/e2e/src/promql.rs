@@ -1,4 +1,4 @@
-//! The sandbox's `PromQL` held against a real Prometheus.
+//! The sandbox's `PromQL` compared with a real Prometheus.
 //!
 //! Both hold the same samples. Half a second lies between every sample and every edge of a window, so that it does not matter
 //! whether windows are open at their start (Prometheus 3 and the sandbox) or closed (Prometheus 2, which distributions ship).
@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// A sort of difference that is fine.
+/// A class of accepted differences.
 pub struct Known {
-    /// Why two versions differ so.
+    /// The reason why two versions differ.
     pub why: &'static str,
-    /// How many questions it may be needed for: more must be looked at.
+    /// The most queries it may explain: more must be looked at.
     pub most: usize,
     explains: fn(&Seen) -> bool,
 }
@@ -31,8 +31,8 @@ struct Seen<'a> {
     ranks_agree: bool,
 }
 
-/// What Prometheus 2 is known to answer otherwise than Prometheus 3, after which the sandbox is made, or
-/// leaves to chance.
+/// The known differences of Prometheus 2 from Prometheus 3, which the sandbox follows, and results that are
+/// random there.
 const OF_THE_VERSION: &[Known] = &[
     Known {
         why: "the spread of one value that is not finite was zero, and is not a number now",
@@ -77,12 +77,12 @@ const OF_THE_VERSION: &[Known] = &[
     },
 ];
 
-/// Whether the outermost thing a query does is to rank.
+/// Whether the outermost operation of a query ranks.
 fn is_ranked(query: &str) -> bool {
     query.starts_with("topk") || query.starts_with("bottomk")
 }
 
-/// What two answers to one query disagree about: reasons for what may differ, and the rest.
+/// The differences of two answers to one query: reasons of accepted ones, and the rest.
 pub fn judge(query: &str, real: &Value, ours: &Value) -> (Vec<&'static Known>, Vec<String>) {
     let ranks_agree = agree_in_rank(real, ours);
     let (mut known, mut unknown) = (Vec::<&Known>::new(), Vec::new());
@@ -97,12 +97,12 @@ pub fn judge(query: &str, real: &Value, ours: &Value) -> (Vec<&'static Known>, V
     (known, unknown)
 }
 
-/// Answers within this of each other agree: sums are not made in the same order.
+/// Answers within this of each other agree: sums are not computed in the same order.
 const TOLERANCE: f64 = 1e-9;
 
-/// Everywhere that two answers of the HTTP API disagree.
+/// All differences of two answers of the HTTP API.
 ///
-/// Failures agree in their kind: their words are each server's own.
+/// Failures agree in their kind: their messages are each server's own.
 pub fn disagreements(real: &Value, ours: &Value) -> Vec<String> {
     for key in ["status", "errorType"] {
         if real[key] != ours[key] {
@@ -127,7 +127,7 @@ pub fn disagreements(real: &Value, ours: &Value) -> Vec<String> {
     found.collect()
 }
 
-/// The values of an answer in order, by the moment they are of.
+/// The values of an answer in order, by their times.
 fn ranks(answer: &Value) -> BTreeMap<String, Vec<f64>> {
     let mut ranks: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for row in answer["data"]["result"].as_array().into_iter().flatten() {
@@ -187,7 +187,7 @@ fn is_near(a: &str, b: &str) -> bool {
 }
 
 fn are_near(a: f64, b: f64) -> bool {
-    // What is not a number, or has no end, is near its like only.
+    // NaN and infinity equal only themselves.
     let both_finite = a.is_finite() && b.is_finite();
     a.total_cmp(&b).is_eq()
         || a.is_nan() && b.is_nan()

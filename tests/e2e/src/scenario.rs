@@ -1,19 +1,18 @@
-//! The scripts of `tests/scenarios`, played on a real cluster in real time.
+//! The scripts of `tests/scenarios`, run on a real cluster in real time.
 //!
-//! Each script has a namespace, an operator that looks after that namespace alone, and hooks and metrics
-//! of its own, so that many are played side by side. What happened is read from watches and put in order by
-//! resource version, which all kinds of one cluster share.
+//! Each script has a namespace, an operator for that namespace alone, and hooks and metrics of its own, so
+//! that many run side by side. The outcome is read from watches and put in order by resource version, which
+//! all kinds of one cluster share.
 //!
 //! ```text
 //! script ── Place ──► API server ◄── operator --namespace=script-7
 //!             └─ Network on 127.0.0.2 (hooks), .3 (metrics), .4 (chat) ◄──┘
 //! ```
 //!
-//! Compared are the order of all writes, the order of all calls, and everything a script shows. Not
-//! compared: when things happened, which is measured in virtual time elsewhere, and the comings and goings
-//! of pods between two moments.
+//! The order of all writes, the order of all calls, and everything a script shows are compared. Times,
+//! which are compared in virtual time elsewhere, and the changes of pods between two moments are not.
 //!
-//! A script has no wish but pods of three images, so a user's own cluster will do as well
+//! A script needs nothing but pods of three images, so a user's own cluster will do as well
 //! ([`Theatre::borrow`]).
 
 mod clerk;
@@ -31,7 +30,7 @@ use tidegate_tests::scenario::{self, Script};
 use self::place::Place;
 pub use self::{compare::Differs, theatre::Theatre};
 
-/// Why a script cannot be played here, if so.
+/// The reason why a script cannot run here, if there is one.
 pub fn unsuited(theatre: &Theatre, text: &str) -> Result<Option<&'static str>> {
     let script = Script::parse(text).map_err(|why| anyhow!("{why}"))?;
     let has = |words: &str| script.steps().any(|step| step.text.contains(words));
@@ -44,7 +43,7 @@ pub fn unsuited(theatre: &Theatre, text: &str) -> Result<Option<&'static str>> {
     Ok(reason.or_else(|| theatre.lacks(text)))
 }
 
-/// The time a script takes: up to what happened last, or all it waits.
+/// The time a script takes: up to its last line, or all its waits.
 pub fn length_s(text: &str) -> u64 {
     let moment = |line: &str| {
         let (minutes, seconds) = line.get(..9)?.trim().split_once(':')?;
@@ -62,13 +61,13 @@ pub fn length_s(text: &str) -> u64 {
     last.max(text.lines().filter_map(wait).sum())
 }
 
-/// Whether a script was not played to its end for want of time.
+/// Whether a script did not reach its end for want of time.
 pub fn is_late(error: &anyhow::Error) -> bool {
     let differs = error.downcast_ref::<Differs>().is_some_and(|differs| differs.is_late);
     differs || format!("{error:#}").contains(" s in vain: ")
 }
 
-/// Plays a script in a namespace of its own. `Err` says what differs.
+/// Runs a script in a namespace of its own. `Err` has the differences.
 pub async fn play(theatre: &Theatre, name: &str, path: &Path) -> Result<()> {
     let text = std::fs::read_to_string(path)?;
     let script = Script::parse(&text).map_err(|why| anyhow!("{why}"))?;
@@ -83,7 +82,7 @@ pub async fn play(theatre: &Theatre, name: &str, path: &Path) -> Result<()> {
         Ok(compare::compare(&wanted, &played, &at_the_end, &told)?)
     };
     let outcome = outcome.await;
-    // What was wrong is worth more than what could not be taken away.
+    // The first error is worth more than the one of the cleanup.
     let removed = theatre.remove_namespace(&namespace).await;
     outcome.and(removed)
 }

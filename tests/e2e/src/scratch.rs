@@ -1,7 +1,7 @@
-//! A folder for what one control plane writes: gone with it, unless something went wrong.
+//! A folder for the files of one control plane: removed with it, unless the test failed.
 //!
-//! A test's error is known only when its control plane is already gone, so [`crate::inside`] asks with
-//! [`keep_all`] to leave the folders to it, and then clears them away or says where they are.
+//! A test's error is known only when its control plane is already gone, so [`crate::inside`] calls
+//! [`keep_all`] to keep the folders, and then removes them or prints their paths.
 
 use std::{
     fs, io,
@@ -16,14 +16,14 @@ use std::{
 
 const PREFIX: &str = "tidegate-e2e-";
 
-/// Folders of control planes that are gone, once somebody wants them kept.
+/// Folders of ended control planes, once they are to be kept.
 static KEPT: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
 
-/// A folder that is removed when dropped, but for a panic: then the logs in it are wanted.
+/// A folder that is removed when dropped, but not in a panic: then its logs are needed.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
-/// From now on folders stay, to be had from [`take_kept`].
+/// From now on folders are kept, and returned by [`take_kept`].
 pub(crate) fn keep_all() {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
 }
@@ -44,7 +44,7 @@ impl Scratch {
             let name = format!("{PREFIX}{}-{serial}", process::id());
             let folder = std::env::temp_dir().join(name);
             match fs::create_dir(&folder) {
-                // Of a process that had this number before.
+                // Left by an earlier process with this id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(()) => return Ok(Self(folder)),
@@ -84,7 +84,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes what runs left that were killed, or failed, more than an hour ago.
+/// Removes folders of runs that were killed, or failed, more than an hour ago.
 fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.filter_map(Result::ok) {

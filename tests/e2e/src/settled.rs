@@ -1,8 +1,8 @@
-//! What control loops have made of the same manifests on two clusters, compared once nothing moves.
+//! The results of controllers for the same manifests on two clusters, compared once nothing changes any
+//! more.
 //!
-//! Names that are drawn, hashes, addresses and times are replaced by what they stand for: a hash by the
-//! image of the template it is the hash of, a pod by its owner. What is left must be equal, and there must be
-//! as many of each.
+//! Generated names, hashes, addresses and times are replaced by their origin: a hash by the image of its
+//! template, a pod by its owner. The rest must be equal, and there must be as many of each.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 /// Labels whose value is a hash of a template.
 const HASHES: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
-/// What differs between any two clusters, wherever it stands.
+/// Fields that differ between any two clusters, wherever they are.
 const VOLATILE: [&str; 21] = [
     "clusterIP",
     "clusterIPs",
@@ -42,8 +42,8 @@ pub fn canonical(objects: &[Value]) -> BTreeMap<String, usize> {
     let mut lines = BTreeMap::new();
     for object in objects {
         let mut object = object.clone();
-        // How often an object was changed depends on who came first; that its controller has seen the last of
-        // it does not.
+        // The number of changes of an object depends on the order of writers; whether its controller has
+        // seen the last one does not.
         let generation = object["metadata"]["generation"].clone();
         if let Some(seen) = object.pointer_mut("/status/observedGeneration") {
             *seen = json!(*seen == generation);
@@ -55,7 +55,7 @@ pub fn canonical(objects: &[Value]) -> BTreeMap<String, usize> {
     lines
 }
 
-/// Which image each hash stands for.
+/// The image of each hash.
 fn images_of_hashes(objects: &[Value]) -> BTreeMap<String, String> {
     let mut images = BTreeMap::new();
     for object in objects {
@@ -69,7 +69,7 @@ fn images_of_hashes(objects: &[Value]) -> BTreeMap<String, String> {
         for hash in HASHES.iter().filter_map(|label| labels[*label].as_str()) {
             images.insert(hash.to_owned(), format!("<hash of {image}>"));
         }
-        // The name of a revision, which pods carry too: there may be none left that does.
+        // The name of a revision, which pods carry too; there may be none left that does.
         if let Some(revision) = object["status"]["updateRevision"].as_str() {
             images.insert(revision.to_owned(), format!("<hash of {image}>"));
         }
@@ -77,7 +77,7 @@ fn images_of_hashes(objects: &[Value]) -> BTreeMap<String, String> {
     images
 }
 
-/// What each object is called, so that it is called the same on both.
+/// A stable name for each object, equal on both clusters.
 fn stable_names(objects: &[Value], images: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for object in objects {
@@ -89,7 +89,7 @@ fn stable_names(objects: &[Value], images: &BTreeMap<String, String>) -> BTreeMa
                 format!("{owner}-<hash of {}>", image.as_str().unwrap_or_default())
             }
             (Some("Pod"), Some(owner)) if !is_ordinal(name, owner) => format!("<pod of {owner}>"),
-            // One that was left behind.
+            // An orphan.
             (Some("Pod"), None) => match object["metadata"]["generateName"].as_str() {
                 Some(prefix) => format!("<pod of {}>", prefix.trim_end_matches('-')),
                 None => continue,
@@ -132,7 +132,7 @@ fn simplify(
         Value::String(text) => {
             let stable = names.get(text.as_str()).cloned();
             let stable = stable.unwrap_or_else(|| with_hashes(text, images));
-            // Nodes have a number, and another word before it on each cluster.
+            // Nodes have a number, and another prefix on each cluster.
             *text = match stable.strip_prefix("sandbox-") {
                 Some(number) => format!("node-{number}"),
                 None => stable,
@@ -142,16 +142,16 @@ fn simplify(
     }
 }
 
-/// The order of conditions tells which changed last, and says no more than that.
+/// The order of conditions follows from the last changes alone.
 fn sort_conditions(members: &mut Map<String, Value>) {
     if let Some(Value::Array(conditions)) = members.get_mut("conditions") {
         conditions.sort_by_key(|condition| condition["type"].to_string());
     }
 }
 
-/// Takes away what is known to differ, each with its reason.
+/// Removes the known differences, each with its reason.
 fn reduce(object: &mut Value) {
-    // How often a loop wrote depends on how fast the others were.
+    // The number of a controller's writes depends on the speed of the others.
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("generation");
     }
@@ -162,8 +162,8 @@ fn reduce(object: &mut Value) {
     }
 }
 
-/// Admission of the real server mounts a token and lets a pod stay for five minutes on a node in trouble; the sandbox
-/// has neither tokens to mount nor such troubles.
+/// Admission of the real server mounts a token and tolerates an unhealthy node for five minutes; the
+/// sandbox has neither.
 fn reduce_pod(pod: &mut Value) {
     let Some(spec) = pod["spec"].as_object_mut() else { return };
     for field in ["preemptionPolicy", "priority"] {
@@ -184,7 +184,7 @@ fn reduce_pod(pod: &mut Value) {
     }
 }
 
-/// Takes items out of a list, and an empty list with them.
+/// Removes items from a list, and an empty list with them.
 fn without(members: &mut Map<String, Value>, key: &str, is_out: fn(&Value) -> bool) {
     if let Some(Value::Array(items)) = members.get_mut(key) {
         items.retain(|item| !is_out(item));
@@ -194,12 +194,12 @@ fn without(members: &mut Map<String, Value>, key: &str, is_out: fn(&Value) -> bo
     }
 }
 
-/// A volume, or where it is mounted, by its name.
+/// A volume, or its mount, by its name.
 fn is_token(volume: &Value) -> bool {
     volume["name"].as_str().is_some_and(|name| name.starts_with("kube-api-access-"))
 }
 
-/// Which pods, in which order, on which nodes: the number is compared.
+/// The order of pods and their nodes: only the number is compared.
 fn reduce_slice(slice: &mut Value) {
     // It holds the time of the last change, and nothing else.
     if let Some(metadata) = slice["metadata"].as_object_mut() {
@@ -213,7 +213,7 @@ fn reduce_slice(slice: &mut Value) {
     }
 }
 
-/// What only one of them has, to be read by a person.
+/// Lines that only one of them has, for people.
 pub fn differences(real: &BTreeMap<String, usize>, ours: &BTreeMap<String, usize>) -> Vec<String> {
     let count = |of: &BTreeMap<String, usize>, line: &String| of.get(line).copied().unwrap_or(0);
     let mut shown = Vec::new();

@@ -1,4 +1,4 @@
-//! A cluster with everything in it that a release takes, and short words for what its owner does.
+//! A cluster with everything a release needs, and short functions for its owner's actions.
 //!
 //! ```text
 //! Stage ── control plane, node, Traefik with the Gateway `public`, Prometheus, `tidegate install`
@@ -23,14 +23,14 @@ use crate::{
 
 /// A rollout of a few steps of ten seconds, with an operator that is killed now and then.
 const PATIENCE: Duration = Duration::from_mins(4);
-/// How long a pod that is asked to stop goes on answering. Gateways learn of its end at the same moment as
-/// it does, so every application that loses no requests waits: a `preStop` of a few seconds is usual, and on a
-/// busy machine a gateway is slow to learn.
+/// The time for which a terminating pod goes on answering. Gateways learn of its end at the same moment as
+/// it does, so every application that loses no requests waits: a `preStop` of a few seconds is usual, and
+/// on a busy machine a gateway is slow to learn.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Where the Gateway is.
+/// The namespace of the Gateway.
 const EDGE: &str = "edge";
 
-/// The kinds tests look at: version, kind.
+/// The kinds that tests read: version, kind.
 pub type Kind = (&'static str, &'static str);
 
 pub const CANARY: Kind = ("flagger.app/v1beta1", "Canary");
@@ -42,7 +42,7 @@ pub const CONFIG_MAP: Kind = ("v1", "ConfigMap");
 pub const EVENT: Kind = ("v1", "Event");
 pub const AUTOSCALER: Kind = ("autoscaling/v2", "HorizontalPodAutoscaler");
 
-/// The whole of it. Dropping it ends it.
+/// Dropping it ends everything.
 pub struct Stage {
     pub installation: Installation,
     pub prometheus: Prometheus,
@@ -55,7 +55,7 @@ pub struct Stage {
 // === impl Stage ===
 
 impl Stage {
-    /// Starts everything but the operator, whose requests will be written down.
+    /// Starts everything except the operator, whose requests will be logged.
     pub async fn start() -> Result<Self> {
         let audited = Some(Installation::USER.to_owned());
         let options = Options { audited, ..Options::default() };
@@ -88,7 +88,7 @@ impl Stage {
         self.apply(namespace, deployment("web", image)).await
     }
 
-    /// Puts an object into a namespace.
+    /// Creates an object in a namespace.
     pub async fn apply(&self, namespace: &str, mut object: Value) -> Result<()> {
         object["metadata"]["namespace"] = namespace.into();
         apply(&self.client, &object).await?;
@@ -152,7 +152,8 @@ impl Stage {
         if phase != "Failed" {
             return self.until(namespace, &what, is_so).await;
         }
-        // Whether it was promoted instead is told by the revision, as it may still stand where the last one ended.
+        // Whether it was promoted instead shows in the revision, as the phase may still be that of the last
+        // rollout.
         let wanted = self.revision(namespace).await?;
         let is_over = |status: &Value| status["lastPromotedSpec"] == wanted;
         let status = self.until(namespace, &what, |it| is_so(it) || is_over(it)).await?;
@@ -160,8 +161,8 @@ impl Stage {
         Ok(status)
     }
 
-    /// Waits until the status of the canary `web` is as it should be. What the target asks for may end otherwise:
-    /// that is said at once and in other words, as no time would help.
+    /// Waits until the status of the canary `web` is as expected. If the rollout of the target's revision
+    /// ends otherwise, that is an error at once and in other words, as no time would help.
     pub async fn until(
         &self,
         namespace: &str,
@@ -185,7 +186,7 @@ impl Stage {
         Err(error.context(format!("phase {}: {said}", status["phase"])))
     }
 
-    /// Whether it is the revision that the target asks for now which failed, and not one before it.
+    /// Whether the target's current revision failed, and not one before it.
     async fn has_failed(&self, namespace: &str, status: &Value) -> Result<bool> {
         if status["phase"] != "Failed" {
             return Ok(false);
@@ -193,7 +194,7 @@ impl Stage {
         Ok(status["lastAppliedSpec"] == self.revision(namespace).await?)
     }
 
-    /// What operators call the template that the target of the canary `web` has now.
+    /// The operator's revision of the target's current template.
     pub async fn revision(&self, namespace: &str) -> Result<String> {
         let canary = self.get(CANARY, namespace, "web").await?.context("no canary")?;
         let kind = match canary["spec"]["targetRef"]["kind"].as_str() {
@@ -212,14 +213,14 @@ impl Stage {
         .await
     }
 
-    /// Fails if the operator asked for anything that its account may not do.
+    /// Fails if a request of the operator was denied.
     pub fn nothing_was_denied(&self) -> Result<()> {
         let denied = denied(&self.plane.asked()?);
         ensure!(denied.is_empty(), "denied: {denied:?}");
         Ok(())
     }
 
-    /// What was told in a namespace, with `reason` and `message`.
+    /// The events in a namespace, with `reason` and `message`.
     pub async fn events(&self, namespace: &str) -> Result<Vec<Value>> {
         let events = self.api(EVENT, namespace).await?.list(&ListParams::default()).await?;
         events.items.into_iter().map(|event| Ok(serde_json::to_value(event)?)).collect()
@@ -243,7 +244,7 @@ impl Stage {
     }
 }
 
-/// A control plane with nodes, on which the kinds of gateways and meshes are known.
+/// A control plane with nodes, and the definitions of gateways and meshes.
 pub async fn cluster(options: &Options, settings: NodeSettings) -> Result<(ControlPlane, Node)> {
     let plane = ControlPlane::start_with(&Parts::find()?, options).await?;
     let node = Node::start(&plane, settings).await?;
@@ -270,7 +271,7 @@ pub fn deployment(name: &str, image: &str) -> Value {
     })
 }
 
-/// A canary of `web` over the Gateway, or over what `provider` says.
+/// A canary of `web` over the Gateway, or over the routes of `provider`.
 pub fn canary(provider: &str, host: &str, analysis: &Value) -> Value {
     let mut object = json!({
         "apiVersion": CANARY.0, "kind": CANARY.1, "metadata": { "name": "web" },
@@ -290,7 +291,7 @@ pub fn canary(provider: &str, host: &str, analysis: &Value) -> Value {
     object
 }
 
-/// What a metric is judged by: any query the Prometheus of the stage can answer.
+/// A metric of a canary: any query to the Prometheus of the stage.
 pub fn metric(stage: &Stage, query: &str) -> Value {
     json!({
         "apiVersion": CANARY.0, "kind": "MetricTemplate", "metadata": { "name": "success" },

@@ -1,5 +1,5 @@
-//! Traefik as the data plane: it carries out `HTTPRoutes`, `TraefikServices` and the canary annotations of
-//! ingress-nginx, whichever an object of the cluster asks for.
+//! Traefik as the data plane for `HTTPRoutes`, `TraefikServices` and the canary annotations of
+//! ingress-nginx.
 //!
 //! Its weighted round robin is deterministic, so on a quiet proxy a split of 90 to 10 over a thousand
 //! requests is 900 to 100 and a test may say so.
@@ -13,12 +13,12 @@ use crate::{ControlPlane, Process, Web, apply, apply_folder, control_plane::free
 
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// The class that routes by the Gateway API must name in their Gateway.
+/// The class for Gateways of routes by the Gateway API.
 const GATEWAY_CLASS: &str = "traefik";
-/// The class of Ingresses that are taken as ingress-nginx takes them.
+/// The class of Ingresses that follow ingress-nginx.
 const INGRESS_CLASS: &str = "nginx";
 
-/// Kinds of `traefik.io`, which its provider wants all of, and their plurals.
+/// Kinds of `traefik.io`, all of which its provider needs, and their plurals.
 const KINDS: [(&str, &str); 10] = [
     ("IngressRoute", "ingressroutes"),
     ("IngressRouteTCP", "ingressroutetcps"),
@@ -44,7 +44,7 @@ pub struct Traefik {
 // === impl Traefik ===
 
 impl Traefik {
-    /// Defines the kinds it reads, and starts it once they exist: it does not notice later.
+    /// Defines its kinds, and starts it once they exist: it does not notice later.
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
         prepare(plane).await?;
         let [port, admin_port] = free_ports()?;
@@ -59,12 +59,12 @@ impl Traefik {
         Ok(Self { _process: process, port, admin_port, web })
     }
 
-    /// Where clients send their requests.
+    /// The address for clients.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The port a Gateway's listener must have to be served here.
+    /// The port of a Gateway's listener that is served here.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -74,7 +74,7 @@ impl Traefik {
         format!("127.0.0.1:{}", self.admin_port)
     }
 
-    /// A Gateway that lets routes of all namespaces in.
+    /// A Gateway for routes of all namespaces.
     pub fn gateway(&self, namespace: &str, name: &str) -> Value {
         json!({
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
@@ -98,8 +98,8 @@ impl Traefik {
         .await
     }
 
-    /// The weight that it gives to a Service at this moment, whatever a route says; `None` if no split is carried
-    /// out that has the Service in it.
+    /// Its current weight of a Service, independent of the route; `None` if no active split contains the
+    /// Service.
     pub async fn weight(&self, service: &str) -> Result<Option<i64>> {
         let url = format!("http://127.0.0.1:{}/api/http/services?per_page=1000", self.admin_port);
         let services = self.web.get(&url).await?.json()?;
@@ -109,8 +109,8 @@ impl Traefik {
         Ok(splits.flatten().find(is_it).map(|side| side["weight"].as_i64().unwrap_or(1)))
     }
 
-    /// How many of `requests` for `host`, one after another, were answered by each version of the
-    /// sample application. An answer other than 200 is an error.
+    /// The number of `requests` for `host`, one after another, that each version of the sample application
+    /// answered. An answer other than 200 is an error.
     pub async fn versions(
         &self,
         host: &str,
@@ -128,7 +128,7 @@ impl Traefik {
     }
 }
 
-/// What must be in the cluster before Traefik looks at it.
+/// The objects that must exist before Traefik starts.
 async fn prepare(plane: &ControlPlane) -> Result<()> {
     let client = plane.client();
     let known = objects::discovered(&client).await?.unwrap_or_default();
@@ -171,7 +171,7 @@ fn configuration(plane: &ControlPlane, port: u16, admin_port: u16) -> Value {
             "buckets": buckets,
         } },
         "providers": {
-            // As fast as it goes: a test waits for every change of a weight.
+            // As fast as possible: a test waits for every change of a weight.
             "providersThrottleDuration": "100ms",
             "kubernetesGateway": cluster, "kubernetesCRD": cluster, "kubernetesIngressNGINX": cluster,
         },

@@ -1,7 +1,7 @@
-//! What kubectl said on two clusters, compared as a person would.
+//! The output of kubectl on two clusters, compared line by line.
 //!
-//! Names that are drawn, addresses, times and ages differ between any two clusters. They are replaced by
-//! what they are before lines are compared; columns keep their order, not their width.
+//! Generated names, addresses, times and ages differ between any two clusters. They are replaced by
+//! placeholders before lines are compared; columns keep their order, not their width.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use anyhow::{Result, ensure};
 mod accepted;
 mod normal;
 
-/// How a comparison went.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Compared {
     pub same: usize,
-    /// Each difference, to be read by a person.
+    /// Each difference, for people.
     pub different: Vec<String>,
     /// Accepted lines that neither cluster printed.
     pub idle: Vec<String>,
@@ -49,7 +49,7 @@ pub fn compare(real: &BTreeMap<String, String>, ours: &BTreeMap<String, String>)
         };
         let ends = [real, ours].map(|text| last_line(text));
         let waited = waits(real) || waits(ours);
-        // Without order: objects are listed by names that are drawn.
+        // Without order: objects are listed by generated names.
         let mut lines = |text: &str| {
             let mut counts: BTreeMap<String, usize> = BTreeMap::new();
             for line in compared_lines(text) {
@@ -92,7 +92,7 @@ fn compared_lines(text: &str) -> impl Iterator<Item = String> {
     lines.filter(|line| !line.is_empty() && !is_waiting(line))
 }
 
-/// What `rollout status` says on the way: which states it catches is a matter of milliseconds.
+/// A line of `rollout status` about progress: the printed states depend on milliseconds.
 fn is_waiting(line: &str) -> bool {
     line.starts_with("Waiting for ") || line.starts_with("waiting for ")
 }
@@ -101,12 +101,12 @@ fn waits(text: &str) -> bool {
     text.lines().any(|line| is_waiting(&normal::line(line)))
 }
 
-/// What a command said in the end.
+/// The last line of a command.
 fn last_line(text: &str) -> Option<String> {
     text.lines().map(normal::line).rfind(|line| !line.is_empty())
 }
 
-/// What is listed is counted. How often something is said to happen, or to be waited for, is a matter of time.
+/// Lists are counted. The number of repeated events and waits depends on time.
 fn is_counted(check: &str) -> bool {
     check.starts_with("get ") && check != "get events"
 }

@@ -1,4 +1,4 @@
-//! A small HTTP client for what a test asks of gateways, pods and Prometheus.
+//! A small HTTP client for requests to gateways, pods and Prometheus.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use hyper_util::{
 };
 use serde_json::Value;
 
-/// What no answer here exceeds.
+/// The largest answer.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub struct Web(Client<HttpConnector, Full<Bytes>>);
 
-/// What came back.
+/// An answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: u16,

@@ -1,7 +1,8 @@
 //! The sandbox's API server answers as a real one does.
 //!
-//! `TIDEGATE_CONFORMANCE_ROWS` shows what each accepted difference is needed for; `TIDEGATE_CONFORMANCE_ONLY` keeps the stories whose name contains it; `TIDEGATE_CONFORMANCE_KUBECONFIG` names a
-//! server that runs already, for those who change the corpus.
+//! `TIDEGATE_CONFORMANCE_ROWS` lists the differences that each accepted row explains;
+//! `TIDEGATE_CONFORMANCE_ONLY` keeps the stories whose name contains it; `TIDEGATE_CONFORMANCE_KUBECONFIG`
+//! names a running server, for changes to the corpus.
 
 #![expect(clippy::print_stdout, reason = "a comparison is read by people")]
 
@@ -22,7 +23,7 @@ use tidegate_e2e::{
     inside,
 };
 
-/// Each contest is held so often on either server.
+/// The rounds of each contest on either server.
 const ROUNDS: usize = 5;
 
 #[test]
@@ -34,7 +35,7 @@ fn the_sandbox_answers_as_a_real_api_server() {
     }
     inside("the_sandbox_answers_as_a_real_api_server", async || {
         let options = Options {
-            // Nobody makes the accounts that this plugin asks for.
+            // Without a controller there are no service accounts, which this plugin requires.
             api_server: vec!["--disable-admission-plugins=ServiceAccount".to_owned()],
             without_controllers: true,
             ..Options::default()
@@ -44,7 +45,7 @@ fn the_sandbox_answers_as_a_real_api_server() {
     });
 }
 
-/// A server that was used before has seen other stories: this run's names must be new.
+/// A server that was used before has other stories: this run's names must be new.
 async fn with_running(kubeconfig: &str) -> Result<()> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;

@@ -1,5 +1,5 @@
-//! A real control plane with our nodes: it takes our definitions, workloads roll out on it, and it
-//! leaves nothing behind.
+//! A real control plane with our nodes: it accepts our definitions, workloads roll out on it, and it leaves
+//! nothing behind.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use tidegate_e2e::{
 };
 
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Where the victim of the last test says what it started.
+/// The variable by which the victim of the last test is known.
 const VICTIM: &str = "TIDEGATE_E2E_VICTIM";
 
 fn deployment(image: &str, replicas: u32) -> Value {
@@ -53,7 +53,7 @@ async fn namespace(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until as many pods as asked for, all of the latest template, are available.
+/// Waits until as many pods as the spec has, all of the latest template, are available.
 async fn rolled_out(client: &Client) -> Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "shop");
     eventually("the Deployment rolled out", PATIENCE, async || {
@@ -67,7 +67,7 @@ async fn rolled_out(client: &Client) -> Result<()> {
     .await
 }
 
-/// The addresses that take traffic for a Service.
+/// The addresses behind a Service.
 async fn endpoints(client: &Client) -> Result<Vec<String>> {
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), "shop");
     let chosen = ListParams::default().labels("kubernetes.io/service-name=shop");
@@ -91,7 +91,7 @@ async fn endpoints_are(client: &Client, count: usize) -> Result<Vec<String>> {
     .await
 }
 
-/// What the pods at these addresses say their version is, and how many say so.
+/// The versions in the answers of the pods at these addresses, and their numbers.
 async fn versions(addresses: &[String]) -> Result<BTreeMap<String, usize>> {
     let mut versions = BTreeMap::new();
     for address in addresses {
@@ -265,7 +265,7 @@ fn users_and_service_accounts_may_do_what_rbac_says() {
     });
 }
 
-/// A harness of its own, and the processes that it printed.
+/// A test process of its own, and the processes that it printed.
 async fn start_a_victim(name: &str, folder: &Path) -> Result<(Process, Vec<u32>)> {
     let binary = std::env::current_exe()?.display().to_string();
     let test = ["nothing_outlives_a_killed_harness", "--exact", "--nocapture", "--test-threads=1"];
@@ -288,7 +288,7 @@ async fn start_a_victim(name: &str, folder: &Path) -> Result<(Process, Vec<u32>)
     Ok((victim, ids))
 }
 
-/// Whether a process does anything yet: one that ended is there until its parent has heard of it.
+/// Whether a process still runs: one that ended stays in the table until its parent reads its status.
 fn is_running(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     // After the name, which is in brackets and may be anything.
@@ -307,7 +307,7 @@ fn nothing_outlives_a_killed_harness() {
             tokio::time::sleep(Duration::from_mins(10)).await;
             return Ok(());
         }
-        // At once for the first, with a chance to do something about it for the second.
+        // Removed at once by the first, with a chance for cleanup by the second.
         let folder =
             std::env::temp_dir().join(format!("tidegate-e2e-{}-victims", std::process::id()));
         std::fs::create_dir_all(&folder)?;

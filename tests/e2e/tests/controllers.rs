@@ -1,5 +1,5 @@
-//! The control loops of the sandbox settle where those of Kubernetes do: the same manifests in, the same
-//! objects out, stage by stage.
+//! The controllers of the sandbox reach the same state as those of Kubernetes: the same manifests in, the
+//! same objects out, stage by stage.
 
 use std::{
     collections::BTreeMap,
@@ -28,14 +28,14 @@ use tidegate_e2e::{
 };
 
 const NAMESPACE: &str = "shop";
-/// What is equal, and has not moved for this long, stays so.
+/// Equal objects that have not changed for this long stay so.
 const QUIET: Duration = Duration::from_secs(2);
-/// What is not equal by then never will be.
+/// Objects that differ after this time always will.
 const PATIENCE: Duration = Duration::from_mins(3);
 /// Stages that lost their objects compare nothing.
 const OBJECTS_MIN: usize = 180;
 
-/// What is compared: where the sandbox keeps it, and what it is called.
+/// The compared kinds: their table in the sandbox, and their name.
 const KINDS: [(Resource, &str, &str); 6] = [
     (DEPLOYMENTS, "apps/v1", "Deployment"),
     (REPLICA_SETS, "apps/v1", "ReplicaSet"),
@@ -81,14 +81,14 @@ fn service(name: &str, spec: Value) -> Value {
     object
 }
 
-/// What is done at once, on top of what is there.
+/// Changes that are made at once, on top of the existing objects.
 struct Stage {
     name: &'static str,
     applied: Vec<Value>,
     deleted: Vec<Deleted>,
 }
 
-/// What is deleted, and what becomes of what it owns.
+/// A deleted object, and the policy for its dependents.
 struct Deleted {
     kind: &'static str,
     name: &'static str,
@@ -117,7 +117,7 @@ fn stages() -> Vec<Stage> {
         });
         workload("StatefulSet", "crowd", "crowd:1", spec)
     };
-    // With what admission adds too, of its own.
+    // With fields that admission adds as well.
     let agent = |image: &str| {
         let mut agent = workload("DaemonSet", "agent", image, json!({}));
         let pod = &mut agent["spec"]["template"]["spec"];
@@ -184,8 +184,8 @@ async fn real_objects(client: &Client) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// Waits until the real cluster has come to rest where the sandbox has; how many objects there are, and what still
-/// differs in the end.
+/// Waits until the real cluster has come to rest in the sandbox's state; the number of objects, and the
+/// differences in the end.
 async fn settled(client: &Client, ours: &BTreeMap<String, usize>) -> Result<(usize, Vec<String>)> {
     let deadline = Instant::now() + PATIENCE;
     let (mut known, mut since) = (Vec::new(), Instant::now());

@@ -1,5 +1,5 @@
-//! Game workloads on a real cluster and on the sandbox: the published example, command by command, what may
-//! be deleted, and what the operator needs to be allowed for all of it.
+//! Game workloads on a real cluster and on the sandbox: the published example, command by command,
+//! protection from deletion, and the permissions that the operator needs for all of it.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +29,7 @@ use tokio::{
 };
 
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Whatever it is, the answer to an eviction comes within this.
+/// The longest wait for the answer to an eviction.
 const EVICTION_MAX: Duration = Duration::from_mins(1);
 const GAME: &str = "test-gamedeployment";
 const FIRST: &str = "test-gamedeployment-67864c6f65";
@@ -66,7 +66,7 @@ struct Seat {
     kubectl: PathBuf,
     kubeconfig: PathBuf,
     namespace: String,
-    /// Where manifests are written.
+    /// The folder of manifests.
     folder: PathBuf,
     hook: SocketAddr,
 }
@@ -116,7 +116,7 @@ impl Seat {
         .await
     }
 
-    /// Waits until something is as wanted, and says what it was instead.
+    /// Waits until an object is as expected; the error has the last state.
     async fn until(
         &self,
         when: &str,
@@ -163,8 +163,8 @@ impl Seat {
         self.patch("/spec/updateStrategy/paused", &json!(false)).await
     }
 
-    /// The object as the example prints it: no other member of the strategy, no other value of the status,
-    /// and no members of that beside those the example has but ours.
+    /// Compares the object with the example: no other member of the strategy, no other value of the status,
+    /// and no members of that other than those of the example and ours.
     fn compare(&self, when: &str, game: &Value, index: u8, updated: u8) -> Result<()> {
         let strategy = json!({
             "canary": { "steps": [
@@ -198,7 +198,7 @@ impl Seat {
         Ok(())
     }
 
-    /// The generation that was looked at catches up with the pass after the one that pauses.
+    /// The observed generation catches up with the pass after the one that pauses.
     async fn observed(&self, when: &str) -> Result<i64> {
         self.until(when, "true", async |seat| {
             let game = seat.game().await?;
@@ -337,7 +337,7 @@ async fn start_sandbox(folder: &Path) -> Result<(Process, PathBuf)> {
     Ok((process, kubeconfig))
 }
 
-/// A control plane with nodes whose pods nobody sends requests to.
+/// A control plane with nodes whose pods get no requests.
 async fn cluster(options: &Options) -> Result<(ControlPlane, Node)> {
     let settings = NodeSettings { applications: false, count: 2, ..NodeSettings::default() };
     tidegate_e2e::stage::cluster(options, settings).await
@@ -377,9 +377,10 @@ fn the_published_example_goes_as_published_on_both_clusters() {
     });
 }
 
+// Mistake 44 of docs/mistakes.md.
 #[test]
-fn db_44_a_policy_keeps_workloads_from_being_deleted_by_accident() {
-    inside("db_44_a_policy_keeps_workloads_from_being_deleted_by_accident", async || {
+fn a_policy_keeps_workloads_from_being_deleted_by_accident() {
+    inside("a_policy_keeps_workloads_from_being_deleted_by_accident", async || {
         let (plane, _node) = cluster(&Options::default()).await?;
         let client = plane.client();
         apply_folder(&client, &root().join("deploy/crds")).await?;
@@ -401,7 +402,7 @@ fn db_44_a_policy_keeps_workloads_from_being_deleted_by_accident() {
             let label = format!("io.tencent.bcs.dev/deletion-allow={word}");
             seat.kubectl(&["label", "--overwrite", kind, name, &label]).await
         };
-        // A policy is in force a moment after it was made.
+        // A policy is in force a moment after its creation.
         eventually("the policy is in force", PATIENCE, async || {
             Ok(delete("gamedeployment", GAME).await.err())
         })
@@ -428,7 +429,7 @@ fn db_44_a_policy_keeps_workloads_from_being_deleted_by_accident() {
             allow(kind, name, "Always").await?;
             delete(kind, name).await?;
         }
-        // A namespace goes, whatever is in it.
+        // A namespace can be deleted with everything in it.
         seat.kubectl(&["create", "namespace", "closing"]).await?;
         let closing = Seat { namespace: "closing".to_owned(), ..seat.clone() };
         closing.apply("gamedeployment.yaml").await?;
@@ -441,9 +442,10 @@ fn db_44_a_policy_keeps_workloads_from_being_deleted_by_accident() {
     });
 }
 
+// Mistake 29 of docs/mistakes.md.
 #[test]
-fn db_29_a_policy_and_a_budget_keep_pods_from_going_past_their_hook() {
-    inside("db_29_a_policy_and_a_budget_keep_pods_from_going_past_their_hook", async || {
+fn a_policy_and_a_budget_keep_pods_from_going_past_their_hook() {
+    inside("a_policy_and_a_budget_keep_pods_from_going_past_their_hook", async || {
         let (plane, _node) = cluster(&Options::default()).await?;
         let client = plane.client();
         let policy = root().join("deploy/game/pod-protection.yaml");
@@ -473,7 +475,7 @@ fn db_29_a_policy_and_a_budget_keep_pods_from_going_past_their_hook() {
         let pods = ["delete", "pod", "-l", "app=guarded", "--dry-run=server", operator];
         seat.kubectl(&pods).await?;
 
-        // The budget that the file tells of, as it is printed there.
+        // The budget on the page, as it is printed there.
         let text = std::fs::read_to_string(&policy)?;
         let lines = text.lines().filter_map(|line| line.strip_prefix("#   "));
         let budget: Vec<&str> =
@@ -487,7 +489,7 @@ fn db_29_a_policy_and_a_budget_keep_pods_from_going_past_their_hook() {
         .await?;
         ensure!(!evict(&seat, "guarded").await?, "an eviction is put off");
         ensure!(evict(&seat, "plain").await?, "others are not");
-        // The cluster takes away what a person asked for as a whole.
+        // The cluster deletes the dependents of an object that a user deleted.
         seat.kubectl(&["delete", "deployment", "guarded", "--wait=false"]).await?;
         eventually("its pods go with it", PATIENCE, async || {
             let left = seat.kubectl(&["get", "pods", "-l", "app=guarded", "-o", "name"]).await?;
@@ -515,12 +517,12 @@ async fn deploy(seat: &Seat, client: &kube::Client, name: &str, mut labels: Valu
     holds(seat, "deployment", name, |it| it["status"]["readyReplicas"] == 1).await
 }
 
-/// Evicts the pod of a Deployment; whether it goes.
+/// Evicts the pod of a Deployment; whether that is allowed.
 async fn evict(seat: &Seat, app: &str) -> Result<bool> {
     let label = format!("app={app}");
     let name = seat.kubectl(&["get", "pods", "-l", &label, "-o", "name"]).await?;
     let name = name.trim().trim_start_matches("pod/");
-    // To be told to ask again later is an answer; a client would do so for minutes, and say nothing meanwhile.
+    // 429 is an answer; a client would retry for minutes, and print nothing meanwhile.
     let options = KubeConfigOptions::default();
     let mut config =
         Config::from_custom_kubeconfig(Kubeconfig::read_from(&seat.kubeconfig)?, &options).await?;
@@ -536,7 +538,7 @@ async fn evict(seat: &Seat, app: &str) -> Result<bool> {
     Ok(pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()))
 }
 
-/// A look starts a program, which takes more of a machine than what is looked at; nothing here is over so soon.
+/// An attempt starts a program, which is the larger part of the load; nothing here is over so soon.
 async fn pause_unless(is_so: bool) -> Result<Option<()>> {
     if !is_so {
         tokio::time::sleep(Duration::from_millis(800)).await;
@@ -544,7 +546,7 @@ async fn pause_unless(is_so: bool) -> Result<Option<()>> {
     Ok(is_so.then_some(()))
 }
 
-/// Waits until something holds of an object, and says what it was instead.
+/// Waits until an object is as expected; the error has the last state.
 async fn holds(seat: &Seat, kind: &str, name: &str, is_so: impl Fn(&Value) -> bool) -> Result<()> {
     let mut last = Value::Null;
     let what = format!("{kind} {name} comes to it");
@@ -556,7 +558,7 @@ async fn holds(seat: &Seat, kind: &str, name: &str, is_so: impl Fn(&Value) -> bo
     waited.with_context(|| format!("{kind} {name} is this instead:\n{last:#}"))
 }
 
-/// Everything that takes a right, on one workload of each kind.
+/// All actions that need a permission, on one workload of each kind.
 struct Life {
     seat: Seat,
     client: kube::Client,
@@ -592,7 +594,7 @@ impl Life {
         object
     }
 
-    /// A pod that belongs to nobody and is selected.
+    /// A pod without an owner that the selector matches.
     async fn orphan(&self, name: &str, app: &str) -> Result<()> {
         self.apply(json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -602,7 +604,7 @@ impl Life {
         .await
     }
 
-    /// A hook that looks at a pod, and goes on looking.
+    /// A hook that queries a pod, without an end.
     async fn template(&self, pod: &str) -> Result<()> {
         let field = json!({ "path": "metadata.annotations.matches", "value": "none" });
         self.apply(json!({
@@ -633,7 +635,7 @@ impl Life {
         Ok(())
     }
 
-    /// Up to a hook that runs, and back while it does.
+    /// Up to a running hook, and back while it runs.
     async fn release(&self, kind: &str, name: &str) -> Result<()> {
         let seat = &self.seat;
         let rests = |object: &Value| {
@@ -674,14 +676,14 @@ impl Life {
         self.apply(Self::workload("GameStatefulSet", "rooms", &more)).await?;
         for pod in ["lobby-found", "rooms-0"] {
             holds(seat, "pod", pod, |it| it["metadata"]["ownerReferences"][0].is_object()).await?;
-            // It has no revision, so it cannot be updated in place: another takes its place.
+            // It has no revision, so it cannot be updated in place: another pod replaces it.
             seat.kubectl(&["delete", "pod", pod, "--wait=false"]).await?;
         }
         tokio::try_join!(
             self.release("gamedeployment", "lobby"),
             self.release("gamestatefulset", "rooms")
         )?;
-        // One that is lost finds the claim that it had.
+        // A lost pod gets its former claim.
         let lost = seat.object("pod", "rooms-1").await?["metadata"]["uid"].take();
         seat.kubectl(&["delete", "pod", "rooms-1", "--wait=false"]).await?;
         let is_back =
@@ -689,7 +691,7 @@ impl Life {
         holds(seat, "pod", "rooms-1", is_back).await?;
         seat.kubectl(&["scale", "gamedeployment", "lobby", "--replicas=1"]).await?;
         holds(seat, "gamedeployment", "lobby", |it| it["status"]["replicas"] == 1).await?;
-        // A revision whose name somebody else has.
+        // A revision whose name is taken.
         self.apply(json!({
             "apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": { "name": FIRST },
             "revision": 7, "data": {},
@@ -729,7 +731,7 @@ fn the_game_role_is_enough_and_grants_nothing_in_vain() {
         for rule in role["rules"].as_array().into_iter().flatten() {
             for verb in rule["verbs"].as_array().into_iter().flatten() {
                 let (group, resource) = (text(&rule["apiGroups"][0]), text(&rule["resources"][0]));
-                // Owners are asked about by an admission plugin of the server's, and by no request.
+                // Permissions on owners are checked by an admission plugin, and used by no request.
                 if !resource.ends_with("/finalizers") {
                     granted.insert(format!("{group}/{resource} {}", text(verb)));
                 }

@@ -1,7 +1,7 @@
-//! What a person sees of the sandbox and of a real cluster through kubectl: the same.
+//! The output of kubectl is the same for the sandbox and a real cluster.
 //!
-//! `tests/kubectl/checks.sh` runs on both. Everything in it must hold on both, and what the commands
-//! print is compared line by line, without what no two clusters have in common.
+//! `tests/kubectl/checks.sh` runs on both. Every check must pass on both, and the output is compared line
+//! by line, without the values that differ between any two clusters.
 
 #![expect(clippy::print_stdout, reason = "a comparison is read by people")]
 
@@ -25,7 +25,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs all checks, and returns what each command said.
+/// Runs all checks, and returns the output of each command.
 fn check(
     plane: &ControlPlane,
     cluster: &str,
@@ -69,7 +69,7 @@ async fn start_sandbox(plane: &ControlPlane) -> Result<(Process, PathBuf)> {
 #[test]
 fn kubectl_shows_the_same_on_the_sandbox_and_on_a_real_cluster() {
     inside("kubectl_shows_the_same_on_the_sandbox_and_on_a_real_cluster", async || {
-        // Nobody knows the names of nodes.
+        // The names of nodes cannot be resolved.
         let by_address = vec!["--kubelet-preferred-address-types=InternalIP".to_owned()];
         let options = Options { api_server: by_address, ..Options::default() };
         let plane = ControlPlane::start_with(&Parts::find()?, &options).await?;

@@ -1,5 +1,5 @@
-//! The shipped program on a real control plane: as the account it ships with, killed at random moments,
-//! and with a second replica beside one that stands still.
+//! The shipped program on a real control plane: with its own account, killed at random moments, and with a
+//! second replica beside one that is stopped.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -28,7 +28,7 @@ const GATEWAY_API: &str = "gatewayapi:v1";
 const GOOD: &str = "vector(100)";
 const BAD: &str = "vector(50)";
 const PATIENCE: Duration = Duration::from_mins(3);
-/// Between two looks at what may come right.
+/// Between two attempts of a wait.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 fn judged(mut analysis: Value) -> Value {
@@ -55,7 +55,7 @@ async fn initialized(stage: &Stage, name: &str, canary: Value, query: &str) -> R
     Ok(())
 }
 
-/// Waits for what a rollout comes by on its way. Once it is promoted nobody will see that any more.
+/// Waits for an intermediate state of a rollout; after the promotion it cannot be seen any more.
 async fn passes(
     stage: &Stage,
     name: &str,
@@ -77,13 +77,13 @@ async fn gets_a_share(stage: &Stage, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// How a rollout is to end.
+/// The expected end of a rollout.
 #[derive(Debug, Clone, Copy)]
 struct End {
     phase: &'static str,
     /// The image of the primary.
     image: &'static str,
-    /// The share that the route gives to the canary, where there is a route.
+    /// The canary's weight in the route, where there is a route.
     share: Option<i64>,
 }
 
@@ -93,7 +93,7 @@ impl End {
     const PROMOTED: Self = Self { phase: "Succeeded", image: "shop:2.0.0", share: Some(0) };
     const TAKEN_BACK: Self = Self { phase: "Failed", image: "shop:1.0.0", share: Some(0) };
 
-    /// Waits for the end, and looks at what is left of the rollout.
+    /// Waits for the end, and checks the objects of the rollout.
     async fn is_of(self, stage: &Stage, name: &str) -> Result<()> {
         stage.reach(name, self.phase).await?;
         settles(&format!("{name} is {}", self.phase), async || {
@@ -116,8 +116,8 @@ impl End {
     }
 }
 
-/// Looks until all is as it should be. Nobody has anything to do any more when this is asked but to finish: what is
-/// wrong after all this time stays wrong, and that is said in other words than those of `eventually`.
+/// Repeats until all is as expected. At this point all programs only have to finish: an error after all
+/// this time stays, and is reported in other words than those of `eventually`.
 async fn settles(what: &str, mut look: impl AsyncFnMut() -> Result<()>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -180,7 +180,7 @@ fn another_replica_goes_on_when_the_leader_stands_still() {
         one.process().signal("STOP")?;
         let next = leader(&stage, &holder).await?;
         End::PROMOTED.is_of(&stage, name).await?;
-        // It wakes up in the belief that it leads, and must find out before it writes.
+        // It wakes up as the leader in its own view, and must check that before it writes.
         let mark = stage.plane.asked()?.len();
         one.process().signal("CONT")?;
         println!("1 times frozen and woken");
@@ -208,7 +208,7 @@ fn logins(stage: &Stage) -> Result<BTreeSet<String>> {
     Ok(asked.into_iter().filter(is_of_rollouts).map(|it| it.login).collect())
 }
 
-/// Who holds the lease, once it is somebody other than `former`.
+/// The holder of the lease, once it is another than `former`.
 async fn leader(stage: &Stage, former: &str) -> Result<String> {
     let lease = ("coordination.k8s.io/v1", "Lease");
     eventually("somebody leads", PATIENCE, async || {
@@ -220,14 +220,14 @@ async fn leader(stage: &Stage, former: &str) -> Result<String> {
     .await
 }
 
-/// Rights that no request uses, and what they are for.
+/// Permissions that no request uses, and their purpose.
 const BY_NO_REQUEST: [(&str, &str); 1] = [(
     "flagger.app/canaries/finalizers update",
     "the server's own plugin OwnerReferencesPermissionEnforcement, which is on here, asks for it when an object gets \
      a canary as its owner, and writes nothing down",
 )];
 
-/// What the shipped roles say: `group/resource verb`.
+/// The permissions of the shipped roles: `group/resource verb`.
 async fn granted(stage: &Stage) -> Result<BTreeSet<String>> {
     const GROUP: &str = "rbac.authorization.k8s.io/v1";
     let cluster = stage.get((GROUP, "ClusterRole"), "", "tidegate").await?.context("no role")?;
@@ -249,11 +249,11 @@ fn texts(list: &Value) -> impl Iterator<Item = &str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// What the operator asked for, and how many rights that took: all that are meant, or this fails.
+/// The operator's requests, and the number of permissions they used: all that are meant, or this fails.
 async fn used(stage: &Stage, is_meant: impl Fn(&str) -> bool) -> Result<(Vec<Asked>, usize)> {
     stage.nothing_was_denied()?;
     let asked = stage.plane.asked()?;
-    // What was asked for in vain, of a kind that is not there perhaps, shows no right.
+    // A failed request, perhaps of a kind that is not there, proves no permission.
     let used: BTreeSet<_> = asked.iter().filter(|it| it.code < 400).map(Asked::line).collect();
     let mut granted = granted(stage).await?;
     for (line, reason) in BY_NO_REQUEST {
@@ -267,7 +267,7 @@ async fn used(stage: &Stage, is_meant: impl Fn(&str) -> bool) -> Result<(Vec<Ask
     Ok((asked, granted.len()))
 }
 
-/// Whether a right is to what Kuma has instead of its older policy. That takes a cluster without the older one.
+/// Whether a permission is for the newer policies of Kuma. That takes a cluster without the older one.
 fn is_of_newer_kuma(line: &str) -> bool {
     line.starts_with("kuma.io/meshhttproutes ")
 }

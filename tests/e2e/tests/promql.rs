@@ -1,4 +1,4 @@
-//! The sandbox's `PromQL` gives the numbers a real Prometheus gives.
+//! The sandbox's `PromQL` returns the numbers of a real Prometheus.
 
 #![expect(clippy::print_stdout, reason = "a comparison is read by people")]
 
@@ -28,7 +28,7 @@ use tidegate_providers::{
     template::Model,
 };
 
-/// Generated queries that find something, at the least: a corpus that lost its samples compares nothing.
+/// The fewest generated queries with a result: a corpus that lost its samples compares nothing.
 const ANSWERED_MIN: usize = 900;
 
 const PROVIDERS: [&str; 13] = [
@@ -47,9 +47,9 @@ const PROVIDERS: [&str; 13] = [
     "kubernetes",
 ];
 
-/// Those whose queries name what the pods belong to.
+/// Providers whose queries name the owner of the pods.
 const BY_KIND: [&str; 4] = ["appmesh", "linkerd", "osm", "kubernetes"];
-/// Those that give the mean time, and the percentile to who asks.
+/// Providers with the mean time, and with the percentile on request.
 const OF_MEANS: [&str; 2] = ["nginx", "skipper"];
 
 #[test]
@@ -58,7 +58,7 @@ fn the_sandbox_computes_as_a_real_prometheus() {
         let parts = Parts::find()?;
         let folder = std::env::temp_dir().join(format!("tidegate-promql-{}", std::process::id()));
         let outcome = compare(&parts, &folder).await;
-        // What cannot be removed is in the machine's folder for such things.
+        // A folder that cannot be removed is in the machine's temporary folder.
         let _ = fs::remove_dir_all(&folder);
         outcome
     });
@@ -77,7 +77,7 @@ async fn compare(parts: &Parts, folder: &Path) -> Result<()> {
     let prometheus = Prometheus::start(parts, folder, &[]).await?;
     let database = database(&rows);
     let own_queries = builtin_queries()?;
-    // The first of many, where nothing is left to chance, is asked with our own: no difference is excused.
+    // Ranking queries without ties are compared with our own: no difference is excused.
     let mut questions = builtin(&own_queries);
     questions.extend(ranked());
     let own = questions.len();
@@ -117,7 +117,7 @@ async fn compare(parts: &Parts, folder: &Path) -> Result<()> {
     }
     println!("{:>8} differences", differences.len());
     ensure!(differences.is_empty(), "{} answers differ", differences.len());
-    // Two servers that find nothing agree about nothing.
+    // Two servers without results agree about nothing.
     let found = answered_generated;
     ensure!(found >= ANSWERED_MIN, "only {found} generated queries found anything");
     ensure!(silent.is_empty(), "no sample answers {silent:#?}");
@@ -137,7 +137,7 @@ fn path(question: &Question) -> String {
     }
 }
 
-/// What every canary asks for, of each provider; and what else its kind of target and its metric may ask.
+/// The queries of every canary, of each provider; and further ones by kind of target and metric.
 fn builtin_queries() -> Result<Vec<String>> {
     let plain = AnalysisMetric::default();
     let percentile = AnalysisMetric {

@@ -1,7 +1,7 @@
-//! What routers and scalers write, given to a real API server that knows the real definitions: nothing may be
-//! refused, dropped or filled in so that it looks like another's edit.
+//! Objects of routers and scalers, sent to a real API server with the real definitions: no field may be
+//! refused, dropped or defaulted so that it looks like another's edit.
 //!
-//! Of providers whose definitions cannot be had by package name, see [`WITHOUT`].
+//! For providers whose definitions cannot be obtained by package name, see [`WITHOUT`].
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -28,8 +28,8 @@ use tidegate_tests::{
     rollout::scaled_object,
 };
 
-/// Those whose definitions are not to be had: their modules are not given out, or are written for servers of
-/// another time.
+/// Providers whose definitions cannot be obtained: their modules are not published, or are written for
+/// servers of another time.
 const WITHOUT: [&str; 10] = [
     "linkerd",
     "osm",
@@ -50,7 +50,7 @@ const OWNER: Owner<'static> = Owner {
     can_own: true,
 };
 
-/// A server that knows the kinds of all providers that can be had.
+/// A server with the definitions of all providers that can be obtained.
 async fn server() -> Result<ControlPlane> {
     let options = Options { without_controllers: true, ..Options::default() };
     let plane = ControlPlane::start_with(&Parts::find()?, &options).await?;
@@ -61,7 +61,7 @@ async fn server() -> Result<ControlPlane> {
     for name in ["contour", "traefik", "knative", "keda"] {
         apply_folder(&client, &plane.parts().folder("providers")?.join(name)).await?;
     }
-    // The server wants to know what the owners of things are.
+    // The server has to know the kinds of owners.
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
     apply_folder(&client, &ours).await?;
     Ok(plane)
@@ -71,7 +71,7 @@ fn types(kind: Kind) -> TypeMeta {
     TypeMeta { api_version: kind.api_version(), kind: kind.kind.to_owned() }
 }
 
-/// Sends a change as the operator does, with nothing tolerated.
+/// Sends a change as the operator does; no error is tolerated.
 async fn carry_out(client: &Client, change: &Change) -> Result<()> {
     let strictly = |parameters| PatchParams {
         field_validation: Some(ValidationDirective::Strict),
@@ -101,7 +101,7 @@ async fn carry_out(client: &Client, change: &Change) -> Result<()> {
     Ok(())
 }
 
-/// What there is of a canary's objects.
+/// The existing objects of a canary.
 async fn live(client: &Client, mesh: Mesh, cx: &RouteCx<'_>) -> Result<Live> {
     let mut live = Live::default();
     for (kind, name) in mesh.names(cx) {
@@ -110,15 +110,15 @@ async fn live(client: &Client, mesh: Mesh, cx: &RouteCx<'_>) -> Result<Live> {
             live.insert(kind, serde_json::to_value(object)?);
         }
     }
-    // Nobody carries routes out here.
+    // No controller acts on routes here.
     Ok(live.without_status())
 }
 
-/// One way to use a provider: what is added to the canary, and how traffic is divided one after the other.
+/// One way to use a provider: the additional settings of the canary, and its splits one after the other.
 struct Shape {
     name: &'static str,
     service: Value,
-    /// The kind of a route of the user's that is referred to.
+    /// The kind of the user's route that is referred to.
     referred: Option<Kind>,
     analysis: Value,
     splits: Vec<Split>,
@@ -195,7 +195,7 @@ fn service_of(support: &Support) -> Value {
     known.map(|name| ((*name).to_owned(), values[*name].clone())).collect::<Map<_, _>>().into()
 }
 
-/// What the definition that is installed here knows, as the operator finds out.
+/// The fields of the installed definition, as the operator finds them.
 async fn fields(client: &Client, mesh: Mesh, spec: &CanarySpec) -> Result<RouteFields> {
     let route = mesh.kinds_for(spec).into_iter().next();
     let Some(kind) = route.filter(|kind| kind.group == HTTP_ROUTE_V1.group) else {
@@ -214,7 +214,7 @@ async fn fields(client: &Client, mesh: Mesh, spec: &CanarySpec) -> Result<RouteF
     Ok(RouteFields::in_schema(&version["schema"]["openAPIV3Schema"]))
 }
 
-/// What a user of that provider has, and what its controllers would have said about it.
+/// The objects of a user of that provider, with the status of its controllers.
 async fn furnish(client: &Client, provider: &str, mesh: Mesh) -> Result<()> {
     for object in users_objects(provider) {
         apply(client, &object).await?;
@@ -249,7 +249,7 @@ fn users_route(kind: Kind) -> Value {
     })
 }
 
-/// The canary of a shape, without what this cluster has no field for.
+/// The canary of a shape, without settings that this cluster has no field for.
 async fn canary_of(client: &Client, provider: &str, mesh: Mesh, shape: &Shape) -> Result<Canary> {
     let mut analysis = json!({ "interval": "1m", "threshold": 1 });
     let mut canary = {
@@ -274,7 +274,7 @@ async fn canary_of(client: &Client, provider: &str, mesh: Mesh, shape: &Shape) -
     Ok(serde_json::from_value(canary)?)
 }
 
-/// A route is set up, divided and given back; after each write nothing is left to write.
+/// Sets up, divides and restores a route; after each write nothing is left to write.
 async fn lives_through(client: &Client, provider: &str, mesh: Mesh, shape: &Shape) -> Result<()> {
     furnish(client, provider, mesh).await?;
     if let Some(kind) = shape.referred {
@@ -299,7 +299,7 @@ async fn lives_through(client: &Client, provider: &str, mesh: Mesh, shape: &Shap
         ingress: IngressOptions::default(),
     };
     let first = match mesh {
-        // Its status tells which revision there is.
+        // Its status has the revision.
         Mesh::Knative => {
             let api = api_of(client, &types(KNATIVE_SERVICE), Some("default")).await?;
             let mut with_status = Live::default();

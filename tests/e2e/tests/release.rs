@@ -1,5 +1,5 @@
-//! Releases under real traffic: Traefik carries out what the operator writes, Prometheus counts, the
-//! operator judges by that; and every single request is looked at.
+//! Releases under real traffic: Traefik routes by the operator's objects, Prometheus counts, the operator
+//! judges by that; and every single request is checked.
 
 #![expect(clippy::print_stdout, reason = "what was measured is read by people")]
 
@@ -27,22 +27,22 @@ use tokio::{
 const HOST: &str = "shop.test";
 const NAMESPACE: &str = "shop";
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Clients that ask one after another, each so often: enough for [`LEAST`] in a step of ten seconds. On a machine
-/// that is slower, the step takes longer.
+/// Clients that send one request after another, and their interval: enough for [`LEAST`] in a step of ten
+/// seconds. On a slower machine the step takes longer.
 const CLIENTS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(20);
-/// Requests that a share is measured by before it grows.
+/// Requests by which a share is measured before it grows.
 const LEAST: usize = 2000;
-/// Requests by which is seen where everybody is.
+/// Requests by which the current side of all traffic is measured.
 const NEWEST: usize = 100;
-/// Both sides run the same version, or will in a moment: who answered says nothing about the share.
+/// Both sides run the same version, or will in a moment: the answers do not show the share.
 const BLENDED: i64 = -1;
-/// Around a change of the share requests are not counted for either.
+/// Requests this near to a change of the share count for neither.
 const LAG: Duration = Duration::from_secs(1);
-/// Between two looks at the route.
+/// Between two reads of the route.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Success of the canary's answers, as Traefik counts them.
+/// Success of the canary's answers, as counted by Traefik.
 const QUERY: &str = r#"
 100 * (1 - (
   sum(rate(traefik_service_requests_total{service=~".*{{ target }}-canary.*",code=~"5.."}[{{ interval }}]))
@@ -50,7 +50,7 @@ const QUERY: &str = r#"
 ) / sum(rate(traefik_service_requests_total{service=~".*{{ target }}-canary.*"}[{{ interval }}])))
 "#;
 
-/// What became of one request.
+/// The result of one request.
 #[derive(Debug, Clone)]
 struct Hit {
     at: Instant,
@@ -58,7 +58,7 @@ struct Hit {
     version: String,
 }
 
-/// Clients that never stop asking.
+/// Clients that send requests without an end.
 struct Load {
     hits: Arc<Mutex<Vec<Hit>>>,
     lost: Arc<Mutex<Vec<String>>>,
@@ -70,13 +70,13 @@ struct Load {
 #[derive(Debug, Clone, Copy)]
 struct Share {
     percent: i64,
-    /// When Traefik was first seen to carry it out.
+    /// The first time at which Traefik was seen with it.
     since: Option<Instant>,
-    /// When the route was last seen to say so, once it says something else.
+    /// The last time at which the route was seen with it, once it has another one.
     until: Option<Instant>,
 }
 
-/// The shares a route gave to the canary, in order, until the primary gets the same version.
+/// The canary's shares in a route, in order, until the primary gets the same version.
 struct Shares {
     seen: Arc<Mutex<Vec<Share>>>,
     task: JoinHandle<()>,
@@ -100,19 +100,19 @@ impl Load {
         load
     }
 
-    /// How many hits there are so far.
+    /// The number of hits so far.
     fn len(&self) -> usize {
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// How many of the last `number` hits are so.
+    /// The number of matching ones among the last `number` hits.
     fn count(&self, number: usize, is_so: impl Fn(&Hit) -> bool) -> usize {
         let hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
         hits.iter().rev().take(number).filter(|hit| is_so(hit)).count()
     }
 
-    /// Ends it, and says which requests were lost on the way: not answered, or answered by the gateway
-    /// itself because it had nobody to send them to.
+    /// Ends it, and lists the lost requests: not answered, or answered by the gateway itself because it had
+    /// no backend for them.
     async fn end(self) -> (Vec<Hit>, Vec<String>) {
         self.stop.store(true, Ordering::Relaxed);
         let mut lost = Vec::new();
@@ -160,7 +160,7 @@ async fn client(
 // === impl Share ===
 
 impl Share {
-    /// Whether a request was made while this was the share.
+    /// Whether a request was made during this share.
     fn covers(&self, at: Instant) -> bool {
         self.since.is_some_and(|since| at >= since + LAG)
             && self.until.is_none_or(|until| at + LAG < until)
@@ -198,7 +198,7 @@ impl Shares {
     }
 }
 
-/// What the route says, and what Traefik does.
+/// The share in the route, and the one of Traefik.
 async fn shares_now(stage: &Stage, list: &Mutex<Vec<Share>>) -> Result<(i64, Option<i64>)> {
     let status = stage.status(NAMESPACE).await?;
     let route = stage.get(HTTP_ROUTE, NAMESPACE, "web").await?;
@@ -223,7 +223,7 @@ fn note(list: &Mutex<Vec<Share>>, percent: i64, is_carried: bool, last_look: Ins
     }
 }
 
-/// Whether nothing but the rest before a release was seen.
+/// Whether nothing but the time before a release was seen.
 fn is_empty(list: &Mutex<Vec<Share>>) -> bool {
     list.lock().unwrap_or_else(PoisonError::into_inner).len() < 2
 }
@@ -239,7 +239,7 @@ async fn gate(shares: Arc<Mutex<Vec<Share>>>, hits: Arc<Mutex<Vec<Hit>>>) -> Res
                 let hits = hits.lock().unwrap_or_else(PoisonError::into_inner);
                 let now = Some(Instant::now());
                 let within = |hit: &&Hit| Share { until: now, ..share }.covers(hit.at);
-                // The end of a share is noticed by a look before it, and some requests less count then.
+                // The end of a share is noticed a read late, and some requests fewer count then.
                 share.percent == 0 || hits.iter().filter(within).count() >= LEAST + LEAST / 4
             });
             let status = if is_measured { "200 OK" } else { "403 Forbidden" };
@@ -261,8 +261,8 @@ fn share_in(route: &Value) -> i64 {
     canary.and_then(|backend| backend["weight"].as_i64()).unwrap_or(0)
 }
 
-/// Whether `hits` of `requests` can come of a share. Five standard deviations: one good run in a million
-/// is called bad. Requests that were on their way while the share changed may have gone by the other one.
+/// Whether `hits` of `requests` can come from a share. Five standard deviations: one good run in a million
+/// is called bad. Requests in flight during a change of the share may have taken the other one.
 fn is_plausible(hits: usize, requests: usize, share: i64) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "thousands")]
     let [hits, requests, on_their_way] = [hits, requests, CLIENTS].map(|it| it as f64);
@@ -272,7 +272,7 @@ fn is_plausible(hits: usize, requests: usize, share: i64) -> bool {
     (hits - requests * share).abs() <= 5.0 * deviation + on_their_way
 }
 
-/// Compares each step with what clients saw during it. Returns the shares, in order.
+/// Compares each step with the clients' answers during it. Returns the shares, in order.
 fn compare(shares: &[Share], hits: &[Hit], canary: &str) -> Result<Vec<i64>> {
     let mut compared = Vec::new();
     for share in shares.iter().filter(|share| share.percent != BLENDED) {
@@ -304,7 +304,7 @@ fn no_request_is_lost_and_every_share_is_seen_in_the_split() {
         stage.furnish(NAMESPACE, "shop:1.0.0").await?;
         stage.apply(NAMESPACE, metric(&stage, QUERY)).await?;
         let analysis = json!({
-            // A bad version has its share for as long: nobody else keeps it until it was measured.
+            // A bad version has its share for as long: no gate holds it until it was measured.
             "interval": "10s", "threshold": 4, "stepWeight": 20, "maxWeight": 60,
             "metrics": [{
                 "name": "success", "templateRef": { "name": "success" }, "interval": "20s",

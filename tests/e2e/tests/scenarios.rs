@@ -22,17 +22,17 @@ use tidegate_e2e::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-/// So many at a time, or `E2E_AT_ONCE`: each has an operator, and most of their time they wait for the next
+/// Scripts at a time, or `E2E_AT_ONCE`: each has an operator, and most of their time they wait for the next
 /// step.
 const AT_ONCE: usize = 14;
-/// The longest that are played, or `E2E_LONGEST_S`: those that sit deadlines of ten minutes out are better told in
-/// virtual time.
+/// The longest scripts, or `E2E_LONGEST_S`: those that wait for deadlines of ten minutes run in virtual
+/// time only.
 const LONGEST_S: usize = 330;
 /// All of them take some ten minutes, and more with the longest.
 const PATIENCE: Duration = Duration::from_mins(50);
-/// A step of the operator that comes late on a busy machine changes what is seen; by itself it is in time.
+/// A step of the operator that comes late on a busy machine changes the outcome; by itself it is in time.
 const AT_ONCE_AGAIN: usize = 2;
-/// A machine on which more than two come late, or one in so many, is too slow, or something is wrong.
+/// With more late scripts than two, or one in so many, the machine is too slow, or there is a defect.
 const REPLAYED_OF: usize = 25;
 
 /// A script that differs.
@@ -43,12 +43,11 @@ struct Differing {
     is_late: bool,
 }
 
-/// Played on a cluster that was there before: one that goes through a release, and one that leaves a Service taken
-/// over.
+/// Run on a cluster that existed before: one with a release, and one that takes over a Service.
 const LENT: [&str; 2] = ["blue_green/kubernetes", "setup/existing_service"];
 
-/// All scripts by name, or those whose names contain `E2E_SCRIPT`; with `E2E_EVERY=5` every fifth of them, from
-/// the first on or that of `E2E_FROM`.
+/// All scripts by name, or those whose names contain `E2E_SCRIPT`; with `E2E_EVERY=5` every fifth of them,
+/// from the first on or that of `E2E_FROM`.
 fn scripts() -> Result<BTreeMap<String, PathBuf>> {
     scripts_of(&std::env::var("E2E_SCRIPT").unwrap_or_default())
 }
@@ -69,7 +68,7 @@ fn scripts_of(wanted: &str) -> Result<BTreeMap<String, PathBuf>> {
     Ok(found)
 }
 
-/// Plays scripts, and returns those that differ.
+/// Runs scripts, and returns those that differ.
 async fn play(
     theatre: &Theatre,
     round: usize,
@@ -91,7 +90,7 @@ async fn play(
     counted.filter_map(async |(_, differing)| differing).collect().await
 }
 
-/// Plays everything that can be played there.
+/// Runs all scripts that the cluster supports.
 async fn play_all(theatre: &Theatre) -> Result<()> {
     let (mut suited, mut left) = (Vec::new(), BTreeMap::<&str, usize>::new());
     let number = |name| std::env::var(name).ok().and_then(|it| it.parse().ok());
@@ -109,7 +108,7 @@ async fn play_all(theatre: &Theatre) -> Result<()> {
     let every = number("E2E_EVERY").unwrap_or(1);
     let from = number("E2E_FROM").unwrap_or(0);
     let mut suited: Vec<_> = suited.into_iter().skip(from).step_by(every).collect();
-    // Those that take longest first: nobody waits for the last one alone.
+    // The longest first: the last one does not run alone.
     suited.sort_by_key(|(length_s, _)| Reverse(*length_s));
     let suited: Vec<_> = suited.into_iter().map(|(_, script)| script).collect();
     ensure!(!suited.is_empty(), "nothing could be played");
@@ -126,7 +125,7 @@ async fn play_all(theatre: &Theatre) -> Result<()> {
     Ok(())
 }
 
-/// Plays scripts, those that came late once more, and returns how many those were.
+/// Runs scripts, late ones once more, and returns the number of those.
 async fn play_twice(
     theatre: &Theatre,
     at_once: usize,
@@ -153,13 +152,13 @@ fn scripts_are_true_of_a_real_cluster() {
     inside_for(PATIENCE, "scripts_are_true_of_a_real_cluster", play);
 }
 
-/// A cluster that others use has nothing of ours in it afterwards, whether scripts ended well or were cut off with
-/// canaries in it that wait to be reverted.
+/// A cluster that others use has none of our objects afterwards, whether scripts ended well or were cut off
+/// with canaries that have a finalizer.
 #[test]
 fn a_cluster_that_is_there_is_left_as_it_was() {
     inside("a_cluster_that_is_there_is_left_as_it_was", async || {
         let settings = NodeSettings { applications: false, count: 1, ..NodeSettings::default() };
-        // One that knows nothing of gateways and meshes, as many do.
+        // A cluster without gateways and meshes, as many are.
         let plane = ControlPlane::start(&Parts::find()?).await?;
         let _node = Node::start(&plane, settings).await?;
         let before = inhabitants(&plane.client()).await?;
@@ -168,7 +167,7 @@ fn a_cluster_that_is_there_is_left_as_it_was() {
         lent.retain(|(name, _)| LENT.contains(&name.as_str()));
         ensure!(lent.len() == LENT.len(), "{lent:?}");
         let played = play_twice(&theatre, LENT.len(), &lent).await;
-        // Somebody is cut off in the middle.
+        // A script is cut off in the middle.
         let cut_off =
             tokio::time::timeout(Duration::from_secs(15), play_twice(&theatre, LENT.len(), &lent));
         let cut_off = cut_off.await;
@@ -206,7 +205,7 @@ fn on_a_borrowed_cluster() {
             outcome = play_all(&theatre) => outcome,
         };
         println!("taking out what was put into the cluster");
-        // What was wrong is worth more than what could not be taken away.
+        // The first error is worth more than the one of the cleanup.
         let closed = theatre.close().await;
         outcome.and(closed)
     });

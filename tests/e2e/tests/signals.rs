@@ -1,8 +1,9 @@
 //! Releases that are judged by real metric servers: Prometheus, Graphite and `InfluxDB`.
 //!
-//! The shipped operator asks each of them through a `MetricTemplate`, for a release of its own. What they are told
-//! follows from what runs: the image of the canary's pods says whether there are few errors, many, or nothing to
-//! tell. Of the primary they are told the opposite, so that a query about the wrong side judges wrongly.
+//! The shipped operator queries each of them through a `MetricTemplate`, for a release of its own. The
+//! samples follow from the running pods: the image of the canary's pods decides between few errors, many,
+//! or no samples. The primary has the opposite samples, so that a query about the wrong side gives the
+//! wrong result.
 
 #![expect(clippy::print_stdout, reason = "what was judged is read by people")]
 
@@ -26,11 +27,11 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Errors in percent that are fine, that are not, and the most that may be.
+/// Errors in percent: a good share, a bad one, and the limit.
 const FEW: f64 = 0.5;
 const MANY: f64 = 62.5;
 const MOST: f64 = 5.0;
-/// How old a sample may be that a query still finds. Checks come every ten seconds, samples every second.
+/// The age of a sample that a query still finds. Checks come every ten seconds, samples every second.
 const WINDOW: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -39,26 +40,26 @@ const PROMETHEUS: &str = "prometheus";
 const GRAPHITE: &str = "graphite";
 const INFLUXDB: &str = "influxdb";
 
-/// One server with what is asked of it.
+/// One server with its queries.
 struct Judge {
     name: &'static str,
     template: Value,
     secret: Option<Value>,
 }
 
-/// What there is to tell of each namespace now: shares of errors, by application.
+/// The current shares of errors of each namespace, by application.
 #[derive(Clone, Default)]
 struct Errors(Arc<Mutex<BTreeMap<&'static str, Shares>>>);
 
-/// `web` is the canary; nothing is told of pods that are not there or say nothing.
+/// `web` is the canary; pods that are not there or have no samples are left out.
 type Shares = Vec<(&'static str, f64)>;
 
-/// All servers, and what feeds them.
+/// All servers, and their source of samples.
 struct Servers {
     graphite: Arc<Graphite>,
     influxdb: Arc<InfluxDb>,
     prometheus: Prometheus,
-    /// When one of them was last told of a canary.
+    /// The time of the last sample of a canary.
     told: Arc<Mutex<Instant>>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -71,7 +72,7 @@ impl Errors {
         known.get(namespace).cloned().unwrap_or_default()
     }
 
-    /// Looks at what runs.
+    /// Reads the running images.
     async fn look(&self, client: &Client) -> Result<()> {
         for namespace in [PROMETHEUS, GRAPHITE, INFLUXDB] {
             let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
@@ -92,7 +93,7 @@ impl Errors {
     }
 }
 
-/// The errors of a version; the last one works, and has nothing to say.
+/// The errors of a version; the last one works, and has no samples.
 fn share_of(image: &str) -> Option<f64> {
     match image {
         "shop:3.0.0" => Some(MANY),
@@ -125,7 +126,7 @@ impl Servers {
         Ok(Self { graphite, influxdb, prometheus, told, tasks })
     }
 
-    /// How each of them is asked: the newest share of errors of the canary, within the window.
+    /// The queries for each of them: the newest share of errors of the canary, within the window.
     fn judges(&self) -> [Judge; 3] {
         let template = |kind: &str, address: String, query: String| {
             json!({
@@ -160,7 +161,7 @@ impl Servers {
         ]
     }
 
-    /// Waits until no query finds what was told of the last canary any more.
+    /// Waits until no query finds a sample of the last canary.
     async fn forget(&self) -> Result<()> {
         eventually("no canary is told of", PATIENCE, async || {
             let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +179,7 @@ impl Drop for Servers {
     }
 }
 
-/// What Prometheus scrapes; its host and port.
+/// A target for Prometheus; its host and port.
 async fn exporter(errors: Errors, told: Arc<Mutex<Instant>>) -> Result<(String, JoinHandle<()>)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?.to_string();
@@ -192,7 +193,7 @@ async fn exporter(errors: Errors, told: Arc<Mutex<Instant>>) -> Result<(String, 
             let body = lines.collect::<Vec<_>>().concat();
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n";
             let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-            // One that goes away before it is answered will ask again in a second.
+            // A client that disconnects before the answer will ask again in a second.
             let _ = stream.read(&mut [0; 4096]).await;
             let _ = stream.write_all(answer.as_bytes()).await;
             let _ = stream.shutdown().await;
@@ -208,7 +209,7 @@ fn note(told: &Mutex<Instant>, shares: &[(&str, f64)]) {
     }
 }
 
-/// Looks at what runs and tells the servers that take samples, each second.
+/// Reads the running images and pushes samples to the servers that take them, each second.
 async fn feed(
     client: Client,
     graphite: Arc<Graphite>,
@@ -237,7 +238,7 @@ async fn feed(
     }
 }
 
-/// A canary that is judged by the template of its namespace and by nothing else.
+/// A canary with the template of its namespace as its only metric.
 fn judged_canary(metric: &str) -> Value {
     let analysis = json!({
         "interval": "10s", "threshold": 2, "iterations": 2,
@@ -260,7 +261,7 @@ async fn furnished(stage: &Stage, judge: &Judge) -> Result<()> {
     Ok(())
 }
 
-/// A release to all namespaces at once: how it ends, and what the primaries run then.
+/// A release to all namespaces at once: its end, and the images of the primaries then.
 async fn release(
     stage: &Stage,
     judges: &[Judge],
@@ -273,7 +274,7 @@ async fn release(
     }
     for judge in judges {
         let by = format!("{version} judged by {}", judge.name);
-        // It may still stand where the last one ended.
+        // The phase may still be that of the last rollout.
         let revision = stage.revision(judge.name).await?;
         let ended = |status: &Value| {
             status["lastAppliedSpec"] == revision
@@ -293,7 +294,7 @@ async fn release(
     Ok(())
 }
 
-/// The value that the operator says it measured last.
+/// The operator's last measured value.
 async fn measured(operator: &Operator, metric: &str) -> Result<Option<f64>> {
     let page = operator.metrics().await?;
     let label = format!("metric=\"{metric}\"");
@@ -341,7 +342,8 @@ fn every_server_promotes_the_good_and_takes_back_the_bad() {
             was_told(&stage, judge.name, "CheckFailed", "62.50 > 5").await?;
         }
 
-        // A server that works and has nothing to say passes nobody either, whatever it knows of the primary.
+        // A working server without samples of the canary passes no check either, also with samples of the
+        // primary.
         servers.forget().await?;
         release(&stage, &judges, "4.0.0", "Failed", "2.0.0").await?;
         for judge in &judges {

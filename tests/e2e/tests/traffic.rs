@@ -1,4 +1,4 @@
-//! Traefik on a real control plane does what routes say, to the request, and Prometheus counts it.
+//! Traefik on a real control plane follows the routes, to the request, and Prometheus counts it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -77,7 +77,7 @@ fn a_split_is_exact_before_and_after_a_patch() {
             },
         });
         apply(&client, &route).await?;
-        // Both sides answer once it is routed to pods of both.
+        // Both sides answer once the route has pods of both.
         split(&traefik, 90, 10).await?;
 
         let kind = GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "HTTPRoute");
@@ -97,8 +97,8 @@ fn a_split_is_exact_before_and_after_a_patch() {
     });
 }
 
-/// Waits until a thousand requests are split so, to the request; a hundred show whether it is worth a try. Whatever
-/// Traefik loads anew while they are sent starts its count anew.
+/// Waits until a thousand requests are split so, to the request; a hundred show whether it is worth a try.
+/// A reload of Traefik during them starts its count anew.
 async fn split(traefik: &Traefik, primary: usize, canary: usize) -> Result<()> {
     traefik.routes(HOST).await?;
     eventually("traffic is split as the route says", PATIENCE, async || {

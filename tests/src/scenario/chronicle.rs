@@ -1,8 +1,8 @@
-//! What happened: every write of the cluster and every call of the operator, in order.
+//! The outcome of a command: every write to the cluster and every call of the operator, in order.
 //!
-//! Writes are read from the store's own log, so that a phase that lasted no time is seen as well.
-//! What the script itself did is left out: it is in the script. Pods come and go in many small
-//! writes; of them only the sum at the end of each moment is told.
+//! Writes are read from the store's log, so that a phase that lasted no time is seen as well. The script's
+//! own writes are left out. Pods change in many small writes; only their sum at the end of each moment is
+//! recorded.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use crate::{
     rollout::World,
 };
 
-/// Follows a world.
+/// Records the history of a world.
 pub(super) struct Chronicle {
     start: Timestamp,
-    /// Told up to here.
+    /// The last recorded revision.
     revision: u64,
     calls: usize,
     pods: BTreeMap<String, String>,
@@ -30,14 +30,14 @@ pub(super) struct Chronicle {
     lines: Vec<String>,
 }
 
-/// Something that happened, with its place among others.
+/// One line, with its place among others.
 struct Entry {
     /// Calls come after writes they have seen.
     order: (u64, u8),
     text: String,
 }
 
-/// What is looked at, by group and plural.
+/// The recorded tables, by group and plural.
 const TABLES: [(&str, &str); 11] = [
     ("flagger.app", "canaries"),
     ("apps", "deployments"),
@@ -65,12 +65,12 @@ impl Chronicle {
         Self { start, revision, calls, pods, revisions: Revisions::default(), lines: Vec::new() }
     }
 
-    /// What was written until now was the script's own doing.
+    /// Leaves out the writes until now, which are the script's own.
     pub(super) fn skip(&mut self, world: &World) {
         self.revision = world.sandbox.server().store.revision();
     }
 
-    /// Takes note of what happened at this moment.
+    /// Records the changes of this moment.
     pub(super) fn note(&mut self, world: &World) {
         let mut entries = self.writes(world);
         entries.extend(self.calls(world));
@@ -85,7 +85,7 @@ impl Chronicle {
         }
     }
 
-    /// Everything noted since the last time this was asked.
+    /// All lines since the last call.
     pub(super) fn take(&mut self) -> Vec<String> {
         std::mem::take(&mut self.lines)
     }
@@ -126,7 +126,7 @@ impl Chronicle {
                 (true, count) => format!("checks {count} metrics"),
             };
             if is_query(&call) {
-                // All of them where the first is.
+                // All of them are counted at the first.
                 queries = 0;
             }
             entries.push(Entry { order: (call.stamp, 1), text });
@@ -135,7 +135,7 @@ impl Chronicle {
         entries
     }
 
-    /// Which workloads have other pods than before.
+    /// Workloads whose pods changed.
     fn pods(&mut self, world: &World) -> Vec<String> {
         let now = lines::pods(&world.admin.list(PODS, Some("default")));
         let mut lines = Vec::new();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::network::{Metric, PROBE, Reply};
 
-/// What somebody does.
+/// One command of a script.
 pub(super) enum Command {
     GivenDeployment {
         image: String,
@@ -31,7 +31,7 @@ pub(super) enum Command {
     GivenVirtualService(String),
     GivenTemplate(String),
     GivenCanary(String),
-    /// A canary that is set up already; how is told elsewhere.
+    /// A canary that is set up already; its setup is tested elsewhere.
     GivenInitialized(String),
     Start,
     Kill,
@@ -48,7 +48,7 @@ pub(super) enum Command {
         min: i64,
         max: i64,
     },
-    /// As by a tool that applies what it once exported.
+    /// As a tool would that applies what it once exported.
     PauseScaledObject,
     /// Makes the Service `web` select other pods.
     Point(String),
@@ -65,7 +65,7 @@ pub(super) enum Command {
     },
     /// Whether the operator may write anything of a canary but its status.
     Permit(bool),
-    /// As by definitions that do not know of holds.
+    /// As definitions would that do not know of holds.
     ForgetHold,
     Measure(String, Metric),
     Answer {
@@ -90,7 +90,7 @@ pub(super) struct Config {
     pub(super) name: String,
 }
 
-/// What can be deleted.
+/// The objects that can be deleted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Thing {
     Canary,
@@ -103,7 +103,7 @@ pub(super) enum Thing {
     ScaledObject,
 }
 
-/// What can be looked at.
+/// The objects that can be shown.
 #[derive(Clone, Copy)]
 pub(super) enum Sight {
     Status,

@@ -1,4 +1,4 @@
-//! What must hold after every command of every script, whatever it is about.
+//! Invariants that hold after every command of every script.
 
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub(super) fn examine(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// Once set up, production asks for at least one pod and its revision is known.
+/// After the setup, the primary has at least one replica and its revision is known.
 fn has_primary(world: &World, canary: &Value, phase: &str) -> Result<(), String> {
     if canary["status"]["lastPromotedSpec"].as_str().is_none_or(str::is_empty) {
         return Err(format!("in phase {phase} nobody knows what was promoted"));

@@ -1,6 +1,6 @@
-//! Where a script is played: a cluster, an operator on it, and the time that passes there.
+//! The place where a script runs: a cluster, the operator on it, and its clock.
 //!
-//! [`Sandboxed`] is the usual one, in memory and in virtual time. The suites on real parts bring their own.
+//! [`Sandboxed`] is the usual one, in memory and in virtual time. The suites on real parts have their own.
 
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ use crate::{
     rollout::{CANARIES, World},
 };
 
-/// What became of a wish; `Err` says why it cannot be granted.
+/// The result of a step; `Err` says why it is impossible here.
 pub type Done<T = ()> = Result<T, String>;
 
 /// One namespace of a cluster, and everything a script needs around it.
 ///
-/// What the script itself writes is no news: it is in the script. Everything else that happens is noted by
-/// the ground, in the words of [`super::tell`].
+/// The script's own writes are not recorded: they are in the script. The ground records everything else, in
+/// the words of [`super::tell`].
 #[expect(async_fn_in_trait, reason = "scripts are played on one thread")]
 pub trait Ground {
     async fn get(&self, resource: Resource, name: &str) -> Done<Option<Value>>;
@@ -39,16 +39,16 @@ pub trait Ground {
     async fn patch(&self, resource: Resource, name: &str, sub: &str, patch: &Value) -> Done;
     async fn delete(&self, resource: Resource, name: &str, grace_s: Option<i64>) -> Done;
 
-    /// What hooks and metrics answer, and what they were asked.
+    /// The answers of hooks and metrics, and the requests for them.
     fn network(&self) -> &Network;
-    /// Makes the kinds of gateways, meshes and KEDA known.
+    /// Installs the definitions of gateways, meshes and KEDA.
     async fn know_routes(&self) -> Done;
     async fn start_operator(&mut self) -> Done;
     async fn kill_operator(&mut self) -> Done;
     /// The page that Prometheus reads from the operator.
     async fn metrics(&self) -> Done<String>;
-    /// Lets pods become what the script last said they are: whoever acts upon pods means those. Where time
-    /// is not real they are that already.
+    /// Lets pods reach the state the script last gave them, for commands that act on pods. Without effect
+    /// where time is real.
     async fn settle_pods(&mut self) -> Done {
         Ok(())
     }
@@ -57,20 +57,20 @@ pub trait Ground {
     /// Whether the operator may write anything of a canary but its status.
     fn permit(&self, may: bool) -> Done;
 
-    /// What the script says comes of the next command. Where time is real, this is how to know that it has
-    /// come; it must not change what is told.
+    /// The recorded outcome of the next command. Where time is real, this is how to know that it has come;
+    /// it must not change the recording.
     fn expect(&mut self, _outcome: &[String]) {}
-    /// Lets everybody do what is to be done at this moment.
+    /// Lets all controllers finish their work at this moment.
     async fn settle(&mut self) -> Done;
     /// Lets time pass; with `until`, no longer than until the canary is in that phase, which it must reach.
     async fn wait(&mut self, time: Duration, until: Option<&str>) -> Done;
-    /// What was written until now was the script's own doing.
+    /// Leaves out the writes until now, which are the script's own.
     fn skip(&mut self);
-    /// Nobody needs to be told what happened until now.
+    /// Drops all changes until now from the recording.
     fn forget(&mut self);
-    /// What happened since the last time this was asked, if it is told piece by piece.
+    /// Changes since the last call, where the ground records them one by one.
     fn take_news(&mut self) -> Vec<String>;
-    /// What must hold at any time.
+    /// Checks the invariants.
     async fn examine(&self) -> Done;
 }
 
@@ -164,7 +164,7 @@ impl Ground for Sandboxed {
         Ok(())
     }
 
-    /// Takes note at every moment something is due.
+    /// Records at every moment something is due.
     async fn wait(&mut self, time: Duration, until: Option<&str>) -> Done {
         let clock = self.world.sandbox.server().clock.clone();
         let end = later(clock.now(), time);

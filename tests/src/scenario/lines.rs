@@ -1,4 +1,4 @@
-//! One write or one call, as a line of text; or as none, where it is of no interest.
+//! One write or one call as a line of text, or none if it is of no interest.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::network::{Call, Reply};
 #[derive(Default)]
 pub struct Revisions(Vec<String>);
 
-/// What a write did. `Null` is an object that is not there.
+/// The change a write made. `Null` is an object that is not there.
 pub fn write(plural: &str, old: &Value, new: &Value, revisions: &mut Revisions) -> Option<String> {
     let some = if new.is_null() { old } else { new };
     let name = some["metadata"]["name"].as_str().unwrap_or_default();
@@ -44,7 +44,7 @@ pub fn write(plural: &str, old: &Value, new: &Value, revisions: &mut Revisions) 
     })
 }
 
-/// What the operator sent, and what came back.
+/// A request of the operator and its answer.
 pub fn call(call: &Call) -> String {
     let reply = match &call.reply {
         Reply::Status(200..=299, _) | Reply::Body(200..=299, _) => "yes".to_owned(),
@@ -75,7 +75,7 @@ pub fn call(call: &Call) -> String {
     }
 }
 
-/// What pods each workload has, by its name: `2 of web:1.0, 1 of web:2.0 not ready`.
+/// The pods of each workload, by its name: `2 of web:1.0, 1 of web:2.0 not ready`.
 pub fn pods(pods: &[Value]) -> BTreeMap<String, String> {
     let mut counts: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
     for pod in pods {
@@ -161,7 +161,7 @@ fn canary(old: &Value, new: &Value, revisions: &mut Revisions) -> Vec<String> {
     changes
 }
 
-/// Cookies are random letters: all that can be said is that they come and go.
+/// Session cookies are random: only that they come and go is recorded.
 fn cookies(before: &Value, now: &Value) -> Vec<String> {
     let cookies = [
         ("cookie", "sessionAffinityCookie"),
@@ -261,7 +261,7 @@ fn scales(scaler: &Value) -> String {
     format!("{target} {} to {}", spec["minReplicas"], spec["maxReplicas"])
 }
 
-/// What is in a ConfigMap; of a Secret the keys only, and of long texts nothing.
+/// The entries of a ConfigMap; of a Secret the keys only, and of long texts nothing.
 fn data(object: &Value) -> String {
     let pairs = object["data"].as_object().into_iter().flatten();
     let pair = |(key, value): (&String, &Value)| match value.as_str() {

@@ -19,7 +19,7 @@ pub(super) fn text(route: &Value) -> String {
     }
 }
 
-/// Weights of every rule are a whole.
+/// The weights of every rule add up to 100 %.
 pub(super) fn adds_up(route: &Value) -> Result<(), String> {
     for rule in rules(route) {
         let sum: i64 = rule.primary + rule.canary;

@@ -1,4 +1,4 @@
-//! The text of a script: commands at the left edge, what happened indented under them.
+//! The text of a script: commands at the left edge, their outcome indented under them.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ enum Part {
     Step(Step),
 }
 
-/// A command, and what happened.
+/// A command and its outcome.
 pub struct Step {
     /// Where it is in the file, from 1.
     pub line: usize,

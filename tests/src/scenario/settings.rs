@@ -24,7 +24,7 @@ pub(super) fn hooks(canary: &Value) -> Vec<String> {
     hooks.filter_map(url).collect()
 }
 
-/// `None` where the words are none of these.
+/// `None` if the words are no setting of the spec.
 fn of_spec(spec: &mut Value, words: &[&str]) -> Option<Result<(), String>> {
     let outcome = match words {
         ["provider", provider] => {

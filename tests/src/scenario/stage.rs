@@ -1,4 +1,4 @@
-//! Carries commands out on a ground.
+//! Runs commands on a ground.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -21,13 +21,13 @@ use crate::{
     },
 };
 
-/// A ground, and what a script did to it.
+/// A ground, and the state of the script on it.
 pub(super) struct Stage<G> {
     ground: G,
     /// Hooks that have an answer.
     hooks: BTreeSet<String>,
     knows_routes: bool,
-    /// Things that few scripts are about, as soon as one has them.
+    /// Kinds that few scripts have, from the moment this one has them.
     has: BTreeSet<Thing>,
 }
 
@@ -49,12 +49,12 @@ impl<G: Ground> Stage<G> {
         self.ground
     }
 
-    /// What the script says comes of the next command.
+    /// The recorded outcome of the next command.
     pub(super) fn expect(&mut self, outcome: &[String]) {
         self.ground.expect(outcome);
     }
 
-    /// Does what the command says, and tells what happened.
+    /// Runs a command and returns its outcome.
     pub(super) async fn carry_out(&mut self, command: Command) -> Done<Vec<String>> {
         match command {
             Command::Start => self.ground.start_operator().await?,
@@ -91,7 +91,7 @@ impl<G: Ground> Stage<G> {
         Ok(())
     }
 
-    /// Everything that takes no time.
+    /// Commands that take no time.
     async fn prepare(&mut self, command: Command) -> Done {
         match command {
             Command::GivenDeployment { image, replicas, reads } => {
@@ -144,7 +144,7 @@ impl<G: Ground> Stage<G> {
         }
     }
 
-    /// Writes to objects that are there.
+    /// Writes to existing objects.
     async fn write(&self, command: Command) -> Done {
         match command {
             Command::Release(image) => {
@@ -217,7 +217,7 @@ impl<G: Ground> Stage<G> {
         self.create(CANARIES, object).await
     }
 
-    /// Every hook says yes until told otherwise; but one that calls back says no.
+    /// Every hook says yes until told otherwise; a rollback hook says no.
     fn listen(&mut self, canary: &Value) {
         for hook in settings::hooks(canary) {
             let is_quiet = hook.starts_with("hooks/rollback/");
@@ -257,7 +257,7 @@ impl<G: Ground> Stage<G> {
         self.ground.know_routes().await
     }
 
-    /// What `web` is in this script.
+    /// The kind of `web` in this script.
     fn workload(&self) -> Resource {
         if self.has.contains(&Thing::DaemonSet) { DAEMON_SETS } else { DEPLOYMENTS }
     }
@@ -290,7 +290,7 @@ impl<G: Ground> Stage<G> {
         Ok(())
     }
 
-    /// As somebody with `kubectl edit` would.
+    /// As an edit with `kubectl edit` would.
     async fn set_route(&self, primary: i64, canary: i64) -> Done {
         let resource = self.route().await?;
         let mut object = self.get(resource, NAME).await?;
@@ -303,7 +303,7 @@ impl<G: Ground> Stage<G> {
         self.ground.update(resource, object).await
     }
 
-    /// As a gateway controller would; one that accepts everything and says nothing is the default.
+    /// As a gateway controller would; by default one that accepts everything and writes no status.
     async fn judge_route(&self, accepts: bool) -> Done {
         let route = self.get(HTTP_ROUTES, NAME).await?;
         let parent = &route["spec"]["parentRefs"][0];
@@ -331,7 +331,7 @@ impl<G: Ground> Stage<G> {
         self.ground.create(resource, object).await
     }
 
-    /// What people read in the status.
+    /// The status as people read it.
     async fn status(&self) -> Done<Vec<String>> {
         let canary = self.ground.get(CANARIES, NAME).await?.unwrap_or_default();
         let status = &canary["status"];
@@ -361,7 +361,7 @@ impl<G: Ground> Stage<G> {
         Ok(lines)
     }
 
-    /// What Flagger's dashboards show.
+    /// The metrics of Flagger's dashboards.
     async fn metrics(&self) -> Done<Vec<String>> {
         let page = self.ground.metrics().await?;
         let shown = ["status{", "weight{", "successes_total{", "failures_total{"];
@@ -375,7 +375,7 @@ impl<G: Ground> Stage<G> {
         Ok(lines)
     }
 
-    /// What serves, and how it is reached.
+    /// The workloads and the objects that route to them.
     async fn cluster(&self) -> Done<Vec<String>> {
         let mut lines = Vec::new();
         let name =

@@ -1,4 +1,4 @@
-//! What a sweep found, in one line and in full.
+//! The findings of a sweep, in one line and in full.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use super::{Fault, Outcome, Scenario};
 
-/// Findings that are printed in full; more say the same.
+/// Findings that are printed in full.
 const FINDINGS_SHOWN: usize = 12;
 /// Differences of one finding that are printed.
 const DIFFERENCES_SHOWN: usize = 8;
 
-/// What a sweep did and found.
+/// Counts and findings of a sweep.
 #[derive(Debug, Default)]
 pub struct Report {
     pub scenarios: usize,
     /// Runs with a cut in them.
     pub runs: usize,
-    /// Cuts that were really made, by class.
+    /// Cuts that took effect, by class.
     pub cuts: BTreeMap<Cut, usize>,
-    /// Writes that were looked at, in all runs.
+    /// Writes of all runs.
     pub writes: u64,
     pub findings: Vec<String>,
     pub seconds: f64,
@@ -76,7 +76,7 @@ impl Report {
         }
     }
 
-    /// Whether it was a sweep at all, and a clean one.
+    /// Whether there were runs and no findings.
     pub fn is_green(&self) -> bool {
         let is_complete = Cut::ALL.iter().all(|cut| self.cuts.contains_key(cut));
         is_complete && self.findings.is_empty()
@@ -108,7 +108,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Where two states differ: paths with both values.
+/// Paths at which two states differ, with both values.
 fn differences(clean: &[Value], cut: &[Value]) -> Vec<String> {
     let by_name = |objects: &[Value]| -> BTreeMap<String, Value> {
         let name = |object: &Value| {

@@ -1,4 +1,4 @@
-//! What is lived through: rollouts of every kind, every way they end, deletion in every phase.
+//! The scenarios of the sweep: rollouts of every kind with every end, and deletion in every phase.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Nothing in a scenario takes longer.
+/// The longest wait of a scenario.
 const PATIENCE_S: u64 = 400;
 /// The gate of scenarios that have one.
 const GATE: &str = "gate/confirm";
@@ -32,12 +32,12 @@ const GATEWAY_API: &str = "gatewayapi:v1";
 const ISTIO: &str = "istio";
 const KUBERNETES: &str = "kubernetes";
 
-/// A story with a canary in it.
+/// A sequence of steps with a canary.
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "what there is at the beginning, one thing each")]
 pub struct Scenario {
     pub name: String,
-    /// What traffic is routed by.
+    /// The provider of the routes.
     provider: &'static str,
     /// The canary, as it is created.
     pub canary: Value,
@@ -56,43 +56,43 @@ pub struct Scenario {
     /// Whether the user has routes of their own, to one of which the canary refers.
     pub has_route: bool,
     pub steps: Vec<Step>,
-    /// The cluster with the canary set up, once somebody needed it.
+    /// The cluster with the canary set up, made at the first use.
     prepared: Arc<OnceLock<Sandbox>>,
-    /// How long nothing may happen at the end.
+    /// The time without any write at the end.
     pub rest: Duration,
 }
 
-/// Something a user does, or waits for.
+/// A user's action, or a wait.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Until the canary is in this phase.
     Phase(&'static str),
-    /// Until this share is written down, or a larger one.
+    /// Until the status has this weight, or a larger one.
     Weight(i64),
-    /// Until so many iterations are.
+    /// Until the status has this number of iterations.
     Iterations(i64),
     /// Another image.
     Image(&'static str),
     /// The share of requests that succeed, in percent.
     Success(f64),
-    /// The Service that is the target leads to other pods.
+    /// The Service that is the target selects other pods.
     Lead(&'static str),
     /// Another value in the ConfigMap the workload reads.
     Config(&'static str),
     /// A merge patch of the canary.
     Edit(Value),
-    /// Another workload, which is the target from now on.
+    /// Another workload becomes the target.
     Retarget(&'static str),
     /// A merge patch of the target's container.
     Container(Value),
-    /// What the gate answers from now on.
+    /// The new answer of the gate.
     Gate(u16),
-    /// Pods of this image that start from now on are never ready; those that run are left alone.
+    /// New pods of this image are never ready; running ones are left alone.
     Spoil(&'static str),
     /// Time passes.
     Pass(u64),
     Delete,
-    /// The target goes, and the canary does not know yet.
+    /// The target is deleted, and the canary does not know yet.
     DeleteTarget,
     /// Until the canary is gone.
     Gone,
@@ -122,7 +122,7 @@ pub fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// Over a Service of the core, of which only copies are ours.
+/// A Service of the core as target, of which only the copies are ours.
 fn of_services() -> Vec<Scenario> {
     use Step::{Delete, Gone, Lead, Phase, Success, Weight};
     let target = json!({ "apiVersion": "v1", "kind": "Service", "name": "web" });
@@ -143,7 +143,7 @@ fn of_services() -> Vec<Scenario> {
     ]
 }
 
-/// Deletion of the target first, where something outlives the canary.
+/// Deletion of the target first, where another object outlives the canary.
 fn after_the_target() -> Vec<Scenario> {
     use Step::{Delete, DeleteTarget, Gone, Image, Weight};
     let own = Scenario::new(GATEWAY_API, weights()).with_service().with_route();
@@ -160,8 +160,8 @@ fn after_the_target() -> Vec<Scenario> {
     deleted.collect()
 }
 
-/// What is lived through with every provider that has kinds, or a form, of its own: one rollout by weight
-/// that goes wrong and then well, one that moves traffic as a whole.
+/// Run for every provider that has its own kinds or form: one rollout by weight that fails and then
+/// succeeds, one that moves traffic as a whole.
 fn over_other_kinds(provider: &'static str) -> Vec<Scenario> {
     use Step::{Image, Iterations, Phase, Success, Weight};
     vec![
@@ -177,8 +177,8 @@ fn over_other_kinds(provider: &'static str) -> Vec<Scenario> {
     ]
 }
 
-/// What is lived through by other workloads and scalers as well: everything that makes, parks, starts,
-/// promotes or gives back.
+/// Run for other workloads and scalers as well: everything that creates, parks, starts, promotes or
+/// restores.
 const WITH_OTHER_PODS: [&str; 8] = [
     ": init",
     ": promote",
@@ -190,18 +190,18 @@ const WITH_OTHER_PODS: [&str; 8] = [
     ": delete in Failed",
 ];
 
-/// What every change is swept with in full: each kind of rollout and each way it ends, with and
-/// without an autoscaler, and deletion in each phase. The rest is the same over other roads.
+/// The full sweep of every change: each kind of rollout and each end, with and without an autoscaler, and
+/// deletion in each phase. The rest is the same over other routes.
 pub fn essential() -> Vec<Scenario> {
     scenarios().into_iter().filter(|it| !it.is_over_another_road()).collect()
 }
 
-/// What [`essential`] leaves out.
+/// The scenarios that [`essential`] leaves out.
 pub fn others() -> Vec<Scenario> {
     scenarios().into_iter().filter(Scenario::is_over_another_road).collect()
 }
 
-/// A few that differ in what they write, for every `cargo test`.
+/// A few that differ in their writes, for every `cargo test`.
 pub fn sample() -> Vec<Scenario> {
     const NAMES: [&str; 8] = [
         "gatewayapi:v1: promote",
@@ -329,7 +329,7 @@ fn rollouts(provider: &'static str) -> Vec<Scenario> {
     ]
 }
 
-/// Where traffic cannot be divided.
+/// For providers that cannot divide traffic.
 fn blue_green_only() -> Vec<Scenario> {
     use Step::{Image, Iterations, Phase, Spoil, Success};
     let plain = || Scenario::new(KUBERNETES, json!({ "iterations": 3 }));
@@ -375,7 +375,7 @@ fn blue_green_only() -> Vec<Scenario> {
     ]
 }
 
-/// Over a route of the user's.
+/// With a reference to the user's route.
 fn referred() -> Vec<Scenario> {
     use Step::{Delete, Edit, Gone, Image, Pass, Phase, Success, Weight};
     let own = || Scenario::new(GATEWAY_API, weights()).with_service().with_route();
@@ -412,7 +412,7 @@ fn referred() -> Vec<Scenario> {
     ]
 }
 
-/// Deletion with everything given back, from every phase.
+/// Deletion that restores everything, from every phase.
 fn deletions(provider: &'static str) -> Vec<Scenario> {
     use Step::{Delete, Gone, Image, Phase, Success, Weight};
     let revert = json!({ "spec": { "revertOnDeletion": true } });
@@ -439,7 +439,7 @@ fn deletions(provider: &'static str) -> Vec<Scenario> {
     all.into_iter().map(|it| it.and([Delete, Gone])).collect()
 }
 
-/// Over a workload that is stopped before it is started anew: a primary that breaks has not one pod.
+/// With the update strategy `Recreate`: a primary that breaks has no pods at all.
 fn recreated(scenario: Scenario) -> Scenario {
     let strategy = json!({ "type": "Recreate", "rollingUpdate": null });
     let spec = json!({ "strategy": strategy, "progressDeadlineSeconds": 60 });
@@ -496,7 +496,7 @@ impl Scenario {
         new.analysed(analysis)
     }
 
-    /// Whether it is the same as another one but for the objects that carry its traffic.
+    /// Whether it differs from another one only in the objects that carry its traffic.
     fn is_over_another_road(&self) -> bool {
         ![GATEWAY_API, KUBERNETES].contains(&self.provider)
     }
@@ -557,13 +557,13 @@ impl Scenario {
         self
     }
 
-    /// Nothing is set up at first.
+    /// Begins before the setup of the canary.
     fn untouched(mut self) -> Self {
         self.is_set_up = false;
         self
     }
 
-    /// What happens.
+    /// The steps.
     fn then<const N: usize>(mut self, steps: [Step; N]) -> Self {
         self.steps = steps.into();
         self
@@ -574,7 +574,7 @@ impl Scenario {
         self
     }
 
-    /// The cluster in which it happens, before the operator starts.
+    /// The cluster for it, before the operator starts.
     pub(super) async fn prepared(&self) -> World {
         if !self.is_set_up {
             return self.world();
@@ -593,7 +593,7 @@ impl Scenario {
         furnished(World::over(fork(sandbox)))
     }
 
-    /// The same, with nothing set up.
+    /// The same, before the setup.
     fn world(&self) -> World {
         let world = furnished(World::with(settings(Settings::for_tests())));
         if self.provider == KNATIVE || foreign().contains(&self.provider) {
@@ -633,14 +633,14 @@ impl Scenario {
     }
 }
 
-/// A cluster of its own that goes on from here, now.
+/// A copy of the cluster that goes on from here, now.
 fn fork(sandbox: &Sandbox) -> Sandbox {
     let now = sandbox.server().clock.now();
     let there = Settings { clock: Clock::virtual_from(now), ..Settings::for_tests() };
     sandbox.fork(settings(there).routing().rbac())
 }
 
-/// Pods take their time.
+/// Pods start and stop with delays.
 fn settings(mut settings: Settings) -> Settings {
     settings.controllers.kubelet = KubeletSettings::default();
     settings
@@ -709,7 +709,7 @@ fn autoscaler() -> Value {
 // === impl Step ===
 
 impl Step {
-    /// False if what is waited for never came.
+    /// False if a wait timed out.
     pub(super) async fn take(&self, world: &World) -> bool {
         match self {
             Self::Phase(phase) => {
@@ -747,7 +747,7 @@ impl Step {
             Self::Image(image) => patch_container(world, json!({ "image": image })),
             Self::Container(patch) => patch_container(world, patch.clone()),
             Self::Success(percent) => {
-                // Every provider asks in words of its own, and for nothing else.
+                // Every provider has a query of its own, and there is no other metric.
                 world.network.metric("", Metric::Value(*percent));
             }
             Self::Lead(version) => {

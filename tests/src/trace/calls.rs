@@ -1,7 +1,7 @@
-//! What the operator asked the outside, and what that means for the rollout.
+//! The operator's requests to hooks and metric servers, and their meaning for the rollout.
 //!
-//! Checks are judged here on their own: a number that is out of its limits, no number, or a hook that
-//! did not say yes fails the check of that moment, whatever the operator made of it.
+//! Checks are judged here independently of the operator: a number out of its limits, no number, or a hook
+//! that did not say yes fails the check of that moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use tidegate_engine_check::check::TraceEvent;
 use super::watched::Watched;
 use crate::network::{Call, PROBE, PROMETHEUS, Reply};
 
-/// What was asked before.
+/// The requests so far.
 #[derive(Default)]
 pub(super) struct Calls {
     /// When a check last failed.
     failed_at: Option<Timestamp>,
     /// Calls to hooks by their keys: one that comes again is another attempt.
     known: BTreeSet<String>,
-    /// When hooks of a kind were last asked, and which: one that hangs delays the next.
+    /// The last request to hooks of a kind, with its time and the hooks: one that hangs delays the next.
     asked: Option<(GateKind, Timestamp, BTreeSet<String>)>,
     /// The key of the last call of a kind, and the revision it was about.
     keys: BTreeMap<(GateKind, String), (String, Option<String>)>,
@@ -39,7 +39,7 @@ impl Watched {
         if let Some(text) = message_of(&call.body, &self.sender())
             && !self.is_shared
         {
-            // What did not arrive may be sent again.
+            // A message that did not arrive may be sent again.
             if is_taken(&call.reply) {
                 self.see(at, TraceEvent::Messaged(format!("{}: {text}", call.to)));
             }
@@ -103,7 +103,7 @@ impl Watched {
         ingress.into_iter().chain([&spec.target_ref.name]).any(|name| query.contains(name))
     }
 
-    /// A hook that is told of one end of one rollout twice, as after a crash, can tell by the key.
+    /// A hook that is told of one end of one rollout twice, as after a crash, must get the same key.
     fn compare_keys(&mut self, kind: GateKind, to: &str, key: Option<&str>) {
         let status = self.canary.status.clone().unwrap_or_default();
         let applied = status.last_applied_spec.clone().unwrap_or_default();
@@ -116,7 +116,7 @@ impl Watched {
         }
     }
 
-    /// How this canary signs its messages.
+    /// The author of this canary's messages.
     fn sender(&self) -> (String, String) {
         let name = self.canary.metadata.name.clone().unwrap_or_default();
         (name, self.namespace().to_owned())
@@ -140,7 +140,7 @@ impl Watched {
         self.see(at, TraceEvent::Checked(!is_failed));
     }
 
-    /// Unknown queries are given the benefit of the doubt: only what is surely wrong fails.
+    /// An unknown query passes: only a value that is surely wrong fails.
     fn is_within_limits(&self, call: &Call) -> bool {
         let Reply::Status(200, body) = &call.reply else { return false };
         let metric = self.metric_of(&call.query);
@@ -148,7 +148,7 @@ impl Watched {
         let Ok(body) = serde_json::from_str::<Value>(body) else { return false };
         let value = body.pointer("/data/result/0/value/1").and_then(Value::as_str);
         let Some(value) = value.and_then(|value| value.parse::<f64>().ok()) else {
-            // No value is asked about once more before it fails.
+            // A query without a value is repeated once before it fails.
             return true;
         };
         let range = metric.threshold_range.as_ref();
@@ -179,7 +179,7 @@ fn is_taken(reply: &Reply) -> bool {
     }
 }
 
-/// An answer that comes late counts as what it is when it comes.
+/// A late answer counts like any other.
 fn is_yes(reply: &Reply) -> bool {
     match reply {
         Reply::Status(200..=299, _) | Reply::Body(200..=299, _) => true,
@@ -188,7 +188,7 @@ fn is_yes(reply: &Reply) -> bool {
     }
 }
 
-/// The words of a chat message of this canary, in any of the formats it is sent in.
+/// The text of a chat message of this canary, in any of its formats.
 fn message_of(body: &Value, (name, namespace): &(String, String)) -> Option<String> {
     let sender = format!("{name}.{namespace}");
     let attachment = &body["attachments"][0];

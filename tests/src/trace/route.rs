@@ -1,4 +1,4 @@
-//! What a routing object says, first by its bare numbers, then as the operator reads it.
+//! The split in a routing object, first by its bare numbers, then as the operator reads it.
 
 use kube_sandbox::cluster::Resource;
 use serde_json::Value;
@@ -11,8 +11,8 @@ use tidegate_providers::{
 
 use super::{Objects, table_of};
 
-/// The weights of primary and canary in the first list where they make no whole, whatever the kind
-/// of the route: a member with a weight leads to whoever it mentions.
+/// The weights of primary and canary in the first list where they do not add up, for any kind of route: a
+/// member with a weight leads to the Service it mentions.
 pub(super) fn wrong(route: &Value, names: &ServiceNames) -> Option<(i64, i64)> {
     let settings = settings(route).and_then(Value::as_object);
     let texts = settings.into_iter().flat_map(|map| map.values()).filter_map(Value::as_str);
@@ -63,7 +63,7 @@ pub(super) fn settings(route: &Value) -> Option<&Value> {
     (route["kind"] == "Ingress").then(|| &route["metadata"]["annotations"])
 }
 
-/// The field that divides traffic; who wrote it last divided it.
+/// The field that divides traffic; its last writer divided it.
 pub(super) fn divided(table: Resource, route: &Value) -> &'static [&'static str] {
     match (table.group, table.plural) {
         ("networking.istio.io", _) if route["spec"]["tcp"].is_array() => &["spec", "tcp"],
@@ -79,7 +79,7 @@ pub(super) fn divided(table: Resource, route: &Value) -> &'static [&'static str]
     }
 }
 
-/// Where the objects of a canary's route are: table, namespace and name.
+/// The objects of a canary's route: table, namespace and name.
 pub(super) fn places(
     canary: &Canary,
     mesh: Mesh,
@@ -91,7 +91,7 @@ pub(super) fn places(
     names.into_iter().map(place).collect()
 }
 
-/// How live traffic is divided.
+/// The split of live traffic.
 pub(super) fn split(
     canary: &Canary,
     mesh: Mesh,
@@ -104,7 +104,7 @@ pub(super) fn split(
         for (kind, name) in mesh.names(cx) {
             let found = objects.get(table_of(&kind), &home(kind, namespace), &name);
             if let Some(mut object) = found.cloned() {
-                // What a gateway has not taken in yet is written all the same.
+                // A route counts as written before the gateway has accepted it.
                 if let Some(object) = object.as_object_mut() {
                     object.remove("status");
                 }
@@ -115,7 +115,7 @@ pub(super) fn split(
     })
 }
 
-/// The provider in the form the cluster knows, as far as objects tell.
+/// The form of the provider that the cluster serves, as far as objects tell.
 fn served(mesh: Mesh, objects: &Objects) -> Mesh {
     mesh.served(|kind| objects.has(table_of(&kind)))
 }
@@ -124,7 +124,7 @@ fn home(kind: Kind, namespace: &str) -> String {
     if kind.is_namespaced() { namespace.to_owned() } else { String::new() }
 }
 
-/// With what a router looks at.
+/// With the context of a router.
 fn in_case_of<T>(canary: &Canary, namespace: &str, f: impl FnOnce(&RouteCx<'_>) -> T) -> T {
     let status = canary.status.clone().unwrap_or_default();
     let cookies = Cookies {

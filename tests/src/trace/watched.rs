@@ -1,4 +1,4 @@
-//! One canary and everything around it, as entries.
+//! One canary and the objects around it, as entries of a trace.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -29,18 +29,18 @@ use super::{Change, Habits, Objects, is_ours, moment};
 use crate::rollout::{CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, SECRETS, SERVICES};
 
 const FINALIZER: &str = "finalizer.flagger.app";
-/// Entries that a breach is shown with.
+/// Entries that are shown with a violation.
 const SHOWN: usize = 25;
 
-/// A canary that is watched, and what is known of it.
+/// A canary with the state needed to judge it.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Watched {
     pub(super) canary: Canary,
     pub(super) mesh: Mesh,
     uid: String,
-    /// Nothing happened since the operator could last look.
+    /// No event since the operator's last opportunity to reconcile.
     is_quiet: bool,
-    /// What is seen was there before: nobody's writing.
+    /// The objects existed before: their fields have no writer.
     is_beginning: bool,
     /// An older canary has the target.
     stands_back: bool,
@@ -52,20 +52,20 @@ pub(super) struct Watched {
     entries: usize,
     recent: VecDeque<String>,
     breaches: Vec<String>,
-    /// What each identifier of a promotion stands for.
+    /// The template of each promotion, by its identifier.
     promotions: BTreeMap<String, Template>,
     target: Option<Template>,
     pods: [Option<Pods>; 2],
-    /// Since when each lacks pods.
+    /// The time since which each lacks pods.
     lacking: [Option<Timestamp>; 2],
     apex: Option<Side>,
     split: Option<Split>,
-    /// The canary as it was when it had other routes, in this rollout.
+    /// The canary with its former routes, in this rollout.
     former: Vec<(Canary, Mesh)>,
     pub(super) calls: super::calls::Calls,
 }
 
-/// Who wants which target, and since when.
+/// The target of a canary, and the canary's age: the oldest canary of a target acts.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) target: (String, String),
@@ -75,7 +75,7 @@ pub(super) struct Claim {
 // === impl Watched ===
 
 impl Watched {
-    /// `None` for what is no canary.
+    /// `None` for an object that is no canary.
     pub(super) fn new(object: &Value, habits: &Habits) -> Option<Self> {
         let canary: Canary = serde_json::from_value(object.clone()).ok()?;
         let (mesh, plan, _) = understand(&canary, &habits.mesh_provider)?;
@@ -108,7 +108,7 @@ impl Watched {
         &self.uid
     }
 
-    /// Several operators are at work: what is said may be said by each.
+    /// Several operators run: each may send events and messages.
     pub(super) fn share(&mut self) {
         self.is_shared = true;
     }
@@ -124,8 +124,8 @@ impl Watched {
         self.stands_back
     }
 
-    /// While another canary has the target, this one must not touch anything; what it finds
-    /// afterwards is where it begins.
+    /// While another canary has the target, this one must not write anything; its trace begins again
+    /// afterwards.
     pub(super) fn stand_back(&mut self, is_so: bool, at: Timestamp, objects: &Objects) {
         if self.stands_back == is_so {
             return;
@@ -145,7 +145,7 @@ impl Watched {
         std::mem::take(&mut self.breaches)
     }
 
-    /// Takes down an entry and hears the verdict.
+    /// Adds an entry and checks it.
     pub(super) fn see(&mut self, at: Timestamp, what: TraceEvent) {
         self.entries += 1;
         self.is_quiet = false;
@@ -160,14 +160,14 @@ impl Watched {
         }
     }
 
-    /// Keeps a breach, with what led to it.
+    /// Keeps a violation, with the entries before it.
     pub(super) fn report(&mut self, breach: &dyn Display) {
         let name = self.canary.metadata.name.as_deref().unwrap_or_default();
         let recent: Vec<_> = self.recent.iter().map(String::as_str).collect();
         self.breaches.push(format!("{name}: {breach}; last:\n  {}", recent.join("\n  ")));
     }
 
-    /// What was there before the canary.
+    /// The state before the canary.
     pub(super) fn begin(&mut self, at: Timestamp, objects: &Objects) {
         let namespace = self.namespace().to_owned();
         let spec = &self.canary.spec;
@@ -190,12 +190,12 @@ impl Watched {
         self.is_beginning = false;
     }
 
-    /// Whether the operator was the last to write this field, while we watched.
+    /// Whether the operator was the last to write this field since the trace began.
     fn is_ours(&self, object: &Value, path: &[&str]) -> bool {
         !self.is_beginning && is_ours(object, path)
     }
 
-    /// Nothing moves at this moment: the operator knows all there is.
+    /// No task can run at this moment: the operator has seen all changes.
     pub(super) fn rest(&mut self, at: Timestamp, objects: &Objects) {
         if self.stands_back {
             return;
@@ -210,11 +210,11 @@ impl Watched {
         }
     }
 
-    /// Whether exactly one of the conditions that say how it goes holds, with a reason and a sentence.
+    /// Whether exactly one of the conditions of progress is true, with a reason and a message.
     fn says_what_it_waits_for(&self) -> bool {
         let status = self.canary.status.clone().unwrap_or_default();
         if status.last_decision.is_none() || self.canary.metadata.deletion_timestamp.is_some() {
-            // Not looked at yet, looked at by another controller, or about to be gone.
+            // Not reconciled yet, reconciled by another controller, or about to be deleted.
             return true;
         }
         let kinds = ["Ready", "Reconciling", "Stalled"];
@@ -255,7 +255,8 @@ impl Watched {
         let phase = canary.status.as_ref().map_or(CanaryPhase::Unset, |status| status.phase);
         let is_anew = matches!(phase, CanaryPhase::Unset | CanaryPhase::Initializing);
         if self.phase != Phase::New && !is_anew {
-            // What was set up stays the target, whatever the spec says later, until it is set up anew.
+            // The target of the setup stays the target, also when the spec names another, until the next
+            // setup.
             canary.spec.target_ref = self.canary.spec.target_ref.clone();
         }
         let is_retargeted = canary.spec.target_ref != self.canary.spec.target_ref;
@@ -273,7 +274,7 @@ impl Watched {
         }
         let was = change.before.and_then(|it| it["status"]["phase"].as_str()).unwrap_or_default();
         if !was.is_empty() && memory.phase == Phase::New {
-            // Nobody but a person, or a restore, takes the phase away.
+            // Only a user or a restore removes the phase.
             self.phase = Phase::New;
             self.see(at, TraceEvent::StatusLost);
         } else if field("/status").is_some() && !(self.stands_back && memory.phase == Phase::New) {
@@ -291,7 +292,7 @@ impl Watched {
         let owners = apex.and_then(|apex| apex["metadata"]["ownerReferences"].as_array());
         if owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == self.uid.as_str()))
         {
-            // A Service that was made for the canary goes with it: nobody is left behind on it.
+            // A Service that was made for the canary is deleted with it: no client is left on it.
             self.see(at, TraceEvent::ApexEdited(Side::Canary));
         }
         self.see(at, TraceEvent::Released);
@@ -326,7 +327,7 @@ impl Watched {
         }
     }
 
-    /// What target and primary are.
+    /// The kind of target and primary.
     fn kind(&self) -> WorkloadKind {
         let kind = WorkloadKind::of(&self.canary.spec.target_ref);
         kind.unwrap_or(WorkloadKind::Deployment)
@@ -349,7 +350,7 @@ impl Watched {
         let of_primary = |object: &Value| self.kind().revision_of_primary(object);
         let (before, primary) = (change.before.and_then(of_primary), of_primary(now));
         if primary.is_none() && before.is_some() {
-            // It serves as before, but nothing says which one it is.
+            // It serves as before, but no object names the revision.
             self.see(at, TraceEvent::PrimaryGone);
         }
         if primary.is_some() && primary != before {
@@ -400,7 +401,7 @@ impl Watched {
         let scaled = change.before.map(|before| kind.replicas(before)) != Some(replicas);
         let field: &[&str] = match kind {
             WorkloadKind::Deployment => &["spec", "replicas"],
-            // Owned as a whole, and by nobody once it is empty.
+            // Owned as a whole, and without an owner once it is empty.
             WorkloadKind::DaemonSet => &["spec", "template", "spec", "nodeSelector"],
             WorkloadKind::Service => &["spec", "selector"],
             WorkloadKind::Knative => &["spec", "template"],
@@ -438,7 +439,7 @@ impl Watched {
         self.on_pods(workload, now, at);
     }
 
-    /// What the target is now, if that is something else.
+    /// Records the target if it changed.
     fn on_target(&mut self, at: Timestamp, objects: &Objects) {
         let namespace = self.namespace().to_owned();
         let name = &self.canary.spec.target_ref.name;
@@ -474,7 +475,7 @@ impl Watched {
         self.see(at, TraceEvent::TargetIs(Box::new(template)));
     }
 
-    /// What the primary was given, by the identifier it carries.
+    /// The template of the primary, by the identifier it carries.
     fn promotion(&self, primary: &Value) -> Template {
         if matches!(self.kind(), WorkloadKind::Service | WorkloadKind::Knative) {
             let of_primary = self.kind().revision_of_primary(primary);
@@ -489,7 +490,7 @@ impl Watched {
         known.unwrap_or_else(|| Template { revision: Revision::new(id), configs: None })
     }
 
-    /// Deadlines pass although nothing changes.
+    /// Deadlines pass also without changes.
     fn look_at_pods(&mut self, at: Timestamp, objects: &Objects) {
         let spec = &self.canary.spec;
         let names = [spec.target_ref.name.clone(), spec.primary_name()];
@@ -551,11 +552,11 @@ impl Watched {
         self.apex = side;
         let is_ours = change.now.is_some_and(|now| self.is_ours(now, &["spec", "selector"]));
         let can = self.mesh.capabilities(&self.canary.spec);
-        // In the end what was there before comes back, and that is the target.
+        // At the end the user's objects are restored, and they are the target.
         let is_ending = matches!(self.phase, Phase::Terminating | Phase::Terminated);
         let moves = can.switched && !can.weighted && !is_ending;
         if let Some(side) = side.filter(|_| moves && is_ours) {
-            // Here that is the whole of live traffic.
+            // On plain Services the selector is the whole of live traffic.
             self.look_at_pods(at, objects);
             let canary = if side == Side::Canary { 100 } else { 0 };
             self.split = Some(Split::canary(tidegate_engine::Percent::clamped(canary)));
@@ -588,7 +589,7 @@ impl Watched {
         let Some(split) = split.filter(|split| self.split != Some(*split)) else { return };
         self.split = Some(split);
         if matches!(self.phase, Phase::Terminating | Phase::Terminated) {
-            // What was there before comes back, whatever it says.
+            // The user's objects are restored as they were.
             self.see(at, TraceEvent::Placed);
         } else if is_ours {
             self.pass_without_checks(at);
@@ -600,7 +601,7 @@ impl Watched {
         }
     }
 
-    /// Keeps in mind that other objects divided traffic until now.
+    /// Remembers that other objects divided traffic until now.
     fn note_former_route(&mut self, before: (Canary, Mesh), objects: &Objects) {
         let namespace = self.namespace();
         let places =
@@ -611,8 +612,8 @@ impl Watched {
         }
     }
 
-    /// Pods are taken away: no route that the canary had before may lead to them. Where there is no other, that is
-    /// all there is to know about traffic.
+    /// Pods are removed: no former route of the canary may lead to them. Without a current route, the
+    /// former ones are all there is to know about traffic.
     fn look_at_former_routes(&mut self, at: Timestamp, objects: &Objects) {
         let namespace = self.namespace().to_owned();
         let split = |(canary, mesh): &(Canary, Mesh)| {
@@ -636,7 +637,7 @@ impl Watched {
         if is_ours && !self.is_shared {
             let text = |field: &str| event[field].as_str().unwrap_or_default();
             let told = format!("{}: {}", text("reason"), text("message"));
-            // Whatever the fact was, the same words are the same fact.
+            // Equal texts count as the same fact.
             self.see(at, TraceEvent::Announced(Box::new(Fact::Noted(Note::Other(told)))));
         }
     }

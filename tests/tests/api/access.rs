@@ -1,4 +1,4 @@
-//! Who may do what, who is who, and what the request log keeps of it.
+//! Authentication, authorization, and the request log.
 
 use http::Method;
 use kube_sandbox::{Sandbox, Settings, request::Verb, server::User};
@@ -11,7 +11,7 @@ const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1";
 
-/// A cluster where jane may do what `rules` say in the default namespace.
+/// A cluster where jane has the permissions of `rules` in the default namespace.
 async fn guarded(rules: Value) -> (Sandbox, Api, Api) {
     let sandbox = Sandbox::new(Settings::for_tests().rbac());
     let admin = Api::of(&sandbox);

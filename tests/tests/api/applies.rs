@@ -1,4 +1,4 @@
-//! Server-side apply and who owns what.
+//! Server-side apply and ownership of fields.
 
 use serde_json::{Value, json};
 use tidegate_tests::api::{Api, MERGE_PATCH};

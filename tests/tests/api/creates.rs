@@ -1,4 +1,4 @@
-//! Creation: names, namespaces, what the server sets and what it does not let through.
+//! Creation: names, namespaces, fields that the server sets, and objects that it refuses.
 
 use http::Method;
 use kube_sandbox::{Sandbox, Settings};

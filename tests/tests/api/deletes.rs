@@ -1,4 +1,4 @@
-//! Deletion: what is answered, what waits, and what is refused.
+//! Deletion: answers, finalizers and grace periods, and refusals.
 
 use std::time::Duration;
 

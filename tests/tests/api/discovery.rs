@@ -1,4 +1,4 @@
-//! What the server says it has.
+//! Discovery: groups, versions and resources of the server.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Fields that are unknown or given twice: refused, warned of, or ignored.
+//! Unknown and duplicate fields: refused, warned of, or ignored.
 
 use http::Method;
 use serde_json::json;

@@ -12,7 +12,7 @@ pub(crate) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefin
 pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 pub(crate) const WIDGETS_V2: &str = "/apis/example.com/v2/namespaces/default/widgets";
 
-/// A cluster whose controllers stand still, and its API.
+/// A cluster whose controllers do not run, and its API.
 pub(crate) fn cluster() -> (Sandbox, Api) {
     let sandbox = Sandbox::new(Settings::for_tests());
     let api = Api::of(&sandbox);

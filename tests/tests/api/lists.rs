@@ -1,4 +1,4 @@
-//! Get and list: selectors, pages, and which moment is shown.
+//! Get and list: selectors, pages, and resource versions.
 
 use serde_json::{Value, json};
 use tidegate_tests::api::Api;

@@ -1,7 +1,7 @@
-//! What the API server answers, request by request, held against Kubernetes 1.36.
+//! The answers of the API server, request by request, compared with Kubernetes 1.36.
 //!
 //! Most tests call the service in the process; `sockets` does the same over HTTP/1.1 and HTTP/2. The
-//! controllers do not run unless a test lets them: what is seen is the API server alone.
+//! controllers do not run unless a test lets them: only the API server is tested.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a broken fixture is a failed test")]
 

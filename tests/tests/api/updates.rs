@@ -1,4 +1,4 @@
-//! Update: conflicts, what a write may change, and what it counts as.
+//! Update: conflicts, fields that a write may change, and the generation.
 
 use serde_json::{Value, json};
 use tidegate_tests::api::{Api, MERGE_PATCH};

@@ -1,4 +1,4 @@
-//! Watches: where they begin, what they tell, and how they end.
+//! Watches: their start, their events, and their end.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ async fn watch_options_that_contradict_each_other_are_refused() {
         assert!(message.contains(want), "{message}");
     }
     let reply = api.get(&format!("{CONFIG_MAPS}?watch=1&resourceVersion=x")).await;
-    // The watch cache finds this, and nobody says what kind of error it is.
+    // The watch cache finds this and sets no reason.
     let message =
         "resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax";
     assert_eq!((reply.code, &reply.json()["message"]), (500, &json!(message)));

@@ -1,4 +1,4 @@
-//! What a Deployment does with a template, and what it says about it.
+//! Deployments: revisions of the template, and the status.
 
 use std::collections::BTreeSet;
 

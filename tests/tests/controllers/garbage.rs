@@ -1,4 +1,4 @@
-//! Garbage collection: who goes with whom, in which order, and who stays.
+//! Garbage collection: the objects that are deleted with an owner, the order, and the ones that stay.
 
 use kube_sandbox::{
     cluster::{CONFIG_MAPS, DEPLOYMENTS, PODS, REPLICA_SETS, SECRETS},

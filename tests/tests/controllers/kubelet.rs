@@ -1,4 +1,4 @@
-//! Pods that behave, and pods that do not.
+//! Pods that start and pods that fail.
 
 use std::time::Duration;
 
@@ -171,7 +171,7 @@ fn readiness_gates_hold_a_pod_back() {
 fn a_pod_stops_within_its_grace_period() {
     let slow =
         KubeletSettings { stop_delay: Duration::from_secs(20), ..KubeletSettings::instant() };
-    // The pod's own period, the one asked for, and how long it takes.
+    // The pod's own period, the requested one, and how long it takes.
     let cases = [(30, None, 20), (5, None, 5), (30, Some(3), 3), (30, Some(0), 0)];
     for (own, asked, takes) in cases {
         let world = World::paced(slow.clone());

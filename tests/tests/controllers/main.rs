@@ -1,5 +1,4 @@
-//! The control loops of a cluster at work on a real server: what they make of users' wishes, in the
-//! usual order and in any other.
+//! The controllers of a cluster on a real API server, with their work in the usual order and in any other.
 
 mod deployment;
 mod garbage;

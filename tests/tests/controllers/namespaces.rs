@@ -1,4 +1,4 @@
-//! Namespaces and definitions on their way out.
+//! Deletion of namespaces and definitions.
 
 use kube_sandbox::cluster::{
     CONFIG_MAPS, Cluster, DEPLOYMENTS, Deletion, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES,
@@ -12,7 +12,7 @@ fn in_stage(object: Value) -> Value {
     merged(object, &json!({ "metadata": { "namespace": "stage" } }))
 }
 
-/// A namespace `stage` with something of many kinds in it.
+/// A namespace `stage` with objects of many kinds.
 fn furnished(world: &World) {
     world.create(CRDS, definition("Widget", "Namespaced"));
     world.create(NAMESPACES, json!({ "metadata": { "name": "stage" } }));

@@ -141,7 +141,7 @@ fn evictions_stop_where_the_budget_ends() {
     assert_eq!(status, want);
     let pods = world.names(PODS);
     evict(&world, &pods[0]).unwrap();
-    // The second comes before any loop has seen the first.
+    // The second comes before any controller has seen the first.
     let refused = evict(&world, &pods[1]).unwrap_err();
     assert_eq!((refused.code, refused.reason), (429, "TooManyRequests"));
     let why = "Cannot evict pod as it would violate the pod's disruption budget.";

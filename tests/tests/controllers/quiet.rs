@@ -1,4 +1,4 @@
-//! A cluster with nothing to do does nothing, and a large one gets there soon.
+//! A cluster at rest writes nothing, and a large one comes to rest soon.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Rollouts seen from close by: what holds after every single step of any loop.
+//! Invariants of rollouts after every single step of any controller.
 
 use kube_sandbox::{
     Settings,
@@ -25,7 +25,7 @@ fn strategy(surge: &str, unavailable: &str) -> serde_json::Value {
     } } })
 }
 
-/// What all `ReplicaSets` together want. The surge limits this, not the pods there are: those of a
+/// The replicas of all `ReplicaSets` together. The surge limits these and not the existing pods: those of a
 /// set that was just scaled down take a moment to be deleted.
 fn asked_for(world: &World) -> i64 {
     world.list(REPLICA_SETS).iter().map(|set| number(&set["spec"]["replicas"])).sum()

@@ -1,8 +1,8 @@
 //! Strategies for every type of the API.
 //!
-//! [`strategy!`] builds a struct from a strategy for each of its fields. The struct is written out
-//! in full, so a new field does not compile until it has a strategy here. Values stay within the
-//! schema: what the schema refuses is shown by `testdata/bad`.
+//! [`strategy!`] builds a struct from a strategy for each of its fields. The struct is written out in full,
+//! so a new field does not compile until it has a strategy here. Values stay within the schema: refusals
+//! are tested with `testdata/bad`.
 
 pub(crate) mod flagger;
 pub(crate) mod game;
@@ -21,7 +21,7 @@ macro_rules! pairs {
     ($head:expr $(, $tail:expr)*) => { ($head, pairs!($($tail),*)) };
 }
 
-/// The pattern that takes apart what [`pairs!`] makes.
+/// The pattern for the values of [`pairs!`].
 macro_rules! pair_names {
     () => { () };
     ($head:ident $(, $tail:ident)*) => { ($head, pair_names!($($tail),*)) };

@@ -1,4 +1,4 @@
-//! Reads the manifests under `testdata` and the CRDs they are held against.
+//! Reads the manifests under `testdata` and the CRDs they are compared with.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -79,7 +79,7 @@ impl Kinds {
         &self.0[object["kind"].as_str().unwrap()]
     }
 
-    /// What the API server would say to this object: the texts of all refusals.
+    /// The API server's refusals of this object.
     pub(crate) fn refusals(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
         let errors = self.of(object).validate(object, old);
         errors.iter().map(ToString::to_string).collect()

@@ -1,4 +1,4 @@
-//! What the CRDs say besides their schemas, and what all their schemas have in common.
+//! The CRDs without their schemas, and rules that all the schemas keep.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::corpus::{repository, schema_of};
 
-/// Set to anything to rewrite the files instead of comparing them.
+/// Set to any value to rewrite the files instead of comparing them.
 const UPDATE: &str = "UPDATE_CRDS";
 
 #[test]

@@ -1,8 +1,8 @@
 //! The CRDs against the types, the manifests and the API server's own rules.
 //!
-//! `definitions` holds the CRDs against what users know from the originals, `manifests` runs a corpus
-//! of good and bad objects through pruning, defaulting and validation, and `round_trip` does the
-//! same with random objects made from the types, so that no field of a type is missing in a schema.
+//! `definitions` compares the CRDs with the original ones, `manifests` runs a corpus of good and bad
+//! objects through pruning, defaulting and validation, and `round_trip` does the same with random objects
+//! made from the types, so that no field of a type is missing in a schema.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a broken corpus is a failed test")]
 

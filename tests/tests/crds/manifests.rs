@@ -1,4 +1,4 @@
-//! What the schemas accept and refuse, shown by the manifests under `testdata`.
+//! Objects that the schemas accept and refuse: the manifests under `testdata`.
 
 use std::collections::BTreeSet;
 

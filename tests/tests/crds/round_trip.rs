@@ -1,7 +1,7 @@
 //! Random objects of every kind, made from the types, against the schemas.
 //!
-//! A field that a type has and a schema lacks would be dropped by the API server without a word; a
-//! bound that a type's own values break would refuse what the controller writes. Both show here.
+//! A field that a type has and a schema lacks would be dropped by the API server without a word; a bound
+//! that a type's own values break would refuse a write of the controller. Both fail here.
 
 use std::sync::LazyLock;
 
@@ -48,7 +48,7 @@ round_trip! {
     hook_runs_survive_storage: game::hook_run() => HookRun,
 }
 
-/// What the API server would store. Nothing may be dropped or refused, and nothing lost.
+/// The object as the API server would store it. Nothing may be dropped, refused or lost.
 fn store(sent: &Value) -> Result<Value, TestCaseError> {
     let (stored, dropped) = KINDS.stored(sent);
     prop_assert_eq!(dropped, Vec::<String>::new());

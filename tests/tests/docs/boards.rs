@@ -1,5 +1,5 @@
-//! Boards and alert rules against the metrics of the operator: each expression is asked of a Prometheus
-//! that has scraped it.
+//! Dashboards and alert rules against the metrics of the operator: each expression is evaluated by a
+//! Prometheus that has scraped it.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
@@ -16,21 +16,21 @@ use crate::markdown::repository;
 const NOW_MS: i64 = 1_767_225_600_000;
 const MINUTE_MS: i64 = 60_000;
 
-/// What the operator has seen.
+/// The history of the operator.
 #[derive(Clone, Copy)]
 enum Day {
-    /// Everything went as it should.
+    /// Without failures.
     Good,
-    /// Everything went wrong.
+    /// Nothing but failures.
     Bad,
-    /// A good day on which once, one thing of each kind went wrong.
+    /// Without failures, but for one of each kind.
     One,
 }
 
-/// When that was, in minutes before now.
+/// The time of that failure, in minutes before now.
 const ONCE_MIN: i64 = 10;
 
-/// One more minute of such a day.
+/// Adds one minute of such a history.
 fn live(telemetry: &Telemetry, day: Day) {
     let target = Target::new("shop", "web");
     telemetry.expect(&target, Strategy::Canary);
@@ -42,7 +42,7 @@ fn live(telemetry: &Telemetry, day: Day) {
     telemetry.count_decision("Idle");
     telemetry.count_reconcile("ok", moment);
     telemetry.count_hook("rollout", Outcome::Success);
-    // A closed gate is nothing to be woken for.
+    // A closed gate is no reason for an alert.
     telemetry.count_hook("confirm-promotion", Outcome::Refused);
     telemetry.count_query("prometheus", Outcome::Success, moment);
     telemetry.count_query("datadog", Outcome::Error("no_value"), moment);
@@ -74,7 +74,7 @@ fn live(telemetry: &Telemetry, day: Day) {
     }
 }
 
-/// What goes wrong once.
+/// The failure of each kind.
 fn stumble(telemetry: &Telemetry) {
     let target = Target::new("shop", "web");
     telemetry.count_failure(&target, Strategy::Canary, Analysis::Completed);
@@ -82,7 +82,7 @@ fn stumble(telemetry: &Telemetry) {
     telemetry.count_alert("discord", Outcome::Error("timeout"));
 }
 
-/// A Prometheus that has scraped the operator every minute for an hour of such a day.
+/// A Prometheus that has scraped the operator every minute for an hour of such a history.
 fn scraped(day: Day) -> Database {
     let telemetry = Telemetry::new("1.0.0", "istio", Timestamp::UNIX_EPOCH);
     let database = Database::new();
@@ -142,7 +142,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
 }
 
-/// An expression as Grafana sends it with everything selected.
+/// An expression as Grafana sends it with all values selected.
 fn filled(expression: &str) -> String {
     let filled = expression.replace("$__rate_interval", "5m");
     filled.replace("$namespace", ".*").replace("$name", ".*")
@@ -212,7 +212,7 @@ fn rules_are_silent_on_a_good_day_and_raised_on_a_bad_one() {
         assert_eq!(count(&good, expression), Ok(0), "{name} is raised for nothing");
         assert!(matches!(count(&bad, expression), Ok(1..)), "{name} is never raised");
     }
-    // Nobody scrapes an operator that is not there.
+    // An operator that is not there is not scraped.
     let leader = rules.iter().find(|rule| rule["alert"] == "TidegateNoLeader").unwrap();
     assert_eq!(count(&Database::new(), text(&leader["expr"])), Ok(1));
 }

@@ -1,7 +1,7 @@
-//! Tables of cases: which test fails if the mistake is made.
+//! Tables of cases and the tests that cover them.
 //!
-//! A module that has one keeps it in its header, a row a case: `| id | about | tests |`, the tests in
-//! backticks, scripts by their paths. Rows are held to the code, so that a test that is renamed or dropped is missed.
+//! A module keeps its table in its header, a row a case: `| id | about | tests |`, the tests in backticks,
+//! scripts by their paths. Rows are compared with the code, so that a renamed or removed test is noticed.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -55,12 +55,23 @@ fn tests(folder: &Path, found: &mut BTreeSet<String>) {
                 is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
                 let line = line.strip_prefix("async ").unwrap_or(line);
                 if let Some(rest) = line.strip_prefix("fn ") {
-                    let name = rest.split(['(', '<']).next().unwrap_or_default().to_owned();
+                    let name = rest.split(['(', '<']).next().unwrap_or_default();
                     if std::mem::take(&mut is_test) {
-                        found.insert(name);
+                        found.insert(without_numbers(name).to_owned());
                     }
                 }
             }
         }
+    }
+}
+
+/// The sentence of a test whose name begins with numbers of a list: `item_5_bet_12_pods_...`.
+fn without_numbers(name: &str) -> &str {
+    let lists = ["alr_", "bet_", "invariant_", "item_", "lt_", "met_", "v8_"];
+    let number = lists.iter().find_map(|list| name.strip_prefix(list));
+    let rest = number.map(|it| it.trim_start_matches(|it: char| it.is_ascii_digit()));
+    match rest.and_then(|it| it.strip_prefix('_')) {
+        Some(rest) => without_numbers(rest.strip_prefix("and_18_").unwrap_or(rest)),
+        None => name,
     }
 }

@@ -5,7 +5,7 @@ use tidegate_operator::args::Args;
 
 use crate::markdown::{Page, pages};
 
-/// What `tidegate` can be asked for; its own flags are checked with the program, beside it.
+/// Subcommands of `tidegate`; its own flags are checked with the program, beside it.
 const OURS: [&str; 5] = ["try", "sandbox", "crds", "install", "operator"];
 
 /// The verbs of kubectl that pages use.
@@ -60,7 +60,7 @@ pub(crate) fn commands(page: &Page) -> Vec<Vec<String>> {
     commands
 }
 
-/// A line as a shell takes it apart: quotes hold words together, `#` begins a comment.
+/// A line split as a shell does: quotes hold words together, `#` begins a comment.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -123,7 +123,7 @@ fn commands_of_kubectl_exist_and_name_kinds_that_do() {
             let verb = plain.next().copied().unwrap_or_default();
             let path = &page.path;
             assert!(VERBS.contains(&verb), "{path}: unknown verb in `{}`", words.join(" "));
-            // What follows these is no kind.
+            // The words after these verbs are no kinds.
             if matches!(verb, "apply" | "auth" | "create" | "logs" | "rollout" | "set") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Manifests that are not written by the program, against the ones that are.
+//! Manifests that are not generated, compared with the generated ones.
 
 use std::fs;
 

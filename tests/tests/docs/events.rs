@@ -26,14 +26,14 @@ out the Deployment `web` in the namespace `shop`. *Status only* marks reasons th
 event.
 ";
 
-/// Where a fact is told.
+/// The places in which a fact is published.
 #[derive(Clone, Copy)]
 enum Told {
     Event,
     Status,
 }
 
-/// A fact, where it is told, and what it means for the reader.
+/// A fact, its places, and its meaning for the reader.
 type Entry = (Fact, Told, &'static str);
 
 pub(crate) fn page() -> String {
@@ -122,7 +122,7 @@ fn setting_up() -> Vec<Entry> {
     ]
 }
 
-/// What may not be meant, is not as safe as it could be, or was changed on the way.
+/// Settings that may be a mistake, are less safe than they could be, or were corrected on the way.
 fn noted() -> Vec<Entry> {
     use Told::Event;
     vec![

@@ -1,9 +1,8 @@
-//! Examples are given to a cluster with an operator in it, as a reader would.
+//! The examples of the pages, applied to a cluster with an operator in it.
 //!
-//! A page is one sitting: its YAML blocks are applied in order, each to what the ones before left,
-//! then its `kubectl patch` commands. The API server must take everything as it is written, and the
-//! operator must be able to act on it. A workload that a page leaves out is put there, as a reader
-//! would have one.
+//! The YAML blocks of a page are applied in order, each to the result of the ones before, then its `kubectl
+//! patch` commands. The API server must accept everything as it is written, and the operator must be able
+//! to act on it. A workload that a page leaves out is created first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +31,7 @@ struct Sitting {
 /// How long a canary may take to be set up, and a rollout to end.
 const PATIENCE_S: u64 = 600;
 
-/// It has a world of its own.
+/// Tested in a world of its own.
 const GAME: &str = "docs/guide/game-workloads.md";
 
 #[tokio::test(start_paused = true)]
@@ -178,8 +177,8 @@ impl Sitting {
         Self { world }
     }
 
-    /// A reader of a provider's page has that provider: definitions of the kinds that the page names
-    /// and of those that the operator writes. Those that the sandbox does not know take anything.
+    /// Installs the definitions of the kinds that a provider's page names and of those that the operator
+    /// writes. Those that the sandbox does not know accept anything.
     fn install_what_it_is_about(&self, page: &Page) {
         let written = Mesh::ALL.iter().flat_map(|mesh| mesh.kinds());
         let mut kinds: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
@@ -206,7 +205,7 @@ impl Sitting {
             }
         }
         definitions.extend(kinds.iter().map(|(kind, versions)| definition(*kind, versions)));
-        // What the cluster has is better than anything.
+        // Groups with definitions of their own, which are stricter than these.
         let known = [
             "networking.istio.io",
             "gateway.networking.k8s.io",
@@ -225,7 +224,7 @@ impl Sitting {
         self.world.sandbox.settle();
     }
 
-    /// Applies what a block has; nothing of it may be dropped.
+    /// Applies a block; nothing of it may be dropped.
     fn apply(&self, place: &str, text: &str) {
         let objects: Vec<Value> = serde_saphyr::from_multiple(text)
             .unwrap_or_else(|error| panic!("{place} is no YAML: {error}"));
@@ -250,7 +249,7 @@ impl Sitting {
         }
     }
 
-    /// Carries out the patches of a page; nothing of them may be dropped.
+    /// Applies the patches of a page; nothing of them may be dropped.
     fn patch(&self, page: &Page) {
         for patch in Self::patches(page) {
             let patched = self.world.patch(CANARIES, "web", &patch);
@@ -258,7 +257,7 @@ impl Sitting {
         }
     }
 
-    /// What `kubectl patch canary web` is given on a page, in order.
+    /// The patches of `kubectl patch canary web` on a page, in order.
     fn patches(page: &Page) -> Vec<Value> {
         let commands = commands(page);
         let ours = commands
@@ -358,7 +357,7 @@ fn is_refused(status: &Value) -> bool {
     })
 }
 
-/// What was asked for must be what is stored; a server may add to it.
+/// The stored object must contain the applied one; a server may add to it.
 fn assert_kept(place: &str, asked: &Value, stored: &Value) {
     match (asked, stored) {
         (Value::Object(asked), Value::Object(stored)) => {

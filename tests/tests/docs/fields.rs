@@ -31,7 +31,7 @@ guide](../guide/game-workloads.md) explains how they work together.
 const KINDS: [&str; 3] = ["Canary", "MetricTemplate", "AlertProvider"];
 const GAME_KINDS: [&str; 4] = ["GameDeployment", "GameStatefulSet", "HookTemplate", "HookRun"];
 
-/// Members of a schema that say what values are accepted, and how they are told.
+/// Bounds of values in a schema, and their description.
 const BOUNDS: [(&str, &str); 4] = [
     ("default", "default"),
     ("minimum", "least"),

@@ -1,4 +1,4 @@
-//! `flags.md`: the flags of `tidegate operator`, from what the program parses.
+//! `flags.md`: the flags of `tidegate operator`, from the parser.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

@@ -20,7 +20,7 @@ message of the current state. *Status only* marks reasons that appear there, in 
 `tidegate_decisions_total`. In the examples the workload is `arena`.
 ";
 
-/// Told by the operator as it acts: reason, type, meaning, and the file that says so.
+/// Events of the operator's own actions: reason, type, meaning, and the file that sends it.
 const OF_ACTS: [(&str, &str, &str, &str); 14] = [
     ("SuccessfulCreate", "Normal", "A pod was created", "act"),
     ("SuccessfulDelete", "Normal", "A pod was deleted; the message has the reason", "act"),
@@ -58,7 +58,7 @@ const OF_ACTS: [(&str, &str, &str, &str); 14] = [
     ),
 ];
 
-/// A fact, whether it is an event, and what it means for the reader.
+/// A fact, whether it is an event, and its meaning for the reader.
 type Entry = (Fact, bool, &'static str);
 
 pub(crate) fn section() -> String {

@@ -1,4 +1,4 @@
-//! Links between pages lead somewhere.
+//! Links between pages have a target.
 
 use std::collections::BTreeSet;
 

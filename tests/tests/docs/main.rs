@@ -1,8 +1,8 @@
-//! The documentation against the code.
+//! The documentation compared with the code.
 //!
 //! `reference` pages are written from the code: `UPDATE_DOCS=1 cargo test -p tidegate-tests --test docs`
-//! rewrites them, otherwise they are compared. `examples` gives every YAML example to a cluster with
-//! an operator in it; `commands` and `links` hold what guides name against what there is.
+//! rewrites them, otherwise they are compared. `examples` applies every YAML example to a cluster with an
+//! operator in it; `commands` and `links` check the names in guides.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a broken page is a failed test")]
 

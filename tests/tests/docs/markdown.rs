@@ -1,6 +1,9 @@
-//! Pages: where they are, what is in them, and how tables are written.
+//! Pages: their paths, their blocks, and tables.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs::{self, DirEntry},
+    path::PathBuf,
+};
 
 /// A page of the documentation.
 pub(crate) struct Page {
@@ -11,7 +14,7 @@ pub(crate) struct Page {
 
 /// A fenced block of a page.
 pub(crate) struct Block {
-    /// What stands after the fence.
+    /// The word after the fence.
     pub(crate) language: String,
     pub(crate) text: String,
     /// Line of the fence, for messages.
@@ -30,10 +33,11 @@ pub(crate) fn repository(path: &str) -> PathBuf {
 /// Every page, in order of its path.
 pub(crate) fn pages() -> Vec<Page> {
     let mut paths: Vec<String> = ROOT_PAGES.iter().map(|path| (*path).to_owned()).collect();
-    for folder in ["docs/guide", "docs/guide/providers", "docs/concepts", "docs/reference"] {
+    let folders = ["docs", "docs/guide", "docs/guide/providers", "docs/concepts", "docs/reference"];
+    for folder in folders {
         let entries = fs::read_dir(repository(folder)).unwrap().map(Result::unwrap);
-        let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
-        let names = files.map(|entry| entry.file_name().into_string().unwrap());
+        let is_page = |entry: &DirEntry| entry.path().extension().is_some_and(|it| it == "md");
+        let names = entries.filter(is_page).map(|entry| entry.file_name().into_string().unwrap());
         paths.extend(names.map(|name| format!("{folder}/{name}")));
     }
     paths.sort();
@@ -47,13 +51,13 @@ pub(crate) fn pages() -> Vec<Page> {
         .collect()
 }
 
-/// Ends a cell's text where a table would take it for something else.
+/// Escapes a text for a cell of a table.
 pub(crate) fn cell(text: &str) -> String {
     let escaped = text.replace('|', "\\|").replace('<', "&lt;");
     escaped.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Text that is shown as it is, in a cell.
+/// A text as code, in a cell.
 pub(crate) fn code(text: &str) -> String {
     format!("`{}`", text.replace('|', "\\|"))
 }

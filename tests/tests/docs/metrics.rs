@@ -1,4 +1,4 @@
-//! `metrics.md`: what the operator tells Prometheus, from a page on which everything happened once.
+//! `metrics.md`: the operator's metrics, from an operator on which everything happened once.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -81,7 +81,7 @@ pub(crate) fn page() -> String {
     format!("{INTRO}{FLAGGER}\n{flagger}{OWN}\n{own}{GAME}\n{game}{MORE}")
 }
 
-/// The page of an operator that has done everything once: only then all labels are there.
+/// The metrics of an operator that has done everything once: only then all labels are there.
 fn rendered() -> String {
     let telemetry = Telemetry::new("1.0.0", "istio", Timestamp::UNIX_EPOCH);
     let target = Target::new("shop", "web");

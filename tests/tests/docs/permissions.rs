@@ -1,4 +1,4 @@
-//! `permissions.md`: what the shipped role grants, and why.
+//! `permissions.md`: the rules of the shipped role, and their reasons.
 
 use std::fmt::Write as _;
 

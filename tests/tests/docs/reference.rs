@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::{events, fields, flags, markdown::repository, metrics, permissions, status};
 
-/// Set to anything to rewrite the pages instead of comparing them.
+/// Set to any value to rewrite the pages instead of comparing them.
 const UPDATE: &str = "UPDATE_DOCS";
 
 #[test]

@@ -1,8 +1,8 @@
-//! Where the mistakes of routers are tested, and what they have to write.
+//! Mistakes of routers and the objects they write, with their tests.
 //!
-//! `R-n` is where we do better than Flagger, in the order of the specification of routers; `X-n` are its
-//! cross-checks: 1 to 16 the vectors, then the notes of others, then permissions. What is *not built* is
-//! said in its row. Tests of this file hold the table to the code, as in `acceptance`.
+//! `R-n` are cases in which Tidegate deliberately differs from Flagger; `X-n` are checks of the written
+//! objects: 1 to 16 test vectors, then special cases, then permissions. A case that is *not built* says so
+//! in its row. The tests below compare the table with the code, as in `acceptance`.
 //!
 //! | id | about | tests |
 //! | --- | --- | --- |
@@ -27,12 +27,12 @@
 //! | R-19 | gRPC | `the_protocol_or_else_the_ports_name_tells_calls_from_requests`, `calls_are_divided_by_weight`, `calls_are_rolled_out_by_weight_over_a_route_of_calls` |
 //! | R-20 | a prefix rewrite with several conditions | `a_prefix_rewrite_makes_one_rule_of_each_condition`, `a_prefix_rewrite_beside_a_test_has_one_condition_a_rule` |
 //! | R-21 | Gateway API v1beta1 and retries | `a_route_counts_once_its_gateway_took_it`, `retries_are_written_where_the_cluster_knows_them`, `both_versions_write_timeouts_cors_and_retries_where_the_cluster_knows_them`, `an_older_definition_without_timeouts_cors_or_retries_is_left_without_as_by_flagger` |
-//! | R-22 | Gateway API: what a gateway did not take | `a_route_counts_once_its_gateway_took_it`, `a_route_of_calls_counts_once_its_gateway_took_it` |
+//! | R-22 | Gateway API: routes that a gateway did not accept | `a_route_counts_once_its_gateway_took_it`, `a_route_of_calls_counts_once_its_gateway_took_it` |
 //! | R-23 | a backup of our own objects | `a_users_route_is_backed_up_once_and_given_back`, `objects_made_for_the_canary_go_with_it` |
 //! | R-24 | objects that come back in part | `a_users_route_is_backed_up_once_and_given_back`, `labels_and_annotations_that_are_written_over_come_back_too`, `a_destination_rule_of_the_users_is_given_back` |
 //! | R-25 | Istio: delegation that is turned on | `a_delegate_has_neither_hosts_nor_gateways` |
 //! | R-26 | Istio: query parameters and headers of a test | `conditions_of_analysis_and_service_hold_together` |
-//! | R-27 | a provider nobody knows, or whose kinds are not there | `an_unknown_provider_never_drives_istio`, `a_mesh_behind_the_name_of_a_provider_is_taken_and_a_typo_is_not`, `a_provider_nobody_knows_is_refused_once_and_no_other_is_driven_instead`, `a_cluster_without_routes_of_calls_says_so_and_nothing_is_touched` |
+//! | R-27 | an unknown provider, or one whose kinds are not served | `an_unknown_provider_never_drives_istio`, `a_mesh_behind_the_name_of_a_provider_is_taken_and_a_typo_is_not`, `a_provider_nobody_knows_is_refused_once_and_no_other_is_driven_instead`, `a_cluster_without_routes_of_calls_says_so_and_nothing_is_touched` |
 //! | R-28 | several hosts and gateways in one route; not built: several routes of one target | `hosts_and_gateways_have_their_defaults` |
 //! | R-29 | NGINX: a copy that does not follow, paths of others, several headers | `annotations_of_the_original_do_not_stay_behind`, `an_annotation_that_is_only_removed_does_not_stay_behind_either`, `the_copy_has_the_paths_to_the_apex_and_no_others`, `several_headers_do_not_collapse_to_any_one_of_them` |
 //! | R-30 | Skipper: no annotations, misnamed, reset, gone | `an_ingress_without_annotations_does_not_crash`, `a_misnamed_ingress_does_not_yield_a_copy_without_the_canary`, `an_edit_in_mid_run_does_not_reset_weights_and_predicate`, `an_ingress_that_is_gone_does_not_keep_the_canary_from_being_deleted` |
@@ -47,7 +47,7 @@
 //! | R-39 | fields of a Service that change later | `changing_headless_makes_our_service_again_and_says_so`, `changing_traffic_distribution_reaches_services_of_ours`, `every_service_that_is_made_again_to_be_headless_is_told_of_once` |
 //! | R-40 | labels that leak, objects of a former name | `labels_and_annotations_of_the_apex_reach_the_route`, `a_label_that_is_no_longer_asked_for_leaves_the_route_at_once_and_those_of_others_stay`, `routes_of_a_former_name_or_provider_are_left_over_and_no_others`, `services_under_names_of_old_are_deleted`, `a_renamed_service_leaves_nothing_of_its_old_name_but_what_is_the_users`, `a_provider_that_is_changed_while_nobody_looks_leaves_nothing_of_the_former_one`, `a_provider_or_protocol_that_is_changed_in_mid_run_leaves_no_share_behind`, `a_reference_that_is_renamed_in_mid_run_passes_its_share_on`, `a_reference_to_a_route_that_is_not_there_ends_in_time` |
 //! | R-41 | a Service as target: metrics of its provider; another name is refused | `the_observer_follows_the_provider`, `what_a_service_cannot_be_is_refused`, `a_service_that_is_made_again_headless_or_not_is_released_all_the_same` |
-//! | R-42 | fields that nobody here knows | `what_others_put_on_a_route_survives`, `what_others_put_on_a_copy_or_its_original_survives`, `fields_of_istio_we_do_not_know_are_not_lost`, `what_users_added_to_taken_over_objects_survives` |
+//! | R-42 | unknown fields | `what_others_put_on_a_route_survives`, `what_others_put_on_a_copy_or_its_original_survives`, `fields_of_istio_we_do_not_know_are_not_lost`, `what_users_added_to_taken_over_objects_survives` |
 //! | R-43 | fields that are missing | `no_live_object_makes_a_router_panic`, `a_route_that_was_bent_is_put_right`, `a_service_without_members_is_an_error_and_not_a_crash`, `missing_percents_and_flags_are_errors_and_not_crashes`, `a_spec_without_an_analysis_never_gets_as_far_as_a_router` |
 //! | R-44 | two who write | `a_step_names_the_version_it_is_based_on_so_that_a_race_is_lost_and_seen`, `a_step_whose_route_write_fails_is_repeated_soon_and_taken_once`, `a_split_that_is_refused_is_tried_again_and_judged_by_the_deadline` |
 //! | X-1 | Istio: hosts, gateways, ports | `hosts_and_gateways_have_their_defaults`, `destinations_carry_a_port_only_where_istio_cannot_know_it` |

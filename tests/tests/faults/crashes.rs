@@ -11,7 +11,7 @@ use super::{MAPS, at, sandbox};
 
 const CLIENT: &str = "careful";
 
-/// What ended a run of the script early.
+/// The reason for an early end of the script.
 #[derive(Debug)]
 enum Ended {
     Broken,
@@ -24,8 +24,8 @@ impl From<Broken> for Ended {
     }
 }
 
-/// Three writes, each needing what the one before it left: a claim, a child that names the claim's
-/// uid, and the child's uid on the claim. What is already done is not done again.
+/// Three writes, each of which needs the one before it: a claim, a child that names the claim's uid, and
+/// the child's uid on the claim. A write that is already done is not repeated.
 fn script(wire: &Wire) -> Result<(), Ended> {
     let claim = ensure(wire, &config_map("claim", "1"))?;
     let mut child = config_map("child", "1");
@@ -54,7 +54,7 @@ fn accept(reply: Reply) -> Result<Value, Ended> {
     if reply.is_success() { Ok(reply.body) } else { Err(Ended::Refused) }
 }
 
-/// What the script is to leave, without what differs from run to run.
+/// The result of the script, without the fields that differ from run to run.
 fn outcome(wire: &Wire) -> Value {
     let (claim, child) = (wire.get(&at("claim")).ok(), wire.get(&at("child")).ok());
     json!({

@@ -1,7 +1,7 @@
-//! Every knob of fault injection, through the service that clients speak to.
+//! Every setting of fault injection, through the service that clients speak to.
 //!
-//! A fault must do what it says and no more: what failed before it was applied left no trace, what
-//! was lost on the way back is there, and a run with the same seed goes wrong in the same places.
+//! A fault must have its effect and no other: a request that failed before it was applied left no trace, a
+//! lost answer leaves the write, and a run with the same seed fails in the same places.
 
 #![expect(clippy::unwrap_used, reason = "a broken rig is a failed test")]
 

@@ -1,4 +1,4 @@
-//! One seed, one history.
+//! Equal seeds lead to equal histories.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{MAPS, at};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-/// What is left of a bad day: every request with its answer, and every object.
+/// The result of a run with faults: every request with its answer, and every object.
 #[derive(PartialEq)]
 struct Outcome {
     trace: String,

@@ -158,7 +158,7 @@ fn delays_add_up_and_a_failure_waits_for_them() {
     assert_eq!(pending.poll().unwrap().unwrap().code, 409);
 }
 
-/// Which of 200 reads fail when a share of them is to.
+/// The failing ones of 200 reads, for a share of failures.
 fn hits(seed: u64, share: f64) -> Vec<usize> {
     let sandbox = Sandbox::new(Settings::for_tests().seed(seed));
     let wire = Wire::new(&sandbox);
@@ -250,7 +250,7 @@ fn control_loops_suffer_too_and_try_again() {
     assert!(sandbox.advance_until(Duration::from_mins(2), is_ready));
     assert!(faults.injected().of("server-error") >= 4);
     faults.remove(errors);
-    // Pods whose creation was answered by silence are found, not made twice.
+    // Pods whose creation was never answered are found, not created twice.
     faults.add(pods, When::First(2), Effect::LoseAnswer);
     wire.merge(path, &json!({ "spec": { "replicas": 6 } })).ok();
     let is_grown = |_: &Sandbox| wire.get(path).ok()["status"]["readyReplicas"] == 6;

@@ -1,8 +1,8 @@
-//! What is accepted and what is refused, rule by rule.
+//! Validation of game workloads, rule by rule.
 //!
-//! What a definition can say, the API server refuses when it is applied, and names the field. What it
-//! cannot say (an annotation, a condition, the inside of a pod template) the controller finds: it says so
-//! where people look, and does nothing by halves.
+//! Rules that a definition can express are checked by the API server, which names the field. The others (an
+//! annotation, a condition, the inside of a pod template) are checked by the controller, which reports them
+//! in status and events, and does nothing by halves.
 
 use std::{fs, path::PathBuf};
 
@@ -60,14 +60,14 @@ fn steps(steps: &Value) -> Value {
     strategy(&json!({ "canary": { "steps": steps } }))
 }
 
-/// What the API server says to a new object; nothing if it takes it.
+/// The API server's refusal of a new object; nothing if it accepts it.
 fn refusal(object: &Value) -> Option<String> {
     let world = World::of_games();
     let made = world.admin.create(kind_of(object), "default", object.clone());
     made.err().map(|failure| failure.message)
 }
 
-/// What it says to a change.
+/// Its refusal of a change.
 fn refused_change(object: &Value, patch: &Value) -> Option<String> {
     let world = World::of_games();
     let kind = kind_of(object);
@@ -105,7 +105,7 @@ fn both() -> [Value; 2] {
 }
 
 #[test]
-fn v_01_a_selector_matches_its_template_and_stays() {
+fn a_selector_matches_its_template_and_stays() {
     for object in both() {
         takes(&object);
         takes(&with(
@@ -127,7 +127,7 @@ fn v_01_a_selector_matches_its_template_and_stays() {
 }
 
 #[test]
-fn v_02_a_step_is_one_thing() {
+fn a_step_is_one_thing() {
     for object in both() {
         let hook = json!({ "hook": { "templateName": "check" } });
         let good =
@@ -142,7 +142,7 @@ fn v_02_a_step_is_one_thing() {
 }
 
 #[test]
-fn v_03_shares_and_durations_are_within_bounds() {
+fn shares_and_durations_are_within_bounds() {
     for object in both() {
         for share in [json!(0), json!(7), json!("0%"), json!("100%")] {
             takes(&with(object.clone(), &steps(&json!([{ "partition": share }]))));
@@ -157,7 +157,7 @@ fn v_03_shares_and_durations_are_within_bounds() {
 }
 
 #[test]
-fn v_04_a_hook_has_a_template() {
+fn a_hook_has_a_template() {
     for object in both() {
         let hook = |name: &str| steps(&json!([{ "hook": { "templateName": name } }]));
         takes(&with(object.clone(), &hook("nobody")));
@@ -169,7 +169,7 @@ fn v_04_a_hook_has_a_template() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn v_03_v_04_steps_that_may_not_be_meant_so_are_told_where_a_release_begins() {
+async fn steps_that_may_not_be_meant_so_are_told_where_a_release_begins() {
     let doubtful = json!([
         { "partition": 9 }, { "partition": 1 }, { "partition": 2 },
         { "hook": { "templateName": "missing" } },
@@ -193,7 +193,7 @@ async fn v_03_v_04_steps_that_may_not_be_meant_so_are_told_where_a_release_begin
 }
 
 #[tokio::test(start_paused = true)]
-async fn v_04_v_11_what_is_wrong_with_templates_is_told_where_a_release_begins() {
+async fn what_is_wrong_with_templates_is_told_where_a_release_begins() {
     let bad = |metric: Value| template("bad", metric);
     let url = "http://1.1.1.1:9091";
     let web = |url: &str, path: &str, condition: &str| {
@@ -229,7 +229,7 @@ async fn v_04_v_11_what_is_wrong_with_templates_is_told_where_a_release_begins()
 }
 
 #[test]
-fn v_05_a_workload_may_miss_or_have_at_least_one_pod() {
+fn a_workload_may_miss_or_have_at_least_one_pod() {
     let pace = |unavailable: Value, surge: Value| {
         strategy(&json!({ "maxUnavailable": unavailable, "maxSurge": surge }))
     };
@@ -260,7 +260,7 @@ fn v_05_a_workload_may_miss_or_have_at_least_one_pod() {
 }
 
 #[test]
-fn v_06_what_cannot_be_changed_in_place_is_refused_as_far_as_the_definition_sees_it() {
+fn what_cannot_be_changed_in_place_is_refused_as_far_as_the_definition_sees_it() {
     let containers =
         |list: Value| json!({ "spec": { "template": { "spec": { "containers": list } } } });
     let two = json!([{ "name": "game", "image": "game:1" }, { "name": "b", "image": "b" }]);
@@ -275,7 +275,7 @@ fn v_06_what_cannot_be_changed_in_place_is_refused_as_far_as_the_definition_sees
 }
 
 #[test]
-fn v_07_numbers_are_not_negative() {
+fn numbers_are_not_negative() {
     for object in both() {
         for (member, least) in
             [("replicas", 0), ("revisionHistoryLimit", 0), ("minReadySeconds", 0)]
@@ -293,7 +293,7 @@ fn v_07_numbers_are_not_negative() {
 }
 
 #[test]
-fn v_08_a_name_leaves_room_for_that_of_a_revision() {
+fn a_name_leaves_room_for_that_of_a_revision() {
     for object in both() {
         let named = |length: usize| {
             with(object.clone(), &json!({ "metadata": { "name": "a".repeat(length) } }))
@@ -304,7 +304,7 @@ fn v_08_a_name_leaves_room_for_that_of_a_revision() {
 }
 
 #[test]
-fn v_09_what_pods_of_a_set_are_known_by_stays() {
+fn what_pods_of_a_set_are_known_by_stays() {
     let set = both()[1].clone();
     takes_change(&set, &json!({ "spec": { "replicas": 5 } }));
     let claim =
@@ -335,7 +335,7 @@ fn indexed(range: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn v_10_numbers_of_pods_are_given_out_or_nothing_is_made() {
+async fn numbers_of_pods_are_given_out_or_nothing_is_made() {
     let stage = Stage::up(indexed(r#"{"podStartIndex":7,"podEndIndex":12}"#)).await;
     let index = "tkex.bkbcs.tencent.com/gamedeployment-index-id";
     let mut numbers: Vec<String> = stage
@@ -373,7 +373,7 @@ async fn v_10_numbers_of_pods_are_given_out_or_nothing_is_made() {
 }
 
 #[test]
-fn v_11_what_a_metric_measures_and_how_often_can_be_done() {
+fn what_a_metric_measures_and_how_often_can_be_done() {
     let bad: [(Value, &str); 8] = [
         (json!({ "count": 2 }), "interval"),
         (json!({ "count": 1, "failureLimit": 2 }), "failureLimit"),
@@ -408,7 +408,7 @@ fn v_11_what_a_metric_measures_and_how_often_can_be_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn v_11_what_a_definition_does_not_see_ends_a_run_before_anything_is_asked() {
+async fn what_a_definition_does_not_see_ends_a_run_before_anything_is_asked() {
     let stage = Stage::up(arena(&rolling())).await;
     let url = |url: &str| json!({ "provider": { "web": { "url": url } } });
     let prometheus = |condition: &str| {
@@ -430,7 +430,7 @@ async fn v_11_what_a_definition_does_not_see_ends_a_run_before_anything_is_asked
         ("open", with(web("true"), &url("http://1.1.1.1/{{ args.room")), "is not closed"),
         ("vector", prometheus("result == 'a'"), "do not go together"),
     ];
-    // Who waits would wait for ever.
+    // A wait would never end.
     let waits = json!({ "interval": "5s", "successfulLimit": 1 });
     for (name, metric, _) in &bad {
         stage.world.create(HOOK_RUNS, run(name, with(metric.clone(), &waits), &[]));
@@ -455,7 +455,7 @@ async fn v_11_what_a_definition_does_not_see_ends_a_run_before_anything_is_asked
 }
 
 #[tokio::test(start_paused = true)]
-async fn v_11_a_broken_template_pauses_a_release_and_updates_nobody_further() {
+async fn a_broken_template_pauses_a_release_and_updates_nobody_further() {
     let hook = json!([{ "partition": 2 }, { "hook": { "templateName": "broken" } }]);
     let stage = Stage::up(with(arena(&rolling()), &steps(&hook))).await;
     stage.world.create(HOOK_TEMPLATES, template("broken", web("asint(result) < 30")));
@@ -471,7 +471,7 @@ async fn v_11_a_broken_template_pauses_a_release_and_updates_nobody_further() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn v_11_a_metric_that_never_ends_is_told_as_its_run_begins() {
+async fn a_metric_that_never_ends_is_told_as_its_run_begins() {
     let stage = Stage::up(arena(&rolling())).await;
     stage.age(20);
     let mut endless = web("asInt(result) < 30");
@@ -487,7 +487,7 @@ async fn v_11_a_metric_that_never_ends_is_told_as_its_run_begins() {
 }
 
 #[test]
-fn v_12_a_run_stays_what_it_is_and_may_only_be_ended() {
+fn a_run_stays_what_it_is_and_may_only_be_ended() {
     let object = run("a", web("true"), &[("room", "7")]);
     takes_change(&object, &json!({ "spec": { "terminate": true } }));
     takes_change(&object, &json!({ "metadata": { "labels": { "team": "a" } } }));
@@ -505,7 +505,7 @@ fn v_12_a_run_stays_what_it_is_and_may_only_be_ended() {
 }
 
 #[test]
-fn v_13_defaults_that_are_stored_are_those_and_no_others() {
+fn defaults_that_are_stored_are_those_and_no_others() {
     let world = World::of_games();
     let mut one = arena(&json!({}));
     one["spec"].as_object_mut().unwrap().remove("replicas");
@@ -562,7 +562,7 @@ async fn strictly(world: &World, object: &Value) -> Result<Value, kube::Error> {
     client.request(request).await
 }
 
-/// Everything that `part` says, `whole` says as well.
+/// `whole` contains every member of `part`.
 fn says_all(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
@@ -573,7 +573,7 @@ fn says_all(whole: &Value, part: &Value) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn v_14_published_manifests_are_taken_as_they_are_and_strangers_are_not() {
+async fn published_manifests_are_taken_as_they_are_and_strangers_are_not() {
     let world = World::of_games();
     let manifests = published();
     assert!(manifests.len() >= 12, "only {}", manifests.len());

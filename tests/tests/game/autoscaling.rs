@@ -1,4 +1,4 @@
-//! Autoscalers, which see of a workload nothing but its scale.
+//! Autoscalers, which see only the scale of a workload.
 
 use serde_json::{Value, json};
 use tidegate_tests::rollout::AUTOSCALERS;
@@ -21,13 +21,13 @@ fn autoscaler(kind: &Value) -> Value {
     })
 }
 
-/// So much of what they ask for is used by pods from now on, in per cent.
+/// Pods use this percentage of their requests from now on.
 fn load(stage: &Stage, percent: &str) {
     let annotations = json!({ "sandbox.tidegate.dev/cpu-utilization": percent });
     stage.world.patch(AUTOSCALERS, ARENA, &json!({ "metadata": { "annotations": annotations } }));
 }
 
-/// Three pods with twice the load they should have: there are six of them soon.
+/// Three pods under twice their load: there are six of them soon.
 async fn grown(object: Value) -> Stage {
     let kind = object["kind"].clone();
     let stage = Stage::up(object).await;

@@ -1,8 +1,8 @@
 //! Crash safety of game workloads: stories cut at every write, in every way.
 //!
-//! A story runs once undisturbed, which tells how many writes it takes, and then once per write and cut.
-//! On the way what must hold at any time is looked at from outside, by counting pods; at the end the
-//! workload must be where the story leads, and at rest, with no more pods and runs of hooks made on the way.
+//! A story runs once undisturbed, which counts its writes, and then once per write and cut. Invariants are
+//! checked on the way by counting pods; at the end the workload must be in the state of the story and at
+//! rest, with no more pods and hook runs created on the way.
 //!
 //! `cargo test` takes a sample; `SWEEP=essential` takes every cut, `SWEEP=3` every third.
 
@@ -22,7 +22,7 @@ use tidegate_tests::{
 
 use crate::rig::{GAME_DEPLOYMENTS, HOOK_RUNS, HOOK_TEMPLATES};
 
-/// Of how many cuts one is tried with every `cargo test`.
+/// One of so many cuts is tried with every `cargo test`.
 const SAMPLE: usize = 23;
 /// The longest wait of a story, with pauses after trouble in it.
 const PATIENCE_S: u64 = 600;
@@ -31,7 +31,7 @@ const GAME_STATEFUL_SETS: Resource =
     Resource { group: "tkex.tencent.com", plural: "gamestatefulsets" };
 const NAME: &str = "arena";
 
-/// What happens in a story.
+/// A step of a story.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Image(&'static str),
@@ -39,15 +39,15 @@ enum Act {
     Resume,
     /// Until the release is paused at this step.
     PausedAt(i64),
-    /// Until some pod has the new revision.
+    /// Until the first pod has the new revision.
     Begun,
     /// Until all pods are of the template and ready.
     Settled,
-    /// The hook answers otherwise from now on.
+    /// The new answer of the hook.
     Age(i64),
     /// `retry` of the hook before deletion.
     Retry,
-    /// It is deleted, and so is everything of it.
+    /// The workload is deleted, with everything it owns.
     Deleted,
 }
 
@@ -65,34 +65,34 @@ struct Story {
     makes: Makes,
 }
 
-/// How what is made compares with the run that was not cut.
+/// How the created objects compare with the run without a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Makes {
     /// As many of each.
     TheSame,
-    /// As many pods and no more runs. Whoever dies with an answer asks again, and hears what is true by
-    /// then: a hook that failed may pass without being tried again.
+    /// As many pods and no more runs. An operator that dies with an answer asks again later and may get
+    /// another one: a hook that failed may pass without being tried again.
     NoMoreRuns,
-    /// How far it comes before somebody ends it is a matter of moments.
+    /// The progress before a user ends it depends on the moment.
     WhatItCan,
 }
 
-/// What the operator made: requests that were carried out, whether it heard of that or not.
+/// The operator's creations: requests that were applied, whether it got the answer or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Made {
     runs: usize,
     pods: usize,
 }
 
-/// What came of a run.
+/// The result of a run.
 struct Outcome {
     writes: u64,
-    /// Nothing if the cut was never reached: such a run shows nothing.
+    /// `None` if the cut was never reached: such a run proves nothing.
     made: Option<Made>,
     breaches: Vec<String>,
 }
 
-/// What was seen so far, and what did not hold.
+/// Observations and violations so far.
 #[derive(Default)]
 struct Watched {
     breaches: Vec<String>,
@@ -123,7 +123,7 @@ fn in_steps(mut strategy: Value) -> Value {
     strategy
 }
 
-/// A set says elsewhere how many pods may be out of service.
+/// Sets limit unavailable pods in another field.
 fn of_sets(mut strategy: Value) -> Value {
     if let Some(members) = strategy.as_object_mut()
         && let Some(unavailable) = members.remove("maxUnavailable")
@@ -251,7 +251,7 @@ impl Story {
             && spec["updateStrategy"]["paused"] != true
     }
 
-    /// True once the act has come to its end.
+    /// True once the act is complete.
     async fn perform(&self, world: &World, act: Act, watched: &RefCell<Watched>) -> bool {
         let patch = |patch: Value| drop(world.patch(self.kind, NAME, &patch));
         let wait = async |is_so: &dyn Fn(&World) -> bool| {
@@ -301,7 +301,7 @@ impl Story {
             Act::Settled => wait(&|world| self.is_settled(world)).await,
             Act::Age(years) => {
                 age(world, years);
-                // Whoever is about to ask asks once more.
+                // A request that is due is sent once more.
                 world.advance_s(15).await;
                 true
             }
@@ -316,7 +316,7 @@ impl Story {
         }
     }
 
-    /// What must hold at any time.
+    /// Invariants of every moment.
     fn watch(&self, world: &World, watched: &mut Watched) {
         let object = self.get(world);
         if object.is_null() {
@@ -350,7 +350,7 @@ impl Story {
         }
     }
 
-    /// What was made otherwise than by the run that was not cut.
+    /// The differences in created objects from the run without a cut.
     fn compare(&self, made: Made, uncut: Made) -> Option<String> {
         let is_same = match self.makes {
             Makes::TheSame => made == uncut,
@@ -360,7 +360,7 @@ impl Story {
         (!is_same).then(|| format!("it made {made:?}, and without the cut {uncut:?}"))
     }
 
-    /// Runs it, and returns how many writes that took, what was made and what did not hold.
+    /// Runs it, and returns the number of its writes, the created objects and the violations.
     async fn run(&self, fault: Option<(u64, Cut)>) -> Outcome {
         let mut world = self.prepared().await;
         let log = world.sandbox.server().log.clone();
@@ -395,7 +395,7 @@ impl Story {
         Outcome { writes, made: (!is_missed).then_some(made), breaches }
     }
 
-    /// What an operator writes that is started where everything is done.
+    /// The writes of a new operator that is started after the end.
     async fn restless(&self, world: &mut World) -> Vec<String> {
         let log = world.sandbox.server().log.clone();
         world.sandbox.server().faults.clear();
@@ -426,7 +426,7 @@ impl Made {
     }
 }
 
-/// Pods that the operator deleted before the run of their hook was made and told what came of it.
+/// Pods that the operator deleted before the run of their hook was created and had a result.
 fn unasked(entries: &[Entry]) -> Vec<String> {
     let is_done = |it: &&Entry| &*it.user == OPERATOR && it.code < 300 && !it.dry_run;
     let mut breaches = Vec::new();
@@ -453,7 +453,7 @@ fn age(world: &World, years: i64) {
     world.network.hook("1.1.1.1/", Reply::Status(200, body));
 }
 
-/// Those that are not on their way out.
+/// Pods that are not being deleted.
 fn pods(world: &World) -> Vec<Value> {
     let mut pods = world.admin.list(PODS, Some("default"));
     pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
@@ -465,7 +465,7 @@ fn is_ready(pod: &Value) -> bool {
     conditions.into_iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
 }
 
-/// Whether the container that runs is of this image, and the one that should.
+/// Whether the running container and the desired one have this image.
 fn runs(pod: &Value, image: &Value) -> bool {
     pod["spec"]["containers"][0]["image"] == *image
         && pod["status"]["containerStatuses"][0]["image"]

@@ -1,4 +1,4 @@
-//! One object, however slow or broken, holds up no other.
+//! A slow or broken object delays no other.
 
 use serde_json::{Value, json};
 use tidegate_tests::{

@@ -1,4 +1,4 @@
-//! Hooks from end to end: what they ask of the cluster, and what pods wait for.
+//! Hooks from end to end: their requests to the cluster, and the pods that wait for them.
 
 use kube_sandbox::{
     cluster::{Cluster as _, Deletion, PODS},
@@ -36,7 +36,7 @@ fn waits_with(stage: &Stage, list: &str, phase: &str) -> bool {
     entries.len() == 1 && entries[0]["phase"] == phase && entries[0]["startTime"].is_string()
 }
 
-/// What runs for this pod are found by.
+/// The labels by which runs for this pod are found.
 fn labels_for(stage: &Stage, pod: &str, kind: &str) -> Value {
     let pod = stage.world.get(PODS, pod).unwrap_or_default();
     let id = name_of(&pod).rsplit('-').next().map(str::to_owned);
@@ -75,15 +75,16 @@ async fn a_web_hook_is_signed_as_the_hooks_of_canaries_are() {
 
 // === The provider `kubernetes` ===
 
-/// What a metric of this function and field comes to.
+/// The phase and message of a metric of this function and field.
 fn object(function: &str, path: &str, value: &str) -> Value {
     json!({ "provider": { "kubernetes": {
         "function": function, "fields": [{ "path": path, "value": value }],
     } } })
 }
 
+// Mistake 36 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn db_36_a_field_that_differs_is_a_failure_and_an_object_that_is_not_there_an_error() {
+async fn a_field_that_differs_is_a_failure_and_an_object_that_is_not_there_an_error() {
     let stage = Stage::up(arena(&rolling())).await;
     let pod = name_of(&stage.pods()[0]);
     let place = [("PodName", pod.as_str()), ("PodNamespace", "default")];
@@ -118,8 +119,9 @@ async fn db_36_a_field_that_differs_is_a_failure_and_an_object_that_is_not_there
     assert!(message.contains("Pod default/nobody does not exist"), "{message}");
 }
 
+// Mistake 36 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn db_36_marks_are_set_where_there_were_none_and_whatever_their_text() {
+async fn marks_are_set_where_there_were_none_and_whatever_their_text() {
     let stage = Stage::up(arena(&rolling())).await;
     let pod = name_of(&stage.pods()[0]);
     assert!(stage.world.get(PODS, &pod).unwrap()["metadata"]["annotations"].is_null());
@@ -158,7 +160,7 @@ async fn what_a_hook_cannot_look_at_is_an_error_that_says_why() {
     }
 }
 
-/// Why, what is asked, of what, and what is said to that.
+/// The reason, the query, its object, and the result.
 type Row<'a> = (&'a str, Value, Vec<(&'a str, &'a str)>, &'a str);
 
 #[tokio::test(start_paused = true)]
@@ -271,8 +273,9 @@ async fn a_pod_whose_hook_fails_or_does_not_know_stays_until_it_is_run_again() {
     }
 }
 
+// Mistake 24 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn db_24_a_deletion_that_waits_is_called_off_and_a_new_operator_chooses_nobody_else() {
+async fn a_deletion_that_waits_is_called_off_and_a_new_operator_chooses_nobody_else() {
     let mut stage = Stage::up(hooked(&rolling(), "preDeleteUpdateStrategy", "drained")).await;
     let before: Vec<String> = stage.pods().iter().map(name_of).collect();
     stage.scale(1);
@@ -345,7 +348,7 @@ async fn an_update_in_place_waits_for_the_hook_before_it_and_takes_its_mark_back
     assert!(given.contains(&json!({ "name": "ModifiedContainer[0]", "value": "game" })), "{run:#}");
     for updated in 1..=3 {
         let marked = stage.marked();
-        assert_eq!(marked.len(), 1, "db_27: one at a time, and no longer than it takes");
+        assert_eq!(marked.len(), 1, "one at a time, and no longer than it takes");
         stage.annotate(&marked[0], DRAINED, "yes");
         stage.until(60, "updated", |stage| stage.with_image("game:2") == updated).await;
         stage.world.advance_s(15).await;
@@ -368,7 +371,7 @@ async fn a_pod_stays_as_it_is_while_the_hook_before_its_update_fails() {
     assert!(waits_with(&stage, "preInplaceHookCondition", "Failed"), "{:#}", stage.status());
     assert!(stage.condition("HookBlocked").is_some());
     stage.age(20);
-    // db_30: without a change of the spec.
+    // Mistake 30: it is run again without a change of the spec.
     stage.ask("retry-hook");
     stage.until(120, "updated", Stage::is_settled).await;
     assert_eq!(stage.with_image("game:2"), 3);
@@ -376,8 +379,9 @@ async fn a_pod_stays_as_it_is_while_the_hook_before_its_update_fails() {
     assert_eq!(stage.get()["metadata"]["generation"], 2, "nobody touched the spec");
 }
 
+// Mistake 28 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn db_28_the_hook_after_an_update_waits_for_the_pod_and_can_be_run_again() {
+async fn the_hook_after_an_update_waits_for_the_pod_and_can_be_run_again() {
     let mut strategy = in_place(3);
     strategy["inPlaceUpdateStrategy"] = json!({ "gracePeriodSeconds": 20 });
     let stage = Stage::up(hooked(&strategy, "postInplaceUpdateStrategy", "check")).await;
@@ -408,8 +412,9 @@ async fn db_28_the_hook_after_an_update_waits_for_the_pod_and_can_be_run_again()
 
 // === What is left of runs ===
 
+// Mistake 39 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn db_39_of_the_runs_of_a_workload_five_of_each_kind_are_kept() {
+async fn of_the_runs_of_a_workload_five_of_each_kind_are_kept() {
     let mut strategy = in_place(1);
     strategy["canary"] = json!({ "steps": [{ "partition": 2 }, { "pause": {} }] });
     let stage = Stage::up(arena(&strategy)).await;
@@ -424,7 +429,7 @@ async fn db_39_of_the_runs_of_a_workload_five_of_each_kind_are_kept() {
     let count = |stage: &Stage, phase: &str| {
         stage.runs().iter().filter(|run| run["status"]["phase"] == phase).count()
     };
-    // Another list of steps begins them anew.
+    // Another list of steps starts the steps anew.
     for (age, stops_at, most) in [(45, 0, (6, 0)), (20, 1, (5, 5))] {
         stage.age(age);
         for extra in 1..=8 {
@@ -444,8 +449,9 @@ async fn db_39_of_the_runs_of_a_workload_five_of_each_kind_are_kept() {
     assert!(stage.runs().is_empty(), "runs of a release that was taken back go with it");
 }
 
+// Mistake 39 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn db_39_a_run_of_nobodys_goes_when_its_time_is_over() {
+async fn a_run_of_nobodys_goes_when_its_time_is_over() {
     let stage = Stage::up(arena(&rolling())).await;
     let mut short = run("short", web("true"), &[]);
     short["metadata"]["annotations"] = json!({ "tidegate.dev/ttl-seconds-after-finished": "90" });
@@ -540,8 +546,9 @@ async fn revisions_that_may_not_be_made_are_told_once() {
     assert_eq!(stage.status()["phase"], "Healthy");
 }
 
+// Mistake 38 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn db_38_a_hook_whose_answer_cannot_be_written_down_is_not_asked_again() {
+async fn a_hook_whose_answer_cannot_be_written_down_is_not_asked_again() {
     let stage = Stage::up(arena(&rolling())).await;
     let rule = stage.forbid(&[Verb::Patch], "tkex.tencent.com", "hookruns");
     stage.world.create(HOOK_RUNS, run("once", web("asInt(result) < 30"), &[]));
@@ -555,8 +562,9 @@ async fn db_38_a_hook_whose_answer_cannot_be_written_down_is_not_asked_again() {
     assert_eq!((&stage.run("once")["status"]["phase"], stage.asked()), (&json!("Successful"), 1));
 }
 
+// Mistake 38 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn db_38_a_run_that_changes_while_it_is_measured_is_not_measured_again() {
+async fn a_run_that_changes_while_it_is_measured_is_not_measured_again() {
     let stage = Stage::up(arena(&rolling())).await;
     let (answer, hold) = Reply::Status(200, json!({ "age": 20 }).to_string()).held();
     stage.world.network.hook("1.1.1.1/", answer);

@@ -1,4 +1,4 @@
-//! What many workloads cost that nobody touches.
+//! The cost of many workloads at rest.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use tidegate_tests::rollout::{OPERATOR, World};
 
 use crate::rig::GAME_DEPLOYMENTS;
 
-/// A node takes 110; a few of them are not ours.
+/// A node takes 110; a few of them are system pods.
 const PODS_PER_NODE: usize = 100;
 
-/// Workloads and pods of each; `GAME_IDLE=1000x10` is what figures are made of.
+/// Workloads and pods of each; published figures use `GAME_IDLE=1000x10`.
 fn size() -> (usize, usize) {
     let text = std::env::var("GAME_IDLE").unwrap_or_else(|_| "30x3".to_owned());
     let (workloads, pods) = text.split_once('x').expect("workloads x pods");
@@ -29,7 +29,7 @@ fn name(index: usize) -> String {
     format!("game-{index}")
 }
 
-/// As many as so many pods take, beside the one that is there.
+/// Adds nodes for so many pods, beside the existing one.
 fn add_nodes(world: &World, pods: usize) {
     let nodes = u8::try_from(pods / PODS_PER_NODE).expect("no more than there are numbers for");
     for index in 1..=nodes {
@@ -41,7 +41,7 @@ fn add_nodes(world: &World, pods: usize) {
     }
 }
 
-/// What the operator asked since, but for watches, which every server ends now and then.
+/// Requests of the operator since then, without watches, which every server ends now and then.
 fn requests(world: &World, mark: Mark) -> Vec<String> {
     let log = world.sandbox.server().log.clone();
     let since = log.since(mark);
@@ -77,9 +77,9 @@ fn is_ready(world: &World, index: usize, pods: usize) -> bool {
     object["status"]["updatedReadyReplicas"] == pods && object["status"]["phase"] == "Healthy"
 }
 
-/// Waits for all of them; how long that took.
+/// Waits for all of them and returns the time it took.
 async fn come_up(world: &World, workloads: usize, pods: usize) -> Duration {
-    // Who is up stays so: nobody is asked twice.
+    // A workload that is up stays up: each is asked once.
     let mut up = 0;
     let all_up = |world: &World| {
         while up < workloads && is_ready(world, up, pods) {
@@ -134,7 +134,7 @@ async fn workloads_that_nobody_touches_cost_no_request_and_an_update_touches_its
     assert!(world.until_seen(600, is_done).await, "the update ends");
     world.advance_s(30).await;
     let asked = requests(&world, mark);
-    // What is made has no name in the log: one revision, and events.
+    // Creations have no name in the log: one revision, and events.
     let made = asked.iter().filter(|line| line.starts_with("Create") && !line.contains("events"));
     assert_eq!(made.collect::<Vec<_>>(), ["Create controllerrevisions.apps "]);
     let others = asked.iter().filter(|line| !line.starts_with("Create"));

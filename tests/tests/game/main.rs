@@ -1,9 +1,9 @@
 //! Game workloads on the sandbox, in virtual time.
 //!
-//! | what must be shown | where |
+//! | requirement | tests |
 //! | --- | --- |
 //! | the published example, row by row | `seed`; `game::tests::seed` in engine-check |
-//! | mistakes of others are not made | `mistakes`, which has the list |
+//! | mistakes of others are not made | `mistakes`; `docs/mistakes.md` has the list |
 //! | how many pods are made and deleted, for all small numbers | `game::scale` in the engine |
 //! | no more pods out of service than may be | `game::check` and `game::tests::stories` in engine-check; `crash`, `stale` |
 //! | death between any two writes | `crash`; `game::tests::sweep` in engine-check |
@@ -11,11 +11,11 @@
 //! | verdicts of hooks, for all small limits | `game::hook::tests` in the engine |
 //! | conditions and paths | `game::condition`, `game::json_path` and phases in the providers |
 //! | sets, in order and in parallel, by each way, with a lost node | `nodes`, `sets`; `game::tests::sets` in the engine |
-//! | what is accepted and what is refused | `admission` |
-//! | names of revisions | `game::names` in the engine; `db_40_…` in `mistakes` |
-//! | hooks of pods, and what they ask of the cluster | `hooks` |
-//! | what the cluster refuses | `refusals` |
-//! | one that is slow or broken holds up no other | `crowd` |
+//! | validation | `admission` |
+//! | names of revisions | `game::names` in the engine; `mistakes` |
+//! | hooks of pods, and their requests to the cluster | `hooks` |
+//! | refused writes | `refusals` |
+//! | a slow or broken object delays no other | `crowd` |
 //! | autoscalers | `autoscaling` |
 //! | pauses, verbs, and tools that apply manifests | `people`; `game::tests::controls` in engine-check |
 //! | methods, bodies, headers, Secrets and deadlines of hooks | `providers` |

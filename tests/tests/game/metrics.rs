@@ -1,4 +1,4 @@
-//! What dashboards see of a game workload.
+//! Metrics of a game workload, as dashboards read them.
 
 use tidegate_operator::telemetry::Format;
 

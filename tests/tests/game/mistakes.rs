@@ -1,62 +1,8 @@
-//! Mistakes of the published operators, each with the test that shows that it is not made here.
+//! Mistakes of the published operators, each with the tests that fail if it is made here.
 //!
-//! Rules about pods and runs are shown by the engine (`game::…`, in `crates/engine`), where every case can
-//! be played; what is about objects, events, caches and the API server is shown here and in the files
-//! beside. A number may have several tests; all begin with it.
-//!
-//! | number | what happened elsewhere | shown by |
-//! | --- | --- | --- |
-//! | 1 | failing hooks pass | `db_01_…` here and in `game::hook::tests` |
-//! | 2 | unreachable hooks pass | `db_02_…` here and in `game::hook::tests` |
-//! | 3 | runs never end | `db_03_…` here and in `game::hook::tests` |
-//! | 4 | a pause freezes readiness | `db_04_…` here and in `game::tests::mistakes` |
-//! | 5 | a step ends too early | `db_05_…` in `game::tests::mistakes` |
-//! | 6 | an image is lost | `db_06_…` here and in `game::tests::mistakes` |
-//! | 7 | steps are skipped | `db_07_…` here and in `game::tests::mistakes` |
-//! | 8 | a partition is never reached | `db_08_…` in `game::tests::mistakes` |
-//! | 9 | a surge below nothing | `db_09_…` in `game::tests::mistakes` and `game::scale` |
-//! | 10 | stable too early | `db_10_…` in `game::tests::mistakes` |
-//! | 11 | three revisions | `db_11_…` in `game::tests::mistakes` |
-//! | 12 | no pause by hand; a tool resumes | `db_12_…` here and in `game::tests::controls` |
-//! | 13 | a timed pause cannot be skipped | `db_13_…` here and in `game::tests::controls` |
-//! | 14 | failures are silent | `db_14_…` here, in `game::tests::mistakes` and `game::tests::edges` |
-//! | 15 | the process crashes | `db_15_…` here; `game::tests::stories` |
-//! | 16 | errors of sets are swallowed | `db_16_…` here |
-//! | 17 | counts of sets are zeroed | `db_17_…` here and in `game::tests::sets` |
-//! | 18 | the selector of sets changes all the time | `db_18_…` here |
-//! | 19 | pods on top count for a step | `db_19_…` in `game::tests::sets` |
-//! | 20 | a bad release cannot be left | `db_20_…` in `game::tests::sets` |
-//! | 21 | sets are not updated by default | `db_21_…` here |
-//! | 22 | a node that is gone keeps its pods | `db_22_…` in `nodes` and in `game::tests::sets` |
-//! | 23 | percentages round two ways | `db_23_…` in `game::tests::sets` |
-//! | 24 | scaling in cannot be called off | `db_24_…` in `hooks` and in `game::tests::pod_hooks` |
-//! | 25 | the order of deletion is not stable | `db_25_…` in `game::order` |
-//! | 26 | names of gone pods stay listed | `db_26_…` here and in `game::tests::pod_hooks` |
-//! | 27 | a mark stays on live pods | `db_27_…` in `game::tests::pod_hooks`; `hooks` |
-//! | 28 | the hook after an update comes too early | `db_28_…` in `hooks` and `game::tests::pod_hooks` |
-//! | 29 | hooks are passed by deletion and eviction | `db_29_…` in `tests/e2e/tests/game.rs`, with the policy one may apply |
-//! | 30 | flags of the spec are reset | `db_30_…` in `game::tests::pod_hooks`; `hooks` |
-//! | 31 | definitions refuse good manifests | `db_31_…` here; `admission` |
-//! | 32 | roles lack verbs | `db_32_…` here |
-//! | 33 | runs are tied to nodes | `db_33_…` here |
-//! | 34 | large numbers, silent conditions | `db_34_…` here; bodies are read by one client, in full or not at all |
-//! | 35 | Prometheus: fixed address, bare errors | `db_35_…` here |
-//! | 36 | objects: a mismatch passes, text is injected | `db_36_…` in `hooks` |
-//! | 37 | arguments are dropped in silence | `db_37_…` here and in `game::arguments` |
-//! | 38 | measurements are repeated, writes blind | `db_38_…` here and in `hooks` |
-//! | 39 | runs pile up | `db_39_…` in `hooks` and in `game::tests::details` |
-//! | 40 | an upgrade rolls everything | `db_40_…` here and in `game::names` |
-//! | 41 | in place: endless errors, never complete | `db_41_…` here and in `game::tests::mistakes` |
-//! | 42 | labels of metrics are wrong and unbounded | `db_42_…` in `telemetry::game` of the operator; `metrics` |
-//! | 43 | failed pods stay | `db_43_…` here and in `game::tests::mistakes` |
-//! | 44 | admission by the leader only | `db_44_…` in `tests/e2e/tests/game.rs`, as the API server decides |
-//! | 45 | a second run while the cache lags | `db_45_…` here and in `game::tests::mistakes` |
-//! | 46 | growing puts all new pods on the new revision | `db_46_…` in `game::tests::mistakes` |
-//! | 47 | no phase, message or start of a pause | `db_47_…` here |
-//! | 48 | a failed hook can only pause | `db_48_…` here, in `game::tests::mistakes` and `game::tests::controls` |
-//! | 49 | a canary by attrition | `db_49_…` here and in `game::tests::mistakes` |
-//! | 50 | a run that is ended passes | `db_50_…` here, in `game::tests::mistakes` and `game::tests::pod_hooks` |
-//! | 51 | documented patches are refused | `db_51_…` here |
+//! The mistakes are those of `docs/mistakes.md`, "Game workloads", by their numbers. Rules about pods and runs
+//! are tested in the engine, where every case can be played; objects, events, caches and the API server are
+//! tested here and in the files beside.
 
 use std::{cell::Cell, time::Duration};
 
@@ -111,12 +57,12 @@ fn pauses(stage: &Stage) -> Vec<String> {
     reasons.filter_map(|it| it["reason"].as_str().map(str::to_owned)).collect()
 }
 
-/// Whether a run is over, and how.
+/// The phase of a run.
 fn phase(stage: &Stage, name: &str) -> String {
     stage.run(name)["status"]["phase"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What the operator writes within so many seconds.
+/// The operator's writes within so many seconds.
 async fn written(stage: &Stage, seconds: u64) -> Vec<String> {
     let log = stage.world.sandbox.server().log.clone();
     let mark = log.mark();
@@ -127,8 +73,9 @@ async fn written(stage: &Stage, seconds: u64) -> Vec<String> {
 
 // === Safety of the gate ===
 
+// Mistake 1.
 #[tokio::test(start_paused = true)]
-async fn db_01_a_hook_that_fails_ends_its_run_with_the_first_failure() {
+async fn a_hook_that_fails_ends_its_run_with_the_first_failure() {
     let stage = Stage::up(arena(&rolling())).await;
     stage.age(45);
     for (name, limit) in [("absent", None), ("zero", Some(0))] {
@@ -146,8 +93,9 @@ async fn db_01_a_hook_that_fails_ends_its_run_with_the_first_failure() {
     }
 }
 
+// Mistake 2.
 #[tokio::test(start_paused = true)]
-async fn db_02_a_hook_that_nobody_answers_is_an_error_and_stops_the_release() {
+async fn a_hook_that_nobody_answers_is_an_error_and_stops_the_release() {
     let steps = json!([{ "partition": 2 }, hook_step()]);
     let stage = Stage::up(arena(&in_steps(rolling(), steps))).await;
     stage.world.network.hook("1.1.1.1/", Reply::Refuse);
@@ -163,8 +111,9 @@ async fn db_02_a_hook_that_nobody_answers_is_an_error_and_stops_the_release() {
     );
 }
 
+// Mistake 3.
 #[tokio::test(start_paused = true)]
-async fn db_03_a_run_ends_although_one_of_its_metrics_never_began() {
+async fn a_run_ends_although_one_of_its_metrics_never_began() {
     let stage = Stage::up(arena(&rolling())).await;
     stage.age(45);
     let mut late = web("true");
@@ -186,8 +135,9 @@ async fn db_03_a_run_ends_although_one_of_its_metrics_never_began() {
     assert_eq!(stage.run("ended")["status"]["message"], "Run Terminated");
 }
 
+// Mistake 4.
 #[tokio::test(start_paused = true)]
-async fn db_04_pods_that_are_made_in_a_pause_become_ready() {
+async fn pods_that_are_made_in_a_pause_become_ready() {
     let steps = json!([{ "partition": 2 }, { "pause": {} }]);
     let stage = Stage::up(arena(&in_steps(in_place(), steps))).await;
     stage.image("game:2");
@@ -198,8 +148,9 @@ async fn db_04_pods_that_are_made_in_a_pause_become_ready() {
     assert!(is_paused_at(1)(&stage));
 }
 
+// Mistake 6.
 #[tokio::test(start_paused = true)]
-async fn db_06_a_second_change_within_the_grace_period_loses_no_image() {
+async fn a_second_change_within_the_grace_period_loses_no_image() {
     let mut strategy = in_place();
     strategy["maxUnavailable"] = json!(3);
     strategy["inPlaceUpdateStrategy"] = json!({ "gracePeriodSeconds": 60 });
@@ -222,8 +173,9 @@ async fn db_06_a_second_change_within_the_grace_period_loses_no_image() {
     }
 }
 
+// Mistake 7.
 #[tokio::test(start_paused = true)]
-async fn db_07_steps_that_come_with_the_template_are_taken() {
+async fn steps_that_come_with_the_template_are_taken() {
     let stage = Stage::up(arena(&rolling())).await;
     let container = json!({ "name": "game", "image": "game:2" });
     stage.patch(json!({ "spec": {
@@ -235,8 +187,9 @@ async fn db_07_steps_that_come_with_the_template_are_taken() {
     assert_eq!(stage.with_image("game:2"), 1);
 }
 
+// Mistake 49.
 #[tokio::test(start_paused = true)]
-async fn db_49_old_pods_that_are_all_lost_come_back_old() {
+async fn old_pods_that_are_all_lost_come_back_old() {
     for strategy in [
         in_steps(rolling(), json!([{ "partition": 1 }, { "pause": {} }])),
         json!({ "type": "RollingUpdate", "maxUnavailable": 1, "partition": 1 }),
@@ -256,8 +209,9 @@ async fn db_49_old_pods_that_are_all_lost_come_back_old() {
     }
 }
 
+// Mistake 50.
 #[tokio::test(start_paused = true)]
-async fn db_50_a_run_that_somebody_ends_does_not_let_the_release_on() {
+async fn a_run_that_somebody_ends_does_not_let_the_release_on() {
     let mut slow = web("asInt(result) < 30");
     (slow["count"], slow["interval"]) = (json!(10), json!("60s"));
     let steps = json!([{ "partition": 2 }, { "hook": { "templateName": "slow" } }]);
@@ -275,8 +229,9 @@ async fn db_50_a_run_that_somebody_ends_does_not_let_the_release_on() {
 
 // === Control and visibility ===
 
+// Mistake 12.
 #[tokio::test(start_paused = true)]
-async fn db_12_a_pause_by_hand_sticks_and_survives_the_operator() {
+async fn a_pause_by_hand_sticks_and_survives_the_operator() {
     let mut stage = Stage::up(arena(&rolling())).await;
     stage.pause(true);
     stage.world.advance_s(5).await;
@@ -289,8 +244,9 @@ async fn db_12_a_pause_by_hand_sticks_and_survives_the_operator() {
     stage.until(120, "updated", Stage::is_settled).await;
 }
 
+// Mistake 12.
 #[tokio::test(start_paused = true)]
-async fn db_12_a_tool_that_applies_its_manifest_again_does_not_resume_where_that_is_asked_for() {
+async fn a_tool_that_applies_its_manifest_again_does_not_resume_where_that_is_asked_for() {
     let steps = json!([{ "partition": 2 }, { "pause": {} }]);
     let mut strategy = in_steps(rolling(), steps);
     strategy["canary"]["resumeBy"] = json!("Annotation");
@@ -309,8 +265,9 @@ async fn db_12_a_tool_that_applies_its_manifest_again_does_not_resume_where_that
     stage.until(120, "updated", Stage::is_settled).await;
 }
 
+// Mistake 13.
 #[tokio::test(start_paused = true)]
-async fn db_13_a_timed_pause_can_be_cut_short() {
+async fn a_timed_pause_can_be_cut_short() {
     let steps = json!([{ "partition": 2 }, { "pause": { "duration": 3600 } }]);
     let stage = Stage::up(arena(&in_steps(rolling(), steps))).await;
     stage.image("game:2");
@@ -319,8 +276,9 @@ async fn db_13_a_timed_pause_can_be_cut_short() {
     stage.until(120, "updated", Stage::is_settled).await;
 }
 
+// Mistake 14.
 #[tokio::test(start_paused = true)]
-async fn db_14_a_hook_without_a_template_is_told_and_stops_neither_scaling_nor_replacement() {
+async fn a_hook_without_a_template_is_told_and_stops_neither_scaling_nor_replacement() {
     let steps = json!([{ "partition": 2 }, { "hook": { "templateName": "nobody" } }]);
     let mut object = arena(&in_steps(rolling(), steps));
     object["spec"]["preDeleteUpdateStrategy"] = json!({ "hook": { "templateName": "nobody" } });
@@ -333,7 +291,7 @@ async fn db_14_a_hook_without_a_template_is_told_and_stops_neither_scaling_nor_r
     let blocked = stage.condition("HookBlocked").expect("a condition");
     assert!(blocked.contains("there is no hook template nobody"), "{blocked}");
     stage.world.advance_s(1_200).await;
-    // Doubts are told before anything is tried.
+    // Warnings are published before any other write.
     let is_told = |(reason, text): &(String, String)| {
         !reason.ends_with("Doubtful") && text.contains("nobody")
     };
@@ -344,8 +302,9 @@ async fn db_14_a_hook_without_a_template_is_told_and_stops_neither_scaling_nor_r
     assert_eq!(stage.condition("HookBlocked"), None, "{:#}", stage.status());
 }
 
+// Mistake 15.
 #[tokio::test(start_paused = true)]
-async fn db_15_a_workload_that_waits_or_is_deleted_with_its_pods_ends_nothing_else() {
+async fn a_workload_that_waits_or_is_deleted_with_its_pods_ends_nothing_else() {
     let mut object = arena(&rolling());
     object["spec"]["minReadySeconds"] = json!(30);
     let stage = Stage::up(object.clone()).await;
@@ -360,8 +319,9 @@ async fn db_15_a_workload_that_waits_or_is_deleted_with_its_pods_ends_nothing_el
     stage.until(120, "up again", Stage::is_settled).await;
 }
 
+// Mistake 16.
 #[tokio::test(start_paused = true)]
-async fn db_16_what_a_set_may_not_do_is_told_and_tried_again() {
+async fn what_a_set_may_not_do_is_told_and_tried_again() {
     let mut stage = Stage::set(numbered("OrderedReady", &rolling_set()));
     let rule = stage.forbid(&[Verb::Create], "", "pods");
     stage.world.start().await;
@@ -378,8 +338,9 @@ fn rolling_set() -> Value {
     json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 1 } })
 }
 
+// Mistake 17.
 #[tokio::test(start_paused = true)]
-async fn db_17_the_counts_of_a_set_are_never_zero_while_it_has_pods() {
+async fn the_counts_of_a_set_are_never_zero_while_it_has_pods() {
     let steps = json!([{ "partition": 2 }, hook_step(), { "pause": {} }]);
     let stage = Stage::up(numbered("Parallel", &in_steps(rolling_set(), steps))).await;
     stage.age(45);
@@ -406,8 +367,9 @@ async fn db_17_the_counts_of_a_set_are_never_zero_while_it_has_pods() {
     assert!(least.get() >= 2, "it read {}", least.get());
 }
 
+// Mistake 18.
 #[tokio::test(start_paused = true)]
-async fn db_18_the_selector_of_a_set_is_whole_and_stays_as_it_is() {
+async fn the_selector_of_a_set_is_whole_and_stays_as_it_is() {
     let mut object = numbered("Parallel", &rolling_set());
     let labels = json!({ "app": ARENA, "zone": "a", "env": "live", "tier": "game" });
     object["spec"]["template"]["metadata"]["labels"] = labels;
@@ -422,8 +384,9 @@ async fn db_18_the_selector_of_a_set_is_whole_and_stays_as_it_is() {
     assert_eq!(stage.status()["labelSelector"], text);
 }
 
+// Mistake 37.
 #[tokio::test(start_paused = true)]
-async fn db_37_arguments_that_nobody_declared_are_told() {
+async fn arguments_that_nobody_declared_are_told() {
     let hook = json!({ "hook": { "templateName": "check", "args": [
         { "name": "MyPodIP", "value": "1" }, { "name": "room", "value": "7" },
     ] } });
@@ -446,8 +409,9 @@ fn delay(stage: &Stage, resource: &str, seconds: u64) {
     );
 }
 
+// Mistake 38.
 #[tokio::test(start_paused = true)]
-async fn db_38_what_was_measured_is_not_measured_again_while_the_cache_lags() {
+async fn what_was_measured_is_not_measured_again_while_the_cache_lags() {
     let mut stage = Stage::set(arena(&rolling()));
     delay(&stage, "hookruns", 7);
     stage.world.start().await;
@@ -460,8 +424,9 @@ async fn db_38_what_was_measured_is_not_measured_again_while_the_cache_lags() {
     assert!(stage.world.sandbox.server().faults.injected().total() > 0, "nothing was late");
 }
 
+// Mistake 45.
 #[tokio::test(start_paused = true)]
-async fn db_45_a_hook_is_run_once_while_the_cache_lags() {
+async fn a_hook_is_run_once_while_the_cache_lags() {
     let steps = json!([{ "partition": 2 }, hook_step(), { "pause": {} }]);
     let mut stage = Stage::up(arena(&in_steps(rolling(), steps))).await;
     delay(&stage, "hookruns", 20);
@@ -481,8 +446,9 @@ async fn db_45_a_hook_is_run_once_while_the_cache_lags() {
     assert!(stage.world.sandbox.server().faults.injected().total() > 0, "nothing was late");
 }
 
+// Mistake 47.
 #[tokio::test(start_paused = true)]
-async fn db_47_a_pause_has_a_start_a_phase_and_a_sentence() {
+async fn a_pause_has_a_start_a_phase_and_a_sentence() {
     let steps = json!([{ "partition": 2 }, { "pause": {} }]);
     let stage = Stage::up(arena(&in_steps(rolling(), steps))).await;
     assert_eq!(stage.status()["phase"], "Healthy");
@@ -503,8 +469,9 @@ async fn db_47_a_pause_has_a_start_a_phase_and_a_sentence() {
     assert!(stage.status()["canary"]["pauseStartTime"].is_null());
 }
 
+// Mistake 48.
 #[tokio::test(start_paused = true)]
-async fn db_48_a_failed_hook_takes_the_template_back_where_that_is_wanted() {
+async fn a_failed_hook_takes_the_template_back_where_that_is_wanted() {
     let hook = json!({ "hook": { "templateName": "check", "onFailure": "rollback" } });
     let stage = Stage::up(arena(&in_steps(in_place(), json!([{ "partition": 1 }, hook])))).await;
     stage.age(45);
@@ -518,8 +485,9 @@ async fn db_48_a_failed_hook_takes_the_template_back_where_that_is_wanted() {
     assert_eq!((image, stage.with_image("game:1")), (&json!("game:1"), 3));
 }
 
+// Mistake 51.
 #[tokio::test(start_paused = true)]
-async fn db_51_the_documented_patches_are_taken_at_any_time() {
+async fn the_documented_patches_are_taken_at_any_time() {
     let mut object = arena(&in_steps(rolling(), json!([{ "partition": 2 }, { "pause": {} }])));
     object["spec"]["preDeleteUpdateStrategy"] = json!({ "hook": { "templateName": "check" } });
     let stage = Stage::up(object).await;
@@ -545,8 +513,9 @@ async fn db_51_the_documented_patches_are_taken_at_any_time() {
 
 // === Scaling and pods ===
 
+// Mistake 21.
 #[tokio::test(start_paused = true)]
-async fn db_21_a_set_without_a_type_is_updated() {
+async fn a_set_without_a_type_is_updated() {
     let mut object = numbered("OrderedReady", &Value::Null);
     object["spec"].as_object_mut().unwrap().remove("updateStrategy");
     let stage = Stage::up(object).await;
@@ -554,8 +523,9 @@ async fn db_21_a_set_without_a_type_is_updated() {
     stage.until(300, "updated", |stage| stage.with_image("game:2") == 3).await;
 }
 
+// Mistake 26.
 #[tokio::test(start_paused = true)]
-async fn db_26_names_of_pods_that_are_gone_are_taken_off_the_list() {
+async fn names_of_pods_that_are_gone_are_taken_off_the_list() {
     let stage = Stage::up(arena(&rolling())).await;
     let named = name_of(&stage.pods()[1]);
     stage.patch(json!({ "spec": { "scaleStrategy": { "podsToDelete": [named, "nobody"] } } }));
@@ -565,8 +535,9 @@ async fn db_26_names_of_pods_that_are_gone_are_taken_off_the_list() {
     assert_eq!(written(&stage, 600).await, Vec::<String>::new());
 }
 
+// Mistake 41.
 #[tokio::test(start_paused = true)]
-async fn db_41_what_cannot_be_changed_in_place_is_told_with_its_path_and_left_alone() {
+async fn what_cannot_be_changed_in_place_is_told_with_its_path_and_left_alone() {
     let stage = Stage::up(arena(&in_place())).await;
     let uids = |stage: &Stage| -> Vec<Value> {
         stage.pods().iter().map(|pod| pod["metadata"]["uid"].clone()).collect()
@@ -589,8 +560,9 @@ async fn db_41_what_cannot_be_changed_in_place_is_told_with_its_path_and_left_al
     assert!(uids(&stage).iter().all(|uid| !before.contains(uid)));
 }
 
+// Mistake 43.
 #[tokio::test(start_paused = true)]
-async fn db_43_a_pod_that_failed_is_replaced_and_told() {
+async fn a_pod_that_failed_is_replaced_and_told() {
     let stage = Stage::up(arena(&rolling())).await;
     let pod = name_of(&stage.pods()[0]);
     let failed = json!({ "status": { "phase": "Failed", "reason": "Evicted" } });
@@ -607,8 +579,9 @@ async fn db_43_a_pod_that_failed_is_replaced_and_told() {
 
 // === Hooks and operations ===
 
+// Mistake 31.
 #[tokio::test(start_paused = true)]
-async fn db_31_a_workload_that_says_little_is_taken_and_runs() {
+async fn a_workload_that_says_little_is_taken_and_runs() {
     let mut object = arena(&Value::Null);
     for member in ["replicas", "updateStrategy"] {
         object["spec"].as_object_mut().unwrap().remove(member);
@@ -621,8 +594,9 @@ async fn db_31_a_workload_that_says_little_is_taken_and_runs() {
         .await;
 }
 
+// Mistake 32.
 #[tokio::test(start_paused = true)]
-async fn db_32_the_role_is_enough_for_a_release_that_is_taken_back_in_its_hook() {
+async fn the_role_is_enough_for_a_release_that_is_taken_back_in_its_hook() {
     let mut slow = web("true");
     (slow["count"], slow["interval"]) = (json!(100), json!("60s"));
     let steps = json!([{ "partition": 2 }, { "hook": { "templateName": "slow" } }]);
@@ -648,8 +622,9 @@ async fn db_32_the_role_is_enough_for_a_release_that_is_taken_back_in_its_hook()
     }
 }
 
+// Mistake 33.
 #[tokio::test(start_paused = true)]
-async fn db_33_runs_are_tied_to_no_node() {
+async fn runs_are_tied_to_no_node() {
     let stage = Stage::up(arena(&rolling())).await;
     let arguments = [("HostIP", "203.0.113.9"), ("PodName", "gone"), ("PodIP", "203.0.113.10")];
     stage.world.create(HOOK_RUNS, run("far", web("asInt(result) < 30"), &arguments));
@@ -657,8 +632,9 @@ async fn db_33_runs_are_tied_to_no_node() {
     assert_eq!(phase(&stage, "far"), "Successful");
 }
 
+// Mistake 34.
 #[tokio::test(start_paused = true)]
-async fn db_34_large_numbers_stay_numbers_and_conditions_say_what_is_wrong() {
+async fn large_numbers_stay_numbers_and_conditions_say_what_is_wrong() {
     let stage = Stage::up(arena(&rolling())).await;
     stage.age(12_345_678);
     stage.world.create(HOOK_RUNS, run("large", web("asInt(result) == 12345678"), &[]));
@@ -676,8 +652,9 @@ async fn db_34_large_numbers_stay_numbers_and_conditions_say_what_is_wrong() {
     assert_eq!(measurement["message"], "this string is no integer at character 0");
 }
 
+// Mistake 35.
 #[tokio::test(start_paused = true)]
-async fn db_35_prometheus_is_found_by_argument_and_an_empty_answer_has_a_message() {
+async fn prometheus_is_found_by_argument_and_an_empty_answer_has_a_message() {
     let stage = Stage::up(arena(&rolling())).await;
     let query = |query: &str| {
         json!({
@@ -703,8 +680,9 @@ async fn db_35_prometheus_is_found_by_argument_and_an_empty_answer_has_a_message
     );
 }
 
+// Mistake 40.
 #[tokio::test(start_paused = true)]
-async fn db_40_the_same_template_in_other_words_and_a_new_operator_make_no_revision() {
+async fn the_same_template_in_other_words_and_a_new_operator_make_no_revision() {
     let mut object = arena(&rolling());
     let template = &mut object["spec"]["template"];
     template["metadata"]["labels"] = json!({ "app": ARENA, "tier": "game" });
@@ -736,8 +714,9 @@ async fn db_40_the_same_template_in_other_words_and_a_new_operator_make_no_revis
     assert_eq!(stage.status()["updateRevision"], before[0]);
 }
 
+// Mistake 40.
 #[tokio::test(start_paused = true)]
-async fn db_40_a_revision_that_others_wrote_in_other_words_is_taken_over() {
+async fn a_revision_that_others_wrote_in_other_words_is_taken_over() {
     let mut object = arena(&in_place());
     let resources = json!({ "limits": { "cpu": "1000m", "memory": "1024Mi" } });
     object["spec"]["template"]["spec"]["containers"][0]["resources"] = resources;

@@ -1,4 +1,4 @@
-//! Sets whose node is lost: the pod on it comes back elsewhere, and no release stops for it.
+//! Sets on a node that is lost: the pod comes back elsewhere, and the release goes on.
 
 use kube_sandbox::{
     cluster::{Cluster as _, Deletion, NODES, PODS},
@@ -12,10 +12,10 @@ use crate::rig::{Stage, numbered};
 const FORCE: &str = "pod.gamestatefulset.bkbcs.tencent.com/node-lost-force-delete";
 const VICTIM: &str = "arena-1";
 
-/// How a node is lost.
+/// The ways to lose a node.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
-    /// It does not report any more.
+    /// The node reports no more.
     Silent,
     /// Its object is gone as well.
     Deleted,
@@ -33,8 +33,8 @@ fn set(policy: &str, way: &str, steps: bool, forces: bool) -> Value {
     set
 }
 
-/// The node of a pod dies, and the pod is evicted: nobody is there to let it go. The rule keeps its node
-/// from saying anything about it.
+/// The node of a pod dies and the pod is evicted: no kubelet is left to finish its deletion. The rule keeps
+/// the node from reporting.
 fn lose(stage: &Stage, loss: Loss) -> RuleId {
     let pod = stage.world.get(PODS, VICTIM).unwrap();
     let node = pod["spec"]["nodeName"].as_str().unwrap().to_owned();
@@ -68,7 +68,7 @@ fn lose(stage: &Stage, loss: Loss) -> RuleId {
     rule
 }
 
-/// The node is back, or another is there.
+/// The node is back, or a new one is there.
 fn mend(stage: &Stage, rule: RuleId) {
     stage.allow(rule);
     let admin = &stage.world.admin;
@@ -119,8 +119,9 @@ async fn a_lost_node_stops_no_release() {
     }
 }
 
+// Mistake 22 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn db_22_a_node_that_is_gone_as_an_object_lets_its_pods_go_as_well() {
+async fn a_node_that_is_gone_as_an_object_lets_its_pods_go_as_well() {
     release("OrderedReady", "RollingUpdate", false, Loss::Deleted).await;
     release("Parallel", "RollingUpdate", true, Loss::Deleted).await;
 }

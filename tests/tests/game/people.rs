@@ -1,4 +1,4 @@
-//! What people do to a release, and what tools that apply manifests do not.
+//! User actions on a release, and tools that apply manifests in between.
 
 use serde_json::{Value, json};
 
@@ -21,8 +21,9 @@ fn is_paused_by_user(stage: &Stage) -> bool {
     stage.get()["spec"]["updateStrategy"]["paused"] == true && paused_by(stage) == ["PausedByUser"]
 }
 
+// Mistake 12 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn db_12_a_pause_of_a_person_outlives_a_tool_that_applies_paused_false() {
+async fn a_pause_of_a_person_outlives_a_tool_that_applies_paused_false() {
     let stage = Stage::up(arena(&by_annotation())).await;
     stage.pause(true);
     stage.until(30, "paused", is_paused_by_user).await;

@@ -1,4 +1,4 @@
-//! What runs send along, and how long they may take.
+//! Requests and timeouts of hook runs.
 
 use kube_sandbox::cluster::SECRETS;
 use serde_json::{Value, json};
@@ -69,8 +69,9 @@ async fn a_secret_that_is_not_meant_for_hooks_is_not_sent_anywhere() {
     assert_eq!(stage.asked(), 0, "nothing was sent");
 }
 
+// Mistake 35 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn db_35_a_prometheus_is_asked_with_a_token_with_headers_and_for_so_long() {
+async fn a_prometheus_is_asked_with_a_token_with_headers_and_for_so_long() {
     let stage = up().await;
     stage.world.network.metric("players", Metric::Value(3.0));
     stage.world.network.metric("slow", Metric::Reply(Reply::Hang));

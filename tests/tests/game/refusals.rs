@@ -1,4 +1,4 @@
-//! Whatever the cluster refuses is told once, tried again at leisure, and made up for when it may be.
+//! A refused write is published once, retried with backoff, and made up for once it is allowed.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use tidegate_tests::rollout::OPERATOR;
 use crate::rig::{GAME_DEPLOYMENTS, Stage, arena, numbered};
 
 const GAME: &str = "tkex.tencent.com";
-/// How long it is refused.
+/// The duration of the refusal.
 const MINUTES: u64 = 10;
-/// Writes within that time: a handful, and one or two a minute with everything that hangs on them.
+/// Writes within that time: a handful, and one or two a minute with the ones that follow from them.
 const WRITES_MAX: usize = 160;
 
 fn steps() -> Value {
@@ -54,7 +54,7 @@ fn with_hooks(mut object: Value) -> Value {
     object
 }
 
-/// Events of the operator that tell of a refusal, by what they say and whom they are about.
+/// Events of the operator about a refusal, by reason and object.
 fn told(stage: &Stage) -> BTreeMap<(String, String), usize> {
     let mut counts = BTreeMap::new();
     for event in stage.world.admin.list(EVENTS, Some("default")) {
@@ -67,12 +67,12 @@ fn told(stage: &Stage) -> BTreeMap<(String, String), usize> {
     counts
 }
 
-/// A write of the operator, but for events.
+/// A write of the operator other than events.
 fn is_ours(entry: &Entry) -> bool {
     &*entry.user == OPERATOR && entry.is_write() && !entry.concerns("", "events")
 }
 
-/// Goes through a release and a change of size of which some writes are refused.
+/// Runs a release and a change of size during which some writes are refused.
 async fn endure(object: Value, verb: Verb, group: &str, resource: &str) -> bool {
     let about = format!("{} {verb:?} {resource}", object["kind"]);
     let stage = Stage::up(object).await;
@@ -91,7 +91,7 @@ async fn endure(object: Value, verb: Verb, group: &str, resource: &str) -> bool 
     assert!(twice.is_empty(), "{about}: {twice:#?}");
     assert_eq!(told.is_empty(), refused == 0, "{about}: {refused} refused, told {told:#?}");
     stage.allow(rule);
-    // A hook that could not be run in time paused the release, and only people go on after that.
+    // A hook that could not be run in time paused the release, and only a user can resume it.
     let is_paused = |stage: &Stage| stage.get()["spec"]["updateStrategy"]["paused"] == true;
     for _ in 0..10 {
         stage.world.advance_s(60).await;
@@ -150,7 +150,7 @@ async fn refused_writes_of_the_workload_itself_are_told_once() {
     endure_all(&[paused], &[(Verb::Patch, GAME, GAME_DEPLOYMENTS.plural)]).await;
 }
 
-/// No pod can be made, for this reason.
+/// Pods cannot be created, for this reason.
 fn refuse_pods(stage: &Stage, when: When, code: u16, reason: &'static str) -> RuleId {
     stage.world.sandbox.server().faults.add(
         Matcher::any().user(OPERATOR).verbs([Verb::Create]).resource("", "pods"),
@@ -199,7 +199,7 @@ async fn a_refusal_in_other_words_each_time_is_tried_again_at_leisure() {
     stage.world.advance_s(MINUTES * 60).await;
     let writes = log.matching_since(mark, is_ours);
     let refused = writes.iter().filter(|it| it.code == 403).count();
-    // Two at once, six more in the first minute as pauses grow, and then one a minute.
+    // Two at once, six more in the first minute as backoff grows, and then one a minute.
     assert!((6..=30).contains(&refused), "{refused} refused of {} writes", writes.len());
     assert!(writes.len() <= 3 * refused, "{refused} refused of {} writes", writes.len());
     let shown = stage.condition("FailedScale");

@@ -1,4 +1,4 @@
-//! A world with game workloads in it, and short words for what is done to them.
+//! A world with game workloads in it, and short methods for tests.
 
 use kube_sandbox::{
     cluster::{Cluster as _, PODS, Resource},
@@ -35,7 +35,7 @@ impl Rig {
         self.world.get(GAME_DEPLOYMENTS, NAME).unwrap_or_default()
     }
 
-    /// desired, updated, updated and ready, ready, total: what `kubectl get` shows.
+    /// desired, updated, updated and ready, ready, total: the columns of `kubectl get`.
     pub(crate) fn columns(&self) -> [i64; 5] {
         let object = self.get();
         let number = |value: &Value| value.as_i64().unwrap_or(0);
@@ -63,7 +63,7 @@ impl Rig {
         self.patch(&json!({ "spec": { "updateStrategy": { "paused": paused } } }));
     }
 
-    /// The web server of the example says this age.
+    /// Sets the age in the answer of the example's web server.
     pub(crate) fn age(&self, age: i64) {
         let body = json!({ "name": "bryan", "male": "yes", "age": age }).to_string();
         self.world.network.hook("1.1.1.1/", Reply::Status(200, body));
@@ -116,7 +116,7 @@ pub(crate) fn game_deployment() -> Value {
 /// Numbered pods.
 pub(crate) const GAME_STATEFUL_SETS: Resource =
     Resource { group: "tkex.tencent.com", plural: "gamestatefulsets" };
-/// What the short workloads are called.
+/// The name of the short workloads.
 pub(crate) const ARENA: &str = "arena";
 
 /// Three pods of a `GameDeployment`.
@@ -135,7 +135,7 @@ pub(crate) fn arena(strategy: &Value) -> Value {
     })
 }
 
-/// The same, numbered.
+/// The same as a `GameStatefulSet`.
 pub(crate) fn numbered(policy: &str, strategy: &Value) -> Value {
     let mut set = arena(strategy);
     set["kind"] = json!("GameStatefulSet");
@@ -153,7 +153,7 @@ pub(crate) fn template(name: &str, mut metric: Value) -> Value {
     })
 }
 
-/// A run of nobody's with one metric, called `name` both, and these arguments.
+/// A run without an owner, with one metric, called `name` both, and these arguments.
 pub(crate) fn run(name: &str, mut metric: Value, arguments: &[(&str, &str)]) -> Value {
     metric["name"] = json!(name);
     let argument = |(name, value): &(&str, &str)| json!({ "name": name, "value": value });
@@ -164,7 +164,7 @@ pub(crate) fn run(name: &str, mut metric: Value, arguments: &[(&str, &str)]) -> 
     })
 }
 
-/// What a run of this metric alone comes to.
+/// The result of a run of this metric alone.
 pub(crate) async fn measured(stage: &Stage, metric: Value, arguments: &[(&str, &str)]) -> Value {
     stage.world.create(HOOK_RUNS, run("probe", metric, arguments));
     stage.until(300, "over", |stage| stage.run("probe")["status"]["completedAt"].is_string()).await;
@@ -193,14 +193,14 @@ pub(crate) fn drained() -> Value {
     })
 }
 
-/// One workload in a world of its own.
+/// One workload in its own world.
 pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) kind: Resource,
 }
 
 impl Stage {
-    /// The workload is there and the operator is not yet.
+    /// With the workload, before the operator starts.
     pub(crate) fn set(object: Value) -> Self {
         let world = World::of_games();
         let kind =
@@ -221,7 +221,7 @@ impl Stage {
         stage
     }
 
-    /// All pods are of the template and ready, and all of that is written down.
+    /// All pods are of the template and ready, and the status says so.
     pub(crate) fn is_settled(&self) -> bool {
         let object = self.get();
         let (spec, status) = (&object["spec"], &object["status"]);
@@ -289,19 +289,19 @@ impl Stage {
         self.world.network.hook("1.1.1.1/", Reply::Status(200, body));
     }
 
-    /// How often the web server was asked.
+    /// The number of requests to the web server.
     pub(crate) fn asked(&self) -> usize {
         self.world.network.calls_to("1.1.1.1/").len()
     }
 
-    /// Those that are not on their way out.
+    /// Pods that are not being deleted.
     pub(crate) fn pods(&self) -> Vec<Value> {
         let mut pods = self.world.admin.list(PODS, Some("default"));
         pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
         pods
     }
 
-    /// How many pods want this image.
+    /// The number of pods whose spec has this image.
     pub(crate) fn with_image(&self, image: &str) -> usize {
         let pods = self.pods();
         pods.iter().filter(|pod| pod["spec"]["containers"][0]["image"] == image).count()
@@ -342,7 +342,7 @@ impl Stage {
         events.map(|(_, message)| message).collect()
     }
 
-    /// The operator may not do this from now on.
+    /// Refuses the operator this verb from now on.
     pub(crate) fn forbid(&self, verbs: &[Verb], group: &str, resource: &str) -> RuleId {
         self.world.sandbox.server().faults.add(
             Matcher::any().user(OPERATOR).verbs(verbs.iter().copied()).resource(group, resource),

@@ -1,7 +1,7 @@
 //! The published example, row by row: in-place updates in five steps, the last of them a hook.
 //!
-//! What a person sees is looked at on the way; at the end every version that the workload ever had is read from
-//! the history of the store, and is compared line by line.
+//! The columns of `kubectl get` are checked on the way; at the end every version of the workload is read
+//! from the history of the store, and is compared line by line.
 
 use jiff::Timestamp;
 use kube_sandbox::store::TableKey;
@@ -16,8 +16,8 @@ const FIRST: &str = "test-gamedeployment-67864c6f65";
 const SECOND: &str = "test-gamedeployment-9d78dd5db";
 const RUN: &str = "test-gamedeployment-9d78dd5db-4-test";
 
-/// Columns of the trace: generation, `paused`, step, why it is paused, stable revision and run of the hook;
-/// then updated/updated ready/ready, those of them that the trace has, in order and from the first.
+/// Columns of the trace: generation, `paused`, step, reason of the pause, stable revision and run of the
+/// hook; then updated/updated ready/ready, those of them that the trace has, in order and from the first.
 type Line = (&'static str, &'static [&'static str]);
 
 /// Rows 1 to 13. Of two writes the one of the spec comes first, and is a line of its own.
@@ -61,11 +61,11 @@ struct Begun {
     rig: Rig,
     /// The revision of the store at row 0.
     since: u64,
-    /// When the pause of row 10 began.
+    /// The time at which the pause of row 10 began.
     paused: Timestamp,
 }
 
-/// One row of the trace: paused, step, why it is paused, stable revision, updated/updated ready/ready.
+/// One row of the trace: paused, step, reason of the pause, stable revision, updated/updated ready/ready.
 fn row(rig: &Rig) -> (bool, i64, Vec<String>, String, [i64; 3]) {
     let object = rig.get();
     let status = &object["status"];
@@ -162,7 +162,7 @@ fn time(value: &Value) -> Timestamp {
         .unwrap_or_else(|| panic!("{value} is no time"))
 }
 
-/// When the pause that is on began.
+/// The start of the current pause.
 fn paused_at(rig: &Rig) -> Timestamp {
     time(&rig.get()["status"]["pauseConditions"][0]["startTime"])
 }

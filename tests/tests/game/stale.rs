@@ -1,7 +1,7 @@
-//! Caches that are behind: each kind late by itself, and all of them by chance.
+//! Stale caches: each kind late by itself, and all of them at random.
 //!
-//! A story is told with every kind brought late by zero to five looks. It must end where it ends with
-//! caches that are not, with as many pods made, as many hooks asked and as many pods in service on the way.
+//! A story runs with every kind late by zero to five looks. It must end in the same state as without delay,
+//! with as many pods created, as many hooks run and as many pods in service on the way.
 //!
 //! `cargo test` takes a sample; `GAME_STALE=1` takes all.
 
@@ -27,9 +27,9 @@ const KINDS: [(&str, &str); 7] = [
 ];
 /// Between two looks of a task in which something goes on: a pod starts, a hook answers.
 const LOOK_S: u64 = 2;
-/// The first event is late, and then every third: in each part of the story some are.
+/// The first event is late, and then every third: some in each part of the story.
 const LATE_EVERY: u64 = 3;
-/// Everything may wait for everything.
+/// Delays of all kinds add up.
 const PATIENCE_S: u64 = 7_200;
 
 /// How many looks each kind is late.
@@ -64,10 +64,10 @@ fn with_hooks(mut object: Value) -> Value {
     object
 }
 
-/// What is counted at the end: pods made, hooks asked, revisions made.
+/// The totals at the end: pods created, hooks run, revisions created.
 type Tally = (usize, usize, usize);
 
-/// Tells the story, and returns what it took and what did not hold.
+/// Runs the story, and returns its totals and the violations.
 async fn tell(object: Value, delays: &Delays) -> Result<Tally, String> {
     let mut stage = Stage::set(object);
     for ((group, resource), looks) in KINDS.iter().zip(delays).filter(|(_, looks)| **looks > 0) {

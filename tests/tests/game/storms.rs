@@ -1,7 +1,7 @@
-//! Bad days: people change their minds, pods die, the API server falters, the operator is restarted.
+//! Random faults: users change their minds, pods die, the API server fails, the operator is restarted.
 //!
-//! Each seed is a day of its own. When it is over and everything is well declared, everything must be well
-//! within the hour, and then nothing may move. `GAME_STORMS=500` has that many.
+//! Each seed is one run. After it the spec is made valid; the workload must be healthy within the hour, and
+//! then nothing may change. `GAME_STORMS=500` makes that many runs.
 
 use kube_sandbox::{
     cluster::{Cluster as _, PODS},
@@ -14,10 +14,10 @@ use tidegate_tests::rollout::{OPERATOR, World};
 use crate::rig::{GAME_DEPLOYMENTS, Stage, arena, name_of, numbered};
 
 const ACTS: u64 = 14;
-/// Until everything is well: pauses after trouble, a hook that was blocked, hooks of pods one by one.
+/// Until everything is healthy: backoff, a hook that was blocked, hooks of pods one by one.
 const MINUTES: u64 = 60;
 
-/// A row of numbers that look like chance.
+/// Pseudo-random numbers.
 struct Chance(u64);
 
 impl Chance {
@@ -117,7 +117,7 @@ fn act(stage: &Stage, chance: &mut Chance) {
     }
 }
 
-/// Everything is declared well, and whoever waits for a person has one.
+/// Makes every spec valid, and resumes everything that waits for a user.
 async fn calm_down(stage: &Stage) -> bool {
     stage.world.sandbox.server().faults.clear();
     stage.age(20);
@@ -137,7 +137,7 @@ async fn calm_down(stage: &Stage) -> bool {
     false
 }
 
-/// What is not well although all is over.
+/// The defects that are left after the end.
 async fn left_over(stage: &Stage) -> Option<String> {
     stage.world.advance_s(120).await;
     let log = stage.world.sandbox.server().log.clone();
@@ -154,7 +154,7 @@ async fn left_over(stage: &Stage) -> Option<String> {
     }
     let is_of_pod = |run: &&Value| run["metadata"]["labels"]["hookrun-type"] != "canary-step";
     let runs: Vec<String> = stage.runs().iter().filter(is_of_pod).map(name_of).collect();
-    // Whoever failed after an update stays, to be looked at: nobody waits for it.
+    // A pod that failed after its update stays for inspection and blocks nothing.
     let is_left = |name: &&String| !name.starts_with("postinplace");
     if runs.iter().any(|name| is_left(&name)) {
         return Some(format!("runs are left: {runs:?}"));

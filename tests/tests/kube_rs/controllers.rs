@@ -1,4 +1,4 @@
-//! A reconciler at work.
+//! A reconciler.
 
 use std::{
     sync::{
@@ -38,7 +38,7 @@ struct Shared {
     cleaned: AtomicU32,
 }
 
-/// Every ConfigMap labelled `app=x` gets a Secret with its value, which goes when it goes.
+/// Every ConfigMap labelled `app=x` gets a Secret with its value, which is deleted with it.
 async fn reconcile(map: Arc<ConfigMap>, shared: Arc<Shared>) -> Result<Action, kube::Error> {
     shared.runs.fetch_add(1, Ordering::SeqCst);
     let maps: Api<ConfigMap> = Api::default_namespaced(shared.client.clone());
@@ -114,7 +114,7 @@ async fn a_controller_brings_the_world_about_and_keeps_it() {
     let patch = Patch::Merge(json!({ "data": { "value": "2" } }));
     maps.patch("a", &PatchParams::default(), &patch).await.unwrap();
     until(async || value().await.as_deref() == Some("2")).await;
-    // What someone else deletes comes back, since it is owned.
+    // An owned object that another client deletes is created again.
     secrets.delete("a", &DeleteParams::default()).await.unwrap();
     until(async || value().await.as_deref() == Some("2")).await;
     maps.delete("a", &DeleteParams::default()).await.unwrap();

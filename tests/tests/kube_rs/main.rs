@@ -1,7 +1,7 @@
-//! kube-rs as a client, in the process: what an operator written with it relies on.
+//! kube-rs as a client, in the process: the behaviour that operators written with it rely on.
 //!
-//! `objects` reads and writes, typed and not; `watching` is watchers, stores and waiting;
-//! `controllers` is a reconciler at work, with finalizers and events.
+//! `objects` reads and writes, typed and not; `watching` is watchers, stores and waiting; `controllers` is
+//! a reconciler, with finalizers and events.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a broken rig is a failed test")]
 
@@ -16,7 +16,7 @@ use kube_sandbox::{Sandbox, Settings, clock::Clock};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A cluster that stands still, and a client in it.
+/// A cluster without controllers, and its client.
 fn still() -> (Sandbox, Client) {
     let sandbox = Sandbox::new(Settings::for_tests());
     sandbox.settle();
@@ -24,7 +24,7 @@ fn still() -> (Sandbox, Client) {
     (sandbox, client)
 }
 
-/// A cluster at work in real time, with pods that need none.
+/// A cluster in real time, with pods that need none.
 fn running() -> (Sandbox, Client) {
     let sandbox = Sandbox::new(Settings { clock: Clock::real(), ..Settings::for_tests() });
     sandbox.run();
@@ -32,7 +32,7 @@ fn running() -> (Sandbox, Client) {
     (sandbox, client)
 }
 
-/// An object of a type, from what it looks like.
+/// An object of a type, from its JSON.
 fn made<K: DeserializeOwned>(object: Value) -> K {
     serde_json::from_value(object).unwrap()
 }
@@ -43,7 +43,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
     limited.await.expect("it should not take long")
 }
 
-/// The status of a request that must have failed.
+/// The status of a request that must fail.
 #[track_caller]
 fn refused<T: Debug>(result: kube::Result<T>) -> Box<kube::core::Status> {
     match result {

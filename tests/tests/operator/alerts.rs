@@ -1,4 +1,4 @@
-//! Chat messages that do not arrive at once, or at all: tried again with a bound, and then told.
+//! Chat messages that do not arrive at once, or at all: retried up to a limit, and then reported.
 
 use serde_json::{Value, json};
 use tidegate_tests::{
@@ -26,7 +26,7 @@ fn ok() -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_44_a_service_that_comes_back_misses_nothing() {
+async fn a_service_that_comes_back_misses_nothing() {
     let lapses = [
         Reply::Status(503, String::new()),
         Reply::Refuse,
@@ -55,7 +55,7 @@ async fn bet_44_a_service_that_comes_back_misses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_44_what_is_never_delivered_is_given_up_and_told() {
+async fn what_is_never_delivered_is_given_up_and_told() {
     let world = reporting("info", measured(by_weight())).await;
     world.network.hook("chat/hook", Reply::Status(500, "<html>".to_owned()));
     world.network.forget_calls();
@@ -74,7 +74,7 @@ async fn bet_44_what_is_never_delivered_is_given_up_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_44_what_cannot_be_delivered_is_not_tried_again() {
+async fn what_cannot_be_delivered_is_not_tried_again() {
     for (reply, words) in [
         (Reply::Status(404, String::new()), "slack answered 404"),
         (
@@ -199,7 +199,7 @@ async fn no_address_or_token_gets_into_what_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_17_bet_18_doubtful_metrics_are_told_once_a_rollout() {
+async fn doubtful_metrics_are_told_once_a_rollout() {
     let mut analysis = by_weight();
     analysis["metrics"] = json!([
         { "name": "request-success-rate", "thresholdRange": { "min": 99 } },
@@ -241,7 +241,7 @@ async fn who_lost_the_lead_says_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_31_services_that_hang_hold_a_rollout_for_a_second() {
+async fn services_that_hang_hold_a_rollout_for_a_second() {
     let mut analysis = by_weight();
     let names = ["a", "b", "c", "d"];
     let alert = |name: &&str| json!({ "name": name, "providerRef": { "name": name } });

@@ -1,8 +1,8 @@
-//! The built-in checks of every provider, over samples as its proxies expose them: the queries that the
-//! operator sends, through the sandbox's Prometheus, to the number that is judged.
+//! The built-in checks of every provider, over samples as its proxies expose them: from the operator's
+//! queries, through the sandbox's Prometheus, to the measured number.
 //!
 //! Of every hundred requests to the canary ten fail, and ten take longer than a tenth of a second but not
-//! half a second. The primary fails always and is slow: who mixes them up gets another number.
+//! half a second. The primary fails always and is slow: a query that mixes them up gets another number.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use tidegate_providers::{
     template::Model,
 };
 
-/// What one provider exposes.
+/// The exposed metrics of one provider.
 struct Recorded {
     provider: &'static str,
-    /// Lines of `series{labels} growth`, where that is by how much it grows between two scrapes.
+    /// Lines of `series{labels} growth`, where `growth` is the increase between two scrapes.
     page: String,
     duration_ms: f64,
 }
@@ -36,7 +36,7 @@ const EVERY_S: i64 = 10;
 /// Labels of the canary, and of one that is not it.
 type Sides = (&'static str, &'static str);
 
-/// A counter with a label that says how a request ended.
+/// A counter with a label for the result of a request.
 fn counted(series: &str, (canary, stranger): Sides, [served, failed]: [&str; 2]) -> String {
     format!(
         "{series}{{{canary},{served}}} 90\n{series}{{{canary},{failed}}} 10\n\
@@ -154,7 +154,7 @@ fn by_gateways() -> Vec<Recorded> {
         r#"service="test-podinfo-canary-80@kubernetescrd",code="200""#,
         r#"service="test-podinfo-primary-80@kubernetescrd",code="500""#,
     );
-    // One route leads to both sides: the node that answered tells them apart.
+    // One route leads to both sides: the label of the node tells them apart.
     let apisix = (
         r#"route="test_podinfo-podinfo-canary_rule1",node="10.244.0.9""#,
         r#"route="test_podinfo-podinfo-canary_rule1",node="10.244.0.7""#,
@@ -227,7 +227,7 @@ fn scraped(page: &str) -> Database {
     database
 }
 
-/// What the operator reads from the answer to a query.
+/// The number that the operator reads from the answer to a query.
 fn asked(database: &Database, query: &str) -> f64 {
     let none = BTreeMap::new();
     let request = prometheus::request("http://prometheus:9090", query, &none, &Credentials::None);

@@ -1,5 +1,5 @@
-//! What a user reads in status: conditions in every phase, the last decision, and all of it also
-//! where the cluster has Flagger's own definitions.
+//! The status as users read it: conditions in every phase, the last decision, and all of it also with
+//! Flagger's own definitions.
 
 use kube_sandbox::cluster::{Cluster as _, Resource};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::stage::{
 const CRDS: Resource =
     Resource { group: "apiextensions.k8s.io", plural: "customresourcedefinitions" };
 
-/// `Promoted`, then which of the other three holds, and that one's message.
+/// `Promoted`, then the one of the other three that is true, and that one's message.
 #[track_caller]
 fn assert_says(world: &World, promoted: &str, holds: &str, words: &str) {
     let phase = world.phase("web");
@@ -155,7 +155,7 @@ async fn a_spec_that_changes_at_rest_is_seen() {
     assert_says(&world, "True", "Ready", "");
 }
 
-/// The definition of canaries as Flagger 1.44 installs it: what we add is dropped on arrival.
+/// The definition of canaries as Flagger 1.44 installs it: our additional fields are dropped on arrival.
 fn flaggers_definitions(world: &World) {
     let name = "canaries.flagger.app";
     let mut crd = world.admin.get(CRDS, "", name).expect("it was loaded");
@@ -215,7 +215,7 @@ async fn a_restart_under_flaggers_definitions_finds_rest() {
     assert_eq!(world.events().len(), events, "nothing new to tell: {:?}", world.events());
 }
 
-/// The definition of canaries of a version to come: it stores fields that nobody here knows.
+/// The definition of canaries of a later version: it stores fields that this one does not know.
 fn later_definitions(world: &World) {
     let mut crd = world.admin.get(CRDS, "", "canaries.flagger.app").expect("it was loaded");
     let schema = crd.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties");

@@ -1,4 +1,4 @@
-//! What the operator costs the API server: nothing at rest, the least possible in motion.
+//! The operator's requests to the API server: none at rest, as few as possible in a rollout.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::stage::{
 
 const HOUR_S: u64 = 3600;
 
-/// An hour in which nothing happens costs no request but those of watches.
+/// An hour without changes costs no request other than watches.
 async fn assert_idle(world: &World, what: &str) {
     world.settle().await;
     let before = mark(world);
@@ -68,7 +68,7 @@ async fn a_held_rollout_costs_its_checks_and_nothing_else() {
     edit(&world, json!({ "manualStep": { "weight": 20 } }));
     release(&world, "web:2.0");
     reach(&world, "Waiting").await;
-    // One interval, after which the values of the first check at this share are written down.
+    // One interval, after which the values of the first check at this share are in the status.
     world.advance_s(10).await;
     world.network.forget_calls();
     assert_idle(&world, "held by hand").await;
@@ -152,8 +152,9 @@ fn twenty_spread_over_ten_seconds() -> World {
     world
 }
 
+// Mistake 34 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_34_canaries_found_at_the_start_are_not_looked_at_all_at_once() {
+async fn canaries_found_at_the_start_are_not_looked_at_all_at_once() {
     let mut world = twenty_spread_over_ten_seconds();
     world.start().await;
     let begun = |world: &World| {

@@ -1,5 +1,5 @@
-//! What outlives a canary, when its target does not: routes and Services lead to nothing that goes with
-//! it, whoever is deleted first, and nothing keeps it from going for ever.
+//! Objects that outlive a canary when its target does not: routes and Services do not lead to deleted pods,
+//! whichever is deleted first, and nothing blocks the deletion for ever.
 
 use kube_sandbox::{
     cluster::{Cluster as _, Deletion, Resource},
@@ -23,7 +23,7 @@ const TRAFFIC_ROUTES: Resource = Resource { group: "kuma.io", plural: "trafficro
 const DEFINITIONS: Resource =
     Resource { group: "apiextensions.k8s.io", plural: "customresourcedefinitions" };
 
-/// A canary that divides a route of its user's.
+/// A canary that divides a route of the user's.
 fn referring() -> Value {
     let mut canary = canary("web", GATEWAY_API, by_weight());
     canary["spec"]["progressDeadlineSeconds"] = json!(60);

@@ -1,5 +1,5 @@
-//! A spec that becomes one that cannot be carried out while a rollout is under way: it takes no step forward, asks
-//! nobody, and goes back when its deadline has passed. What nobody analysed gets nothing meanwhile.
+//! A spec that becomes invalid during a rollout: the rollout takes no step forward, calls no hook, and goes
+//! back when its deadline has passed. A revision that was not analysed gets no traffic meanwhile.
 
 use serde_json::{Value, json};
 use tidegate_api::canary::CrossNamespace;
@@ -15,13 +15,13 @@ use crate::stage::{
     release, told, with_canary,
 };
 
-/// What makes a spec one that cannot be carried out.
+/// The ways to make a spec invalid.
 #[derive(Clone)]
 struct Case {
     name: &'static str,
     provider: &'static str,
     edit: Value,
-    /// What is said about it.
+    /// The message about it.
     said: &'static str,
 }
 
@@ -106,7 +106,7 @@ async fn half_way(provider: &str) -> World {
     world
 }
 
-/// The canary's share by the route that a canary like this has.
+/// The canary's share by the route of this canary.
 fn share_by(world: &World, canary: &Value) -> Option<i64> {
     let split = live_split(&world.admin, canary, "istio");
     split.map(|split| split.canary.into())
@@ -140,7 +140,7 @@ async fn a_rollout_whose_spec_becomes_invalid_goes_back_when_its_deadline_has_pa
             assert_eq!(promoted_image(&world), "web:1.0", "{case}: nothing passed");
             assert_eq!(told(&world, "ProgressDeadlineExceeded"), 1, "{case}");
             let (_, reason, _) = condition(&world, "web", "Stalled");
-            // Once nothing is rolled out it is another target, which is not there.
+            // After the rollout the other target counts, and it does not exist.
             let is_another = matches!(name, "another kind" | "another name");
             let want = if is_another { "Obstructed" } else { "Refused" };
             assert_eq!(reason, want, "{case}: nothing is begun with it");

@@ -1,4 +1,4 @@
-//! Gates of load testers in a `ConfigMap` of the cluster, under the role that is shipped for it.
+//! Gates of load testers in a `ConfigMap` of the cluster, under the shipped role.
 
 use std::{fs, sync::Arc};
 
@@ -47,7 +47,7 @@ fn key() -> Key {
     Key { namespace, canary, kind: Kind::Advance, gate: String::new() }
 }
 
-/// As the server of a load tester does it: outside of the runtime's own threads.
+/// As the server of a load tester does it: outside of the runtime's threads.
 async fn with<T: Send + 'static>(
     gates: &Arc<Gates>,
     act: impl FnOnce(&Gates) -> Result<T, GateError> + Send + 'static,
@@ -66,7 +66,7 @@ async fn says_yes(gates: &Arc<Gates>, call: String) -> Result<bool, GateError> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bet_39_gates_in_a_config_map_are_the_same_for_every_replica() {
+async fn gates_in_a_config_map_are_the_same_for_every_replica() {
     let sandbox = cluster();
     let (one, other) = (replica(&sandbox), replica(&sandbox));
     assert!(!says_yes(&one, "1".into()).await.unwrap(), "closed while there is none");
@@ -81,7 +81,7 @@ async fn bet_39_gates_in_a_config_map_are_the_same_for_every_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bet_39_a_step_is_granted_once_whoever_is_asked() {
+async fn a_step_is_granted_once_whoever_is_asked() {
     let sandbox = cluster();
     let replicas = [replica(&sandbox), replica(&sandbox), replica(&sandbox)];
     open(&replicas[0], Opening { steps: Some(4), ..Opening::default() }).await.unwrap();

@@ -1,5 +1,4 @@
-//! Input that nobody means, and input that somebody does: one condition each, and nobody else is
-//! disturbed.
+//! Invalid and malicious input: one condition each, and no other canary is disturbed.
 
 use kube_sandbox::cluster::Cluster as _;
 use serde_json::{Value, json};
@@ -15,7 +14,7 @@ use crate::stage::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn bet_25_an_answer_that_is_no_number_is_a_failed_check() {
+async fn an_answer_that_is_no_number_is_a_failed_check() {
     let vector = |value: &str| {
         format!(r#"{{"status":"success","data":{{"resultType":"vector","result":[{value}]}}}}"#)
     };
@@ -70,13 +69,13 @@ async fn a_hook_that_misbehaves_is_a_no() {
     }
 }
 
-/// Another application that is well, to see that it stays so.
+/// Another healthy application, to see that it stays so.
 fn neighbour(world: &World) {
     world.create(DEPLOYMENTS, deployment("shop", "shop:1.0", 1));
     world.create(CANARIES, tidegate_tests::rollout::canary("shop", KUBERNETES, blue_green()));
 }
 
-/// The neighbour is set up and can release.
+/// The neighbour can be set up and released.
 async fn assert_undisturbed(world: &World, what: &str) {
     let settled = world.until(60, |world| world.phase("shop") == "Initialized").await;
     assert!(settled, "{what}: {:#}", world.status("shop"));
@@ -120,7 +119,7 @@ async fn a_canary_that_cannot_be_used_gets_one_condition_and_disturbs_nobody() {
         let before = mark(&world);
         world.advance_s(600).await;
         let mut asked = requests_since(&world, before);
-        // Somebody may install the kind that is lacking: that is looked for every five minutes.
+        // The missing kind may be installed later: that is checked every five minutes.
         let lists = asked.iter().filter(|line| line.starts_with("list ")).count();
         assert!(lists <= 3, "{what}: {asked:?}");
         asked.retain(|line| !line.starts_with("list "));
@@ -183,8 +182,9 @@ async fn of_two_canaries_of_one_target_the_older_one_acts() {
     assert!(taken, "the other takes over: {:#}", world.status("also-web"));
 }
 
+// Mistake 28 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_28_targets_of_one_name_and_two_kinds_do_not_share_series() {
+async fn targets_of_one_name_and_two_kinds_do_not_share_series() {
     let mut world = with_canary(canary_of("web", GATEWAY_API, by_weight()));
     world.advance_s(5).await;
     let mut second = canary_of("web", KUBERNETES, blue_green());
@@ -216,7 +216,7 @@ async fn a_template_of_a_megabyte_is_rolled_out_or_refused_but_not_choked_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_25_a_panic_in_one_canary_stops_no_other() {
+async fn a_panic_in_one_canary_stops_no_other() {
     let mut world = with_canary(canary_of("web", GATEWAY_API, hooked(by_weight(), "pre-rollout")));
     neighbour(&world);
     world.start().await;

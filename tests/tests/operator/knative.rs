@@ -1,4 +1,4 @@
-//! Services of Knative as targets: what differs from workloads that are copied.
+//! Services of Knative as targets: the differences from workloads that are copied.
 
 use kube_sandbox::{cluster::Cluster as _, controllers::KNATIVE_SERVICES};
 use serde_json::{Value, json};
@@ -160,8 +160,8 @@ async fn a_target_that_is_not_there_is_said_to_be_missing_and_no_other_is_touche
     assert_eq!(service(&world)["metadata"]["annotations"][PRIMARY], Value::Null);
 }
 
-/// What a tool puts in place of the object: no annotation, and traffic as before there was a canary; with
-/// and without a preview of the user's.
+/// The object as a tool applies it: no annotation, and traffic as before there was a canary; with and
+/// without a preview of the user's.
 fn manifests() -> [Value; 2] {
     let latest = json!({ "latestRevision": true, "percent": 100 });
     let preview = json!({ "revisionName": "web-00001", "tag": "old", "percent": 0 });
@@ -170,7 +170,7 @@ fn manifests() -> [Value; 2] {
     })
 }
 
-/// 2.0 on its way, with 40 % of all traffic. What a user does to the traffic is not the operator's fault.
+/// 2.0 on its way, with 40 % of all traffic. A user's edit of the traffic is not the operator's fault.
 async fn half_way() -> World {
     let mut world = set_up(by_weight()).await;
     world.collects_breaches = true;
@@ -180,8 +180,9 @@ async fn half_way() -> World {
     world
 }
 
+// Mistake 32 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_32_with_annotation_and_pin_gone_the_status_knows_the_primary() {
+async fn with_annotation_and_pin_gone_the_status_knows_the_primary() {
     for manifest in manifests() {
         let mut world = half_way().await;
         assert_eq!(world.status("web")["rollout"]["primaryRevision"], "web-00001");
@@ -200,8 +201,9 @@ async fn item_32_with_annotation_and_pin_gone_the_status_knows_the_primary() {
     }
 }
 
+// Mistake 32 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_32_where_nothing_knows_the_primary_no_revision_is_taken_for_it() {
+async fn where_nothing_knows_the_primary_no_revision_is_taken_for_it() {
     for manifest in manifests() {
         let mut world = half_way().await;
         world.kill();
@@ -220,7 +222,7 @@ async fn item_32_where_nothing_knows_the_primary_no_revision_is_taken_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn met_15_metrics_are_asked_of_the_revision_that_was_created_last() {
+async fn metrics_are_asked_of_the_revision_that_was_created_last() {
     let mut analysis = measured(by_weight());
     analysis["metrics"].as_array_mut().unwrap().extend([
         json!({ "name": "request-duration", "thresholdRange": { "max": 500 } }),

@@ -1,4 +1,4 @@
-//! Who leads, writes; who does not, does not. Two who believe they lead do no harm.
+//! Only the leader writes. Two operators that both believe they lead do no harm.
 
 use std::sync::{
     Arc,
@@ -41,8 +41,9 @@ async fn the_lead_lost_during_a_hook_stops_the_step_it_was_for() {
     assert_eq!(writes_since(&world, before), Vec::<String>::new());
 }
 
+// Mistake 21 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_21_who_does_not_lead_lets_no_deleted_canary_go() {
+async fn who_does_not_lead_lets_no_deleted_canary_go() {
     let mut canary = canary_of("web", GATEWAY_API, by_weight());
     canary["spec"]["revertOnDeletion"] = json!(true);
     let world = initialized_with(canary).await;
@@ -65,7 +66,7 @@ async fn a_follower_takes_over_where_the_leader_stopped() {
     other.abort();
 }
 
-/// What no version of any object may show, whoever wrote it.
+/// Invariants of every version of every object, whoever wrote it.
 fn assert_invariants(world: &World, since: u64, what: &str) {
     let shares = shares_since(world, since);
     let mut steps = shares.clone();

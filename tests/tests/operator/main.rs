@@ -1,5 +1,5 @@
-//! The operator on the embedded cluster, in virtual time: what it costs, what it survives, what it
-//! says, and what must never happen.
+//! The operator on the embedded cluster, in virtual time: its cost, its behaviour under faults, its
+//! messages and its invariants.
 
 mod alerts;
 mod builtin;

@@ -1,8 +1,8 @@
-//! Every cell of the table of providers, lived through.
+//! Every cell of the table of providers, as a rollout.
 //!
-//! What [`Support`] says a provider can do is done: set up, promoted, taken back, deleted half-way. What
-//! it cannot is asked for, and must be refused; with plain Services, told of. The rows come from the code that writes the
-//! table in the documentation: a provider that is added has its scenarios, and fails here until they pass.
+//! The capabilities in [`Support`] are run: set up, promoted, rolled back, deleted half-way. The others
+//! must be refused, or with plain Services reported. The rows come from the code that writes the table in
+//! the documentation: a new provider has its scenarios, and fails here until they pass.
 
 use std::collections::BTreeMap;
 
@@ -24,14 +24,14 @@ use crate::stage::{
     object, reach, release, replicas, revision, with_canary,
 };
 
-/// One row: the provider, as a scenario calls it, and what it can do.
+/// One row: the provider, as a scenario calls it, and its capabilities.
 type Row = (&'static str, Support);
 
 fn rows() -> impl Iterator<Item = Row> {
     all().into_iter()
 }
 
-/// A way to roll out that a row may have.
+/// A strategy that a row may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     ByWeight,
@@ -63,7 +63,7 @@ impl Way {
     fn shares(self) -> &'static [i64] {
         match self {
             Self::ByWeight => &[0, 20, 40, 60, 0],
-            // All of those who fit, from the first check on; or everybody, once all checks are passed.
+            // All matching requests from the first check on; or all requests, once all checks are passed.
             Self::Ab | Self::BlueGreen => &[0, 100, 0],
         }
     }
@@ -87,7 +87,7 @@ impl Way {
     }
 }
 
-/// Those who have this way, in all its rows.
+/// All providers with this strategy, in all their rows.
 fn cells() -> Vec<(&'static str, Way)> {
     let cells = rows().flat_map(|(provider, support)| {
         let ways = Way::ALL.into_iter().filter(move |way| way.is_in(&support));
@@ -96,12 +96,12 @@ fn cells() -> Vec<(&'static str, Way)> {
     cells.collect()
 }
 
-/// Those that can be scaled meanwhile: all whose pods are ours to scale.
+/// The rows that can be scaled meanwhile: all whose pods the operator scales.
 fn scaled() -> impl Iterator<Item = (&'static str, Way)> {
     cells().into_iter().filter(|(provider, _)| *provider != KNATIVE)
 }
 
-/// With a metric that there is: over plain TCP nobody counts requests, and the query is the user's own.
+/// With a metric that exists: over plain TCP no requests are counted, and the query is the user's own.
 fn measured_by(provider: &str, analysis: Value) -> Value {
     let mut analysis = measured(analysis);
     if provider == ISTIO_TCP {
@@ -112,7 +112,7 @@ fn measured_by(provider: &str, analysis: Value) -> Value {
     analysis
 }
 
-/// A cluster of this provider with a canary in it, and nobody who looks after it yet.
+/// A cluster of this provider with a canary in it, before the operator starts.
 fn stage(provider: &str, analysis: Value) -> World {
     stage_with(provider, canary_for(provider, analysis))
 }
@@ -151,7 +151,7 @@ fn stage_scaled(provider: &str, way: Way) -> World {
     world
 }
 
-/// What the primary's autoscaler scales, and how far down.
+/// The target of the primary's autoscaler, and its minimum.
 fn scales(world: &World) -> (Value, Value) {
     let spec = object(world, AUTOSCALERS, "web-primary")["spec"].clone();
     (spec["scaleTargetRef"]["name"].clone(), spec["minReplicas"].clone())
@@ -162,7 +162,7 @@ fn split(world: &World) -> Option<Split> {
     live_split(&world.admin, &canary, &world.options.mesh_provider)
 }
 
-/// How traffic was divided until this phase, without repetition.
+/// The splits of traffic until this phase, without repetition.
 async fn follow(world: &World, phase: &str) -> Vec<Split> {
     let mut seen = Vec::new();
     let is_there = world.until_seen(900, |world| {
@@ -180,14 +180,14 @@ fn shares(splits: &[Split]) -> Vec<i64> {
     splits.iter().map(|split| i64::from(split.canary)).collect()
 }
 
-/// Every routing object there is, by what its owner wrote into it.
+/// Every routing object, with its owner's part of it.
 fn routes(world: &World) -> BTreeMap<(Resource, String), [Value; 2]> {
     let found = routing_tables().into_iter().flat_map(|table| {
         let objects = world.admin.list(table, None).into_iter();
         objects.map(move |object| {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let annotations = object["metadata"]["annotations"].clone();
-            // That which is the target too has a template, which is no business of the route.
+            // A route that is the target too has a template, which does not belong to the route.
             let is_target = table == KNATIVE_SERVICES;
             let spec = if is_target { &object["spec"]["traffic"] } else { &object["spec"] };
             ((table, name), [spec.clone(), annotations])
@@ -196,7 +196,7 @@ fn routes(world: &World) -> BTreeMap<(Resource, String), [Value; 2]> {
     found.collect()
 }
 
-/// What the primary runs, and how many replicas the target has; of Knative's nobody here has a say.
+/// The image of the primary, and the replicas of the target; for Knative there are none.
 fn runs(world: &World) -> (String, Option<i64>) {
     let is_ours = target_table(world) == DEPLOYMENTS;
     (promoted_image(world), is_ours.then(|| replicas(world, "web")))
@@ -207,13 +207,13 @@ fn expected(world: &World, image: &str, replicas: i64) -> (String, Option<i64>) 
     (image.to_owned(), (target_table(world) == DEPLOYMENTS).then_some(replicas))
 }
 
-/// Messages of events that say what was asked for in vain.
+/// Messages of events about settings without effect.
 fn told(world: &World) -> Vec<String> {
     let events = world.events().into_iter();
     events.filter(|(reason, _)| reason == "NotSupported").map(|(_, message)| message).collect()
 }
 
-// === What can be done ===
+// === Supported ===
 
 #[tokio::test(start_paused = true)]
 async fn what_a_provider_can_do_promotes_a_good_version() {
@@ -367,9 +367,10 @@ async fn who_can_keep_users_has_a_cookie_for_them_while_both_versions_serve() {
     }
 }
 
-// === What cannot ===
+// === Unsupported ===
 
-/// Starts a canary that asks for too much: it says what is wrong and what is supported, and makes nothing.
+/// Starts a canary with an unsupported setting: its message names the error and the alternatives, and
+/// nothing is created.
 async fn is_refused(row: Row, analysis: Value, field: &str) {
     let (provider, support) = row;
     let mut world = stage(provider, measured(analysis));
@@ -389,7 +390,7 @@ async fn is_refused(row: Row, analysis: Value, field: &str) {
     assert_eq!(routes(&world), before, "{provider}, {field}");
 }
 
-/// Rows that move traffic; with plain Services a version is tested beside users, whatever is asked for.
+/// Rows that move traffic; with plain Services a version is tested beside users, for any setting.
 fn moving() -> impl Iterator<Item = Row> {
     rows().filter(|(_, support)| support.switched)
 }

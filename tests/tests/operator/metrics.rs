@@ -1,4 +1,4 @@
-//! The page Prometheus reads: Flagger's series with the right values, and none of what is gone.
+//! The metrics for Prometheus: Flagger's series with the right values, and none of deleted objects.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) fn page(world: &World) -> String {
     telemetry.as_ref().expect("an operator was started").render(Format::Prometheus)
 }
 
-/// The value of the series that begins like this and has all of these labels.
+/// The value of the series with this prefix and all of these labels.
 pub(crate) fn value(world: &World, name: &str, labels: &[&str]) -> Option<f64> {
     let page = page(world);
     let is_it = |line: &&str| {
@@ -27,7 +27,7 @@ pub(crate) fn value(world: &World, name: &str, labels: &[&str]) -> Option<f64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn met_52_the_metrics_server_is_asked_once_at_the_start() {
+async fn the_metrics_server_is_asked_once_at_the_start() {
     use tidegate_operator::probe_server;
     use tidegate_tests::network::{Metric, Network, PROBE, Reply};
     let network = Network::new();
@@ -117,7 +117,7 @@ async fn a_rollout_nobody_checked_is_counted_as_such() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_46_a_deleted_canary_leaves_no_series_behind() {
+async fn a_deleted_canary_leaves_no_series_behind() {
     let world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
     assert!(page(&world).contains("\"web\""));
     world.delete(CANARIES, "web");
@@ -130,7 +130,7 @@ async fn bet_46_a_deleted_canary_leaves_no_series_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn met_25_what_a_query_of_the_users_measures_is_exported_as_it_is() {
+async fn what_a_query_of_the_users_measures_is_exported_as_it_is() {
     let mut analysis = by_weight();
     analysis["metrics"] = json!([
         { "name": "request-duration", "query": "own_latency", "thresholdRange": { "max": 500 } },
@@ -163,7 +163,7 @@ async fn a_metric_that_was_renamed_leaves_no_series_of_its_old_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_46_a_canary_with_another_target_leaves_no_series_of_the_old_one() {
+async fn a_canary_with_another_target_leaves_no_series_of_the_old_one() {
     let world = initialized(GATEWAY_API, measured(by_weight())).await;
     world.create(DEPLOYMENTS, deployment("shop", "shop:1.0", 2));
     world.patch(CANARIES, "web", &json!({ "spec": { "targetRef": { "name": "shop" } } }));
@@ -175,7 +175,7 @@ async fn bet_46_a_canary_with_another_target_leaves_no_series_of_the_old_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_28_a_token_of_a_cloud_is_asked_for_once_until_it_ends() {
+async fn a_token_of_a_cloud_is_asked_for_once_until_it_ends() {
     use kube_sandbox::cluster::Resource;
     use tidegate_tests::{network::Reply, rollout::SECRETS};
     let mut analysis = by_weight();
@@ -183,7 +183,7 @@ async fn bet_28_a_token_of_a_cloud_is_asked_for_once_until_it_ends() {
         { "name": "own", "templateRef": { "name": "own" }, "thresholdRange": { "min": 99 } },
     ]);
     let mut world = crate::stage::with_canary(canary_of("web", GATEWAY_API, analysis));
-    // The observer of these tests knows of no other metrics than those of Prometheus.
+    // The observer of these tests knows only the metrics of Prometheus.
     world.collects_breaches = true;
     world.create(SECRETS, crate::telling::secret("shop", json!({ "project": "shop" })));
     world.create(
@@ -213,7 +213,7 @@ async fn bet_28_a_token_of_a_cloud_is_asked_for_once_until_it_ends() {
     reach(&world, "Progressing").await;
     reach(&world, "Succeeded").await;
     assert_eq!(tokens(), 2, "until that was over");
-    // One that is not liked any more is not shown again.
+    // A token that was refused is not sent again.
     world.network.hook_once(api, Reply::Status(401, String::new()));
     release(&world, "web:4.0");
     reach(&world, "Progressing").await;

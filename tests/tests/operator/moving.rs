@@ -1,5 +1,5 @@
-//! Requests along the objects of providers that the sandbox carries out: what a route promises is what
-//! happens, and nobody is turned away on the way.
+//! Requests along the objects of providers that the sandbox carries out: the split of a route is the split
+//! of requests, and no request fails on the way.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,24 +16,24 @@ use tidegate_tests::{
 use crate::stage::{ab_test, blue_green, by_weight, measured, reach, release, with_canary};
 
 const PROVIDERS: [&str; 4] = ["nginx", "traefik", "gatewayapi:v1", "istio"];
-/// Enough for a share to be told from the next one.
+/// Enough to tell a share from the next one.
 const REQUESTS_PER_SECOND: f64 = 200.0;
 
-/// Metrics are scripted here; what is counted is looked at directly.
+/// Metrics are scripted here; the requests are counted directly.
 struct Nowhere;
 
 impl Sink for Nowhere {
     fn append(&self, _: &str, _: &[(&str, &str)], _: i64, _: f64) {}
 }
 
-/// A cluster with users in it.
+/// A cluster with simulated users.
 struct Street {
     world: World,
     simulation: Simulation,
 }
 
 impl Street {
-    /// With a canary that is set up; who has this header asks as well.
+    /// With a canary that is set up; users with this header send requests as well.
     async fn new(provider: &str, analysis: Value, header: Option<(&str, &str)>) -> Self {
         let mut canary = canary_for(provider, measured(analysis));
         if matches!(provider, "gatewayapi:v1" | "istio") {
@@ -58,7 +58,7 @@ impl Street {
         self.world.advance_s(1).await;
     }
 
-    /// Requests to the canary and to anybody, until now.
+    /// Requests to the canary and in total, until now.
     fn counted(&self) -> (u64, u64) {
         let backends = self.simulation.backends();
         let sum = |is_it: &dyn Fn(&str) -> bool| {
@@ -88,7 +88,7 @@ impl Street {
         }
     }
 
-    /// Nobody was turned away.
+    /// No request failed.
     fn assert_all_answered(&self, provider: &str) {
         let (_, answers) = self.simulation.answers().next().expect("somebody asks");
         let statuses: Vec<_> = answers.by_status.keys().copied().collect();

@@ -1,4 +1,4 @@
-//! Nodes: what a spec names may not be at their addresses, unless a flag opens those.
+//! Addresses of nodes are refused in a spec, unless a flag allows them.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -29,7 +29,7 @@ use crate::{
 };
 
 const METRIC_TEMPLATES: Resource = Resource { group: "flagger.app", plural: "metrictemplates" };
-/// What is said of an address that is closed.
+/// The message about a refused address.
 const REFUSED: &str = "is refused: its address is that of a node; --allow-addresses opens it";
 
 /// `web` with a gate and a metric at a server of this machine, and an operator over real sockets.
@@ -45,7 +45,7 @@ impl Drop for Scene {
     }
 }
 
-/// Says no to everything.
+/// Answers every request with 403.
 async fn server() -> SocketAddr {
     const NO: &[u8] =
         b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 7\r\n\r\nnot yet";
@@ -57,7 +57,7 @@ async fn server() -> SocketAddr {
                 let mut buffer = vec![0; 64 * 1024];
                 let Ok(1..) = stream.read(&mut buffer).await else { return };
                 if stream.write_all(NO).await.is_ok() {
-                    // Whoever asked hangs up.
+                    // The client closes the connection.
                     while let Ok(1..) = stream.read(&mut buffer).await {}
                 }
             });
@@ -77,7 +77,7 @@ fn place_here(admin: &Local, node: &str) {
 }
 
 impl Scene {
-    /// The first node is here from the start, or all are elsewhere.
+    /// The first node has this machine's address from the start, or all have others.
     fn set(server: SocketAddr, is_node: bool, policy: Policy) -> Self {
         let sandbox = Sandbox::new(Settings::default().nodes(1));
         sandbox.load(tidegate_api::crds()).expect("our definitions");
@@ -125,7 +125,7 @@ impl Scene {
         assert!(reached.is_ok(), "never {what}: {:#}", self.status());
     }
 
-    /// A release comes to the gate.
+    /// A release up to the gate.
     async fn release(&self) {
         self.until("initialized", |status| status["phase"] == "Initialized").await;
         let template = deployment("web", "web:2.0", 1)["spec"]["template"].take();
@@ -134,7 +134,7 @@ impl Scene {
         self.until("at the gate", |status| status["phase"] == "Waiting").await;
     }
 
-    /// The gate is waited for with these words.
+    /// The message about the gate contains these words.
     async fn waits_with(&self, words: &str) {
         self.until(words, |status| {
             let said = status["lastDecision"]["message"].as_str().unwrap_or_default();
@@ -143,7 +143,7 @@ impl Scene {
         .await;
     }
 
-    /// What was said about the metric server.
+    /// The messages about the metric server.
     fn told_of_metrics(&self) -> Vec<String> {
         let mut events = self.admin.list(EVENTS, Some("default"));
         events.retain(|event| event["reason"] == "MetricsUnavailable");
@@ -244,7 +244,7 @@ async fn heartbeats_of_nodes_wake_nobody() {
     assert_eq!(requests_since(&world, before), Vec::<String>::new());
 }
 
-/// The node says that it is well.
+/// The node reports as ready.
 fn beat(world: &World, number: u32) {
     let mut node = world.admin.get(NODES, "", "sandbox-0").unwrap_or_default();
     for condition in node["status"]["conditions"].as_array_mut().into_iter().flatten() {

@@ -1,5 +1,5 @@
-//! Ways to lose production that other controllers know: each test is named after what must not
-//! happen, and fails where it does.
+//! Ways to lose production that other controllers have: each test is named after the outage that must not
+//! happen.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::stage::{
     revision, share_in, shares_since, told, with_canary,
 };
 
-/// Pods of this image that start from now on are never ready; those that run are left alone.
+/// New pods of this image are never ready; running ones are left alone.
 fn spoil(world: &World, image: &str) {
     world.sandbox.controllers().kubelet.behaviours.set(image, Behaviour::NeverReady);
 }
@@ -28,8 +28,8 @@ fn mend(world: &World, image: &str) {
     world.sandbox.controllers().kubelet.behaviours.clear(image);
 }
 
-/// A canary that moves everything at once, over a workload without a rolling update: a primary that
-/// breaks has not one pod left.
+/// A canary that moves all traffic at once, over a workload without a rolling update: a primary that breaks
+/// has no pods at all.
 fn all_at_once(provider: &str) -> Value {
     let analysis = if provider == KUBERNETES {
         json!({ "interval": "10s", "threshold": 3, "iterations": 1 })
@@ -364,7 +364,7 @@ async fn a_canary_lost_while_promoting_does_not_fail_the_promotion() {
     world.patch(DEPLOYMENTS, "web", &json!({ "spec": { "progressDeadlineSeconds": 60 } }));
     release(&world, "web:2.0");
     reach(&world, "Promoting").await;
-    // The primary is well by now; it is the canary that cannot come back.
+    // The primary is ready by now; it is the canary that cannot come back.
     spoil(&world, "web:2.0");
     kill_pods(&world, "web");
     world.settle().await;

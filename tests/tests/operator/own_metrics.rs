@@ -1,5 +1,5 @@
-//! Metrics that the cluster itself has: with the operator's account under the roles that are shipped for it, or
-//! with a token of their own.
+//! Metrics of the cluster's own APIs: with the operator's account under the shipped roles, or with a
+//! separate token.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ const METRIC_TEMPLATES: Resource = Resource { group: "flagger.app", plural: "met
 const KEPTN: &str = "metrics.keptn.sh";
 const EXTERNAL: &str = "external.metrics.k8s.io";
 
-/// A kind that takes anything.
+/// A kind that accepts anything.
 fn definition(group: &str, version: &str, kind: &str, plural: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -42,7 +42,7 @@ fn definition(group: &str, version: &str, kind: &str, plural: &str) -> Value {
     })
 }
 
-/// What keeps metrics, with one of 3 in each; the second is a metrics server that looks like a kind.
+/// APIs of metrics with a value of 3 in each; the second is a metrics server that looks like a kind.
 fn furnish(world: &World) {
     let objects = vec![
         definition(KEPTN, "v1beta1", "KeptnMetric", "keptnmetrics"),
@@ -76,7 +76,7 @@ fn judged_by(kind: &str) -> Value {
     }] })
 }
 
-/// Applies a shipped file, for the account that operators of tests have.
+/// Applies a shipped file, for the operator's account in tests.
 fn grant(world: &World, file: &str) {
     let path = format!("{}/../deploy/metrics/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(path).expect("it is shipped");
@@ -99,7 +99,7 @@ async fn metrics_of_the_cluster_are_read_once_the_shipped_role_allows_it() {
     ];
     for (kind, query, file) in cases {
         let mut world = initialized(GATEWAY_API, by_weight()).await;
-        // The observer of these tests knows of no other metrics than those of the network.
+        // The observer of these tests knows only the metrics of the network.
         world.collects_breaches = true;
         furnish(&world);
         world.create(METRIC_TEMPLATES, template(kind, query));

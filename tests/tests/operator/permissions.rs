@@ -31,7 +31,7 @@ const METRIC_TEMPLATES: Resource = Resource { group: "flagger.app", plural: "met
 const UPSTREAMS: Resource = Resource { group: "gloo.solo.io", plural: "upstreams" };
 const ALERT_PROVIDERS: Resource = Resource { group: "flagger.app", plural: "alertproviders" };
 
-/// `group/resource verb`, as the operator asked; those that were denied apart.
+/// `group/resource verb` of the operator's requests; those that were denied apart.
 fn asked(world: &World) -> (BTreeSet<String>, BTreeSet<String>) {
     let log = &world.sandbox.server().log;
     let ours = log.matching(|entry| &*entry.user == OPERATOR && !entry.resource.is_empty());
@@ -56,13 +56,13 @@ fn granted() -> BTreeSet<String> {
     lines.collect()
 }
 
-/// Rights to owners. No request uses them: only the admission plugin `OwnerReferencesPermissionEnforcement` asks for
-/// them, which the sandbox has not. On a real API server it is on: `tests/e2e`.
+/// Rights to owners. Only the admission plugin `OwnerReferencesPermissionEnforcement` asks for them, which
+/// the sandbox does not have. On a real API server it is on: `tests/e2e`.
 fn is_for_admission(line: &str) -> bool {
     line.contains("/finalizers ")
 }
 
-/// A canary with configuration, an autoscaler, a template of its own and somebody to tell.
+/// A canary with configuration, an autoscaler, a metric template and an alert provider.
 fn furnished(provider: &str, protocol: &str) -> World {
     let analysis = if provider == KUBERNETES { blue_green() } else { by_weight() };
     let mut canary = canary_for(provider, analysis);
@@ -74,7 +74,7 @@ fn furnished(provider: &str, protocol: &str) -> World {
         "name": "own", "templateRef": { "name": "own" }, "thresholdRange": { "min": 99 },
     }]);
     if provider == "apisix" {
-        // What is built in looks up the addresses of the canary here.
+        // Built-in metrics look up the addresses of the canary here.
         let metrics = canary["spec"]["analysis"]["metrics"].as_array_mut().expect("it has one");
         metrics.push(json!({ "name": "request-success-rate", "thresholdRange": { "min": 99 } }));
     }
@@ -170,7 +170,7 @@ fn give(world: &World, field: &str, value: Value) {
     world.patch(kind, "web", &json!({ "spec": { "template": template } }));
 }
 
-/// Edits everything that is copied for the primary.
+/// Edits every object that is copied for the primary.
 fn edit_everything(world: &World) {
     let policy = json!({ "loadBalancer": { "simple": "RANDOM" } });
     edit(world, json!({ "service": { "port": 8081, "trafficPolicy": policy } }));
@@ -184,7 +184,7 @@ fn edit_everything(world: &World) {
     }
 }
 
-/// Somebody's edit of what is ours, which is put right.
+/// An edit of our objects by another client, which is corrected.
 fn meddle(world: &World) {
     for upstream in world.admin.list(UPSTREAMS, Some("default")) {
         let name = upstream["metadata"]["name"].as_str().unwrap_or_default();
@@ -199,7 +199,7 @@ fn secret(kind: &str) -> Value {
     })
 }
 
-/// A whole life: set up, promote, rename, fail, a lost race, deletion.
+/// A whole life: set up, promote, rename, fail, a conflict, deletion.
 async fn live(world: &mut World) {
     world.start().await;
     reach(world, "Initialized").await;
@@ -209,7 +209,7 @@ async fn live(world: &mut World) {
     meddle(world);
     edit(world, json!({ "service": { "headless": true } }));
     world.advance_s(10).await;
-    // What has the old name goes, and so does the copy of what is no longer read.
+    // Objects with the old name are deleted, and so is the copy of a ConfigMap that is no longer read.
     edit(world, json!({ "service": { "name": "shop" } }));
     redirect(world, "shop");
     world.advance_s(10).await;
@@ -217,7 +217,7 @@ async fn live(world: &mut World) {
     reach(world, "Progressing").await;
     reach(world, "Succeeded").await;
     world.advance_s(10).await;
-    // After a lost race the operator reads everything again.
+    // After a conflict the operator reads everything again.
     let statuses = Matcher::writes().user(OPERATOR).resource("flagger.app", "canaries");
     world.sandbox.server().faults.add(statuses, When::First(1), Effect::Conflict);
     break_metrics(world);
@@ -227,7 +227,7 @@ async fn live(world: &mut World) {
     world.until(120, |world| world.get(CANARIES, "web").is_none()).await;
 }
 
-/// The target is of another kind there, and brings everything with it: a release, and the end.
+/// The target is of another kind there, with objects of its own: a release, and the end.
 async fn live_with_knative() -> World {
     let mut canary = canary_for(KNATIVE, by_weight());
     canary["spec"]["revertOnDeletion"] = json!(true);
@@ -283,7 +283,7 @@ async fn a_primary_whose_owners_may_not_be_changed_is_promoted_with_those_it_has
     edited[0]["blockOwnerDeletion"] = json!(false);
     let patch = json!({ "metadata": { "ownerReferences": edited } });
     world.patch(DEPLOYMENTS, "web-primary", &patch);
-    // In the words of the admission plugin that some clusters turn on, to who may not delete it.
+    // The message of the admission plugin for a user without the permission to delete.
     let refusal = "cannot set an ownerRef on a resource you can't delete";
     let refusal = Effect::FailBefore { code: 403, reason: refusal };
     let writes = Matcher::writes().user(OPERATOR).resource("apps", "deployments");

@@ -1,4 +1,4 @@
-//! What providers of foreign kinds have in common beside what the table of providers says.
+//! Behaviour of providers of foreign kinds, beyond the table of providers.
 
 use kube_sandbox::{
     cluster::{Cluster as _, Resource},
@@ -32,7 +32,7 @@ async fn an_edit_that_no_provider_can_do_does_not_freeze_a_share() {
         edit(&world, json!({ "progressDeadlineSeconds": 60 }));
         release(&world, "web:2.0");
         assert!(world.until(60, |it| it.status("web")["canaryWeight"] == 40).await, "{provider}");
-        // A test by what none of them can tell requests apart by.
+        // A test by a condition that none of them supports.
         let by_query = json!([{ "queryParams": { "q": { "exact": "a" } } }]);
         let test = json!({ "stepWeight": null, "iterations": 5, "match": by_query });
         edit_analysis(&world, test);
@@ -45,7 +45,7 @@ async fn an_edit_that_no_provider_can_do_does_not_freeze_a_share() {
     }
 }
 
-/// A canary that refers to a route of its user's, which is there.
+/// A canary that refers to an existing route of the user's.
 async fn referring(analysis: Value) -> World {
     let mut canary = canary("web", "gatewayapi:v1", analysis);
     canary["spec"]["routeRef"] = json!({
@@ -103,7 +103,7 @@ async fn a_reference_to_a_route_of_no_use_does_not_freeze_a_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_51_apisix_is_judged_by_what_the_canarys_own_pods_answered() {
+async fn apisix_is_judged_by_what_the_canarys_own_pods_answered() {
     let world = initialized("apisix", by_weight()).await;
     release(&world, "web:2.0");
     assert!(world.until(60, |it| it.status("web")["canaryWeight"] == 20).await);
@@ -132,7 +132,7 @@ async fn bet_51_apisix_is_judged_by_what_the_canarys_own_pods_answered() {
     }
 }
 
-/// Two providers of which the cluster may serve one kind or another, and what each has.
+/// Two providers of which the cluster may serve one kind or another, with their kinds.
 const CHOOSERS: [(&str, Resource, &str); 2] = [
     ("kuma", Resource { group: "kuma.io", plural: "trafficroutes" }, "kuma.io/v1alpha1"),
     (
@@ -170,7 +170,7 @@ async fn a_kind_that_nobody_may_list_is_not_one_that_is_not_there() {
         let lists = lists.resource(usual.group, usual.plural);
         let refusal = Effect::FailBefore { code: 403, reason: "Forbidden" };
         let faults = &world.sandbox.server().faults;
-        // Of Linkerd's, which share a name, only the version that is asked for first.
+        // Of Linkerd's, which share a name, only the version that is listed first.
         faults.add(lists, When::Nth((1..=2).collect()), refusal);
         world.start().await;
         world.advance_s(1).await;

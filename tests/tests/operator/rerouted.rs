@@ -1,5 +1,5 @@
-//! A spec that names another route in mid-rollout, or none that can be written: the one before keeps no share, the
-//! next one takes over, and what leads nowhere ends in time.
+//! A spec that names another route in mid-rollout, or an invalid one: the former route keeps no share, the
+//! next one takes over, and a rollout without a route ends in time.
 
 use kube_sandbox::{
     cluster::{Cluster as _, Deletion, NODES, Resource},
@@ -25,7 +25,7 @@ const APISIX_ROUTES: Resource = Resource { group: "apisix.apache.org", plural: "
 const DEFINITIONS: Resource =
     Resource { group: "apiextensions.k8s.io", plural: "customresourcedefinitions" };
 
-/// Providers that divide a route of the user's, or a copy of one, and where those are.
+/// Providers that divide a route of the user's, or a copy of one, and the kinds of those.
 const REFERRING: [(&str, Resource); 4] = [
     (GATEWAY_API, HTTP_ROUTES),
     ("nginx", INGRESSES),
@@ -85,7 +85,7 @@ async fn half_way(mut world: World) -> World {
     world
 }
 
-/// Edits the canary while the operator looks, or while there is none.
+/// Edits the canary while the operator runs, or while it does not.
 async fn change(world: &mut World, is_down: bool, spec: Value) {
     if is_down {
         world.kill();
@@ -97,20 +97,20 @@ async fn change(world: &mut World, is_down: bool, spec: Value) {
     world.advance_s(2).await;
 }
 
-/// The canary's share by the route that a canary like this has; 0 if that divides nothing.
+/// The canary's share by the route of this canary; 0 if that divides nothing.
 fn share_by(world: &World, canary: &Value) -> i64 {
     let split = live_split(&world.admin, canary, &world.options.mesh_provider);
     split.map_or(0, |split| split.canary.into())
 }
 
-/// Where the first rule of a route of the user's leads to.
+/// The backends of the first rule of a route of the user's.
 fn backends(world: &World, name: &str) -> Vec<String> {
     let rule = object(world, HTTP_ROUTES, name)["spec"]["rules"][0].clone();
     let backends = rule["backendRefs"].as_array().cloned().unwrap_or_default();
     backends.iter().map(|backend| text(&backend["name"])).collect()
 }
 
-/// The rollout ends, and nobody is led to pods that are not there.
+/// The rollout ends, and no traffic goes to deleted pods.
 async fn goes_back(world: &World, case: &str) {
     let is_back = world.until(150, |it| it.phase("web") == "Failed").await;
     assert!(is_back, "{case}: {:#} {:#?}", world.status("web"), world.events());
@@ -291,7 +291,7 @@ async fn a_protocol_that_there_is_no_route_for_ends_in_time() {
     for is_served in [false, true] {
         let case = format!("served: {is_served}");
         let mut canary = with_deadline(canary_of("web", GATEWAY_API, by_weight()));
-        // Calls have none.
+        // GRPCRoutes have none.
         canary["spec"]["service"]["timeout"] = json!("15s");
         let world = with_canary(canary);
         if !is_served {
@@ -356,7 +356,7 @@ async fn an_apex_that_was_switched_goes_back_when_its_service_leaves_the_spec() 
             let selects =
                 |world: &World| text(&object(world, SERVICES, apex)["spec"]["selector"]["app"]);
             let mut world = initialized_with(canary).await;
-            // Of another name the observer of invariants knows nothing once it is gone from the spec.
+            // The observer of invariants cannot know another name once it is removed from the spec.
             world.collects_breaches = name.is_some();
             release(&world, "web:2.0");
             assert!(world.until(200, |it| selects(it) == "web").await, "{case}");
@@ -368,7 +368,7 @@ async fn an_apex_that_was_switched_goes_back_when_its_service_leaves_the_spec() 
     }
 }
 
-/// Where the memory says which pods the apex selects, nobody else decides it.
+/// Where the status says which pods the apex selects, nothing else decides it.
 #[tokio::test(start_paused = true)]
 async fn a_switch_that_is_taken_out_after_a_failed_promotion_is_handed_back_once() {
     let mut canary = with_deadline(canary("web", KUBERNETES, blue_green()));

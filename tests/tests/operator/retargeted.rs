@@ -1,4 +1,4 @@
-//! A canary whose spec names another target: what was made for the one before serves until the new one can.
+//! A canary whose spec names another target: the objects of the former one serve until the new one can.
 
 use kube_sandbox::cluster::SERVICES;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::stage::{
     initialized_with, object, reach, release_of, told,
 };
 
-/// A canary of `web` whose Services are called otherwise, or like the target.
+/// A canary of `web` whose Services have another name, or the target's.
 fn canary(provider: &str, service: Option<&str>) -> Value {
     let analysis = if provider == KUBERNETES { blue_green() } else { by_weight() };
     let mut canary = canary_of("web", provider, analysis);
@@ -19,7 +19,7 @@ fn canary(provider: &str, service: Option<&str>) -> Value {
     canary
 }
 
-/// Whose pods a Service selects.
+/// The pods that a Service selects.
 fn selects(world: &World, service: &str) -> String {
     object(world, SERVICES, service)["spec"]["selector"]["app"].as_str().unwrap_or("").to_owned()
 }

@@ -1,5 +1,5 @@
-//! How traffic reaches the two sides: routes of calls, routes of users, a Service that is switched,
-//! definitions of another version, a cluster of its own; and what is left when names change.
+//! Routes to primary and canary: routes of gRPC, routes of users, a Service that is switched, definitions of
+//! another version, a cluster of its own; and the cleanup after a change of names.
 
 use kube_sandbox::{
     Sandbox, Settings,
@@ -24,7 +24,7 @@ const DEFINITIONS: Resource =
 const HTTP_ROUTE_DEFINITION: &str = "httproutes.gateway.networking.k8s.io";
 const FINALIZER: &str = "finalizer.flagger.app";
 
-/// For routes and owners that the observer of invariants does not see: such a test judges for itself.
+/// For routes and owners that the observer of invariants does not see: such a test checks for itself.
 fn unjudged(mut world: World) -> World {
     world.collects_breaches = true;
     world
@@ -36,7 +36,7 @@ fn grpc() -> Value {
     canary
 }
 
-// === Calls ===
+// === Routes of gRPC ===
 
 #[tokio::test(start_paused = true)]
 async fn calls_are_rolled_out_by_weight_over_a_route_of_calls() {
@@ -106,7 +106,7 @@ async fn a_kind_of_route_that_is_taken_away_and_given_back_is_noticed_without_a_
 
 // === Routes of users ===
 
-/// A route to the apex with a filter, as somebody wrote it long before there was a canary.
+/// A route to the apex with a filter, as a user wrote it long before there was a canary.
 fn users_route(name: &str) -> Value {
     let guard = json!({ "group": "example.com", "kind": "Auth", "name": "guard" });
     json!({
@@ -308,7 +308,7 @@ fn switching(analysis: Value) -> Value {
     canary
 }
 
-/// Whose pods the apex selected in each of its versions since then, without repetition.
+/// The pods that the apex selected in each of its versions since then, without repetition.
 fn selected_since(world: &World, since: u64) -> Vec<String> {
     let versions = history(world, SERVICES, "web", since);
     let app = |service: &Value| crate::stage::text(&service["spec"]["selector"]["app"]);
@@ -412,7 +412,7 @@ async fn without_the_switch_clients_see_the_primary_at_all_times() {
 
 // === Definitions ===
 
-/// The definition of `HTTPRoute` with or without the fields that came later.
+/// The definition of `HTTPRoute` with or without the later fields.
 fn define(world: &World, knows: bool) {
     let mut definition =
         world.admin.get(DEFINITIONS, "", HTTP_ROUTE_DEFINITION).expect("routing is on");
@@ -490,7 +490,7 @@ async fn fields_that_are_taken_away_in_mid_rollout_do_not_stop_it() {
     release(&world, "web:2.0");
     assert!(world.until(100, |world| world.status("web")["canaryWeight"] == 20).await);
     define(&world, false);
-    // An API server shows stored objects without what their definition no longer has.
+    // An API server drops stored fields that are no longer in the definition.
     let mut rules = object(&world, HTTP_ROUTES, "web")["spec"]["rules"].clone();
     for rule in rules.as_array_mut().unwrap() {
         rule.as_object_mut().unwrap().retain(|key, _| key != "name" && key != "retry");
@@ -500,7 +500,7 @@ async fn fields_that_are_taken_away_in_mid_rollout_do_not_stop_it() {
     assert_eq!(has_new_fields(&world), (false, false), "{:#?}", world.events());
 }
 
-// === What is left ===
+// === Cleanup ===
 
 fn with_config(image: &str, config: Option<&str>) -> Value {
     let mut template = deployment("web", image, 2)["spec"]["template"].clone();
@@ -519,7 +519,7 @@ async fn a_copy_that_no_pod_reads_any_more_goes_after_the_promotion_and_not_befo
     let mut world = with_canary(canary_of("web", GATEWAY_API, by_weight()));
     world.create(CONFIG_MAPS, config("old"));
     world.create(CONFIG_MAPS, config("new"));
-    // The user's own, whatever it is called.
+    // The user's own, whatever its name.
     world.create(CONFIG_MAPS, config("mine-primary"));
     world.patch(DEPLOYMENTS, "web", &with_config("web:1.0", Some("old")));
     world.start().await;

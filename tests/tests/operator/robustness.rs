@@ -1,4 +1,4 @@
-//! Leaks, stuck cleanup, noise: what wears a controller and its users down over months.
+//! Leaks, stuck cleanup, noise: defects that show after months.
 
 use std::time::Duration;
 
@@ -36,10 +36,11 @@ async fn deletion_does_not_hang_when_the_target_is_gone() {
     assert!(world.get(CANARIES, "web").is_none(), "{:#}", world.status("web"));
 }
 
+// Mistake 21 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_21_deletion_does_not_hang_in_a_namespace_that_is_going() {
+async fn deletion_does_not_hang_in_a_namespace_that_is_going() {
     let world = initialized_with(reverting(GATEWAY_API)).await;
-    // Nothing new comes into such a namespace, not even an event.
+    // Nothing can be created in such a namespace, not even an event.
     let creations = Matcher::any().user(OPERATOR).verbs([Verb::Create]);
     let no = Effect::FailBefore { code: 403, reason: "Forbidden" };
     world.sandbox.server().faults.add(creations, When::Always, no);
@@ -50,8 +51,9 @@ async fn item_21_deletion_does_not_hang_in_a_namespace_that_is_going() {
     assert!(world.get(CANARIES, "web").is_none(), "{:#}", world.status("web"));
 }
 
+// Mistake 20 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_20_a_canary_deleted_while_a_hook_is_asked_takes_no_step() {
+async fn a_canary_deleted_while_a_hook_is_asked_takes_no_step() {
     let world = at_share(GATEWAY_API, hooked(by_weight(), "rollout"), 20).await;
     edit(&world, json!({ "revertOnDeletion": true }));
     world.settle().await;
@@ -115,7 +117,7 @@ async fn a_canary_deleted_while_the_watch_was_down_does_not_live_on() {
     let world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
     let watches = || Matcher::any().verbs([Verb::Watch]).resource("flagger.app", "canaries");
     let faults = &world.sandbox.server().faults;
-    // The watch breaks; by the time it is back the deletion is history that nobody keeps.
+    // The watch breaks; by the time it is back the deletion is compacted away.
     let gone = faults.add(watches(), When::First(1), Effect::Watch(WatchFault::GoneAtStart));
     faults.interrupt_watches(watches(), Interruption::Close);
     world.delete(CANARIES, "web");
@@ -173,14 +175,15 @@ async fn changed_bytes_of_a_config_map_are_not_overlooked_or_lost() {
     assert_eq!(copy(&world), json!({ "logo": "BAUG" }));
 }
 
+// Mistake 8 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_8_configuration_that_changed_unheard_is_not_promoted() {
+async fn configuration_that_changed_unheard_is_not_promoted() {
     let mut world = configured();
     world.start().await;
     reach(&world, "Initialized").await;
     world.patch(CONFIG_MAPS, "settings", &json!({ "data": { "color": "green" } }));
     assert!(world.until(90, |world| canary_share(world) == 60).await);
-    // The watch hangs: the operator still believes in green.
+    // The watch hangs: the operator's cache still has green.
     let watches = Matcher::any().user(OPERATOR).resource("", "configmaps").verbs([Verb::Watch]);
     let silence = WatchFault::SilenceAfter { events: 0, lasting: Some(Duration::from_mins(10)) };
     let faults = &world.sandbox.server().faults;
@@ -253,7 +256,7 @@ async fn a_failed_canary_does_not_write_its_status_again_and_again() {
     reach(&world, "Failed").await;
     world.settle().await;
     let (before, status) = (mark(&world), world.status("web"));
-    // Pods of the primary come and go; that wakes the canary and changes nothing.
+    // Pods of the primary come and go; that triggers a reconcile and changes nothing.
     crate::stage::kill_pods(&world, "web-primary");
     world.advance_s(60).await;
     assert_eq!(requests_since(&world, before), Vec::<String>::new());

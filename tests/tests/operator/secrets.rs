@@ -1,5 +1,5 @@
-//! What is secret stays so: a marker in every place that may hold one, and a look at everything that
-//! leaves the operator, with its log at the level that tells most.
+//! Secrets stay secret: a marker in every place that may hold one, and a search in everything that leaves
+//! the operator, with its log at the highest level.
 
 use std::{
     cell::RefCell,
@@ -41,7 +41,7 @@ const METRIC_TEMPLATES: Resource = Resource { group: "flagger.app", plural: "met
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
-/// Ends the listening.
+/// Ends the capture of the log.
 pub(crate) struct Listening;
 
 /// Writes to the log of its thread.
@@ -52,8 +52,8 @@ thread_local! {
 }
 
 impl Log {
-    /// One subscriber for all threads: with one for each, what a place in the code is worth is
-    /// remembered for all of them as it was for the thread that came by first.
+    /// One subscriber for all threads: with one for each, the interest of a callsite would be cached for
+    /// all of them as it was for the first thread.
     pub(crate) fn listen() -> (Self, Listening) {
         static FOR_ALL: Once = Once::new();
         FOR_ALL.call_once(|| {
@@ -94,7 +94,7 @@ impl io::Write for Heard {
     }
 }
 
-/// A metric provider with the marker in everything that may be secret.
+/// A metric provider with the marker in every field that may be secret.
 struct Provider {
     kind: &'static str,
     spec: Value,
@@ -104,7 +104,7 @@ struct Provider {
     good: String,
 }
 
-/// An answer of 100 that knows the marker.
+/// An answer of 100 that contains the marker.
 fn vector() -> String {
     let series = json!([{ "metric": { "pod": MARKER }, "value": [0, "100"] }]);
     json!({ "status": "success", "data": { "resultType": "vector", "result": series } }).to_string()
@@ -114,7 +114,7 @@ fn at(host: &str) -> Value {
     json!({ "address": format!("https://user:{MARKER}@{host}/{MARKER}") })
 }
 
-/// All eleven but Keptn, which has no secret and no address.
+/// All eleven except Keptn, which has no secret and no address.
 fn providers() -> Vec<Provider> {
     of_clouds().into_iter().chain(of_servers()).collect()
 }
@@ -192,8 +192,8 @@ fn secret(name: &str, data: &Value) -> Value {
             "stringData": data })
 }
 
-/// `web`, with the marker in every Secret, header, password, answer and body it has, judged by this provider and
-/// reporting to all chats.
+/// `web`, with the marker in every Secret, header, password, answer and body it has, measured by this
+/// provider and reporting to all chats.
 fn marked(provider: &Provider, file: &SecretFile) -> World {
     let mut analysis = by_weight();
     for kind in ["rollout", "pre-rollout", "post-rollout", "event"] {
@@ -211,7 +211,7 @@ fn marked(provider: &Provider, file: &SecretFile) -> World {
     analysis["alerts"] = json!(alerts);
     let mut world = with_canary(canary_of("web", GATEWAY_API, analysis));
     world.options.hook_secret_file = Some(file.0.clone());
-    // The observer of these tests knows of no other metrics than those of Prometheus.
+    // The observer of these tests knows only the metrics of Prometheus.
     world.collects_breaches = true;
     for chat in CHATS {
         let address = format!("http://user:{MARKER}@chat.{chat}/{MARKER}");
@@ -246,10 +246,10 @@ fn marked(provider: &Provider, file: &SecretFile) -> World {
     world
 }
 
-/// Everything that leaves the operator, but for what was sent to whom the secret is for.
+/// Everything that leaves the operator, except for requests to the owner of the secret.
 fn outputs(world: &World, log: &Log) -> Vec<(&'static str, String)> {
     let events = world.admin.list(EVENTS, Some("default"));
-    // Where they go is secret, what they say is not.
+    // The address of a message is secret, its text is not.
     let messages: Vec<_> = world
         .network
         .calls_to("chat.")
@@ -308,7 +308,7 @@ async fn no_secret_leaves_the_operator() {
 
 #[tokio::test(start_paused = true)]
 async fn no_secret_leaves_the_operator_when_everything_fails() {
-    // In every way an answer can be missing, or be what nobody wants to read.
+    // Every way in which an answer can be missing or invalid.
     let garbage = json!({ "error": MARKER, "message": MARKER, "status": MARKER, "ok": false });
     let failures = [
         Reply::Refuse,
@@ -317,7 +317,7 @@ async fn no_secret_leaves_the_operator_when_everything_fails() {
         Reply::Status(403, garbage.to_string()),
         Reply::Status(200, garbage.to_string()),
     ];
-    // One provider in all of them, and each in one that answers: what comes of that is the providers' own.
+    // One provider with all of them, and each with one that answers: the parsing differs by provider.
     let all = failures.iter().map(|failure| (0, failure));
     let others = (1..providers().len()).map(|place| (place, &failures[2 + place % 3]));
     for (place, failure) in all.chain(others) {
@@ -331,7 +331,7 @@ async fn no_secret_leaves_the_operator_when_everything_fails() {
         release(&world, "web:2.0");
         assert!(world.until(60, |world| crate::stage::canary_share(world) == 20).await, "{when}");
         world.network.otherwise(failure.clone());
-        // What a hook says is told; it is for its author to keep secrets out of it.
+        // The text of a hook is published; its author has to keep secrets out of it.
         let of_hooks = match failure {
             Reply::Status(status, _) => Reply::Status(*status, "no".to_owned()),
             other => other.clone(),
@@ -369,7 +369,7 @@ async fn what_flags_say_of_chats_and_hooks_stays_with_the_operator() {
     }
 }
 
-/// Answers everything with what `answer` says, and the marker in a header.
+/// Answers every request with `answer`, and the marker in a header.
 async fn loopback(answer: fn(&str) -> String) -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -394,7 +394,7 @@ async fn loopback(answer: fn(&str) -> String) -> SocketAddr {
     address
 }
 
-/// `web`, with the marker in everything that goes over the wire to this server.
+/// `web`, with the marker in everything that is sent to this server.
 fn traced(server: SocketAddr) -> Vec<(Resource, Value)> {
     let at = |path: &str| format!("http://user:{MARKER}@{server}/{path}/{MARKER}?token={MARKER}");
     let mut analysis = json!({ "interval": "1s", "threshold": 3, "iterations": 1 });
@@ -429,7 +429,7 @@ fn traced(server: SocketAddr) -> Vec<(Resource, Value)> {
     ]
 }
 
-/// The real client, and the libraries below it, with everything they trace.
+/// The real client and the libraries below it, with all their traces.
 #[tokio::test]
 async fn no_secret_is_in_what_the_real_client_traces() {
     let (log, _guard) = Log::listen();
@@ -481,7 +481,8 @@ async fn an_idle_canary_is_woken_without_computing_anything_again() {
     let counts = || (count("Fingerprinting the target"), count("Deriving the primary's template"));
     let (looks, before) = (count("Decided"), counts());
     for number in 0..20 {
-        // Anything that is looked at wakes: here pods that go and come, there somebody's label.
+        // Every watched object triggers a reconcile: here pods that come and go, there a label of another
+        // client.
         let label = json!({ "metadata": { "labels": { "note": number.to_string() } } });
         world.patch(SERVICES, "web", &label);
         crate::stage::kill_pods(&world, "web-primary");
@@ -495,7 +496,7 @@ async fn an_idle_canary_is_woken_without_computing_anything_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn met_26_bet_50_queries_and_values_are_in_the_log_in_full() {
+async fn queries_and_values_are_in_the_log_in_full() {
     let (log, _listening) = Log::listen();
     let world = crate::stage::at_share(GATEWAY_API, crate::stage::measured(by_weight()), 20).await;
     world.network.metric("", tidegate_tests::network::Metric::Value(99.123_456_789));

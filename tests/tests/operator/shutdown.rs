@@ -1,4 +1,4 @@
-//! An operator that is told to stop: effects under way are finished, nothing new is begun.
+//! An operator that is stopped: started effects are finished, new ones are not begun.
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -18,7 +18,7 @@ use crate::stage::{
     writes_since,
 };
 
-/// An operator at 20%, as the program runs it, and how to tell it to stop.
+/// An operator at 20%, as the program runs it, and its stop signal.
 async fn at_20(analysis: Value) -> (World, oneshot::Sender<()>, JoinHandle<()>) {
     let world = with_canary(canary_of("web", GATEWAY_API, analysis));
     let (mut supervisor, _) = world.supervisor(Arc::new(AtomicBool::new(true)));

@@ -1,4 +1,4 @@
-//! Signed calls: what the operator signs, the load tester's own check lets in, and nothing else.
+//! Signed calls: the load tester accepts the operator's signature, and nothing else.
 
 use std::{fs, path::PathBuf};
 
@@ -14,7 +14,7 @@ use crate::stage::{
     GATEWAY_API, by_weight, canary_of, edit_analysis, hooked, reach, release, with_canary,
 };
 
-/// A file that is gone with the test.
+/// A file that is removed with the test.
 pub(crate) struct SecretFile(pub(crate) PathBuf);
 
 impl SecretFile {
@@ -31,7 +31,7 @@ impl Drop for SecretFile {
     }
 }
 
-/// What the load tester says to a call that arrived as it was sent.
+/// The load tester's answer to a call that arrived unaltered.
 fn checked(file: &SecretFile, call: &Call, path: &str, body: &[u8]) -> Result<(), AuthError> {
     let auth = Auth { secret_file: Some(file.0.clone()), ..Auth::default() };
     let time = call.headers.get("x-tidegate-timestamp").and_then(|it| it.to_str().ok());
@@ -55,7 +55,7 @@ async fn signing(file: &SecretFile) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_1_the_load_tester_takes_what_the_operator_signs() {
+async fn the_load_tester_takes_what_the_operator_signs() {
     let file = SecretFile::new("good", "new-secret\nold-secret\n");
     let world = signing(&file).await;
     release(&world, "web:2.0");
@@ -70,7 +70,7 @@ async fn bet_1_the_load_tester_takes_what_the_operator_signs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_1_the_load_tester_refuses_what_was_altered() {
+async fn the_load_tester_refuses_what_was_altered() {
     let file = SecretFile::new("altered", "secret");
     let world = signing(&file).await;
     release(&world, "web:2.0");

@@ -31,7 +31,7 @@ use crate::{
     stage::{KUBERNETES, blue_green, canary_of},
 };
 
-/// A load tester that knows this secret, with the gate of `web` open.
+/// A load tester with this secret and the gate of `web` open.
 async fn tester(secret: &SecretFile) -> SocketAddr {
     let metrics = Arc::new(Metrics::default());
     let minute = Duration::from_mins(1);
@@ -104,7 +104,7 @@ pub(crate) fn operator_with(
     tokio::spawn(async move { Supervisor::start(cx).run().await })
 }
 
-/// What came of a release behind the gate: whether it began, and what was said last.
+/// The result of a release behind the gate: whether it began, and the last message.
 async fn released(secret: Option<&SecretFile>, tester: SocketAddr) -> (bool, String) {
     let sandbox = Sandbox::new(Settings::default().nodes(1));
     sandbox.load(tidegate_api::crds()).expect("our definitions");
@@ -142,8 +142,8 @@ async fn released(secret: Option<&SecretFile>, tester: SocketAddr) -> (bool, Str
 }
 
 #[tokio::test]
-async fn bet_1_over_http_only_who_has_the_secret_is_let_in() {
-    // One that is being replaced: both are good at the load tester.
+async fn over_http_only_who_has_the_secret_is_let_in() {
+    // A secret that is being rotated: the load tester accepts both.
     let both = SecretFile::new("http-both", "new\nold\n");
     let old = SecretFile::new("http-old", "old");
     let guessed = SecretFile::new("http-guessed", "guessed");

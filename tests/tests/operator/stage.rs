@@ -1,5 +1,5 @@
-//! What the tests of this folder have in common: one application called `web`, and short words for
-//! what its owner does and sees.
+//! Helpers for the tests of this folder: one application called `web`, and short functions for its owner's
+//! actions and observations.
 
 use kube_sandbox::{
     cluster::{Cluster as _, PODS, Resource},
@@ -64,7 +64,7 @@ pub(crate) fn canary_of(name: &str, provider: &str, analysis: Value) -> Value {
     object
 }
 
-/// A world with `web` in it at 1.0, and nobody who looks after it yet.
+/// A world with `web` in it at 1.0, before the operator starts.
 pub(crate) fn with_canary(canary: Value) -> World {
     let world = World::new();
     for kind in ["confirm-rollout", "pre-rollout", "rollout", "confirm-traffic-increase"] {
@@ -101,7 +101,7 @@ pub(crate) async fn at_share(provider: &str, analysis: Value, share: i64) -> Wor
     world
 }
 
-/// Lets time pass until `web` is in this phase.
+/// Advances the clock until `web` is in this phase.
 #[track_caller]
 pub(crate) fn reach<'w>(world: &'w World, phase: &'w str) -> impl Future<Output = ()> + 'w {
     let caller = std::panic::Location::caller();
@@ -211,14 +211,14 @@ pub(crate) fn mark(world: &World) -> Mark {
     world.sandbox.server().log.mark()
 }
 
-/// What the operator asked of the API server since then, watches aside: `patch canaries/status`.
+/// Requests of the operator to the API server since then, watches aside: `patch canaries/status`.
 pub(crate) fn requests_since(world: &World, mark: Mark) -> Vec<String> {
     let is_request = |entry: &Entry| &*entry.user == OPERATOR && entry.verb != Verb::Watch;
     let requests = world.sandbox.server().log.matching_since(mark, is_request);
     requests.iter().map(|it| format!("{} {}", it.verb.as_str(), it.target())).collect()
 }
 
-/// Attempts of the operator to change something since then.
+/// Writes that the operator attempted since then.
 pub(crate) fn writes_since(world: &World, mark: Mark) -> Vec<String> {
     let mut requests = requests_since(world, mark);
     requests.retain(|request| !request.starts_with("get ") && !request.starts_with("list "));
@@ -243,7 +243,7 @@ pub(crate) fn condition(world: &World, name: &str, kind: &str) -> (String, Strin
     (text(&found["status"]), text(&found["reason"]), text(&found["message"]))
 }
 
-/// Takes all pods of a workload away, as a drained node does.
+/// Deletes all pods of a workload, as a drained node does.
 pub(crate) fn kill_pods(world: &World, app: &str) {
     for pod in world.admin.list(PODS, Some("default")) {
         if pod["metadata"]["labels"]["app"] == app {

@@ -1,4 +1,4 @@
-//! One step an interval, whatever happens to the writes it is made of.
+//! One step an interval, also when writes fail.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::stage::{
     shares_since, told, with_canary,
 };
 
-/// What can become of a write that nobody refuses for good.
+/// The temporary failures of a write.
 fn mishaps() -> [(&'static str, Effect); 5] {
     [
         ("a conflict", Effect::Conflict),
@@ -84,8 +84,8 @@ async fn a_failed_check_whose_write_fails_is_counted_once() {
     }
 }
 
-/// The rollout is written down as failed, and nobody tells us. Until the watch does, the cache shows a
-/// rollout under way whose pods are gone.
+/// The status says that the rollout failed, and the watch has not delivered it yet: until then the cache
+/// shows a rollout under way whose pods are gone.
 #[tokio::test(start_paused = true)]
 async fn an_end_whose_answer_was_lost_does_not_start_the_pods_again() {
     let mut canary = canary_of("web", GATEWAY_API, measured(by_weight()));
@@ -113,7 +113,7 @@ async fn an_end_whose_answer_was_lost_does_not_start_the_pods_again() {
 async fn a_promotion_decided_upon_what_is_no_longer_so_is_not_begun() {
     let world = at_share(GATEWAY_API, measured(by_weight()), 60).await;
     let faults = &world.sandbox.server().faults;
-    // The operator hears nothing of canaries for a while, as from behind a watch that hangs.
+    // The operator gets no events of canaries for a while, as from a watch that hangs.
     let watches = Matcher::any().user(OPERATOR).resource("flagger.app", "canaries");
     let watches = watches.verbs([Verb::Watch]);
     let silence = WatchFault::SilenceAfter { events: 0, lasting: Some(Duration::from_mins(10)) };
@@ -137,7 +137,7 @@ async fn a_promotion_whose_copy_fails_still_takes_its_intervals() {
     let error = Effect::ServerError { code: 500 };
     world.sandbox.server().faults.add(primary.name("web-primary"), When::First(1), error);
     let since = revision(&world);
-    // The observer would object to a step that comes before its interval has passed.
+    // The observer reports a step that comes before its interval has passed.
     reach(&world, "Succeeded").await;
     assert_eq!(shares_since(&world, since), [30, 0]);
 }
@@ -165,7 +165,7 @@ async fn an_object_that_is_refused_in_mid_rollout_does_not_hold_it_beyond_its_de
 
 #[tokio::test(start_paused = true)]
 async fn a_split_that_is_refused_is_tried_again_and_judged_by_the_deadline() {
-    // Mended in time, and too late.
+    // Corrected in time, and too late.
     for (seconds, end) in [(35, "Succeeded"), (100, "Failed")] {
         let mut canary = canary_of("web", GATEWAY_API, measured(by_weight()));
         canary["spec"]["progressDeadlineSeconds"] = json!(60);
@@ -259,7 +259,7 @@ async fn a_hook_that_asks_for_an_hour_does_not_get_it() {
     world.network.hook("hooks/rollout", Reply::Later(503, 3600));
     release(&world, "web:2.0");
     assert!(world.until(60, |world| canary_share(world) == 20).await);
-    // The next attempt would come after everybody's patience is over: there is none.
+    // The next attempt would come after the deadline: there is none.
     world.advance_s(11).await;
     assert_eq!(failed_checks(&world), 1, "{:#}", world.status("web"));
     world.network.hook("hooks/rollout", Reply::yes());

@@ -1,8 +1,8 @@
 //! Clusters that Flagger 1.44 left in the middle of its work: adopted as they are.
 //!
 //! Objects are written by the field manager `flagger` in Flagger's form: its fingerprints, a random
-//! `flagger-id`, its routing object. What must not happen is a rollout nobody asked for, a change of
-//! traffic, or the loss of what Flagger had found out.
+//! `flagger-id`, its routing object. The operator must not start a rollout, change traffic, or lose the
+//! state in Flagger's status.
 
 use serde_json::{Value, json};
 use tidegate_tests::{
@@ -20,7 +20,7 @@ use crate::stage::{
 const BLUE: &str = "f234cb93c08ad64e";
 const RANDOM_ID: &str = "2f1c9a3e-7f0b-4c57-9d7e-0a4be1f0d6c1";
 
-/// What Flagger had done when it was stopped.
+/// The state that Flagger left.
 struct Left {
     phase: &'static str,
     /// Images of target and primary.
@@ -32,7 +32,7 @@ struct Left {
     status: Value,
 }
 
-/// Where Flagger stopped: every phase, with what holds in it.
+/// Every phase in which Flagger may have stopped, with its state.
 fn phases() -> Vec<Left> {
     let at_rest = |phase, target| Left {
         phase,
@@ -62,7 +62,7 @@ fn phases() -> Vec<Left> {
     ]
 }
 
-/// A cluster as Flagger left it, and nobody in charge.
+/// A cluster as Flagger left it, without an operator.
 async fn left(by: &Left) -> World {
     let mut analysis = by_weight();
     analysis["stepWeight"] = json!(10);
@@ -103,7 +103,7 @@ fn template(name: &str, image: &str) -> Value {
     template
 }
 
-/// Writes as Flagger does.
+/// A client with Flagger's field manager.
 struct Flagger {
     wire: Wire,
     owner: Value,
@@ -367,7 +367,7 @@ async fn what_flagger_had_lost_is_made_again_and_the_next_release_goes_through()
     world.create(CONFIG_MAPS, config("web-config"));
     let same = json!({ "spec": { "template": template("web", "web:1.0") } });
     world.patch(DEPLOYMENTS, "web", &same);
-    // Somebody looks already, and lets it be.
+    // The operator runs already, and changes nothing.
     world.start().await;
     world.advance_s(5).await;
     let succeeded = phases().into_iter().find(|it| it.phase == "Succeeded").expect("it is one");

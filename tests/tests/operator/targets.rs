@@ -1,5 +1,5 @@
-//! Targets that are no Deployment, and scalers that are no `HorizontalPodAutoscaler`: what others got
-//! wrong about them. The numbers are those of the list in the documentation of differences.
+//! Targets other than Deployments, and scalers other than `HorizontalPodAutoscaler`: mistakes of other
+//! controllers with them. The numbers are those of `docs/mistakes.md`.
 
 use kube_sandbox::{
     cluster::{Cluster as _, NODES},
@@ -29,7 +29,7 @@ fn of_daemons() -> Value {
     canary
 }
 
-/// The `DaemonSet` `web` and its canary on three nodes, and nobody who looks after them yet.
+/// The `DaemonSet` `web` and its canary on three nodes, before the operator starts.
 fn with_daemons(set: Value, canary: Value) -> World {
     let world = World::new();
     let node = world.admin.list(NODES, None).remove(0);
@@ -119,8 +119,9 @@ async fn a_selector_of_the_users_own_is_kept() {
     assert_eq!(nodes("web"), own, "as the user had it");
 }
 
+// Mistake 6 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_6_a_primary_made_again_is_not_kept_from_the_nodes() {
+async fn a_primary_made_again_is_not_kept_from_the_nodes() {
     let world = initialized_daemons().await;
     assert!(is_parked(&world, "web"));
     world.delete(DAEMON_SETS, "web-primary");
@@ -128,8 +129,9 @@ async fn item_6_a_primary_made_again_is_not_kept_from_the_nodes() {
     assert!(!is_parked(&world, "web-primary"));
 }
 
+// Mistake 5 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_5_daemons_that_fit_no_node_do_not_pass() {
+async fn daemons_that_fit_no_node_do_not_pass() {
     let world = initialized_daemons().await;
     let template = json!({ "spec": { "nodeSelector": { "disk": "none-has-this" } } });
     world.patch(DAEMON_SETS, "web", &json!({ "spec": { "template": template } }));
@@ -141,8 +143,9 @@ async fn item_5_daemons_that_fit_no_node_do_not_pass() {
     assert!(message.contains("0 pods are asked for"), "{message}");
 }
 
+// Mistake 29 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_29_a_pod_that_is_missing_for_a_moment_after_a_long_rest_fails_nothing() {
+async fn a_pod_that_is_missing_for_a_moment_after_a_long_rest_fails_nothing() {
     let world = initialized_daemons().await;
     world.advance_s(3600).await;
     release(&world, "web:2.0");
@@ -155,8 +158,9 @@ async fn item_29_a_pod_that_is_missing_for_a_moment_after_a_long_rest_fails_noth
     assert_eq!(told(&world, "Failed"), 0);
 }
 
+// Mistake 29 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_29_operators_that_start_again_and_again_give_daemons_one_deadline() {
+async fn operators_that_start_again_and_again_give_daemons_one_deadline() {
     let mut canary = of_daemons();
     canary["spec"]["progressDeadlineSeconds"] = json!(60);
     let mut world = with_daemons(daemon_set("web", "web:1.0"), canary);
@@ -194,8 +198,9 @@ async fn a_target_of_another_kind_and_of_one_name_is_refused_with_the_reason() {
     assert_eq!(world.get(DEPLOYMENTS, "web-primary"), None);
 }
 
+// Mistake 34 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_34_daemons_at_rest_cost_no_write() {
+async fn daemons_at_rest_cost_no_write() {
     let world = initialized_daemons().await;
     world.advance_s(60).await;
     let mark = mark(&world);
@@ -242,7 +247,7 @@ async fn daemons_flagger_left_are_taken_over_without_a_rollout() {
     target["spec"]["template"]["spec"]["nodeSelector"] = json!({ SCALE_TO_ZERO: "true" });
     let mut world = with_daemons(target, of_daemons());
     let mut primary = daemon_set("web-primary", "web:1.0");
-    // Its fingerprints and identifiers say nothing to us.
+    // Its fingerprints and identifiers mean nothing to us.
     let id = json!({ "flagger-id": "2f1c9a3e-7f0b-4c57-9d7e-0a4be1f0d6c1" });
     primary["spec"]["template"]["metadata"]["annotations"] = id;
     primary["metadata"]["ownerReferences"] = json!([{
@@ -271,8 +276,9 @@ async fn daemons_flagger_left_are_taken_over_without_a_rollout() {
     reach(&world, "Succeeded").await;
 }
 
+// Mistake 7 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_7_a_scaled_object_made_again_is_not_paused() {
+async fn a_scaled_object_made_again_is_not_paused() {
     let world = initialized_keda().await;
     assert!(is_paused(&world, "web"));
     world.delete(SCALED_OBJECTS, "web-primary");
@@ -283,8 +289,9 @@ async fn item_7_a_scaled_object_made_again_is_not_paused() {
     assert_eq!(primary["spec"]["replicas"], 2, "KEDA did not take it down");
 }
 
+// Mistake 7 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_7_a_primary_that_flagger_left_paused_at_zero_is_let_go() {
+async fn a_primary_that_flagger_left_paused_at_zero_is_let_go() {
     let mut world = initialized_keda().await;
     world.kill();
     let paused = json!({ "metadata": { "annotations": { PAUSED: "0" } } });
@@ -302,8 +309,9 @@ async fn item_7_a_primary_that_flagger_left_paused_at_zero_is_let_go() {
     assert_eq!(writes_since(&world, at_rest), Vec::<String>::new());
 }
 
+// Mistake 5 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_5_a_primary_that_keda_took_to_zero_is_waited_for_and_that_is_said() {
+async fn a_primary_that_keda_took_to_zero_is_waited_for_and_that_is_said() {
     let world = initialized_keda().await;
     let triggers = |mark: Value| {
         let annotations = json!({ "sandbox.tidegate.dev/triggers": mark });
@@ -322,13 +330,14 @@ async fn item_5_a_primary_that_keda_took_to_zero_is_waited_for_and_that_is_said(
     let (_, reason, message) = condition(&world, "web", "Reconciling");
     assert_eq!(reason, "PrimaryNotReady", "{message}");
     assert!(message.contains("0 replicas are asked for, at least 1 has to run"), "{message}");
-    // Somebody asks for something.
+    // Demand for replicas.
     world.patch(SCALED_OBJECTS, "web-primary", &triggers(Value::Null));
     reach(&world, "Succeeded").await;
 }
 
+// Mistake 19 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_19_a_users_scaled_object_of_the_name_is_left_alone() {
+async fn a_users_scaled_object_of_the_name_is_left_alone() {
     let mut world = World::new();
     world.sandbox.load(keda_crds()).expect("definitions are accepted");
     world.create(DEPLOYMENTS, deployment("web", "web:1.0", 2));
@@ -346,8 +355,9 @@ async fn item_19_a_users_scaled_object_of_the_name_is_left_alone() {
     assert!(!is_paused(&world, "web"), "the target still serves");
 }
 
+// Mistake 25 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_25_fields_nobody_here_knows_are_copied_and_a_pause_is_written_once() {
+async fn fields_nobody_here_knows_are_copied_and_a_pause_is_written_once() {
     let world = initialized_keda().await;
     let spec =
         json!({ "spec": { "fallback": { "failureThreshold": 3, "replicas": 6, "new": {} } } });
@@ -394,7 +404,7 @@ fn service(name: &str) -> Value {
     })
 }
 
-/// The user leads the Service to other pods.
+/// The user's edit that makes the Service select other pods.
 fn lead(world: &World, version: &str) {
     let selector = json!({ "app": "web", "version": version });
     world.patch(SERVICES, "web", &json!({ "spec": { "selector": selector } }));
@@ -433,8 +443,9 @@ fn two(one: &str, other: &str) -> (String, String) {
     (one.to_owned(), other.to_owned())
 }
 
+// Mistake 34 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_34_a_service_at_rest_costs_no_write() {
+async fn a_service_at_rest_costs_no_write() {
     let world = initialized_service(|_| {}).await;
     world.advance_s(60).await;
     let mark = mark(&world);
@@ -442,8 +453,9 @@ async fn item_34_a_service_at_rest_costs_no_write() {
     assert_eq!(writes_since(&world, mark), Vec::<String>::new());
 }
 
+// Mistake 19 of docs/mistakes.md.
 #[tokio::test(start_paused = true)]
-async fn item_19_a_users_service_of_a_copys_name_is_left_alone() {
+async fn a_users_service_of_a_copys_name_is_left_alone() {
     for name in ["web-primary", "web-canary"] {
         let mut world = World::new();
         world.sandbox.load(routing_crds()).expect("definitions are accepted");
@@ -505,7 +517,7 @@ async fn a_service_that_is_made_again_headless_or_not_is_released_all_the_same()
         };
         let before = addresses();
         assert_eq!(before.iter().all(|it| it == "None"), is_headless, "{before:?}");
-        // The server lets nobody change that of a Service that is there.
+        // The server does not allow that change of an existing Service.
         world.delete(SERVICES, "web");
         world.create(SERVICES, inner_service(!is_headless, "2"));
         reach(&world, "Progressing").await;

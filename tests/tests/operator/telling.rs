@@ -1,4 +1,4 @@
-//! Events, event hooks and chat messages: each fact once, in order, to whom it concerns.
+//! Events, event hooks and chat messages: each fact once, in order, to the right receivers.
 
 use kube_sandbox::cluster::Resource;
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ async fn the_operators_own_notifier_serves_canaries_without_alerts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_43_a_closed_gate_is_told_once_and_a_muted_one_not_at_all() {
+async fn a_closed_gate_is_told_once_and_a_muted_one_not_at_all() {
     for kind in ["confirm-rollout", "confirm-traffic-increase", "confirm-promotion"] {
         for muted in [false, true] {
             let world = reporting("warn", hooked(by_weight(), kind)).await;

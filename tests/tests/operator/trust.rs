@@ -1,4 +1,5 @@
-//! Whom a request may reach and believes: what a spec says is checked, what a flag says is the administrator's.
+//! Addresses and certificates of requests: those of a spec are checked, those of a flag are the
+//! administrator's.
 
 use kube_sandbox::cluster::Resource;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use crate::{
 };
 
 const METRIC_TEMPLATES: Resource = Resource { group: "flagger.app", plural: "metrictemplates" };
-/// Checked, and believed only with a certificate that the machine trusts.
+/// Checked, and trusted only with a certificate that the machine trusts.
 const USUAL: Way = Way {
     trusted: false,
     verify_tls: true,
@@ -25,7 +26,7 @@ const USUAL: Way = Way {
     proxy: false,
 };
 
-/// How the last request to this address was sent.
+/// The options of the last request to this address.
 fn way_to(world: &World, to: &str) -> Way {
     let calls = world.network.calls_to(to);
     assert!(!calls.is_empty(), "nobody asked {to}");
@@ -124,7 +125,7 @@ async fn the_administrators_chat_is_trusted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn met_12_a_metric_without_a_source_fails_the_check() {
+async fn a_metric_without_a_source_fails_the_check() {
     let mut analysis = by_weight();
     analysis["metrics"] = json!([{ "name": "mine", "threshold": 5 }]);
     let mut world = with_canary(canary_of("web", GATEWAY_API, analysis));
@@ -138,10 +139,10 @@ async fn met_12_a_metric_without_a_source_fails_the_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_8_nothing_but_errors_is_a_bad_rate_and_no_silence() {
+async fn nothing_but_errors_is_a_bad_rate_and_no_silence() {
     let mut world = with_canary(canary_of("web", GATEWAY_API, measured(by_weight())));
     world.collects_breaches = true;
-    // The good ones are asked for by a status that is no error.
+    // The good requests are selected by a status that is no error.
     world.network.metric("", Metric::Value(10.0));
     world.network.metric("!~", Metric::Nothing);
     world.start().await;

@@ -1,5 +1,5 @@
-//! Cases of the metrics and alerts of Flagger that only a whole operator can be asked. Where each case is
-//! tested is listed in `tests/tests/docs/acceptance.rs`.
+//! Cases of the metrics and alerts of Flagger that need a whole operator. All cases and their tests are
+//! listed in `tests/tests/docs/acceptance.rs`.
 
 use kube_sandbox::cluster::Resource;
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::{
 const METRIC_TEMPLATES: Resource = Resource { group: "flagger.app", plural: "metrictemplates" };
 
 #[tokio::test(start_paused = true)]
-async fn bet_13_a_deadline_that_passes_is_alerted() {
+async fn a_deadline_that_passes_is_alerted() {
     let world = reporting("error", by_weight()).await;
     edit(&world, json!({ "progressDeadlineSeconds": 60 }));
     release(&world, "web:2.0-crash-loop");
@@ -28,7 +28,7 @@ async fn bet_13_a_deadline_that_passes_is_alerted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_7_a_template_without_an_interval_looks_back_a_minute() {
+async fn a_template_without_an_interval_looks_back_a_minute() {
     let world = initialized(GATEWAY_API, by_weight()).await;
     let template = json!({ "apiVersion": "flagger.app/v1beta1", "kind": "MetricTemplate",
         "metadata": { "name": "errors" },
@@ -46,9 +46,9 @@ async fn bet_7_a_template_without_an_interval_looks_back_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_11_a_metric_with_several_series_is_told_once_a_rollout() {
+async fn a_metric_with_several_series_is_told_once_a_rollout() {
     let mut world = initialized(GATEWAY_API, by_weight()).await;
-    // The observer of these tests does not take an answer apart.
+    // The observer of these tests does not parse an answer.
     world.collects_breaches = true;
     let template = json!({ "apiVersion": "flagger.app/v1beta1", "kind": "MetricTemplate",
         "metadata": { "name": "errors" },
@@ -70,7 +70,7 @@ async fn bet_11_a_metric_with_several_series_is_told_once_a_rollout() {
     for rollout in 1..=2 {
         release(&world, &format!("web:{}.0", rollout + 1));
         reach(&world, "Progressing").await;
-        // As Flagger: it is the last series that counts.
+        // As Flagger: the last series counts.
         reach(&world, "Succeeded").await;
         let texts = world.events().into_iter().filter(|(reason, _)| reason == "MetricAmbiguous");
         let texts: Vec<_> = texts.map(|(_, text)| text).collect();
@@ -82,7 +82,7 @@ async fn bet_11_a_metric_with_several_series_is_told_once_a_rollout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_19_a_query_that_does_not_render_says_so() {
+async fn a_query_that_does_not_render_says_so() {
     let world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
     let metric = json!({ "name": "mine", "query": "{{ bad", "threshold": 5, "onNoData": "hold" });
     edit_analysis(&world, json!({ "metrics": [metric] }));
@@ -96,7 +96,7 @@ async fn bet_19_a_query_that_does_not_render_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_29_bet_31_servers_that_hang_are_waited_for_side_by_side_and_not_for_ever() {
+async fn servers_that_hang_are_waited_for_side_by_side_and_not_for_ever() {
     let mut analysis = by_weight();
     let metric = |number: usize| json!({ "name": format!("m{number}"), "query": format!("m{number}"), "threshold": 5 });
     analysis["metrics"] = (0..4).map(metric).collect();
@@ -113,7 +113,7 @@ async fn bet_29_bet_31_servers_that_hang_are_waited_for_side_by_side_and_not_for
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_40_v8_4_what_a_hook_says_is_told_with_its_status() {
+async fn what_a_hook_says_is_told_with_its_status() {
     for (reply, passes) in [
         (Reply::Status(204, String::new()), true),
         (Reply::Status(299, String::new()), true),
@@ -135,7 +135,7 @@ async fn bet_40_v8_4_what_a_hook_says_is_told_with_its_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn v8_4_a_hook_that_fails_once_passes_with_a_retry() {
+async fn a_hook_that_fails_once_passes_with_a_retry() {
     let world = initialized(GATEWAY_API, by_weight()).await;
     let hook = json!({ "name": "rollout", "url": "http://hooks/rollout", "retries": 1 });
     edit_analysis(&world, json!({ "webhooks": [hook] }));
@@ -147,7 +147,7 @@ async fn v8_4_a_hook_that_fails_once_passes_with_a_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bet_48_a_page_of_a_megabyte_does_not_get_into_events() {
+async fn a_page_of_a_megabyte_does_not_get_into_events() {
     let world = at_share(GATEWAY_API, measured(by_weight()), 20).await;
     let page = format!("<html>hush{}</html>", "x".repeat(1_000_000));
     world.network.metric("", Metric::Reply(Reply::Status(500, page)));

@@ -1,4 +1,4 @@
-//! What a check comes to: good, bad, or not enough data; and how often metrics are asked.
+//! Results of a check: passed, failed, or not enough data; and how often metrics are queried.
 
 use kube_sandbox::cluster::Resource;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::{
 
 const METRIC_TEMPLATES: Resource = Resource { group: "flagger.app", plural: "metrictemplates" };
 
-/// The success rate, which is waited for.
+/// The success rate, with a tolerance for missing data.
 fn patient(mut analysis: Value) -> Value {
     analysis = measured(analysis);
     analysis["metrics"][0]["onNoData"] = json!("hold");

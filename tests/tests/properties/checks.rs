@@ -1,4 +1,4 @@
-//! Rules that every version of every object keeps.
+//! Rules for every version of every object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +11,19 @@ use tidegate_tests::wire::revision;
 
 use super::{plan::Kind, world::fields_path};
 
-/// Reads everything that happens, in order, and remembers what may not happen again.
+/// Reads all events in order, and keeps the state for the rules.
 pub(crate) struct Checker {
-    /// Up to where each table was read.
+    /// The last revision read of each table.
     read_to: BTreeMap<TableKey, u64>,
     uids: BTreeSet<String>,
     /// Clients that wrote to an object, by uid.
     writers: BTreeSet<(String, u8)>,
-    /// What each client last applied to an object, by uid.
+    /// The fields that each client last applied to an object, by uid.
     applied: BTreeMap<(String, u8), BTreeMap<String, String>>,
     history: Vec<u64>,
 }
 
-/// Who owns an entry: manager and operation.
+/// The owner of an entry: manager and operation.
 type Owner = (String, String);
 
 // === impl Checker ===
@@ -51,7 +51,7 @@ impl Checker {
         checker
     }
 
-    /// Versions at which something was looked at, oldest first.
+    /// Revisions at which objects were checked, oldest first.
     pub(crate) fn history(&self) -> &[u64] {
         &self.history
     }
@@ -69,7 +69,7 @@ impl Checker {
         self.applied.insert((uid(object), client), applied);
     }
 
-    /// Checks what happened since the last look.
+    /// Checks the events since the last call.
     pub(crate) fn look(&mut self, sandbox: &Sandbox) {
         let store = &sandbox.server().store;
         self.history.push(store.revision());
@@ -124,7 +124,7 @@ impl Checker {
         }
     }
 
-    /// Every entry belongs to someone who wrote to the object; an applier's are as it applied them.
+    /// Every entry belongs to a client that wrote to the object; an applier's are as it applied them.
     fn check_ownership(&self, kind: Kind, object: &Value, is_latest: bool) {
         let entries = entries(object, kind);
         let owned = owners(object, kind);
@@ -136,7 +136,7 @@ impl Checker {
             assert!(value.is_some(), "{owners:?} own {name}, which is not there: {object}");
             for (manager, operation) in owners {
                 let client = manager.strip_prefix('m').and_then(|text| text.parse::<u8>().ok());
-                // The model is of the present: of what lies behind, only the shape is checked.
+                // The model describes the present: of older versions only the shape is checked.
                 let Some(client) = client.filter(|_| is_latest) else { continue };
                 assert!(self.writers.contains(&(uid(object), client)), "{manager}: {object}");
                 if operation == "Apply" {
@@ -149,7 +149,7 @@ impl Checker {
     }
 }
 
-/// The generation counts changes of what is asked for, and the mark of deletion, nothing else.
+/// The generation counts changes of the spec and the deletion timestamp, nothing else.
 fn check_generation(table: &TableKey, old: &Value, new: &Value) {
     let step = |object: &Value| object["metadata"]["generation"].as_i64();
     let (Some(was), Some(is)) = (step(old), step(new)) else { return };
@@ -180,7 +180,7 @@ fn entries(object: &Value, kind: Kind) -> BTreeMap<String, String> {
     pairs.map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned())).collect()
 }
 
-/// Who owns each entry, from `managedFields`.
+/// The owners of each entry, from `managedFields`.
 fn owners(object: &Value, kind: Kind) -> BTreeMap<String, BTreeSet<Owner>> {
     let path = fields_path(kind).replace('/', "/f:");
     let mut owners: BTreeMap<String, BTreeSet<Owner>> = BTreeMap::new();
@@ -195,7 +195,7 @@ fn owners(object: &Value, kind: Kind) -> BTreeMap<String, BTreeSet<Owner>> {
     owners
 }
 
-/// Whether applying these entries as `client` would change what someone else owns.
+/// Whether applying these entries as `client` would change a field of another owner.
 pub(crate) fn contested(
     object: &Value,
     kind: Kind,
@@ -210,7 +210,7 @@ pub(crate) fn contested(
     })
 }
 
-/// At rest, whoever names owners has one that exists, or waits for a finalizer to go.
+/// At rest, every object with owners has one that exists, or waits for a finalizer.
 pub(crate) fn nothing_is_left_without_an_owner(sandbox: &Sandbox) {
     let store = &sandbox.server().store;
     for table in store.tables() {
@@ -227,7 +227,7 @@ pub(crate) fn nothing_is_left_without_an_owner(sandbox: &Sandbox) {
     }
 }
 
-/// With nothing held any more, nothing is half deleted.
+/// Without finalizers, no object is half deleted.
 pub(crate) fn nothing_is_left_half_deleted(sandbox: &Sandbox) {
     let store = &sandbox.server().store;
     for table in store.tables() {

@@ -1,10 +1,10 @@
-//! What must hold whatever clients do and in whatever order the control loops run.
+//! Properties for any requests of clients and any order of the controllers' work.
 //!
 //! `plan` makes random sequences of requests from several clients, interleaved with steps of the
-//! loops; `world` carries them out and keeps a model of what may be true afterwards; `checks` holds
-//! every version of every object against the rules (generation, uid, finalizers, ownership of
-//! fields); `watchers` follow along in all the ways clients do. `race` is about real threads and a
-//! real socket. A failure prints the seed of the loops and the shortest sequence that shows it.
+//! controllers; `world` carries them out and keeps a model of the expected state; `checks` holds every
+//! version of every object against the rules (generation, uid, finalizers, ownership of fields); `watchers`
+//! watch in all the ways clients do. `race` has real threads and a real socket. A failure prints the seed
+//! of the controllers and the shortest sequence that shows it.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a broken rig is a failed test")]
 

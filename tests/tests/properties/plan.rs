@@ -1,4 +1,4 @@
-//! Random sequences of requests and of steps of the control loops.
+//! Random sequences of requests and of steps of the controllers.
 
 use proptest::prelude::*;
 
@@ -17,13 +17,13 @@ pub(crate) struct Target {
     pub(crate) name: u8,
 }
 
-/// Which resource version a write carries.
+/// The resource version in a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
     None,
-    /// The one the server has now.
+    /// The server's current one.
     Current,
-    /// The one the client remembers, current or not.
+    /// The one from the client's last read, current or not.
     Remembered,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Step {
         finalizer: bool,
         label: bool,
     },
-    /// Adds one to a counter in what the client remembers, and writes that back.
+    /// Adds one to a counter in the client's copy, and writes that.
     Count {
         client: u8,
         target: Target,
@@ -109,7 +109,7 @@ pub(crate) enum Step {
         labelled: bool,
         dry_run: bool,
     },
-    /// Lets the loops do so many pieces of work, in an order of their own.
+    /// Lets the controllers do so many pieces of work, in an order of their own.
     Work(u8),
     Pass {
         seconds: u16,
@@ -135,11 +135,11 @@ pub(crate) enum Step {
 /// How a watcher starts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum How {
-    /// From a list made now.
+    /// From a new list.
     Listed,
     /// From a list made at an earlier version, by its place in history.
     Earlier(u8),
-    /// With state, the old way.
+    /// With initial events, without streaming.
     State,
     /// A streamed list.
     Streamed,

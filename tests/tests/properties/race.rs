@@ -1,4 +1,4 @@
-//! Clients that race for real: threads, sockets, retries.
+//! Real races of clients: threads, sockets, retries.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -27,7 +27,7 @@ async fn send(http: &Http, method: &str, uri: &str, body: &Value) -> (u16, Value
     (code, serde_json::from_slice(&bytes).unwrap())
 }
 
-/// Adds one, `ROUNDS` times, each as often as it takes. Returns how often it lost.
+/// Adds one, `ROUNDS` times, each with as many retries as it takes. Returns the number of conflicts.
 async fn add(http: Http, uri: String) -> u32 {
     let mut lost = 0;
     for _ in 0..ROUNDS {

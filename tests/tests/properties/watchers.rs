@@ -1,4 +1,4 @@
-//! Clients that follow along: what they know is always what is.
+//! Watching clients: their cache equals the state of the server.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ pub(crate) struct Watcher {
     watch: Watch,
     list_path: String,
     known: BTreeMap<String, Value>,
-    /// The version of the last event; state at the start comes in any order.
+    /// The version of the last event; initial events come in any order.
     latest: u64,
     pub(crate) is_slow: bool,
 }
 
-/// A list read page by page, and what it must come to.
+/// A list read page by page, and its expected contents.
 pub(crate) struct Pages {
     path: String,
     next: String,
@@ -58,7 +58,7 @@ impl Watcher {
         Self { watch, list_path, known, latest, is_slow: slow }
     }
 
-    /// Takes at most so many events.
+    /// Reads at most so many events.
     pub(crate) fn look(&mut self, events: usize) {
         for _ in 0..events {
             let Some(event) = self.watch.poll() else { break };
@@ -66,7 +66,7 @@ impl Watcher {
         }
     }
 
-    /// Takes all there is, and compares with a fresh list.
+    /// Reads all events, and compares with a fresh list.
     pub(crate) fn agrees(&mut self, wire: &Wire) {
         self.look(usize::MAX);
         assert!(!self.watch.is_over, "{} ended", self.list_path);

@@ -1,4 +1,4 @@
-//! A cluster, its clients, and what they have reason to expect.
+//! A cluster, its clients, and the expected state.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,16 +17,16 @@ pub(crate) const HOLD: &str = "example.com/hold";
 pub(crate) struct World {
     sandbox: Sandbox,
     wire: Wire,
-    /// What each client last saw of each object.
+    /// The last version of each object that each client saw.
     memory: BTreeMap<(u8, Target), Value>,
-    /// How often each object, by uid, was counted up with success.
+    /// The number of successful increments of each object, by uid.
     counted: BTreeMap<String, u64>,
     checker: Checker,
     watchers: Vec<Watcher>,
     pages: Vec<Pages>,
 }
 
-/// What a write carries, and what is there when it arrives.
+/// The preconditions of a write, and the object at its arrival.
 struct Claim {
     /// The uid and version the write is based on, if it says.
     based_on: Option<(String, u64)>,
@@ -82,7 +82,7 @@ impl World {
         self.check();
     }
 
-    /// Lets everything come to rest, then everything go that was held, and looks again.
+    /// Comes to rest, removes all finalizers, and checks again.
     pub(crate) fn finish(mut self) {
         self.sandbox.advance(Duration::from_mins(5));
         self.check();
@@ -144,7 +144,7 @@ impl World {
                     _ => json!({ "value": format!("v{value}") }),
                 };
                 let path = by(client, &format!("{}/status", target.path()), false);
-                // What a status write says about the rest is not heard.
+                // A write of the status ignores the rest of the object.
                 let change = json!({ "status": status, "spec": { "replicas": 7 } });
                 let reply = self.wire.merge(&path, &change);
                 self.wrote(client, target, &reply);
@@ -162,7 +162,7 @@ impl World {
             Step::DeleteCollection { client, kind, labelled, dry_run } => {
                 let label = if labelled { "&labelSelector=picked%3Dyes" } else { "" };
                 let path = format!("{}{label}", by(client, kind.path(), dry_run));
-                // With a body, the query says nothing about how to delete.
+                // With a body, the options in the query are ignored.
                 let options = if dry_run { json!({ "dryRun": ["All"] }) } else { json!({}) };
                 self.unchanged_if(dry_run, |world| world.wire.delete(&path, &options));
             }
@@ -214,7 +214,7 @@ impl World {
         self.check_counter(target);
     }
 
-    /// No count is lost: what is stored is how often someone was told it was stored.
+    /// No count is lost: the stored number is that of the successful increments.
     fn check_counter(&self, target: Target) {
         let Some(object) = self.current(target) else { return };
         let uid = object["metadata"]["uid"].as_str().unwrap();
@@ -331,7 +331,7 @@ impl World {
         self.wire.merge(&target.path(), &patch).ok();
     }
 
-    /// Carries out `action`; if it was a dry run, nothing may have happened.
+    /// Runs `action`; a dry run must change nothing.
     fn unchanged_if(&mut self, dry_run: bool, action: impl FnOnce(&mut Self) -> Reply) -> Reply {
         let before = self.sandbox.server().store.revision();
         let reply = action(self);
@@ -340,7 +340,7 @@ impl World {
         reply
     }
 
-    /// The object a write starts from; `None` if there is nothing to start from.
+    /// The object on which a write is based; `None` if there is none.
     fn base(&self, client: u8, target: Target, version: Version) -> Option<Value> {
         match version {
             Version::Remembered => self.memory.get(&(client, target)).cloned(),
@@ -385,7 +385,7 @@ impl World {
 // === impl Claim ===
 
 impl Claim {
-    /// A write based on what is no longer so never wins; one based on what is, does.
+    /// A write based on an old version never wins; one based on the current version does.
     fn judge(&self, reply: &Reply) {
         let Some(current) = &self.current else {
             assert_eq!(reply.code, 404, "{}", reply.body);
@@ -415,7 +415,7 @@ fn text(value: u8) -> Value {
     json!(format!("v{value}"))
 }
 
-/// Where a kind keeps the entries that clients write.
+/// The fields of a kind that clients write.
 pub(crate) fn fields_path(kind: Kind) -> &'static str {
     match kind {
         Kind::Map => "/data",

@@ -1,4 +1,4 @@
-//! Clocks that are put back, loops that are paused.
+//! Clocks that are put back, controllers that are paused.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn a_clock_put_back_in_the_middle_of_a_rollout_stops_nothing() {
     sandbox.advance(Duration::from_secs(10));
     put_back(&sandbox, Duration::from_secs(20));
     let available = || wire.get(WEB).ok()["status"]["availableReplicas"].clone();
-    // A container that started at a moment yet to come is ready 30 s after that moment.
+    // A container whose start lies in the future is ready 30 s after that moment.
     sandbox.advance(Duration::from_secs(39));
     assert_eq!(available(), json!(null));
     sandbox.advance(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! One seed, one cluster, byte for byte.
+//! Equal seeds lead to equal clusters, byte for byte.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,7 +8,7 @@ use tidegate_tests::wire::{Wire, contents, deployment, trace};
 
 use super::{DEPLOYMENTS, MAPS};
 
-/// An hour in the life of a cluster, in any order its loops like.
+/// An hour of a cluster, with the controllers in the order of the seed.
 fn hour(seed: u64) -> (BTreeMap<String, String>, String) {
     let sandbox = Sandbox::new(Settings::for_tests().seed(seed).nodes(3).shuffled());
     let wire = Wire::new(&sandbox);

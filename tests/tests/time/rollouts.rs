@@ -1,4 +1,4 @@
-//! Workloads that take their time.
+//! Rollouts of workloads over time.
 
 use std::time::{Duration, Instant};
 

@@ -1,11 +1,11 @@
-//! Nothing but the clock asks what time it is.
+//! Only the clock reads the time.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Ways to ask the machine for time, or to wait by it.
+/// Calls that read the machine's time, or wait by it.
 const FORBIDDEN: [&str; 8] = [
     "Instant::now",
     "SystemTime::now",
@@ -17,8 +17,8 @@ const FORBIDDEN: [&str; 8] = [
     "use tokio::time",
 ];
 
-/// Sockets wait by the machine's clock, whatever time it is in the cluster: the data plane under a
-/// real clock. Its counterpart for virtual time, `simulation.rs`, is not among them.
+/// Sockets wait by the machine's clock, whatever time it is in the cluster: the data plane under a real
+/// clock. Its counterpart for virtual time, `simulation.rs`, is not among them.
 const SOCKETS: [&str; 5] = [
     "dataplane/gateway.rs",
     "dataplane/plane.rs",

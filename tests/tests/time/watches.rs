@@ -7,7 +7,7 @@ use tidegate_tests::wire::{Event, Watch, brief, config_map};
 
 use super::{MAPS, sandbox};
 
-/// What arrives in each of the coming minutes.
+/// The events of each of the next minutes.
 fn minutes(sandbox: &Sandbox, watch: &mut Watch, count: u32) -> Vec<Vec<Event>> {
     let mut minute = || {
         sandbox.advance(Duration::from_mins(1));

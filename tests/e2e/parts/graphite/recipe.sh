@@ -1,6 +1,6 @@
 # Graphite: carbon, which takes samples, and graphite-web, which answers. From PyPI, by hash.
 version=1.1.10
-# What graphite-web's Django and the compiled packages of requirements.txt run on.
+# The versions for graphite-web's Django and the compiled packages of requirements.txt.
 python=3.11
 
 obtain() {
@@ -31,11 +31,11 @@ find_python() {
 
 says_version() { [[ $("$1" --version 2>/dev/null) == "Python $python".* ]]; }
 
-# A program that finds what it needs beside itself: program FILE PYTHON SCRIPT
+# Makes a program that finds its packages beside itself: program FILE PYTHON SCRIPT
 program() {
     cat >"$1" <<SCRIPT
 #!/bin/sh
-# Started by tests; where its data is comes from their environment and arguments.
+# Started by tests; the folder of its data is in their environment and arguments.
 here=\$(cd "\$(dirname "\$0")" && pwd)
 export PYTHONPATH="\$here/lib:\$here/lib/opt/graphite/lib:\$here/lib/opt/graphite/webapp"
 export PYTHONDONTWRITEBYTECODE=1

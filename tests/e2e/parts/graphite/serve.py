@@ -1,7 +1,7 @@
 """Serves graphite-web for tests: serve.py FOLDER PORT CARBON_PORT, or --version.
 
-FOLDER gets its data and logs, and has carbon's. CARBON_PORT is where carbon answers for what it has
-not written yet.
+FOLDER gets its data and logs, and has carbon's. CARBON_PORT is the port at which carbon answers for samples
+that it has not written yet.
 """
 
 import os
@@ -22,7 +22,7 @@ def application(folder, carbon):
     os.environ["DJANGO_SETTINGS_MODULE"] = "graphite.settings"
     from graphite import settings
 
-    # Nobody signs in; Django wants a key all the same.
+    # There is no login; Django needs a key all the same.
     settings.SECRET_KEY = "for tests only"
     settings.CARBONLINK_HOSTS = [f"127.0.0.1:{carbon}:a"]
     from graphite.wsgi import application

@@ -1,24 +1,23 @@
-//! The differences that are meant, each with its reason.
+//! The accepted differences, each with its reason.
 //!
-//! A difference that no row here explains fails the suite. A row that explains nothing any more fails it
-//! too, so that the list stays as short as the truth; only what depends on time is spared.
+//! A difference that no row here explains fails the suite. A row that explains nothing fails it too, so
+//! that the list stays short; only rows that depend on time are exempt.
 
 use serde_json::Value;
 
 use super::difference::Difference;
 
-/// A kind of difference that is fine.
+/// A class of accepted differences.
 pub struct Accepted {
-    /// Why the sandbox does not do as Kubernetes here.
+    /// The reason for the sandbox's behaviour.
     pub why: &'static str,
-    /// How many differences it explains at the most: one that is new must be looked at, even if a row would
-    /// cover it. Those of managed fields are not among them, as two writes of one second are one entry there.
+    /// The most differences it may explain: a new one must be looked at, even if a row covers it. Those of
+    /// managed fields are not counted, as two writes of one second are one entry there.
     pub most: usize,
     pub explains: fn(&Difference) -> bool,
 }
 
-/// How many there are depends on which of two writers came first, so that the requests and places of the row are
-/// all that limits it.
+/// For rows whose number depends on the order of two writers: only their requests and places limit them.
 pub const BY_CHANCE: usize = usize::MAX;
 
 pub const ACCEPTED: &[Accepted] = &[
@@ -38,7 +37,7 @@ pub const ACCEPTED: &[Accepted] = &[
             let places = ["/managedFields/", "/body/details/"];
             it.request.path.contains("/events.k8s.io/")
                 && (places.iter().any(|place| it.place.contains(place))
-                    // What the core group does not ask for is taken.
+                    // A field that the core group does not require is accepted.
                     || it.codes() == Some((422, 201)))
         },
     },
@@ -101,7 +100,7 @@ pub const ACCEPTED: &[Accepted] = &[
         most: 39,
         explains: |it| {
             let path = it.request.path.split('?').next().unwrap_or_default().trim_end_matches('/');
-            // Where it is reached is each server's own.
+            // Its address is each server's own.
             let others = ["/body/apiVersion", "/body/serverAddressByClientCIDRs/0/serverAddress"];
             ["/api", "/apis", "/apis/apps", "/api/v1"].contains(&path)
                 && (it.ours.is_none() || others.contains(&it.place.as_str()))
@@ -152,7 +151,7 @@ pub const ACCEPTED: &[Accepted] = &[
         most: 19,
         explains: |it| {
             let ends = [" = \"\"", " = []", " = {}", " = [null]"];
-            // Lists that are left empty: rules of roles, and endpoints of slices.
+            // Lists that become empty: rules of roles, and endpoints of slices.
             let emptied = ["/rules/0 removed", "/endpoints/0 removed"];
             it.story.starts_with("spoiling")
                 && (ends.iter().any(|end| it.request.note.ends_with(end))
@@ -173,7 +172,7 @@ pub const ACCEPTED: &[Accepted] = &[
               whoever writes such an HPA comes to own its metrics, and moves its version",
         most: 3,
         explains: |it| {
-            // Every entry of who owns what may be another then, and be in another place.
+            // Every entry of managed fields may be another then, and be in another place.
             it.story == "a metric of 200Mi"
                 && it.is_within(&["/metadata/managedFields", "/metadata/resourceVersion"])
         },
@@ -257,7 +256,7 @@ pub const ACCEPTED: &[Accepted] = &[
     },
 ];
 
-/// Differences that come and go with how fast a story is told: in a lucky run nothing needs these rows.
+/// Differences that depend on the speed of a story: in a fast run these rows explain nothing.
 const DEPENDING_ON_TIME: &[Accepted] = &[
     Accepted {
         why: "how much of the past is kept depends on how much was written meanwhile, and on each server",
@@ -285,7 +284,7 @@ const DEPENDING_ON_TIME: &[Accepted] = &[
     },
 ];
 
-/// The ports of a Service as a table shows them, without those of nodes: `80:30123/TCP` is `80/TCP`.
+/// The ports of a Service in a table, without the node ports: `80:30123/TCP` is `80/TCP`.
 fn without_node_ports(cell: &Value) -> Option<String> {
     let port = |port: &str| {
         let (number, rest) = port.split_once(':')?;
@@ -295,7 +294,7 @@ fn without_node_ports(cell: &Value) -> Option<String> {
     cell.as_str()?.split(',').map(port).collect::<Option<Vec<_>>>().map(|ports| ports.join(","))
 }
 
-/// What is left of a place after the number it begins with.
+/// The rest of a place after the number it begins with.
 fn below_number(place: &str) -> Option<&str> {
     let place = place.strip_prefix('/')?;
     let below = place.trim_start_matches(|character: char| character.is_ascii_digit());
@@ -305,7 +304,7 @@ fn below_number(place: &str) -> Option<&str> {
 // === impl Difference ===
 
 impl Difference {
-    /// The codes of both answers, where these are what differs.
+    /// The codes of both answers, where these differ.
     fn codes(&self) -> Option<(u64, u64)> {
         if self.place != "/code" {
             return None;
@@ -314,7 +313,7 @@ impl Difference {
         Some((code(&self.real)?, code(&self.ours)?))
     }
 
-    /// Where in its object it is: the answer, or one of a list, a table or a watch.
+    /// The place in its object: the answer, or one of a list, a table or a watch.
     fn place_in_object(&self) -> &str {
         let body = self.place.strip_prefix("/body").unwrap_or_default();
         let told = below_number(body).and_then(|it| it.strip_prefix("/object"));
@@ -335,8 +334,8 @@ impl Difference {
         is(&self.real, real) && is(&self.ours, ours)
     }
 
-    /// Whether it may come of a finalizer on one of them: one that was deleted is still there to be read, and in the way
-    /// of another.
+    /// Whether it may come from a finalizer on one of them: a deleted object can still be read there, and
+    /// blocks another of its name.
     fn is_of_protection(&self) -> bool {
         if let Some(codes) = self.codes() {
             return [(200, 404), (202, 200), (409, 201)].contains(&codes);
@@ -348,7 +347,7 @@ impl Difference {
             "/metadata/resourceVersion",
             "/metadata/uid",
         ];
-        // As its cell, its event, and others in its place on a list.
+        // As its cell, its event, and others in its place in a list.
         let shown = [("Terminating", "Pending"), ("MODIFIED", "DELETED")];
         let listed = ["/metadata/name", "/metadata/labels/group", ""];
         self.is_within(&places)

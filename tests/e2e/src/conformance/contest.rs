@@ -1,5 +1,5 @@
-//! Clients that write at the same moment. Who wins is chance on any server; how many win, what the others are told
-//! and what is left are not.
+//! Clients that write at the same moment. The winner is random on any server; the number of winners, the
+//! answers to the others and the final object are not.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
-/// So many at once.
+/// Clients of a contest.
 const CLIENTS: usize = 16;
 
-/// What came of it, without who it was.
+/// The result, without the winner's identity.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// How often each was answered: code and reason.
     answers: BTreeMap<String, usize>,
     /// How many different versions the winners got.
     versions: usize,
-    /// What is left says so many things of its own.
+    /// The contents of the final object.
     left: String,
 }
 
-/// What each of the clients sends, by its number, given the version that was stored before.
+/// The request of each client, by its number, given the version that was stored before.
 struct Contest {
     name: &'static str,
-    /// Whether the object is there before.
+    /// Whether the object exists before.
     made: bool,
     sends: fn(usize, &str) -> Sent,
 }
@@ -147,7 +147,7 @@ fn object(number: usize, version: &str) -> Value {
     object
 }
 
-/// Holds every contest on both servers, so often each. `Err` says where they come out differently.
+/// Runs every contest on both servers, so often each. `Err` lists the differences.
 pub async fn hold(real: &Client, ours: &Client, run: &str, rounds: usize) -> Result<usize> {
     let mut held = 0;
     for (number, contest) in CONTESTS.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! The stories that are told to both servers.
+//! The stories for both servers.
 //!
-//! `life` tells what may happen to an object, for each kind; `spoil` breaks every leaf of every sample in many ways;
-//! `walks` lets clients meet on few objects at random; `manifests` takes the manifests of our own kinds;
-//! `recorded` is what the operator asks during rollouts, written down as it asks it on a sandbox;
-//! the others are tables of requests about one subject. Everything is the same in each run.
+//! `life` has the life of an object, for each kind; `spoil` breaks every leaf of every sample in many ways;
+//! `walks` has random writes of several clients to few objects; `manifests` takes the manifests of our own
+//! kinds; `recorded` has the operator's requests during rollouts, recorded on a sandbox; the others are
+//! tables of requests about one subject. Everything is the same in each run.
 
 mod definitions;
 mod deletes;
@@ -26,7 +26,7 @@ use serde_json::Value;
 
 use super::request::{Request, Story};
 
-/// What both servers need before any story: the custom resources.
+/// The custom resources that both servers need before any story.
 pub fn preparation() -> Story {
     let mut story = Story::bare("preparation");
     let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -46,10 +46,10 @@ pub fn preparation() -> Story {
     story
 }
 
-/// Where stories come from.
+/// A source of stories.
 struct Source {
     name: &'static str,
-    /// So many requests at the least: one that lost its tables or files compares too little.
+    /// The fewest requests: a source that lost its tables or files compares too little.
     least: usize,
     stories: fn() -> Vec<Story>,
 }

@@ -1,4 +1,4 @@
-//! Where two normalised answers disagree, and which disagreements are known.
+//! Differences of two normalised answers.
 
 use serde_json::Value;
 
@@ -15,11 +15,11 @@ pub struct Difference {
     pub place: String,
     pub real: Option<Value>,
     pub ours: Option<Value>,
-    /// In short what each answered, for people.
+    /// A short form of each answer, for people.
     pub said: [Value; 2],
 }
 
-/// A place in an answer, and what each server has there.
+/// A place in an answer, and each server's value there.
 pub type Place = (String, Option<Value>, Option<Value>);
 
 /// All places where `real` and `ours` differ, the deepest each.

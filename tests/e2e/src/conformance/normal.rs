@@ -1,11 +1,10 @@
 //! Makes the answers of two servers comparable.
 //!
-//! What a server chooses itself is marked as a symbol: uids, resource versions, generated names, addresses and
-//! ports of Services. [`Pairs`] holds which symbol of one server stands for which of the other, so two
-//! answers agree only if the servers chose anew, or kept, in the same places: a version that moved where
-//! the other's did not is a difference. Moments near now become `<now>`. Sentences (messages,
-//! descriptions of columns, texts of warnings) are not compared, only that they are there and what
-//! they quote.
+//! Values that a server chooses itself are marked as symbols: uids, resource versions, generated names,
+//! addresses and ports of Services. [`Pairs`] holds the pairs of symbols of both servers, so two answers
+//! agree only if the servers chose anew, or kept, in the same places: a version that moved where the
+//! other's did not is a difference. Times near now become `<now>`. Sentences (messages, descriptions of
+//! columns, texts of warnings) are not compared, only their presence and the values they quote.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,29 +13,29 @@ use serde_json::{Map, Value, json};
 
 use super::run::{Answer, Content};
 
-/// What one server has chosen so far in one story.
+/// The values one server has chosen so far in one story.
 #[derive(Debug)]
 pub struct Normaliser {
     now: Timestamp,
-    /// Names it made up.
+    /// Generated names.
     names: BTreeSet<String>,
 }
 
-/// Which symbol of the real server is which of ours.
+/// Pairs of symbols of the real server and ours.
 #[derive(Debug, Default)]
 pub struct Pairs {
     real: BTreeMap<String, String>,
     ours: BTreeMap<String, String>,
-    /// Whether the answers compared now are of a rehearsal.
+    /// Whether the answers compared now are of a dry run.
     pub is_rehearsal: bool,
 }
 
-/// What no text from outside begins with.
+/// No text from outside begins with this.
 const MARK: char = '\u{1}';
 
-/// A moment this near was written by the server; one farther away came from the story.
+/// A time this near was written by the server; one farther away came from the story.
 const NEAR: SignedDuration = SignedDuration::from_hours(3);
-/// Where both servers take the addresses of Services from.
+/// The range of the Services' addresses on both servers.
 const SERVICE_RANGE: &str = "10.96.";
 const GENERATED_SUFFIX: usize = 5;
 
@@ -51,15 +50,15 @@ impl Normaliser {
             Content::Nothing => Value::Null,
             Content::Json(body) => self.object(body),
             Content::Events(events) => {
-                // Where among the others a bookmark comes is a matter of time; each that says more
-                // than how far the server is stays in its place.
+                // The place of a bookmark among the others depends on time; one that has more than a
+                // resource version stays in its place.
                 let (marks, others): (Vec<_>, Vec<_>) = events.iter().partition(|event| {
                     let says_more = event.pointer("/object/metadata/annotations").is_some();
                     event["type"] == "BOOKMARK" && !says_more
                 });
                 others.into_iter().chain(marks).map(|event| self.event(event)).collect()
             }
-            // Another encoding: what it says is compared in JSON elsewhere.
+            // Another encoding: its contents are compared in JSON elsewhere.
             Content::Bytes(bytes) if bytes.starts_with(b"k8s\0") => json!("<protobuf>"),
             Content::Bytes(bytes) => json!({ "text": bytes.len().min(1) }),
         };
@@ -121,7 +120,7 @@ impl Normaliser {
                 ("cells", Value::Array(cells)) => {
                     cells.iter().map(|cell| self.cell(cell)).collect()
                 }
-                // Ordered by times in seconds, which depend on how fast a story was told.
+                // Ordered by times in seconds, which depend on the speed of the story.
                 ("managedFields", Value::Array(entries)) => {
                     let mut entries: Vec<Value> =
                         entries.iter().map(|entry| self.object(entry)).collect();
@@ -142,7 +141,7 @@ impl Normaliser {
                 (_, value) => self.object(value),
             };
             let mut key = self.known_name(key);
-            // An owner of an object, by its uid: how many there are is compared, and who they are in the
+            // An owner of an object, by its uid: their number is compared here, and their identity in the
             // object itself.
             if key.starts_with("k:{\"uid\":") {
                 let before =
@@ -154,7 +153,7 @@ impl Normaliser {
         Value::Object(normal)
     }
 
-    /// The version of a list is that of the whole store, which others write to as well.
+    /// The version of a list is that of the whole store, which other stories write to as well.
     fn list_metadata(&mut self, metadata: &Map<String, Value>) -> Value {
         let mut metadata = metadata.clone();
         for (key, symbol) in [("resourceVersion", "<list version>"), ("continue", "<continue>")] {
@@ -197,7 +196,7 @@ impl Normaliser {
         json!(self.known_name(text))
     }
 
-    /// `<now>` with its precision, if the text is a moment near now.
+    /// `<now>` with its precision, if the text is a time near now.
     fn moment(&self, text: &str) -> Option<&'static str> {
         let is_shaped = text.len() >= 20 && text.as_bytes().get(10) == Some(&b'T');
         let moment: Timestamp = is_shaped.then(|| text.parse().ok()).flatten()?;
@@ -205,7 +204,7 @@ impl Normaliser {
         is_near.then_some(if text.contains('.') { "<now, fine>" } else { "<now>" })
     }
 
-    /// Remembers the name of an object that had it made up.
+    /// Remembers the generated name of an object.
     fn learn_name(&mut self, metadata: &Map<String, Value>) {
         let part = |key: &str| metadata.get(key).and_then(Value::as_str);
         let (Some(prefix), Some(name)) = (part("generateName"), part("name")) else { return };
@@ -222,7 +221,7 @@ impl Normaliser {
 // === impl Pairs ===
 
 impl Pairs {
-    /// What is given back may be drawn again, and be another of ours then.
+    /// Addresses of deleted Services may be drawn again, and be paired with others then.
     pub fn forget_addresses(&mut self) {
         self.real.retain(|symbol, _| class(symbol) != Some("address"));
     }
@@ -233,10 +232,11 @@ impl Pairs {
             return real == ours;
         }
         match class(real) {
-            // Of few, drawn by lot: what was given back comes again.
+            // Drawn from few: a released port comes again.
             Some("port") => return true,
-            // One draws lots, the other takes the next that is free, so one of ours may be many of the real
-            // server's: what a rehearsal or a Service that is gone gave back. Which one a Service has stays.
+            // One server draws at random, the other takes the next free address, so one of ours may be many
+            // of the real server's: those released by a dry run or a deleted Service. The address of a live
+            // Service stays.
             Some("address") if self.is_rehearsal => return true,
             Some("address") => {
                 let known = self.real.entry(real.to_owned()).or_insert_with(|| ours.to_owned());
@@ -283,7 +283,7 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// What a warning quotes: the fields and values it is about.
+/// The fields and values that a warning quotes.
 fn quoted(warning: &str) -> Vec<String> {
     let text = warning.strip_prefix("299 - \"").and_then(|text| text.strip_suffix('"'));
     let text = text.unwrap_or(warning).replace("\\\"", "\"");
@@ -300,7 +300,7 @@ mod tests {
         normaliser.normal(&answer)["body"].clone()
     }
 
-    /// Whether two servers that answered so, answer after answer, agree.
+    /// Whether two servers agree on these answers, one after the other.
     fn agree(real: &[Value], ours: &[Value]) -> bool {
         let mut pairs = Pairs::default();
         let answers = real.iter().zip(ours);

@@ -1,4 +1,4 @@
-//! What a comparison found, for people.
+//! The result of a comparison, for people.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{accepted::ACCEPTED, difference::Difference};
 
-/// The result of telling all stories to both servers.
+/// The result of all stories on both servers.
 #[derive(Debug, Default)]
 pub struct Report {
     pub stories: usize,
@@ -14,14 +14,13 @@ pub struct Report {
     /// Requests that the real server did not answer at all: nothing was compared.
     pub unanswered: Vec<String>,
     pub elapsed: Duration,
-    /// Differences nobody has explained.
+    /// Differences without a row.
     pub unexplained: Vec<Difference>,
-    /// What each row of accepted differences was needed for, by its reason: classes of differences, and how
-    /// often.
+    /// The differences that each row of accepted ones explained, by its reason: classes and their numbers.
     pub explained: BTreeMap<&'static str, BTreeMap<String, usize>>,
 }
 
-/// Of one class of differences so many are written out.
+/// Examples that are printed for a class of differences.
 const EXAMPLES: usize = 3;
 
 // === impl Report ===
@@ -37,13 +36,13 @@ impl Report {
         }
     }
 
-    /// Rows of accepted differences that nothing needed.
+    /// Rows of accepted differences that explained nothing.
     pub fn idle_rows(&self) -> Vec<&'static str> {
         let reasons = ACCEPTED.iter().map(|row| row.why);
         reasons.filter(|why| !self.explained.contains_key(why)).collect()
     }
 
-    /// Rows that explain more than they say they do, and a little.
+    /// Rows that explained more than their limit, and a little.
     pub fn swollen_rows(&self) -> Vec<String> {
         let swollen = ACCEPTED.iter().filter_map(|row| {
             let classes = self.explained.get(row.why)?.iter();
@@ -55,7 +54,7 @@ impl Report {
         swollen.collect()
     }
 
-    /// The unexplained differences by what they look like, most frequent first.
+    /// The unexplained differences by class, most frequent first.
     fn classes(&self) -> Vec<(String, Vec<&Difference>)> {
         let mut classes: BTreeMap<String, Vec<&Difference>> = BTreeMap::new();
         for difference in &self.unexplained {

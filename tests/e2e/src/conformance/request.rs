@@ -1,9 +1,9 @@
 //! Requests, and the stories they form.
 //!
-//! A [`Story`] is a list of requests made one after the other in a namespace of its own. A request
-//! may use what an earlier one was answered: `${3/metadata/uid}` is that part of the answer to the
-//! request number 3, and `${ns}` is the story's namespace. [`StepRef`] writes such references, so that a
-//! table of requests need not count.
+//! A [`Story`] is a list of requests, sent one after the other in a namespace of its own. A request may use
+//! an earlier answer: `${3/metadata/uid}` is that part of the answer to the request number 3, and `${ns}`
+//! is the story's namespace. [`StepRef`] writes such references, so that a table of requests need not
+//! count.
 
 use std::fmt::Display;
 
@@ -22,7 +22,7 @@ pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// One request, before its references are filled in.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What it is about, for the report.
+    /// Its subject, for the report.
     pub note: String,
     pub method: &'static str,
     /// With its query.
@@ -30,11 +30,11 @@ pub struct Request {
     pub content_type: String,
     pub accept: String,
     pub body: String,
-    /// Ask again until the answer is a success: for what a server needs a moment to serve.
+    /// Repeat it until it succeeds: for requests that a server needs a moment to serve.
     pub is_patient: bool,
 }
 
-/// Requests in order, on objects nobody else touches.
+/// Requests in order, on objects of this story alone.
 #[derive(Debug, Clone)]
 pub struct Story {
     pub name: String,
@@ -90,7 +90,7 @@ impl Request {
         self
     }
 
-    /// Whether nothing comes of it.
+    /// Whether it is a dry run.
     pub fn is_rehearsal(&self) -> bool {
         self.path.contains("dryRun=") || self.body.contains("\"dryRun\"")
     }
@@ -103,7 +103,7 @@ impl Request {
 // === impl Story ===
 
 impl Story {
-    /// A story that has not begun: its namespace does not exist.
+    /// A story without a namespace.
     pub fn bare(name: impl Into<String>) -> Self {
         Self { name: name.into(), requests: Vec::new() }
     }

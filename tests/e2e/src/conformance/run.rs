@@ -1,9 +1,9 @@
-//! Tells a story to one server and writes down what it answers.
+//! Sends a story to one server and collects the answers.
 //!
-//! Watches are read in the background until the server ends them, so a story goes on while it is being
-//! watched; they must carry `timeoutSeconds`. Those of [`LIVE`] are let go once the story is told and nothing more
-//! comes: how long its writes take is the machine's business. Everything else is asked in order. [`tell`] returns
-//! when all is asked, and [`Told::answers`] when all has come.
+//! Watches are read in the background until the server ends them, so a story goes on during a watch; they
+//! must carry `timeoutSeconds`. Those of [`LIVE`] are closed once the story is sent and no more events
+//! come: the duration of its writes depends on the machine. All other requests are sent in order. [`tell`]
+//! returns when all are sent, and [`Told::answers`] when all answers have come.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use super::request::{Request, Story};
 
-/// What a server said to one request.
+/// The answer to one request.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     pub code: u16,
@@ -38,10 +38,10 @@ pub enum Content {
     Bytes(Bytes),
 }
 
-/// A story that was told, some of whose answers may still be arriving.
+/// A story that was sent, some of whose answers may still be arriving.
 pub struct Told {
     pending: Vec<Pending>,
-    /// References to what an answer does not have, each with the number of its request.
+    /// References to parts that an answer does not have, each with the number of its request.
     pub unanswered: Vec<(usize, String)>,
 }
 
@@ -53,15 +53,14 @@ enum Pending {
 
 /// A server that does not answer within this has failed the request.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// The end that a watch is given which is told of a story as it happens: it never gets there.
+/// The timeout of a watch that reads a story live: it is never reached.
 pub const LIVE: &str = "timeoutSeconds=600";
-/// What was written has been told of when nothing came for so long.
-/// A stall of a busy machine is shorter than that.
+/// All events of the writes have come when none came for so long: a stall of a busy machine is shorter.
 const QUIET: Duration = Duration::from_secs(8);
 /// Between two attempts of a patient request.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Tells `story` in `namespace`, request by request.
+/// Sends `story` in `namespace`, request by request.
 pub async fn tell(client: &Client, story: &Story, namespace: &str) -> Told {
     let mut pending: Vec<Pending> = Vec::new();
     let mut unanswered = Vec::new();
@@ -84,7 +83,7 @@ pub async fn tell(client: &Client, story: &Story, namespace: &str) -> Told {
     Told { pending, unanswered }
 }
 
-/// Replaces each `${...}` by what it refers to.
+/// Replaces each `${...}` by its value.
 fn fill(text: &str, mut referred: impl FnMut(&str) -> String) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
@@ -98,7 +97,7 @@ fn fill(text: &str, mut referred: impl FnMut(&str) -> String) -> String {
     filled
 }
 
-/// What a name stands for, if there is such a thing.
+/// The value of a reference, if it exists.
 fn referred(name: &str, namespace: &str, answers: &[Pending]) -> Option<String> {
     if name == "ns" {
         return Some(namespace.to_owned());
@@ -165,7 +164,7 @@ async fn once(client: &Client, request: &Request, is_told: &watch::Receiver<bool
     Pending::Done(Answer { body, ..answer })
 }
 
-/// What comes of a watch until the story is told, and after that until nothing more comes.
+/// The events of a watch until the story is sent, and after that until no more come.
 async fn live(body: Body, mut is_told: watch::Receiver<bool>) -> Bytes {
     let (mut bytes, mut body) = (Vec::new(), std::pin::pin!(body));
     loop {
@@ -232,7 +231,7 @@ impl Pending {
 // === impl Answer ===
 
 impl Answer {
-    /// The code, and of a failure what it says.
+    /// The code, and the message of a failure.
     pub fn summary(&self) -> Value {
         let Content::Json(body) = &self.body else { return json!({ "code": self.code }) };
         let part = |key: &str| body.get(key).filter(|_| body["kind"] == "Status").cloned();

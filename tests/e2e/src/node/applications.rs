@@ -35,8 +35,8 @@ impl Applications {
         Self { running: BTreeMap::new(), meter, random: Random::seeded(1) }
     }
 
-    /// Starts or stops the application of a pod, as its status says. When this returns a pod that
-    /// runs also listens, so its status may be shown to the world.
+    /// Starts or stops the application of a pod, by its status. When this returns a running pod also
+    /// listens, so its status may be published.
     pub(super) async fn follow(&mut self, object: &Value) -> io::Result<()> {
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
         let pod = Pod::read(object).map(|(_, pod)| pod).filter(|_| has_running_container(object));
@@ -47,7 +47,7 @@ impl Applications {
         if self.running.get(uid).is_some_and(|running| running.app == pod.app) {
             return Ok(());
         }
-        // Another version of it needs the ports the former one still has.
+        // Another version of it needs the ports of the former one.
         self.running.remove(uid);
         let (app, pod) = (pod.app.clone(), Arc::new(pod));
         let mut servers = Vec::new();
@@ -69,9 +69,9 @@ fn has_running_container(pod: &Value) -> bool {
     statuses.into_iter().flatten().any(|status| status["state"]["running"].is_object())
 }
 
-/// Where the pod promises to listen: every TCP port of its containers.
+/// The declared addresses of a pod: every TCP port of its containers.
 fn addresses(pod: &Value) -> Vec<SocketAddr> {
-    // On the network of its node, whose address nobody here owns.
+    // On the network of its node, whose address does not exist here.
     if pod["spec"]["hostNetwork"] == true {
         return Vec::new();
     }

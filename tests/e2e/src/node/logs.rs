@@ -1,4 +1,4 @@
-//! What containers wrote, served as a kubelet does: the API server asks the pod's node for it.
+//! Logs of containers, served as a kubelet does: the API server asks the pod's node for them.
 //!
 //! ```text
 //! kubectl logs ──► API server ──TLS──► node address:10250/containerLogs/NAMESPACE/POD/CONTAINER
@@ -22,9 +22,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::ControlPlane;
 
-/// Where kubelets listen.
+/// The port of kubelets.
 const PORT: u16 = 10_250;
-/// The head of a request of the API server's is some hundred bytes.
+/// The head of a request of the API server's is a few hundred bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Serves the logs of all pods, on the addresses of all nodes. Ends when dropped.
@@ -34,7 +34,7 @@ pub struct Logs(JoinHandle<()>);
 // === impl Logs ===
 
 impl Logs {
-    /// Takes a network of its own, in which nodes may have any address ([`crate::inside`]).
+    /// Needs a network of its own, in which nodes may have any address ([`crate::inside`]).
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
         let client = plane.client();
         for node in Api::<Node>::all(client.clone()).list(&ListParams::default()).await? {
@@ -53,7 +53,7 @@ impl Logs {
         Ok(Self(tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, client) = (acceptor.clone(), client.clone());
-                // Who goes away in the middle has seen enough.
+                // A client that disconnects early needs no more.
                 tokio::spawn(async move { drop(answer(acceptor, stream, client).await) });
             }
         })))
@@ -66,7 +66,7 @@ impl Drop for Logs {
     }
 }
 
-/// The API server does not look at a node's certificate here; its own is at hand.
+/// The API server does not verify a node's certificate here; its own is at hand.
 fn acceptor(plane: &ControlPlane) -> Result<TlsAcceptor> {
     let certificate = plane.certificate();
     let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<Vec<_>, _>>()?;

@@ -16,7 +16,7 @@ use kube_sandbox::{
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// An object was seen, or is gone.
+/// An object was added or changed, or is deleted.
 #[derive(Debug)]
 pub(super) struct News {
     pub(super) resource: Resource,
@@ -25,7 +25,7 @@ pub(super) struct News {
     pub(super) is_gone: bool,
 }
 
-/// Listens until the receiver is dropped. Must be called within a runtime.
+/// Watches until the receiver is dropped. Must be called within a runtime.
 pub(super) fn listen(client: &Client) -> UnboundedReceiver<News> {
     let (sender, receiver) = unbounded_channel();
     for (resource, kind) in [(NODES, "Node"), (PODS, "Pod")] {
@@ -44,7 +44,7 @@ async fn follow(api: Api<DynamicObject>, resource: Resource, sender: UnboundedSe
     while let Some(event) = events.next().await {
         let mut news = Vec::new();
         match event {
-            // The watch tries again by itself.
+            // The watch retries by itself.
             Err(_) => {}
             Ok(watcher::Event::Init) => before = std::mem::take(&mut known),
             Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
@@ -53,7 +53,7 @@ async fn follow(api: Api<DynamicObject>, resource: Resource, sender: UnboundedSe
                 known.insert(key.clone(), object.clone());
                 news.push((key, object, false));
             }
-            // What was known and is not listed went while nobody watched.
+            // Known objects that are not listed were deleted between two watches.
             Ok(watcher::Event::InitDone) => {
                 let gone = std::mem::take(&mut before).into_iter();
                 news.extend(gone.map(|(key, object)| (key, object, true)));

@@ -1,4 +1,4 @@
-//! Keys that control loops are to look at, and when.
+//! Keys that controllers have to reconcile, and their times.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,13 +8,13 @@ use kube_sandbox::{
     controllers::{Key, Next},
 };
 
-/// First wait after a failed look; doubles up to [`RETRY_MAX`].
+/// First wait after a failed reconcile; doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// With nothing due there is nothing to wake up for.
+/// The wait without any key.
 const LONG: Duration = Duration::from_hours(1);
 
-/// What is due, by the loop's number and key.
+/// The keys, by their time, the controller's number and the key.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     due: BTreeMap<(usize, Key), Timestamp>,
@@ -30,7 +30,7 @@ impl Queue {
         *due = at.min(*due);
     }
 
-    /// Does what a look at a key asked for.
+    /// Puts a key back as its reconcile requested.
     pub(super) fn put_back(&mut self, index: usize, key: Key, next: Next, now: Timestamp) {
         let place = (index, key);
         let wait = match next {
@@ -58,7 +58,7 @@ impl Queue {
         Some(place)
     }
 
-    /// How long nothing is due.
+    /// The time until the next key is due.
     pub(super) fn pause(&self, now: Timestamp) -> Duration {
         self.due.values().min().map_or(LONG, |at| between(now, *at))
     }

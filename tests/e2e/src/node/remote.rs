@@ -1,6 +1,6 @@
-//! A real API server as the sandbox's control loops see one.
+//! A real API server as a cluster of the sandbox's controllers.
 //!
-//! Every read and write is a request: there is no cache to be stale, and a conflict is the server's word.
+//! Every read and write is a request: there is no cache to be stale, and a conflict is the server's answer.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -18,9 +18,9 @@ use tokio::runtime::Runtime;
 
 use super::applications::Applications;
 
-/// No request to a server on this machine takes longer, but for a server that is down.
+/// No request to a server on this machine takes longer, unless the server is down.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// So often is read what could not be read; a server that is down then is taken for one that has nothing.
+/// Attempts of a read; a server that is down for longer counts as empty.
 const READS_MAX: usize = 5;
 const READ_AGAIN: Duration = Duration::from_millis(200);
 
@@ -47,7 +47,7 @@ impl Remote {
         &self.runtime
     }
 
-    /// A pod is gone, and what ran in it.
+    /// Forgets a deleted pod and stops its application.
     pub(super) fn forget(&self, pod: &Value) {
         if let Some(applications) = &self.applications {
             applications.borrow_mut().forget(pod);
@@ -74,7 +74,7 @@ impl Remote {
         }
     }
 
-    /// What is at a path, if there is anything. A server that did not answer has not said that there is nothing.
+    /// The object at a path, if there is one. A server that did not answer has not said that there is none.
     fn read(&self, path: &str) -> Option<Value> {
         for _ in 0..READS_MAX {
             match self.send(Method::GET, path, None) {
@@ -88,7 +88,7 @@ impl Remote {
         None
     }
 
-    /// Lets the application of a pod catch up with the status about to be written.
+    /// Starts or stops the application of a pod before the new status is written.
     fn run_application(&self, pod: &Value) -> anyhow::Result<()> {
         let Some(applications) = &self.applications else { return Ok(()) };
         let mut applications = applications.borrow_mut();
@@ -199,7 +199,7 @@ fn path(resource: Resource, namespace: &str, name: &str, subresource: &str) -> S
     parts.join("/")
 }
 
-/// What the API server refused, as the control loops know it.
+/// The API server's refusal, as the controllers know it.
 fn failure(error: kube::Error) -> Failure {
     const REASONS: [&str; 6] =
         ["NotFound", "AlreadyExists", "Conflict", "Forbidden", "Invalid", "Gone"];

@@ -1,15 +1,15 @@
-//! The queries: all built-in ones, a grammar's worth of others, and some that are wrong.
+//! The queries: all built-in ones, generated ones, and some invalid ones.
 
 use kube_sandbox::random::Random;
 
 use super::samples::{END_S, START_S};
 
-/// A query and when it is asked.
+/// A query and its time.
 #[derive(Debug, Clone)]
 pub struct Question {
     pub query: String,
     pub start_s: i64,
-    /// With a step in seconds: a range; without: one moment.
+    /// With a step in seconds: a range; without: an instant.
     pub range: Option<(i64, i64)>,
 }
 
@@ -138,7 +138,7 @@ const BROKEN: &[&str] = &[
     "{__name__=~\"a|b\"}",
 ];
 
-/// The first of values no two of which are equal: nothing is left to chance.
+/// The first of values no two of which are equal: the result is never random.
 const RANKED: &[&str] = &[
     "topk(1, special)",
     "topk(2, special)",
@@ -170,13 +170,13 @@ const RANKED: &[&str] = &[
     "rank unless topk(3, rank)",
 ];
 
-/// Questions for the first of many, each of which has one right answer.
+/// Queries for the first of many, each of which has one right answer.
 pub fn ranked() -> Vec<Question> {
     let queries: Vec<String> = RANKED.iter().map(|query| (*query).to_owned()).collect();
     builtin(&queries)
 }
 
-/// `queries` at several moments, early ones with little to see among them.
+/// `queries` at several times, also early ones with few samples.
 pub fn builtin(queries: &[String]) -> Vec<Question> {
     let moments = [START_S + 3, START_S + 90, START_S + 600, END_S, END_S + 200, END_S + 900];
     let mut questions = Vec::new();
@@ -200,7 +200,7 @@ pub fn generated() -> Vec<Question> {
     (0..GENERATED).map(question).collect()
 }
 
-/// What no server understands, or cannot answer.
+/// Queries that no server can parse or answer.
 pub fn broken() -> Vec<Question> {
     let all = BROKEN.iter();
     all.map(|query| Question {
@@ -211,8 +211,8 @@ pub fn broken() -> Vec<Question> {
     .collect()
 }
 
-/// The next second at which no window of a subquery, with any range, step and offset used here, begins on a step: 3 of 20 seconds and 5 of 7.
-/// A range query keeps off by steps of 35 seconds.
+/// The next second at which no window of a subquery, with any range, step and offset used here, begins on a
+/// step: 3 of 20 seconds and 5 of 7. A range query avoids them by steps of 35 seconds.
 fn off_the_grid(from_s: i64) -> i64 {
     (from_s..from_s + 140).find(|second| second % 20 == 3 && second % 7 == 5).unwrap_or(from_s)
 }

@@ -1,4 +1,5 @@
-//! The samples both servers hold: counters that reset, gauges, gaps, histograms, and what each mesh and ingress counts.
+//! The samples of both servers: counters that reset, gauges, gaps, histograms, and the metrics of each mesh
+//! and ingress.
 
 use std::fmt::Write as _;
 
@@ -15,15 +16,15 @@ pub struct Row {
     pub points: Vec<(i64, f64)>,
 }
 
-/// When the first sample was taken. A whole second: samples are half a second after it.
+/// The time of the first sample. A whole second: samples are half a second after it.
 pub(super) const START_S: i64 = 1_767_225_600;
-/// When the last was.
+/// The time of the last one.
 pub(super) const END_S: i64 = START_S + 1_200;
 const EVERY_MS: i64 = 5_000;
 const BOUNDS: [(&str, f64); 6] =
     [("0.1", 0.2), ("0.5", 0.5), ("1", 0.7), ("2.5", 0.85), ("10", 0.95), ("+Inf", 1.0)];
 
-/// Counters with their labels, of the canary and of somebody else: `series|labels of both|of one`.
+/// Counters with their labels, of the canary and of another workload: `series|labels of both|of one`.
 const COUNTED: &[(&str, &str, &str)] = &[
     (
         "istio_requests_total",
@@ -98,7 +99,7 @@ const COUNTED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Histograms, with the labels of the canary and the one that tells how a request ended.
+/// Histograms, with the labels of the canary and the one with the result of a request.
 const TIMED: &[(&str, &str, &str)] = &[
     (
         "istio_request_duration_milliseconds_bucket",
@@ -158,7 +159,7 @@ const TIMED_TOO: &[(&str, &str, &str)] = &[
     ("envoy_cluster_upstream_rq_time_bucket", r#"service="podinfo-canary_test_svc_9898""#, ""),
 ];
 
-/// What pods of a `DaemonSet` count, drawn after everything else for the same reason.
+/// The counters of pods of a `DaemonSet`, drawn after everything else for the same reason.
 const COUNTED_LAST: &[(&str, &str, &str)] = &[
     (
         "envoy_cluster_upstream_rq",
@@ -182,7 +183,7 @@ const COUNTED_LAST: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Their times, and those of ingresses for who asks for the percentile.
+/// Their times, and those of ingresses for the percentile.
 const TIMED_LAST: &[(&str, &str, &str)] = &[
     (
         "nginx_ingress_controller_response_duration_seconds_bucket",
@@ -216,7 +217,8 @@ const TIMED_LAST: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Where counters begin. Near zero the versions of Prometheus do not agree on how far to extrapolate.
+/// The first values of counters. Near zero the versions of Prometheus do not agree on how far to
+/// extrapolate.
 const AWAY_FROM_ZERO: f64 = 2_000.0;
 
 /// All series, the same each time.
@@ -308,7 +310,7 @@ fn times() -> impl Iterator<Item = i64> {
     (0..).map(move |count| first + count * EVERY_MS).take_while(|at| *at < END_S * 1_000)
 }
 
-/// Grows, and now and then starts anew; some samples are missing.
+/// Grows, and now and then resets; some samples are missing.
 fn counter(random: &Random) -> Vec<(i64, f64)> {
     let mut value = AWAY_FROM_ZERO;
     let mut points = Vec::new();
@@ -325,7 +327,7 @@ fn gauge(random: &Random) -> Vec<(i64, f64)> {
     times().filter(|_| !random.chance(0.05)).map(|at| (at, small(random) * 1.5 - 9.0)).collect()
 }
 
-/// Moves up and down among numbers that no other of the eight has.
+/// A gauge with values that none of the other seven has.
 fn ranked(random: &Random, residue: usize) -> Vec<(i64, f64)> {
     let residue = f64::from(u32::try_from(residue).unwrap_or_default());
     times().map(|at| (at, small(random) * 8.0 + residue)).collect()

@@ -1,4 +1,4 @@
-//! Writes down everything that happens in a namespace, from watches.
+//! Records all events in a namespace, from watches.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::Theatre;
 
-/// What is looked at: group, version, kind, plural.
+/// The recorded kinds: group, version, kind, plural.
 pub(super) const KINDS: [(&str, &str, &str, &str); 10] = [
     ("flagger.app", "v1beta1", "Canary", "canaries"),
     ("apps", "v1", "Deployment", "deployments"),
@@ -32,9 +32,9 @@ pub(super) const KINDS: [(&str, &str, &str, &str); 10] = [
     ("", "v1", "Event", "events"),
 ];
 
-/// Before a watch that was refused is tried again.
+/// The wait before a refused watch is tried again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// What clusters put into every namespace, and no script knows of.
+/// Objects that clusters put into every namespace; scripts do not contain them.
 const FURNITURE: [&str; 3] = ["kube-root-ca.crt", "istio-ca-root-cert", "openshift-service-ca.crt"];
 
 /// Follows a namespace. Dropping it ends that.
@@ -50,7 +50,7 @@ struct Notes {
     own: BTreeSet<u64>,
     /// Objects that the script itself removed, by plural and name.
     removed: BTreeSet<(&'static str, String)>,
-    /// Up to this version nobody wants to be told.
+    /// Events up to this version are dropped.
     forgotten: u64,
 }
 
@@ -75,7 +75,7 @@ impl Clerk {
                 namespace,
                 &resource(group, version, kind, plural),
             );
-            // From the namespace's beginning: what is in it already is told as created.
+            // From the namespace's beginning: its existing objects count as created.
             let mut since = "0".to_owned();
             let mut first = api.watch(&WatchParams::default(), &since).await?.boxed();
             let notes = Arc::clone(&notes);
@@ -88,7 +88,7 @@ impl Clerk {
                             since = version;
                         }
                     }
-                    // What nobody wrote to for some minutes is behind what the server remembers.
+                    // A kind without writes for some minutes is behind the server's history.
                     if is_behind && let Ok(list) = api.list(&ListParams::default()).await {
                         since = list.metadata.resource_version.unwrap_or_default();
                         lock(&notes).catch_up(plural, list.items);
@@ -118,12 +118,12 @@ impl Clerk {
         notes.forgotten = notes.seen.iter().map(|seen| seen.version).max().unwrap_or(0);
     }
 
-    /// How much was written down so far.
+    /// The number of recorded events.
     pub(super) fn seen(&self) -> usize {
         lock(&self.notes).seen.len()
     }
 
-    /// Everything that was not forgotten, in order.
+    /// All recorded events that were not dropped, in order.
     pub(super) fn tell(&self) -> Vec<String> {
         let mut notes = lock(&self.notes);
         notes.seen.sort_by_key(|seen| seen.version);
@@ -156,8 +156,8 @@ impl Drop for Clerk {
 // === impl Notes ===
 
 impl Notes {
-    /// Takes note of objects as they are, where nobody could tell of every change. Those that are gone by then
-    /// are not told of, and missed at the end.
+    /// Records objects as they are, where a watch missed changes. Those that were deleted meanwhile are not
+    /// recorded, and missing at the end.
     fn catch_up(&mut self, plural: &'static str, objects: Vec<DynamicObject>) {
         for object in objects {
             let version = object.metadata.resource_version.as_deref().unwrap_or_default();
@@ -168,7 +168,7 @@ impl Notes {
         }
     }
 
-    /// The version up to which is known what happened.
+    /// Records an event; the version up to which the history is complete.
     fn take(&mut self, plural: &'static str, event: WatchEvent<DynamicObject>) -> Option<String> {
         let (object, is_gone) = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),

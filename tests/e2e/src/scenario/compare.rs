@@ -1,22 +1,22 @@
-//! What a script says, against what happened on a real cluster.
+//! The outcome in a script, compared with the one on a real cluster.
 
 use std::fmt;
 
 use tidegate_tests::scenario::{Script, Step, difference};
 
-/// What happened, or should: writes, and calls.
+/// An outcome, actual or expected: writes, and calls.
 #[derive(Default)]
 pub(super) struct Told {
     pub(super) writes: Vec<String>,
     pub(super) calls: Vec<String>,
 }
 
-/// Where a cluster did not do what a script says.
+/// A difference of a cluster from a script.
 #[derive(Debug)]
 pub struct Differs {
     /// The lines that differ.
     text: String,
-    /// Whether the cluster did nothing that the script does not say, in no other order: it had not come so far.
+    /// Whether the lines are a beginning of the script's, in the same order: the cluster was only too slow.
     pub is_late: bool,
 }
 
@@ -30,8 +30,7 @@ impl fmt::Display for Differs {
 
 impl std::error::Error for Differs {}
 
-/// Compares what a script says with what had happened at its end, and a while later. `Err` shows the lines that
-/// differ.
+/// Compares the script with the outcome at its end, and a while later. `Err` shows the lines that differ.
 pub(super) fn compare(
     wanted: &Script,
     played: &Script,
@@ -40,9 +39,9 @@ pub(super) fn compare(
 ) -> Result<(), Differs> {
     let mut expected = Told::default();
     let mut shown = [String::new(), String::new()];
-    // Where the last thing a script says is that nothing happens, nothing may.
+    // Where the script ends without further events, there must be none.
     let mut ends_still = false;
-    // What is looked at when nothing just happened is looked at by the clock alone, which may be late.
+    // The moment of an output without an event before it depends on the clock alone, which may be late.
     let mut is_clock_late = true;
     for (step, played) in wanted.steps().zip(played.steps()) {
         if is_look(step) {
@@ -69,7 +68,7 @@ pub(super) fn compare(
         ("calls", calls, once(&told.calls), last_calls),
     ];
     for (what, wanted, seen, last) in pairs {
-        // A rollout goes on while its end is looked at.
+        // A rollout goes on while its end is compared.
         if !begins(&seen, &wanted) {
             return differs(what, &wanted, &seen, begins(&wanted, &seen));
         }
@@ -94,7 +93,7 @@ pub(super) fn compare(
 // === impl Told ===
 
 impl Told {
-    /// Takes in what a script says under a command.
+    /// Adds the script's outcome of a command.
     pub(super) fn add(&mut self, outcome: &[String]) {
         for line in outcome.iter().map(|line| without_time(line)) {
             match kind_of(line) {
@@ -105,7 +104,7 @@ impl Told {
         }
     }
 
-    /// Whether as much happened as in the other, and everything is gone that is gone there.
+    /// Whether it has as many lines as the other, and everything is deleted that is deleted there.
     pub(super) fn reaches(&self, other: &Self) -> bool {
         let [(gone, writes), (other_gone, other_writes)] =
             [self, other].map(|told| apart(&told.writes));
@@ -116,7 +115,7 @@ impl Told {
     }
 }
 
-/// Whether a line of an outcome is one that is compared and comes at its time.
+/// Whether a line of an outcome is compared and comes at its time.
 pub(super) fn counts(line: &str) -> bool {
     let line = without_time(line);
     !matches!(kind_of(line), Kind::Neither) && !is_of_pods(line)
@@ -132,13 +131,13 @@ fn has_all(lines: &str, wanted: &str) -> bool {
     wanted.lines().all(|line| lines.lines().any(|other| other == line))
 }
 
-/// How long pods take is their node's business.
+/// The times of pods depend on their node.
 fn is_of_pods(line: &str) -> bool {
     line.contains("NotReady: ")
 }
 
-/// A line without which pods were lacking, if it says so: how many there are and in which order they come and go
-/// is the cluster's business.
+/// A line without the reason why pods are missing, if it has one: their number and their order depend on
+/// the cluster.
 fn without_pods(line: &str) -> String {
     let Some((sentence, why)) = line.rsplit_once(": ") else { return line.to_owned() };
     let (pods, rest) = why.split_once("; ").map_or((why, None), |(pods, rest)| (pods, Some(rest)));
@@ -157,16 +156,15 @@ fn without_pods(line: &str) -> String {
     format!("{sentence}: pods are lacking{rest}")
 }
 
-/// The pods of which workloads an outcome tells of, and which there are: all there is to know is in the last line
-/// of each.
+/// The workloads whose pods an outcome mentions, and the pods: the last line of each counts.
 pub(super) fn pods_of(outcome: &[String]) -> impl Iterator<Item = (String, String)> {
     let lines = outcome.iter().filter_map(|line| without_time(line).strip_prefix("pods of "));
     let pairs = lines.filter_map(|line| line.split_once(": "));
     pairs.map(|(app, pods)| (app.to_owned(), pods.to_owned()))
 }
 
-/// What is gone, and everything else in its order: in which order the garbage collector takes things is its
-/// own business.
+/// Deletions, and all other writes in their order: the order of the garbage collector's deletions is not
+/// compared.
 fn apart(writes: &[String]) -> (String, String) {
     let told = writes.iter().filter(|line| !is_of_pods(line)).map(|line| without_pods(line));
     let (mut gone, others): (Vec<String>, Vec<String>) =
@@ -175,7 +173,7 @@ fn apart(writes: &[String]) -> (String, String) {
     (gone.join("\n"), others.join("\n"))
 }
 
-/// A hook that is asked again and says the same has said it once more or less by the time of day.
+/// Repeated equal answers of a hook count as one: their number depends on time.
 fn once(calls: &[String]) -> String {
     let mut calls: Vec<String> = calls.iter().map(|line| without_pods(line)).collect();
     calls.dedup();
@@ -204,7 +202,7 @@ fn text(step: &Step) -> String {
     format!("{}\n{}\n", step.text, outcome.join("\n"))
 }
 
-/// ` 0:35  Service web is created` without when.
+/// ` 0:35  Service web is created` without the time.
 fn without_time(line: &str) -> &str {
     line.get(7..).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
 //! A script's time on a clock that cannot be moved.
 //!
-//! Scripts say when things happen to the second. Here they happen when the operator gets to them: its next
-//! step counts from its last one, and a script that only counted seconds would drift away from it. So the
-//! script's time is set anew by whatever it says happens, once that has happened, and seconds are counted
-//! only between those moments.
+//! Scripts have times to the second. Here events happen when the operator gets to them: its next step
+//! counts from its last one, and a script that only counted seconds would drift away from it. So the
+//! script's time is set anew by each of its events, once that has happened, and seconds are counted only
+//! between those moments.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use super::compare::counts;
 const INTERVAL: Duration = Duration::from_secs(10);
 
 pub(super) struct Pace {
-    /// A moment that both know: by the clock, and by the script.
+    /// A moment on both clocks: the real one, and the script's.
     known: (Instant, Duration),
     /// The script's time.
     now: Duration,
-    /// The time of the last line under the command that is carried out that can be waited for.
+    /// The time of the last event under the current command that can be awaited.
     last: Option<Duration>,
     /// Whether another line comes after it.
     has_more: bool,
@@ -30,7 +30,7 @@ impl Pace {
         Self { known: (now, Duration::ZERO), now: Duration::ZERO, last: None, has_more: false }
     }
 
-    /// An operator looked for the first time: its steps count from now.
+    /// An operator reconciled for the first time: its steps count from now.
     pub(super) fn restart(&mut self, at: Instant) {
         self.known = (at, self.now);
     }
@@ -47,19 +47,19 @@ impl Pace {
         self.has_more = now > self.last;
     }
 
-    /// Whether anything happens under this command.
+    /// Whether there is any event under this command.
     pub(super) fn expects(&self) -> bool {
         self.last.is_some()
     }
 
-    /// All that the script says of this command has happened.
+    /// All events under this command have happened.
     pub(super) fn reached(&mut self, at: Instant) {
         if let Some(last) = self.last.take() {
             self.known = (at, last);
         }
     }
 
-    /// The script waited for something and not for a time.
+    /// The script waited for a state and not for a time.
     pub(super) fn arrive(&mut self, at: Instant) {
         self.now = self.last.unwrap_or(self.now);
         self.known = (at, self.now);
@@ -69,19 +69,19 @@ impl Pace {
         self.now += time;
     }
 
-    /// When the script's time is here.
+    /// The real time at which the script's time is reached.
     pub(super) fn end(&self) -> Instant {
         self.known.0 + self.now.saturating_sub(self.known.1)
     }
 
-    /// Whether the next command may be carried out although it is not time yet: something just happened, and
-    /// by the script nothing more does before the next step.
+    /// Whether the next command may be run early: an event just happened, and in the script no more do
+    /// before the next step.
     pub(super) fn may_hurry(&self) -> bool {
         !self.has_more && self.now.saturating_sub(self.known.1) < INTERVAL
     }
 }
 
-/// Whether these are things that happened, and when.
+/// Whether these lines are events with a time.
 pub(super) fn is_timed(outcome: &[String]) -> bool {
     outcome.first().is_some_and(|line| time_of(line).is_some())
 }

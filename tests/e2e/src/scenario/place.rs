@@ -31,21 +31,21 @@ use super::{
 };
 use crate::Operator;
 
-/// The operator answers what happened well within this; a rollout's next step is ten seconds away.
+/// The operator reacts to events well within this; a rollout's next step is ten seconds away.
 const SETTLES_IN: Duration = Duration::from_millis(800);
-/// What comes at once in a script takes up to this: the garbage collector has to hear of new kinds first.
+/// Events without delay in a script take up to this: the garbage collector has to learn of new kinds first.
 const COMES_IN: Duration = Duration::from_secs(40);
-/// A new operator lists what there is before it looks at anything.
+/// A new operator lists all objects before its first reconcile.
 const FIRST_LOOK_MAX: Duration = Duration::from_mins(1);
-/// Nobody waits longer for a moment without writes.
+/// The longest wait for a moment without writes.
 const QUIET_MAX: Duration = Duration::from_secs(25);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Pods have come to rest well within this, and the operator has not taken its next step.
 const PODS_COME_IN: Duration = Duration::from_secs(8);
-/// No script is over sooner than this if something does not come.
+/// The least patience of a script.
 const PATIENCE_MIN: Duration = Duration::from_mins(3);
 
-/// Kinds that scripts write or look at and that nobody follows.
+/// Kinds that scripts write or read and that are not watched.
 const OTHERS: [(&str, &str, &str, &str); 3] = [
     ("", "v1", "Pod", "pods"),
     ("flagger.app", "v1beta1", "MetricTemplate", "metrictemplates"),
@@ -64,9 +64,9 @@ pub(super) struct Place<'s> {
     /// Longer than the script takes.
     patience: Duration,
     pace: Pace,
-    /// What the script says has happened by the end of the command that is carried out.
+    /// The script's outcome at the end of the current command.
     expected: Told,
-    /// Which pods the script says there are, before and by the end of that command, by the workload's name.
+    /// The script's pods before and at the end of that command, by the workload's name.
     pods: [BTreeMap<String, String>; 2],
     forgotten_calls: usize,
     /// Objects as the script read them last, by plural and name.
@@ -76,7 +76,7 @@ pub(super) struct Place<'s> {
 // === impl Place ===
 
 impl<'s> Place<'s> {
-    /// A ground for a script that takes so long.
+    /// A ground for a script of this length.
     pub(super) async fn new(theatre: &'s Theatre, namespace: &str, length_s: u64) -> Result<Self> {
         let client = theatre.client.clone();
         let network = Network::new();
@@ -101,14 +101,14 @@ impl<'s> Place<'s> {
         })
     }
 
-    /// Everything that happened, in the words of scripts.
+    /// The whole outcome, in the words of scripts.
     pub(super) async fn tell(&self) -> Result<Told> {
-        // Garbage is collected when the collector gets round to it.
+        // The garbage collector runs with a delay.
         self.quiet(Duration::from_secs(4)).await;
         Ok(self.told())
     }
 
-    /// What happened so far.
+    /// The outcome so far.
     pub(super) fn told(&self) -> Told {
         let writes = self.clerk.tell().iter().map(|line| self.inward(line)).collect();
         let calls = self.network.calls();
@@ -119,8 +119,8 @@ impl<'s> Place<'s> {
         Told { writes, calls }
     }
 
-    /// Waits until as much happened as the script says, or should have long ago. Whether it is the same is
-    /// seen at the end.
+    /// Waits until the outcome has as many lines as the script's, or should have long ago. The lines
+    /// themselves are compared at the end.
     async fn reach(&mut self, deadline: Instant) -> bool {
         let (mut known, mut is_there) = ((usize::MAX, 0), false);
         while !is_there && Instant::now() < deadline {
@@ -139,7 +139,7 @@ impl<'s> Place<'s> {
         is_there
     }
 
-    /// Waits until nothing was written for a while.
+    /// Waits until there were no writes for a while.
     async fn quiet(&self, for_so_long: Duration) {
         let (mut known, mut since) = (0, Instant::now());
         let deadline = since + QUIET_MAX;
@@ -186,7 +186,7 @@ impl<'s> Place<'s> {
         Ok(canary["status"]["phase"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Whether the operator has said anything of the canary: a phase, or why there is none.
+    /// Whether the operator has written the status of the canary: a phase, or a condition.
     async fn was_looked_at(&self) -> Done<bool> {
         let canary = self.get(CANARIES, "web").await?.unwrap_or_default();
         let (phase, conditions) = (&canary["status"]["phase"], &canary["status"]["conditions"]);
@@ -208,7 +208,7 @@ impl Ground for Place<'_> {
     async fn list(&self, resource: Resource) -> Done<Vec<Value>> {
         let mut kinds = KINDS.iter().filter(|kind| kind.0 == resource.group);
         if !kinds.all(|(group, version, ..)| self.theatre.knows(group, version)) {
-            // Nobody can have any.
+            // Objects of this kind cannot exist.
             return Ok(Vec::new());
         }
         let found = self.api(resource)?.list(&ListParams::default()).await.map_err(text)?;
@@ -217,7 +217,7 @@ impl Ground for Place<'_> {
         let mut objects = Vec::new();
         for object in &found.items {
             let mut object = self.read(object)?;
-            // Items of a list do not say what they are.
+            // Items of a list do not carry their kind.
             object["kind"] = kind.into();
             objects.push(object);
         }
@@ -231,8 +231,8 @@ impl Ground for Place<'_> {
         Ok(())
     }
 
-    /// What the script changed since it read the object. Controllers write to it all the time, and a person
-    /// with `kubectl edit` would try again.
+    /// The script's changes since it read the object. Controllers write to it all the time, and a user with
+    /// `kubectl edit` would try again.
     async fn update(&self, resource: Resource, object: Value) -> Done {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let old = self.read_last.borrow().get(&(resource.plural, name.clone())).cloned();
@@ -255,7 +255,7 @@ impl Ground for Place<'_> {
         let grace_period_seconds = grace_s.map(|seconds| seconds.try_into().unwrap_or(0));
         let parameters = DeleteParams { grace_period_seconds, ..DeleteParams::default() };
         let api = self.api(resource)?;
-        // An object that is still there comes back: it has finalizers.
+        // An object that still exists is returned: it has finalizers.
         let is_removed = api.delete(name, &parameters).await.map_err(text)?.is_right();
         let kind = KINDS.iter().find(|kind| kind.0 == resource.group && kind.3 == resource.plural);
         if let Some(kind) = kind.filter(|_| is_removed) {
@@ -268,7 +268,7 @@ impl Ground for Place<'_> {
         &self.network
     }
 
-    /// The stage has them.
+    /// The cluster has them.
     async fn know_routes(&self) -> Done {
         Ok(())
     }
@@ -292,10 +292,10 @@ impl Ground for Place<'_> {
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
-        // Time counts from its first look.
+        // Time counts from its first reconcile.
         self.pace.restart(Instant::now());
         if is_new {
-            // What a first look sets up takes no time in a script.
+            // The setup of a first reconcile takes no time in a script.
             self.quiet(Duration::from_millis(2500)).await;
         }
         Ok(())
@@ -340,7 +340,7 @@ impl Ground for Place<'_> {
         let [before, after] = &mut self.pods;
         before.append(after);
         after.extend(pods_of(outcome));
-        // What is shown was not done.
+        // Shown lines are no events.
         if is_timed(outcome) {
             self.expected.add(outcome);
         }
@@ -368,12 +368,12 @@ impl Ground for Place<'_> {
         let mut is_under_way = false;
         loop {
             let phase = self.phase().await?;
-            // The end of the rollout before is no end of this one.
+            // The end of the former rollout is no end of this one.
             let is_end = matches!(&*phase, "Succeeded" | "Failed");
             is_under_way |= !is_end;
             if phase == wanted {
                 self.pace.arrive(Instant::now());
-                // What follows from it at once belongs to it.
+                // Its immediate consequences belong to it.
                 tokio::time::sleep(SETTLES_IN).await;
                 return Ok(());
             }

@@ -11,11 +11,11 @@ use hyper_util::rt::TokioIo;
 use tidegate_tests::network::{Network, PROMETHEUS, Reply};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// The hosts of scripts, and the loopback addresses that stand for them.
+/// The hosts of scripts, and their loopback addresses.
 const HOSTS: [(&str, &str); 3] =
     [("hooks", "127.0.0.2"), (PROMETHEUS, "127.0.0.3"), ("chat", "127.0.0.4")];
 
-/// Nobody is there. A server that has to hear of a call cannot refuse to be connected to, so it hangs up.
+/// A refused connection. A server that has to record a call cannot refuse it, so it closes the connection.
 #[derive(Debug)]
 struct HangUp;
 
@@ -37,7 +37,7 @@ impl Server {
                 tokio::spawn(async move {
                     let service = service_fn(|request| answer(network.clone(), request));
                     let connection = hyper::server::conn::http1::Builder::new();
-                    // A caller who hangs up has had enough.
+                    // A client that closed the connection needs no answer.
                     let _ended = connection.serve_connection(TokioIo::new(stream), service).await;
                 });
             }
@@ -50,7 +50,7 @@ impl Server {
         self.outward("http://prometheus:9090")
     }
 
-    /// Addresses as scripts write them, as they are here.
+    /// Replaces addresses of scripts by the ones here.
     pub(super) fn outward(&self, text: &str) -> String {
         let text = text.replace("http://prometheus:9090", "http://prometheus");
         HOSTS.iter().fold(text, |text, (host, address)| {
@@ -58,7 +58,7 @@ impl Server {
         })
     }
 
-    /// Addresses as they are here, as scripts write them.
+    /// Replaces the addresses here by those of scripts.
     pub(super) fn inward(&self, text: &str) -> String {
         HOSTS.iter().fold(text.to_owned(), |text, (host, address)| {
             let port = if *host == PROMETHEUS { ":9090" } else { "" };
@@ -101,7 +101,7 @@ async fn answer(
     let reply = network.reply(host, &head.uri, head.headers, &body);
     let (status, text) = match reply {
         Some(Reply::Status(status, text)) => (status, text),
-        // Until the caller loses patience.
+        // Until the caller's timeout.
         Some(Reply::Hang) => std::future::pending().await,
         Some(Reply::Refuse) => return Err(HangUp),
         other => (500, format!("a script on a real cluster cannot answer {other:?}")),

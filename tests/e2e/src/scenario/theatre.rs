@@ -1,4 +1,4 @@
-//! The cluster that scripts are played on: one of our own, or a user's.
+//! The cluster for scripts: one of our own, or a user's.
 
 use std::{
     collections::BTreeSet,
@@ -29,15 +29,15 @@ use crate::{
     stage::cluster,
 };
 
-/// How long a namespace may take to go, with pods that are given their time to stop.
+/// The longest deletion of a namespace, with pods that get their grace period.
 const PATIENCE: Duration = Duration::from_mins(3);
 /// A node takes 110 pods; a script has up to ten at a time.
 const NODES: u8 = 6;
-/// What pods run on a user's cluster, as `web:1.0`, `web:2.0` and `web:3.0`; small, public and never ready
-/// to fail.
+/// The images of pods on a user's cluster, for `web:1.0`, `web:2.0` and `web:3.0`; small, public and never
+/// failing to become ready.
 const IMAGES: &str =
     "registry.k8s.io/pause:3.8,registry.k8s.io/pause:3.9,registry.k8s.io/pause:3.10";
-/// An operator that watches all namespaces writes something about a new canary well within this.
+/// An operator that watches all namespaces writes the status of a new canary well within this.
 const ANSWERS_IN: Duration = Duration::from_secs(5);
 const OF_A_REGISTRY: &str = "pods of a real registry do as they please";
 /// The images of scripts.
@@ -55,22 +55,22 @@ enum Kind {
     Own {
         plane: Box<ControlPlane>,
         _node: Node,
-        /// Of pods, by image.
+        /// Behaviours of pods, by image.
         behaviours: Behaviours,
     },
     Borrowed(Borrowed),
 }
 
-/// A cluster that others use too: everything that was put into it is taken out again.
+/// A cluster that others use too: every object that was created there is deleted again.
 struct Borrowed {
     kubeconfig: PathBuf,
-    /// What the names of namespaces begin with.
+    /// The prefix of the names of namespaces.
     prefix: String,
-    /// What pods run in place of the images of scripts.
+    /// The images of pods in place of those of scripts.
     images: Vec<String>,
-    /// Definitions that were not there before.
+    /// Definitions that were created for the scripts.
     made: Vec<String>,
-    /// What the cluster knows, as `group/version`.
+    /// The versions that the cluster serves, as `group/version`.
     versions: BTreeSet<String>,
     _scratch: Scratch,
 }
@@ -80,7 +80,7 @@ struct Borrowed {
 impl Theatre {
     /// A control plane with nodes.
     pub async fn open() -> Result<Self> {
-        // Nobody sends requests to pods here.
+        // No requests are sent to pods here.
         let settings =
             NodeSettings { applications: false, count: NODES, ..NodeSettings::default() };
         let audited = Some(Installation::USER.to_owned());
@@ -93,8 +93,8 @@ impl Theatre {
         Ok(Self { client, installation: installation.without_election(), kind })
     }
 
-    /// The cluster of a kubeconfig. The operator runs beside it, with the rights of its user, and looks
-    /// after nothing but namespaces made here.
+    /// The cluster of a kubeconfig. The operator runs beside it, with the permissions of its user, and
+    /// watches only the namespaces made here.
     pub async fn borrow(kubeconfig: &Path) -> Result<Self> {
         let client = client_by(kubeconfig, Proxy::AsConfigured).await?;
         let version = client.apiserver_version().await;
@@ -115,7 +115,7 @@ impl Theatre {
             made: Vec::new(),
             _scratch: scratch,
         };
-        // From here on there is something to take out again, whatever comes.
+        // From here on there are objects to delete again, whatever happens.
         let defined = define(&client, &mut borrowed.made).await;
         let theatre = Self { client, installation, kind: Kind::Borrowed(borrowed) };
         let prepared = match defined {
@@ -129,7 +129,7 @@ impl Theatre {
         Ok(theatre)
     }
 
-    /// Fails if somebody else looks after canaries of all namespaces: two operators would act on each of ours.
+    /// Fails if another operator watches canaries of all namespaces: both would act on each of ours.
     async fn is_alone(&self) -> Result<()> {
         let namespace = self.make_namespace("probe").await?;
         let canaries = self.canaries(&namespace);
@@ -158,7 +158,7 @@ impl Theatre {
         Api::namespaced_with(self.client.clone(), namespace, &canaries)
     }
 
-    /// What operators asked for without the right to it. On a borrowed cluster they have those of its user.
+    /// Denied requests of operators. On a borrowed cluster they have the permissions of its user.
     pub fn denied(&self) -> Result<BTreeSet<String>> {
         match &self.kind {
             Kind::Own { plane, .. } => Ok(denied(&plane.asked()?)),
@@ -166,7 +166,7 @@ impl Theatre {
         }
     }
 
-    /// Takes out again what was put into a borrowed cluster: all that can be, and then tells of the rest.
+    /// Deletes all objects of ours from a borrowed cluster, as far as possible, and then reports the rest.
     pub async fn close(self) -> Result<()> {
         let Kind::Borrowed(borrowed) = &self.kind else { return Ok(()) };
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
@@ -184,15 +184,15 @@ impl Theatre {
         outcomes.into_iter().collect()
     }
 
-    /// Whether kinds of this group and version are known here.
+    /// Whether kinds of this group and version are served.
     pub(super) fn knows(&self, group: &str, version: &str) -> bool {
         let Kind::Borrowed(borrowed) = &self.kind else { return true };
-        // Every cluster has these, and ours were defined after it was asked.
+        // Every cluster serves the core, and ours were defined after discovery.
         let is_certain = group.is_empty() || group == "flagger.app";
         is_certain || borrowed.versions.contains(&format!("{group}/{version}"))
     }
 
-    /// Makes the pods of an image of this namespace behave so.
+    /// Sets the behaviour of pods of an image in this namespace.
     pub(super) fn change_pods(
         &self,
         namespace: &str,
@@ -204,7 +204,7 @@ impl Theatre {
         Ok(())
     }
 
-    /// What a script needs that is not here.
+    /// A requirement of a script that is missing here.
     pub(super) fn lacks(&self, text: &str) -> Option<&'static str> {
         let Kind::Borrowed(borrowed) = &self.kind else { return None };
         let knows = |group: &str| self.knows(group, "v1");
@@ -238,12 +238,12 @@ impl Theatre {
         Ok(name)
     }
 
-    /// From a borrowed cluster. One of our own goes as a whole.
+    /// From a borrowed cluster. One of our own is dropped as a whole.
     pub(super) async fn remove_namespace(&self, name: &str) -> Result<()> {
         if let Kind::Own { .. } = self.kind {
             return Ok(());
         }
-        // Nobody is left to let canaries go that wait to be reverted.
+        // No operator is left to finish the deletion of canaries with a finalizer.
         let canaries = self.canaries(name);
         let let_go = json!({ "metadata": { "finalizers": null } });
         for canary in canaries.list(&ListParams::default()).await? {
@@ -263,7 +263,7 @@ impl Theatre {
         }
     }
 
-    /// Images as scripts write them, as they are here: those of each namespace may behave in their own way.
+    /// Replaces images of scripts by those here: those of each namespace may have their own behaviour.
     pub(super) fn outward(&self, namespace: &str, text: String) -> String {
         let Kind::Borrowed(borrowed) = &self.kind else {
             return text.replace("\"web:", &format!("\"{namespace}/web:"));
@@ -272,7 +272,7 @@ impl Theatre {
         pairs.fold(text, |text, (scripted, image)| text.replace(scripted, image))
     }
 
-    /// Images as they are here, as scripts write them.
+    /// Replaces the images here by those of scripts.
     pub(super) fn inward(&self, namespace: &str, text: String) -> String {
         let Kind::Borrowed(borrowed) = &self.kind else {
             return text.replace(&format!("{namespace}/web:"), "web:");
@@ -282,7 +282,7 @@ impl Theatre {
     }
 }
 
-/// Deletes what has no namespace, and waits until it is gone.
+/// Deletes a cluster-scoped object, and waits until it is gone.
 async fn remove<K>(api: &Api<K>, name: &str) -> Result<()>
 where
     K: Clone + fmt::Debug + DeserializeOwned,
@@ -301,7 +301,7 @@ fn unless_gone(error: kube::Error) -> Result<(), kube::Error> {
     }
 }
 
-/// Defines our kinds where they are missing, and says which were.
+/// Creates the definitions of our kinds where they are missing, and returns the created ones.
 async fn define(client: &Client, made: &mut Vec<String>) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mut missing = Vec::new();

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-/// A check's name, or `*` for all; and what a line of it contains, `""` being all of them.
+/// A check's name, or `*` for all; and a part of its line, `""` being all of them.
 const ACCEPTED: &[(&str, &str)] = &[
-    // The sandbox comes with kinds of routes.
+    // The sandbox has definitions of routes.
     ("get crd", ".networking."),
     ("api-resources lists built-ins", "gateway.networking.k8s.io/"),
     ("api-resources lists built-ins", "networking.istio.io/"),
@@ -18,20 +18,20 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("describe namespace", "No resource quota."),
     // The sandbox's tokens are its own, and no JSON Web Tokens.
     ("create token", ""),
-    // Who built it, when, of what; and what it consists of.
+    // The build, its time and platform, and the list of components.
     ("get --raw", ""),
     ("proxy of a raw path", ""),
-    // Built-in schemas in the sandbox do not list the values a field may have.
+    // Built-in schemas in the sandbox do not list the values of enums.
     ("explain --recursive", "enum: Recreate, RollingUpdate"),
-    // Folders that kubectl makes.
+    // Temporary folders of kubectl.
     ("diff shows a difference", "/tmp/LIVE-"),
     ("diff shows a difference", "/tmp/MERGED-"),
-    // Both refuse it for the same field; the sentence is another one.
+    // Both refuse it for the same field; the message differs.
     ("apply with a bad type", "spec:map[replicas:many]"),
-    // How many pods are replaced at a time depends on how fast they start, so what is said of it does too;
-    // and the real recorder puts what is said too often together.
+    // The number of pods replaced at a time depends on how fast they start, and so do the events about it;
+    // and the real recorder merges frequent events.
     ("*", "ScalingReplicaSet"),
-    // Tokens are not mounted into pods of the sandbox, where nobody could use them.
+    // Tokens are not mounted into pods of the sandbox, where they would be useless.
     ("describe pod", "kube-api-access-"),
     ("describe pod", "kube-root-ca.crt"),
     ("describe pod", "DownwardAPI: true"),
@@ -41,7 +41,7 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("describe pod", "TokenExpirationSeconds:"),
     ("describe pod", "Type: Projected"),
     ("describe pod", "Container ID:"),
-    // Whichever pod comes first, and the node it happens to be on.
+    // The first pod, and its node.
     ("describe pod", "Node: node-"),
     ("describe pod", "Successfully assigned"),
     ("describe node", "Boot ID:"),
@@ -59,25 +59,25 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("auth can-i --list", "[create]"),
 ];
 
-/// The same for lines that come and go with how fast the checks are: in a lucky run nothing needs these rows.
+/// The same for lines that depend on the speed of the checks: in a fast run these rows are not needed.
 const DEPENDING_ON_TIME: &[(&str, &str)] = &[
     ("*", "(combined from similar events)"),
-    // There is no metrics API on the real one here; on the sandbox there is one without numbers. It is asked every
+    // The real cluster has no metrics API here; the sandbox has one without numbers. It is asked every
     // quarter of a minute.
     ("*", "FailedGetResourceMetric"),
     ("*", "FailedComputeMetricsReplicas"),
-    // The real server repairs the address of a Service that it has not yet seen written down, and says so.
+    // The real server repairs the address of a Service that is not yet stored, and reports it.
     ("*", "ClusterIPNotAllocated"),
     ("describe service", "Events:"),
     ("describe service", "Type Reason Age From Message"),
     ("describe service", "---- ------ ---- ---- -------"),
-    // How late the kubelet looks decides which states on the way there are.
+    // The states on the way depend on the kubelet's delay.
     ("get -w shows new pods run", "MODIFIED web-<hash>-<drawn> 0/1 "),
     ("get -w shows changes", "MODIFIED web-<hash>-<drawn> 0/1 "),
 ];
 
-/// Checks in which the sandbox may print less, and nothing that the real cluster does not: it serves fewer kinds of
-/// Kubernetes' own.
+/// Checks in which the sandbox may print less, and nothing that the real cluster does not: it serves fewer
+/// kinds of Kubernetes' own.
 const FEWER: &[&str] = &[
     "api-resources lists built-ins",
     "api-resources lists ours",
@@ -90,7 +90,7 @@ pub(super) fn may_be_fewer(check: &str) -> bool {
     FEWER.contains(&check)
 }
 
-/// The row because of which a line of a check is not compared.
+/// The row that exempts a line of a check from the comparison.
 pub(super) fn covering(check: &str, line: &str) -> Option<usize> {
     let covers =
         |(name, part): &(&str, &str)| (*name == "*" || *name == check) && line.contains(part);

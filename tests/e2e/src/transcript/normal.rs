@@ -1,13 +1,13 @@
-//! A line without what no two clusters have in common.
+//! A line without the values that differ between any two clusters.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What is replaced, in order: pattern, by what.
+/// Replacements, in order: pattern, placeholder.
 static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     let table = [
-        // Ids, tokens and times first: what follows would find words in them.
+        // Ids, tokens and times first: later patterns would match words in them.
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
         (r"eyJ[A-Za-z0-9._-]+", "<token>"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", "<time>"),
@@ -32,7 +32,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     compiled.filter_map(|(pattern, by)| Some((pattern?, by))).collect()
 });
 
-/// The line as it is compared.
+/// The line for the comparison.
 pub(super) fn line(text: &str) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for (pattern, by) in PATTERNS.iter() {

@@ -1,12 +1,12 @@
-//! An operator that is killed again and again, while its users go on as if nothing were.
+//! An operator that is killed again and again while its users go on.
 //!
 //! ```text
 //! operator  ──alive 2 to 9 s──╳ ··down 0 to 5 s·· ──alive──╳ ··· ──
 //! users     ─── release ─── edit ─── resume ─── delete ───────────
 //! ```
 //!
-//! Kills come at random moments. A rollout that has seen none when it is well under way asks for one, and so does
-//! whoever wants to do something while nobody looks after it.
+//! Kills come at random moments. A rollout without a kill requests one when it is well under way, and so
+//! does a test that needs a moment without an operator.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -21,13 +21,13 @@ use tokio::{
 
 use crate::passes;
 
-/// How long an operator lives: from, and up to how much longer.
+/// The life of an operator: from, and up to how much longer.
 const LIFE_MIN_MS: u64 = 2000;
 const LIFE_SPAN_MS: u64 = 7000;
-/// How long there is none after it: up to.
+/// The longest time without an operator.
 const PAUSE_MAX_MS: u64 = 5000;
-/// How much longer one lives whose end somebody asked for: up to. Less than the ten seconds that the shortest rollout
-/// has before it when it asks.
+/// The longest life after a requested kill. Less than the ten seconds that the shortest rollout has left at
+/// the request.
 const RESPITE_MAX_MS: u64 = 3000;
 
 /// A stage on which the operator is killed.
@@ -38,11 +38,11 @@ pub(crate) struct Trial<'s> {
     wanted: Notify,
 }
 
-/// A rollout that was begun.
+/// A rollout that has begun.
 #[must_use]
 pub(crate) struct Begun {
     name: &'static str,
-    /// How many kills there were before it.
+    /// The number of kills before it.
     before: u32,
 }
 
@@ -58,7 +58,7 @@ impl<'s> Trial<'s> {
         }
     }
 
-    /// Runs operators, one after the other and none of them for long. Ends only if one does not start.
+    /// Runs operators one after the other, none for long. Ends only if one does not start.
     pub(crate) async fn kill_again_and_again(&self) -> Result<Infallible> {
         let installation = self.stage.installation.without_election();
         loop {
@@ -78,12 +78,12 @@ impl<'s> Trial<'s> {
         Duration::from_millis(self.random.below(milliseconds))
     }
 
-    /// How many there were.
+    /// The number of kills.
     pub(crate) fn kills(&self) -> u32 {
         *self.kills.borrow()
     }
 
-    /// Has the operator killed, and waits until it is gone.
+    /// Kills the operator, and waits until it is gone.
     pub(crate) async fn killed(&self) -> Result<()> {
         let mut kills = self.kills.subscribe();
         let before = self.kills();
@@ -92,7 +92,7 @@ impl<'s> Trial<'s> {
         Ok(())
     }
 
-    /// Begins a rollout by a change of something, and sees to it that the operator does not live to its end.
+    /// Begins a rollout by a change, and makes sure that the operator is killed before its end.
     pub(crate) async fn begin(
         &self,
         name: &'static str,
@@ -116,7 +116,7 @@ impl<'s> Trial<'s> {
         self.begin(name, self.stage.release(name, image)).await
     }
 
-    /// How many kills there were during a rollout that is over now.
+    /// The number of kills during a rollout that is over.
     pub(crate) fn during(&self, Begun { name, before }: Begun) -> Result<u32> {
         let kills = self.kills() - before;
         ensure!(kills > 0, "{name}: the operator lived from its beginning to its end");

@@ -1,9 +1,9 @@
-//! Lives in which everything happens that the operator may be asked to do, one for each kind of object that it may
-//! write: set up, edited, released, renamed, deleted.
+//! Every action of the operator, one run for each kind of object that it may write: set up, edited,
+//! released, renamed, deleted.
 //!
-//! Of some providers no definitions can be had. Their kinds are defined here so that they take anything: what is
-//! looked at is what the operator may do, not what it writes. Where the operator waits for what a provider's
-//! controllers say, a stand-in says it.
+//! Definitions of some providers cannot be obtained. Their kinds are defined here without a schema: these
+//! tests are about permissions, not about the written objects. Where the operator waits for a provider's
+//! controllers, a test writes their status.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use tidegate_tests::providers::{
 
 use crate::{GATEWAY_API, LOOK_AGAIN, PATIENCE, judged, settles};
 
-/// How often somebody else writes to what the operator writes to, before it is asked whether that was enough.
+/// The number of writes in a row to the operator's objects before the test looks for a conflict.
 const TOUCHES: u32 = 25;
 
 const SECRET: Kind = ("v1", "Secret");
@@ -29,18 +29,18 @@ const SCALED_OBJECT: Kind = ("keda.sh/v1alpha1", "ScaledObject");
 const UPSTREAM: Kind = ("gloo.solo.io/v1", "Upstream");
 const KNATIVE_SERVICE: Kind = ("serving.knative.dev/v1", "Service");
 
-/// Providers whose kinds the server knows better, of those that the sandbox does not.
+/// Providers whose kinds the server has real definitions of, among those that the sandbox does not know.
 const KNOWN: [&str; 4] = ["contour", "nginx", "skipper", "traefik"];
 const KNOWN_GROUPS: [&str; 2] = ["projectcontour.io", "traefik.io"];
 
-/// One of them.
+/// One run.
 pub(crate) struct Life<'s> {
     stage: &'s Stage,
     name: String,
     provider: &'static str,
     protocol: &'static str,
     target: Kind,
-    /// What scales it, where something does.
+    /// Its scaler, where there is one.
     scaler: Option<Kind>,
     /// Whether the first release moves traffic; some routes are changed by nothing else.
     by_weight: bool,
@@ -55,12 +55,12 @@ pub(crate) async fn furnish_providers(stage: &Stage) -> Result<()> {
     define(stage, |it| KNOWN_GROUPS.iter().all(|group| it["spec"]["group"] != *group)).await
 }
 
-/// Defines kinds of Kuma as it is without its older policies.
+/// Defines the kinds of a Kuma without its older policies.
 pub(crate) async fn furnish_kuma(stage: &Stage) -> Result<()> {
     define(stage, |it| it["spec"]["names"]["kind"] == "MeshHTTPRoute").await
 }
 
-/// Defines kinds that take anything.
+/// Defines kinds that accept anything.
 async fn define(stage: &Stage, is_meant: impl Fn(&Value) -> bool) -> Result<()> {
     let definitions = definitions().into_iter().filter(is_meant);
     let documents: Vec<_> = definitions.map(|it| it.to_string()).collect();
@@ -72,7 +72,7 @@ async fn define(stage: &Stage, is_meant: impl Fn(&Value) -> bool) -> Result<()> 
 // === impl Life ===
 
 impl<'s> Life<'s> {
-    /// Lives with everything that the server knows by its own definitions.
+    /// Runs with all kinds that the server has real definitions of.
     pub(crate) fn usual(stage: &'s Stage) -> Vec<Self> {
         let life = |name: &str, provider, protocol| Life {
             stage,
@@ -98,7 +98,7 @@ impl<'s> Life<'s> {
         ]
     }
 
-    /// Lives with providers whose kinds take anything. That of Kuma without its older policies is
+    /// Runs with providers whose kinds accept anything. Kuma without its older policies is
     /// [`kuma`](Self::kuma), as both cannot be on one cluster.
     pub(crate) fn others(stage: &'s Stage) -> Vec<Self> {
         let is_lived = |it: &&str| !KNOWN.contains(it) && *it != KUMA_HTTP;
@@ -121,7 +121,7 @@ impl<'s> Life<'s> {
         }
     }
 
-    /// Lives it, while somebody else keeps writing to the same objects.
+    /// Runs it, while another client keeps writing to the same objects.
     pub(crate) async fn live(&self) -> Result<()> {
         self.furnish().await?;
         self.stage.reach(&self.name, "Initialized").await?;
@@ -164,14 +164,14 @@ impl<'s> Life<'s> {
         spec["revertOnDeletion"] = json!(true);
         spec["service"]["portName"] = json!(protocol);
         if *protocol == "grpc" {
-            // Traefik serves calls over clear text, and refuses protocols it has no name for.
+            // Traefik serves gRPC over clear text, and refuses protocols it has no name for.
             spec["service"]["appProtocol"] = json!("kubernetes.io/h2c");
         }
         spec["targetRef"]["kind"] = json!(kind);
         if let Some((version, kind)) = self.scaler {
             spec["autoscalerRef"] = json!({ "apiVersion": version, "kind": kind, "name": "web" });
         }
-        // What users of the provider have to say.
+        // The settings of the provider's users.
         let usual = canary_for(provider, json!({}));
         for field in ["/ingressRef", "/routeRef", "/service/meshName"] {
             if let Some(said) = usual["spec"].pointer(field) {
@@ -194,7 +194,7 @@ impl<'s> Life<'s> {
         analysis
     }
 
-    /// Whether queries that are built in ask for the addresses of the canary.
+    /// Whether built-in queries use the addresses of the canary.
     fn has_addresses(&self) -> bool {
         self.provider == "apisix"
     }
@@ -204,7 +204,7 @@ impl<'s> Life<'s> {
         let policy = json!({ "loadBalancer": { "simple": "RANDOM" } });
         let mut service = json!({ "service": { "port": 8081, "trafficPolicy": policy } });
         if self.protocol == "http" {
-            // Calls have no timeout of their own.
+            // GRPCRoutes have no timeout of their own.
             service["service"]["timeout"] = json!("15s");
         }
         stage.patch(CANARY, name, "web", &json!({ "spec": service })).await?;
@@ -221,7 +221,7 @@ impl<'s> Life<'s> {
         }
         let wanted = self.release("image", json!("shop:2.0.0")).await?;
         if self.has_addresses() {
-            // Nobody serves requests here that could be counted: a check without data is all there can be.
+            // No requests are served here that could be counted: a check without data is all there can be.
             let what = format!("{name}: a check fails");
             stage.until(name, &what, |it| it["failedChecks"].as_i64() > Some(0)).await?;
             let without = json!({ "spec": { "analysis": { "metrics": [] } } });
@@ -231,7 +231,7 @@ impl<'s> Life<'s> {
         let primary = stage.get(self.target, name, "web-primary").await?.context("no primary")?;
         let image = &primary["spec"]["template"]["spec"]["containers"][0]["image"];
         ensure!(image == "shop:2.0.0", "{name}: promoted, and the primary runs {image}");
-        // What follows is not about traffic.
+        // The rest is not about traffic.
         self.edit(json!({ "skipAnalysis": true })).await
     }
 
@@ -252,15 +252,15 @@ impl<'s> Life<'s> {
         Ok(())
     }
 
-    /// Touches the canary and its target until a write of the operator's came too late: then it reads again all that
-    /// it looks after, and that is what it may `get` some kinds for.
+    /// Touches the canary and its target until a write of the operator's got a conflict: then it reads all
+    /// its objects again, which some of its `get` permissions are for.
     async fn meddle(&self) -> Result<()> {
         let Self { stage, name, .. } = self;
         let before = self.races_lost()?;
         eventually(&format!("{name}: the operator loses a race"), PATIENCE, async || {
             for count in 0..TOUCHES {
                 let touch = json!({ "annotations": { "touched": count.to_string() } });
-                // Another generation, which the status tells of. So many checks never fail.
+                // Changes the generation, which is in the status. So many checks never fail.
                 let analysis = json!({ "threshold": 20 + count });
                 let edit = json!({ "metadata": touch, "spec": { "analysis": analysis } });
                 stage.patch(CANARY, name, "web", &edit).await?;
@@ -277,8 +277,8 @@ impl<'s> Life<'s> {
         Ok(asked.iter().filter(|it| it.code == 409 && it.namespace == self.name).count())
     }
 
-    /// Somebody's edit of an Upstream is put right. Its name says all that a canary says of it: nothing else ever
-    /// changes one.
+    /// An edit of an Upstream by another client is corrected. Its name follows from all settings that it
+    /// depends on: nothing else ever changes one.
     async fn misdirect(&self) -> Result<()> {
         let Self { stage, name, .. } = self;
         if self.provider != "gloo" {
@@ -307,7 +307,7 @@ impl<'s> Life<'s> {
                     let backend = "/spec/rules/0/http/paths/0/backend/service/name";
                     set(&mut object, backend, json!(service));
                 }
-                // Leads to what the canary makes.
+                // Leads to the canary's own objects.
                 _ => continue,
             }
             stage.apply(name, object).await?;
@@ -348,7 +348,7 @@ impl<'s> Life<'s> {
         stage.gone(name).await
     }
 
-    /// Changes one field of the target's container. Returns what operators call the revision.
+    /// Changes one field of the target's container. Returns the operator's name of the revision.
     async fn release(&self, field: &str, value: Value) -> Result<String> {
         let Self { stage, name, .. } = self;
         let mut target = stage.get(self.target, name, "web").await?.context("no target")?;
@@ -364,7 +364,7 @@ impl<'s> Life<'s> {
     }
 }
 
-/// Puts a value where a JSON pointer leads to; all but its last step is there.
+/// Sets a value at a JSON pointer; all but its last step exists.
 fn set(object: &mut Value, pointer: &str, value: Value) {
     let (place, field) = pointer.rsplit_once('/').unwrap_or_default();
     if let Some(place) = object.pointer_mut(place) {
@@ -390,7 +390,7 @@ fn scaling(kind: Kind) -> Value {
 
 // === Knative ===
 
-/// A life in which the target is target, primary and route in one, and nothing is made.
+/// A run in which the target is target, primary and route in one, and nothing is created.
 pub(crate) async fn live_with_knative(stage: &Stage) -> Result<()> {
     let name = KNATIVE;
     let life = async {
@@ -427,8 +427,8 @@ pub(crate) async fn live_with_knative(stage: &Stage) -> Result<()> {
     }
 }
 
-/// Says what Knative's controllers say of a Service: each image is a revision that can serve at once, and traffic is
-/// divided as it is asked for.
+/// Writes the status of Knative's controllers for a Service: each image is a revision that can serve at
+/// once, and traffic is divided as in the spec.
 async fn stand_in_for_knative(stage: &Stage, name: &str) -> Result<()> {
     let mut images = Vec::new();
     loop {

@@ -1,4 +1,5 @@
-//! Ten kinds of rollout, each in a namespace of its own. Each says how often the operator was killed meanwhile.
+//! Ten kinds of rollout, each in a namespace of its own. Each reports the number of kills of the operator
+//! meanwhile.
 
 use std::time::Duration;
 
@@ -158,7 +159,7 @@ async fn autoscaled(trial: &Trial<'_>) -> Result<u32> {
     trial.during(begun)
 }
 
-/// Deleted half-way, while no operator runs: what the user had is as it was, and live traffic is back on it.
+/// Deleted half-way, while no operator runs: the user's objects are restored, and have the live traffic.
 async fn deletion(trial: &Trial<'_>) -> Result<u32> {
     let (stage, name) = (trial.stage, "deletion");
     stage.furnish(name, "shop:1.0.0").await?;
@@ -193,8 +194,8 @@ async fn deletion(trial: &Trial<'_>) -> Result<u32> {
     trial.during(begun)
 }
 
-/// A canary that Flagger has promoted before: no rollout starts, what is missing is made, and the next release
-/// is rolled out.
+/// A canary that Flagger has promoted before: no rollout starts, missing objects are created, and the next
+/// release is rolled out.
 async fn take_over(trial: &Trial<'_>) -> Result<u32> {
     let (stage, name) = (trial.stage, "take-over");
     stage.furnish(name, "shop:1.0.0").await?;
@@ -204,7 +205,7 @@ async fn take_over(trial: &Trial<'_>) -> Result<u32> {
     let mut primary = deployment("web-primary", "shop:1.0.0");
     primary["spec"]["template"]["metadata"]["annotations"] = json!({ "flagger-id": "left-by-it" });
     let mut object = canary(GATEWAY_API, "take-over.test", &by_weight());
-    // Nobody looks after it while it is made.
+    // No operator acts on it while it is created.
     object["spec"]["suspend"] = json!(true);
     stage.apply(name, object).await?;
     let owner = stage.get(CANARY, name, "web").await?.context("no canary")?;

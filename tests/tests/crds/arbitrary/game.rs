@@ -251,7 +251,7 @@ strategy! { game_stateful_set_status: GameStatefulSetStatus {
     post_inplace_hook_condition: list(pod_hook_condition()),
 } }
 
-/// A pod template with members nobody declared, and a selector that fits it in one of several ways.
+/// A pod template with undeclared members, and a selector that fits it in one of several ways.
 fn selected_template() -> BoxedStrategy<(LabelSelector, PodTemplate)> {
     let requirement = |operator: &str, key: &str, values: Option<Vec<String>>| {
         LabelSelectorRequirement { key: key.to_owned(), operator: operator.to_owned(), values }

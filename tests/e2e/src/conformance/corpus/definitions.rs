@@ -1,4 +1,4 @@
-//! Definitions of custom resources: good ones, and each thing that may be wrong with one.
+//! Definitions of custom resources: valid ones, and each possible error.
 
 use serde_json::{Value, json};
 

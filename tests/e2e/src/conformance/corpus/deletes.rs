@@ -1,4 +1,4 @@
-//! How objects go: policies, preconditions, grace, finalizers, collections, namespaces.
+//! Deletion: policies, preconditions, grace, finalizers, collections, namespaces.
 
 use serde_json::{Value, json};
 

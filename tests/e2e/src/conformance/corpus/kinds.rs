@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// How a kind is reached.
+/// The path of a kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
     pub api_version: &'static str,
@@ -23,7 +23,7 @@ pub struct Sample {
 const SAMPLES: &str = include_str!("samples.yaml");
 const DEFINITIONS: &str = include_str!("definitions.yaml");
 
-/// API version, kind, plural, and of `namespaced`, `status`, `scale` the initials of what it has.
+/// API version, kind, plural, and the initials of those of `namespaced`, `status`, `scale` that it has.
 const KINDS: &[(&str, &str, &str, &str)] = &[
     ("v1", "ConfigMap", "configmaps", "n"),
     ("v1", "Secret", "secrets", "n"),
@@ -152,7 +152,7 @@ impl Sample {
         merged(&self.object, patch)
     }
 
-    /// What a story about it is called.
+    /// The name of a story about it.
     pub fn title(&self, about: &str) -> String {
         format!("{about}: {} {}", self.kind.kind, self.name().trim_start_matches("${ns}-"))
     }

@@ -1,4 +1,4 @@
-//! What may happen to one object, told for each kind: made, refused, read, changed, deleted.
+//! The life of one object, for each kind: created, refused, read, changed, deleted.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub(super) fn stories() -> Vec<Story> {
     stories
 }
 
-/// A label both agree to.
+/// A label that both managers set to the same value.
 fn label(value: &str) -> Value {
     json!({ "metadata": { "labels": { "step": value } } })
 }
@@ -139,7 +139,7 @@ fn replacing(sample: &Sample) -> Story {
     let (all, one) = (sample.collection(), sample.path());
     story.put("what is not there", one.clone(), &sample.object);
     story.post("made", all.clone(), &sample.object);
-    // Some kinds were made by the first request, and this one was refused.
+    // The first request created some kinds, and refused this one.
     let made = story.get("as made", one.clone());
     let with = |value: &str, metadata: Value| {
         sample.with(&super::merged(&label(value), &json!({ "metadata": metadata })))

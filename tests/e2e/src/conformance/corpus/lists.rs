@@ -203,7 +203,7 @@ fn versions() -> Story {
     let list = story.get("now", MAPS);
     let then = list.version();
     story.delete("one goes", format!("{MAPS}/a"));
-    // The real server's cache may be behind until somebody has asked for what is stored.
+    // The real server's cache may be behind until a client has asked for the stored state.
     story.get("without it", MAPS);
     for (note, query) in [
         ("any", "resourceVersion=0".to_owned()),

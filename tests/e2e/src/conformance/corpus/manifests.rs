@@ -1,4 +1,4 @@
-//! The manifests of our own kinds: the good ones made and changed, the bad ones refused.
+//! The manifests of our own kinds: the good ones created and changed, the bad ones refused.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

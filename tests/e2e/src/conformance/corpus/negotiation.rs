@@ -1,4 +1,4 @@
-//! Forms of answers: what is accepted, in which order, and what is refused.
+//! Forms of answers: accepted media types, their order, and refusals.
 
 use serde_json::json;
 

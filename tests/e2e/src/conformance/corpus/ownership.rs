@@ -1,4 +1,4 @@
-//! Who owns which field: applies by several managers on lists, maps, defaults, subresources.
+//! Ownership of fields: applies by several managers on lists, maps, defaults, subresources.
 
 use serde_json::{Value, json};
 
@@ -498,7 +498,7 @@ fn controllers() -> Story {
     story
 }
 
-/// A quantity that the real server does not find equal to itself.
+/// A quantity that the real server considers unequal to itself.
 fn binary() -> Story {
     let mut story = Story::new("a metric of 200Mi");
     let all = "/apis/autoscaling/v2/namespaces/${ns}/horizontalpodautoscalers";

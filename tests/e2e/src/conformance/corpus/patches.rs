@@ -36,7 +36,7 @@ pub(super) fn stories() -> Vec<Story> {
     stories
 }
 
-/// Each patch on the object as the last left it, and as a rehearsal by another manager before.
+/// Each patch on the object as the last left it, and before that as a dry run by another manager.
 fn changes(sample: &Sample, media: &str, patches: &[(&str, Value)]) -> Story {
     let mut story = Story::new(sample.title(media));
     story.post("made", format!("{}?fieldManager=maker", sample.collection()), &sample.object);

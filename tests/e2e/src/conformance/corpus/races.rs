@@ -1,4 +1,4 @@
-//! Two writers with different ideas of what is stored, in every order.
+//! Two writers with different versions of an object, in every order.
 
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
-//! What the operator asks of a cluster while it works, recorded on a sandbox and asked again of both servers.
+//! The operator's requests during its work, recorded on a sandbox and sent again to both servers.
 //!
-//! A request that was sent for a version of an object carries the version it has at that moment of the replay,
-//! read by a request of its own. Owners keep what they own, by the uids they have here. Nobody else writes in
-//! a replay: no control loop, no kubelet.
+//! A request with a resource version carries the version that the object has at that moment of the replay,
+//! read by a request of its own. Owner references keep their owners, by the uids they have here. No
+//! controller and no kubelet writes in a replay.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ const APPS: &str = "/apis/apps/v1/namespaces/default";
 const SCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 const FLAGGER: &str = "/apis/flagger.app/v1beta1/namespaces/default/canaries";
 const TKEX: &str = "/apis/tkex.tencent.com/v1alpha1/namespaces/default/gamedeployments";
-/// How long anything may take, in virtual time.
+/// The longest wait, in virtual time.
 const PATIENCE_S: u64 = 3600;
 
 pub(super) fn stories() -> Vec<Story> {
@@ -41,7 +41,7 @@ pub(super) fn stories() -> Vec<Story> {
     recorder.join().expect("what is recorded on a sandbox does not fail")
 }
 
-/// Somebody at the same cluster, recorded too.
+/// A user of the same cluster, recorded too.
 struct Person {
     client: Client,
     tape: Tape,
@@ -50,7 +50,7 @@ struct Person {
 // === impl Person ===
 
 impl Person {
-    /// Whatever the operator of that world asks is on the same tape.
+    /// The requests of the operator of that world are on the same tape.
     fn beside(world: &mut World) -> Self {
         let tape = Tape::default();
         world.tape = Some(tape.clone());
@@ -74,7 +74,7 @@ impl Person {
     }
 }
 
-// === What is recorded ===
+// === Recordings ===
 
 /// Set up, promoted twice, failed, deleted: with an autoscaler and configuration.
 async fn rollout() -> Vec<Recorded> {
@@ -128,7 +128,7 @@ async fn reach(world: &World, phase: &str) {
     assert!(world.until(PATIENCE_S, is_so).await, "never {phase}, but {}", world.phase("web"));
 }
 
-/// Brought up, updated in place, scaled in.
+/// Scaled up, updated in place, scaled in.
 async fn game() -> Vec<Recorded> {
     let mut world = World::of_games();
     let person = Person::beside(&mut world);
@@ -164,7 +164,7 @@ async fn game() -> Vec<Recorded> {
 
 // === As a story ===
 
-/// What was asked about objects of the one namespace. Lists of all namespaces are other stories' too.
+/// The requests about objects of the one namespace. Lists of all namespaces depend on other stories.
 fn story(name: &str, recorded: &[Recorded]) -> Story {
     let mut story = Story::new(name);
     let mut uids: BTreeMap<String, String> = BTreeMap::new();
@@ -198,7 +198,7 @@ fn in_story(path: &str) -> String {
     path.replace("/namespaces/default/", "/namespaces/${ns}/")
 }
 
-/// The version of an object that a request insists on.
+/// The resource version in a request.
 fn version_in(body: &str) -> Option<String> {
     let body: Value = serde_json::from_str(body).ok()?;
     let places = ["/metadata/resourceVersion", "/preconditions/resourceVersion"];

@@ -1,7 +1,7 @@
-//! Every leaf and every branch of every sample, spoiled in turn.
+//! Every leaf and every branch of every sample, made invalid in turn.
 //!
-//! Each is sent as a rehearsal of a create, so that nothing depends on what came before. What is refused shows how decoding and
-//! validation agree; what is accepted shows the defaults around it.
+//! Each is sent as a dry run of a create, so that nothing depends on earlier requests. Refusals compare
+//! decoding and validation; accepted requests compare the defaults.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn chapters(sample: &Sample) -> Vec<Story> {
     stories
 }
 
-/// The object with one thing wrong, in all ways.
+/// The object with one error, in all variants.
 fn spoiled(object: &Value) -> Vec<(String, Value)> {
     let mut pointers = Vec::new();
     collect(object, "", &mut pointers);
@@ -51,7 +51,7 @@ fn spoiled(object: &Value) -> Vec<(String, Value)> {
     all
 }
 
-/// All places below the root but those that `life` looks at.
+/// All places below the root, without those of `life`.
 fn collect(value: &Value, pointer: &str, pointers: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(members) => members
@@ -73,7 +73,7 @@ fn collect(value: &Value, pointer: &str, pointers: &mut Vec<String>) {
     }
 }
 
-/// What might stand there instead, by what does.
+/// Replacements of a value, by its type.
 fn replacements(old: &Value) -> Vec<Value> {
     match old {
         Value::String(_) => {

@@ -1,7 +1,7 @@
-//! Clients that meet on few objects, by chance.
+//! Random writes of several clients to few objects.
 //!
-//! A walk is seeded: the same seed is the same story. Each step is one write by one of three managers to one of two objects, in any of
-//! the ways there are, mostly valid.
+//! A walk is seeded: the same seed is the same story. Each step is one write by one of three managers to
+//! one of two objects, of any type, mostly valid.
 
 use kube_sandbox::random::Random;
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ impl Ground {
         json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name } })
     }
 
-    /// A whole object, with some of its fields by chance.
+    /// A whole object, with some of its fields chosen at random.
     fn object(self, name: &str, random: &Random) -> Value {
         let needed = match self {
             Self::Map => json!({}),
@@ -112,7 +112,7 @@ impl Ground {
         super::merged(&whole, &self.change(random))
     }
 
-    /// An object that claims a field or two.
+    /// A partial object with one or two fields.
     fn partial(self, name: &str, random: &Random) -> Value {
         super::merged(&self.header(name), &self.change(random))
     }

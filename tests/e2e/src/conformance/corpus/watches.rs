@@ -1,4 +1,4 @@
-//! Watches: where they start, what they tell and in which order, how they end.
+//! Watches: their start, their events and the order of those, their end.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn label(app: &str) -> Value {
     json!({ "metadata": { "labels": { "app": app } } })
 }
 
-/// What happens in all stories: made, changed, relabelled, held, gone.
+/// The events of all stories: created, changed, relabelled, held by a finalizer, deleted.
 fn events(story: &mut Story) {
     story.post("b made", MAPS, &map("b", "web"));
     story.patch("a changed", format!("{MAPS}/a"), MERGE, &json!({ "data": { "x": "1" } }));
@@ -163,7 +163,7 @@ fn refused() -> Story {
     story
 }
 
-/// One object of each kind, seen twice: as it happened and told afterwards.
+/// One object of each kind, watched live and again from its first version.
 fn kinds(sample: &Sample) -> Story {
     let mut story = Story::new(sample.title("watching"));
     let (all, one) = (sample.collection(), sample.path());

@@ -99,7 +99,7 @@ pub async fn run(args: Args, stop: impl Future<Output = ()>) -> Result<(), RunEr
     outcome
 }
 
-/// What this program calls itself.
+/// Version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The API servers.

@@ -68,7 +68,7 @@ pub(crate) trait Controller: Send {
     fn ended(&mut self, id: &Id);
 }
 
-/// What a loop is started with.
+/// The arguments of a loop.
 pub(crate) struct LoopStart {
     pub(crate) delay: Duration,
     pub(crate) stop: watch::Receiver<bool>,

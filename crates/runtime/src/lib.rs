@@ -1,4 +1,4 @@
-//! What the long-running programs of this workspace share: logs, TLS, serving, signals, process metrics, flags.
+//! Shared by the long-running programs of this workspace: logs, TLS, serving, signals, process metrics, flags.
 //!
 //! Called by the operator, the load tester and the `tidegate` command. It has no Kubernetes types and no client: the
 //! load tester runs commands for others and must not be able to do what the operator does.

@@ -13,15 +13,11 @@ use tidegate_engine::{
     Action, Alert, Checks, Cookie, CookieChange, Decision, Fact, ManagedObject, Memory, Split,
     State,
 };
-use tidegate_providers::{
-    object::Change,
-    traffic::{Cookies, RouteError},
-    workload::WorkloadError,
-};
+use tidegate_providers::traffic::Cookies;
 
 use super::{
     alerts::{self, Outbox},
-    canary_ref::CanaryRef,
+    canary_ref::{CanaryRef, rejected},
     cookies,
     env::ManagedWrite,
     events::Recorder,
@@ -158,7 +154,7 @@ impl Actor {
         let observation = progress.observation;
         match action {
             Action::Ensure(ManagedObject::Primary) => {
-                primary::create(self, canary, observation, &progress.memory).await
+                primary::create(&mut self.recorder, canary, observation, &progress.memory).await
             }
             Action::Ensure(object) => {
                 if *object == ManagedObject::Route {
@@ -191,7 +187,14 @@ impl Actor {
                 canary.write(&changes.map_err(rejected)?).await
             }
             Action::Promote(revision) => {
-                primary::promote(self, canary, observation, revision, &progress.memory).await
+                primary::promote(
+                    &mut self.recorder,
+                    canary,
+                    observation,
+                    revision,
+                    &progress.memory,
+                )
+                .await
             }
             Action::Remember(memory) => self.remember(canary, memory, progress, pass).await,
             Action::Announce(fact) => {
@@ -293,7 +296,7 @@ impl Actor {
             // Routes that cannot be listed may still hold canary weight.
             return Err(WriteError::Refused { what: "the route".to_owned(), why: why.clone() });
         }
-        write_route(canary, changes).await?;
+        canary.write_route(changes).await?;
         series::set_weight(&canary.cx.telemetry, observation, split);
         Ok(())
     }
@@ -400,17 +403,6 @@ fn rest_after(write: ManagedWrite, interval: Duration) -> Duration {
     }
 }
 
-async fn write_route(
-    canary: &CanaryRef,
-    changes: Result<Vec<Change>, RouteError>,
-) -> Result<(), WriteError> {
-    let changes = changes.map_err(|error| WriteError::Refused {
-        what: "the route".to_owned(),
-        why: error.to_string(),
-    })?;
-    canary.write(&changes).await
-}
-
 async fn scale(
     canary: &CanaryRef,
     observation: &Observation,
@@ -433,11 +425,4 @@ async fn pause_scaler(
 fn scalers(canary: &CanaryRef, observation: &Observation) -> Scalers {
     let spec = &observation.inputs.canary.spec;
     Scalers::find(spec, &canary.cx.cluster.cache, &canary.key.namespace)
-}
-
-fn rejected(error: WorkloadError) -> WriteError {
-    match error {
-        WorkloadError::TargetMoved { .. } => WriteError::Conflict { what: "the target".to_owned() },
-        error => WriteError::Refused { what: "a workload".to_owned(), why: error.to_string() },
-    }
 }

@@ -79,7 +79,7 @@ struct Letter {
     identity: String,
 }
 
-/// Whose address a message goes to.
+/// The author of the address that a message goes to.
 #[derive(Clone)]
 enum Route {
     /// From a flag: trusted, through this proxy.
@@ -316,7 +316,7 @@ impl Waiting {
         self.settle(&letter, attempts, outcome);
     }
 
-    /// What becomes of a letter after an attempt, with so many before it.
+    /// Keeps, removes or gives up a letter after an attempt, with so many before it.
     fn settle(&self, letter: &Letter, attempts: u32, outcome: Result<(), Undelivered>) {
         let mut letters = self.letters();
         let is_it = |it: &Waited| {
@@ -438,7 +438,7 @@ impl Letter {
 // === impl Undelivered ===
 
 impl Undelivered {
-    /// What no other attempt will change.
+    /// An error that no further attempt will change.
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     fn of(error: impl ToString) -> Self {
         let outcome = Outcome::Error("not_configured");

@@ -151,7 +151,7 @@ impl Analysis<'_> {
             }
         }
         let verdict = match (failed, without_data, held) {
-            // What is bad is bad, whatever else there is no telling of.
+            // A bad value fails the check, even if others are unknown.
             (Some(why), ..) => Verdict::Failed(why),
             (None, Some(why), _) => Verdict::NoData(why),
             (None, None, Some(why)) => Verdict::Held(why),
@@ -264,7 +264,7 @@ impl Analysis<'_> {
         let question = format!("{key}\n{}\n{query}", metric.interval());
         let answer = self.shared.once(question, run(self.canary, &machine)).await;
         answer.map_err(|error| match Lack::of(&error, &metric.name, self.observation) {
-            // Whose server it is that does not answer, its owner should know.
+            // The owner of the template should know that its server does not answer.
             Lack::Answer(_) => Lack::Answer(format!(
                 "the query of metric {} failed: {} of metric template {key}: {}",
                 metric.name,

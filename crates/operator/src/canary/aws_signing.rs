@@ -45,7 +45,7 @@ pub(super) fn sign(request: &mut Request, signing: &Signing, now: Timestamp) -> 
     Some(())
 }
 
-/// What a proxy leaves alone. Others may be added, changed or dropped on the way.
+/// Headers that proxies leave alone. Others may be added, changed or dropped on the way.
 fn is_signed(name: &HeaderName) -> bool {
     *name == header::CONTENT_TYPE || name.as_str().starts_with("x-amz-")
 }
@@ -111,7 +111,7 @@ mod tests {
         let mut list = get("https://iam.amazonaws.com/?Action=ListUsers&Version=2010-05-08");
         let form = HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8");
         list.headers.insert(header::CONTENT_TYPE, form);
-        // What is not signed changes nothing.
+        // A header that is not signed changes nothing.
         list.headers.insert("x-scope-orgid", HeaderValue::from_static("tenant"));
         let want = "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/iam/aws4_request, SignedHeaders=content-type;host;x-amz-date, Signature=5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7";
         assert_eq!(signature(&mut list, "iam"), want);

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use tidegate_engine::Moment;
-use tidegate_providers::object::{Change, Kind};
+use tidegate_providers::{
+    object::{Change, Kind},
+    traffic::RouteError,
+    workload::WorkloadError,
+};
 
 use crate::{
     cluster::{
@@ -36,9 +40,29 @@ impl CanaryRef {
         Ok(())
     }
 
+    /// Writes the changes that a router made up.
+    pub(super) async fn write_route(
+        &self,
+        changes: Result<Vec<Change>, RouteError>,
+    ) -> Result<(), WriteError> {
+        let changes = changes.map_err(|error| WriteError::Refused {
+            what: "the route".to_owned(),
+            why: error.to_string(),
+        })?;
+        self.write(&changes).await
+    }
+
     /// The steady clock in the engine's unit.
     pub(super) fn steady(&self) -> Moment {
         let passed = self.cx.clock.monotonic().as_millis();
         Moment(i64::try_from(passed).unwrap_or(i64::MAX))
+    }
+}
+
+/// A change to a workload that cannot be made up, as a write that is refused.
+pub(super) fn rejected(error: WorkloadError) -> WriteError {
+    match error {
+        WorkloadError::TargetMoved { .. } => WriteError::Conflict { what: "the target".to_owned() },
+        error => WriteError::Refused { what: "a workload".to_owned(), why: error.to_string() },
     }
 }

@@ -56,7 +56,7 @@ pub(super) enum QueryFailure {
     NoData,
 }
 
-/// The value a query comes to.
+/// Runs a query to its value.
 pub(super) async fn run(
     canary: &CanaryRef,
     machine: &QueryMachine,
@@ -72,7 +72,7 @@ pub(super) async fn run(
     let outcome = loop {
         let left = end.saturating_sub(canary.cx.clock.monotonic());
         let step = machine.next(&replies);
-        // What is left when time is up is to tidy up.
+        // When time is up only cleanup is left.
         let reply = match step {
             Step::Done(outcome) => break outcome,
             Step::Send(_) | Step::Wait(_) if left.is_zero() => Reply::Lost,

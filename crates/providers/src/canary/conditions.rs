@@ -66,7 +66,7 @@ pub fn conditions_and_decision(
     let before = live.last_decision.clone().unwrap_or_default();
     let mut measured: Vec<Value> = view.checks.map(shown).unwrap_or_default();
     if measured.is_empty() && matches!(decision.why, Fact::ThresholdReached(_)) {
-        // What takes a rollout back is what was measured just before.
+        // The rollback shows the checks that caused it.
         measured = before.checks.iter().map(|check| json!(check)).collect();
     }
     let same = before.reason == decision.why.reason()
@@ -167,8 +167,8 @@ impl Health {
 
 /// Exactly one of the three: well, on its way, or broken until somebody mends it.
 ///
-/// Tools that follow these conditions call a stalled object failed. What waits for a yes has not
-/// failed: it is on its way, and its message says for whom it waits.
+/// Tools that follow these conditions call a stalled object failed. A canary that waits for approval has
+/// not failed: it reconciles, and its message names the hook or the person it waits for.
 fn state_of(memory: &Memory, decision: &Decision) -> Health {
     match &decision.why {
         Fact::Refused(_)

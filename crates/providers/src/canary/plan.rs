@@ -1,4 +1,6 @@
-//! The user's spec, as the engine's plan; and everything in it that cannot be done.
+//! Translates the spec into the engine's plan, and lists the errors in it.
+//!
+//! A field that the provider cannot carry out becomes a note in the plan; an error blocks the canary.
 
 use crate::{
     metrics::limits,
@@ -15,7 +17,7 @@ use tidegate_engine::{
 /// Checks of a rollout that was meant to go by weight where weights are impossible; as Flagger.
 const ITERATIONS_INSTEAD: u32 = 10;
 
-/// What the engine needs of a spec.
+/// The plan of a spec.
 pub fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
     let analysis = &spec.analysis;
     let capabilities = mesh.capabilities(spec);
@@ -47,7 +49,7 @@ pub fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         traffic,
         steps: steps(spec),
         max,
-        // What cannot be divided goes back at once.
+        // Traffic that cannot be divided goes back at once.
         promotion_step: match analysis.step_weight_promotion {
             Some(step) if capabilities.weighted => step.max(0),
             Some(_) | None => 0,
@@ -59,7 +61,7 @@ pub fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
         deadline: std::time::Duration::from_secs(count(spec.progress_deadline_s().into()).into()),
         skip: spec.skips_analysis(),
         suspended: spec.is_suspended(),
-        // What outlives the canary must not lead to Services that do not.
+        // A route that outlives the canary must not lead to Services that do not.
         revert: spec.revert_on_deletion == Some(true) || mesh.outlives(spec),
         manual,
         hooks: hooks(&analysis.webhooks),
@@ -69,7 +71,7 @@ pub fn plan(spec: &CanarySpec, mesh: Mesh) -> Plan {
     }
 }
 
-/// What the authors of metrics should know about them. Where nothing is analysed nobody is bothered.
+/// Warnings about metrics, for canaries that are analysed.
 fn doubts(spec: &CanarySpec) -> Vec<Note> {
     if spec.skips_analysis() {
         return Vec::new();
@@ -82,7 +84,7 @@ fn doubts(spec: &CanarySpec) -> Vec<Note> {
     doubts.map(Note::Doubtful).collect()
 }
 
-/// Hooks whose certificates nobody looks at.
+/// Hooks whose certificates are not verified.
 fn unverified_hooks(spec: &CanarySpec) -> Vec<Note> {
     let hooks = spec.analysis.webhooks.iter().filter(|hook| hook.disable_tls == Some(true));
     let said = hooks.map(|hook| {
@@ -94,7 +96,7 @@ fn unverified_hooks(spec: &CanarySpec) -> Vec<Note> {
     said.map(Note::Unverified).collect()
 }
 
-/// Templates, by the metric that refers to them, whose servers' certificates nobody looks at.
+/// Templates, by the metric that refers to them, whose servers' certificates are not verified.
 pub fn unverified_templates(
     spec: &CanarySpec,
     is_unverified: impl Fn(&ObjectRef) -> bool,
@@ -162,11 +164,11 @@ fn hooks(webhooks: &[Webhook]) -> Hooks {
     }
 }
 
-/// Everything that is wrong with the spec.
+/// All errors in the spec.
 ///
-/// What cannot be done is not begun; but a rollout that is edited into it, or was begun by a controller that
-/// ignored it, must not stand still with its share. Where its route is blocked by it, or no step leads on, the
-/// engine sees that for itself.
+/// Nothing is begun with an invalid spec. But a rollout whose spec is edited into an invalid one, or that was
+/// begun by a controller that ignored the error, must not stand still with its share: of such a rollout only
+/// errors are listed that it cannot go on with. A blocked route and a missing step are found by the engine.
 pub fn spec_errors(canary: &Canary, mesh: Mesh, cross_namespace: CrossNamespace) -> Vec<String> {
     let spec = &canary.spec;
     let usual = (mesh == Mesh::Knative).then_some(Provider::Knative);
@@ -179,7 +181,7 @@ pub fn spec_errors(canary: &Canary, mesh: Mesh, cross_namespace: CrossNamespace)
             kind.as_str()
         )),
     }
-    // What one of Knative needs is said above.
+    // The requirements of Knative are checked above.
     let is_service = spec.target_ref.kind == TargetKind::Service && !spec.target_ref.is_knative();
     if is_service && spec.autoscaler_ref.is_some() {
         let why = "spec.autoscalerRef: not possible for a Service, which has no replicas";
@@ -225,7 +227,7 @@ fn unreachable(spec: &CanarySpec, mesh: Mesh) -> Vec<&'static str> {
         Mesh::Kubernetes => errors.push(
             "spec.provider: a Service as target needs one that divides traffic between its copies",
         ),
-        // What is not the canary's goes the way of the user's Ingress to the apex.
+        // Requests that are not the canary's follow the user's Ingress to the apex.
         Mesh::Nginx | Mesh::Skipper => errors.push(
             "spec.provider: with this one the primary is reached through your Ingress, which leads \
              to the target itself; a Service as target needs one that divides traffic between its \

@@ -15,15 +15,18 @@ use tidegate_providers::{
     },
 };
 
-use super::{Actor, rejected, write_route};
 use crate::{
-    canary::{canary_ref::CanaryRef, observation::Observation},
+    canary::{
+        canary_ref::{CanaryRef, rejected},
+        events::Recorder,
+        observation::Observation,
+    },
     cluster::write::WriteError,
 };
 
 /// Creates the primary: the first time from the target, later from the revision that was promoted.
 pub(super) async fn create(
-    actor: &mut Actor,
+    recorder: &mut Recorder,
     canary: &CanaryRef,
     observation: &Observation,
     memory: &Memory,
@@ -33,7 +36,7 @@ pub(super) async fn create(
     match inputs.workload {
         WorkloadKind::Knative => {
             let cx = inputs.route_cx(observation.routes.inherited);
-            write_route(canary, inputs.mesh.reconcile(&cx, &of_knative(target))).await
+            canary.write_route(inputs.mesh.reconcile(&cx, &of_knative(target))).await
         }
         WorkloadKind::Service => {
             // Only of a target that is at the promoted revision: the observation made sure of that.
@@ -46,7 +49,7 @@ pub(super) async fn create(
         }
         WorkloadKind::Deployment | WorkloadKind::DaemonSet => {
             let tracked = &observation.tracked;
-            copy_configs(actor, canary, observation, tracked, memory).await?;
+            copy_configs(recorder, canary, observation, tracked, memory).await?;
             let promotion = Promotion {
                 revision: &inputs.workload.revision(&target),
                 tracked,
@@ -84,7 +87,7 @@ async fn create_again(
 /// The copies of configuration come first, then the snapshot from which a deleted primary is created
 /// again, and the template last: once it is in place, all of it is.
 pub(super) async fn promote(
-    actor: &mut Actor,
+    recorder: &mut Recorder,
     canary: &CanaryRef,
     observation: &Observation,
     revision: &Revision,
@@ -98,14 +101,14 @@ pub(super) async fn promote(
     }
     if inputs.workload == WorkloadKind::Knative {
         let cx = inputs.route_cx(observation.routes.inherited);
-        return write_route(canary, inputs.mesh.promote(&cx, &of_knative(target))).await;
+        return canary.write_route(inputs.mesh.promote(&cx, &of_knative(target))).await;
     }
     let none = Tracked::new();
     let tracked = observation.observed.memory.configs.as_deref().unwrap_or(&none);
     if canary.cx.options.config_tracking && *tracked != observation.tracked {
         return Err(moved());
     }
-    copy_configs(actor, canary, observation, tracked, memory).await?;
+    copy_configs(recorder, canary, observation, tracked, memory).await?;
     let name = inputs.canary.spec.primary_name();
     let live = canary.cx.cluster.read(canary.place(inputs.workload.kind(), &name)).await?;
     let live = live.ok_or_else(|| WriteError::Missing { what: name.clone() })?;
@@ -153,7 +156,7 @@ async fn save_snapshot(
 
 /// Copies configuration, if it still is as it was tracked.
 async fn copy_configs(
-    actor: &mut Actor,
+    recorder: &mut Recorder,
     canary: &CanaryRef,
     observation: &Observation,
     tracked: &Tracked,
@@ -186,7 +189,7 @@ async fn copy_configs(
                 kind.kind().kind,
             );
             let fact = Fact::Noted(Note::Other(note));
-            actor.recorder.announce(canary, observation, &fact, memory).await;
+            recorder.announce(canary, observation, &fact, memory).await;
         }
         canary.write(&copied.changes).await?;
     }

@@ -1,7 +1,7 @@
 //! The sentences of facts: messages of conditions and events.
 
 use super::{Fact, Names};
-use crate::{Form, Note, Percent, Phase};
+use crate::{Form, Note};
 
 impl Fact {
     /// The sentence for people.

@@ -17,8 +17,11 @@ pub(crate) fn assert_tested(module: &str) {
         let named: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
         assert!(!named.is_empty(), "{id} has no test");
         for name in named {
-            let is_there =
-                if name.contains('/') { repository(name).is_file() } else { known.contains(name) };
+            let is_there = if name.contains('/') {
+                repository(name).is_file()
+            } else {
+                known.contains(without_numbers(name))
+            };
             assert!(is_there, "{id}: there is no test {name}");
         }
     }

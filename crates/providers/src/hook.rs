@@ -4,6 +4,7 @@
 //! 2xx answer is a yes. [`retry`] says when a call is repeated. Of an answer at most an [`excerpt`]
 //! is ever shown, since it goes into events that all users may read.
 
+mod fact;
 pub mod retry;
 pub mod sign;
 
@@ -16,6 +17,8 @@ use sha2::{Digest, Sha256};
 use tidegate_api::canary::{CanaryPhase, analysis::WebhookType};
 
 use crate::request::{AddressError, Request};
+
+pub use self::fact::{occasion, phase_of};
 
 /// The canary a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

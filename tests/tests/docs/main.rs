@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a broken page is a failed test")]
 
 mod acceptance;
+mod architecture;
 mod boards;
 mod cases;
 mod commands;

@@ -422,9 +422,10 @@ impl Letter {
             let header = answer.headers.get(http::header::RETRY_AFTER);
             let retry_after = header.and_then(|value| value.to_str().ok());
             // Slack says no with 200.
-            let failure = match error {
-                NotifyError::Refused { .. } => Failure::Answered { status, retry_after },
-                _ => Failure::Unreachable,
+            let failure = if matches!(error, NotifyError::Refused { .. }) {
+                Failure::Answered { status, retry_after }
+            } else {
+                Failure::Unreachable
             };
             let wait = retry::wait(attempts, failure, cx.clock.now());
             let wait = wait.filter(|_| error.may_pass());
@@ -456,7 +457,10 @@ fn alert_text(about: &Notice, canary: &Canary) -> String {
             let what = match gate {
                 GateKind::ConfirmTrafficIncrease => "More traffic for the canary",
                 GateKind::ConfirmPromotion => "Promotion",
-                _ => "A new revision",
+                GateKind::ConfirmRollout
+                | GateKind::PreRollout
+                | GateKind::PostRollout
+                | GateKind::Rollback => "A new revision",
             };
             format!("{what} needs approval: it waits until every {} hook says yes.", gate.as_str())
         }

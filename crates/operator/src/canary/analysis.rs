@@ -195,26 +195,27 @@ impl Analysis<'_> {
             model
         };
         let answer = self.query_shared(&observer.query(builtin, model)).await;
-        let answer = match (answer, builtin) {
-            (Err(QueryFailure::Answer(QueryError::NoValue)), Builtin::SuccessRate) => {
-                // Nothing but errors has no good requests to count: is there traffic at all?
-                let all = self.query_shared(&observer.total_query(model)).await;
-                let all = match all {
-                    Ok(all) => Ok(all.sample),
-                    Err(QueryFailure::Answer(error)) => Err(error),
-                    Err(error) => return Err(Lack::of(&error, &metric.name, self.observation)),
-                };
-                let rate = success_rate_without_value(all).map_err(QueryFailure::Answer);
-                rate.map(|sample| Reading { sample, series: 1 })
-            }
-            (answer, _) => answer,
+        let has_no_value = matches!(answer, Err(QueryFailure::Answer(QueryError::NoValue)));
+        let answer = if has_no_value && builtin == Builtin::SuccessRate {
+            // Nothing but errors has no good requests to count: is there traffic at all?
+            let all = match self.query_shared(&observer.total_query(model)).await {
+                Ok(all) => Ok(all.sample),
+                Err(QueryFailure::Answer(error)) => Err(error),
+                Err(error) => return Err(Lack::of(&error, &metric.name, self.observation)),
+            };
+            let rate = success_rate_without_value(all).map_err(QueryFailure::Answer);
+            rate.map(|sample| Reading { sample, series: 1 })
+        } else {
+            answer
         };
-        answer.map_err(|error| match error {
-            QueryFailure::Answer(QueryError::NoValue) => Lack::Data(format!(
+        answer.map_err(|error| {
+            if !matches!(error, QueryFailure::Answer(QueryError::NoValue)) {
+                return Lack::of(&error, &metric.name, self.observation);
+            }
+            Lack::Data(format!(
                 "no values found for {} metric {}, probably {} is not receiving traffic",
                 observer.label, metric.name, self.observation.names.target
-            )),
-            error => Lack::of(&error, &metric.name, self.observation),
+            ))
         })
     }
 
@@ -226,9 +227,10 @@ impl Analysis<'_> {
         let selector = format!("kubernetes.io/service-name={service}");
         let slices =
             self.canary.cx.cluster.read_all(ENDPOINT_SLICE, &key.namespace, &selector).await;
-        let slices = slices.map_err(|error| match error {
-            WriteError::Refused { .. } => format!("the addresses of Service {key} may not be read"),
-            _ => format!("the addresses of Service {key} cannot be read now"),
+        let slices = slices.map_err(|error| {
+            let is_refused = matches!(error, WriteError::Refused { .. });
+            let may = if is_refused { "may not be read" } else { "cannot be read now" };
+            format!("the addresses of Service {key} {may}")
         })?;
         let found = self.canary.cx.cluster.cache.get(SERVICE, &key);
         let own = found.as_ref().and_then(|it| it["spec"]["clusterIPs"].as_array());

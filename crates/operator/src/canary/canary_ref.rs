@@ -60,9 +60,10 @@ impl CanaryRef {
 }
 
 /// A change to a workload that cannot be made up, as a write that is refused.
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(super) fn rejected(error: WorkloadError) -> WriteError {
-    match error {
-        WorkloadError::TargetMoved { .. } => WriteError::Conflict { what: "the target".to_owned() },
-        error => WriteError::Refused { what: "a workload".to_owned(), why: error.to_string() },
+    if matches!(error, WorkloadError::TargetMoved { .. }) {
+        return WriteError::Conflict { what: "the target".to_owned() };
     }
+    WriteError::Refused { what: "a workload".to_owned(), why: error.to_string() }
 }

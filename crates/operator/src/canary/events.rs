@@ -17,7 +17,7 @@ use tidegate_api::canary::analysis::{Webhook, WebhookType};
 use tidegate_engine::{EventDedup, Fact, Memory, Phase, Tone};
 use tidegate_providers::{
     canary::api_phase,
-    hook::{self, EventKind, Occasion, Report, Subject},
+    hook::{self, EventKind, Report, Subject},
 };
 use tokio::sync::Notify;
 use tracing::warn;
@@ -76,7 +76,7 @@ impl Recorder {
         }
         let text = fact.text(&observation.names);
         record(canary, observation.raw(), fact.reason(), fact.tone(), &text).await;
-        let phase = phase_sent(fact, memory.phase);
+        let phase = hook::phase_of(fact, memory.phase);
         self.call_event_hooks(canary, observation, fact, &text, phase);
     }
 
@@ -98,7 +98,7 @@ impl Recorder {
                 Tone::Warning => EventKind::Warning,
             },
             at: canary.cx.clock.now(),
-            occasion: occasion(fact),
+            occasion: hook::occasion(fact),
         };
         let checksum = observation.checksum();
         let subject = Subject {
@@ -198,33 +198,5 @@ impl Drop for Queue {
     fn drop(&mut self) {
         self.0.is_closed.store(true, Ordering::Release);
         self.0.wakeup.notify_one();
-    }
-}
-
-/// The phase that an event hook is sent: the one the fact belongs to, as Flagger has it, also where that
-/// is written a moment later or was left a moment ago.
-fn phase_sent(fact: &Fact, phase: Phase) -> Phase {
-    match fact {
-        Fact::NewRevision | Fact::Restarted => Phase::Progressing,
-        Fact::PrimaryAdvanced(_) => Phase::Promoting,
-        Fact::Failed => Phase::Failed,
-        _ => phase,
-    }
-}
-
-/// The `type` that an event hook is sent.
-fn occasion(fact: &Fact) -> Option<Occasion> {
-    match fact {
-        Fact::NewRevision | Fact::AnalysisStarted | Fact::Restarted => Some(Occasion::Rollout),
-        Fact::ThresholdReached(_)
-        | Fact::DeadlineExceeded(_)
-        | Fact::RolledBackByHook
-        | Fact::Failed
-        | Fact::PromotionFailed(_) => Some(Occasion::Rollback),
-        Fact::CheckFailed(_)
-        | Fact::NoData(_)
-        | Fact::PreRolloutFailed { .. }
-        | Fact::CanaryDown(_) => Some(Occasion::Analysis),
-        _ => None,
     }
 }

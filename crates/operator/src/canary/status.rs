@@ -267,13 +267,7 @@ pub(super) async fn write_unreadable(
 }
 
 fn without_nulls(value: &Value) -> Value {
-    match value {
-        Value::Object(map) => map
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(key, value)| (key.clone(), without_nulls(value)))
-            .collect::<Map<_, _>>()
-            .into(),
-        other => other.clone(),
-    }
+    let Value::Object(map) = value else { return value.clone() };
+    let kept = map.iter().filter(|(_, value)| !value.is_null());
+    kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect::<Map<_, _>>().into()
 }

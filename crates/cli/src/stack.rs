@@ -13,9 +13,10 @@ use kube_sandbox::{
     Sandbox,
     dataplane::{DataPlane, Resolver},
     http::listen::Listener,
-    prometheus::{self, Database},
+    prometheus,
     server::User,
 };
+use promql::Database;
 use tidegate_operator::{
     canary::{Context, Manager, Options},
     clock::{Clock, FastClock},
@@ -58,7 +59,7 @@ impl Stack {
         let plane = DataPlane::start(Arc::clone(server), gateway, sink)
             .await
             .context("failed to start the gateway")?;
-        let metrics = prometheus::listen::start(LOOPBACK, database, server.clock.clone())
+        let metrics = prometheus::start(LOOPBACK, database, server.clock.clone())
             .await
             .context("failed to start the metrics server")?;
         let address = metrics.address;

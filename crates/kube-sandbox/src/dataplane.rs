@@ -58,9 +58,9 @@ pub trait Sink: Send + Sync {
     fn append(&self, name: &str, labels: &[(&str, &str)], at_ms: i64, value: f64);
 }
 
-impl Sink for crate::prometheus::Database {
+impl Sink for promql::Database {
     fn append(&self, name: &str, labels: &[(&str, &str)], at_ms: i64, value: f64) {
         // A sample that comes too late, after the clock was put back, is lost as with any scrape.
-        let _ = Self::append(self, &crate::prometheus::Labels::of(name, labels), at_ms, value);
+        let _ = Self::append(self, &promql::Labels::of(name, labels), at_ms, value);
     }
 }

@@ -12,8 +12,7 @@ use jiff::Timestamp;
 use kube_sandbox::{
     Sandbox,
     dataplane::{DataPlane, Resolver},
-    http::listen::Listener,
-    prometheus,
+    http::{listen::Listener, prometheus},
     server::User,
 };
 use promql::Database;

@@ -34,6 +34,7 @@ mod authenticate;
 mod discovery;
 pub mod listen;
 mod negotiate;
+pub mod prometheus;
 mod render;
 mod route;
 mod watch;

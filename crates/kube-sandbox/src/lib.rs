@@ -2,7 +2,7 @@
 //! from a real one for what they use, the usual workload controllers, and a kubelet that pretends.
 //!
 //! Start at [`Sandbox`]. [`server`] is the API without a socket, [`http`] puts it on one, [`store`]
-//! keeps the objects, [`controllers`] and [`kubelet`] bring them to life, [`prometheus`] answers
+//! keeps the objects, [`controllers`] and [`kubelet`] bring them to life, [`promql`] answers
 //! queries about them, [`faults`] breaks things on purpose and [`clock`] lets a day pass in a second.
 
 pub mod builtin;
@@ -21,7 +21,6 @@ pub mod managed;
 pub mod names;
 pub mod openapi;
 pub mod patch;
-pub mod prometheus;
 pub mod protobuf;
 pub mod random;
 pub mod rbac;

@@ -21,10 +21,8 @@ use promql::{Answer, Database, respond};
 use tokio::net::TcpStream;
 use tower::Service;
 
-use crate::{
-    clock::Clock,
-    http::{BoxError, listen::Listener},
-};
+use super::{BoxError, listen::Listener};
+use crate::clock::Clock;
 
 /// Answers requests as of its clock's time. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! The control loops of a cluster: workloads, endpoints, autoscaling, and a kubelet that pretends.
+//! The control loops of a cluster: workloads, endpoints, autoscaling.
 //!
 //! Each is a [`Controller`]: told which objects changed, it names the keys it wants to look at, and
 //! is then asked to reconcile them one by one. It keeps no cache of objects; it may keep small
@@ -89,35 +89,3 @@ pub use scaled_object::{SCALED_OBJECTS, ScaledObjectController, keda_crds};
 pub use service_account::ServiceAccountController;
 pub use stateful_set::StatefulSetController;
 pub use volume_claim::VolumeClaimController;
-
-use crate::kubelet::{Kubelet, KubeletSettings, Scheduler};
-
-/// What the control loops are told from outside.
-#[derive(Debug, Clone, Default)]
-pub struct Settings {
-    pub kubelet: KubeletSettings,
-    pub metrics: MetricsKnob,
-    /// PEM text put into the ConfigMap `kube-root-ca.crt` of every namespace.
-    pub root_certificate: String,
-}
-
-/// Every control loop of a cluster, the scheduler and the kubelet among them.
-pub fn all(settings: Settings) -> Vec<Box<dyn Controller>> {
-    let Settings { kubelet, metrics, root_certificate } = settings;
-    vec![
-        Box::new(DeploymentController::default()),
-        Box::new(ReplicaSetController::default()),
-        Box::new(StatefulSetController::default()),
-        Box::new(VolumeClaimController),
-        Box::new(DaemonSetController::default()),
-        Box::new(EndpointsController::default()),
-        Box::new(EndpointSliceController::default()),
-        Box::new(AutoscalerController::new(metrics)),
-        Box::new(ScaledObjectController),
-        Box::new(KnativeController),
-        Box::new(DisruptionController::default()),
-        Box::new(ServiceAccountController { root_certificate }),
-        Box::new(Scheduler::default()),
-        Box::new(Kubelet::new(kubelet)),
-    ]
-}

@@ -31,6 +31,9 @@ pub use validate::validate;
 pub const GROUP: &str = "apiextensions.k8s.io";
 pub const KIND: &str = "CustomResourceDefinition";
 
+/// The finalizer that keeps a CRD until its objects are gone.
+pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
 /// A definition, ready to be served.
 #[derive(Debug, Clone)]
 pub struct Crd {

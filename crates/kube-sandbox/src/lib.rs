@@ -8,16 +8,19 @@
 pub mod builtin;
 pub mod clock;
 pub mod cluster;
+mod control_plane;
 pub mod controllers;
 pub mod crd;
 pub mod dataplane;
 pub mod failure;
 pub mod faults;
+pub mod field_selector;
 pub mod http;
 pub mod jsonpath;
 pub mod kubelet;
-pub mod load;
+mod load;
 pub mod managed;
+pub mod manifests;
 pub mod names;
 pub mod openapi;
 pub mod patch;
@@ -37,4 +40,7 @@ pub mod store;
 pub mod table;
 pub mod types;
 
-pub use self::sandbox::{Sandbox, Settings};
+pub use self::{
+    control_plane::ControllerSettings,
+    sandbox::{Sandbox, Settings},
+};

@@ -3,8 +3,6 @@
 //! Every check returns the list of complaints, empty when the text is fine, so that a caller can
 //! attach each to a field. The texts are interface: `kubectl` shows them and tests compare them.
 
-pub use crate::builtin::quantity::Quantity;
-
 /// Sum of the bytes of all annotation keys and values of one object.
 pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 

@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 use crate::{
     clock::{Clock, between, later},
     cluster::{self, Cluster, Resource},
-    controllers, dataplane,
+    control_plane::{self, ControllerSettings},
+    dataplane,
     failure::Outcome,
     http::{ApiService, listen::Listener},
     kubelet::{self, KubeletSettings},
@@ -29,7 +30,7 @@ pub struct Settings {
     pub clock: Clock,
     pub nodes: u8,
     pub server: ServerSettings,
-    pub controllers: controllers::Settings,
+    pub controllers: ControllerSettings,
     /// Take due work in any order, as a real cluster might; seeded by the server's seed.
     pub shuffled: bool,
     /// Know the kinds of Gateway API and Istio, and accept routes as a gateway controller would.
@@ -41,7 +42,7 @@ pub struct Sandbox {
     server: Arc<Server>,
     runtime: Arc<Mutex<Runtime>>,
     service: ApiService,
-    controllers: controllers::Settings,
+    controllers: ControllerSettings,
     driver: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -63,7 +64,7 @@ impl Default for Settings {
             clock: Clock::real(),
             nodes: 1,
             server: ServerSettings::default(),
-            controllers: controllers::Settings::default(),
+            controllers: ControllerSettings::default(),
             shuffled: false,
             routing: false,
         }
@@ -76,9 +77,9 @@ impl Settings {
         let start = Timestamp::from_second(1_767_225_600).unwrap_or(Timestamp::UNIX_EPOCH);
         Self {
             clock: Clock::virtual_from(start),
-            controllers: controllers::Settings {
+            controllers: ControllerSettings {
                 kubelet: KubeletSettings::instant(),
-                ..controllers::Settings::default()
+                ..ControllerSettings::default()
             },
             ..Self::default()
         }
@@ -150,7 +151,7 @@ impl Sandbox {
         let Settings { server: knobs, controllers, shuffled, routing, .. } = settings;
         let seeded = || Order::Shuffled(Random::seeded(knobs.seed));
         let order = if shuffled { seeded() } else { Order::Fair };
-        let mut loops = controllers::all(controllers.clone());
+        let mut loops = control_plane::all(controllers.clone());
         if routing {
             loops.extend(dataplane::controllers());
         }
@@ -164,7 +165,7 @@ impl Sandbox {
     }
 
     /// The knobs of the control loops and the kubelet: behaviours by image, metrics.
-    pub fn controllers(&self) -> &controllers::Settings {
+    pub fn controllers(&self) -> &ControllerSettings {
         &self.controllers
     }
 

@@ -1,8 +1,8 @@
-//! Which objects a request or a controller means: label selectors and field selectors.
+//! Which objects a request or a controller means: label selectors.
 //!
 //! A label selector comes as text in a query (`app=web,tier in (a,b),!canary`) or as an object in a
 //! spec (`matchLabels`, `matchExpressions`); both become a [`LabelSelector`]. Field selectors are in
-//! [`field`]. Parse failures carry the words of the API server, which answers them with 400.
+//! [`crate::field_selector`]. Parse failures carry the words of the API server: a 400.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,10 +16,7 @@ use crate::{
     names,
 };
 
-mod field;
 mod parse;
-
-pub use field::{FieldSelector, field_value};
 
 /// All requirements must hold. None at all selects everything, [`LabelSelector::nothing`] nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use crate::{
         },
     },
     failure::Outcome,
-    load,
+    manifests,
 };
 
 pub const KNATIVE_SERVICES: Resource =
@@ -43,7 +43,7 @@ pub struct KnativeController;
 
 /// The `CustomResourceDefinition`s of Knative's Service and Revision, ready to be loaded.
 pub fn knative_crds() -> Vec<Value> {
-    load::parse(KNATIVE).expect("our own definitions are YAML")
+    manifests::parse(KNATIVE).expect("our own definitions are YAML")
 }
 
 // === impl KnativeController ===

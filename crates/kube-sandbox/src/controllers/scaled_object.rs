@@ -19,7 +19,7 @@ use crate::{
         object::{int, is_deleting, settle, text},
     },
     failure::Outcome,
-    load,
+    manifests,
 };
 
 pub const SCALED_OBJECTS: Resource = Resource { group: "keda.sh", plural: "scaledobjects" };
@@ -38,7 +38,7 @@ pub struct ScaledObjectController;
 
 /// The `CustomResourceDefinition` of KEDA's `ScaledObject`, ready to be loaded.
 pub fn keda_crds() -> Vec<Value> {
-    load::parse(KEDA).expect("our own definitions are YAML")
+    manifests::parse(KEDA).expect("our own definitions are YAML")
 }
 
 // === impl ScaledObjectController ===

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::{Answer, Call, Content, Request, Server, convert, options::ListOptions, slim};
 use crate::{
     failure::{Cause, Failure, FieldError, Outcome},
+    field_selector::{FieldSelector, field_value},
     registry::ResourceDef,
-    selector::{FieldSelector, LabelSelector, field_value},
+    selector::LabelSelector,
     store::{Compacted, ObjectKey, Stored, to_bytes},
     types::base64,
 };

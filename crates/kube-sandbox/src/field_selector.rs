@@ -246,3 +246,6 @@ fn unescape(value: &str) -> Result<String, String> {
     }
     Ok(plain)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,8 @@
 //! The API server without its socket: requests in, answers out, synchronously.
 //!
 //! A [`Request`] is who asks for what, with a body; [`Server::execute`] checks permission, carries it
-//! out in one transaction of the store, and writes the request log. HTTP ([`crate::http`]) and the
-//! control loops ([`local`]) both come through here, so they meet the same rules.
+//! out in one transaction of the store, and writes the request log. The control loops ([`local`]) and
+//! HTTP ([`crate::http`], by way of `Server::admit`) both come through here, so they meet the same rules.
 //!
 //! ```text
 //! http ──► Request ──► execute ──► read | write | patching | delete | scale | pods | review
@@ -28,7 +28,7 @@ use crate::{
     rbac::Authorizer,
     registry::{Registry, ResourceDef},
     request::{RequestInfo, Verb},
-    request_log::{self, RequestLog},
+    request_log::RequestLog,
     server::{addresses::Addresses, options::Query},
     store::{Store, Stored, TableKey},
 };
@@ -38,6 +38,7 @@ mod convert;
 mod decode;
 pub(crate) mod delete;
 mod eviction;
+mod execute;
 mod internal;
 pub mod local;
 pub mod options;
@@ -53,6 +54,7 @@ mod write;
 
 pub(crate) use self::{
     convert::bytes as version_bytes,
+    execute::{LogEntry, Logged},
     rules::{deprecation, empty_object},
 };
 pub use self::{read::Selection, users::User};
@@ -210,18 +212,6 @@ impl Server {
 
     pub fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Carries out a request and logs it. Fault injection is the caller's, since faults take time.
-    pub fn execute(&self, request: &Request) -> Outcome<Answer> {
-        let outcome = self.authorize(&request.info).and_then(|()| self.perform(request));
-        let code = match &outcome {
-            Ok(answer) => answer.code,
-            Err(failure) => failure.code,
-        };
-        let answer = request_log::Answer { code, bytes: 0 };
-        self.log.record(self.clock.now(), &request.info, answer);
-        outcome
     }
 
     /// The resource a request is for, or the 404 of a path that does not exist.

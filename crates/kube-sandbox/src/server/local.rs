@@ -11,7 +11,6 @@ use crate::{
     failure::{Failure, Outcome},
     faults::Course,
     request::{RequestInfo, Verb},
-    request_log,
     selector::LabelSelector,
     store::{ObjectKey, Stored, TableKey},
 };
@@ -54,8 +53,7 @@ impl Local {
         let lost = || Err(Failure::new(504, "Timeout", "the connection was broken"));
         let is_lost = match self.server.faults.on_request(&info).course {
             Course::Fail(failure) => {
-                let answer = request_log::Answer { code: failure.code, bytes: 0 };
-                self.server.log.record(self.server.clock.now(), &info, answer);
+                self.server.refuse(&info, &failure);
                 return Err(failure);
             }
             Course::Drop => return lost(),

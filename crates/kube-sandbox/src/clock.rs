@@ -12,12 +12,13 @@ use std::{
     collections::BTreeMap,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 /// Shared by everything in one sandbox; cheap to clone.
 #[derive(Clone)]
@@ -72,7 +73,7 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         match &*self.0 {
             Inner::Real => Timestamp::now(),
-            Inner::Virtual(timeline) => lock(timeline).now,
+            Inner::Virtual(timeline) => timeline.lock().now,
         }
     }
 
@@ -87,7 +88,7 @@ impl Clock {
                 (Some(Box::pin(tokio::time::sleep(wait))), wait)
             }
             Inner::Virtual(timeline) => {
-                let timeline = lock(timeline);
+                let timeline = timeline.lock();
                 (None, timeline.passed.saturating_add(between(timeline.now, until)))
             }
         };
@@ -98,7 +99,7 @@ impl Clock {
     /// `None` of a real clock.
     pub fn passed(&self) -> Option<Duration> {
         let Inner::Virtual(timeline) = &*self.0 else { return None };
-        Some(lock(timeline).passed)
+        Some(timeline.lock().passed)
     }
 
     /// Moves a virtual clock forward and wakes whoever was waiting for a moment passed.
@@ -107,7 +108,7 @@ impl Clock {
     pub fn advance(&self, by: Duration) {
         let Inner::Virtual(timeline) = &*self.0 else { return };
         let woken = {
-            let mut timeline = lock(timeline);
+            let mut timeline = timeline.lock();
             timeline.now = later(timeline.now, by);
             timeline.passed = timeline.passed.saturating_add(by);
             let passed = (timeline.passed, u64::MAX);
@@ -125,7 +126,7 @@ impl Clock {
     pub fn jump_to(&self, to: Timestamp) {
         let Inner::Virtual(timeline) = &*self.0 else { return };
         let ahead = {
-            let mut timeline = lock(timeline);
+            let mut timeline = timeline.lock();
             let ahead = between(timeline.now, to);
             timeline.now = timeline.now.min(to);
             ahead
@@ -136,7 +137,7 @@ impl Clock {
     /// The next moment someone sleeps for, if the clock is virtual and someone does.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let Inner::Virtual(timeline) = &*self.0 else { return None };
-        let timeline = lock(timeline);
+        let timeline = timeline.lock();
         let (until, _) = timeline.sleepers.keys().next()?;
         Some(later(timeline.now, until.saturating_sub(timeline.passed)))
     }
@@ -158,10 +159,6 @@ pub fn between(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 // === impl Sleep ===
 
 impl Future for Sleep {
@@ -174,7 +171,7 @@ impl Future for Sleep {
         let Inner::Virtual(timeline) = &*self.clock.0 else { return Poll::Ready(()) };
         let (until, old) = (self.until, self.serial);
         let serial = {
-            let mut timeline = lock(timeline);
+            let mut timeline = timeline.lock();
             if timeline.passed >= until {
                 return Poll::Ready(());
             }
@@ -193,7 +190,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let (Inner::Virtual(timeline), Some(serial)) = (&*self.clock.0, self.serial) {
-            lock(timeline).sleepers.remove(&(self.until, serial));
+            timeline.lock().sleepers.remove(&(self.until, serial));
         }
     }
 }

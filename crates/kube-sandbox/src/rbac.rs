@@ -17,9 +17,10 @@ mod rules;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
 };
 
+use parking_lot::RwLock;
 use serde_json::{Value, json};
 
 pub use self::{bootstrap::bootstrap_objects, rules::aggregated_rules};
@@ -168,7 +169,7 @@ impl Authorizer {
     /// Forgets everything and knows these roles and bindings instead; other kinds are ignored.
     pub fn replace<'a>(&self, objects: impl IntoIterator<Item = &'a Value>) {
         let index = Arc::new(build(objects));
-        *self.index.write().unwrap_or_else(PoisonError::into_inner) = index;
+        *self.index.write() = index;
     }
 
     pub fn allowed(&self, asked: &Attributes<'_>) -> Decision {
@@ -219,7 +220,7 @@ impl Authorizer {
 
     /// The grants that reach a user: cluster-wide ones first, each kind in the order of names.
     fn grants(&self, user: &str, groups: &[String], namespace: &str) -> Vec<Arc<Grant>> {
-        let index = Arc::clone(&self.index.read().unwrap_or_else(PoisonError::into_inner));
+        let index = Arc::clone(&self.index.read());
         let mut reaching = Vec::new();
         let scopes = if namespace.is_empty() { &[""][..] } else { &["", namespace][..] };
         for scope in scopes.iter().filter_map(|name| index.get(*name)) {

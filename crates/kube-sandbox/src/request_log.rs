@@ -6,10 +6,11 @@
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::request::{RequestInfo, Verb};
 
@@ -157,7 +158,7 @@ impl RequestLog {
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

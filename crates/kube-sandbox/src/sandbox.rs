@@ -1,12 +1,9 @@
 //! A whole cluster: API server, control loops, nodes and what a fresh cluster comes with.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -202,7 +199,7 @@ impl Sandbox {
     /// Runs the control loops in the background until the sandbox is dropped.
     pub fn run(&self) {
         let task = drive(Arc::clone(&self.server), Arc::clone(&self.runtime));
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut driver = self.driver.lock();
         if driver.is_none() {
             *driver = Some(tokio::spawn(task));
         }
@@ -210,7 +207,7 @@ impl Sandbox {
 
     /// The control loops, to pause one or step them by hand.
     pub fn runtime(&self) -> MutexGuard<'_, Runtime> {
-        self.runtime.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runtime.lock()
     }
 
     /// Lets the control loops work until nothing is due at this moment.
@@ -263,7 +260,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        let driver = self.driver.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let driver = self.driver.get_mut();
         if let Some(driver) = driver.take() {
             driver.abort();
         }
@@ -275,7 +272,7 @@ async fn drive(server: Arc<Server>, runtime: Arc<Mutex<Runtime>>) {
     loop {
         activity.borrow_and_update();
         let (is_quiet, next) = {
-            let mut runtime = runtime.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut runtime = runtime.lock();
             let is_quiet = runtime.settle(STEPS_AT_ONCE);
             (is_quiet, runtime.next_due())
         };

@@ -10,12 +10,10 @@
 //!   rbac, request log ◄───┘                 └──► rules (builtin strategies, CRD schemas) ──► store
 //! ```
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -174,13 +172,13 @@ impl Server {
         let random = self.random.branch(settings.seed);
         let store = self.store.fork(settings.history_max);
         let forked = Self::over(store, random, clock, settings);
-        let authorizer = self.authorizer.read().unwrap_or_else(PoisonError::into_inner);
+        let authorizer = self.authorizer.read();
         Self {
             registry: RwLock::new(self.registry()),
             authorizer: RwLock::new(Arc::clone(&authorizer)),
-            addresses: Mutex::new(lock(&self.addresses).clone()),
-            tokens: Mutex::new(lock(&self.tokens).clone()),
-            definitions: Mutex::new(lock(&self.definitions).clone()),
+            addresses: Mutex::new(self.addresses.lock().clone()),
+            tokens: Mutex::new(self.tokens.lock().clone()),
+            definitions: Mutex::new(self.definitions.lock().clone()),
             ..forked
         }
     }
@@ -211,7 +209,7 @@ impl Server {
     }
 
     pub fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.registry.read())
     }
 
     /// The resource a request is for, or the 404 of a path that does not exist.
@@ -304,16 +302,16 @@ impl Server {
             }
             kept.insert((Arc::clone(&stored.uid), stored.revision), definition);
         }
-        *lock(&self.definitions) = kept;
+        *self.definitions.lock() = kept;
         let registry = Arc::new(Registry::with_crds(&crds));
-        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = registry;
+        *self.registry.write() = registry;
         // Watches of a kind that is no longer served look up and end.
         self.interrupts.send_modify(|count| *count += 1);
     }
 
     /// What a stored CRD says, read once.
     pub(crate) fn definition(&self, stored: &Stored) -> Arc<Definition> {
-        let mut known = lock(&self.definitions);
+        let mut known = self.definitions.lock();
         let key = (Arc::clone(&stored.uid), stored.revision);
         if let Some(definition) = known.get(&key) {
             return Arc::clone(definition);
@@ -352,7 +350,7 @@ impl Server {
             .map(|stored| stored.value())
             .collect();
         let authorizer = Arc::new(Authorizer::new(&objects));
-        *self.authorizer.write().unwrap_or_else(PoisonError::into_inner) = authorizer;
+        *self.authorizer.write() = authorizer;
     }
 
     /// A random identifier in the form of an RFC 4122 uid, from the sandbox's seed.
@@ -372,10 +370,6 @@ impl Server {
     pub(crate) fn now_text(&self) -> String {
         timestamp_text(self.clock.now())
     }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn crd_table() -> TableKey {

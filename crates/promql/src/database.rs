@@ -7,11 +7,9 @@
 //! A query takes its series out under the lock and evaluates without it: samples are shared until
 //! somebody appends to them.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Labels, METRIC_NAME};
 
@@ -132,7 +130,7 @@ impl Database {
     }
 
     fn lock(&self) -> MutexGuard<'_, Contents> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

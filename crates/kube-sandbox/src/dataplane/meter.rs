@@ -6,11 +6,9 @@
 //! `reporter="source"`, whether a pod was reached or not. All series are cumulative, and those of a
 //! pod end with it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     Sink,
@@ -147,7 +145,7 @@ impl Meter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,10 +1,8 @@
 //! Clusters with traffic, for tests.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{Sink, routing_crds};
@@ -20,7 +18,7 @@ impl Sink for Samples {
             labels.iter().map(|(key, value)| format!("{key}={value:?}")).collect();
         pairs.sort();
         let series = format!("{name}{{{}}}", pairs.join(","));
-        let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = self.0.lock();
         samples.entry(series).or_default().push((at_ms, value));
     }
 }

@@ -3,18 +3,14 @@
 //! The same [`Traffic`] drives both modes: [`Traffic::start`] sends it over sockets,
 //! [`super::Simulation`] in virtual time.
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request,
     header::{COOKIE, HOST, SET_COOKIE},
 };
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
     sync::watch,
@@ -162,7 +158,7 @@ impl Answers {
 
 impl Load {
     pub fn answers(&self) -> Answers {
-        lock(&self.answers).clone()
+        self.answers.lock().clone()
     }
 
     /// Sends no more, waits for what is on its way, and says what came back in all.
@@ -170,7 +166,7 @@ impl Load {
         self.stop.send_replace(true);
         // A panic in the task would have lost its own requests only.
         let _ = self.task.await;
-        lock(&self.answers).clone()
+        self.answers.lock().clone()
     }
 }
 
@@ -189,7 +185,7 @@ async fn run(client: Arc<Client>, mut stopping: watch::Receiver<bool>) {
                 if sending.len() < IN_FLIGHT_MAX {
                     sending.spawn(Arc::clone(&client).send());
                 } else {
-                    lock(&client.answers).skipped += 1;
+                    client.answers.lock().skipped += 1;
                 }
             }
         }
@@ -204,20 +200,20 @@ async fn run(client: Arc<Client>, mut stopping: watch::Receiver<bool>) {
 impl Client {
     async fn send(self: Arc<Self>) {
         let index = {
-            let jars = lock(&self.jars);
+            let jars = self.jars.lock();
             usize::try_from(self.random.below(jars.len() as u64)).unwrap_or_default()
         };
         let answer = client::send(self.gateway, self.request(index));
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, answer).await;
         let Ok(Ok(response)) = answer else {
-            lock(&self.answers).failed += 1;
+            self.answers.lock().failed += 1;
             return;
         };
-        if let Some(jar) = lock(&self.jars).get_mut(index) {
+        if let Some(jar) = self.jars.lock().get_mut(index) {
             response.headers().get_all(SET_COOKIE).iter().for_each(|cookie| jar.take(cookie));
         }
         let body = serde_json::from_slice::<Value>(response.body()).unwrap_or_default();
-        lock(&self.answers).count(response.status().as_u16(), body["version"].as_str());
+        self.answers.lock().count(response.status().as_u16(), body["version"].as_str());
     }
 
     fn request(&self, index: usize) -> Request<Bytes> {
@@ -228,14 +224,10 @@ impl Client {
         if let Ok(host) = self.traffic.host.parse() {
             headers.insert(HOST, host);
         }
-        let cookie = lock(&self.jars).get(index).map(Jar::header).unwrap_or_default();
+        let cookie = self.jars.lock().get(index).map(Jar::header).unwrap_or_default();
         if let Some(cookie) = cookie.parse().ok().filter(|_| !cookie.is_empty()) {
             headers.append(COOKIE, cookie);
         }
         request
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

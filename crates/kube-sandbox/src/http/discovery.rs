@@ -3,11 +3,12 @@
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{ResponseBody, full, render, route::Route, set, text};
@@ -132,7 +133,7 @@ impl Documents {
         name: &str,
         make: impl FnOnce() -> Option<Document>,
     ) -> Option<Document> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         let is_current = cache.made_from.as_ref().is_some_and(|made| Arc::ptr_eq(made, registry));
         if !is_current {
             cache.documents.clear();

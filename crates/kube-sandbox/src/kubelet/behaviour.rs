@@ -22,11 +22,9 @@
 //! A change is noticed when a pod is next looked at: at once for annotations, at the next change or
 //! timer of the pod for [`Behaviours`].
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use crate::controllers::object::annotation;
@@ -93,7 +91,7 @@ impl Behaviours {
     }
 
     fn rules(&self) -> MutexGuard<'_, Vec<(String, Behaviour)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Cluster addresses and node ports: each given out once, and taken back.
 
-use std::{collections::BTreeSet, net::Ipv4Addr, sync::PoisonError};
+use std::{collections::BTreeSet, net::Ipv4Addr};
 
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ impl Server {
         if !is_service(def) {
             return Ok(None);
         }
-        let mut pool = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.addresses.lock();
         let before = pool.clone();
         if let Some(live) = live {
             pool.give_back(live);
@@ -56,13 +56,13 @@ impl Server {
     /// Takes back an allocation whose object was not written after all.
     pub(super) fn restore(&self, before: Option<Addresses>) {
         if let Some(before) = before {
-            *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = before;
+            *self.addresses.lock() = before;
         }
     }
 
     pub(super) fn release(&self, def: &ResourceDef, object: &Value) {
         if is_service(def) {
-            let mut pool = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pool = self.addresses.lock();
             pool.give_back(object);
         }
     }

@@ -1,6 +1,6 @@
 //! Who asks: tokens, impersonation, and permission.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -51,12 +51,12 @@ impl User {
 impl Server {
     /// Lets `token` stand for `user` from now on.
     pub fn add_token(&self, token: &str, user: User) {
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.tokens.lock();
         tokens.insert(token.to_owned(), user);
     }
 
     pub fn user_of_token(&self, token: &str) -> Option<User> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
+        self.tokens.lock().get(token).cloned()
     }
 
     /// Refuses a request its user may not make. Outside RBAC mode everyone may do everything.
@@ -70,7 +70,7 @@ impl Server {
     }
 
     pub(crate) fn authorizer(&self) -> Arc<crate::rbac::Authorizer> {
-        Arc::clone(&self.authorizer.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.authorizer.read())
     }
 
     /// `POST serviceaccounts/NAME/token`: a token that acts as the account until the sandbox ends.

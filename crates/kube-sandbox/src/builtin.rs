@@ -33,7 +33,6 @@ mod pod;
 mod pod_defaults;
 mod pod_rules;
 mod policy;
-pub mod quantity;
 mod service;
 mod service_rules;
 mod table;

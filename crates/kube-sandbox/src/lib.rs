@@ -25,6 +25,7 @@ pub mod names;
 pub mod openapi;
 pub mod patch;
 pub mod protobuf;
+mod quantity;
 pub mod random;
 pub mod rbac;
 pub mod registry;

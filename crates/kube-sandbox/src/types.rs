@@ -13,7 +13,6 @@ mod check;
 mod duplicates;
 mod normalise;
 mod parse;
-mod quantity;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -28,7 +27,6 @@ pub use self::{
     check::check,
     duplicates::duplicate_fields,
     normalise::normalise,
-    quantity::canonical as canonical_quantity,
     shape::BuiltinShape,
     time::{format_micro as format_micro_time, format_seconds as format_time, parse as parse_time},
 };

@@ -11,9 +11,8 @@ use super::{
     at::{At, Errors, same},
     edit::{carry, default_to, default_zero, object, remove, set, text},
     pod_defaults, pod_rules,
-    quantity::Quantity,
 };
-use crate::names;
+use crate::{names, quantity::Quantity};
 
 const UPDATABLE: &str = "pod updates may not change fields other than \
                          `spec.containers[*].image`,`spec.initContainers[*].image`,\

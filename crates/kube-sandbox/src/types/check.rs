@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{FieldType, TypeDef, TypeId, base64, quantity, time};
+use super::{FieldType, TypeDef, TypeId, base64, time};
+use crate::quantity;
 
 /// As many as Kubernetes collects of one body.
 const UNKNOWN_FIELDS_MAX: usize = 100;
@@ -96,7 +97,7 @@ impl Check {
             (FieldType::Quantity, Value::Number(number)) => {
                 return quantity::canonical(&number.to_string()).map(drop).map_err(Into::into);
             }
-            (FieldType::Quantity, _) => return Err(quantity::WRONG_FORMAT.into()),
+            (FieldType::Quantity, _) => return Err(quantity::NOT_A_QUANTITY.into()),
             (FieldType::Time | FieldType::MicroTime, Value::String(text)) => {
                 return time::check(text, *kind == FieldType::MicroTime);
             }

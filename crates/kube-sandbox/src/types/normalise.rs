@@ -7,7 +7,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Field, FieldType, Omit, TypeDef, TypeId, base64, quantity, time};
+use super::{Field, FieldType, Omit, TypeDef, TypeId, base64, time};
+use crate::quantity;
 
 /// Brings `value`, an object of this type, into the form the server stores and shows.
 pub fn normalise(definition: &'static TypeDef, value: &mut Value) {

@@ -6,11 +6,11 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use crate::{
-    builtin::quantity::Quantity,
     controllers::{
         object::{annotation, int, items, name, namespace, text},
         pods,
     },
+    quantity::Quantity,
 };
 
 const CPU_ANNOTATION: &str = "sandbox.tidegate.dev/cpu-utilization";

@@ -26,7 +26,6 @@ mod container_rules;
 mod edit;
 mod endpoints;
 mod event;
-mod job;
 mod metadata;
 mod network;
 mod pod;
@@ -46,11 +45,10 @@ pub use event::{event_from_core, event_to_core};
 pub use metadata::{
     finalizer_warnings, keep_system_metadata, validate_metadata, validate_metadata_update,
 };
-pub use pod::{deletion_grace_s, priority as pod_priority, qos_class};
+pub use pod::priority as pod_priority;
 pub use service::{
-    NODE_PORTS, NodePortSlot, cluster_ip_taken, keep_addresses, service_cluster_ip,
-    service_needs_cluster_ip, service_needs_node_ports, service_node_port_slots, set_cluster_ip,
-    set_node_port,
+    NODE_PORTS, NodePortSlot, cluster_ip_taken, service_cluster_ip, service_needs_cluster_ip,
+    service_node_port_slots, set_cluster_ip, set_node_port,
 };
 
 /// How objects of one kind are created, changed and deleted.
@@ -68,33 +66,13 @@ pub struct Strategy {
     pub has_generation: bool,
     /// `status` is written through its own subresource only.
     pub status_subresource: bool,
-    pub scale: Option<ScalePaths>,
     /// Deletion waits for a grace period.
     pub graceful_delete: bool,
-    /// What happens to dependents when a delete does not say.
-    pub default_propagation: Propagation,
     /// A PUT of an object that does not exist creates it.
     pub allow_create_on_update: bool,
     /// A PUT without a resource version overwrites whatever is there.
     pub allow_unconditional_update: bool,
     rules: Rules,
-}
-
-/// Where the `scale` subresource reads and writes, as JSON pointers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScalePaths {
-    pub spec_replicas: &'static str,
-    pub status_replicas: &'static str,
-    /// A `LabelSelector` object.
-    pub selector: &'static str,
-}
-
-/// What a delete does to the objects that are owned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Propagation {
-    Background,
-    Foreground,
-    Orphan,
 }
 
 /// The steps that differ from kind to kind.
@@ -218,18 +196,6 @@ impl Strategy {
         }
         errors.extend(validate_metadata_update(new_meta, old_meta, "metadata"));
         errors
-    }
-}
-
-// === impl Propagation ===
-
-impl Propagation {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Background => "Background",
-            Self::Foreground => "Foreground",
-            Self::Orphan => "Orphan",
-        }
     }
 }
 

@@ -25,7 +25,7 @@ mod tests;
 mod validate;
 mod version;
 
-pub use status::{Conflict, accepted_status, conflicts};
+pub use status::{accepted_status, conflicts};
 pub use validate::validate;
 
 pub const GROUP: &str = "apiextensions.k8s.io";

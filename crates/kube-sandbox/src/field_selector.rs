@@ -83,7 +83,6 @@ fn reporter(object: &Value) -> Option<&Value> {
 fn unset(path: &str) -> &'static str {
     match path {
         "spec.hostNetwork" | "spec.unschedulable" => "false",
-        "status.successful" => "0",
         _ => "",
     }
 }
@@ -105,7 +104,6 @@ fn canonical<'p>(group: &str, kind: &str, path: &'p str) -> Option<&'p str> {
                 || reference.is_some_and(|member| REFERENCE.contains(&member))
         }
         ("events.k8s.io", "Event") => return canonical_of_new_event(path),
-        ("batch", "Job") => is_meta || path == "status.successful",
         _ => is_meta,
     };
     known.then_some(path)
@@ -161,10 +159,6 @@ impl FieldSelector {
         Err(Failure::bad_request(refusal(group, kind, &unknown.field)))
     }
 
-    pub fn is_everything(&self) -> bool {
-        self.terms.is_empty()
-    }
-
     /// The value a field is required to have, if there is just one.
     pub fn exact(&self, field: &str) -> Option<&str> {
         let wanted = self.terms.iter().find(|term| term.equals && term.field == field);
@@ -187,9 +181,7 @@ fn refusal(group: &str, kind: &str, field: &str) -> String {
         ("", "Pod" | "Node" | "Namespace" | "Secret" | "Service" | "Event")
             | ("events.k8s.io", "Event")
     );
-    if (group, kind) == ("batch", "Job") {
-        format!("field label {field:?} not supported for Job")
-    } else if own_words || builtin::strategy(group, kind).is_none() {
+    if own_words || builtin::strategy(group, kind).is_none() {
         format!("field label not supported: {field}")
     } else {
         format!(

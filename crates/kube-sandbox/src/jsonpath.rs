@@ -92,16 +92,6 @@ impl Path {
     pub fn first<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.all(root).into_iter().next()
     }
-
-    /// The field names of a path that has nothing else: `.spec.replicas` is `spec`, `replicas`.
-    pub fn fields(&self) -> Option<Vec<&str>> {
-        let mut names = Vec::new();
-        for step in &self.steps {
-            let Step::Field(name) = step else { return None };
-            names.push(name.as_str());
-        }
-        Some(names)
-    }
 }
 
 fn walk<'v>(mut values: Vec<&'v Value>, steps: &[Step]) -> Found<'v> {

@@ -34,9 +34,8 @@ use serde_json::{Map, Value};
 
 pub use self::{
     apply::apply,
-    element::PathElement,
     entries::{Entry, ManagedFields, Operation, Owner},
-    fields::{FieldSet, Path},
+    fields::FieldSet,
     typed::{Comparison, compare, fields_of},
 };
 use crate::shape::Shape;

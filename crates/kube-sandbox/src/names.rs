@@ -24,8 +24,6 @@ pub enum NameRule {
     Subdomain,
     /// `my-name`: what becomes part of a host name.
     Label,
-    /// As [`NameRule::Label`], and starts with a letter.
-    Label1035,
     /// Anything that can stand in a URL path: RBAC, events.
     PathSegment,
 }
@@ -37,7 +35,6 @@ impl NameRule {
         match self {
             Self::Subdomain => dns1123_subdomain(name),
             Self::Label => dns1123_label(name),
-            Self::Label1035 => dns1035_label(name),
             Self::PathSegment => path_segment_name(name),
         }
     }
@@ -207,16 +204,6 @@ pub fn port_name(value: &str) -> Vec<String> {
         complaints.push("must not begin or end with a hyphen".to_owned());
     }
     complaints
-}
-
-pub fn c_identifier(value: &str) -> Vec<String> {
-    let starts = value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if starts && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        return Vec::new();
-    }
-    let words = "a valid C identifier must start with alphabetic character or '_', followed by a \
-                 string of alphanumeric characters or '_'";
-    vec![pattern(words, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
 }
 
 /// Environment variables: since 1.34 anything printable but `=`.

@@ -103,11 +103,6 @@ impl Quantity {
         self.nano as f64 / NANO as f64
     }
 
-    /// Whole units, rounded up.
-    pub fn units(self) -> i128 {
-        up(self.nano, NANO)
-    }
-
     /// The API server keeps no more than thousandths of resources.
     #[must_use]
     pub fn rounded_to_milli(self) -> Self {
@@ -382,7 +377,6 @@ mod tests {
         assert!(of("1G") < of("1Gi"));
         assert_eq!(of("1m").plus(of("1")).to_string(), "1001m");
         assert_eq!(of("100u").rounded_to_milli().to_string(), "1m");
-        assert_eq!(of("1500m").units(), 2);
     }
 
     #[test]

@@ -42,8 +42,6 @@ pub trait Shape: Clone {
     }
     /// Strategic merge: `patchStrategy` contains `merge`, and its key (`None` for sets of scalars).
     fn patch_merge(&self) -> Option<Option<String>>;
-    /// Strategic merge: `patchStrategy` contains `retainKeys`.
-    fn retains_keys(&self) -> bool;
 }
 
 /// A shape without any knowledge: objects merge by key, lists are atomic.
@@ -68,8 +66,5 @@ impl Shape for Unknown {
     }
     fn patch_merge(&self) -> Option<Option<String>> {
         None
-    }
-    fn retains_keys(&self) -> bool {
-        false
     }
 }

@@ -233,12 +233,6 @@ impl Store {
         }
     }
 
-    /// Lets revisions pass without a write, as other tenants of a real store would make them.
-    pub fn skip_revisions(&self, count: u64) {
-        let _writer = self.begin();
-        self.write().revision += count;
-    }
-
     /// From now on, changes queue up for [`Store::take_unseen`]. What exists counts as a change.
     pub fn track_unseen(&self) {
         let mut state = self.write();

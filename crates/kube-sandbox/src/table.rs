@@ -80,11 +80,13 @@ static GENERIC: Printer = Printer {
     },
 };
 
+#[cfg(test)]
 /// The columns of a built-in kind, or the generic ones.
 pub fn columns(group: &str, kind: &str) -> Vec<Column> {
     Layout::built_in(group, kind).columns()
 }
 
+#[cfg(test)]
 /// The cells of one object of a built-in kind, one per column.
 pub fn row(group: &str, kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     Layout::built_in(group, kind).cells(object, now)

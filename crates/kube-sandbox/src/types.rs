@@ -71,7 +71,6 @@ pub struct TypeDef {
 #[derive(Debug)]
 pub struct Inlined {
     pub target: TypeId,
-    pub number: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -92,8 +91,6 @@ pub struct Field {
     /// The JSON name.
     pub name: &'static str,
     pub kind: FieldType,
-    /// The protobuf number; `None` if the field does not travel that way.
-    pub number: Option<u32>,
     pub required: bool,
     pub omit: Omit,
     pub default: Option<Value>,
@@ -159,6 +156,7 @@ pub enum FieldType {
     Map(Box<FieldType>),
 }
 
+#[cfg(test)]
 pub fn table() -> &'static TypeTable {
     &TABLE
 }
@@ -185,6 +183,7 @@ pub fn by_name(name: &str) -> Option<&'static TypeDef> {
 
 // === impl TypeTable ===
 
+#[cfg(test)]
 impl TypeTable {
     pub fn types(&self) -> &[TypeDef] {
         &self.types
@@ -263,10 +262,6 @@ impl FieldType {
             Self::Pointer(target) => target.pointee(),
             other => other,
         }
-    }
-
-    pub fn is_pointer(&self) -> bool {
-        matches!(self, Self::Pointer(_))
     }
 
     /// As Go prints the type in a decode error.

@@ -321,17 +321,3 @@ pub(super) fn validate_status(new: &Value, old: &Value) -> Errors {
     }
     errors
 }
-
-/// Seconds a pod is given to end, by what the request, the pod and its state say.
-pub fn deletion_grace_s(pod: &Value, requested_s: Option<i64>) -> i64 {
-    let at = At::root(pod);
-    let own = at.get("spec.terminationGracePeriodSeconds").int_or_zero();
-    let unscheduled = at.get("spec.nodeName").text().is_empty();
-    let ended = matches!(at.get("status.phase").text(), "Failed" | "Succeeded");
-    match requested_s.unwrap_or(own) {
-        _ if unscheduled || ended => 0,
-        // A negative period is taken for the shortest one.
-        seconds if seconds < 0 => 1,
-        seconds => seconds,
-    }
-}

@@ -124,7 +124,7 @@ impl Controller for AutoscalerController {
 }
 
 impl AutoscalerController {
-    pub(super) fn new(metrics: MetricsKnob) -> Self {
+    pub(crate) fn new(metrics: MetricsKnob) -> Self {
         let recorder = Recorder::new("horizontal-pod-autoscaler");
         Self { metrics, recorder, paces: BTreeMap::new(), scaled: BTreeMap::new() }
     }

@@ -16,7 +16,7 @@ const CERTIFICATE_MAP: &str = "kube-root-ca.crt";
 #[derive(Debug)]
 pub struct ServiceAccountController {
     /// PEM text of the certificate that the API server's own is signed by.
-    pub(super) root_certificate: String,
+    pub(crate) root_certificate: String,
 }
 
 impl Controller for ServiceAccountController {

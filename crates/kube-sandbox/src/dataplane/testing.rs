@@ -25,7 +25,7 @@ impl Sink for Samples {
 
 impl Samples {
     pub(super) fn all(&self) -> BTreeMap<String, Vec<(i64, f64)>> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().clone()
     }
 
     /// The sum of the last values of the series of `name` whose labels contain all of `parts`.

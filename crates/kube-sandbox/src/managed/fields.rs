@@ -28,6 +28,7 @@ pub struct Path(pub Vec<PathElement>);
 // === impl FieldSet ===
 
 impl FieldSet {
+    #[cfg(test)]
     /// No path at all.
     pub const EMPTY: Self = Self(Vec::new());
 
@@ -68,6 +69,7 @@ impl FieldSet {
         set.node_mut(last).owned = true;
     }
 
+    #[cfg(test)]
     pub fn has(&self, path: &Path) -> bool {
         let Some((last, above)) = path.0.split_last() else { return false };
         let mut set = self;
@@ -82,6 +84,7 @@ impl FieldSet {
         self.0.is_empty()
     }
 
+    #[cfg(test)]
     /// How many paths are in the set.
     pub fn len(&self) -> usize {
         self.0.iter().map(|node| usize::from(node.owned) + node.below.len()).sum()
@@ -155,6 +158,7 @@ impl FieldSet {
         });
     }
 
+    #[cfg(test)]
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let mut rest = self.clone();

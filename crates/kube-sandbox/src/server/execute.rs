@@ -1,8 +1,8 @@
 //! The road of every request: permission, the work itself, an entry in the request log.
 //!
-//! [`Server::execute`] is the road of a [`Request`] for a resource. HTTP takes [`Server::admit`], since it
-//! does more between permission and log: it negotiates and renders, and answers discovery and
-//! watches. A request that fails before its permission is looked at is logged by [`Server::refuse`].
+//! [`Server::execute`] is the road of a [`Request`] for a resource. HTTP takes [`Server::admit`],
+//! since it does more between permission and log: it negotiates and renders, and answers discovery
+//! and watches. A request that fails before permission is looked at is logged by [`Server::refuse`].
 
 use std::cell::Cell;
 

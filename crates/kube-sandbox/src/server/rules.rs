@@ -519,12 +519,4 @@ impl Shape for AnyShape<'_> {
             Self::Unknown(shape) => shape.patch_merge(),
         }
     }
-
-    fn retains_keys(&self) -> bool {
-        match self {
-            Self::Builtin(shape) => shape.retains_keys(),
-            Self::Custom(shape) => shape.retains_keys(),
-            Self::Unknown(shape) => shape.retains_keys(),
-        }
-    }
 }

@@ -111,8 +111,4 @@ impl Shape for BuiltinShape {
         let patch = self.field?.patch.filter(|patch| patch.merge)?;
         Some(patch.key.map(ToOwned::to_owned))
     }
-
-    fn retains_keys(&self) -> bool {
-        self.field.and_then(|field| field.patch).is_some_and(|patch| patch.retain_keys)
-    }
 }

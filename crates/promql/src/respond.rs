@@ -21,8 +21,11 @@ use super::{
 /// What goes back over the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
+    /// The HTTP status.
     pub status: u16,
+    /// The value of `Content-Type`.
     pub content_type: &'static str,
+    /// JSON, or plain text of probes and unknown paths.
     pub body: String,
 }
 

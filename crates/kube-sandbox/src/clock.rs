@@ -51,6 +51,7 @@ pub struct Sleep {
 // === impl Clock ===
 
 impl Clock {
+    /// The machine's clock.
     pub fn real() -> Self {
         Self(Arc::new(Inner::Real))
     }
@@ -66,10 +67,12 @@ impl Clock {
         Self(Arc::new(Inner::Virtual(Mutex::new(timeline))))
     }
 
+    /// Whether time stands still until it is moved.
     pub fn is_virtual(&self) -> bool {
         matches!(*self.0, Inner::Virtual(_))
     }
 
+    /// The time in the cluster.
     pub fn now(&self) -> Timestamp {
         match &*self.0 {
             Inner::Real => Timestamp::now(),
@@ -77,10 +80,12 @@ impl Clock {
         }
     }
 
+    /// Waits for a time to pass on this clock.
     pub fn sleep(&self, duration: Duration) -> Sleep {
         self.sleep_until(later(self.now(), duration))
     }
 
+    /// Waits for a moment of this clock.
     pub fn sleep_until(&self, until: Timestamp) -> Sleep {
         let (real, until) = match &*self.0 {
             Inner::Real => {

@@ -13,7 +13,9 @@ use crate::{
 /// What the control loops are told from outside.
 #[derive(Debug, Clone, Default)]
 pub struct ControllerSettings {
+    /// Pace and behaviour of pods.
     pub kubelet: KubeletSettings,
+    /// Measured use of pods, for autoscalers.
     pub metrics: MetricsKnob,
     /// PEM text put into the ConfigMap `kube-root-ca.crt` of every namespace.
     pub root_certificate: String,

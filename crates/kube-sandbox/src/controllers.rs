@@ -14,18 +14,26 @@ use crate::cluster::Cluster;
 /// One object changed. `old` is absent for a creation, `new` for a removal.
 #[derive(Debug, Clone, Copy)]
 pub struct Change<'a> {
+    /// The API group; empty for the core group.
     pub group: &'a str,
+    /// The plural of the resource.
     pub plural: &'a str,
+    /// The object's namespace; empty for cluster-scoped kinds.
     pub namespace: &'a str,
+    /// The object's name.
     pub name: &'a str,
+    /// The object before the change.
     pub old: Option<&'a Value>,
+    /// The object after the change.
     pub new: Option<&'a Value>,
 }
 
 /// What a controller works on: an object's namespace (`""` if none) and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
+    /// The object's namespace; empty for cluster-scoped kinds.
     pub namespace: String,
+    /// The object's name.
     pub name: String,
 }
 
@@ -42,6 +50,7 @@ pub enum Next {
 
 /// One control loop.
 pub trait Controller: Send {
+    /// The name to pause and resume it by.
     fn name(&self) -> &'static str;
 
     /// Group and plural of every resource whose changes matter to it.
@@ -77,15 +86,19 @@ mod stateful_set;
 pub(crate) mod testing;
 mod volume_claim;
 
-pub use autoscaler::{AutoscalerController, MetricsKnob};
-pub use daemon_set::DaemonSetController;
-pub use deployment::DeploymentController;
-pub use disruption::DisruptionController;
-pub use endpoint_slice::EndpointSliceController;
-pub use endpoints::EndpointsController;
-pub use knative::{KNATIVE_REVISIONS, KNATIVE_SERVICES, KnativeController, knative_crds};
-pub use replica_set::ReplicaSetController;
-pub use scaled_object::{SCALED_OBJECTS, ScaledObjectController, keda_crds};
-pub use service_account::ServiceAccountController;
-pub use stateful_set::StatefulSetController;
-pub use volume_claim::VolumeClaimController;
+pub use autoscaler::MetricsKnob;
+pub use knative::{KNATIVE_REVISIONS, KNATIVE_SERVICES, knative_crds};
+pub use scaled_object::{SCALED_OBJECTS, keda_crds};
+
+pub(crate) use autoscaler::AutoscalerController;
+pub(crate) use daemon_set::DaemonSetController;
+pub(crate) use deployment::DeploymentController;
+pub(crate) use disruption::DisruptionController;
+pub(crate) use endpoint_slice::EndpointSliceController;
+pub(crate) use endpoints::EndpointsController;
+pub(crate) use knative::KnativeController;
+pub(crate) use replica_set::ReplicaSetController;
+pub(crate) use scaled_object::ScaledObjectController;
+pub(crate) use service_account::ServiceAccountController;
+pub(crate) use stateful_set::StatefulSetController;
+pub(crate) use volume_claim::VolumeClaimController;

@@ -29,7 +29,7 @@ mod meter;
 mod plane;
 mod pod_server;
 mod resolve;
-pub mod route;
+mod route;
 mod serve;
 mod simulation;
 mod snapshot;
@@ -37,8 +37,9 @@ mod snapshot;
 mod testing;
 mod traffic;
 
+pub(crate) use self::acceptor::{controllers, gateway_class};
 pub use self::{
-    acceptor::{CONTROLLER_NAME, GATEWAY_CLASS, controllers, gateway_class},
+    acceptor::{CONTROLLER_NAME, GATEWAY_CLASS},
     crds::routing_crds,
     meter::{BackendCounts, Meter},
     plane::DataPlane,

@@ -39,7 +39,9 @@ mod render;
 mod route;
 mod watch;
 
+/// Any error of a body or a connection.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// The body of an answer; that of a watch goes on.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// As the real server: 3 MiB and not a byte more.
@@ -79,6 +81,7 @@ pub struct Broken;
 // === impl ApiService ===
 
 impl ApiService {
+    /// The API of `server`; requests without credentials are those of `user`.
     pub fn new(server: Arc<Server>, user: User) -> Self {
         Self { server, user, documents: Arc::default() }
     }

@@ -49,6 +49,7 @@ pub use settings::KubeletSettings;
 
 use run::{PodRun, Scene};
 
+/// The control loop that runs pods, or pretends to.
 #[derive(Debug)]
 pub struct Kubelet {
     settings: KubeletSettings,
@@ -112,6 +113,7 @@ impl Controller for Kubelet {
 }
 
 impl Kubelet {
+    /// A kubelet for all nodes.
     pub fn new(settings: KubeletSettings) -> Self {
         Self {
             settings,

@@ -68,6 +68,7 @@
 //! assert_eq!(codes, [409, 201]);
 //! ```
 
+#![deny(missing_docs)]
 #![allow(unreachable_pub)]
 
 mod builtin;

@@ -24,9 +24,13 @@ use crate::{
 /// How a sandbox is made. The defaults suit trying things out; tests take [`Settings::for_tests`].
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// Real, or virtual and moved by a test.
     pub clock: Clock,
+    /// Nodes that are ready from the start.
     pub nodes: u8,
+    /// The part that a cluster's administrator would decide.
     pub server: ServerSettings,
+    /// Pace of pods, metrics, certificate.
     pub controllers: ControllerSettings,
     /// Take due work in any order, as a real cluster might; seeded by the server's seed.
     pub shuffled: bool,
@@ -82,18 +86,21 @@ impl Settings {
         }
     }
 
+    /// Seed of names, uids, addresses and, shuffled, of the order of work.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.server.seed = seed;
         self
     }
 
+    /// So many nodes.
     #[must_use]
     pub fn nodes(mut self, nodes: u8) -> Self {
         self.nodes = nodes;
         self
     }
 
+    /// Roles and bindings count.
     #[must_use]
     pub fn rbac(mut self) -> Self {
         self.server.rbac = true;
@@ -107,6 +114,7 @@ impl Settings {
         self
     }
 
+    /// Work is done in any order that the seed gives.
     #[must_use]
     pub fn shuffled(mut self) -> Self {
         self.shuffled = true;
@@ -157,6 +165,7 @@ impl Sandbox {
         Self { server, runtime, service, controllers, driver: Mutex::new(None) }
     }
 
+    /// The API server: its store, log and faults.
     pub fn server(&self) -> &Arc<Server> {
         &self.server
     }

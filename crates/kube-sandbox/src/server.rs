@@ -50,12 +50,13 @@ mod slim;
 mod users;
 mod write;
 
+pub(crate) use self::read::Selection;
+pub use self::users::User;
 pub(crate) use self::{
     convert::bytes as version_bytes,
     execute::{LogEntry, Logged},
     rules::{deprecation, empty_object},
 };
-pub use self::{read::Selection, users::User};
 pub(crate) use crate::types::format_time as timestamp_text;
 
 /// How a server behaves where a cluster's administrator would decide.
@@ -71,10 +72,15 @@ pub struct ServerSettings {
 
 /// One API server and its storage.
 pub struct Server {
+    /// The objects.
     pub store: Store,
+    /// The time in the cluster.
     pub clock: Clock,
+    /// Fault injection.
     pub faults: Faults,
+    /// The request log.
     pub log: RequestLog,
+    /// The settings it was made with.
     pub settings: ServerSettings,
     pub(crate) random: Random,
     registry: RwLock<Arc<Registry>>,
@@ -101,8 +107,11 @@ pub(crate) struct Definition {
 /// What a client asks.
 #[derive(Debug, Clone)]
 pub struct Request {
+    /// Verb, resource and user.
     pub info: RequestInfo,
+    /// The query string.
     pub query: Query,
+    /// The body.
     pub body: Body,
     /// The client's `User-Agent`: the field manager of those who name none.
     pub agent: String,
@@ -113,30 +122,41 @@ pub struct Request {
 /// A request's body, raw or (from within the process) already an object.
 #[derive(Debug, Clone, Default)]
 pub enum Body {
+    /// No body.
     #[default]
     Empty,
+    /// Bytes, as they came.
     Raw {
+        /// The media type.
         content_type: String,
+        /// The bytes.
         bytes: Bytes,
     },
+    /// An object, from within the process.
     Object(Value),
 }
 
 /// What a client is told.
 #[derive(Debug, Clone)]
 pub struct Answer {
+    /// The HTTP status.
     pub code: u16,
+    /// The body, before it is rendered.
     pub content: Content,
+    /// Texts of the header `Warning`.
     pub warnings: Vec<String>,
 }
 
 /// The content of an answer, before it is rendered as JSON, YAML, Table or protobuf.
 #[derive(Debug, Clone)]
 pub enum Content {
+    /// One object.
     Object(Value),
     /// An object exactly as it is stored, at the version asked for.
     Stored(Arc<Stored>),
+    /// Many objects.
     List(Box<read::ListAnswer>),
+    /// Plain text: a log.
     Text(String),
 }
 
@@ -159,6 +179,7 @@ impl Default for ServerSettings {
 // === impl Server ===
 
 impl Server {
+    /// An empty server.
     pub fn new(clock: Clock, settings: ServerSettings) -> Self {
         let random = Random::seeded(settings.seed);
         let store = Store::new(settings.history_max);
@@ -208,6 +229,7 @@ impl Server {
         }
     }
 
+    /// The resources it serves at the moment.
     pub fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.registry.read())
     }

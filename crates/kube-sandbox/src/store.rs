@@ -34,14 +34,18 @@ mod stored;
 /// The kind of object a table holds, independent of API versions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableKey {
+    /// The API group; empty for the core group.
     pub group: Arc<str>,
+    /// The plural of the resource.
     pub plural: Arc<str>,
 }
 
 /// Where an object is: its table and its key in it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
+    /// The table.
     pub table: TableKey,
+    /// Namespace and name.
     pub key: ObjectKey,
 }
 
@@ -73,7 +77,7 @@ struct Table {
 }
 
 /// Exclusive right to write. Reads through it are reads of the state it will change.
-pub struct Transaction<'s> {
+pub(crate) struct Transaction<'s> {
     store: &'s Store,
     _writer: MutexGuard<'s, ()>,
 }
@@ -81,6 +85,7 @@ pub struct Transaction<'s> {
 // === impl TableKey ===
 
 impl TableKey {
+    /// The table of a resource.
     pub fn new(group: &str, plural: &str) -> Self {
         Self { group: group.into(), plural: plural.into() }
     }
@@ -131,7 +136,7 @@ impl Store {
         self.activity.subscribe()
     }
 
-    pub fn begin(&self) -> Transaction<'_> {
+    pub(crate) fn begin(&self) -> Transaction<'_> {
         let writer = self.writer.lock();
         Transaction { store: self, _writer: writer }
     }
@@ -141,10 +146,12 @@ impl Store {
         self.read().revision
     }
 
+    /// One object, as it is now.
     pub fn get(&self, table: &TableKey, key: &ObjectKey) -> Option<Arc<Stored>> {
         self.read().tables.get(table)?.objects.get(key).cloned()
     }
 
+    /// Where the object with a uid is.
     pub fn by_uid(&self, uid: &str) -> Option<Place> {
         self.read().by_uid.get(uid).cloned()
     }
@@ -262,6 +269,7 @@ impl Store {
         self.read().tables.values().map(|table| table.objects.len()).sum()
     }
 
+    /// Whether nothing is stored.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -21,8 +21,10 @@ use crate::{
     manifests,
 };
 
+/// `serving.knative.dev`: Services of Knative.
 pub const KNATIVE_SERVICES: Resource =
     Resource { group: "serving.knative.dev", plural: "services" };
+/// `serving.knative.dev`: Revisions of Knative.
 pub const KNATIVE_REVISIONS: Resource =
     Resource { group: "serving.knative.dev", plural: "revisions" };
 

@@ -22,6 +22,7 @@ use crate::{
     manifests,
 };
 
+/// `keda.sh`: ScaledObjects of KEDA.
 pub const SCALED_OBJECTS: Resource = Resource { group: "keda.sh", plural: "scaledobjects" };
 
 const KEDA: &str = include_str!("../../data/crds/keda.yaml");

@@ -31,10 +31,13 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(70);
 /// Requests to one host at a steady pace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traffic {
+    /// The `Host` header.
     pub host: String,
     /// With a query, if one is wanted.
     pub path: String,
+    /// Names and values.
     pub headers: Vec<(String, String)>,
+    /// The pace.
     pub requests_per_second: f64,
     /// Clients that keep their cookies, one of which sends each request; 0 for nobody who does.
     pub clients: u32,
@@ -43,6 +46,7 @@ pub struct Traffic {
 /// What came back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
+    /// Answers by HTTP status.
     pub by_status: BTreeMap<u16, u64>,
     /// By the version that the answer says it comes from.
     pub by_version: BTreeMap<String, u64>,
@@ -71,6 +75,7 @@ struct Client {
 // === impl Traffic ===
 
 impl Traffic {
+    /// `GET /` of a host, without headers or clients.
     pub fn new(host: &str, requests_per_second: f64) -> Self {
         Self {
             host: host.to_owned(),
@@ -81,18 +86,21 @@ impl Traffic {
         }
     }
 
+    /// Another path.
     #[must_use]
     pub fn path(mut self, path: &str) -> Self {
         path.clone_into(&mut self.path);
         self
     }
 
+    /// One more header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
+    /// So many clients that keep their cookies.
     #[must_use]
     pub fn clients(mut self, clients: u32) -> Self {
         self.clients = clients;
@@ -157,6 +165,7 @@ impl Answers {
 // === impl Load ===
 
 impl Load {
+    /// Counts so far.
     pub fn answers(&self) -> Answers {
         self.answers.lock().clone()
     }

@@ -12,15 +12,31 @@ pub enum WatchFault {
     /// The watch is answered with 410: the history it asks for is gone.
     GoneAtStart,
     /// After so many events the watch ends with an error event, 410.
-    GoneAfter { events: u64 },
+    GoneAfter {
+        /// How many arrive.
+        events: u64,
+    },
     /// After so many events the connection ends, as it does now and then in good health.
-    CloseAfter { events: u64 },
+    CloseAfter {
+        /// How many arrive.
+        events: u64,
+    },
     /// After so many events nothing more arrives: for a while, or (`None`) for as long as the
     /// connection lives. What was held back arrives afterwards.
-    SilenceAfter { events: u64, lasting: Option<Duration> },
+    SilenceAfter {
+        /// How many arrive.
+        events: u64,
+        /// How long the silence is.
+        lasting: Option<Duration>,
+    },
     /// Again and again, before every so many events, nothing arrives for a while: whoever reads is behind
     /// in every part of a story, not only in its first.
-    Late { every: u64, by: Duration },
+    Late {
+        /// How many arrive between two waits.
+        every: u64,
+        /// How long each wait is.
+        by: Duration,
+    },
     /// Every event arrives twice.
     Duplicate,
     /// Bookmarks arrive, events do not, except for what the watch starts with: a list that ends
@@ -33,7 +49,9 @@ pub enum WatchFault {
 pub enum WatchSignal {
     /// An object that existed when the watch started.
     Initial,
+    /// A change.
     Event,
+    /// A bookmark.
     Bookmark,
     /// Nothing; it only looks whether the watch may go on.
     Wake,
@@ -44,6 +62,7 @@ pub enum WatchSignal {
 pub enum WatchAction {
     /// Send it (after [`WatchSignal::Wake`]: go on).
     Send,
+    /// Send it, and send it again.
     SendTwice,
     /// Do not send it, now or later.
     ///
@@ -63,7 +82,9 @@ pub enum WatchAction {
 /// How open watches are broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interruption {
+    /// In good order, as happens now and then in good health.
     Close,
+    /// With an error event, 410.
     Gone,
 }
 

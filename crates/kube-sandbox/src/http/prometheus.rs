@@ -54,6 +54,7 @@ async fn connection(stream: TcpStream, service: QueryService) {
 // === impl QueryService ===
 
 impl QueryService {
+    /// Queries of `database`, as of the time of `clock`.
     pub fn new(database: Database, clock: Clock) -> Self {
         Self { database, clock }
     }

@@ -34,26 +34,40 @@ const ANNOTATION: &str = "sandbox.tidegate.dev/behaviour";
 /// What a container does once its pod is on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Behaviour {
+    /// Starts and stays up.
     #[default]
     Normal,
+    /// Runs, but is never ready.
     NeverReady,
     /// Never ready, and exits this long after each start. Restarts back off from 10 s to 5 min.
     CrashLoop {
+        /// How long each run lasts.
         after: Duration,
     },
+    /// Ready only after a while.
     SlowStart {
+        /// How long that is.
         delay: Duration,
     },
+    /// Ready and unready by turns.
     Flapping {
+        /// How long it is ready.
         up: Duration,
+        /// How long it is not.
         down: Duration,
     },
+    /// Its image cannot be pulled.
     ImagePullError,
+    /// As a healthy one, until it exits with 1.
     ReadyThenDies {
+        /// How long each run lasts.
         after: Duration,
     },
+    /// Exits by itself.
     Completes {
+        /// The exit code.
         exit_code: i64,
+        /// How long it runs.
         after: Duration,
     },
 }
@@ -72,6 +86,7 @@ impl Behaviours {
         rules.push((pattern.to_owned(), behaviour));
     }
 
+    /// Forgets what was set for `pattern`.
     pub fn clear(&self, pattern: &str) {
         self.rules().retain(|(known, _)| known != pattern);
     }

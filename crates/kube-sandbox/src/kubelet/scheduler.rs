@@ -29,6 +29,7 @@ use crate::{
 /// Pods on a node that does not say how many it can hold.
 const PODS_PER_NODE: usize = 110;
 
+/// The control loop that gives pods their nodes.
 #[derive(Debug)]
 pub struct Scheduler {
     recorder: Recorder,

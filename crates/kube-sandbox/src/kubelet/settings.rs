@@ -18,6 +18,7 @@ pub struct KubeletSettings {
     /// Whether `initialDelaySeconds` and `periodSeconds` of readiness probes hold readiness back.
     /// Off by default: who tries something out does not want to wait for it.
     pub honour_probes: bool,
+    /// Behaviours of containers, by image.
     pub behaviours: Behaviours,
 }
 

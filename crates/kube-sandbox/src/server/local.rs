@@ -25,10 +25,12 @@ pub struct Local {
 // === impl Local ===
 
 impl Local {
+    /// The server in the name of `user`.
     pub fn new(server: Arc<Server>, user: User) -> Self {
         Self { server, user }
     }
 
+    /// The server.
     pub fn server(&self) -> &Arc<Server> {
         &self.server
     }

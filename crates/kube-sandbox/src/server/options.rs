@@ -16,7 +16,7 @@ pub struct Query(Vec<(String, String)>);
 
 /// Options of a write.
 #[derive(Debug, Clone, Default)]
-pub struct WriteOptions {
+pub(crate) struct WriteOptions {
     pub field_manager: String,
     pub field_validation: FieldValidation,
     pub dry_run: bool,
@@ -26,7 +26,7 @@ pub struct WriteOptions {
 
 /// What to do about fields that are unknown or given twice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum FieldValidation {
+pub(crate) enum FieldValidation {
     Ignore,
     #[default]
     Warn,
@@ -35,7 +35,7 @@ pub enum FieldValidation {
 
 /// Options of a list or of the list a watch starts with.
 #[derive(Debug, Clone, Default)]
-pub struct ListOptions {
+pub(crate) struct ListOptions {
     pub label_selector: String,
     pub field_selector: String,
     pub limit: usize,
@@ -50,7 +50,7 @@ pub struct ListOptions {
 
 /// How to delete, from the body or the query.
 #[derive(Debug, Clone, Default)]
-pub struct DeleteOptions {
+pub(crate) struct DeleteOptions {
     pub propagation: Option<Propagation>,
     pub grace_period_s: Option<i64>,
     pub uid: Option<String>,
@@ -62,7 +62,7 @@ pub struct DeleteOptions {
 
 /// What becomes of dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Propagation {
+pub(crate) enum Propagation {
     Background,
     Foreground,
     Orphan,
@@ -71,6 +71,7 @@ pub enum Propagation {
 // === impl Query ===
 
 impl Query {
+    /// Takes a query string apart.
     pub fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -79,11 +80,13 @@ impl Query {
         Self(pairs.collect())
     }
 
+    /// The value of a key; empty if it is not there.
     pub fn get(&self, key: &str) -> &str {
         let found = self.0.iter().find(|(name, _)| name == key);
         found.map_or("", |(_, value)| value.as_str())
     }
 
+    /// Whether a key says true, in any spelling Go reads.
     pub fn flag(&self, key: &str) -> bool {
         matches!(self.get(key), "true" | "1" | "True" | "TRUE" | "t" | "T")
     }
@@ -94,6 +97,7 @@ impl Query {
         found.map(|(_, value)| value.as_str()).collect()
     }
 
+    /// Whether a key is there.
     pub fn has(&self, key: &str) -> bool {
         self.0.iter().any(|(name, _)| name == key)
     }

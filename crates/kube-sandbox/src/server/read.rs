@@ -17,7 +17,7 @@ use crate::{
 
 /// Which objects a list or watch wants, beyond kind and namespace.
 #[derive(Debug, Clone, Default)]
-pub struct Selection {
+pub(crate) struct Selection {
     labels: Option<LabelSelector>,
     fields: Option<FieldSelector>,
     /// `(group, kind)`, to know which fields may be selected by.

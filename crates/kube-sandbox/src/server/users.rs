@@ -14,7 +14,9 @@ use crate::{
 /// A name and its groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
+    /// The name: that of an account is `system:serviceaccount:NAMESPACE:NAME`.
     pub name: String,
+    /// The groups it belongs to.
     pub groups: Vec<String>,
 }
 
@@ -26,20 +28,24 @@ impl User {
         Self::new("kubernetes-admin", &["system:masters", "system:authenticated"])
     }
 
+    /// A client without credentials, in RBAC mode.
     pub fn anonymous() -> Self {
         Self::new("system:anonymous", &["system:unauthenticated"])
     }
 
+    /// An authenticated user without other groups.
     pub fn named(name: &str) -> Self {
         Self::new(name, &["system:authenticated"])
     }
 
+    /// The account of a namespace.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         let own = format!("system:serviceaccounts:{namespace}");
         let groups = ["system:serviceaccounts", &own, "system:authenticated"];
         Self::new(&format!("system:serviceaccount:{namespace}:{name}"), &groups)
     }
 
+    /// A user with these groups and no others.
     pub fn new(name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(|&group| group.to_owned()).collect();
         Self { name: name.to_owned(), groups }
@@ -55,6 +61,7 @@ impl Server {
         tokens.insert(token.to_owned(), user);
     }
 
+    /// The user that a token stands for.
     pub fn user_of_token(&self, token: &str) -> Option<User> {
         self.tokens.lock().get(token).cloned()
     }

@@ -7,24 +7,31 @@ use super::stored::Stored;
 /// What a write did to its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
+    /// The object was created.
     Added,
+    /// The object was changed.
     Modified,
+    /// The object was removed.
     Deleted,
 }
 
 /// One write.
 #[derive(Debug)]
 pub struct Event {
+    /// The revision of the change.
     pub revision: u64,
+    /// The kind of change.
     pub kind: EventKind,
     /// The new state; for a deletion the last one, under the deletion's revision.
     pub object: Arc<Stored>,
+    /// The object before the change.
     pub previous: Option<Arc<Stored>>,
 }
 
 /// The asked revision is older than what is remembered; `oldest` is the first that can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacted {
+    /// The oldest revision that is remembered.
     pub oldest: u64,
 }
 

@@ -17,7 +17,7 @@ use kube_sandbox::{
 };
 use serde_json::{Value, json};
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 fn web() -> Value {
     json!({

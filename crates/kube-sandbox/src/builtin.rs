@@ -40,13 +40,13 @@ mod warnings;
 mod workload;
 mod workload_rules;
 
-pub use autoscaler_v1::{hpa_v1_to_v2, hpa_v2_to_v1};
-pub use event::{event_from_core, event_to_core};
-pub use metadata::{
+pub(crate) use autoscaler_v1::{hpa_v1_to_v2, hpa_v2_to_v1};
+pub(crate) use event::{event_from_core, event_to_core};
+pub(crate) use metadata::{
     finalizer_warnings, keep_system_metadata, validate_metadata, validate_metadata_update,
 };
-pub use pod::priority as pod_priority;
-pub use service::{
+pub(crate) use pod::priority as pod_priority;
+pub(crate) use service::{
     NODE_PORTS, NodePortSlot, cluster_ip_taken, service_cluster_ip, service_needs_cluster_ip,
     service_node_port_slots, set_cluster_ip, set_node_port,
 };
@@ -57,7 +57,7 @@ pub use service::{
     clippy::struct_excessive_bools,
     reason = "each is a fact about a kind, none excludes another"
 )]
-pub struct Strategy {
+pub(crate) struct Strategy {
     pub group: &'static str,
     pub kind: &'static str,
     pub namespaced: bool,
@@ -91,7 +91,7 @@ struct Rules {
 }
 
 /// The strategy of a built-in kind; `None` for custom resources.
-pub fn strategy(group: &str, kind: &str) -> Option<&'static Strategy> {
+pub(crate) fn strategy(group: &str, kind: &str) -> Option<&'static Strategy> {
     table::STRATEGIES.iter().find(|known| known.group == group && known.kind == kind)
 }
 
@@ -99,14 +99,14 @@ pub fn strategy(group: &str, kind: &str) -> Option<&'static Strategy> {
 
 impl Strategy {
     /// Fills in what was left out, and drops what says nothing. Does nothing the second time.
-    pub fn defaults(&self, object: &mut Value) {
+    pub(crate) fn defaults(&self, object: &mut Value) {
         edit::tidy(object);
         edit::object(object, "metadata");
         (self.rules.defaults)(object);
     }
 
     /// What the server decides about a new object. `metadata` has its name and UID.
-    pub fn prepare_create(&self, object: &mut Value) {
+    pub(crate) fn prepare_create(&self, object: &mut Value) {
         if self.status_subresource && !self.keeps_status_on_create() {
             edit::set(object, "status", serde_json::Map::new());
         }
@@ -122,7 +122,7 @@ impl Strategy {
     }
 
     /// What a client cannot change through the object itself. `new` had its [`Strategy::defaults`].
-    pub fn prepare_update(&self, new: &mut Value, old: &Value) {
+    pub(crate) fn prepare_update(&self, new: &mut Value, old: &Value) {
         keep_system_metadata(new, old);
         if self.status_subresource {
             edit::carry(new, old, "status");
@@ -132,7 +132,7 @@ impl Strategy {
     }
 
     /// Counts a change of what the object asks for. Counting twice is counting once.
-    pub fn bump_generation(&self, new: &mut Value, old: &Value) {
+    pub(crate) fn bump_generation(&self, new: &mut Value, old: &Value) {
         if self.has_generation && (self.rules.changed)(new, old) {
             let generation = old.pointer("/metadata/generation").and_then(Value::as_i64);
             if let Some(meta) = edit::object(new, "metadata") {
@@ -142,13 +142,13 @@ impl Strategy {
     }
 
     /// Keeps everything but the status, and what of the metadata a status writer may touch.
-    pub fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+    pub(crate) fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         keep_system_metadata(new, old);
         (self.rules.status_update)(new, old);
         (self.rules.defaults)(new);
     }
 
-    pub fn validate(&self, object: &Value) -> Vec<FieldError> {
+    pub(crate) fn validate(&self, object: &Value) -> Vec<FieldError> {
         let meta = object.get("metadata").unwrap_or(&Value::Null);
         let mut errors = validate_metadata(meta, self.namespaced, self.name_rule, "metadata");
         // These kinds are checked by the generic rules alone.
@@ -164,19 +164,19 @@ impl Strategy {
         errors
     }
 
-    pub fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+    pub(crate) fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_both_metadata(new, old);
         errors.extend((self.rules.validate_update)(new, old));
         errors
     }
 
-    pub fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+    pub(crate) fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_both_metadata(new, old);
         errors.extend((self.rules.validate_status)(new, old));
         errors
     }
 
-    pub fn warnings(&self, object: &Value) -> Vec<String> {
+    pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
         (self.rules.warnings)(object)
     }
 

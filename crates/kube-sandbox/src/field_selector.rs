@@ -12,7 +12,7 @@ use crate::{
 
 /// All terms must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FieldSelector {
+pub(crate) struct FieldSelector {
     terms: Vec<Term>,
 }
 
@@ -44,7 +44,7 @@ const REFERENCE: &[&str] =
 /// The text of a selectable field of an object; empty when the object does not have it. `None` when
 /// objects of this kind cannot be selected by `path`. Of a kind that is not built in, any field is
 /// read: which ones may be is for [`FieldSelector::check`] to say.
-pub fn field_value(group: &str, kind: &str, object: &Value, path: &str) -> Option<String> {
+pub(crate) fn field_value(group: &str, kind: &str, object: &Value, path: &str) -> Option<String> {
     let path = match canonical(group, kind, path) {
         None if builtin::strategy(group, kind).is_some() => return None,
         known => known.unwrap_or(path),
@@ -129,7 +129,7 @@ fn canonical_of_new_event(path: &str) -> Option<&str> {
 
 impl FieldSelector {
     /// Reads the `fieldSelector` of a query.
-    pub fn parse(text: &str) -> Outcome<Self> {
+    pub(crate) fn parse(text: &str) -> Outcome<Self> {
         Self::read(text).map_err(Failure::bad_request)
     }
 
@@ -148,7 +148,7 @@ impl FieldSelector {
 
     /// Refuses fields that objects of this kind cannot be selected by. `extra` are the paths a
     /// custom resource adds, with or without a dot in front.
-    pub fn check<P: AsRef<str>>(&self, group: &str, kind: &str, extra: &[P]) -> Outcome<()> {
+    pub(crate) fn check<P: AsRef<str>>(&self, group: &str, kind: &str, extra: &[P]) -> Outcome<()> {
         let listed = |field: &str| {
             let is = |path: &P| path.as_ref().trim_start_matches('.') == field;
             extra.iter().any(is) || canonical(group, kind, field).is_some()
@@ -160,14 +160,14 @@ impl FieldSelector {
     }
 
     /// The value a field is required to have, if there is just one.
-    pub fn exact(&self, field: &str) -> Option<&str> {
+    pub(crate) fn exact(&self, field: &str) -> Option<&str> {
         let wanted = self.terms.iter().find(|term| term.equals && term.field == field);
         wanted.map(|term| term.value.as_str())
     }
 
     /// `value` tells an object's fields, as [`field_value`] does. A field it does not know matches
     /// nothing.
-    pub fn matches(&self, mut value: impl FnMut(&str) -> Option<String>) -> bool {
+    pub(crate) fn matches(&self, mut value: impl FnMut(&str) -> Option<String>) -> bool {
         self.terms.iter().all(|term| {
             value(&term.field).is_some_and(|value| (value == term.value) == term.equals)
         })

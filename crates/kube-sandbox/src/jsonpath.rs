@@ -18,7 +18,7 @@ use serde_json::Value;
 
 /// A parsed path.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Path {
+pub(crate) struct Path {
     steps: Vec<Step>,
 }
 
@@ -79,17 +79,17 @@ type Found<'v> = Result<Vec<&'v Value>, Misfit>;
 
 impl Path {
     /// Reads a path such as `.spec.replicas` or `{.spec.replicas}`. The error says what is wrong.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         parse::path(text)
     }
 
     /// Everything the path finds, in document order.
-    pub fn all<'v>(&self, root: &'v Value) -> Vec<&'v Value> {
+    pub(crate) fn all<'v>(&self, root: &'v Value) -> Vec<&'v Value> {
         walk(vec![root], &self.steps).unwrap_or_default()
     }
 
     /// The first thing the path finds. A present `null` is found.
-    pub fn first<'v>(&self, root: &'v Value) -> Option<&'v Value> {
+    pub(crate) fn first<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.all(root).into_iter().next()
     }
 }

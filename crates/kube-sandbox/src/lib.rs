@@ -69,7 +69,6 @@
 //! ```
 
 #![deny(missing_docs)]
-#![allow(unreachable_pub)]
 
 mod builtin;
 pub mod clock;

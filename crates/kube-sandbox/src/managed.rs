@@ -32,7 +32,7 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-pub use self::{
+pub(crate) use self::{
     apply::apply,
     entries::{Entry, ManagedFields, Operation, Owner},
     fields::FieldSet,
@@ -60,7 +60,7 @@ static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
 
 /// A write: by whom, as what, when.
 #[derive(Debug, Clone, Copy)]
-pub struct Write<'a> {
+pub(crate) struct Write<'a> {
     pub manager: &'a str,
     /// `apps/v1`, as the request's path has it.
     pub api_version: &'a str,
@@ -78,7 +78,12 @@ pub struct Write<'a> {
 /// Updates `metadata.managedFields` of `new`, which a create, update or patch is about to store.
 ///
 /// `live` is what is stored now, `None` on creation.
-pub fn on_update<S: Shape>(live: Option<&Value>, new: &mut Value, shape: &S, write: &Write<'_>) {
+pub(crate) fn on_update<S: Shape>(
+    live: Option<&Value>,
+    new: &mut Value,
+    shape: &S,
+    write: &Write<'_>,
+) {
     let Some(Value::Object(metadata)) = new.get_mut("metadata") else { return };
     let sent = metadata.remove("managedFields");
     let mut managed = known_owners(live, sent.as_ref(), write.subresource);
@@ -98,7 +103,7 @@ pub fn on_update<S: Shape>(live: Option<&Value>, new: &mut Value, shape: &S, wri
 
 /// True when `new` says nothing that `live` does not, but for times in `managedFields`: then there
 /// is nothing to store.
-pub fn is_same_but_for_times(live: &Value, new: &Value) -> bool {
+pub(crate) fn is_same_but_for_times(live: &Value, new: &Value) -> bool {
     let (Some(live_members), Some(new_members)) = (live.as_object(), new.as_object()) else {
         return live == new;
     };

@@ -4,7 +4,7 @@
 //! attach each to a field. The texts are interface: `kubectl` shows them and tests compare them.
 
 /// Sum of the bytes of all annotation keys and values of one object.
-pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
+pub(crate) const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
 /// What a generated suffix is made of: no vowels and no look-alikes.
 const SUFFIX_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -19,7 +19,7 @@ const QUALIFIED_FORMAT: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
 /// How a kind's objects may be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameRule {
+pub(crate) enum NameRule {
     /// `example.com`: most kinds.
     Subdomain,
     /// `my-name`: what becomes part of a host name.
@@ -31,7 +31,7 @@ pub enum NameRule {
 // === impl NameRule ===
 
 impl NameRule {
-    pub fn check(self, name: &str) -> Vec<String> {
+    pub(crate) fn check(self, name: &str) -> Vec<String> {
         match self {
             Self::Subdomain => dns1123_subdomain(name),
             Self::Label => dns1123_label(name),
@@ -40,7 +40,7 @@ impl NameRule {
     }
 
     /// Checks a `generateName`: a dash at its end is fine, more will follow.
-    pub fn check_prefix(self, prefix: &str) -> Vec<String> {
+    pub(crate) fn check_prefix(self, prefix: &str) -> Vec<String> {
         if self == Self::PathSegment {
             return path_segment_prefix(prefix);
         }
@@ -58,7 +58,7 @@ impl NameRule {
 }
 
 /// `generateName` plus five characters drawn from `random`, never longer than 63.
-pub fn generate(prefix: &str, random: u64) -> String {
+pub(crate) fn generate(prefix: &str, random: u64) -> String {
     let mut end = prefix.len().min(PREFIX_LEN_MAX);
     while !prefix.is_char_boundary(end) {
         end -= 1;
@@ -74,7 +74,7 @@ pub fn generate(prefix: &str, random: u64) -> String {
     name
 }
 
-pub fn dns1123_label(value: &str) -> Vec<String> {
+pub(crate) fn dns1123_label(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 63, "characters");
     if !is_label(value) {
         complaints.push(if is_subdomain(value) {
@@ -88,11 +88,11 @@ pub fn dns1123_label(value: &str) -> Vec<String> {
     complaints
 }
 
-pub fn dns1123_subdomain(value: &str) -> Vec<String> {
+pub(crate) fn dns1123_subdomain(value: &str) -> Vec<String> {
     subdomain_counting(value, "characters")
 }
 
-pub fn dns1035_label(value: &str) -> Vec<String> {
+pub(crate) fn dns1035_label(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 63, "characters");
     if !(is_label(value) && value.starts_with(|c: char| c.is_ascii_lowercase())) {
         let words = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
@@ -103,7 +103,7 @@ pub fn dns1035_label(value: &str) -> Vec<String> {
 }
 
 /// `*.example.com`, as an Ingress host may be.
-pub fn wildcard_subdomain(value: &str) -> Vec<String> {
+pub(crate) fn wildcard_subdomain(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 253, "characters");
     if !value.strip_prefix("*.").is_some_and(is_subdomain) {
         let words = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS \
@@ -115,7 +115,7 @@ pub fn wildcard_subdomain(value: &str) -> Vec<String> {
 }
 
 /// Label keys, annotation keys (lower-cased first), finalizers, condition types of pods.
-pub fn qualified_name(value: &str) -> Vec<String> {
+pub(crate) fn qualified_name(value: &str) -> Vec<String> {
     let words = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
                  with an alphanumeric character";
     let examples = ["MyName", "my.name", "123-abc"];
@@ -150,7 +150,7 @@ pub fn qualified_name(value: &str) -> Vec<String> {
     complaints
 }
 
-pub fn label_value(value: &str) -> Vec<String> {
+pub(crate) fn label_value(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 63, "bytes");
     if !(value.is_empty() || is_qualified(value)) {
         let words = "a valid label must be an empty string or consist of alphanumeric characters, \
@@ -161,7 +161,7 @@ pub fn label_value(value: &str) -> Vec<String> {
     complaints
 }
 
-pub fn path_segment_name(value: &str) -> Vec<String> {
+pub(crate) fn path_segment_name(value: &str) -> Vec<String> {
     match value {
         "." | ".." => vec![format!("may not be '{value}'")],
         _ => path_segment_prefix(value),
@@ -173,11 +173,11 @@ fn path_segment_prefix(value: &str) -> Vec<String> {
     found.map(|part| format!("may not contain '{part}'")).collect()
 }
 
-pub fn port_number(port: i64) -> Vec<String> {
+pub(crate) fn port_number(port: i64) -> Vec<String> {
     in_range(port, 1, 65535)
 }
 
-pub fn in_range(value: i64, low: i64, high: i64) -> Vec<String> {
+pub(crate) fn in_range(value: i64, low: i64, high: i64) -> Vec<String> {
     if (low..=high).contains(&value) {
         Vec::new()
     } else {
@@ -186,7 +186,7 @@ pub fn in_range(value: i64, low: i64, high: i64) -> Vec<String> {
 }
 
 /// The name of a container's port, by IANA's rules.
-pub fn port_name(value: &str) -> Vec<String> {
+pub(crate) fn port_name(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 15, "characters");
     let lower = |c: char| c.is_ascii_lowercase();
     if value.is_empty() || !value.chars().all(|c| lower(c) || c.is_ascii_digit() || c == '-') {
@@ -207,7 +207,7 @@ pub fn port_name(value: &str) -> Vec<String> {
 }
 
 /// Environment variables: since 1.34 anything printable but `=`.
-pub fn env_var_name(value: &str) -> Vec<String> {
+pub(crate) fn env_var_name(value: &str) -> Vec<String> {
     if value.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];
     }
@@ -220,7 +220,7 @@ pub fn env_var_name(value: &str) -> Vec<String> {
 }
 
 /// Keys of config maps and secrets.
-pub fn config_key(value: &str) -> Vec<String> {
+pub(crate) fn config_key(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 253, "characters");
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if value.is_empty() || !value.chars().all(allowed) {
@@ -236,7 +236,7 @@ pub fn config_key(value: &str) -> Vec<String> {
     complaints
 }
 
-pub fn http_header_name(value: &str) -> Vec<String> {
+pub(crate) fn http_header_name(value: &str) -> Vec<String> {
     if !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
         return Vec::new();
     }
@@ -245,7 +245,7 @@ pub fn http_header_name(value: &str) -> Vec<String> {
 }
 
 /// `25%`.
-pub fn percent(value: &str) -> Vec<String> {
+pub(crate) fn percent(value: &str) -> Vec<String> {
     let digits = value.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
         return Vec::new();

@@ -20,7 +20,7 @@ pub(crate) mod sample;
 
 use serde_json::Value;
 
-pub use self::{json::json_patch, merge::merge_patch, strategic::strategic};
+pub(crate) use self::{json::json_patch, merge::merge_patch, strategic::strategic};
 
 /// How deep an object may nest. Our own parser, and that of our clients, reads 128 levels; a list
 /// of objects and a watch event take some of them for their envelopes.

@@ -22,12 +22,12 @@ const SCALE_MIN: i32 = -9;
 const EXPONENTS: std::ops::RangeInclusive<i32> = -99..=99;
 
 /// What the API server says of a text that is no quantity.
-pub const NOT_A_QUANTITY: &str = "quantities must match the regular expression \
+pub(crate) const NOT_A_QUANTITY: &str = "quantities must match the regular expression \
                                   '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
 
 #[derive(Debug, Clone, Copy)]
-pub struct Quantity {
+pub(crate) struct Quantity {
     nano: i128,
     family: Family,
 }
@@ -51,10 +51,10 @@ struct Written<'a> {
 // === impl Quantity ===
 
 impl Quantity {
-    pub const ZERO: Self = Self { nano: 0, family: Family::Decimal };
+    pub(crate) const ZERO: Self = Self { nano: 0, family: Family::Decimal };
 
     /// A JSON quantity is a string or, in a hand-written manifest, a number.
-    pub fn from_json(value: &Value) -> Option<Self> {
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
         match value {
             Value::String(text) => text.parse().ok(),
             Value::Number(number) => number.to_string().parse().ok(),
@@ -81,36 +81,36 @@ impl Quantity {
         i64::try_from(self.nano.signum()).unwrap_or_default()
     }
 
-    pub fn is_negative(self) -> bool {
+    pub(crate) fn is_negative(self) -> bool {
         self.nano < 0
     }
 
-    pub fn is_positive(self) -> bool {
+    pub(crate) fn is_positive(self) -> bool {
         self.nano > 0
     }
 
-    pub fn is_whole(self) -> bool {
+    pub(crate) fn is_whole(self) -> bool {
         self.nano % NANO == 0
     }
 
     /// Thousandths, rounded up.
-    pub fn milli(self) -> i128 {
+    pub(crate) fn milli(self) -> i128 {
         up(self.nano, MILLI_IN_NANO)
     }
 
     #[expect(clippy::cast_precision_loss, reason = "the name says approximate")]
-    pub fn approximate(self) -> f64 {
+    pub(crate) fn approximate(self) -> f64 {
         self.nano as f64 / NANO as f64
     }
 
     /// The API server keeps no more than thousandths of resources.
     #[must_use]
-    pub fn rounded_to_milli(self) -> Self {
+    pub(crate) fn rounded_to_milli(self) -> Self {
         Self { nano: self.milli() * MILLI_IN_NANO, family: self.family }
     }
 
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         let family = if self.nano == 0 { other.family } else { self.family };
         Self { nano: self.nano.saturating_add(other.nano), family }
     }

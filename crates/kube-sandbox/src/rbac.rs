@@ -23,7 +23,7 @@ use std::{
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
-pub use self::{bootstrap::bootstrap_objects, rules::aggregated_rules};
+pub(crate) use self::{bootstrap::bootstrap_objects, rules::aggregated_rules};
 
 use self::rules::Rule;
 use crate::{failure::Failure, request::RequestInfo};
@@ -32,7 +32,7 @@ const ALL_POWERFUL: &str = "system:masters";
 
 /// What is asked of the authoriser. Empty strings mean absent.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Attributes<'a> {
+pub(crate) struct Attributes<'a> {
     pub user: &'a str,
     pub groups: &'a [String],
     pub verb: &'a str,
@@ -48,14 +48,14 @@ pub struct Attributes<'a> {
 
 /// The answer, and why. A refusal often has no reason: nothing allowed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
+pub(crate) struct Decision {
     pub allowed: bool,
     pub reason: String,
 }
 
 /// Decides by the roles and bindings it was last given. At first it allows only `system:masters`.
 #[derive(Debug, Default)]
-pub struct Authorizer {
+pub(crate) struct Authorizer {
     index: RwLock<Arc<Index>>,
 }
 
@@ -81,7 +81,7 @@ struct Grant {
 }
 
 /// The groups of a user: those given, and those that come with being that user.
-pub fn groups_of(user: &str, given: &[String]) -> Vec<String> {
+pub(crate) fn groups_of(user: &str, given: &[String]) -> Vec<String> {
     let mut groups = given.to_vec();
     let mut add = |group: String| {
         if !groups.contains(&group) {
@@ -99,7 +99,7 @@ pub fn groups_of(user: &str, given: &[String]) -> Vec<String> {
 }
 
 /// The 403 a refused request is answered with.
-pub fn refusal(asked: &Attributes<'_>, decision: &Decision) -> Failure {
+pub(crate) fn refusal(asked: &Attributes<'_>, decision: &Decision) -> Failure {
     let mut why = denial(asked);
     if !decision.reason.is_empty() {
         why.push_str(": ");
@@ -160,19 +160,19 @@ impl<'a> From<&'a RequestInfo> for Attributes<'a> {
 
 impl Authorizer {
     /// An authoriser over these objects.
-    pub fn new<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
+    pub(crate) fn new<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
         let authorizer = Self::default();
         authorizer.replace(objects);
         authorizer
     }
 
     /// Forgets everything and knows these roles and bindings instead; other kinds are ignored.
-    pub fn replace<'a>(&self, objects: impl IntoIterator<Item = &'a Value>) {
+    pub(crate) fn replace<'a>(&self, objects: impl IntoIterator<Item = &'a Value>) {
         let index = Arc::new(build(objects));
         *self.index.write() = index;
     }
 
-    pub fn allowed(&self, asked: &Attributes<'_>) -> Decision {
+    pub(crate) fn allowed(&self, asked: &Attributes<'_>) -> Decision {
         if asked.groups.iter().any(|group| group == ALL_POWERFUL) {
             return Decision { allowed: true, reason: String::new() };
         }
@@ -197,7 +197,7 @@ impl Authorizer {
     }
 
     /// The status of a `SelfSubjectRulesReview`: all rules that hold for a user in a namespace.
-    pub fn rules_for(&self, user: &str, groups: &[String], namespace: &str) -> Value {
+    pub(crate) fn rules_for(&self, user: &str, groups: &[String], namespace: &str) -> Value {
         let (mut resource, mut other, mut complaints) = (Vec::new(), Vec::new(), Vec::new());
         for grant in self.grants(user, groups, namespace) {
             match &grant.rules {

@@ -412,7 +412,7 @@ impl Call<'_> {
         let verbs = if subresource.is_empty() {
             self.def.verbs()
         } else {
-            self.def.subresource_verbs(subresource)
+            ResourceDef::subresource_verbs(subresource)
         };
         verbs.contains(&verb.as_str())
     }

@@ -293,16 +293,16 @@ impl Store {
 // === impl Transaction ===
 
 impl Transaction<'_> {
-    pub fn get(&self, table: &TableKey, key: &ObjectKey) -> Option<Arc<Stored>> {
+    pub(crate) fn get(&self, table: &TableKey, key: &ObjectKey) -> Option<Arc<Stored>> {
         self.store.get(table, key)
     }
 
-    pub fn list(&self, table: &TableKey, namespace: Option<&str>) -> Vec<Arc<Stored>> {
+    pub(crate) fn list(&self, table: &TableKey, namespace: Option<&str>) -> Vec<Arc<Stored>> {
         self.store.list(table, namespace).1
     }
 
     /// Writes `object` under the next revision and returns it as stored.
-    pub fn put(&self, table: &TableKey, mut object: Value) -> Arc<Stored> {
+    pub(crate) fn put(&self, table: &TableKey, mut object: Value) -> Arc<Stored> {
         let revision = self.store.revision() + 1;
         stamp(&mut object, revision);
         let stored = Arc::new(Stored::new(&object, revision));
@@ -312,7 +312,7 @@ impl Transaction<'_> {
 
     /// As [`Transaction::put`], unless the object takes more than `bytes_max`. `object` is as stored
     /// afterwards, so that nobody has to read it back.
-    pub fn put_within(
+    pub(crate) fn put_within(
         &self,
         table: &TableKey,
         object: &mut Value,
@@ -329,7 +329,7 @@ impl Transaction<'_> {
     }
 
     /// Removes the object of `last` and returns its final state under the revision of its removal.
-    pub fn remove(&self, table: &TableKey, mut last: Value) -> Arc<Stored> {
+    pub(crate) fn remove(&self, table: &TableKey, mut last: Value) -> Arc<Stored> {
         let revision = self.store.revision() + 1;
         stamp(&mut last, revision);
         let stored = Arc::new(Stored::new(&last, revision));

@@ -22,7 +22,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use serde_json::Value;
 
-pub use self::{
+pub(crate) use self::{
     base64::{decode as decode_base64, encode as encode_base64},
     check::check,
     duplicates::duplicate_fields,
@@ -32,14 +32,14 @@ pub use self::{
 };
 
 /// `apiextensions.k8s.io/v1`'s schema type, which the unions of schemas refer to by themselves.
-pub const JSON_SCHEMA_PROPS: &str =
+pub(crate) const JSON_SCHEMA_PROPS: &str =
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
 static TABLE: LazyLock<TypeTable> =
     LazyLock::new(|| parse::table(include_str!("../data/builtin-types.txt")));
 
 /// All types, by name and by kind.
-pub struct TypeTable {
+pub(crate) struct TypeTable {
     types: Vec<TypeDef>,
     by_name: HashMap<&'static str, TypeId>,
     /// By `apiVersion` and kind; an `apiVersion` of `*` fits any.
@@ -49,11 +49,11 @@ pub struct TypeTable {
 
 /// The place of a type in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TypeId(usize);
+pub(crate) struct TypeId(usize);
 
 /// One struct.
 #[derive(Debug)]
-pub struct TypeDef {
+pub(crate) struct TypeDef {
     /// `io.k8s.api.apps.v1.DeploymentSpec`
     pub name: &'static str,
     /// Server-side apply replaces it whole.
@@ -69,7 +69,7 @@ pub struct TypeDef {
 
 /// A struct whose fields stand among its owner's in JSON but in a message of their own on the wire.
 #[derive(Debug)]
-pub struct Inlined {
+pub(crate) struct Inlined {
     pub target: TypeId,
 }
 
@@ -81,13 +81,13 @@ enum WireMember {
 
 /// What a protobuf number of a struct stands for.
 #[derive(Debug, Clone, Copy)]
-pub enum Member {
+pub(crate) enum Member {
     Field(&'static Field),
     Inlined(&'static TypeDef),
 }
 
 #[derive(Debug)]
-pub struct Field {
+pub(crate) struct Field {
     /// The JSON name.
     pub name: &'static str,
     pub kind: FieldType,
@@ -102,7 +102,7 @@ pub struct Field {
 
 /// When the JSON encoder leaves a field out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Omit {
+pub(crate) enum Omit {
     Never,
     /// `omitempty`, which means nothing to a struct.
     Empty,
@@ -112,7 +112,7 @@ pub enum Omit {
 
 /// `x-kubernetes-list-type`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ListFacts {
+pub(crate) enum ListFacts {
     Atomic,
     Set,
     Map(Vec<&'static str>),
@@ -120,14 +120,14 @@ pub enum ListFacts {
 
 /// `x-kubernetes-patch-strategy` and `x-kubernetes-patch-merge-key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PatchFacts {
+pub(crate) struct PatchFacts {
     pub merge: bool,
     pub retain_keys: bool,
     pub key: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FieldType {
+pub(crate) enum FieldType {
     String,
     Int32,
     Int64,
@@ -157,12 +157,12 @@ pub enum FieldType {
 }
 
 #[cfg(test)]
-pub fn table() -> &'static TypeTable {
+pub(crate) fn table() -> &'static TypeTable {
     &TABLE
 }
 
 /// The type of a built-in kind's objects, or of its lists if `kind` ends in `List`.
-pub fn kind(group: &str, version: &str, kind: &str) -> Option<&'static TypeDef> {
+pub(crate) fn kind(group: &str, version: &str, kind: &str) -> Option<&'static TypeDef> {
     if group.is_empty() {
         by_api_version(version, kind)
     } else {
@@ -171,13 +171,13 @@ pub fn kind(group: &str, version: &str, kind: &str) -> Option<&'static TypeDef> 
 }
 
 /// As [`kind()`], with group and version as an object spells them.
-pub fn by_api_version(api_version: &str, kind: &str) -> Option<&'static TypeDef> {
+pub(crate) fn by_api_version(api_version: &str, kind: &str) -> Option<&'static TypeDef> {
     let known = TABLE.by_kind.get(&(api_version, kind)).or_else(|| TABLE.by_kind.get(&("*", kind)));
     known.map(|id| id.get())
 }
 
 /// The type with this OpenAPI name.
-pub fn by_name(name: &str) -> Option<&'static TypeDef> {
+pub(crate) fn by_name(name: &str) -> Option<&'static TypeDef> {
     TABLE.by_name.get(name).map(|id| id.get())
 }
 
@@ -185,7 +185,7 @@ pub fn by_name(name: &str) -> Option<&'static TypeDef> {
 
 #[cfg(test)]
 impl TypeTable {
-    pub fn types(&self) -> &[TypeDef] {
+    pub(crate) fn types(&self) -> &[TypeDef] {
         &self.types
     }
 }
@@ -193,11 +193,11 @@ impl TypeTable {
 // === impl TypeId ===
 
 impl TypeId {
-    pub fn get(self) -> &'static TypeDef {
+    pub(crate) fn get(self) -> &'static TypeDef {
         TABLE.types.get(self.0).expect("ids are only made for types of the one table")
     }
 
-    pub fn json_schema_props() -> Self {
+    pub(crate) fn json_schema_props() -> Self {
         TABLE.json_schema_props
     }
 }
@@ -206,7 +206,7 @@ impl TypeId {
 
 impl TypeDef {
     /// The field of this JSON name, its own or an inlined one.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         match self.fields.binary_search_by(|field| field.name.cmp(name)) {
             Ok(found) => self.fields.get(found),
             Err(_) => self.inlined.iter().find_map(|inlined| inlined.target.get().field(name)),
@@ -214,7 +214,7 @@ impl TypeDef {
     }
 
     /// Every field JSON can have, inlined ones after the struct's own.
-    pub fn all_fields(&self) -> Vec<&Field> {
+    pub(crate) fn all_fields(&self) -> Vec<&Field> {
         let mut all: Vec<_> = self.fields.iter().collect();
         for inlined in &self.inlined {
             all.extend(inlined.target.get().all_fields());
@@ -223,11 +223,11 @@ impl TypeDef {
     }
 
     /// The parts of the protobuf message in order of their numbers.
-    pub fn members(&'static self) -> impl Iterator<Item = (u32, Member)> {
+    pub(crate) fn members(&'static self) -> impl Iterator<Item = (u32, Member)> {
         self.wire.iter().filter_map(|(number, member)| Some((*number, self.resolve(*member)?)))
     }
 
-    pub fn member(&'static self, number: u32) -> Option<Member> {
+    pub(crate) fn member(&'static self, number: u32) -> Option<Member> {
         let found = self.wire.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         self.resolve(self.wire.get(found)?.1)
     }
@@ -242,12 +242,12 @@ impl TypeDef {
     }
 
     /// `DeploymentSpec`
-    pub fn short_name(&self) -> &'static str {
+    pub(crate) fn short_name(&self) -> &'static str {
         self.name.rsplit('.').next().unwrap_or(self.name)
     }
 
     /// As Go prints the type: `v1.DeploymentSpec`.
-    pub fn go_name(&self) -> &'static str {
+    pub(crate) fn go_name(&self) -> &'static str {
         let start = self.name.rmatch_indices('.').nth(1).map_or(0, |(dot, _)| dot + 1);
         self.name.get(start..).unwrap_or(self.name)
     }
@@ -257,7 +257,7 @@ impl TypeDef {
 
 impl FieldType {
     /// The type behind a pointer, or the type itself.
-    pub fn pointee(&self) -> &FieldType {
+    pub(crate) fn pointee(&self) -> &FieldType {
         match self {
             Self::Pointer(target) => target.pointee(),
             other => other,

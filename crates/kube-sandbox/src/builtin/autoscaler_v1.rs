@@ -24,7 +24,7 @@ const CURRENT_CPU: &str = "currentCPUUtilizationPercentage";
 const DEFAULT_UTILIZATION: i64 = 80;
 
 /// What a client of version 1 wrote, as version 2.
-pub fn hpa_v1_to_v2(v1: &Value) -> Value {
+pub(crate) fn hpa_v1_to_v2(v1: &Value) -> Value {
     let mut v2 = v1.clone();
     set(&mut v2, "apiVersion", "autoscaling/v2");
     let kept = take_annotations(&mut v2);
@@ -69,7 +69,7 @@ pub fn hpa_v1_to_v2(v1: &Value) -> Value {
 }
 
 /// What is stored, as a client of version 1 reads it.
-pub fn hpa_v2_to_v1(v2: &Value) -> Value {
+pub(crate) fn hpa_v2_to_v1(v2: &Value) -> Value {
     let mut v1 = v2.clone();
     set(&mut v1, "apiVersion", "autoscaling/v1");
     take_annotations(&mut v1);

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// What is wrong with the metadata of an object about to be created. Its name was generated before.
-pub fn validate_metadata(
+pub(crate) fn validate_metadata(
     meta: &Value,
     namespaced: bool,
     name_rule: NameRule,
@@ -49,7 +49,7 @@ pub fn validate_metadata(
 }
 
 /// What is wrong with a change of metadata. `new` went through [`keep_system_metadata`] before.
-pub fn validate_metadata_update(new: &Value, old: &Value, path: &str) -> Vec<FieldError> {
+pub(crate) fn validate_metadata_update(new: &Value, old: &Value, path: &str) -> Vec<FieldError> {
     let (at, was) = (At::new(Some(new), path), At::new(Some(old), path));
     let mut errors = Errors::new();
     if was.get("deletionTimestamp").is_set() {
@@ -76,7 +76,7 @@ pub fn validate_metadata_update(new: &Value, old: &Value, path: &str) -> Vec<Fie
 
 /// Undoes what a client cannot change: generation, creation and deletion times. A client may leave
 /// out the UID and the resource version it does not know.
-pub fn keep_system_metadata(new: &mut Value, old: &Value) {
+pub(crate) fn keep_system_metadata(new: &mut Value, old: &Value) {
     let (Some(new), Some(old)) = (edit::object(new, "metadata"), old.get("metadata")) else {
         return;
     };
@@ -223,7 +223,7 @@ pub(super) fn bare_finalizers(meta: &Value) -> Errors {
 }
 
 /// What those who define kinds are told of finalizers that could be anybody's.
-pub fn finalizer_warnings(meta: &Value) -> Vec<String> {
+pub(crate) fn finalizer_warnings(meta: &Value) -> Vec<String> {
     let bare = bare_finalizers(meta);
     let mut warnings: Vec<String> = Vec::new();
     for error in bare {

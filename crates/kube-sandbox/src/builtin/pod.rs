@@ -69,7 +69,7 @@ pub(super) fn prepare_update(new: &mut Value, _: &Value) {
 }
 
 /// The priority of a class: the two that every cluster has, and none.
-pub fn priority(class: &str) -> i64 {
+pub(crate) fn priority(class: &str) -> i64 {
     match class {
         "system-cluster-critical" => 2_000_000_000,
         "system-node-critical" => 2_000_001_000,
@@ -96,7 +96,7 @@ fn tolerate(spec: &mut Value, key: &str) {
 }
 
 /// `Guaranteed`, `Burstable` or `BestEffort`, from what the containers ask for.
-pub fn qos_class(pod: &Value) -> &'static str {
+pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let spec = At::root(pod).get("spec");
     let pod_level = spec.get("resources");
     let (mut requests, mut limits) = (BTreeMap::new(), BTreeMap::new());

@@ -20,13 +20,13 @@ use super::{
 use crate::failure::FieldError;
 
 /// Where node ports come from unless the server is told otherwise.
-pub const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
+pub(crate) const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 
 const AFFINITY_TIMEOUT_S: i64 = 10800;
 
 /// A port of a service that wants a node port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodePortSlot {
+pub(crate) struct NodePortSlot {
     /// Position in `spec.ports`, or `None` for `spec.healthCheckNodePort`.
     pub index: Option<usize>,
     pub protocol: String,
@@ -38,7 +38,7 @@ pub struct NodePortSlot {
 
 impl NodePortSlot {
     /// Why the port that is asked for cannot be had.
-    pub fn taken(&self) -> FieldError {
+    pub(crate) fn taken(&self) -> FieldError {
         let path = match self.index {
             Some(index) => format!("spec.ports[{index}].nodePort"),
             None => "spec.healthCheckNodePort".to_owned(),
@@ -114,7 +114,7 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
 }
 
 /// What a client left out of an update stays as it was given. Does nothing the second time.
-pub fn keep_addresses(new: &mut Value, old: &Value) {
+pub(crate) fn keep_addresses(new: &mut Value, old: &Value) {
     if let (Some(spec), Some(old)) = (object(new, "spec"), old.get("spec")) {
         keep_allocated(spec, old);
         sync_cluster_ips(spec, old);
@@ -232,18 +232,18 @@ fn families(spec: &mut Value, old: Option<&Value>) {
 }
 
 /// Whether the server has to give the service an address.
-pub fn service_needs_cluster_ip(service: &Value) -> bool {
+pub(crate) fn service_needs_cluster_ip(service: &Value) -> bool {
     let spec = At::root(service).get("spec");
     spec.value().is_some_and(wants_cluster_ip) && spec.get("clusterIP").text().is_empty()
 }
 
 /// The address the service has or asks for, if it is one that can be taken.
-pub fn service_cluster_ip(service: &Value) -> Option<&str> {
+pub(crate) fn service_cluster_ip(service: &Value) -> Option<&str> {
     let ip = At::root(service).get("spec.clusterIP").text();
     (!ip.is_empty() && ip != "None").then_some(ip)
 }
 
-pub fn set_cluster_ip(service: &mut Value, ip: &str) {
+pub(crate) fn set_cluster_ip(service: &mut Value, ip: &str) {
     if let Some(spec) = object(service, "spec") {
         set(spec, "clusterIP", ip);
         set(spec, "clusterIPs", json!([ip]));
@@ -251,7 +251,7 @@ pub fn set_cluster_ip(service: &mut Value, ip: &str) {
 }
 
 /// Whether ports without a node port are to be given one.
-pub fn service_needs_node_ports(service: &Value) -> bool {
+pub(crate) fn service_needs_node_ports(service: &Value) -> bool {
     let spec = At::root(service).get("spec");
     let allocates = spec.get("allocateLoadBalancerNodePorts");
     spec.value().is_some_and(|spec| {
@@ -260,7 +260,7 @@ pub fn service_needs_node_ports(service: &Value) -> bool {
 }
 
 /// The node ports the service has, asks for or lacks, in the order of its ports.
-pub fn service_node_port_slots(service: &Value) -> Vec<NodePortSlot> {
+pub(crate) fn service_node_port_slots(service: &Value) -> Vec<NodePortSlot> {
     let spec = At::root(service).get("spec");
     let Some(value) = spec.value() else { return Vec::new() };
     let wanted = |port: &At<'_>| u16::try_from(port.int_or_zero()).ok().filter(|port| *port != 0);
@@ -283,7 +283,7 @@ pub fn service_node_port_slots(service: &Value) -> Vec<NodePortSlot> {
 }
 
 /// Writes an allocated port where the slot says.
-pub fn set_node_port(service: &mut Value, slot: &NodePortSlot, node_port: u16) {
+pub(crate) fn set_node_port(service: &mut Value, slot: &NodePortSlot, node_port: u16) {
     let Some(spec) = object(service, "spec") else { return };
     match slot.index {
         None => set(spec, "healthCheckNodePort", node_port),
@@ -296,7 +296,7 @@ pub fn set_node_port(service: &mut Value, slot: &NodePortSlot, node_port: u16) {
 }
 
 /// Why an address that is asked for cannot be had.
-pub fn cluster_ip_taken(service: &Value, ip: &str) -> FieldError {
+pub(crate) fn cluster_ip_taken(service: &Value, ip: &str) -> FieldError {
     let ips = At::root(service).get("spec.clusterIPs");
     ips.invalid(format!("failed to allocate IP {ip}: provided IP is already allocated"))
 }

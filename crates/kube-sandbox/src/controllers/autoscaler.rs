@@ -48,7 +48,7 @@ const DEFINITIONS: Resource =
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
-pub struct AutoscalerController {
+pub(crate) struct AutoscalerController {
     metrics: MetricsKnob,
     recorder: Recorder,
     paces: BTreeMap<Key, Pace>,

@@ -41,7 +41,7 @@ const NUMBER_LABEL: &str = "serving.knative.dev/configurationGeneration";
 const TEMPLATE: &str = "sandbox.tidegate.dev/template";
 
 #[derive(Debug, Default)]
-pub struct KnativeController;
+pub(crate) struct KnativeController;
 
 /// The `CustomResourceDefinition`s of Knative's Service and Revision, ready to be loaded.
 pub fn knative_crds() -> Vec<Value> {

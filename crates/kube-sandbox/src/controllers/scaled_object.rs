@@ -22,7 +22,7 @@ use crate::{
     manifests,
 };
 
-/// `keda.sh`: ScaledObjects of KEDA.
+/// `keda.sh`: `ScaledObjects` of KEDA.
 pub const SCALED_OBJECTS: Resource = Resource { group: "keda.sh", plural: "scaledobjects" };
 
 const KEDA: &str = include_str!("../../data/crds/keda.yaml");
@@ -35,7 +35,7 @@ const POLLING_INTERVAL_S: i64 = 30;
 const MAX_REPLICAS: i64 = 100;
 
 #[derive(Debug, Default)]
-pub struct ScaledObjectController;
+pub(crate) struct ScaledObjectController;
 
 /// The `CustomResourceDefinition` of KEDA's `ScaledObject`, ready to be loaded.
 pub fn keda_crds() -> Vec<Value> {

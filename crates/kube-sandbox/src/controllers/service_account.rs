@@ -14,7 +14,7 @@ use crate::{
 const CERTIFICATE_MAP: &str = "kube-root-ca.crt";
 
 #[derive(Debug)]
-pub struct ServiceAccountController {
+pub(crate) struct ServiceAccountController {
     /// PEM text of the certificate that the API server's own is signed by.
     pub(crate) root_certificate: String,
 }

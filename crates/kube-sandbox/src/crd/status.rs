@@ -6,7 +6,7 @@ use super::{list, text, texts};
 
 /// A name another definition of the group has already.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Conflict {
+pub(crate) enum Conflict {
     Plural(String),
     Singular(String),
     ShortNames(Vec<String>),
@@ -15,7 +15,10 @@ pub enum Conflict {
 }
 
 /// The names of `crd` that other definitions of its group hold. A name it holds itself is its own.
-pub fn conflicts<'a>(crd: &Value, others: impl IntoIterator<Item = &'a Value>) -> Vec<Conflict> {
+pub(crate) fn conflicts<'a>(
+    crd: &Value,
+    others: impl IntoIterator<Item = &'a Value>,
+) -> Vec<Conflict> {
     let group = crd.pointer("/spec/group");
     let own = crd.pointer("/metadata/name");
     let mut resources = Vec::new();
@@ -57,7 +60,7 @@ pub fn conflicts<'a>(crd: &Value, others: impl IntoIterator<Item = &'a Value>) -
 
 /// The status to write: accepted names, conditions `NamesAccepted` and `Established`, and what was
 /// stored. A condition keeps its time while its verdict stays.
-pub fn accepted_status(crd: &Value, now: &str, conflicts: &[Conflict]) -> Value {
+pub(crate) fn accepted_status(crd: &Value, now: &str, conflicts: &[Conflict]) -> Value {
     let null = Value::Null;
     let old = crd.get("status").unwrap_or(&null);
     let mut status = old.as_object().cloned().unwrap_or_default();

@@ -47,7 +47,7 @@ const ROOT_KEYWORDS: [(&str, &str); 22] = [
 ];
 
 /// All that is wrong with a definition, defaulted before. `old` is the stored one on update.
-pub fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let null = Value::Null;
     let spec = crd.get("spec").unwrap_or(&null);
     let mut errors = Vec::new();

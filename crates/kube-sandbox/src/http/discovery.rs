@@ -288,7 +288,7 @@ fn subresource_entry(def: &ResourceDef, subresource: &str) -> Value {
     let (group, version, kind) = def.subresource_kind(subresource);
     let mut entry = json!({
         "name": format!("{}/{subresource}", def.plural), "singularName": "",
-        "namespaced": def.namespaced, "kind": kind, "verbs": def.subresource_verbs(subresource),
+        "namespaced": def.namespaced, "kind": kind, "verbs": ResourceDef::subresource_verbs(subresource),
     });
     if (group, version) != (def.group.as_str(), def.version.as_str()) {
         entry["group"] = group.into();
@@ -324,7 +324,7 @@ fn aggregated_resource(def: &ResourceDef) -> Value {
         json!({
             "subresource": subresource,
             "responseKind": { "group": group, "version": version, "kind": kind },
-            "verbs": def.subresource_verbs(subresource),
+            "verbs": ResourceDef::subresource_verbs(subresource),
         })
     });
     let subresources: Vec<Value> = subresources.collect();

@@ -31,7 +31,7 @@ struct Application<'a, S> {
 /// The object after `config` was applied to `live` (`None`: it does not exist yet).
 ///
 /// `None` when there is nothing to write, not even a change of owners.
-pub fn apply<S: Shape>(
+pub(crate) fn apply<S: Shape>(
     live: Option<&Value>,
     config: &Value,
     shape: &S,

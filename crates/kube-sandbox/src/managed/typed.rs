@@ -19,7 +19,7 @@ use crate::{
 
 /// Which fields a new value has that the old one had not, has otherwise, or lost.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     pub added: FieldSet,
     pub modified: FieldSet,
     pub removed: FieldSet,
@@ -46,12 +46,12 @@ struct Nodes {
 }
 
 /// The fields someone who applies `value` owns: its leaves, and the items of its lists.
-pub fn fields_of<S: Shape>(value: &Value, shape: &S) -> FieldSet {
+pub(crate) fn fields_of<S: Shape>(value: &Value, shape: &S) -> FieldSet {
     applied_parts(value, shape, DEPTH_MAX).unwrap_or_default()
 }
 
 /// What changed from `old` to `new`. Without `old` everything was added, down from the root.
-pub fn compare<S: Shape>(old: Option<&Value>, new: &Value, shape: &S) -> Comparison {
+pub(crate) fn compare<S: Shape>(old: Option<&Value>, new: &Value, shape: &S) -> Comparison {
     let Some(old) = old else {
         let added = parts(new, shape, DEPTH_MAX).unwrap_or_default();
         return Comparison { added, ..Comparison::default() };

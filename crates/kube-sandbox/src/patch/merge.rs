@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 ///
 /// A `patch` that is not an object replaces `doc`, as the RFC has it; the API server refuses such
 /// a body before it comes here.
-pub fn merge_patch(doc: &Value, patch: &Value) -> Value {
+pub(crate) fn merge_patch(doc: &Value, patch: &Value) -> Value {
     let mut merged = doc.clone();
     merge_into(&mut merged, patch);
     merged

@@ -158,7 +158,7 @@ const DISCOVERY: &[&str] = &[
 /// Cluster roles and cluster role bindings of a fresh cluster, without server-set metadata.
 ///
 /// Roles made of others carry the gathered rules, as if the controller that does so had run.
-pub fn bootstrap_objects() -> Vec<Value> {
+pub(crate) fn bootstrap_objects() -> Vec<Value> {
     let everything = json!([
         { "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] },
         { "nonResourceURLs": ["*"], "verbs": ["*"] },

@@ -19,7 +19,7 @@ pub(super) struct Rule {
 ///
 /// Chains are followed (`admin` is made of `edit`, `edit` of `view`), rings are not: a role takes no
 /// part in itself.
-pub fn aggregated_rules(cluster_roles: &[&Value], role: &Value) -> Option<Value> {
+pub(crate) fn aggregated_rules(cluster_roles: &[&Value], role: &Value) -> Option<Value> {
     let mut above = Vec::new();
     gather(cluster_roles, role, &mut above).map(Value::Array)
 }

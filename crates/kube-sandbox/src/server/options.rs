@@ -111,7 +111,7 @@ fn decode(text: &str) -> String {
 
 impl WriteOptions {
     /// `agent` names the field manager when the request does not.
-    pub fn parse(query: &Query, kind: &str, agent: &str) -> Outcome<Self> {
+    pub(crate) fn parse(query: &Query, kind: &str, agent: &str) -> Outcome<Self> {
         let mut errors = Vec::new();
         let manager = query.get("fieldManager");
         if manager.len() > MANAGER_BYTES_MAX {
@@ -159,7 +159,7 @@ fn dry_run(given: &[&str], errors: &mut Vec<FieldError>) -> bool {
 // === impl ListOptions ===
 
 impl ListOptions {
-    pub fn parse(query: &Query) -> Outcome<Self> {
+    pub(crate) fn parse(query: &Query) -> Outcome<Self> {
         let number = |key: &str| -> Outcome<Option<u64>> {
             let text = query.get(key);
             let bad = |_| {
@@ -253,7 +253,7 @@ impl ListOptions {
 
 impl DeleteOptions {
     /// From the body if there is one, else from the query; never from both.
-    pub fn parse(query: &Query, body: &Value) -> Outcome<Self> {
+    pub(crate) fn parse(query: &Query, body: &Value) -> Outcome<Self> {
         let from_query;
         let body = if body.is_null() {
             from_query = Self::of_query(query)?;

@@ -45,7 +45,7 @@ struct Continue {
 // === impl Selection ===
 
 impl Selection {
-    pub fn parse(def: &ResourceDef, options: &ListOptions, name: &str) -> Outcome<Self> {
+    pub(crate) fn parse(def: &ResourceDef, options: &ListOptions, name: &str) -> Outcome<Self> {
         let labels = match options.label_selector.as_str() {
             "" => None,
             text => Some(LabelSelector::parse(text)?),
@@ -68,11 +68,11 @@ impl Selection {
         Ok(Self { labels, fields, kind })
     }
 
-    pub fn is_everything(&self) -> bool {
+    pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_none() && self.fields.is_none()
     }
 
-    pub fn matches(&self, object: &Stored) -> bool {
+    pub(crate) fn matches(&self, object: &Stored) -> bool {
         self.labels_match(&object.labels) && self.fields_match(object)
     }
 

@@ -25,7 +25,7 @@ pub struct PrinterColumn {
 
 /// The printer columns of one version of a custom resource, with their paths parsed.
 #[derive(Debug, Clone)]
-pub struct CustomColumns(Vec<(Column, Path)>);
+pub(crate) struct CustomColumns(Vec<(Column, Path)>);
 
 // === impl PrinterColumn ===
 
@@ -69,7 +69,7 @@ impl PrinterColumn {
 
 impl CustomColumns {
     /// With no columns given there is one, the age.
-    pub fn new(mut columns: Vec<PrinterColumn>) -> Self {
+    pub(crate) fn new(mut columns: Vec<PrinterColumn>) -> Self {
         if columns.is_empty() {
             columns.push(PrinterColumn::age());
         }

@@ -13,12 +13,12 @@ const ENGINE: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-pub fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     ENGINE.encode(bytes)
 }
 
 /// The bytes, or the offset of the first character that does not belong. Line breaks are skipped.
-pub fn decode(text: &str) -> Result<Vec<u8>, usize> {
+pub(crate) fn decode(text: &str) -> Result<Vec<u8>, usize> {
     let is_break = |c: char| matches!(c, '\r' | '\n');
     let joined = if text.contains(is_break) {
         Cow::Owned(text.replace(is_break, ""))

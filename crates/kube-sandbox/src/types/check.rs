@@ -17,7 +17,7 @@ const UNKNOWN_FIELDS_MAX: usize = 100;
 ///
 /// `Ok` lists the paths of unknown fields (`spec.template.spec.containers[0].imagee`), `Err` is the
 /// text of the first type mismatch.
-pub fn check(definition: &'static TypeDef, value: &Value) -> Result<Vec<String>, String> {
+pub(crate) fn check(definition: &'static TypeDef, value: &Value) -> Result<Vec<String>, String> {
     let mut check = Check { unknown: Vec::new(), path: String::new(), fields: Vec::new(), deaf: 0 };
     if !value.is_object() && !value.is_null() {
         let (met, name) = (word_for(value), definition.go_name());

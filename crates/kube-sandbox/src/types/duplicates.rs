@@ -15,7 +15,7 @@ const DUPLICATES_MAX: usize = 100;
 
 /// The paths of repeated members in a JSON text, in order of appearance. Text that is not JSON is
 /// searched up to where it goes wrong.
-pub fn duplicate_fields(json: &[u8]) -> Vec<String> {
+pub(crate) fn duplicate_fields(json: &[u8]) -> Vec<String> {
     let mut found = Found { paths: Vec::new(), path: String::new() };
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     // What is wrong with the text is for the parser to say.

@@ -11,7 +11,7 @@ use super::{Field, FieldType, Omit, TypeDef, TypeId, base64, time};
 use crate::quantity;
 
 /// Brings `value`, an object of this type, into the form the server stores and shows.
-pub fn normalise(definition: &'static TypeDef, value: &mut Value) {
+pub(crate) fn normalise(definition: &'static TypeDef, value: &mut Value) {
     if value.is_null() {
         *value = json!({});
     }

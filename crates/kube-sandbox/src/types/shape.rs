@@ -7,7 +7,7 @@ use crate::shape::{ListKind, Shape};
 
 /// A place in a built-in type. Past its edge (free JSON, unknown fields) objects merge by key.
 #[derive(Debug, Clone, Copy)]
-pub struct BuiltinShape {
+pub(crate) struct BuiltinShape {
     place: Place,
     /// The field that holds this value, which carries what is known about lists and maps.
     field: Option<&'static Field>,
@@ -23,12 +23,12 @@ enum Place {
 // === impl BuiltinShape ===
 
 impl BuiltinShape {
-    pub fn new(definition: &'static TypeDef) -> Self {
+    pub(crate) fn new(definition: &'static TypeDef) -> Self {
         Self { place: Place::Struct(definition), field: None }
     }
 
     /// The shape of a kind's objects, if it is built in.
-    pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<Self> {
+    pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<Self> {
         super::kind(group, version, kind).map(Self::new)
     }
 

@@ -56,6 +56,6 @@ fn read_file(file: &Path) -> anyhow::Result<Vec<Value>> {
         anyhow::bail!("`{}` is {size} bytes; manifests end at {FILE_BYTES_MAX}", file.display());
     }
     let text = fs::read_to_string(file).with_context(about)?;
-    kube_sandbox::load::parse(&text)
+    kube_sandbox::manifests::parse(&text)
         .map_err(|error| anyhow::anyhow!("`{}` is no manifest: {error}", file.display()))
 }

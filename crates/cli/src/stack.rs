@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use kube_sandbox::{
     Sandbox,
     dataplane::{DataPlane, Resolver},
-    http::listen::Listener,
-    prometheus::{self, Database},
+    http::{listen::Listener, prometheus},
     server::User,
 };
+use promql::Database;
 use tidegate_operator::{
     Context, Options, Supervisor,
     clock::{Clock, FastClock},
@@ -57,7 +57,7 @@ impl Stack {
         let plane = DataPlane::start(Arc::clone(server), gateway, sink)
             .await
             .context("failed to start the gateway")?;
-        let metrics = prometheus::listen::start(LOOPBACK, database, server.clock.clone())
+        let metrics = prometheus::start(LOOPBACK, database, server.clock.clone())
             .await
             .context("failed to start the metrics server")?;
         let address = metrics.address;

@@ -26,14 +26,12 @@ mod container_rules;
 mod edit;
 mod endpoints;
 mod event;
-mod job;
 mod metadata;
 mod network;
 mod pod;
 mod pod_defaults;
 mod pod_rules;
 mod policy;
-pub mod quantity;
 mod service;
 mod service_rules;
 mod table;
@@ -42,16 +40,15 @@ mod warnings;
 mod workload;
 mod workload_rules;
 
-pub use autoscaler_v1::{hpa_v1_to_v2, hpa_v2_to_v1};
-pub use event::{event_from_core, event_to_core};
-pub use metadata::{
+pub(crate) use autoscaler_v1::{hpa_v1_to_v2, hpa_v2_to_v1};
+pub(crate) use event::{event_from_core, event_to_core};
+pub(crate) use metadata::{
     finalizer_warnings, keep_system_metadata, validate_metadata, validate_metadata_update,
 };
-pub use pod::{deletion_grace_s, priority as pod_priority, qos_class};
-pub use service::{
-    NODE_PORTS, NodePortSlot, cluster_ip_taken, keep_addresses, service_cluster_ip,
-    service_needs_cluster_ip, service_needs_node_ports, service_node_port_slots, set_cluster_ip,
-    set_node_port,
+pub(crate) use pod::priority as pod_priority;
+pub(crate) use service::{
+    NODE_PORTS, NodePortSlot, cluster_ip_taken, service_cluster_ip, service_needs_cluster_ip,
+    service_node_port_slots, set_cluster_ip, set_node_port,
 };
 
 /// How objects of one kind are created, changed and deleted.
@@ -60,7 +57,7 @@ pub use service::{
     clippy::struct_excessive_bools,
     reason = "each is a fact about a kind, none excludes another"
 )]
-pub struct Strategy {
+pub(crate) struct Strategy {
     pub group: &'static str,
     pub kind: &'static str,
     pub namespaced: bool,
@@ -69,33 +66,13 @@ pub struct Strategy {
     pub has_generation: bool,
     /// `status` is written through its own subresource only.
     pub status_subresource: bool,
-    pub scale: Option<ScalePaths>,
     /// Deletion waits for a grace period.
     pub graceful_delete: bool,
-    /// Propagation of a delete that does not name one.
-    pub default_propagation: Propagation,
     /// A PUT of an object that does not exist creates it.
     pub allow_create_on_update: bool,
     /// A PUT without a resource version overwrites the stored object.
     pub allow_unconditional_update: bool,
     rules: Rules,
-}
-
-/// The fields that the `scale` subresource reads and writes, as JSON pointers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScalePaths {
-    pub spec_replicas: &'static str,
-    pub status_replicas: &'static str,
-    /// A `LabelSelector` object.
-    pub selector: &'static str,
-}
-
-/// Effect of a delete on the object's dependents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Propagation {
-    Background,
-    Foreground,
-    Orphan,
 }
 
 /// The steps that differ from kind to kind.
@@ -114,22 +91,22 @@ struct Rules {
 }
 
 /// The strategy of a built-in kind; `None` for custom resources.
-pub fn strategy(group: &str, kind: &str) -> Option<&'static Strategy> {
+pub(crate) fn strategy(group: &str, kind: &str) -> Option<&'static Strategy> {
     table::STRATEGIES.iter().find(|known| known.group == group && known.kind == kind)
 }
 
 // === impl Strategy ===
 
 impl Strategy {
-    /// Fills in defaults and drops empty fields. Idempotent.
-    pub fn defaults(&self, object: &mut Value) {
+    /// Fills in what was left out, and drops what says nothing. Does nothing the second time.
+    pub(crate) fn defaults(&self, object: &mut Value) {
         edit::tidy(object);
         edit::object(object, "metadata");
         (self.rules.defaults)(object);
     }
 
-    /// Sets the fields that the server owns on a new object. `metadata` has its name and UID.
-    pub fn prepare_create(&self, object: &mut Value) {
+    /// What the server decides about a new object. `metadata` has its name and UID.
+    pub(crate) fn prepare_create(&self, object: &mut Value) {
         if self.status_subresource && !self.keeps_status_on_create() {
             edit::set(object, "status", serde_json::Map::new());
         }
@@ -144,8 +121,8 @@ impl Strategy {
         (self.rules.defaults)(object);
     }
 
-    /// Restores fields that a client cannot change. `new` had its [`Strategy::defaults`].
-    pub fn prepare_update(&self, new: &mut Value, old: &Value) {
+    /// What a client cannot change through the object itself. `new` had its [`Strategy::defaults`].
+    pub(crate) fn prepare_update(&self, new: &mut Value, old: &Value) {
         keep_system_metadata(new, old);
         if self.status_subresource {
             edit::carry(new, old, "status");
@@ -154,8 +131,8 @@ impl Strategy {
         self.bump_generation(new, old);
     }
 
-    /// Increments the generation if the spec changed. Idempotent.
-    pub fn bump_generation(&self, new: &mut Value, old: &Value) {
+    /// Counts a change of what the object asks for. Counting twice is counting once.
+    pub(crate) fn bump_generation(&self, new: &mut Value, old: &Value) {
         if self.has_generation && (self.rules.changed)(new, old) {
             let generation = old.pointer("/metadata/generation").and_then(Value::as_i64);
             if let Some(meta) = edit::object(new, "metadata") {
@@ -164,14 +141,14 @@ impl Strategy {
         }
     }
 
-    /// Keeps everything but the status and the metadata that a status writer may change.
-    pub fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+    /// Keeps everything but the status, and what of the metadata a status writer may touch.
+    pub(crate) fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         keep_system_metadata(new, old);
         (self.rules.status_update)(new, old);
         (self.rules.defaults)(new);
     }
 
-    pub fn validate(&self, object: &Value) -> Vec<FieldError> {
+    pub(crate) fn validate(&self, object: &Value) -> Vec<FieldError> {
         let meta = object.get("metadata").unwrap_or(&Value::Null);
         let mut errors = validate_metadata(meta, self.namespaced, self.name_rule, "metadata");
         // These kinds are checked by the generic rules alone.
@@ -187,19 +164,19 @@ impl Strategy {
         errors
     }
 
-    pub fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+    pub(crate) fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_both_metadata(new, old);
         errors.extend((self.rules.validate_update)(new, old));
         errors
     }
 
-    pub fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+    pub(crate) fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_both_metadata(new, old);
         errors.extend((self.rules.validate_status)(new, old));
         errors
     }
 
-    pub fn warnings(&self, object: &Value) -> Vec<String> {
+    pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
         (self.rules.warnings)(object)
     }
 
@@ -219,18 +196,6 @@ impl Strategy {
         }
         errors.extend(validate_metadata_update(new_meta, old_meta, "metadata"));
         errors
-    }
-}
-
-// === impl Propagation ===
-
-impl Propagation {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Background => "Background",
-            Self::Foreground => "Foreground",
-            Self::Orphan => "Orphan",
-        }
     }
 }
 

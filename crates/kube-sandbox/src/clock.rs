@@ -11,12 +11,13 @@ use std::{
     collections::BTreeMap,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 /// A clock shared by everything in one sandbox; cheap to clone.
 #[derive(Clone)]
@@ -49,6 +50,7 @@ pub struct Sleep {
 // === impl Clock ===
 
 impl Clock {
+    /// The machine's clock.
     pub fn real() -> Self {
         Self(Arc::new(Inner::Real))
     }
@@ -64,21 +66,25 @@ impl Clock {
         Self(Arc::new(Inner::Virtual(Mutex::new(timeline))))
     }
 
+    /// Whether time stands still until it is moved.
     pub fn is_virtual(&self) -> bool {
         matches!(*self.0, Inner::Virtual(_))
     }
 
+    /// The time in the cluster.
     pub fn now(&self) -> Timestamp {
         match &*self.0 {
             Inner::Real => Timestamp::now(),
-            Inner::Virtual(timeline) => lock(timeline).now,
+            Inner::Virtual(timeline) => timeline.lock().now,
         }
     }
 
+    /// Waits for a time to pass on this clock.
     pub fn sleep(&self, duration: Duration) -> Sleep {
         self.sleep_until(later(self.now(), duration))
     }
 
+    /// Waits for a moment of this clock.
     pub fn sleep_until(&self, until: Timestamp) -> Sleep {
         let (real, until) = match &*self.0 {
             Inner::Real => {
@@ -86,7 +92,7 @@ impl Clock {
                 (Some(Box::pin(tokio::time::sleep(wait))), wait)
             }
             Inner::Virtual(timeline) => {
-                let timeline = lock(timeline);
+                let timeline = timeline.lock();
                 (None, timeline.passed.saturating_add(between(timeline.now, until)))
             }
         };
@@ -97,7 +103,7 @@ impl Clock {
     /// clock.
     pub fn passed(&self) -> Option<Duration> {
         let Inner::Virtual(timeline) = &*self.0 else { return None };
-        Some(lock(timeline).passed)
+        Some(timeline.lock().passed)
     }
 
     /// Moves a virtual clock forward and wakes sleepers whose deadline has passed.
@@ -106,7 +112,7 @@ impl Clock {
     pub fn advance(&self, by: Duration) {
         let Inner::Virtual(timeline) = &*self.0 else { return };
         let woken = {
-            let mut timeline = lock(timeline);
+            let mut timeline = timeline.lock();
             timeline.now = later(timeline.now, by);
             timeline.passed = timeline.passed.saturating_add(by);
             let passed = (timeline.passed, u64::MAX);
@@ -124,7 +130,7 @@ impl Clock {
     pub fn jump_to(&self, to: Timestamp) {
         let Inner::Virtual(timeline) = &*self.0 else { return };
         let ahead = {
-            let mut timeline = lock(timeline);
+            let mut timeline = timeline.lock();
             let ahead = between(timeline.now, to);
             timeline.now = timeline.now.min(to);
             ahead
@@ -135,7 +141,7 @@ impl Clock {
     /// The next deadline of a sleeper, if the clock is virtual and has one.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let Inner::Virtual(timeline) = &*self.0 else { return None };
-        let timeline = lock(timeline);
+        let timeline = timeline.lock();
         let (until, _) = timeline.sleepers.keys().next()?;
         Some(later(timeline.now, until.saturating_sub(timeline.passed)))
     }
@@ -157,10 +163,6 @@ pub fn between(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 // === impl Sleep ===
 
 impl Future for Sleep {
@@ -173,7 +175,7 @@ impl Future for Sleep {
         let Inner::Virtual(timeline) = &*self.clock.0 else { return Poll::Ready(()) };
         let (until, old) = (self.until, self.serial);
         let serial = {
-            let mut timeline = lock(timeline);
+            let mut timeline = timeline.lock();
             if timeline.passed >= until {
                 return Poll::Ready(());
             }
@@ -192,7 +194,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let (Inner::Virtual(timeline), Some(serial)) = (&*self.clock.0, self.serial) {
-            lock(timeline).sleepers.remove(&(self.until, serial));
+            timeline.lock().sleepers.remove(&(self.until, serial));
         }
     }
 }

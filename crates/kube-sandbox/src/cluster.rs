@@ -12,29 +12,48 @@ use crate::{failure::Outcome, selector::LabelSelector};
 /// A built-in resource, by the group and plural of its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
+    /// The API group; empty for the core group.
     pub group: &'static str,
+    /// The plural, as in paths.
     pub plural: &'static str,
 }
 
+/// `v1`, cluster-scoped.
 pub const NAMESPACES: Resource = Resource { group: "", plural: "namespaces" };
+/// `v1`, cluster-scoped.
 pub const NODES: Resource = Resource { group: "", plural: "nodes" };
+/// `v1`
 pub const PODS: Resource = Resource { group: "", plural: "pods" };
+/// `v1`
 pub const SERVICES: Resource = Resource { group: "", plural: "services" };
+/// `v1`
 pub const ENDPOINTS: Resource = Resource { group: "", plural: "endpoints" };
+/// `v1`
 pub const CONFIG_MAPS: Resource = Resource { group: "", plural: "configmaps" };
+/// `v1`
 pub const SECRETS: Resource = Resource { group: "", plural: "secrets" };
+/// `v1`
 pub const EVENTS: Resource = Resource { group: "", plural: "events" };
+/// `v1`
 pub const SERVICE_ACCOUNTS: Resource = Resource { group: "", plural: "serviceaccounts" };
+/// `discovery.k8s.io/v1`
 pub const ENDPOINT_SLICES: Resource =
     Resource { group: "discovery.k8s.io", plural: "endpointslices" };
+/// `apps/v1`
 pub const DEPLOYMENTS: Resource = Resource { group: "apps", plural: "deployments" };
+/// `apps/v1`
 pub const REPLICA_SETS: Resource = Resource { group: "apps", plural: "replicasets" };
+/// `apps/v1`
 pub const STATEFUL_SETS: Resource = Resource { group: "apps", plural: "statefulsets" };
+/// `apps/v1`
 pub const DAEMON_SETS: Resource = Resource { group: "apps", plural: "daemonsets" };
+/// `apps/v1`
 pub const CONTROLLER_REVISIONS: Resource =
     Resource { group: "apps", plural: "controllerrevisions" };
+/// `autoscaling/v2`
 pub const AUTOSCALERS: Resource =
     Resource { group: "autoscaling", plural: "horizontalpodautoscalers" };
+/// `policy/v1`
 pub const DISRUPTION_BUDGETS: Resource =
     Resource { group: "policy", plural: "poddisruptionbudgets" };
 
@@ -43,8 +62,11 @@ pub const DISRUPTION_BUDGETS: Resource =
 pub struct Deletion {
     /// `Background`, `Foreground` or `Orphan`; `None` is the kind's default.
     pub propagation: Option<String>,
+    /// Seconds for a pod to end; `None` leaves it to the pod.
     pub grace_period_s: Option<i64>,
+    /// Deletes only the object with this uid.
     pub uid: Option<String>,
+    /// Deletes only the object at this version.
     pub resource_version: Option<String>,
 }
 
@@ -53,6 +75,7 @@ pub struct Deletion {
 /// Objects are JSON in the kind's preferred version. A read returns the currently stored object;
 /// there is no cache. `Err` is the error that an HTTP client would get.
 pub trait Cluster {
+    /// The time in the cluster.
     fn now(&self) -> Timestamp;
 
     /// `None` if the object does not exist. `namespace` is `""` for cluster-scoped kinds.
@@ -71,6 +94,7 @@ pub trait Cluster {
         objects
     }
 
+    /// Creates an object; its name may be generated.
     fn create(&self, resource: Resource, namespace: &str, object: Value) -> Outcome<Value>;
 
     /// Replaces an object, or its `subresource` (`status`, `binding`, `scale`) if given. Fails with
@@ -87,6 +111,7 @@ pub trait Cluster {
         patch: &Value,
     ) -> Outcome<Value>;
 
+    /// Deletes an object, or marks it for deletion where finalizers or grace hold it.
     fn delete(
         &self,
         resource: Resource,

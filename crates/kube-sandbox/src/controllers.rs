@@ -1,5 +1,4 @@
-//! The control loops of a cluster: workloads, endpoints, autoscaling, scheduler and simulated
-//! kubelet.
+//! The control loops of a cluster: workloads, endpoints, autoscaling.
 //!
 //! Each is a [`Controller`]: it maps a change to the keys to reconcile, and [`crate::runtime`],
 //! which owns the queues and the clock, calls [`Controller::reconcile`] for one key at a time. A
@@ -15,18 +14,26 @@ use crate::cluster::Cluster;
 /// One object changed. `old` is absent for a creation, `new` for a removal.
 #[derive(Debug, Clone, Copy)]
 pub struct Change<'a> {
+    /// The API group; empty for the core group.
     pub group: &'a str,
+    /// The plural of the resource.
     pub plural: &'a str,
+    /// The object's namespace; empty for cluster-scoped kinds.
     pub namespace: &'a str,
+    /// The object's name.
     pub name: &'a str,
+    /// The object before the change.
     pub old: Option<&'a Value>,
+    /// The object after the change.
     pub new: Option<&'a Value>,
 }
 
 /// The namespace (`""` if none) and name of an object to reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
+    /// The object's namespace; empty for cluster-scoped kinds.
     pub namespace: String,
+    /// The object's name.
     pub name: String,
 }
 
@@ -43,6 +50,7 @@ pub enum Next {
 
 /// One control loop.
 pub trait Controller: Send {
+    /// The name to pause and resume it by.
     fn name(&self) -> &'static str;
 
     /// Group and plural of every watched resource.
@@ -78,47 +86,19 @@ mod stateful_set;
 pub(crate) mod testing;
 mod volume_claim;
 
-pub use autoscaler::{AutoscalerController, MetricsKnob};
-pub use daemon_set::DaemonSetController;
-pub use deployment::DeploymentController;
-pub use disruption::DisruptionController;
-pub use endpoint_slice::EndpointSliceController;
-pub use endpoints::EndpointsController;
-pub use knative::{KNATIVE_REVISIONS, KNATIVE_SERVICES, KnativeController, knative_crds};
-pub use replica_set::ReplicaSetController;
-pub use scaled_object::{SCALED_OBJECTS, ScaledObjectController, keda_crds};
-pub use service_account::ServiceAccountController;
-pub use stateful_set::StatefulSetController;
-pub use volume_claim::VolumeClaimController;
+pub use autoscaler::MetricsKnob;
+pub use knative::{KNATIVE_REVISIONS, KNATIVE_SERVICES, knative_crds};
+pub use scaled_object::{SCALED_OBJECTS, keda_crds};
 
-use crate::kubelet::{Kubelet, KubeletSettings, Scheduler};
-
-/// Inputs of the control loops from outside the cluster.
-#[derive(Debug, Clone, Default)]
-pub struct Settings {
-    pub kubelet: KubeletSettings,
-    pub metrics: MetricsKnob,
-    /// PEM text for the ConfigMap `kube-root-ca.crt` of every namespace.
-    pub root_certificate: String,
-}
-
-/// Every control loop of a cluster, including the scheduler and the kubelet.
-pub fn all(settings: Settings) -> Vec<Box<dyn Controller>> {
-    let Settings { kubelet, metrics, root_certificate } = settings;
-    vec![
-        Box::new(DeploymentController::default()),
-        Box::new(ReplicaSetController::default()),
-        Box::new(StatefulSetController::default()),
-        Box::new(VolumeClaimController),
-        Box::new(DaemonSetController::default()),
-        Box::new(EndpointsController::default()),
-        Box::new(EndpointSliceController::default()),
-        Box::new(AutoscalerController::new(metrics)),
-        Box::new(ScaledObjectController),
-        Box::new(KnativeController),
-        Box::new(DisruptionController::default()),
-        Box::new(ServiceAccountController { root_certificate }),
-        Box::new(Scheduler::default()),
-        Box::new(Kubelet::new(kubelet)),
-    ]
-}
+pub(crate) use autoscaler::AutoscalerController;
+pub(crate) use daemon_set::DaemonSetController;
+pub(crate) use deployment::DeploymentController;
+pub(crate) use disruption::DisruptionController;
+pub(crate) use endpoint_slice::EndpointSliceController;
+pub(crate) use endpoints::EndpointsController;
+pub(crate) use knative::KnativeController;
+pub(crate) use replica_set::ReplicaSetController;
+pub(crate) use scaled_object::ScaledObjectController;
+pub(crate) use service_account::ServiceAccountController;
+pub(crate) use stateful_set::StatefulSetController;
+pub(crate) use volume_claim::VolumeClaimController;

@@ -25,11 +25,14 @@ mod tests;
 mod validate;
 mod version;
 
-pub use status::{Conflict, accepted_status, conflicts};
-pub use validate::validate;
+pub(crate) use status::{accepted_status, conflicts};
+pub(crate) use validate::validate;
 
-pub const GROUP: &str = "apiextensions.k8s.io";
-pub const KIND: &str = "CustomResourceDefinition";
+pub(crate) const GROUP: &str = "apiextensions.k8s.io";
+pub(crate) const KIND: &str = "CustomResourceDefinition";
+
+/// The finalizer that keeps a CRD until its objects are gone.
+pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// A parsed definition, ready to be served.
 #[derive(Debug, Clone)]
@@ -42,6 +45,7 @@ pub struct Crd {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[expect(clippy::struct_field_names, reason = "a definition calls them so")]
 pub struct Names {
     pub plural: String,
     pub singular: String,
@@ -84,8 +88,8 @@ pub struct ScalePaths {
     pub label_selector: Option<String>,
 }
 
-/// Fills in the defaults of a definition.
-pub fn defaults(crd: &mut Value) {
+/// Fills in what a definition may leave out.
+pub(crate) fn defaults(crd: &mut Value) {
     let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else { return };
     if spec.get("conversion").is_none_or(Value::is_null) {
         spec.insert("conversion".to_owned(), json!({"strategy": "None"}));
@@ -101,17 +105,17 @@ pub fn defaults(crd: &mut Value) {
     fill("listKind", format!("{kind}List"));
 }
 
-/// Formats in the schemas of a definition that are not checked.
-pub fn unknown_formats(crd: &Value) -> Vec<String> {
+/// Formats in the schemas of a definition that no value is checked against.
+pub(crate) fn unknown_formats(crd: &Value) -> Vec<String> {
     let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
     let schemas = versions.into_iter().flatten();
     let schemas = schemas.filter_map(|version| version.pointer("/schema/openAPIV3Schema"));
     schemas.flat_map(schema::unknown_formats).collect()
 }
 
-/// Restores the status, which users do not write: a new definition starts with an empty one, a
-/// changed one keeps its own. Both get the storage version among the stored versions.
-pub fn reset_status(crd: &mut Value, old: Option<&Value>) {
+/// Users do not write the status: a new definition starts with an empty one, a changed one keeps
+/// its own. Either way the storage version is among the stored ones.
+pub(crate) fn reset_status(crd: &mut Value, old: Option<&Value>) {
     let kept = old.and_then(|old| old.get("status")).and_then(Value::as_object).cloned();
     let mut status = kept.unwrap_or_else(|| {
         let mut status = Map::new();
@@ -132,8 +136,8 @@ pub fn reset_status(crd: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// Parses and compiles a definition. Fails for one that would not validate.
-pub fn parse(crd: &Value) -> Outcome<Crd> {
+/// The definition as a server needs it. Fails for one that would not validate.
+pub(crate) fn parse(crd: &Value) -> Outcome<Crd> {
     let name = crd.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let refused = |errors: &[FieldError]| Failure::invalid(GROUP, KIND, name, errors);
     let spec = crd.get("spec").unwrap_or(&Value::Null);

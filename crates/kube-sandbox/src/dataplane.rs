@@ -29,7 +29,7 @@ mod meter;
 mod plane;
 mod pod_server;
 mod resolve;
-pub mod route;
+mod route;
 mod serve;
 mod simulation;
 mod snapshot;
@@ -37,8 +37,9 @@ mod snapshot;
 mod testing;
 mod traffic;
 
+pub(crate) use self::acceptor::{controllers, gateway_class};
 pub use self::{
-    acceptor::{CONTROLLER_NAME, GATEWAY_CLASS, controllers, gateway_class},
+    acceptor::{CONTROLLER_NAME, GATEWAY_CLASS},
     crds::routing_crds,
     meter::{BackendCounts, Meter},
     plane::DataPlane,
@@ -58,10 +59,9 @@ pub trait Sink: Send + Sync {
     fn append(&self, name: &str, labels: &[(&str, &str)], at_ms: i64, value: f64);
 }
 
-impl Sink for crate::prometheus::Database {
+impl Sink for promql::Database {
     fn append(&self, name: &str, labels: &[(&str, &str)], at_ms: i64, value: f64) {
-        // A sample older than the last one, after the clock was set back, is dropped as in a
-        // scrape.
-        let _ = Self::append(self, &crate::prometheus::Labels::of(name, labels), at_ms, value);
+        // A sample that comes too late, after the clock was put back, is lost as with any scrape.
+        let _ = Self::append(self, &promql::Labels::of(name, labels), at_ms, value);
     }
 }

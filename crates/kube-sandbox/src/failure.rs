@@ -6,21 +6,28 @@
 
 use serde_json::{Value, json};
 
+/// A value, or the failure an HTTP client would have been sent.
 pub type Outcome<T> = Result<T, Failure>;
 
 /// A failed request, with everything for a `v1.Status`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
+    /// The HTTP status code.
     pub code: u16,
     /// The `metav1.StatusReason`: `NotFound`, `Conflict`, `Invalid`, ...
     pub reason: &'static str,
+    /// `message`, for people.
     pub message: String,
     /// `details.name`, `details.group`, `details.kind`; empty means absent.
     pub name: String,
+    /// `details.group`
     pub group: String,
+    /// `details.kind`
     pub kind: String,
+    /// `details.causes`, in order.
     pub causes: Vec<Cause>,
+    /// `details.retryAfterSeconds`, and the header `Retry-After`.
     pub retry_after_s: Option<u32>,
     /// Token to continue an expired list, with inconsistent results.
     pub continue_token: String,
@@ -35,38 +42,54 @@ pub struct Failure {
 pub struct Cause {
     /// `FieldValueInvalid`, `FieldManagerConflict`, ...
     pub reason: String,
+    /// The message, for people.
     pub message: String,
+    /// The path of the field.
     pub field: String,
 }
 
 /// A validation error of one field, with the text of Kubernetes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldError {
+    /// The class of the mistake.
     pub kind: FieldErrorKind,
     /// `spec.template.spec.containers[0].name`
     pub path: String,
     /// The invalid value as it appears in the message; empty if not shown.
     pub shown: String,
+    /// The rest of the message.
     pub detail: String,
 }
 
+/// The classes of mistakes that field validation knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldErrorKind {
+    /// Nothing is there.
     Required,
+    /// It breaks a rule.
     Invalid,
+    /// It is none of the values allowed.
     NotSupported,
+    /// Another item has the same value.
     Duplicate,
+    /// It may not be set.
     Forbidden,
+    /// It has too many bytes.
     TooLong,
+    /// It has too many items.
     TooMany,
+    /// It refers to nothing.
     NotFound,
+    /// It has the wrong type.
     TypeInvalid,
+    /// The check itself failed.
     Internal,
 }
 
 // === impl Failure ===
 
 impl Failure {
+    /// A failure without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -107,6 +130,7 @@ impl Failure {
         Self::routing(404, "NotFound", "the server could not find the requested resource")
     }
 
+    /// Whether nothing is served at the path.
     pub fn is_no_such_path(&self) -> bool {
         self.code == 404 && self.shows_empty_details && self.reason == "NotFound"
     }
@@ -131,11 +155,13 @@ impl Failure {
         self
     }
 
+    /// 404: there is no such object.
     pub fn not_found(group: &str, resource: &str, name: &str) -> Self {
         let message = format!("{} {name:?} not found", qualified(group, resource));
         Self::new(404, "NotFound", message).about(group, resource, name)
     }
 
+    /// 409: there is such an object already.
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Self {
         let message = format!("{} {name:?} already exists", qualified(group, resource));
         Self::new(409, "AlreadyExists", message).about(group, resource, name)
@@ -170,10 +196,12 @@ impl Failure {
         failure
     }
 
+    /// 400
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
+    /// 403
     pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Self {
         let what = qualified(group, resource);
         let message = if name.is_empty() {
@@ -184,28 +212,34 @@ impl Failure {
         Self::new(403, "Forbidden", message).about(group, resource, name)
     }
 
+    /// 405: the resource has no such verb.
     pub fn method_not_supported(group: &str, resource: &str, action: &str) -> Self {
         let what = qualified(group, resource);
         let message = format!("{action} is not supported on resources of kind {what:?}");
         Self::new(405, "MethodNotAllowed", message).about(group, resource, "")
     }
 
+    /// 410: the version asked for is no longer kept.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
+    /// 415
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
+    /// 413
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
+    /// 406
     pub fn not_acceptable(message: impl Into<String>) -> Self {
         Self::new(406, "NotAcceptable", message)
     }
 
+    /// 500
     pub fn internal(message: impl std::fmt::Display) -> Self {
         let message = message.to_string();
         let whole = format!("Internal error occurred: {message}");
@@ -213,14 +247,17 @@ impl Failure {
         Self { causes: vec![cause], ..Self::new(500, "InternalError", whole) }
     }
 
+    /// Whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code == 404
     }
 
+    /// Whether another write came first.
     pub fn is_conflict(&self) -> bool {
         self.code == 409 && self.reason == "Conflict"
     }
 
+    /// Whether the object exists already.
     pub fn is_already_exists(&self) -> bool {
         self.reason == "AlreadyExists"
     }
@@ -283,44 +320,56 @@ impl FieldError {
         Self { kind, path: path.into(), shown: shown.into(), detail: detail.into() }
     }
 
-    pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub(crate) fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, path, "", detail)
     }
 
-    pub fn invalid(path: impl Into<String>, value: &Value, detail: impl Into<String>) -> Self {
+    pub(crate) fn invalid(
+        path: impl Into<String>,
+        value: &Value,
+        detail: impl Into<String>,
+    ) -> Self {
         Self::new(FieldErrorKind::Invalid, path, value.to_string(), detail)
     }
 
-    /// A wrong type: the error shows the *type* of the value (`"string"`), then the detail.
-    pub fn type_invalid(path: impl Into<String>, met: &str, detail: impl Into<String>) -> Self {
+    /// A wrong type: Kubernetes shows the *type* it met (`"string"`) and then says the rest.
+    pub(crate) fn type_invalid(
+        path: impl Into<String>,
+        met: &str,
+        detail: impl Into<String>,
+    ) -> Self {
         Self::new(FieldErrorKind::TypeInvalid, path, format!("{met:?}"), detail)
     }
 
-    pub fn not_supported(path: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
+    pub(crate) fn not_supported(
+        path: impl Into<String>,
+        value: &Value,
+        supported: &[&str],
+    ) -> Self {
         let list: Vec<_> = supported.iter().map(|s| format!("{s:?}")).collect();
         let detail = format!("supported values: {}", list.join(", "));
         Self::new(FieldErrorKind::NotSupported, path, value.to_string(), detail)
     }
 
-    pub fn duplicate(path: impl Into<String>, value: &Value) -> Self {
+    pub(crate) fn duplicate(path: impl Into<String>, value: &Value) -> Self {
         Self::new(FieldErrorKind::Duplicate, path, value.to_string(), "")
     }
 
-    pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub(crate) fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Forbidden, path, "", detail)
     }
 
-    pub fn too_long(path: impl Into<String>, bytes_max: usize) -> Self {
+    pub(crate) fn too_long(path: impl Into<String>, bytes_max: usize) -> Self {
         let detail = format!("may not be more than {bytes_max} bytes");
         Self::new(FieldErrorKind::TooLong, path, "", detail)
     }
 
-    pub fn too_many(path: impl Into<String>, actual: usize, max: usize) -> Self {
+    pub(crate) fn too_many(path: impl Into<String>, actual: usize, max: usize) -> Self {
         let detail = format!("must have at most {max} items");
         Self::new(FieldErrorKind::TooMany, path, actual.to_string(), detail)
     }
 
-    pub fn not_found(path: impl Into<String>, value: &Value) -> Self {
+    pub(crate) fn not_found(path: impl Into<String>, value: &Value) -> Self {
         Self::new(FieldErrorKind::NotFound, path, value.to_string(), "")
     }
 

@@ -18,9 +18,11 @@ mod watch;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 pub use self::{
     crash::{Crash, Cut},
@@ -38,19 +40,24 @@ pub struct Faults(Arc<Mutex<State>>);
 /// Matching requests, frequency and effect of a fault.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
+    /// Which requests.
     pub matcher: Matcher,
+    /// Which of those.
     pub when: When,
+    /// Their effect.
     pub effect: Effect,
 }
 
 /// The matching requests that are hit. They are counted from 1.
 #[derive(Debug, Clone, PartialEq)]
 pub enum When {
+    /// All of them.
     Always,
     /// This fraction of them, 0.0 to 1.0.
     Share(f64),
     /// Exactly these.
     Nth(BTreeSet<u64>),
+    /// The first so many.
     First(u64),
     /// All but the first ones.
     After(u64),
@@ -61,30 +68,38 @@ pub enum When {
 pub enum Effect {
     /// Answered with this failure; nothing is applied.
     FailBefore {
+        /// The HTTP status.
         code: u16,
+        /// The reason in the `Status`.
         reason: &'static str,
     },
     /// Applied, but the client sees a broken connection instead of the answer.
     LoseAnswer,
     /// 409, as after a write by another client.
     Conflict,
+    /// 429
     TooManyRequests {
+        /// The header `Retry-After`; `None` leaves it out.
         retry_after_s: Option<u32>,
     },
     /// 500, 502, 503 or 504.
     ServerError {
+        /// The HTTP status.
         code: u16,
     },
     /// 504 after this delay; nothing is applied.
     Timeout {
+        /// How long the client waits for it.
         after: Duration,
     },
     /// A delay before normal handling.
     Delay {
+        /// By so much.
         by: Duration,
     },
     /// A read is answered as of this resource version. Other requests are unaffected.
     StaleRead {
+        /// A version that the server still remembers.
         resource_version: u64,
     },
     /// Evaluated when a watch starts.
@@ -102,11 +117,14 @@ pub struct Verdict {
     pub delay: Option<Duration>,
     /// Answer a read as of this resource version.
     pub stale_at: Option<u64>,
+    /// Whether it is applied and answered.
     pub course: Course,
 }
 
+/// The course of a request and of its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Course {
+    /// Carry it out and answer it.
     Proceed,
     /// Answer with this, apply nothing.
     Fail(Failure),
@@ -160,6 +178,7 @@ impl Faults {
         Self(Arc::new(Mutex::new(state)))
     }
 
+    /// Adds a rule; it counts from the next request on.
     pub fn add(&self, matcher: Matcher, when: When, effect: Effect) -> RuleId {
         let mut state = self.state();
         let id = RuleId(state.next_id);
@@ -170,6 +189,7 @@ impl Faults {
         id
     }
 
+    /// Takes a rule away.
     pub fn remove(&self, id: RuleId) {
         self.state().rules.remove(&id);
     }
@@ -181,6 +201,7 @@ impl Faults {
         state.crashes.disarm();
     }
 
+    /// Counts so far, by class.
     pub fn injected(&self) -> Injected {
         self.state().injected.clone()
     }
@@ -280,7 +301,7 @@ impl Faults {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -418,10 +439,12 @@ impl Verdict {
 // === impl Injected ===
 
 impl Injected {
+    /// Faults of all classes.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 
+    /// Faults of one class: `conflict`, `lose-answer`, ...
     pub fn of(&self, class: &str) -> u64 {
         self.0.get(class).copied().unwrap_or_default()
     }

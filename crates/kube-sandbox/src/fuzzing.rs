@@ -6,7 +6,6 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub use crate::patch::{json_patch, merge_patch};
 use crate::{
     failure::Outcome,
     jsonpath::Path,
@@ -15,6 +14,16 @@ use crate::{
     shape::{Shape, Unknown},
     types::{BuiltinShape, TypeDef, by_api_version, check, normalise},
 };
+
+/// `object` with a JSON patch.
+pub fn json_patch(object: &Value, patch: &[u8]) -> Outcome<Value> {
+    patch::json_patch(object, patch)
+}
+
+/// `object` with a JSON merge patch.
+pub fn merge_patch(object: &Value, patch: &Value) -> Value {
+    patch::merge_patch(object, patch)
+}
 
 /// `object` with a strategic merge patch, by the type that it names if `is_typed`.
 pub fn strategic_merge(object: &Value, patch: &Value, is_typed: bool) -> Outcome<Value> {

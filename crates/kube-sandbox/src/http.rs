@@ -28,18 +28,21 @@ use crate::{
     registry::ResourceDef,
     request::{RequestInfo, Verb},
     request_log,
-    server::{Body, Request, Server, User, deprecation, options::Query},
+    server::{Body, LogEntry, Logged, Request, Server, User, deprecation, options::Query},
 };
 
 mod authenticate;
 mod discovery;
 pub mod listen;
 mod negotiate;
+pub mod prometheus;
 mod render;
 mod route;
 mod watch;
 
+/// Any error of a body or a connection.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// The body of an answer; that of a watch goes on.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// As the real server: exactly 3 MiB.
@@ -64,7 +67,14 @@ struct Incoming<'r> {
     pretty: bool,
 }
 
-/// A broken connection, as a client sees it when its request or the answer is lost.
+/// What fault injection has in store for a request.
+#[derive(Clone, Copy)]
+struct Fate {
+    is_lost: bool,
+    stale_at: Option<u64>,
+}
+
+/// The connection breaks: what a client sees when its request or the answer to it is lost.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was broken")]
 pub struct Broken;
@@ -72,6 +82,7 @@ pub struct Broken;
 // === impl ApiService ===
 
 impl ApiService {
+    /// The API of `server`; requests without credentials are those of `user`.
     pub fn new(server: Arc<Server>, user: User) -> Self {
         Self { server, user, documents: Arc::default() }
     }
@@ -109,7 +120,7 @@ impl ApiService {
                 Ok(render::failure(&failure, Format::of_failure(&parts.headers), pretty))
             }
             Err(Refusal::NoSuchPage) => Ok(full(404, PLAIN, "404 page not found\n")),
-            Err(Refusal::Break) => Err(Box::new(Broken)),
+            Err(Refusal::Break { .. }) => Err(Box::new(Broken)),
         }
     }
 
@@ -132,18 +143,16 @@ impl ApiService {
             incoming.content_type().clone_into(&mut info.patch_type);
         }
         let user = self.user_of(&parts.headers).inspect_err(|failure| {
-            self.log(&info, failure.code, 0);
+            self.server.refuse(&info, failure);
         })?;
         info.user = user.name;
         info.groups = user.groups;
         match found {
-            None => {
-                self.permit(&info)?;
-                self.log(&info, 404, 0);
-                Err(self.refusal(Failure::no_such_path(), &beyond(path)))
-            }
+            None => self
+                .server
+                .admit(&info, |_| Err(self.refusal(Failure::no_such_path(), &beyond(path)))),
             Some(Route::Resource(_)) => self.resource(info, incoming).await,
-            Some(found) => self.other(&info, &found, &incoming),
+            Some(found) => self.server.admit(&info, |_| self.other(&found, &incoming)),
         }
     }
 
@@ -160,20 +169,30 @@ impl ApiService {
         let is_lost = match verdict.course {
             Course::Proceed => false,
             Course::LoseAnswer => true,
-            Course::Drop => return Err(Refusal::Break),
+            Course::Drop => return Err(Refusal::Break { code: None }),
             Course::Fail(failure) => {
-                self.log(&info, failure.code, 0);
+                self.server.refuse(&info, &failure);
                 return Err(failure.into());
             }
         };
-        self.permit(&info)?;
+        let fate = Fate { is_lost, stale_at: verdict.stale_at };
+        self.server.admit(&info, |entry| self.permitted(info.clone(), incoming, fate, entry))
+    }
+
+    /// A permitted request for a resource, with what a fault makes of its answer.
+    fn permitted(
+        &self,
+        info: RequestInfo,
+        incoming: Incoming<'_>,
+        Fate { is_lost, stale_at }: Fate,
+        entry: &LogEntry<'_>,
+    ) -> Result<Response<ResponseBody>, Refusal> {
         let Incoming { parts, query, body, pretty } = incoming;
         let def = self.server.resolve(&info);
         let format = format_of(parts, &query, &info, def.as_deref());
-        let (format, bytes) = format.and_then(|format| Ok((format, body?))).map_err(|failure| {
-            self.log(&info, failure.code, 0);
-            self.refusal(failure, &info)
-        })?;
+        let (format, bytes) = format
+            .and_then(|format| Ok((format, body?)))
+            .map_err(|failure| self.refusal(failure, &info))?;
         let body = if bytes.is_empty() && info.verb != Verb::Patch {
             Body::Empty
         } else {
@@ -181,36 +200,35 @@ impl ApiService {
             Body::Raw { content_type, bytes }
         };
         let agent = text(&parts.headers, header::USER_AGENT.as_str()).to_owned();
-        let request = Request { info, query, body, agent, stale_at: verdict.stale_at };
-        if is_lost {
-            if request.info.verb != Verb::Watch {
-                // The client does not learn the result.
-                let _ = self.server.execute(&request);
-            }
-            return Err(Refusal::Break);
+        let request = Request { info, query, body, agent, stale_at };
+        let is_watch = request.info.verb == Verb::Watch;
+        if is_lost && is_watch {
+            return Err(Refusal::Break { code: None });
         }
-        if request.info.verb == Verb::Watch {
-            return self.watch(&request, format);
+        if is_watch {
+            return self.watch(&request, format, entry);
         }
         let answer = self.server.perform(&request);
+        if is_lost {
+            // Whatever came of it, the client will not know.
+            let code = answer.map_or_else(|failure| failure.code, |answer| answer.code);
+            return Err(Refusal::Break { code: Some(code) });
+        }
         let now = self.server.clock.now();
-        let response = answer
-            .and_then(|answer| render::answer(answer, def.as_deref().ok(), format, pretty, now));
-        let (code, bytes) = match &response {
-            Ok(response) => (response.status().as_u16(), response.body().size_hint().exact()),
-            Err(failure) => (failure.code, None),
-        };
-        self.log(&request.info, code, bytes.unwrap_or_default());
-        response.map_err(|failure| self.refusal(failure, &request.info))
+        answer
+            .and_then(|answer| render::answer(answer, def.as_deref().ok(), format, pretty, now))
+            .map_err(|failure| self.refusal(failure, &request.info))
     }
 
-    fn watch(&self, request: &Request, format: Format) -> Result<Response<ResponseBody>, Refusal> {
-        let number = self.log(&request.info, 200, 0);
-        let started = watch::start(&self.server, request, format, number);
-        let (content_type, body) = started.map_err(|failure| {
-            self.server.log.set_code(number, failure.code);
-            self.refusal(failure, &request.info)
-        })?;
+    fn watch(
+        &self,
+        request: &Request,
+        format: Format,
+        entry: &LogEntry<'_>,
+    ) -> Result<Response<ResponseBody>, Refusal> {
+        let started = watch::start(&self.server, request, format, entry.open());
+        let (content_type, body) =
+            started.map_err(|failure| self.refusal(failure, &request.info))?;
         let mut response = Response::new(body);
         let def = self.server.resolve(&request.info).ok();
         let warnings: Vec<String> = def.and_then(|def| deprecation(&def)).into_iter().collect();
@@ -223,14 +241,11 @@ impl ApiService {
     /// Handles discovery, health, version and schemas.
     fn other(
         &self,
-        info: &RequestInfo,
         found: &Route,
         incoming: &Incoming<'_>,
     ) -> Result<Response<ResponseBody>, Refusal> {
-        self.permit(info)?;
         let document = self.documents.find(&self.server, found, incoming.parts);
         let Some(document) = document else {
-            self.log(info, 404, 0);
             return Err(match found {
                 Route::Discovery { group, version: Some(_) } if self.is_builtin(group) => {
                     Failure::no_such_path().into()
@@ -238,24 +253,11 @@ impl ApiService {
                 _ => Refusal::NoSuchPage,
             });
         };
-        let response = match incoming.parts.method {
-            Method::GET => document.into_response(&incoming.parts.headers, incoming.pretty),
-            Method::HEAD if document.is_plain() => document.without_body(),
-            _ => {
-                self.log(info, 405, 0);
-                return Err(Failure::method_not_allowed().into());
-            }
-        };
-        let bytes = response.body().size_hint().exact();
-        self.log(info, response.status().as_u16(), bytes.unwrap_or_default());
-        Ok(response)
-    }
-
-    /// Checks authorization, and logs a refusal.
-    fn permit(&self, info: &RequestInfo) -> Outcome<()> {
-        self.server.authorize(info).inspect_err(|failure| {
-            self.log(info, failure.code, 0);
-        })
+        match incoming.parts.method {
+            Method::GET => Ok(document.into_response(&incoming.parts.headers, incoming.pretty)),
+            Method::HEAD if document.is_plain() => Ok(document.without_body()),
+            _ => Err(Failure::method_not_allowed().into()),
+        }
     }
 
     /// Adjusts an error to its group: custom groups answer unknown paths with a plain 404, and
@@ -277,11 +279,6 @@ impl ApiService {
         let versions = registry.group(group).map(|found| found.versions.as_slice());
         let resources = versions.into_iter().flatten().flat_map(|version| &version.resources);
         resources.into_iter().any(|def| !def.is_custom())
-    }
-
-    fn log(&self, info: &RequestInfo, code: u16, bytes: u64) -> request_log::Number {
-        let answer = request_log::Answer { code, bytes };
-        self.server.log.record(self.server.clock.now(), info, answer)
     }
 }
 
@@ -327,8 +324,28 @@ enum Refusal {
     Answer(Failure),
     /// 404 in plain text, for unknown paths.
     NoSuchPage,
-    /// No answer: the connection breaks.
-    Break,
+    /// None at all: the connection breaks. The code is that of the answer that was lost, if one was.
+    Break {
+        code: Option<u16>,
+    },
+}
+
+impl Logged for Refusal {
+    fn logged(&self) -> Option<request_log::Answer> {
+        let code = match self {
+            Self::Answer(failure) => failure.code,
+            Self::NoSuchPage => 404,
+            Self::Break { code } => (*code)?,
+        };
+        Some(request_log::Answer { code, bytes: 0 })
+    }
+}
+
+impl Logged for Response<ResponseBody> {
+    fn logged(&self) -> Option<request_log::Answer> {
+        let bytes = self.body().size_hint().exact().unwrap_or_default();
+        Some(request_log::Answer { code: self.status().as_u16(), bytes })
+    }
 }
 
 impl From<Failure> for Refusal {

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 /// A parsed path.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Path {
+pub(crate) struct Path {
     steps: Vec<Step>,
 }
 
@@ -78,29 +78,19 @@ type Found<'v> = Result<Vec<&'v Value>, Misfit>;
 // === impl Path ===
 
 impl Path {
-    /// Parses a path such as `.spec.replicas` or `{.spec.replicas}`. The error is a message.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// Reads a path such as `.spec.replicas` or `{.spec.replicas}`. The error says what is wrong.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         parse::path(text)
     }
 
-    /// All values at the path, in document order.
-    pub fn all<'v>(&self, root: &'v Value) -> Vec<&'v Value> {
+    /// Everything the path finds, in document order.
+    pub(crate) fn all<'v>(&self, root: &'v Value) -> Vec<&'v Value> {
         walk(vec![root], &self.steps).unwrap_or_default()
     }
 
-    /// The first value at the path, including an explicit `null`.
-    pub fn first<'v>(&self, root: &'v Value) -> Option<&'v Value> {
+    /// The first thing the path finds. A present `null` is found.
+    pub(crate) fn first<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.all(root).into_iter().next()
-    }
-
-    /// The field names of a path with fields only: `.spec.replicas` is `spec`, `replicas`.
-    pub fn fields(&self) -> Option<Vec<&str>> {
-        let mut names = Vec::new();
-        for step in &self.steps {
-            let Step::Field(name) = step else { return None };
-            names.push(name.as_str());
-        }
-        Some(names)
     }
 }
 

@@ -48,6 +48,7 @@ pub use settings::KubeletSettings;
 
 use run::{PodRun, Scene};
 
+/// The control loop that runs pods, or pretends to.
 #[derive(Debug)]
 pub struct Kubelet {
     settings: KubeletSettings,
@@ -111,6 +112,7 @@ impl Controller for Kubelet {
 }
 
 impl Kubelet {
+    /// A kubelet for all nodes.
     pub fn new(settings: KubeletSettings) -> Self {
         Self {
             settings,

@@ -1,6 +1,4 @@
-//! Loads manifests into a cluster: parsing, ordering, and one apply per object.
-//!
-//! Used by [`crate::Sandbox::load`], and for the CRDs that the crate embeds.
+//! Objects into a cluster: their order, and one apply each.
 
 use std::sync::Arc;
 
@@ -13,32 +11,7 @@ use crate::{
     server::{Body, Request, Server, User, options::Query},
 };
 
-/// Parses YAML or JSON text: one or many documents, with lists split and comments skipped.
-pub fn parse(text: &str) -> Result<Vec<Value>, String> {
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
-    let mut objects = Vec::new();
-    for document in documents {
-        match document {
-            Value::Null => {}
-            Value::Object(mut fields) if fields.get("kind").is_some_and(is_list) => {
-                match fields.remove("items") {
-                    Some(Value::Array(items)) => objects.extend(items),
-                    _ => return Err("a List has no `items`".into()),
-                }
-            }
-            object @ Value::Object(_) => objects.push(object),
-            other => return Err(format!("expected an object, found `{other}`")),
-        }
-    }
-    Ok(objects)
-}
-
-fn is_list(kind: &Value) -> bool {
-    kind == "List"
-}
-
-/// Applies objects: namespaces first, then CRDs, then the rest in the given order.
+/// Applies objects: namespaces first, then CRDs, then the rest in the order given.
 pub(crate) fn load(server: &Arc<Server>, mut objects: Vec<Value>) -> Outcome<Vec<Value>> {
     objects.sort_by_key(|object| match object["kind"].as_str() {
         Some("Namespace") => 0,
@@ -84,18 +57,4 @@ fn apply(server: &Arc<Server>, object: &Value) -> Outcome<Value> {
     let query = Query::parse("fieldManager=tidegate-sandbox&force=true&fieldValidation=Strict");
     let request = Request { info, query, body, agent: "tidegate".into(), stale_at: None };
     server.execute(&request).map(crate::server::Answer::into_value)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn documents_and_lists_become_objects() {
-        let text = "# first\nkind: A\n---\n---\nkind: List\nitems:\n- kind: B\n- kind: C\n";
-        let kinds: Vec<_> = parse(text).unwrap().iter().map(|o| o["kind"].to_string()).collect();
-        assert_eq!(kinds, ["\"A\"", "\"B\"", "\"C\""]);
-        assert!(parse("- just\n- a list\n").is_err());
-        assert!(parse("kind: [unclosed").is_err());
-    }
 }

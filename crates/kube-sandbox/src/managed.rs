@@ -34,11 +34,10 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-pub use self::{
+pub(crate) use self::{
     apply::apply,
-    element::PathElement,
     entries::{Entry, ManagedFields, Operation, Owner},
-    fields::{FieldSet, Path},
+    fields::FieldSet,
     typed::{Comparison, compare, fields_of},
 };
 use crate::shape::Shape;
@@ -63,7 +62,7 @@ static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
 
 /// Manager, version and time of a write.
 #[derive(Debug, Clone, Copy)]
-pub struct Write<'a> {
+pub(crate) struct Write<'a> {
     pub manager: &'a str,
     /// The API version in the request's path, such as `apps/v1`.
     pub api_version: &'a str,
@@ -81,7 +80,12 @@ pub struct Write<'a> {
 /// Updates `metadata.managedFields` of `new`, which a create, update or patch is about to store.
 ///
 /// `live` is what is stored now, `None` on creation.
-pub fn on_update<S: Shape>(live: Option<&Value>, new: &mut Value, shape: &S, write: &Write<'_>) {
+pub(crate) fn on_update<S: Shape>(
+    live: Option<&Value>,
+    new: &mut Value,
+    shape: &S,
+    write: &Write<'_>,
+) {
     let Some(Value::Object(metadata)) = new.get_mut("metadata") else { return };
     let sent = metadata.remove("managedFields");
     let mut managed = known_owners(live, sent.as_ref(), write.subresource);
@@ -99,8 +103,9 @@ pub fn on_update<S: Shape>(live: Option<&Value>, new: &mut Value, shape: &S, wri
     set_managed(new, managed.encode());
 }
 
-/// True if `new` differs from `live` only by times in `managedFields`: the write can be skipped.
-pub fn is_same_but_for_times(live: &Value, new: &Value) -> bool {
+/// True when `new` says nothing that `live` does not, but for times in `managedFields`: then there
+/// is nothing to store.
+pub(crate) fn is_same_but_for_times(live: &Value, new: &Value) -> bool {
     let (Some(live_members), Some(new_members)) = (live.as_object(), new.as_object()) else {
         return live == new;
     };

@@ -3,10 +3,8 @@
 //! Every check returns a list of errors, empty for a valid text, which a caller attaches to a
 //! field. The texts are interface: `kubectl` shows them and tests compare them.
 
-pub use crate::builtin::quantity::Quantity;
-
-/// Maximum size of all annotation keys and values of one object.
-pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
+/// Sum of the bytes of all annotation keys and values of one object.
+pub(crate) const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
 /// Letters of a generated suffix: no vowels and no look-alikes.
 const SUFFIX_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -21,31 +19,28 @@ const QUALIFIED_FORMAT: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
 /// Name rule of a kind's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameRule {
+pub(crate) enum NameRule {
     /// `example.com`: most kinds.
     Subdomain,
     /// `my-name`: names that become part of a host name.
     Label,
-    /// Like [`NameRule::Label`], and starts with a letter.
-    Label1035,
-    /// Anything valid in a URL path: RBAC, events.
+    /// Anything that can stand in a URL path: RBAC, events.
     PathSegment,
 }
 
 // === impl NameRule ===
 
 impl NameRule {
-    pub fn check(self, name: &str) -> Vec<String> {
+    pub(crate) fn check(self, name: &str) -> Vec<String> {
         match self {
             Self::Subdomain => dns1123_subdomain(name),
             Self::Label => dns1123_label(name),
-            Self::Label1035 => dns1035_label(name),
             Self::PathSegment => path_segment_name(name),
         }
     }
 
-    /// Checks a `generateName`, which may end with a dash.
-    pub fn check_prefix(self, prefix: &str) -> Vec<String> {
+    /// Checks a `generateName`: a dash at its end is fine, more will follow.
+    pub(crate) fn check_prefix(self, prefix: &str) -> Vec<String> {
         if self == Self::PathSegment {
             return path_segment_prefix(prefix);
         }
@@ -62,8 +57,8 @@ impl NameRule {
     }
 }
 
-/// `generateName` plus five characters drawn from `random`, at most 63 characters.
-pub fn generate(prefix: &str, random: u64) -> String {
+/// `generateName` plus five characters drawn from `random`, never longer than 63.
+pub(crate) fn generate(prefix: &str, random: u64) -> String {
     let mut end = prefix.len().min(PREFIX_LEN_MAX);
     while !prefix.is_char_boundary(end) {
         end -= 1;
@@ -79,7 +74,7 @@ pub fn generate(prefix: &str, random: u64) -> String {
     name
 }
 
-pub fn dns1123_label(value: &str) -> Vec<String> {
+pub(crate) fn dns1123_label(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 63, "characters");
     if !is_label(value) {
         complaints.push(if is_subdomain(value) {
@@ -93,11 +88,11 @@ pub fn dns1123_label(value: &str) -> Vec<String> {
     complaints
 }
 
-pub fn dns1123_subdomain(value: &str) -> Vec<String> {
+pub(crate) fn dns1123_subdomain(value: &str) -> Vec<String> {
     subdomain_counting(value, "characters")
 }
 
-pub fn dns1035_label(value: &str) -> Vec<String> {
+pub(crate) fn dns1035_label(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 63, "characters");
     if !(is_label(value) && value.starts_with(|c: char| c.is_ascii_lowercase())) {
         let words = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
@@ -107,8 +102,8 @@ pub fn dns1035_label(value: &str) -> Vec<String> {
     complaints
 }
 
-/// `*.example.com`, a wildcard host of an Ingress.
-pub fn wildcard_subdomain(value: &str) -> Vec<String> {
+/// `*.example.com`, as an Ingress host may be.
+pub(crate) fn wildcard_subdomain(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 253, "characters");
     if !value.strip_prefix("*.").is_some_and(is_subdomain) {
         let words = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS \
@@ -120,7 +115,7 @@ pub fn wildcard_subdomain(value: &str) -> Vec<String> {
 }
 
 /// Label keys, annotation keys (lower-cased first), finalizers, condition types of pods.
-pub fn qualified_name(value: &str) -> Vec<String> {
+pub(crate) fn qualified_name(value: &str) -> Vec<String> {
     let words = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
                  with an alphanumeric character";
     let examples = ["MyName", "my.name", "123-abc"];
@@ -155,7 +150,7 @@ pub fn qualified_name(value: &str) -> Vec<String> {
     complaints
 }
 
-pub fn label_value(value: &str) -> Vec<String> {
+pub(crate) fn label_value(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 63, "bytes");
     if !(value.is_empty() || is_qualified(value)) {
         let words = "a valid label must be an empty string or consist of alphanumeric characters, \
@@ -166,7 +161,7 @@ pub fn label_value(value: &str) -> Vec<String> {
     complaints
 }
 
-pub fn path_segment_name(value: &str) -> Vec<String> {
+pub(crate) fn path_segment_name(value: &str) -> Vec<String> {
     match value {
         "." | ".." => vec![format!("may not be '{value}'")],
         _ => path_segment_prefix(value),
@@ -178,11 +173,11 @@ fn path_segment_prefix(value: &str) -> Vec<String> {
     found.map(|part| format!("may not contain '{part}'")).collect()
 }
 
-pub fn port_number(port: i64) -> Vec<String> {
+pub(crate) fn port_number(port: i64) -> Vec<String> {
     in_range(port, 1, 65535)
 }
 
-pub fn in_range(value: i64, low: i64, high: i64) -> Vec<String> {
+pub(crate) fn in_range(value: i64, low: i64, high: i64) -> Vec<String> {
     if (low..=high).contains(&value) {
         Vec::new()
     } else {
@@ -190,8 +185,8 @@ pub fn in_range(value: i64, low: i64, high: i64) -> Vec<String> {
     }
 }
 
-/// A container port's name, by IANA's rules.
-pub fn port_name(value: &str) -> Vec<String> {
+/// The name of a container's port, by IANA's rules.
+pub(crate) fn port_name(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 15, "characters");
     let lower = |c: char| c.is_ascii_lowercase();
     if value.is_empty() || !value.chars().all(|c| lower(c) || c.is_ascii_digit() || c == '-') {
@@ -211,18 +206,8 @@ pub fn port_name(value: &str) -> Vec<String> {
     complaints
 }
 
-pub fn c_identifier(value: &str) -> Vec<String> {
-    let starts = value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if starts && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        return Vec::new();
-    }
-    let words = "a valid C identifier must start with alphabetic character or '_', followed by a \
-                 string of alphanumeric characters or '_'";
-    vec![pattern(words, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
-}
-
-/// Environment variables: since 1.34 any printable characters but `=`.
-pub fn env_var_name(value: &str) -> Vec<String> {
+/// Environment variables: since 1.34 anything printable but `=`.
+pub(crate) fn env_var_name(value: &str) -> Vec<String> {
     if value.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];
     }
@@ -234,8 +219,8 @@ pub fn env_var_name(value: &str) -> Vec<String> {
     vec![words.to_owned()]
 }
 
-/// Keys of `ConfigMaps` and Secrets.
-pub fn config_key(value: &str) -> Vec<String> {
+/// Keys of config maps and secrets.
+pub(crate) fn config_key(value: &str) -> Vec<String> {
     let mut complaints = longer_than(value, 253, "characters");
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if value.is_empty() || !value.chars().all(allowed) {
@@ -251,7 +236,7 @@ pub fn config_key(value: &str) -> Vec<String> {
     complaints
 }
 
-pub fn http_header_name(value: &str) -> Vec<String> {
+pub(crate) fn http_header_name(value: &str) -> Vec<String> {
     if !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
         return Vec::new();
     }
@@ -260,7 +245,7 @@ pub fn http_header_name(value: &str) -> Vec<String> {
 }
 
 /// `25%`.
-pub fn percent(value: &str) -> Vec<String> {
+pub(crate) fn percent(value: &str) -> Vec<String> {
     let digits = value.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
         return Vec::new();

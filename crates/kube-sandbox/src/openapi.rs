@@ -23,18 +23,19 @@ use std::{fmt::Write as _, sync::Arc};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha512};
 
-pub use self::gnostic::encode as encode_v2;
+pub(crate) use self::gnostic::encode as encode_v2;
 use self::schema::Schemas;
 
-/// The media type that kubectl accepts for `/openapi/v2`. It is invalid, so the answer has another.
-pub const V2_PROTOBUF_ACCEPT: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// What kubectl accepts from `/openapi/v2`. Not a valid media type, so it is not answered as such.
+pub(crate) const V2_PROTOBUF_ACCEPT: &str =
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 /// The `Content-Type` of [`encode_v2`]'s bytes.
-pub const V2_PROTOBUF_CONTENT_TYPE: &str =
+pub(crate) const V2_PROTOBUF_CONTENT_TYPE: &str =
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// One resource of the server, at one version.
 #[derive(Debug, Clone)]
-pub struct Served {
+pub(crate) struct Served {
     /// `""` for the core group.
     pub group: String,
     pub version: String,
@@ -51,8 +52,8 @@ pub struct Served {
 
 /// Source of a resource's schema.
 #[derive(Debug, Clone)]
-pub enum SchemaSource {
-    /// The type table.
+pub(crate) enum SchemaSource {
+    /// In the type table.
     Builtin,
     /// `openAPIV3Schema` of a custom resource definition's version.
     Custom(Arc<Value>),
@@ -68,7 +69,7 @@ enum Dialect {
 /// `/openapi/v3`: the path of each group and version's document, with its fingerprint.
 ///
 /// `documents` holds pairs of [`document_path`] and [`fingerprint`].
-pub fn index<'a>(documents: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
+pub(crate) fn index<'a>(documents: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
     let paths: Map<_, _> = documents
         .into_iter()
         .map(|(path, hash)| {
@@ -80,12 +81,12 @@ pub fn index<'a>(documents: impl IntoIterator<Item = (&'a str, &'a str)>) -> Val
 }
 
 /// `api/v1`, `apis/apps/v1`
-pub fn document_path(group: &str, version: &str) -> String {
+pub(crate) fn document_path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
 /// The v3 document of one group and version. `served` must all be of it.
-pub fn document(group: &str, version: &str, served: &[Served]) -> Value {
+pub(crate) fn document(group: &str, version: &str, served: &[Served]) -> Value {
     let mut schemas = Schemas::new(Dialect::V3, group, version);
     let mut paths = Map::new();
     for resource in served {
@@ -101,7 +102,7 @@ pub fn document(group: &str, version: &str, served: &[Served]) -> Value {
 }
 
 /// The v2 document of the whole server.
-pub fn swagger(served: &[Served], server_version: &str) -> Value {
+pub(crate) fn swagger(served: &[Served], server_version: &str) -> Value {
     let (mut definitions, mut paths) = (Map::new(), Map::new());
     for group in served.chunk_by(|a, b| (&a.group, &a.version) == (&b.group, &b.version)) {
         let Some(first) = group.first() else { continue };
@@ -119,9 +120,9 @@ pub fn swagger(served: &[Served], server_version: &str) -> Value {
     })
 }
 
-/// Identifies the document of these resources: equal resources, equal fingerprint. Used as the
-/// `hash` in the index and as the document's `ETag`.
-pub fn fingerprint(served: &[Served]) -> String {
+/// A name for the document of these resources: equal resources, equal name. Serves as the `hash`
+/// in the index and as the document's `ETag`.
+pub(crate) fn fingerprint(served: &[Served]) -> String {
     let mut digest = Sha512::new();
     // Another build may describe the same resources differently.
     digest.update(env!("CARGO_PKG_VERSION"));

@@ -20,7 +20,7 @@ pub(crate) mod sample;
 
 use serde_json::Value;
 
-pub use self::{json::json_patch, merge::merge_patch, strategic::strategic};
+pub(crate) use self::{json::json_patch, merge::merge_patch, strategic::strategic};
 
 /// Maximum depth of an object. `serde_json`, here and in clients, reads 128 levels; the envelopes
 /// of lists and watch events take some of them.

@@ -24,7 +24,9 @@ use crate::{
     types::{by_api_version, normalise},
 };
 
+/// The media type of an object or a list.
 pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
+/// The media type of a watch.
 pub const WATCH_CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 const MAGIC: &[u8] = b"k8s\0";

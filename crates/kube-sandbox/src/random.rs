@@ -18,6 +18,7 @@ pub struct Random {
 // === impl Random ===
 
 impl Random {
+    /// The same seed gives the same numbers.
     pub fn seeded(seed: u64) -> Self {
         Self { state: AtomicU64::new(seed) }
     }
@@ -35,6 +36,7 @@ impl Random {
         Self::seeded(mix(self.state.load(Ordering::Relaxed) ^ mix(seed)))
     }
 
+    /// The next number.
     pub fn next_u64(&self) -> u64 {
         mix(self.state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
     }

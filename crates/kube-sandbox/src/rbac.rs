@@ -17,12 +17,13 @@ mod rules;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
 };
 
+use parking_lot::RwLock;
 use serde_json::{Value, json};
 
-pub use self::{bootstrap::bootstrap_objects, rules::aggregated_rules};
+pub(crate) use self::{bootstrap::bootstrap_objects, rules::aggregated_rules};
 
 use self::rules::Rule;
 use crate::{failure::Failure, request::RequestInfo};
@@ -31,7 +32,7 @@ const ALL_POWERFUL: &str = "system:masters";
 
 /// The attributes of a request to authorize. Empty strings mean absent.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Attributes<'a> {
+pub(crate) struct Attributes<'a> {
     pub user: &'a str,
     pub groups: &'a [String],
     pub verb: &'a str,
@@ -47,14 +48,14 @@ pub struct Attributes<'a> {
 
 /// The decision, and its reason. A refusal often has no reason: no rule allowed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
+pub(crate) struct Decision {
     pub allowed: bool,
     pub reason: String,
 }
 
 /// Decides by the roles and bindings given last. Initially it allows only `system:masters`.
 #[derive(Debug, Default)]
-pub struct Authorizer {
+pub(crate) struct Authorizer {
     index: RwLock<Arc<Index>>,
 }
 
@@ -79,8 +80,8 @@ struct Grant {
     rules: Result<Arc<Vec<Rule>>, String>,
 }
 
-/// The groups of a user: the given ones, and those implied by the user name.
-pub fn groups_of(user: &str, given: &[String]) -> Vec<String> {
+/// The groups of a user: those given, and those that come with being that user.
+pub(crate) fn groups_of(user: &str, given: &[String]) -> Vec<String> {
     let mut groups = given.to_vec();
     let mut add = |group: String| {
         if !groups.contains(&group) {
@@ -97,8 +98,8 @@ pub fn groups_of(user: &str, given: &[String]) -> Vec<String> {
     groups
 }
 
-/// The 403 error for a refused request.
-pub fn refusal(asked: &Attributes<'_>, decision: &Decision) -> Failure {
+/// The 403 a refused request is answered with.
+pub(crate) fn refusal(asked: &Attributes<'_>, decision: &Decision) -> Failure {
     let mut why = denial(asked);
     if !decision.reason.is_empty() {
         why.push_str(": ");
@@ -158,20 +159,20 @@ impl<'a> From<&'a RequestInfo> for Attributes<'a> {
 // === impl Authorizer ===
 
 impl Authorizer {
-    /// An authorizer with these objects.
-    pub fn new<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
+    /// An authoriser over these objects.
+    pub(crate) fn new<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
         let authorizer = Self::default();
         authorizer.replace(objects);
         authorizer
     }
 
-    /// Replaces all roles and bindings; objects of other kinds are ignored.
-    pub fn replace<'a>(&self, objects: impl IntoIterator<Item = &'a Value>) {
+    /// Forgets everything and knows these roles and bindings instead; other kinds are ignored.
+    pub(crate) fn replace<'a>(&self, objects: impl IntoIterator<Item = &'a Value>) {
         let index = Arc::new(build(objects));
-        *self.index.write().unwrap_or_else(PoisonError::into_inner) = index;
+        *self.index.write() = index;
     }
 
-    pub fn allowed(&self, asked: &Attributes<'_>) -> Decision {
+    pub(crate) fn allowed(&self, asked: &Attributes<'_>) -> Decision {
         if asked.groups.iter().any(|group| group == ALL_POWERFUL) {
             return Decision { allowed: true, reason: String::new() };
         }
@@ -195,8 +196,8 @@ impl Authorizer {
         Decision { allowed: false, reason }
     }
 
-    /// The status of a `SelfSubjectRulesReview`: all rules for a user in a namespace.
-    pub fn rules_for(&self, user: &str, groups: &[String], namespace: &str) -> Value {
+    /// The status of a `SelfSubjectRulesReview`: all rules that hold for a user in a namespace.
+    pub(crate) fn rules_for(&self, user: &str, groups: &[String], namespace: &str) -> Value {
         let (mut resource, mut other, mut complaints) = (Vec::new(), Vec::new(), Vec::new());
         for grant in self.grants(user, groups, namespace) {
             match &grant.rules {
@@ -219,7 +220,7 @@ impl Authorizer {
 
     /// The grants of a user: cluster-wide ones first, each group in the order of names.
     fn grants(&self, user: &str, groups: &[String], namespace: &str) -> Vec<Arc<Grant>> {
-        let index = Arc::clone(&self.index.read().unwrap_or_else(PoisonError::into_inner));
+        let index = Arc::clone(&self.index.read());
         let mut reaching = Vec::new();
         let scopes = if namespace.is_empty() { &[""][..] } else { &["", namespace][..] };
         for scope in scopes.iter().filter_map(|name| index.get(*name)) {

@@ -115,8 +115,8 @@ impl ResourceDef {
         }
     }
 
-    /// The verbs of a subresource.
-    pub fn subresource_verbs(&self, subresource: &str) -> &'static [&'static str] {
+    /// The verbs a subresource answers to.
+    pub fn subresource_verbs(subresource: &str) -> &'static [&'static str] {
         match subresource {
             "log" => &["get"],
             "binding" | "eviction" | "token" => &["create"],
@@ -148,7 +148,7 @@ impl std::ops::Deref for CustomVersion {
 }
 
 /// `apps/v1`, or `v1` for the core group.
-pub fn group_version(group: &str, version: &str) -> String {
+pub(crate) fn group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 

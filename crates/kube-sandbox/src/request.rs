@@ -9,44 +9,66 @@ use std::fmt;
 /// for other paths use the lower-case HTTP method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Verb {
+    /// `GET` of one object.
     #[default]
     Get,
+    /// `GET` of many objects.
     List,
+    /// `GET` with `watch=true`.
     Watch,
+    /// `POST` of an object.
     Create,
+    /// `PUT` of an object.
     Update,
+    /// `PATCH` of an object.
     Patch,
+    /// `DELETE` of one object.
     Delete,
+    /// `DELETE` of many objects.
     DeleteCollection,
+    /// `HEAD` of a path that is no resource.
     Head,
+    /// `OPTIONS` of a path that is no resource.
     Options,
+    /// `POST` to a path that is no resource.
     Post,
+    /// `PUT` to a path that is no resource.
     Put,
 }
 
 /// One request. Empty strings mean absent: the core group, no namespace, no name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestInfo {
+    /// The verb.
     pub verb: Verb,
+    /// The API group; empty for the core group.
     pub group: String,
+    /// The version of the group.
     pub version: String,
     /// The plural; empty for a non-resource request.
     pub resource: String,
+    /// `status`, `scale`, ...; empty for the object itself.
     pub subresource: String,
+    /// Empty for cluster-scoped kinds and for all namespaces.
     pub namespace: String,
+    /// The object's name; empty for many or for a new one.
     pub name: String,
+    /// The user.
     pub user: String,
+    /// The groups of the user.
     pub groups: Vec<String>,
     /// The URL path, without its query.
     pub path: String,
     /// The content type of a patch.
     pub patch_type: String,
+    /// Nothing is stored.
     pub dry_run: bool,
 }
 
 // === impl Verb ===
 
 impl Verb {
+    /// As RBAC writes it: `deletecollection`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -82,6 +104,7 @@ impl fmt::Display for Verb {
 // === impl RequestInfo ===
 
 impl RequestInfo {
+    /// Whether it is for a resource, and not for discovery or health.
     pub fn is_resource(&self) -> bool {
         !self.resource.is_empty()
     }

@@ -6,10 +6,11 @@
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::request::{RequestInfo, Verb};
 
@@ -35,17 +36,25 @@ struct Ring {
 /// One answered request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
+    /// The time of the answer.
     pub at: Timestamp,
+    /// The verb.
     pub verb: Verb,
+    /// The API group; empty for the core group.
     pub group: Arc<str>,
     /// Empty for a non-resource request.
     pub resource: Arc<str>,
+    /// `status`, `scale`, ...; empty for the object itself.
     pub subresource: Arc<str>,
+    /// Empty for cluster-scoped kinds and for all namespaces.
     pub namespace: Arc<str>,
     /// The object's name; for a non-resource request, the path.
     pub name: Arc<str>,
+    /// The user.
     pub user: Arc<str>,
+    /// The HTTP status of the answer.
     pub code: u16,
+    /// Nothing was stored.
     pub dry_run: bool,
     /// Length of the answer's body; for a watch, the bytes sent until it ended.
     pub bytes: u64,
@@ -55,7 +64,9 @@ pub struct Entry {
 /// Status code and size of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
+    /// The HTTP status.
     pub code: u16,
+    /// The length of the body.
     pub bytes: u64,
 }
 
@@ -76,6 +87,7 @@ impl Default for RequestLog {
 }
 
 impl RequestLog {
+    /// An empty log that keeps the latest 100,000 entries.
     pub fn new() -> Self {
         Self::default()
     }
@@ -87,6 +99,7 @@ impl RequestLog {
         Self(Arc::new(Mutex::new(ring)))
     }
 
+    /// Adds an entry.
     pub fn record(&self, at: Timestamp, info: &RequestInfo, answer: Answer) -> Number {
         self.ring().push(at, info, answer)
     }
@@ -98,12 +111,14 @@ impl RequestLog {
         }
     }
 
+    /// Changes the code of an entry that was added before its answer was known.
     pub fn set_code(&self, number: Number, code: u16) {
         if let Some(entry) = self.ring().entry(number) {
             entry.code = code;
         }
     }
 
+    /// This moment.
     pub fn mark(&self) -> Mark {
         Mark(self.ring().recorded)
     }
@@ -123,14 +138,17 @@ impl RequestLog {
         self.matching_since(Mark(0), Entry::is_write)
     }
 
+    /// As [`RequestLog::writes`], after `mark`.
     pub fn writes_since(&self, mark: Mark) -> Vec<Entry> {
         self.matching_since(mark, Entry::is_write)
     }
 
+    /// Entries that are wanted, oldest first.
     pub fn matching(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
         self.matching_since(Mark(0), wanted)
     }
 
+    /// As [`RequestLog::matching`], after `mark`.
     pub fn matching_since(&self, mark: Mark, wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
         let ring = self.ring();
         ring.since(mark).filter(|entry| wanted(entry)).cloned().collect()
@@ -157,7 +175,7 @@ impl RequestLog {
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -223,10 +241,12 @@ impl Ring {
 // === impl Entry ===
 
 impl Entry {
+    /// Whether it was an attempt to change something, not counting dry runs and reviews.
     pub fn is_write(&self) -> bool {
         self.is_write
     }
 
+    /// Whether its code is below 400.
     pub fn succeeded(&self) -> bool {
         self.code < 400
     }

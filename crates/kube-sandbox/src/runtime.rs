@@ -26,9 +26,7 @@ use crate::{
 mod collector;
 mod reaper;
 
-pub(crate) use self::reaper::CRD_CLEANUP;
-
-/// First backoff after a failed reconcile; doubles up to [`RETRY_MAX`].
+/// First wait after a failed look; doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 

@@ -1,20 +1,18 @@
 //! The entry point of the crate: a cluster with API server, control loops, nodes and initial
 //! objects.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::{
     clock::{Clock, between, later},
     cluster::{self, Cluster, Resource},
-    controllers, dataplane,
+    control_plane::{self, ControllerSettings},
+    dataplane,
     failure::Outcome,
     http::{ApiService, listen::Listener},
     kubelet::{self, KubeletSettings},
@@ -27,11 +25,15 @@ use crate::{
 /// Settings of a sandbox. The defaults suit manual use; tests use [`Settings::for_tests`].
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// Real, or virtual and moved by a test.
     pub clock: Clock,
+    /// Nodes that are ready from the start.
     pub nodes: u8,
+    /// The part that a cluster's administrator would decide.
     pub server: ServerSettings,
-    pub controllers: controllers::Settings,
-    /// Process due work in random order, as a real cluster might; seeded by the server's seed.
+    /// Pace of pods, metrics, certificate.
+    pub controllers: ControllerSettings,
+    /// Take due work in any order, as a real cluster might; seeded by the server's seed.
     pub shuffled: bool,
     /// Define the kinds of Gateway API and Istio, and run a gateway controller for routes.
     pub routing: bool,
@@ -42,7 +44,7 @@ pub struct Sandbox {
     server: Arc<Server>,
     runtime: Arc<Mutex<Runtime>>,
     service: ApiService,
-    controllers: controllers::Settings,
+    controllers: ControllerSettings,
     driver: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -64,7 +66,7 @@ impl Default for Settings {
             clock: Clock::real(),
             nodes: 1,
             server: ServerSettings::default(),
-            controllers: controllers::Settings::default(),
+            controllers: ControllerSettings::default(),
             shuffled: false,
             routing: false,
         }
@@ -77,26 +79,29 @@ impl Settings {
         let start = Timestamp::from_second(1_767_225_600).unwrap_or(Timestamp::UNIX_EPOCH);
         Self {
             clock: Clock::virtual_from(start),
-            controllers: controllers::Settings {
+            controllers: ControllerSettings {
                 kubelet: KubeletSettings::instant(),
-                ..controllers::Settings::default()
+                ..ControllerSettings::default()
             },
             ..Self::default()
         }
     }
 
+    /// Seed of names, uids, addresses and, shuffled, of the order of work.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.server.seed = seed;
         self
     }
 
+    /// So many nodes.
     #[must_use]
     pub fn nodes(mut self, nodes: u8) -> Self {
         self.nodes = nodes;
         self
     }
 
+    /// Roles and bindings count.
     #[must_use]
     pub fn rbac(mut self) -> Self {
         self.server.rbac = true;
@@ -110,6 +115,7 @@ impl Settings {
         self
     }
 
+    /// Work is done in any order that the seed gives.
     #[must_use]
     pub fn shuffled(mut self) -> Self {
         self.shuffled = true;
@@ -152,7 +158,7 @@ impl Sandbox {
         let Settings { server: knobs, controllers, shuffled, routing, .. } = settings;
         let seeded = || Order::Shuffled(Random::seeded(knobs.seed));
         let order = if shuffled { seeded() } else { Order::Fair };
-        let mut loops = controllers::all(controllers.clone());
+        let mut loops = control_plane::all(controllers.clone());
         if routing {
             loops.extend(dataplane::controllers());
         }
@@ -161,12 +167,13 @@ impl Sandbox {
         Self { server, runtime, service, controllers, driver: Mutex::new(None) }
     }
 
+    /// The API server: its store, log and faults.
     pub fn server(&self) -> &Arc<Server> {
         &self.server
     }
 
-    /// Settings of the control loops and the kubelet: behaviours by image, metrics.
-    pub fn controllers(&self) -> &controllers::Settings {
+    /// The knobs of the control loops and the kubelet: behaviours by image, metrics.
+    pub fn controllers(&self) -> &ControllerSettings {
         &self.controllers
     }
 
@@ -203,7 +210,7 @@ impl Sandbox {
     /// Runs the control loops in the background until the sandbox is dropped.
     pub fn run(&self) {
         let task = drive(Arc::clone(&self.server), Arc::clone(&self.runtime));
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut driver = self.driver.lock();
         if driver.is_none() {
             *driver = Some(tokio::spawn(task));
         }
@@ -211,7 +218,7 @@ impl Sandbox {
 
     /// The control loops, to pause one or step them by hand.
     pub fn runtime(&self) -> MutexGuard<'_, Runtime> {
-        self.runtime.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runtime.lock()
     }
 
     /// Runs the control loops until nothing is due now.
@@ -264,7 +271,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        let driver = self.driver.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let driver = self.driver.get_mut();
         if let Some(driver) = driver.take() {
             driver.abort();
         }
@@ -276,7 +283,7 @@ async fn drive(server: Arc<Server>, runtime: Arc<Mutex<Runtime>>) {
     loop {
         activity.borrow_and_update();
         let (is_quiet, next) = {
-            let mut runtime = runtime.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut runtime = runtime.lock();
             let is_quiet = runtime.settle(STEPS_AT_ONCE);
             (is_quiet, runtime.next_due())
         };

@@ -1,8 +1,8 @@
-//! Label selectors and field selectors, for requests and controllers.
+//! Which objects a request or a controller means: label selectors.
 //!
-//! A label selector is a text in a query (`app=web,tier in (a,b),!canary`) or an object in a spec
-//! (`matchLabels`, `matchExpressions`); both become a [`LabelSelector`]. Field selectors are in
-//! `field`. Parse errors have the texts of the API server, which answers with 400.
+//! A label selector comes as text in a query (`app=web,tier in (a,b),!canary`) or as an object in a
+//! spec (`matchLabels`, `matchExpressions`); both become a [`LabelSelector`]. Field selectors are in
+//! [`crate::field_selector`]. Parse failures carry the words of the API server: a 400.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +16,9 @@ use crate::{
     names,
 };
 
-mod field;
 mod parse;
 
-pub use field::{FieldSelector, field_value};
-
-/// A conjunction of requirements. An empty one selects everything, [`LabelSelector::nothing`]
-/// nothing.
+/// All requirements must hold. None at all selects everything, [`LabelSelector::nothing`] nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelSelector {
     /// `None` selects nothing.

@@ -1,9 +1,8 @@
 //! The API server without a socket: executes requests synchronously.
 //!
-//! A [`Request`] has a user, a verb, a resource and a body. [`Server::execute`] authorizes it,
-//! carries it out in one transaction of the store, and writes the request log; the control loops
-//! ([`local`]) come this way. HTTP ([`crate::http`]) has to negotiate formats in between, so it
-//! authorizes, performs and logs in steps of its own. Both meet the same rules.
+//! A [`Request`] is who asks for what, with a body; [`Server::execute`] checks permission, carries it
+//! out in one transaction of the store, and writes the request log. The control loops ([`local`]) and
+//! HTTP ([`crate::http`], by way of `Server::admit`) both come through here, so they meet the same rules.
 //!
 //! ```text
 //! http ──► Request ──► execute ──► read | write | patching | delete | scale | pods | review
@@ -11,12 +10,10 @@
 //!   rbac, request log ◄───┘                 └──► rules (builtin strategies, CRD schemas) ──► store
 //! ```
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -29,7 +26,7 @@ use crate::{
     rbac::Authorizer,
     registry::{Registry, ResourceDef},
     request::{RequestInfo, Verb},
-    request_log::{self, RequestLog},
+    request_log::RequestLog,
     server::{addresses::Addresses, options::Query},
     store::{Store, Stored, TableKey},
 };
@@ -39,6 +36,7 @@ mod convert;
 mod decode;
 pub(crate) mod delete;
 mod eviction;
+mod execute;
 mod internal;
 pub mod local;
 pub mod options;
@@ -52,11 +50,13 @@ mod slim;
 mod users;
 mod write;
 
+pub(crate) use self::read::Selection;
+pub use self::users::User;
 pub(crate) use self::{
     convert::bytes as version_bytes,
+    execute::{LogEntry, Logged},
     rules::{deprecation, empty_object},
 };
-pub use self::{read::Selection, users::User};
 pub(crate) use crate::types::format_time as timestamp_text;
 
 /// Settings that a cluster's administrator would choose.
@@ -72,10 +72,15 @@ pub struct ServerSettings {
 
 /// One API server and its storage.
 pub struct Server {
+    /// The objects.
     pub store: Store,
+    /// The time in the cluster.
     pub clock: Clock,
+    /// Fault injection.
     pub faults: Faults,
+    /// The request log.
     pub log: RequestLog,
+    /// The settings it was made with.
     pub settings: ServerSettings,
     pub(crate) random: Random,
     registry: RwLock<Arc<Registry>>,
@@ -102,8 +107,11 @@ pub(crate) struct Definition {
 /// A client's request.
 #[derive(Debug, Clone)]
 pub struct Request {
+    /// Verb, resource and user.
     pub info: RequestInfo,
+    /// The query string.
     pub query: Query,
+    /// The body.
     pub body: Body,
     /// The client's `User-Agent`: the field manager of requests without one.
     pub agent: String,
@@ -114,30 +122,41 @@ pub struct Request {
 /// A request's body, raw or (from within the process) already parsed.
 #[derive(Debug, Clone, Default)]
 pub enum Body {
+    /// No body.
     #[default]
     Empty,
+    /// Bytes, as they came.
     Raw {
+        /// The media type.
         content_type: String,
+        /// The bytes.
         bytes: Bytes,
     },
+    /// An object, from within the process.
     Object(Value),
 }
 
 /// Result of a request.
 #[derive(Debug, Clone)]
 pub struct Answer {
+    /// The HTTP status.
     pub code: u16,
+    /// The body, before it is rendered.
     pub content: Content,
+    /// Texts of the header `Warning`.
     pub warnings: Vec<String>,
 }
 
 /// The content of an answer, before it is rendered as JSON, YAML, Table or protobuf.
 #[derive(Debug, Clone)]
 pub enum Content {
+    /// One object.
     Object(Value),
     /// An object exactly as stored, in the requested version.
     Stored(Arc<Stored>),
+    /// Many objects.
     List(Box<read::ListAnswer>),
+    /// Plain text: a log.
     Text(String),
 }
 
@@ -161,6 +180,7 @@ impl Default for ServerSettings {
 // === impl Server ===
 
 impl Server {
+    /// An empty server.
     pub fn new(clock: Clock, settings: ServerSettings) -> Self {
         let random = Random::seeded(settings.seed);
         let store = Store::new(settings.history_max);
@@ -174,13 +194,13 @@ impl Server {
         let random = self.random.branch(settings.seed);
         let store = self.store.fork(settings.history_max);
         let forked = Self::over(store, random, clock, settings);
-        let authorizer = self.authorizer.read().unwrap_or_else(PoisonError::into_inner);
+        let authorizer = self.authorizer.read();
         Self {
             registry: RwLock::new(self.registry()),
             authorizer: RwLock::new(Arc::clone(&authorizer)),
-            addresses: Mutex::new(lock(&self.addresses).clone()),
-            tokens: Mutex::new(lock(&self.tokens).clone()),
-            definitions: Mutex::new(lock(&self.definitions).clone()),
+            addresses: Mutex::new(self.addresses.lock().clone()),
+            tokens: Mutex::new(self.tokens.lock().clone()),
+            definitions: Mutex::new(self.definitions.lock().clone()),
             ..forked
         }
     }
@@ -210,20 +230,9 @@ impl Server {
         }
     }
 
+    /// The resources it serves at the moment.
     pub fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Executes and logs a request. Fault injection is up to the caller, because faults take time.
-    pub fn execute(&self, request: &Request) -> Outcome<Answer> {
-        let outcome = self.authorize(&request.info).and_then(|()| self.perform(request));
-        let code = match &outcome {
-            Ok(answer) => answer.code,
-            Err(failure) => failure.code,
-        };
-        let answer = request_log::Answer { code, bytes: 0 };
-        self.log.record(self.clock.now(), &request.info, answer);
-        outcome
+        Arc::clone(&self.registry.read())
     }
 
     /// The resource of a request, or the 404 of an unknown path.
@@ -316,16 +325,16 @@ impl Server {
             }
             kept.insert((Arc::clone(&stored.uid), stored.revision), definition);
         }
-        *lock(&self.definitions) = kept;
+        *self.definitions.lock() = kept;
         let registry = Arc::new(Registry::with_crds(&crds));
-        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = registry;
-        // Wakes open watches: those of a kind that is no longer served end.
+        *self.registry.write() = registry;
+        // Watches of a kind that is no longer served look up and end.
         self.interrupts.send_modify(|count| *count += 1);
     }
 
     /// The parsed form of a stored CRD, cached.
     pub(crate) fn definition(&self, stored: &Stored) -> Arc<Definition> {
-        let mut known = lock(&self.definitions);
+        let mut known = self.definitions.lock();
         let key = (Arc::clone(&stored.uid), stored.revision);
         if let Some(definition) = known.get(&key) {
             return Arc::clone(definition);
@@ -364,7 +373,7 @@ impl Server {
             .map(|stored| stored.value())
             .collect();
         let authorizer = Arc::new(Authorizer::new(&objects));
-        *self.authorizer.write().unwrap_or_else(PoisonError::into_inner) = authorizer;
+        *self.authorizer.write() = authorizer;
     }
 
     /// A random identifier in the form of an RFC 4122 UUID, from the sandbox's seed.
@@ -386,10 +395,6 @@ impl Server {
     }
 }
 
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 pub(crate) fn crd_table() -> TableKey {
     TableKey::new("apiextensions.k8s.io", "customresourcedefinitions")
 }
@@ -408,7 +413,7 @@ impl Call<'_> {
         let verbs = if subresource.is_empty() {
             self.def.verbs()
         } else {
-            self.def.subresource_verbs(subresource)
+            ResourceDef::subresource_verbs(subresource)
         };
         verbs.contains(&verb.as_str())
     }

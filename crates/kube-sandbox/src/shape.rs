@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// How a list's items are identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ListKind {
+pub(crate) enum ListKind {
     /// Replaced as a whole.
     Atomic,
     /// Scalars, each identified by its value.
@@ -17,8 +17,8 @@ pub enum ListKind {
     Map(Vec<String>),
 }
 
-/// A view of the type of one value. Cheap to copy; `field` and `items` never fail.
-pub trait Shape: Clone {
+/// A view on the type of one value. Cheap to copy; `field` and `items` never fail.
+pub(crate) trait Shape: Clone {
     /// The type of member `name`, of a struct or of a map.
     #[must_use]
     fn field(&self, name: &str) -> Self;
@@ -42,14 +42,13 @@ pub trait Shape: Clone {
         true
     }
     /// Strategic merge: `patchStrategy` contains `merge`, and its key (`None` for sets of scalars).
+    #[expect(clippy::option_option, reason = "no merge, a merge without a key, a merge by a key")]
     fn patch_merge(&self) -> Option<Option<String>>;
-    /// Strategic merge: `patchStrategy` contains `retainKeys`.
-    fn retains_keys(&self) -> bool;
 }
 
 /// The shape of an unknown type: objects merge by key, lists are atomic.
 #[derive(Debug, Clone, Copy)]
-pub struct Unknown;
+pub(crate) struct Unknown;
 
 impl Shape for Unknown {
     fn field(&self, _: &str) -> Self {
@@ -69,8 +68,5 @@ impl Shape for Unknown {
     }
     fn patch_merge(&self) -> Option<Option<String>> {
         None
-    }
-    fn retains_keys(&self) -> bool {
-        false
     }
 }

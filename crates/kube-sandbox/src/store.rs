@@ -15,10 +15,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     ops::Bound,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::Arc,
 };
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -33,14 +34,18 @@ mod stored;
 /// The kind of object in a table, independent of API versions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableKey {
+    /// The API group; empty for the core group.
     pub group: Arc<str>,
+    /// The plural of the resource.
     pub plural: Arc<str>,
 }
 
 /// Location of an object: its table and its key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
+    /// The table.
     pub table: TableKey,
+    /// Namespace and name.
     pub key: ObjectKey,
 }
 
@@ -71,8 +76,8 @@ struct Table {
     changed: watch::Sender<u64>,
 }
 
-/// Exclusive permission to write. Reads through it see the state that it will change.
-pub struct Transaction<'s> {
+/// Exclusive right to write. Reads through it are reads of the state it will change.
+pub(crate) struct Transaction<'s> {
     store: &'s Store,
     _writer: MutexGuard<'s, ()>,
 }
@@ -80,6 +85,7 @@ pub struct Transaction<'s> {
 // === impl TableKey ===
 
 impl TableKey {
+    /// The table of a resource.
     pub fn new(group: &str, plural: &str) -> Self {
         Self { group: group.into(), plural: plural.into() }
     }
@@ -130,8 +136,8 @@ impl Store {
         self.activity.subscribe()
     }
 
-    pub fn begin(&self) -> Transaction<'_> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn begin(&self) -> Transaction<'_> {
+        let writer = self.writer.lock();
         Transaction { store: self, _writer: writer }
     }
 
@@ -140,10 +146,12 @@ impl Store {
         self.read().revision
     }
 
+    /// One object, as it is now.
     pub fn get(&self, table: &TableKey, key: &ObjectKey) -> Option<Arc<Stored>> {
         self.read().tables.get(table)?.objects.get(key).cloned()
     }
 
+    /// Where the object with a uid is.
     pub fn by_uid(&self, uid: &str) -> Option<Place> {
         self.read().by_uid.get(uid).cloned()
     }
@@ -232,13 +240,7 @@ impl Store {
         }
     }
 
-    /// Increases the revision without a write, as other users of a real store would.
-    pub fn skip_revisions(&self, count: u64) {
-        let _writer = self.begin();
-        self.write().revision += count;
-    }
-
-    /// Starts to queue changes for [`Store::take_unseen`]. Existing objects count as changes.
+    /// From now on, changes queue up for [`Store::take_unseen`]. What exists counts as a change.
     pub fn track_unseen(&self) {
         let mut state = self.write();
         if state.unseen.is_some() {
@@ -267,6 +269,7 @@ impl Store {
         self.read().tables.values().map(|table| table.objects.len()).sum()
     }
 
+    /// Whether nothing is stored.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -279,27 +282,27 @@ impl Store {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.write()
     }
 }
 
 // === impl Transaction ===
 
 impl Transaction<'_> {
-    pub fn get(&self, table: &TableKey, key: &ObjectKey) -> Option<Arc<Stored>> {
+    pub(crate) fn get(&self, table: &TableKey, key: &ObjectKey) -> Option<Arc<Stored>> {
         self.store.get(table, key)
     }
 
-    pub fn list(&self, table: &TableKey, namespace: Option<&str>) -> Vec<Arc<Stored>> {
+    pub(crate) fn list(&self, table: &TableKey, namespace: Option<&str>) -> Vec<Arc<Stored>> {
         self.store.list(table, namespace).1
     }
 
-    /// Writes `object` with the next revision and returns it as stored.
-    pub fn put(&self, table: &TableKey, mut object: Value) -> Arc<Stored> {
+    /// Writes `object` under the next revision and returns it as stored.
+    pub(crate) fn put(&self, table: &TableKey, mut object: Value) -> Arc<Stored> {
         let revision = self.store.revision() + 1;
         stamp(&mut object, revision);
         let stored = Arc::new(Stored::new(&object, revision));
@@ -307,9 +310,9 @@ impl Transaction<'_> {
         stored
     }
 
-    /// Like [`Transaction::put`], unless the object takes more than `bytes_max`. Afterwards
-    /// `object` is as stored, so that callers need not read it back.
-    pub fn put_within(
+    /// As [`Transaction::put`], unless the object takes more than `bytes_max`. `object` is as stored
+    /// afterwards, so that nobody has to read it back.
+    pub(crate) fn put_within(
         &self,
         table: &TableKey,
         object: &mut Value,
@@ -325,8 +328,8 @@ impl Transaction<'_> {
         Some(stored)
     }
 
-    /// Removes the object of `last` and returns its final state with the revision of its removal.
-    pub fn remove(&self, table: &TableKey, mut last: Value) -> Arc<Stored> {
+    /// Removes the object of `last` and returns its final state under the revision of its removal.
+    pub(crate) fn remove(&self, table: &TableKey, mut last: Value) -> Arc<Stored> {
         let revision = self.store.revision() + 1;
         stamp(&mut last, revision);
         let stored = Arc::new(Stored::new(&last, revision));

@@ -23,14 +23,14 @@ mod workloads;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-pub use self::{
+pub(crate) use self::{
     custom::{CustomColumns, PrinterColumn},
     duration::human_duration,
 };
 
 /// One entry of `columnDefinitions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Column {
+pub(crate) struct Column {
     pub name: String,
     /// `string`, `integer`, `number`, `boolean` or `date`.
     pub type_: String,
@@ -43,7 +43,7 @@ pub struct Column {
 
 /// The part of the object in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IncludeObject {
+pub(crate) enum IncludeObject {
     None,
     #[default]
     Metadata,
@@ -52,14 +52,14 @@ pub enum IncludeObject {
 
 /// Columns and cells of one kind.
 #[derive(Debug, Clone)]
-pub enum Layout {
+pub(crate) enum Layout {
     BuiltIn(&'static Printer),
     Custom(CustomColumns),
 }
 
 /// The layout of a built-in kind.
 #[derive(Debug)]
-pub struct Printer {
+pub(crate) struct Printer {
     columns: &'static [Definition],
     cells: fn(&Value, Timestamp) -> Vec<Value>,
 }
@@ -80,20 +80,22 @@ static GENERIC: Printer = Printer {
     },
 };
 
+#[cfg(test)]
 /// The columns of a built-in kind, or the generic ones.
-pub fn columns(group: &str, kind: &str) -> Vec<Column> {
+pub(crate) fn columns(group: &str, kind: &str) -> Vec<Column> {
     Layout::built_in(group, kind).columns()
 }
 
+#[cfg(test)]
 /// The cells of one object of a built-in kind, one per column.
-pub fn row(group: &str, kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn row(group: &str, kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     Layout::built_in(group, kind).cells(object, now)
 }
 
 /// A `Table` of an object, or of the items of a list.
 ///
 /// Without `headers` there are no column definitions: later events of a watch leave them out.
-pub fn to_table(
+pub(crate) fn to_table(
     layout: &Layout,
     object_or_list: &Value,
     include: IncludeObject,
@@ -125,7 +127,7 @@ pub fn to_table(
 }
 
 /// An object reduced to its metadata.
-pub fn partial(object: &Value) -> Value {
+pub(crate) fn partial(object: &Value) -> Value {
     let mut metadata = object["metadata"].clone();
     // A former field of DaemonSets that became an annotation: it is added to whole objects only.
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
@@ -155,8 +157,8 @@ fn printer(group: &str, kind: &str) -> Option<&'static Printer> {
 // === impl IncludeObject ===
 
 impl IncludeObject {
-    /// Parses the query parameter `includeObject`; `None` for an invalid value.
-    pub fn from_query(text: &str) -> Option<Self> {
+    /// Reads the query parameter `includeObject`; `None` if it has no such value.
+    pub(crate) fn from_query(text: &str) -> Option<Self> {
         match text {
             "None" => Some(Self::None),
             "" | "Metadata" => Some(Self::Metadata),
@@ -177,17 +179,17 @@ impl IncludeObject {
 // === impl Layout ===
 
 impl Layout {
-    /// The layout of a built-in kind; name and creation time if it has none.
-    pub fn built_in(group: &str, kind: &str) -> Self {
+    /// The layout of a kind of the server's own; name and creation time if it has none.
+    pub(crate) fn built_in(group: &str, kind: &str) -> Self {
         Self::BuiltIn(printer(group, kind).unwrap_or(&GENERIC))
     }
 
     /// The layout of a custom resource.
-    pub fn custom(columns: Vec<PrinterColumn>) -> Self {
+    pub(crate) fn custom(columns: Vec<PrinterColumn>) -> Self {
         Self::Custom(CustomColumns::new(columns))
     }
 
-    pub fn columns(&self) -> Vec<Column> {
+    pub(crate) fn columns(&self) -> Vec<Column> {
         match self {
             Self::BuiltIn(printer) => {
                 printer.columns.iter().copied().map(Definition::to_column).collect()
@@ -196,7 +198,7 @@ impl Layout {
         }
     }
 
-    pub fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+    pub(crate) fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         match self {
             Self::BuiltIn(printer) => (printer.cells)(object, now),
             Self::Custom(columns) => columns.cells(object, now),

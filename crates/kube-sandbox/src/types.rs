@@ -13,7 +13,6 @@ mod check;
 mod duplicates;
 mod normalise;
 mod parse;
-mod quantity;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -23,25 +22,24 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use serde_json::Value;
 
-pub use self::{
+pub(crate) use self::{
     base64::{decode as decode_base64, encode as encode_base64},
     check::check,
     duplicates::duplicate_fields,
     normalise::normalise,
-    quantity::canonical as canonical_quantity,
     shape::BuiltinShape,
     time::{format_micro as format_micro_time, format_seconds as format_time, parse as parse_time},
 };
 
-/// The schema type of `apiextensions.k8s.io/v1`, to which the union types of schemas refer.
-pub const JSON_SCHEMA_PROPS: &str =
+/// `apiextensions.k8s.io/v1`'s schema type, which the unions of schemas refer to by themselves.
+pub(crate) const JSON_SCHEMA_PROPS: &str =
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
 static TABLE: LazyLock<TypeTable> =
     LazyLock::new(|| parse::table(include_str!("../data/builtin-types.txt")));
 
 /// All types, by name and by kind.
-pub struct TypeTable {
+pub(crate) struct TypeTable {
     types: Vec<TypeDef>,
     by_name: HashMap<&'static str, TypeId>,
     /// By `apiVersion` and kind; an `apiVersion` of `*` matches any.
@@ -51,11 +49,11 @@ pub struct TypeTable {
 
 /// The index of a type in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TypeId(usize);
+pub(crate) struct TypeId(usize);
 
 /// One struct.
 #[derive(Debug)]
-pub struct TypeDef {
+pub(crate) struct TypeDef {
     /// `io.k8s.api.apps.v1.DeploymentSpec`
     pub name: &'static str,
     /// Server-side apply replaces it as a whole.
@@ -71,9 +69,8 @@ pub struct TypeDef {
 
 /// A struct whose fields are inlined in JSON, but have a message of their own in protobuf.
 #[derive(Debug)]
-pub struct Inlined {
+pub(crate) struct Inlined {
     pub target: TypeId,
-    pub number: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -84,18 +81,16 @@ enum WireMember {
 
 /// The member with a protobuf number.
 #[derive(Debug, Clone, Copy)]
-pub enum Member {
+pub(crate) enum Member {
     Field(&'static Field),
     Inlined(&'static TypeDef),
 }
 
 #[derive(Debug)]
-pub struct Field {
+pub(crate) struct Field {
     /// The JSON name.
     pub name: &'static str,
     pub kind: FieldType,
-    /// The protobuf number; `None` if the field has no protobuf form.
-    pub number: Option<u32>,
     pub required: bool,
     pub omit: Omit,
     pub default: Option<Value>,
@@ -107,7 +102,7 @@ pub struct Field {
 
 /// When the JSON encoder leaves a field out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Omit {
+pub(crate) enum Omit {
     Never,
     /// `omitempty`, which has no effect on a struct.
     Empty,
@@ -117,7 +112,7 @@ pub enum Omit {
 
 /// `x-kubernetes-list-type`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ListFacts {
+pub(crate) enum ListFacts {
     Atomic,
     Set,
     Map(Vec<&'static str>),
@@ -125,14 +120,14 @@ pub enum ListFacts {
 
 /// `x-kubernetes-patch-strategy` and `x-kubernetes-patch-merge-key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PatchFacts {
+pub(crate) struct PatchFacts {
     pub merge: bool,
     pub retain_keys: bool,
     pub key: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FieldType {
+pub(crate) enum FieldType {
     String,
     Int32,
     Int64,
@@ -161,12 +156,13 @@ pub enum FieldType {
     Map(Box<FieldType>),
 }
 
-pub fn table() -> &'static TypeTable {
+#[cfg(test)]
+pub(crate) fn table() -> &'static TypeTable {
     &TABLE
 }
 
-/// The type of a built-in kind, or of its lists if `kind` ends in `List`.
-pub fn kind(group: &str, version: &str, kind: &str) -> Option<&'static TypeDef> {
+/// The type of a built-in kind's objects, or of its lists if `kind` ends in `List`.
+pub(crate) fn kind(group: &str, version: &str, kind: &str) -> Option<&'static TypeDef> {
     if group.is_empty() {
         by_api_version(version, kind)
     } else {
@@ -174,21 +170,22 @@ pub fn kind(group: &str, version: &str, kind: &str) -> Option<&'static TypeDef> 
     }
 }
 
-/// Like [`kind()`], with group and version as in an object.
-pub fn by_api_version(api_version: &str, kind: &str) -> Option<&'static TypeDef> {
+/// As [`kind()`], with group and version as an object spells them.
+pub(crate) fn by_api_version(api_version: &str, kind: &str) -> Option<&'static TypeDef> {
     let known = TABLE.by_kind.get(&(api_version, kind)).or_else(|| TABLE.by_kind.get(&("*", kind)));
     known.map(|id| id.get())
 }
 
 /// The type with this OpenAPI name.
-pub fn by_name(name: &str) -> Option<&'static TypeDef> {
+pub(crate) fn by_name(name: &str) -> Option<&'static TypeDef> {
     TABLE.by_name.get(name).map(|id| id.get())
 }
 
 // === impl TypeTable ===
 
+#[cfg(test)]
 impl TypeTable {
-    pub fn types(&self) -> &[TypeDef] {
+    pub(crate) fn types(&self) -> &[TypeDef] {
         &self.types
     }
 }
@@ -196,11 +193,11 @@ impl TypeTable {
 // === impl TypeId ===
 
 impl TypeId {
-    pub fn get(self) -> &'static TypeDef {
+    pub(crate) fn get(self) -> &'static TypeDef {
         TABLE.types.get(self.0).expect("ids are only made for types of the one table")
     }
 
-    pub fn json_schema_props() -> Self {
+    pub(crate) fn json_schema_props() -> Self {
         TABLE.json_schema_props
     }
 }
@@ -208,16 +205,16 @@ impl TypeId {
 // === impl TypeDef ===
 
 impl TypeDef {
-    /// The field with this JSON name, including inlined ones.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    /// The field of this JSON name, its own or an inlined one.
+    pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         match self.fields.binary_search_by(|field| field.name.cmp(name)) {
             Ok(found) => self.fields.get(found),
             Err(_) => self.inlined.iter().find_map(|inlined| inlined.target.get().field(name)),
         }
     }
 
-    /// Every JSON field, inlined ones after the struct's own.
-    pub fn all_fields(&self) -> Vec<&Field> {
+    /// Every field JSON can have, inlined ones after the struct's own.
+    pub(crate) fn all_fields(&self) -> Vec<&Field> {
         let mut all: Vec<_> = self.fields.iter().collect();
         for inlined in &self.inlined {
             all.extend(inlined.target.get().all_fields());
@@ -225,12 +222,12 @@ impl TypeDef {
         all
     }
 
-    /// The members of the protobuf message in order of their numbers.
-    pub fn members(&'static self) -> impl Iterator<Item = (u32, Member)> {
+    /// The parts of the protobuf message in order of their numbers.
+    pub(crate) fn members(&'static self) -> impl Iterator<Item = (u32, Member)> {
         self.wire.iter().filter_map(|(number, member)| Some((*number, self.resolve(*member)?)))
     }
 
-    pub fn member(&'static self, number: u32) -> Option<Member> {
+    pub(crate) fn member(&'static self, number: u32) -> Option<Member> {
         let found = self.wire.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         self.resolve(self.wire.get(found)?.1)
     }
@@ -245,12 +242,12 @@ impl TypeDef {
     }
 
     /// `DeploymentSpec`
-    pub fn short_name(&self) -> &'static str {
+    pub(crate) fn short_name(&self) -> &'static str {
         self.name.rsplit('.').next().unwrap_or(self.name)
     }
 
-    /// The type name as Go prints it: `v1.DeploymentSpec`.
-    pub fn go_name(&self) -> &'static str {
+    /// As Go prints the type: `v1.DeploymentSpec`.
+    pub(crate) fn go_name(&self) -> &'static str {
         let start = self.name.rmatch_indices('.').nth(1).map_or(0, |(dot, _)| dot + 1);
         self.name.get(start..).unwrap_or(self.name)
     }
@@ -260,18 +257,14 @@ impl TypeDef {
 
 impl FieldType {
     /// The type behind a pointer, or the type itself.
-    pub fn pointee(&self) -> &FieldType {
+    pub(crate) fn pointee(&self) -> &FieldType {
         match self {
             Self::Pointer(target) => target.pointee(),
             other => other,
         }
     }
 
-    pub fn is_pointer(&self) -> bool {
-        matches!(self, Self::Pointer(_))
-    }
-
-    /// The type name in Go's decode errors.
+    /// As Go prints the type in a decode error.
     fn go_name(&self) -> String {
         match self {
             Self::String | Self::Time | Self::MicroTime => "string".into(),

@@ -4,8 +4,7 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-// The merger changes this line to `promql` when the evaluator has moved to its own crate.
-use kube_sandbox::prometheus::{Database, Labels, Query, Steps, Value};
+use promql::{Database, Labels, Query, Steps, Value};
 
 /// Half an hour of samples each 15 s ends here.
 const NOW_MS: i64 = 1_800_000;

@@ -12,8 +12,8 @@ use std::{
 use anyhow::{Result, ensure};
 use http::Method;
 use jiff::Timestamp;
-use kube_sandbox::prometheus::respond;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use promql::respond;
 use serde_json::{Value, json};
 use tidegate_api::canary::{Canary, analysis::AnalysisMetric};
 use tidegate_e2e::{

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fs, time::Duration};
 
 use jiff::Timestamp;
-use kube_sandbox::prometheus::{Database, Labels, Query, Value as Answer};
+use promql::{Database, Labels, Query, Value as Answer};
 use serde_json::Value;
 use tidegate_api::canary::CanaryPhase;
 use tidegate_operator::telemetry::{

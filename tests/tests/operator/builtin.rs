@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use kube_sandbox::prometheus::{Database, Labels, respond};
+use promql::{Database, Labels, respond};
 use serde_json::json;
 use tidegate_api::canary::{Canary, analysis::AnalysisMetric};
 use tidegate_providers::{

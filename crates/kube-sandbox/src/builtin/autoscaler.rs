@@ -7,9 +7,8 @@ use super::{
     at::{At, Errors},
     container_rules::check_resource_name,
     edit::{canonical_quantity, default_to, each, object, within},
-    quantity::Quantity,
 };
-use crate::names;
+use crate::{names, quantity::Quantity};
 
 const WINDOW_S_MAX: i64 = 3600;
 const PERIOD_S_MAX: i64 = 1800;

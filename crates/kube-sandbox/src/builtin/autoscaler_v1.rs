@@ -25,8 +25,8 @@ const TARGET_CPU: &str = "targetCPUUtilizationPercentage";
 const CURRENT_CPU: &str = "currentCPUUtilizationPercentage";
 const DEFAULT_UTILIZATION: i64 = 80;
 
-/// Converts an object written by a version 1 client to version 2.
-pub fn hpa_v1_to_v2(v1: &Value) -> Value {
+/// What a client of version 1 wrote, as version 2.
+pub(crate) fn hpa_v1_to_v2(v1: &Value) -> Value {
     let mut v2 = v1.clone();
     set(&mut v2, "apiVersion", "autoscaling/v2");
     let kept = take_annotations(&mut v2);
@@ -70,8 +70,8 @@ pub fn hpa_v1_to_v2(v1: &Value) -> Value {
     v2
 }
 
-/// Converts a stored object for a version 1 client.
-pub fn hpa_v2_to_v1(v2: &Value) -> Value {
+/// What is stored, as a client of version 1 reads it.
+pub(crate) fn hpa_v2_to_v1(v2: &Value) -> Value {
     let mut v1 = v2.clone();
     set(&mut v1, "apiVersion", "autoscaling/v1");
     take_annotations(&mut v1);

@@ -10,11 +10,11 @@ use super::{
     edit::{carry, default_to, default_zero, object, remove, set, text},
     metadata::check_selector,
     pod_defaults::claim_spec,
-    quantity::Quantity,
 };
 use crate::{
     failure::FieldError,
     names,
+    quantity::Quantity,
     types::{decode_base64, encode_base64},
 };
 

@@ -7,11 +7,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{
-    at::{At, Errors},
+use super::at::{At, Errors};
+use crate::{
+    failure::FieldError,
+    names,
     quantity::{NOT_A_QUANTITY, Quantity},
 };
-use crate::{failure::FieldError, names};
 
 pub(crate) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 

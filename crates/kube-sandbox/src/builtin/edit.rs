@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::quantity::Quantity;
+use crate::quantity::Quantity;
 
 /// Maps that are not written when empty. An empty struct (`emptyDir: {}`) is written.
 const MAPS_DROPPED_EMPTY: &[&str] = &[

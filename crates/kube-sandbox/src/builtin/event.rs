@@ -25,13 +25,13 @@ const NAMES: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
 ];
 
-pub fn event_to_core(event: &Value) -> Value {
+pub(crate) fn event_to_core(event: &Value) -> Value {
     rename(event, "v1", |name| {
         NAMES.into_iter().find(|(new, _)| *new == name).map(|(_, core)| core)
     })
 }
 
-pub fn event_from_core(event: &Value) -> Value {
+pub(crate) fn event_from_core(event: &Value) -> Value {
     rename(event, "events.k8s.io/v1", |name| {
         NAMES.into_iter().find(|(_, core)| *core == name).map(|(new, _)| new)
     })

@@ -16,8 +16,8 @@ use crate::{
     selector,
 };
 
-/// Errors in the metadata of an object about to be created. Its name was generated before.
-pub fn validate_metadata(
+/// What is wrong with the metadata of an object about to be created. Its name was generated before.
+pub(crate) fn validate_metadata(
     meta: &Value,
     namespaced: bool,
     name_rule: NameRule,
@@ -50,8 +50,8 @@ pub fn validate_metadata(
     errors
 }
 
-/// Errors in a change of metadata. `new` went through [`keep_system_metadata`] before.
-pub fn validate_metadata_update(new: &Value, old: &Value, path: &str) -> Vec<FieldError> {
+/// What is wrong with a change of metadata. `new` went through [`keep_system_metadata`] before.
+pub(crate) fn validate_metadata_update(new: &Value, old: &Value, path: &str) -> Vec<FieldError> {
     let (at, was) = (At::new(Some(new), path), At::new(Some(old), path));
     let mut errors = Errors::new();
     if was.get("deletionTimestamp").is_set() {
@@ -76,9 +76,9 @@ pub fn validate_metadata_update(new: &Value, old: &Value, path: &str) -> Vec<Fie
     errors
 }
 
-/// Restores the fields that a client cannot change: generation, creation and deletion times. A
-/// client may leave out the UID and the resource version.
-pub fn keep_system_metadata(new: &mut Value, old: &Value) {
+/// Undoes what a client cannot change: generation, creation and deletion times. A client may leave
+/// out the UID and the resource version it does not know.
+pub(crate) fn keep_system_metadata(new: &mut Value, old: &Value) {
     let (Some(new), Some(old)) = (edit::object(new, "metadata"), old.get("metadata")) else {
         return;
     };
@@ -224,8 +224,8 @@ pub(super) fn bare_finalizers(meta: &Value) -> Errors {
     errors
 }
 
-/// Warnings about finalizers without a domain in custom resources.
-pub fn finalizer_warnings(meta: &Value) -> Vec<String> {
+/// What those who define kinds are told of finalizers that could be anybody's.
+pub(crate) fn finalizer_warnings(meta: &Value) -> Vec<String> {
     let bare = bare_finalizers(meta);
     let mut warnings: Vec<String> = Vec::new();
     for error in bare {

@@ -11,9 +11,8 @@ use super::{
     at::{At, Errors, same},
     edit::{carry, default_to, default_zero, object, remove, set, text},
     pod_defaults, pod_rules,
-    quantity::Quantity,
 };
-use crate::names;
+use crate::{names, quantity::Quantity};
 
 const UPDATABLE: &str = "pod updates may not change fields other than \
                          `spec.containers[*].image`,`spec.initContainers[*].image`,\
@@ -69,8 +68,8 @@ pub(super) fn prepare_update(new: &mut Value, _: &Value) {
     }
 }
 
-/// The priority of one of the two built-in classes; 0 otherwise.
-pub fn priority(class: &str) -> i64 {
+/// The priority of a class: the two that every cluster has, and none.
+pub(crate) fn priority(class: &str) -> i64 {
     match class {
         "system-cluster-critical" => 2_000_000_000,
         "system-node-critical" => 2_000_001_000,
@@ -96,8 +95,8 @@ fn tolerate(spec: &mut Value, key: &str) {
     }
 }
 
-/// `Guaranteed`, `Burstable` or `BestEffort`, by the containers' requests and limits.
-pub fn qos_class(pod: &Value) -> &'static str {
+/// `Guaranteed`, `Burstable` or `BestEffort`, from what the containers ask for.
+pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let spec = At::root(pod).get("spec");
     let pod_level = spec.get("resources");
     let (mut requests, mut limits) = (BTreeMap::new(), BTreeMap::new());
@@ -322,18 +321,4 @@ pub(super) fn validate_status(new: &Value, old: &Value) -> Errors {
         super::address::check_ip(&address.get("ip"), &mut errors);
     }
     errors
-}
-
-/// The grace period of a deletion in seconds, by request, pod and pod state.
-pub fn deletion_grace_s(pod: &Value, requested_s: Option<i64>) -> i64 {
-    let at = At::root(pod);
-    let own = at.get("spec.terminationGracePeriodSeconds").int_or_zero();
-    let unscheduled = at.get("spec.nodeName").text().is_empty();
-    let ended = matches!(at.get("status.phase").text(), "Failed" | "Succeeded");
-    match requested_s.unwrap_or(own) {
-        _ if unscheduled || ended => 0,
-        // A negative period is taken for the shortest one.
-        seconds if seconds < 0 => 1,
-        seconds => seconds,
-    }
 }

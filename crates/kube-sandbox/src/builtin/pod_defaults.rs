@@ -5,13 +5,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    edit::{
-        canonical_quantities, canonical_quantity, default_to, default_zero, each, object,
-        object_at, remove, set, text, within,
-    },
-    quantity::Quantity,
+use super::edit::{
+    canonical_quantities, canonical_quantity, default_to, default_zero, each, object, object_at,
+    remove, set, text, within,
 };
+use crate::quantity::Quantity;
 
 /// `0644`, the permission of files projected into a volume.
 const FILE_MODE: i64 = 0o644;

@@ -19,14 +19,14 @@ use super::{
 };
 use crate::failure::FieldError;
 
-/// The default range of node ports.
-pub const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
+/// Where node ports come from unless the server is told otherwise.
+pub(crate) const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 
 const AFFINITY_TIMEOUT_S: i64 = 10800;
 
 /// A port of a service that needs a node port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodePortSlot {
+pub(crate) struct NodePortSlot {
     /// Position in `spec.ports`, or `None` for `spec.healthCheckNodePort`.
     pub index: Option<usize>,
     pub protocol: String,
@@ -37,8 +37,8 @@ pub struct NodePortSlot {
 // === impl NodePortSlot ===
 
 impl NodePortSlot {
-    /// The error for a requested port that is in use.
-    pub fn taken(&self) -> FieldError {
+    /// Why the port that is asked for cannot be had.
+    pub(crate) fn taken(&self) -> FieldError {
         let path = match self.index {
             Some(index) => format!("spec.ports[{index}].nodePort"),
             None => "spec.healthCheckNodePort".to_owned(),
@@ -113,8 +113,8 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
     }
 }
 
-/// Keeps allocated values that a client left out of an update. Idempotent.
-pub fn keep_addresses(new: &mut Value, old: &Value) {
+/// What a client left out of an update stays as it was given. Does nothing the second time.
+pub(crate) fn keep_addresses(new: &mut Value, old: &Value) {
     if let (Some(spec), Some(old)) = (object(new, "spec"), old.get("spec")) {
         keep_allocated(spec, old);
         sync_cluster_ips(spec, old);
@@ -232,27 +232,27 @@ fn families(spec: &mut Value, old: Option<&Value>) {
     default_to(spec, "ipFamilies", families);
 }
 
-/// Whether the server has to allocate an address for the service.
-pub fn service_needs_cluster_ip(service: &Value) -> bool {
+/// Whether the server has to give the service an address.
+pub(crate) fn service_needs_cluster_ip(service: &Value) -> bool {
     let spec = At::root(service).get("spec");
     spec.value().is_some_and(wants_cluster_ip) && spec.get("clusterIP").text().is_empty()
 }
 
-/// The allocated or requested address, if it comes from the pool.
-pub fn service_cluster_ip(service: &Value) -> Option<&str> {
+/// The address the service has or asks for, if it is one that can be taken.
+pub(crate) fn service_cluster_ip(service: &Value) -> Option<&str> {
     let ip = At::root(service).get("spec.clusterIP").text();
     (!ip.is_empty() && ip != "None").then_some(ip)
 }
 
-pub fn set_cluster_ip(service: &mut Value, ip: &str) {
+pub(crate) fn set_cluster_ip(service: &mut Value, ip: &str) {
     if let Some(spec) = object(service, "spec") {
         set(spec, "clusterIP", ip);
         set(spec, "clusterIPs", json!([ip]));
     }
 }
 
-/// Whether ports without a node port get one allocated.
-pub fn service_needs_node_ports(service: &Value) -> bool {
+/// Whether ports without a node port are to be given one.
+pub(crate) fn service_needs_node_ports(service: &Value) -> bool {
     let spec = At::root(service).get("spec");
     let allocates = spec.get("allocateLoadBalancerNodePorts");
     spec.value().is_some_and(|spec| {
@@ -260,8 +260,8 @@ pub fn service_needs_node_ports(service: &Value) -> bool {
     })
 }
 
-/// The node ports that the service has, requests or lacks, in the order of its ports.
-pub fn service_node_port_slots(service: &Value) -> Vec<NodePortSlot> {
+/// The node ports the service has, asks for or lacks, in the order of its ports.
+pub(crate) fn service_node_port_slots(service: &Value) -> Vec<NodePortSlot> {
     let spec = At::root(service).get("spec");
     let Some(value) = spec.value() else { return Vec::new() };
     let wanted = |port: &At<'_>| u16::try_from(port.int_or_zero()).ok().filter(|port| *port != 0);
@@ -284,7 +284,7 @@ pub fn service_node_port_slots(service: &Value) -> Vec<NodePortSlot> {
 }
 
 /// Writes an allocated port where the slot says.
-pub fn set_node_port(service: &mut Value, slot: &NodePortSlot, node_port: u16) {
+pub(crate) fn set_node_port(service: &mut Value, slot: &NodePortSlot, node_port: u16) {
     let Some(spec) = object(service, "spec") else { return };
     match slot.index {
         None => set(spec, "healthCheckNodePort", node_port),
@@ -296,8 +296,8 @@ pub fn set_node_port(service: &mut Value, slot: &NodePortSlot, node_port: u16) {
     }
 }
 
-/// The error for a requested address that is in use.
-pub fn cluster_ip_taken(service: &Value, ip: &str) -> FieldError {
+/// Why an address that is asked for cannot be had.
+pub(crate) fn cluster_ip_taken(service: &Value, ip: &str) -> FieldError {
     let ips = At::root(service).get("spec.clusterIPs");
     ips.invalid(format!("failed to allocate IP {ip}: provided IP is already allocated"))
 }

@@ -5,19 +5,12 @@
 use serde_json::Value;
 
 use super::{
-    Propagation, Rules, ScalePaths, Strategy, at::same, autoscaler, cluster_kinds, config, edit,
-    endpoints, event, job, network, pod, policy, service, service_rules, warnings, workload,
-    workload_rules,
+    Rules, Strategy, at::same, autoscaler, cluster_kinds, config, edit, endpoints, event, network,
+    pod, policy, service, service_rules, warnings, workload, workload_rules,
 };
 use crate::{failure::FieldError, names::NameRule};
 
-const SCALE: ScalePaths = ScalePaths {
-    spec_replicas: "/spec/replicas",
-    status_replicas: "/status/replicas",
-    selector: "/spec/selector",
-};
-
-/// Rules of a kind without special handling.
+/// Steps of a kind about which nothing is special.
 const PLAIN: Rules = Rules {
     defaults: |_| {},
     create: |_| {},
@@ -37,9 +30,7 @@ const NAMESPACED: Strategy = Strategy {
     name_rule: NameRule::Subdomain,
     has_generation: false,
     status_subresource: false,
-    scale: None,
     graceful_delete: false,
-    default_propagation: Propagation::Background,
     allow_create_on_update: false,
     allow_unconditional_update: true,
     rules: PLAIN,
@@ -52,7 +43,7 @@ const COUNTED: Strategy = Strategy { has_generation: true, status_subresource: t
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-pub(super) static STRATEGIES: [Strategy; 29] = [
+pub(super) static STRATEGIES: [Strategy; 27] = [
     Strategy {
         kind: "Namespace",
         name_rule: NameRule::Label,
@@ -210,7 +201,6 @@ pub(super) static STRATEGIES: [Strategy; 29] = [
     Strategy {
         group: "apps",
         kind: "Deployment",
-        scale: Some(SCALE),
         rules: Rules {
             defaults: workload::deployment_defaults,
             status_update: workload::deployment_status_update,
@@ -226,7 +216,6 @@ pub(super) static STRATEGIES: [Strategy; 29] = [
     Strategy {
         group: "apps",
         kind: "ReplicaSet",
-        scale: Some(SCALE),
         rules: Rules {
             defaults: workload::replica_set_defaults,
             status_update: workload::scaled_status_update,
@@ -242,7 +231,6 @@ pub(super) static STRATEGIES: [Strategy; 29] = [
         group: "apps",
         kind: "StatefulSet",
         name_rule: NameRule::Label,
-        scale: Some(SCALE),
         rules: Rules {
             defaults: workload::stateful_set_defaults,
             create: workload::stateful_set_create,
@@ -396,32 +384,6 @@ pub(super) static STRATEGIES: [Strategy; 29] = [
             ..PLAIN
         },
         ..CLUSTER_WIDE
-    },
-    Strategy {
-        group: "batch",
-        kind: "Job",
-        // As the API server: deleting a job orphans its pods unless the request says otherwise.
-        default_propagation: Propagation::Orphan,
-        rules: Rules {
-            defaults: job::defaults,
-            create: job::prepare_create,
-            validate: job::validate,
-            validate_update: job::validate_update,
-            warnings: warnings::templated,
-            ..PLAIN
-        },
-        ..COUNTED
-    },
-    Strategy {
-        group: "batch",
-        kind: "CronJob",
-        rules: Rules {
-            defaults: job::cron_defaults,
-            validate: job::cron,
-            validate_update: job::cron_update,
-            ..PLAIN
-        },
-        ..COUNTED
     },
 ];
 

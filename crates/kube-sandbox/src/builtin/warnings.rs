@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{at::At, quantity::Quantity};
-use crate::names;
+use super::at::At;
+use crate::{names, quantity::Quantity};
 
 const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
     (

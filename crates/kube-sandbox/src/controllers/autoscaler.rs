@@ -48,7 +48,7 @@ const DEFINITIONS: Resource =
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
-pub struct AutoscalerController {
+pub(crate) struct AutoscalerController {
     metrics: MetricsKnob,
     recorder: Recorder,
     paces: BTreeMap<Key, Pace>,
@@ -124,7 +124,7 @@ impl Controller for AutoscalerController {
 }
 
 impl AutoscalerController {
-    pub(super) fn new(metrics: MetricsKnob) -> Self {
+    pub(crate) fn new(metrics: MetricsKnob) -> Self {
         let recorder = Recorder::new("horizontal-pod-autoscaler");
         Self { metrics, recorder, paces: BTreeMap::new(), scaled: BTreeMap::new() }
     }

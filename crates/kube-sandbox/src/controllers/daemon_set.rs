@@ -38,7 +38,7 @@ const GENERATION_LABEL: &str = "pod-template-generation";
 const STYLE: Style = Style { owner: DAEMON_SET, resource: DAEMON_SETS, hash_label: HASH_LABEL };
 
 #[derive(Debug)]
-pub struct DaemonSetController {
+pub(crate) struct DaemonSetController {
     claims: Claims,
     recorder: Recorder,
 }

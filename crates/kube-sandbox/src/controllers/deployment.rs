@@ -46,7 +46,7 @@ const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 const UNLIMITED: i64 = i32::MAX as i64;
 
 #[derive(Debug)]
-pub struct DeploymentController {
+pub(crate) struct DeploymentController {
     claims: Claims,
     recorder: Recorder,
 }

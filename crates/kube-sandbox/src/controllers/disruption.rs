@@ -32,7 +32,7 @@ const BUDGET: Kind = Kind { api_version: "policy/v1", kind: "PodDisruptionBudget
 const DELETION_TIMEOUT_S: i64 = 120;
 
 #[derive(Debug)]
-pub struct DisruptionController {
+pub(crate) struct DisruptionController {
     recorder: Recorder,
 }
 

@@ -35,7 +35,7 @@ const MANAGER: &str = "endpointslice-controller.k8s.io";
 const SLICE_MAX: usize = 100;
 
 #[derive(Debug, Default)]
-pub struct EndpointSliceController {
+pub(crate) struct EndpointSliceController {
     services: Selections,
 }
 

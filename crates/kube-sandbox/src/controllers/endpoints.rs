@@ -26,7 +26,7 @@ const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 
 #[derive(Debug, Default)]
-pub struct EndpointsController {
+pub(crate) struct EndpointsController {
     services: Selections,
 }
 

@@ -18,11 +18,13 @@ use crate::{
         },
     },
     failure::Outcome,
-    load,
+    manifests,
 };
 
+/// `serving.knative.dev`: Services of Knative.
 pub const KNATIVE_SERVICES: Resource =
     Resource { group: "serving.knative.dev", plural: "services" };
+/// `serving.knative.dev`: Revisions of Knative.
 pub const KNATIVE_REVISIONS: Resource =
     Resource { group: "serving.knative.dev", plural: "revisions" };
 
@@ -39,11 +41,11 @@ const NUMBER_LABEL: &str = "serving.knative.dev/configurationGeneration";
 const TEMPLATE: &str = "sandbox.tidegate.dev/template";
 
 #[derive(Debug, Default)]
-pub struct KnativeController;
+pub(crate) struct KnativeController;
 
 /// The `CustomResourceDefinition`s of Knative's Service and Revision, ready to be loaded.
 pub fn knative_crds() -> Vec<Value> {
-    load::parse(KNATIVE).expect("our own definitions are YAML")
+    manifests::parse(KNATIVE).expect("our own definitions are YAML")
 }
 
 // === impl KnativeController ===

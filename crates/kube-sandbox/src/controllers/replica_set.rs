@@ -30,7 +30,7 @@ pub(crate) const REPLICA_SET: Kind = Kind { api_version: "apps/v1", kind: "Repli
 const BURST: usize = 500;
 
 #[derive(Debug)]
-pub struct ReplicaSetController {
+pub(crate) struct ReplicaSetController {
     claims: Claims,
     recorder: Recorder,
 }

@@ -21,9 +21,10 @@ use crate::{
         object::{int, is_deleting, settle, text},
     },
     failure::Outcome,
-    load,
+    manifests,
 };
 
+/// `keda.sh`: `ScaledObjects` of KEDA.
 pub const SCALED_OBJECTS: Resource = Resource { group: "keda.sh", plural: "scaledobjects" };
 
 const KEDA: &str = include_str!("../../data/crds/keda.yaml");
@@ -36,11 +37,11 @@ const POLLING_INTERVAL_S: i64 = 30;
 const MAX_REPLICAS: i64 = 100;
 
 #[derive(Debug, Default)]
-pub struct ScaledObjectController;
+pub(crate) struct ScaledObjectController;
 
 /// The `CustomResourceDefinition` of KEDA's `ScaledObject`, ready to be loaded.
 pub fn keda_crds() -> Vec<Value> {
-    load::parse(KEDA).expect("our own definitions are YAML")
+    manifests::parse(KEDA).expect("our own definitions are YAML")
 }
 
 // === impl ScaledObjectController ===

@@ -14,9 +14,9 @@ use crate::{
 const CERTIFICATE_MAP: &str = "kube-root-ca.crt";
 
 #[derive(Debug)]
-pub struct ServiceAccountController {
-    /// PEM text of the certificate authority of the API server.
-    pub(super) root_certificate: String,
+pub(crate) struct ServiceAccountController {
+    /// PEM text of the certificate that the API server's own is signed by.
+    pub(crate) root_certificate: String,
 }
 
 impl Controller for ServiceAccountController {

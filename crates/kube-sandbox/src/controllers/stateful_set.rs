@@ -36,7 +36,7 @@ const STYLE: Style = Style {
 };
 
 #[derive(Debug)]
-pub struct StatefulSetController {
+pub(crate) struct StatefulSetController {
     claims: Claims,
     recorder: Recorder,
 }

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use crate::{
     clock::later,
     cluster::{Cluster, Deletion, NAMESPACES, NODES, PODS, Resource},
+    control_plane::{self, ControllerSettings},
     controllers::{
-        Change, Controller, Key, MetricsKnob, Next, Settings, all,
+        Change, Controller, Key, MetricsKnob, Next,
         object::{items, name, text},
         pods,
     },
@@ -51,12 +52,12 @@ impl Simulation {
         let behaviours = kubelet.behaviours.clone();
         let metrics = MetricsKnob::default();
         let root_certificate = "test certificate".to_owned();
-        let settings = Settings { kubelet, metrics: metrics.clone(), root_certificate };
+        let settings = ControllerSettings { kubelet, metrics: metrics.clone(), root_certificate };
         let simulation = Self {
             cluster: FakeCluster::new(seed),
             behaviours,
             metrics,
-            controllers: all(settings),
+            controllers: control_plane::all(settings),
             queue: BTreeSet::new(),
             timers: BTreeMap::new(),
             check: None,

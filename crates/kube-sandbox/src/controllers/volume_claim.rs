@@ -17,7 +17,7 @@ use crate::{
 pub(super) const CLAIMS: Resource = Resource { group: "", plural: "persistentvolumeclaims" };
 
 #[derive(Debug)]
-pub struct VolumeClaimController;
+pub(crate) struct VolumeClaimController;
 
 impl Controller for VolumeClaimController {
     fn name(&self) -> &'static str {

@@ -3,11 +3,9 @@
 //! Compiling a rule takes about a millisecond, and every write of a definition needs its schemas
 //! twice. The last few are kept by content, so the second time costs a comparison.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{failure::FieldError, schema::Schema};
@@ -19,7 +17,7 @@ static RECENT: Mutex<VecDeque<(Value, Arc<Schema>)>> = Mutex::new(VecDeque::new(
 
 /// The compiled schema of `raw`; errors name fields below `path`.
 pub(super) fn compile(raw: &Value, path: &str) -> Result<Arc<Schema>, Vec<FieldError>> {
-    let recent = || RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let recent = || RECENT.lock();
     if let Some((_, schema)) = recent().iter().find(|(known, _)| known == raw) {
         return Ok(Arc::clone(schema));
     }

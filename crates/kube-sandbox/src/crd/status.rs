@@ -9,7 +9,7 @@ use super::{list, text, texts};
 
 /// A name that another definition of the group already has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Conflict {
+pub(crate) enum Conflict {
     Plural(String),
     Singular(String),
     ShortNames(Vec<String>),
@@ -17,9 +17,11 @@ pub enum Conflict {
     ListKind(String),
 }
 
-/// The names of `crd` that other definitions of its group hold. A name accepted for `crd` itself is
-/// no conflict.
-pub fn conflicts<'a>(crd: &Value, others: impl IntoIterator<Item = &'a Value>) -> Vec<Conflict> {
+/// The names of `crd` that other definitions of its group hold. A name it holds itself is its own.
+pub(crate) fn conflicts<'a>(
+    crd: &Value,
+    others: impl IntoIterator<Item = &'a Value>,
+) -> Vec<Conflict> {
     let group = crd.pointer("/spec/group");
     let own = crd.pointer("/metadata/name");
     let mut resources = Vec::new();
@@ -59,9 +61,9 @@ pub fn conflicts<'a>(crd: &Value, others: impl IntoIterator<Item = &'a Value>) -
     .collect()
 }
 
-/// The status to write: accepted names, the conditions `NamesAccepted` and `Established`, and the
-/// stored rest. A condition keeps its time while its status is unchanged.
-pub fn accepted_status(crd: &Value, now: &str, conflicts: &[Conflict]) -> Value {
+/// The status to write: accepted names, conditions `NamesAccepted` and `Established`, and what was
+/// stored. A condition keeps its time while its verdict stays.
+pub(crate) fn accepted_status(crd: &Value, now: &str, conflicts: &[Conflict]) -> Value {
     let null = Value::Null;
     let old = crd.get("status").unwrap_or(&null);
     let mut status = old.as_object().cloned().unwrap_or_default();

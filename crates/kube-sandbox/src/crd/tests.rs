@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::*;
+use super::{status::Conflict, *};
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 

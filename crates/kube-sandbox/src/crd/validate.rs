@@ -46,8 +46,8 @@ const ROOT_KEYWORDS: [(&str, &str); 22] = [
     ("x-kubernetes-validations", "XValidations"),
 ];
 
-/// All errors of a definition, after defaults. `old` is the stored one on update.
-pub fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
+/// All that is wrong with a definition, defaulted before. `old` is the stored one on update.
+pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let null = Value::Null;
     let spec = crd.get("spec").unwrap_or(&null);
     let mut errors = Vec::new();

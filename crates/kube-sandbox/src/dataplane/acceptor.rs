@@ -40,7 +40,7 @@ struct Verdict<'v> {
 }
 
 /// The control loops of a gateway controller.
-pub fn controllers() -> Vec<Box<dyn Controller>> {
+pub(crate) fn controllers() -> Vec<Box<dyn Controller>> {
     vec![
         Box::new(class::ClassController),
         Box::new(gateway::GatewayController),
@@ -49,8 +49,8 @@ pub fn controllers() -> Vec<Box<dyn Controller>> {
     ]
 }
 
-/// The sandbox's own `GatewayClass`.
-pub fn gateway_class() -> Value {
+/// The `GatewayClass` that the sandbox answers for.
+pub(crate) fn gateway_class() -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
         "metadata": { "name": GATEWAY_CLASS },

@@ -33,6 +33,7 @@ const LATENCY_MAX: Duration = Duration::from_mins(1);
 /// Behaviour of one pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct App {
+    /// The version that its answers name.
     pub version: String,
     /// Share of requests answered 500, from 0 to 1.
     pub errors: f64,
@@ -43,7 +44,9 @@ pub struct App {
 /// Status and latency of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
+    /// The HTTP status.
     pub status: u16,
+    /// How long the answer takes.
     pub latency: Duration,
 }
 

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::{cluster::Resource, load};
+use crate::{cluster::Resource, manifests};
 
 const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 
@@ -34,7 +34,7 @@ const ISTIO: &str = include_str!("../../data/crds/istio.yaml");
 /// The `CustomResourceDefinition` objects of Gateway API and Istio, ready to be loaded.
 pub fn routing_crds() -> Vec<Value> {
     let parsed = [GATEWAY_API, HTTP_ROUTE, GRPC_ROUTE, ISTIO].into_iter().map(|text| {
-        let mut objects = load::parse(text).expect("our own definitions are YAML");
+        let mut objects = manifests::parse(text).expect("our own definitions are YAML");
         objects.iter_mut().for_each(share_schemas);
         objects
     });

@@ -5,11 +5,9 @@
 //! The gateway counts all answers to its clients, with `reporter="source"`, even when no pod was
 //! reached. All series are cumulative, and those of a pod end with it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     Sink,
@@ -146,7 +144,7 @@ impl Meter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -7,10 +7,11 @@ use std::{
     collections::BTreeMap,
     io,
     net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{sync::watch, task::JoinHandle, time::MissedTickBehavior};
 
 use super::{
@@ -90,7 +91,7 @@ impl DataPlane {
     /// Sends requests for a Service to `address`, an endpoint in this process such as a load
     /// tester. The Service need not exist.
     pub fn attach(&self, namespace: &str, service: &str, address: SocketAddr) {
-        let mut attached = self.shared.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attached = self.shared.attached.lock();
         attached.insert((namespace.to_owned(), service.to_owned()), address);
         drop(attached);
         self.shared.attachments.send_modify(|count| *count += 1);
@@ -186,7 +187,7 @@ async fn keep(shared: Arc<Shared>) {
 }
 
 fn attached_now(shared: &Shared) -> BTreeMap<(String, String), SocketAddr> {
-    shared.attached.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    shared.attached.lock().clone()
 }
 
 /// Starts missing servers. Returns those no longer needed, still running.

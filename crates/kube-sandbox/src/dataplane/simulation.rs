@@ -44,6 +44,7 @@ struct Flow {
 // === impl Simulation ===
 
 impl Simulation {
+    /// Traffic through the cluster of `server`; `sink` takes what was measured.
     pub fn new(server: Arc<Server>, sink: Arc<dyn Sink>, seed: u64) -> Self {
         Self {
             view: View::new(server),

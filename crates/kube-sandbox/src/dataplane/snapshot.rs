@@ -39,27 +39,36 @@ const KINDS: [Resource; 10] = [
     TRAEFIK_SERVICES,
 ];
 
+/// Namespace and name of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodName {
+    /// The namespace.
     pub namespace: String,
+    /// The name.
     pub name: String,
 }
 
 /// A running pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pod {
+    /// Namespace and name.
     pub name: PodName,
+    /// The uid.
     pub uid: String,
     /// The Deployment, DaemonSet or StatefulSet that owns the pod; without one, the pod's own name.
     pub workload: String,
+    /// How it answers.
     pub app: App,
+    /// Whether it counts among a Service's endpoints.
     pub is_ready: bool,
 }
 
 /// Routes, endpoints and applications at one moment.
 #[derive(Debug, Default)]
 pub struct Snapshot {
+    /// The routes.
     pub table: Table,
+    /// The running pods.
     pub pods: BTreeMap<PodName, Pod>,
 }
 
@@ -76,6 +85,7 @@ pub struct View {
 // === impl View ===
 
 impl View {
+    /// A view of a server's store; empty until it is first refreshed.
     pub fn new(server: Arc<Server>) -> Self {
         let tables = KINDS.iter().map(|kind| server.store.subscribe(&table(*kind))).collect();
         let snapshot = Arc::default();
@@ -88,6 +98,7 @@ impl View {
         self.is_stale |= self.attached.insert(key, address) != Some(address);
     }
 
+    /// The latest snapshot.
     pub fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }

@@ -1,10 +1,8 @@
 //! Clusters with traffic, for tests.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{Sink, routing_crds};
@@ -20,14 +18,14 @@ impl Sink for Samples {
             labels.iter().map(|(key, value)| format!("{key}={value:?}")).collect();
         pairs.sort();
         let series = format!("{name}{{{}}}", pairs.join(","));
-        let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = self.0.lock();
         samples.entry(series).or_default().push((at_ms, value));
     }
 }
 
 impl Samples {
     pub(super) fn all(&self) -> BTreeMap<String, Vec<(i64, f64)>> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().clone()
     }
 
     /// The sum of the last values of the series of `name` whose labels contain all of `parts`. All

@@ -3,18 +3,14 @@
 //! The same [`Traffic`] drives both modes: [`Traffic::start`] sends it over sockets,
 //! [`super::Simulation`] in virtual time.
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request,
     header::{COOKIE, HOST, SET_COOKIE},
 };
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
     sync::watch,
@@ -35,10 +31,13 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(70);
 /// Requests to one host at a steady pace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traffic {
+    /// The `Host` header.
     pub host: String,
     /// Path, with an optional query.
     pub path: String,
+    /// Names and values.
     pub headers: Vec<(String, String)>,
+    /// The pace.
     pub requests_per_second: f64,
     /// Number of clients with cookie jars, one of which sends each request; 0 for requests without
     /// cookies.
@@ -48,6 +47,7 @@ pub struct Traffic {
 /// Statistics of answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
+    /// Answers by HTTP status.
     pub by_status: BTreeMap<u16, u64>,
     /// By the version in the answer.
     pub by_version: BTreeMap<String, u64>,
@@ -76,6 +76,7 @@ struct Client {
 // === impl Traffic ===
 
 impl Traffic {
+    /// `GET /` of a host, without headers or clients.
     pub fn new(host: &str, requests_per_second: f64) -> Self {
         Self {
             host: host.to_owned(),
@@ -86,18 +87,21 @@ impl Traffic {
         }
     }
 
+    /// Another path.
     #[must_use]
     pub fn path(mut self, path: &str) -> Self {
         path.clone_into(&mut self.path);
         self
     }
 
+    /// One more header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
+    /// So many clients that keep their cookies.
     #[must_use]
     pub fn clients(mut self, clients: u32) -> Self {
         self.clients = clients;
@@ -162,8 +166,9 @@ impl Answers {
 // === impl Load ===
 
 impl Load {
+    /// Counts so far.
     pub fn answers(&self) -> Answers {
-        lock(&self.answers).clone()
+        self.answers.lock().clone()
     }
 
     /// Stops sending, waits for requests in flight, and returns all statistics.
@@ -171,7 +176,7 @@ impl Load {
         self.stop.send_replace(true);
         // A panic in the task would lose its own requests only.
         let _ = self.task.await;
-        lock(&self.answers).clone()
+        self.answers.lock().clone()
     }
 }
 
@@ -190,7 +195,7 @@ async fn run(client: Arc<Client>, mut stopping: watch::Receiver<bool>) {
                 if sending.len() < IN_FLIGHT_MAX {
                     sending.spawn(Arc::clone(&client).send());
                 } else {
-                    lock(&client.answers).skipped += 1;
+                    client.answers.lock().skipped += 1;
                 }
             }
         }
@@ -205,20 +210,20 @@ async fn run(client: Arc<Client>, mut stopping: watch::Receiver<bool>) {
 impl Client {
     async fn send(self: Arc<Self>) {
         let index = {
-            let jars = lock(&self.jars);
+            let jars = self.jars.lock();
             usize::try_from(self.random.below(jars.len() as u64)).unwrap_or_default()
         };
         let answer = client::send(self.gateway, self.request(index));
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, answer).await;
         let Ok(Ok(response)) = answer else {
-            lock(&self.answers).failed += 1;
+            self.answers.lock().failed += 1;
             return;
         };
-        if let Some(jar) = lock(&self.jars).get_mut(index) {
+        if let Some(jar) = self.jars.lock().get_mut(index) {
             response.headers().get_all(SET_COOKIE).iter().for_each(|cookie| jar.take(cookie));
         }
         let body = serde_json::from_slice::<Value>(response.body()).unwrap_or_default();
-        lock(&self.answers).count(response.status().as_u16(), body["version"].as_str());
+        self.answers.lock().count(response.status().as_u16(), body["version"].as_str());
     }
 
     fn request(&self, index: usize) -> Request<Bytes> {
@@ -229,14 +234,10 @@ impl Client {
         if let Ok(host) = self.traffic.host.parse() {
             headers.insert(HOST, host);
         }
-        let cookie = lock(&self.jars).get(index).map(Jar::header).unwrap_or_default();
+        let cookie = self.jars.lock().get(index).map(Jar::header).unwrap_or_default();
         if let Some(cookie) = cookie.parse().ok().filter(|_| !cookie.is_empty()) {
             headers.append(COOKIE, cookie);
         }
         request
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

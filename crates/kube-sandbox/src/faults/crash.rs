@@ -27,6 +27,7 @@ pub enum Cut {
 pub struct Crash {
     /// The number of the write, counted from 0.
     pub index: u64,
+    /// How it was cut.
     pub cut: Cut,
 }
 
@@ -42,6 +43,7 @@ pub(super) struct Crashes {
 // === impl Cut ===
 
 impl Cut {
+    /// Every cut, for sweeps.
     pub const ALL: [Self; 5] = [
         Self::BeforeSend,
         Self::AfterApply,

@@ -14,16 +14,32 @@ use crate::{failure::Failure, request::RequestInfo};
 pub enum WatchFault {
     /// The watch is answered with 410: its start version is no longer kept.
     GoneAtStart,
-    /// After this many events the watch ends with an error event, 410.
-    GoneAfter { events: u64 },
-    /// After this many events the connection ends normally, as it also does without faults.
-    CloseAfter { events: u64 },
-    /// After this many events nothing arrives: for a time, or (`None`) until the connection ends.
-    /// Held events arrive afterwards.
-    SilenceAfter { events: u64, lasting: Option<Duration> },
-    /// A pause before every n-th event, the first included, so that the reader lags throughout the
-    /// watch, not only at its start.
-    Late { every: u64, by: Duration },
+    /// After so many events the watch ends with an error event, 410.
+    GoneAfter {
+        /// How many arrive.
+        events: u64,
+    },
+    /// After so many events the connection ends, as it does now and then in good health.
+    CloseAfter {
+        /// How many arrive.
+        events: u64,
+    },
+    /// After so many events nothing more arrives: for a while, or (`None`) for as long as the
+    /// connection lives. What was held back arrives afterwards.
+    SilenceAfter {
+        /// How many arrive.
+        events: u64,
+        /// How long the silence is.
+        lasting: Option<Duration>,
+    },
+    /// Again and again, before every so many events, nothing arrives for a while: whoever reads is behind
+    /// in every part of a story, not only in its first.
+    Late {
+        /// How many arrive between two waits.
+        every: u64,
+        /// How long each wait is.
+        by: Duration,
+    },
     /// Every event arrives twice.
     Duplicate,
     /// Bookmarks arrive, events do not, except for the initial ones: no server sends a list without
@@ -36,7 +52,9 @@ pub enum WatchFault {
 pub enum WatchSignal {
     /// An object that existed when the watch started.
     Initial,
+    /// A change.
     Event,
+    /// A bookmark.
     Bookmark,
     /// Nothing; the server only checks whether the watch may go on.
     Wake,
@@ -47,6 +65,7 @@ pub enum WatchSignal {
 pub enum WatchAction {
     /// Send it (after [`WatchSignal::Wake`]: go on).
     Send,
+    /// Send it, and send it again.
     SendTwice,
     /// Do not send it, now or later.
     ///
@@ -66,7 +85,9 @@ pub enum WatchAction {
 /// How open watches are interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interruption {
+    /// In good order, as happens now and then in good health.
     Close,
+    /// With an error event, 410.
     Gone,
 }
 

@@ -6,11 +6,12 @@
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{ResponseBody, full, render, route::Route, set, text};
@@ -135,7 +136,7 @@ impl Documents {
         name: &str,
         make: impl FnOnce() -> Option<Document>,
     ) -> Option<Document> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         let is_current = cache.made_from.as_ref().is_some_and(|made| Arc::ptr_eq(made, registry));
         if !is_current {
             cache.documents.clear();
@@ -290,7 +291,7 @@ fn subresource_entry(def: &ResourceDef, subresource: &str) -> Value {
     let (group, version, kind) = def.subresource_kind(subresource);
     let mut entry = json!({
         "name": format!("{}/{subresource}", def.plural), "singularName": "",
-        "namespaced": def.namespaced, "kind": kind, "verbs": def.subresource_verbs(subresource),
+        "namespaced": def.namespaced, "kind": kind, "verbs": ResourceDef::subresource_verbs(subresource),
     });
     if (group, version) != (def.group.as_str(), def.version.as_str()) {
         entry["group"] = group.into();
@@ -326,7 +327,7 @@ fn aggregated_resource(def: &ResourceDef) -> Value {
         json!({
             "subresource": subresource,
             "responseKind": { "group": group, "version": version, "kind": kind },
-            "verbs": def.subresource_verbs(subresource),
+            "verbs": ResourceDef::subresource_verbs(subresource),
         })
     });
     let subresources: Vec<Value> = subresources.collect();

@@ -20,6 +20,7 @@ use crate::clock::Clock;
 
 /// A server on a socket. Dropping it stops it; [`Listener::stop`] waits until it has.
 pub struct Listener {
+    /// Where it listens: with the port that was chosen for port 0.
     pub address: SocketAddr,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
@@ -54,6 +55,7 @@ impl Listener {
         Ok(Self { address, stop, task })
     }
 
+    /// Closes the socket and the connections on it.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         // The task ends by itself after the drain; a panic in it needs no handling.

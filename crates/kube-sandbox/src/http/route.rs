@@ -6,9 +6,9 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::{
+    field_selector::FieldSelector,
     names,
     request::{RequestInfo, Verb},
-    selector::FieldSelector,
     server::options::Query,
 };
 

@@ -124,11 +124,3 @@ fn broken_paths_are_refused() {
     }
     assert!(Path::parse(&".a".repeat(4096)).is_err(), "a path without end");
 }
-
-#[test]
-fn a_plain_path_names_its_fields() {
-    let fields = |path| Path::parse(path).unwrap().fields().map(|names| names.join("/"));
-    assert_eq!(fields(".spec.replicas").as_deref(), Some("spec/replicas"));
-    assert_eq!(fields(".spec['replicas']").as_deref(), Some("spec/replicas"));
-    assert_eq!(fields(".spec.items[0]"), None);
-}

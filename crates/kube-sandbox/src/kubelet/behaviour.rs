@@ -23,11 +23,9 @@
 //! A change takes effect when the pod is next reconciled: at once for annotations, at the next
 //! change or timer of the pod for [`Behaviours`].
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use crate::controllers::object::annotation;
@@ -37,26 +35,40 @@ const ANNOTATION: &str = "sandbox.tidegate.dev/behaviour";
 /// Behaviour of a container once its pod is bound to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Behaviour {
+    /// Starts and stays up.
     #[default]
     Normal,
+    /// Runs, but is never ready.
     NeverReady,
     /// Never ready, and exits this long after each start. Restarts back off from 10 s to 5 min.
     CrashLoop {
+        /// How long each run lasts.
         after: Duration,
     },
+    /// Ready only after a while.
     SlowStart {
+        /// How long that is.
         delay: Duration,
     },
+    /// Ready and unready by turns.
     Flapping {
+        /// How long it is ready.
         up: Duration,
+        /// How long it is not.
         down: Duration,
     },
+    /// Its image cannot be pulled.
     ImagePullError,
+    /// As a healthy one, until it exits with 1.
     ReadyThenDies {
+        /// How long each run lasts.
         after: Duration,
     },
+    /// Exits by itself.
     Completes {
+        /// The exit code.
         exit_code: i64,
+        /// How long it runs.
         after: Duration,
     },
 }
@@ -75,6 +87,7 @@ impl Behaviours {
         rules.push((pattern.to_owned(), behaviour));
     }
 
+    /// Forgets what was set for `pattern`.
     pub fn clear(&self, pattern: &str) {
         self.rules().retain(|(known, _)| known != pattern);
     }
@@ -94,7 +107,7 @@ impl Behaviours {
     }
 
     fn rules(&self) -> MutexGuard<'_, Vec<(String, Behaviour)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -29,6 +29,7 @@ use crate::{
 /// Default capacity of a node without a pod limit.
 const PODS_PER_NODE: usize = 110;
 
+/// The control loop that gives pods their nodes.
 #[derive(Debug)]
 pub struct Scheduler {
     recorder: Recorder,

@@ -18,6 +18,7 @@ pub struct KubeletSettings {
     /// Whether `initialDelaySeconds` and `periodSeconds` of readiness probes delay readiness. Off
     /// by default, to keep experiments short.
     pub honour_probes: bool,
+    /// Behaviours of containers, by image.
     pub behaviours: Behaviours,
 }
 

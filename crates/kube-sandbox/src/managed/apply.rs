@@ -30,8 +30,8 @@ struct Application<'a, S> {
 
 /// The object after applying `config` to `live` (`None`: it does not exist yet).
 ///
-/// `None` when nothing changes, not even owners.
-pub fn apply<S: Shape>(
+/// `None` when there is nothing to write, not even a change of owners.
+pub(crate) fn apply<S: Shape>(
     live: Option<&Value>,
     config: &Value,
     shape: &S,

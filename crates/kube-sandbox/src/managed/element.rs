@@ -10,7 +10,7 @@ use serde_json::{Number, Value};
 
 /// One step from a value to a part of it.
 #[derive(Debug, Clone)]
-pub enum PathElement {
+pub(crate) enum PathElement {
     /// Member of an object.
     Field(Box<str>),
     /// The item of a list whose keys have these values; sorted by key.
@@ -24,7 +24,7 @@ pub enum PathElement {
 // === impl PathElement ===
 
 impl PathElement {
-    pub fn field(name: &str) -> Self {
+    pub(crate) fn field(name: &str) -> Self {
         Self::Field(name.into())
     }
 

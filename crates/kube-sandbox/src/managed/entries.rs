@@ -16,14 +16,14 @@ const UPDATERS_MAX: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
+pub(crate) enum Operation {
     Apply,
     Update,
 }
 
 /// Identity of an entry. The order is the one of conflict messages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner {
+pub(crate) struct Owner {
     pub manager: String,
     pub operation: Operation,
     /// Empty for appliers, whose entry is the same for all versions.
@@ -33,7 +33,7 @@ pub struct Owner {
 
 /// One item of `metadata.managedFields`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     pub owner: Owner,
     pub api_version: String,
     pub time: Option<Timestamp>,
@@ -42,13 +42,13 @@ pub struct Entry {
 
 /// All of `metadata.managedFields`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ManagedFields(pub Vec<Entry>);
+pub(crate) struct ManagedFields(pub Vec<Entry>);
 
 // === impl ManagedFields ===
 
 impl ManagedFields {
-    /// Parses the list of an object; a missing list has no entries.
-    pub fn decode(list: Option<&Value>) -> Result<Self, String> {
+    /// Reads the list of an object; nothing is no entries.
+    pub(crate) fn decode(list: Option<&Value>) -> Result<Self, String> {
         let mut managed = Self::default();
         let entries = match list {
             None | Some(Value::Null) => return Ok(managed),
@@ -61,13 +61,13 @@ impl ManagedFields {
         Ok(managed)
     }
 
-    /// The list for an object, or `None` without entries.
-    pub fn encode(mut self) -> Option<Value> {
+    /// The list as it stands in an object, or nothing when there is no entry.
+    pub(crate) fn encode(mut self) -> Option<Value> {
         self.0.sort_by(|left, right| left.place().cmp(&right.place()));
         (!self.0.is_empty()).then(|| self.0.iter().map(Entry::encode).collect())
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

@@ -12,7 +12,7 @@ use crate::{patch::DEPTH_MAX, shape::Shape};
 
 /// A set of paths. Equal sets are equal trees.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FieldSet(Vec<Node>);
+pub(crate) struct FieldSet(Vec<Node>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
@@ -23,16 +23,17 @@ pub(super) struct Node {
 
 /// A path from the root of an object to one field; printed as `.spec.containers[name="app"].image`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Path(pub Vec<PathElement>);
+pub(crate) struct Path(pub Vec<PathElement>);
 
 // === impl FieldSet ===
 
 impl FieldSet {
-    /// The empty set.
-    pub const EMPTY: Self = Self(Vec::new());
+    #[cfg(test)]
+    /// No path at all.
+    pub(crate) const EMPTY: Self = Self(Vec::new());
 
-    /// The set of these dotted paths of plain fields: `metadata.name`.
-    pub fn of_fields(paths: &[&str]) -> Self {
+    /// The set of these paths of plain fields, each written with dots: `metadata.name`.
+    pub(crate) fn of_fields(paths: &[&str]) -> Self {
         let mut set = Self::default();
         for path in paths {
             set.insert(&Path(path.split('.').map(PathElement::field).collect()));
@@ -58,8 +59,8 @@ impl FieldSet {
         Self(nodes)
     }
 
-    /// Adds `path`. The empty path, the whole object, is never owned.
-    pub fn insert(&mut self, path: &Path) {
+    /// Adds `path`. The empty path is the whole object, which nobody owns.
+    pub(crate) fn insert(&mut self, path: &Path) {
         let Some((last, above)) = path.0.split_last() else { return };
         let mut set = self;
         for element in above {
@@ -68,7 +69,8 @@ impl FieldSet {
         set.node_mut(last).owned = true;
     }
 
-    pub fn has(&self, path: &Path) -> bool {
+    #[cfg(test)]
+    pub(crate) fn has(&self, path: &Path) -> bool {
         let Some((last, above)) = path.0.split_last() else { return false };
         let mut set = self;
         for element in above {
@@ -78,25 +80,26 @@ impl FieldSet {
         set.node(last).is_some_and(|node| node.owned)
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Number of paths in the set.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    /// How many paths are in the set.
+    pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|node| usize::from(node.owned) + node.below.len()).sum()
     }
 
-    /// All paths; those that end on one level come before deeper ones, the order of conflicts in
-    /// Kubernetes.
-    pub fn paths(&self) -> Vec<Path> {
+    /// All paths; those that end on one level come before those that go deeper, as Kubernetes
+    /// lists conflicts.
+    pub(crate) fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut paths);
         paths
     }
 
     #[must_use]
-    pub fn union(self, other: Self) -> Self {
+    pub(crate) fn union(self, other: Self) -> Self {
         if self.is_empty() {
             return other;
         }
@@ -120,7 +123,7 @@ impl FieldSet {
     }
 
     #[must_use]
-    pub fn intersection(&self, other: &Self) -> Self {
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
         let mut nodes = Vec::new();
         let mut theirs = other.0.iter().peekable();
         for node in &self.0 {
@@ -135,16 +138,16 @@ impl FieldSet {
         Self(nodes)
     }
 
-    /// Removes the paths of `other`, but not the paths below them.
-    pub fn subtract(&mut self, other: &Self) {
+    /// Takes the paths of `other` out, each for itself: what is below of them stays.
+    pub(crate) fn subtract(&mut self, other: &Self) {
         self.subtract_with(other, &mut |node, their| {
             node.owned &= !their.owned;
             node.below.subtract(&their.below);
         });
     }
 
-    /// Removes the paths of `other` together with everything below them.
-    pub fn subtract_deep(&mut self, other: &Self) {
+    /// Takes the paths of `other` out together with everything below of them.
+    pub(crate) fn subtract_deep(&mut self, other: &Self) {
         self.subtract_with(other, &mut |node, their| {
             if their.owned {
                 node.owned = false;
@@ -155,8 +158,9 @@ impl FieldSet {
         });
     }
 
+    #[cfg(test)]
     #[must_use]
-    pub fn difference(&self, other: &Self) -> Self {
+    pub(crate) fn difference(&self, other: &Self) -> Self {
         let mut rest = self.clone();
         rest.subtract(other);
         rest
@@ -188,15 +192,14 @@ impl FieldSet {
         self.0.get(at)
     }
 
-    /// The `fieldsV1` JSON object.
-    pub fn to_json(&self) -> Value {
+    /// The JSON object of `fieldsV1`.
+    pub(crate) fn to_json(&self) -> Value {
         Value::Object(self.members(false))
     }
 
-    /// Parses `fieldsV1`. Elements of types unknown to this version are skipped.
-    pub fn from_json(fields: &Value) -> Result<Self, String> {
-        // One more than the maximum path length, for the empty object at the end of the longest
-        // path.
+    /// Reads `fieldsV1`. Elements of kinds unknown to this version are skipped.
+    pub(crate) fn from_json(fields: &Value) -> Result<Self, String> {
+        // One more than paths can be long, for the empty object at the end of the longest.
         Self::read(fields, DEPTH_MAX + 1)
     }
 

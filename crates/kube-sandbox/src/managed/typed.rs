@@ -19,7 +19,7 @@ use crate::{
 
 /// Fields of a new value that were added, modified or removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     pub added: FieldSet,
     pub modified: FieldSet,
     pub removed: FieldSet,
@@ -45,13 +45,13 @@ struct Nodes {
     removed: Vec<Node>,
 }
 
-/// The fields owned by a manager that applies `value`: its leaves, and the items of its lists.
-pub fn fields_of<S: Shape>(value: &Value, shape: &S) -> FieldSet {
+/// The fields someone who applies `value` owns: its leaves, and the items of its lists.
+pub(crate) fn fields_of<S: Shape>(value: &Value, shape: &S) -> FieldSet {
     applied_parts(value, shape, DEPTH_MAX).unwrap_or_default()
 }
 
-/// The changes from `old` to `new`. Without `old` everything was added, from the root down.
-pub fn compare<S: Shape>(old: Option<&Value>, new: &Value, shape: &S) -> Comparison {
+/// What changed from `old` to `new`. Without `old` everything was added, down from the root.
+pub(crate) fn compare<S: Shape>(old: Option<&Value>, new: &Value, shape: &S) -> Comparison {
     let Some(old) = old else {
         let added = parts(new, shape, DEPTH_MAX).unwrap_or_default();
         return Comparison { added, ..Comparison::default() };

@@ -100,7 +100,7 @@ const SCHEMA: [Key; 26] = [
 ];
 
 /// The protobuf form of a [`super::swagger`] document.
-pub fn encode(document: &Value) -> Vec<u8> {
+pub(crate) fn encode(document: &Value) -> Vec<u8> {
     object(document, &DOCUMENT, None)
 }
 

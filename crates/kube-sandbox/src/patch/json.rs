@@ -28,8 +28,8 @@ enum Place<'a> {
     Item(&'a mut Vec<Value>, String),
 }
 
-/// Applies all operations of `patch`, the request's body, to `doc`.
-pub fn json_patch(doc: &Value, patch: &[u8]) -> Outcome<Value> {
+/// `doc` after all operations of `patch`, the request's body.
+pub(crate) fn json_patch(doc: &Value, patch: &[u8]) -> Outcome<Value> {
     let undecodable = |error| Failure::bad_request(format!("error decoding patch: {error}"));
     let operations: Vec<Map<String, Value>> = serde_json::from_slice(patch).map_err(undecodable)?;
     if operations.len() > OPERATIONS_MAX {

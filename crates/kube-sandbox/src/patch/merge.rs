@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 /// Merges `patch` into `doc`: null removes, objects merge, anything else replaces.
 ///
-/// A `patch` that is not an object replaces `doc`, as in the RFC; the API server refuses such a
-/// body before this is called.
-pub fn merge_patch(doc: &Value, patch: &Value) -> Value {
+/// A `patch` that is not an object replaces `doc`, as the RFC has it; the API server refuses such
+/// a body before it comes here.
+pub(crate) fn merge_patch(doc: &Value, patch: &Value) -> Value {
     let mut merged = doc.clone();
     merge_into(&mut merged, patch);
     merged

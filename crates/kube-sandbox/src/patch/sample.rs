@@ -76,10 +76,6 @@ impl Shape for Sample {
         let key = self.0["merge"].as_str()?;
         Some(Some(key.to_owned()).filter(|key| !key.is_empty()))
     }
-
-    fn retains_keys(&self) -> bool {
-        self.0["retain"] == true
-    }
 }
 
 /// Any JSON object, shallow and with few names, so that two of them overlap.

@@ -32,8 +32,8 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 const SET_ORDER: &str = "$setElementOrder";
 
-/// Merges `patch` into `doc` by the rules of its type.
-pub fn strategic<S: Shape>(doc: &Value, patch: &Value, shape: &S) -> Outcome<Value> {
+/// `doc` with `patch` merged in by the rules of its type.
+pub(crate) fn strategic<S: Shape>(doc: &Value, patch: &Value, shape: &S) -> Outcome<Value> {
     let Value::Object(patch) = patch else {
         return Err(Failure::bad_request("invalid JSON document"));
     };

@@ -171,7 +171,7 @@ fn quantity(bytes: &[u8]) -> Result<Value, String> {
             text = payload.text()?;
         }
     }
-    crate::types::canonical_quantity(&text).map(Value::String).map_err(Into::into)
+    crate::quantity::canonical(&text).map(Value::String).map_err(Into::into)
 }
 
 fn int_or_string(bytes: &[u8]) -> Result<Value, String> {

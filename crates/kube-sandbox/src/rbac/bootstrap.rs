@@ -159,8 +159,8 @@ const DISCOVERY: &[&str] = &[
 
 /// Cluster roles and cluster role bindings of a fresh cluster, without server-set metadata.
 ///
-/// Aggregated roles already have their rules, as if the aggregation controller had run.
-pub fn bootstrap_objects() -> Vec<Value> {
+/// Roles made of others carry the gathered rules, as if the controller that does so had run.
+pub(crate) fn bootstrap_objects() -> Vec<Value> {
     let everything = json!([
         { "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] },
         { "nonResourceURLs": ["*"], "verbs": ["*"] },

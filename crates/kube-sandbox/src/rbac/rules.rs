@@ -20,9 +20,9 @@ pub(super) struct Rule {
 /// The rules of an aggregated cluster role: those of its parts in the order of names, without
 /// duplicates. `None` if `role` has rules of its own.
 ///
-/// Chains are followed (`admin` aggregates `edit`, `edit` aggregates `view`), cycles are not: a
-/// role is no part of itself.
-pub fn aggregated_rules(cluster_roles: &[&Value], role: &Value) -> Option<Value> {
+/// Chains are followed (`admin` is made of `edit`, `edit` of `view`), rings are not: a role takes no
+/// part in itself.
+pub(crate) fn aggregated_rules(cluster_roles: &[&Value], role: &Value) -> Option<Value> {
     let mut above = Vec::new();
     gather(cluster_roles, role, &mut above).map(Value::Array)
 }

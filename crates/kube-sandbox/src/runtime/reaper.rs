@@ -13,16 +13,14 @@ use serde_json::{Value, json};
 
 use crate::{
     controllers::object::{Condition, items},
+    crd::CLEANUP_FINALIZER,
     server::{Server, crd_table, options::DeleteOptions},
     store::{Event, EventKind, ObjectKey, Place, Stored, TableKey},
 };
 
 pub(super) const NAME: &str = "namespace";
 
-/// The finalizer that keeps a CRD until its custom resources are deleted.
-pub(crate) const CRD_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-
-/// Empties namespaces and CRDs in deletion, then removes their finalizers.
+/// Deletes the content of namespaces and CRDs that wait for it, then lets them go.
 pub(super) struct Reaper {
     server: Arc<Server>,
     namespaces: BTreeSet<String>,
@@ -146,7 +144,7 @@ impl Reaper {
             set_terminating(object, "False", "InstanceDeletionCompleted", message, now);
             let list = object.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
             if let Some(list) = list {
-                list.retain(|finalizer| finalizer != CRD_CLEANUP);
+                list.retain(|finalizer| finalizer != CLEANUP_FINALIZER);
             }
         });
     }

@@ -25,7 +25,6 @@ mod extra;
 mod library;
 mod measure;
 mod network;
-mod quantity;
 mod values;
 
 pub(super) use compile::compile;

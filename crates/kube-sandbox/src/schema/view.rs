@@ -122,8 +122,4 @@ impl Shape for SchemaShape<'_> {
     fn patch_merge(&self) -> Option<Option<String>> {
         None
     }
-
-    fn retains_keys(&self) -> bool {
-        false
-    }
 }

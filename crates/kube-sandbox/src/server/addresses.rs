@@ -3,7 +3,7 @@
 //! The pool is kept in memory and follows every write of a Service; [`Server::restore`] undoes an
 //! allocation.
 
-use std::{collections::BTreeSet, net::Ipv4Addr, sync::PoisonError};
+use std::{collections::BTreeSet, net::Ipv4Addr};
 
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ impl Server {
         if !is_service(def) {
             return Ok(None);
         }
-        let mut pool = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.addresses.lock();
         let before = pool.clone();
         if let Some(live) = live {
             pool.give_back(live);
@@ -59,13 +59,13 @@ impl Server {
     /// Undoes an allocation whose object was not written.
     pub(super) fn restore(&self, before: Option<Addresses>) {
         if let Some(before) = before {
-            *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = before;
+            *self.addresses.lock() = before;
         }
     }
 
     pub(super) fn release(&self, def: &ResourceDef, object: &Value) {
         if is_service(def) {
-            let mut pool = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pool = self.addresses.lock();
             pool.give_back(object);
         }
     }

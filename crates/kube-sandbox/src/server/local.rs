@@ -14,7 +14,6 @@ use crate::{
     failure::{Failure, Outcome},
     faults::Course,
     request::{RequestInfo, Verb},
-    request_log,
     selector::LabelSelector,
     store::{ObjectKey, Stored, TableKey},
 };
@@ -29,10 +28,12 @@ pub struct Local {
 // === impl Local ===
 
 impl Local {
+    /// The server in the name of `user`.
     pub fn new(server: Arc<Server>, user: User) -> Self {
         Self { server, user }
     }
 
+    /// The server.
     pub fn server(&self) -> &Arc<Server> {
         &self.server
     }
@@ -57,8 +58,7 @@ impl Local {
         let lost = || Err(Failure::new(504, "Timeout", "the connection was broken"));
         let is_lost = match self.server.faults.on_request(&info).course {
             Course::Fail(failure) => {
-                let answer = request_log::Answer { code: failure.code, bytes: 0 };
-                self.server.log.record(self.server.clock.now(), &info, answer);
+                self.server.refuse(&info, &failure);
                 return Err(failure);
             }
             Course::Drop => return lost(),

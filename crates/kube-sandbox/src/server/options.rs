@@ -19,7 +19,7 @@ pub struct Query(Vec<(String, String)>);
 
 /// Options of a write.
 #[derive(Debug, Clone, Default)]
-pub struct WriteOptions {
+pub(crate) struct WriteOptions {
     pub field_manager: String,
     pub field_validation: FieldValidation,
     pub dry_run: bool,
@@ -29,7 +29,7 @@ pub struct WriteOptions {
 
 /// Handling of unknown and duplicate fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum FieldValidation {
+pub(crate) enum FieldValidation {
     Ignore,
     #[default]
     Warn,
@@ -38,7 +38,7 @@ pub enum FieldValidation {
 
 /// Options of a list or of the list a watch starts with.
 #[derive(Debug, Clone, Default)]
-pub struct ListOptions {
+pub(crate) struct ListOptions {
     pub label_selector: String,
     pub field_selector: String,
     pub limit: usize,
@@ -53,7 +53,7 @@ pub struct ListOptions {
 
 /// Delete options, from the body or the query.
 #[derive(Debug, Clone, Default)]
-pub struct DeleteOptions {
+pub(crate) struct DeleteOptions {
     pub propagation: Option<Propagation>,
     pub grace_period_s: Option<i64>,
     pub uid: Option<String>,
@@ -65,7 +65,7 @@ pub struct DeleteOptions {
 
 /// Effect on dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Propagation {
+pub(crate) enum Propagation {
     Background,
     Foreground,
     Orphan,
@@ -74,6 +74,7 @@ pub enum Propagation {
 // === impl Query ===
 
 impl Query {
+    /// Takes a query string apart.
     pub fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -82,11 +83,13 @@ impl Query {
         Self(pairs.collect())
     }
 
+    /// The value of a key; empty if it is not there.
     pub fn get(&self, key: &str) -> &str {
         let found = self.0.iter().find(|(name, _)| name == key);
         found.map_or("", |(_, value)| value.as_str())
     }
 
+    /// Whether a key says true, in any spelling Go reads.
     pub fn flag(&self, key: &str) -> bool {
         matches!(self.get(key), "true" | "1" | "True" | "TRUE" | "t" | "T")
     }
@@ -97,6 +100,7 @@ impl Query {
         found.map(|(_, value)| value.as_str()).collect()
     }
 
+    /// Whether a key is there.
     pub fn has(&self, key: &str) -> bool {
         self.0.iter().any(|(name, _)| name == key)
     }
@@ -109,8 +113,8 @@ fn decode(text: &str) -> String {
 // === impl WriteOptions ===
 
 impl WriteOptions {
-    /// `agent` gives the field manager if the request does not.
-    pub fn parse(query: &Query, kind: &str, agent: &str) -> Outcome<Self> {
+    /// `agent` names the field manager when the request does not.
+    pub(crate) fn parse(query: &Query, kind: &str, agent: &str) -> Outcome<Self> {
         let mut errors = Vec::new();
         let manager = query.get("fieldManager");
         if manager.len() > MANAGER_BYTES_MAX {
@@ -158,7 +162,7 @@ fn dry_run(given: &[&str], errors: &mut Vec<FieldError>) -> bool {
 // === impl ListOptions ===
 
 impl ListOptions {
-    pub fn parse(query: &Query) -> Outcome<Self> {
+    pub(crate) fn parse(query: &Query) -> Outcome<Self> {
         let number = |key: &str| -> Outcome<Option<u64>> {
             let text = query.get(key);
             let bad = |_| {
@@ -251,8 +255,8 @@ impl ListOptions {
 // === impl DeleteOptions ===
 
 impl DeleteOptions {
-    /// Parses the body if there is one, else the query; never both.
-    pub fn parse(query: &Query, body: &Value) -> Outcome<Self> {
+    /// From the body if there is one, else from the query; never from both.
+    pub(crate) fn parse(query: &Query, body: &Value) -> Outcome<Self> {
         let from_query;
         let body = if body.is_null() {
             from_query = Self::of_query(query)?;

@@ -11,15 +11,16 @@ use serde_json::{Value, json};
 use super::{Answer, Call, Content, Request, Server, convert, options::ListOptions, slim};
 use crate::{
     failure::{Cause, Failure, FieldError, Outcome},
+    field_selector::{FieldSelector, field_value},
     registry::ResourceDef,
-    selector::{FieldSelector, LabelSelector, field_value},
+    selector::LabelSelector,
     store::{Compacted, ObjectKey, Stored, to_bytes},
     types::base64,
 };
 
 /// Label and field selector of a list or watch.
 #[derive(Debug, Clone, Default)]
-pub struct Selection {
+pub(crate) struct Selection {
     labels: Option<LabelSelector>,
     fields: Option<FieldSelector>,
     /// `(group, kind)`, which determines the selectable fields.
@@ -47,7 +48,7 @@ struct Continue {
 // === impl Selection ===
 
 impl Selection {
-    pub fn parse(def: &ResourceDef, options: &ListOptions, name: &str) -> Outcome<Self> {
+    pub(crate) fn parse(def: &ResourceDef, options: &ListOptions, name: &str) -> Outcome<Self> {
         let labels = match options.label_selector.as_str() {
             "" => None,
             text => Some(LabelSelector::parse(text)?),
@@ -70,11 +71,11 @@ impl Selection {
         Ok(Self { labels, fields, kind })
     }
 
-    pub fn is_everything(&self) -> bool {
+    pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_none() && self.fields.is_none()
     }
 
-    pub fn matches(&self, object: &Stored) -> bool {
+    pub(crate) fn matches(&self, object: &Stored) -> bool {
         self.labels_match(&object.labels) && self.fields_match(object)
     }
 

@@ -14,7 +14,6 @@ use crate::{
     managed::FieldSet,
     names::NameRule,
     registry::{Backing, ResourceDef, version_priority},
-    runtime::CRD_CLEANUP,
     schema::SchemaShape,
     shape::{ListKind, Shape, Unknown},
     types::{self, BuiltinShape, TypeDef},
@@ -212,9 +211,9 @@ pub(super) fn prepare_create(def: &ResourceDef, object: &mut Value) {
             // Its custom resources are deleted before it is.
             let finalizers = meta.entry("finalizers").or_insert_with(|| Value::Array(Vec::new()));
             if let Some(list) = finalizers.as_array_mut()
-                && !list.iter().any(|name| name == CRD_CLEANUP)
+                && !list.iter().any(|name| name == crd::CLEANUP_FINALIZER)
             {
-                list.push(CRD_CLEANUP.into());
+                list.push(crd::CLEANUP_FINALIZER.into());
             }
         }
         Source::None => {}
@@ -518,14 +517,6 @@ impl Shape for AnyShape<'_> {
             Self::Builtin(shape) => shape.patch_merge(),
             Self::Custom(shape) => shape.patch_merge(),
             Self::Unknown(shape) => shape.patch_merge(),
-        }
-    }
-
-    fn retains_keys(&self) -> bool {
-        match self {
-            Self::Builtin(shape) => shape.retains_keys(),
-            Self::Custom(shape) => shape.retains_keys(),
-            Self::Unknown(shape) => shape.retains_keys(),
         }
     }
 }

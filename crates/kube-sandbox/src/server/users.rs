@@ -3,7 +3,7 @@
 //! HTTP requests and in-process clients pass [`Server::authorize`]; access reviews evaluate the
 //! same rules.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,9 @@ use crate::{
 /// A name and its groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
+    /// The name: that of an account is `system:serviceaccount:NAMESPACE:NAME`.
     pub name: String,
+    /// The groups it belongs to.
     pub groups: Vec<String>,
 }
 
@@ -29,20 +31,24 @@ impl User {
         Self::new("kubernetes-admin", &["system:masters", "system:authenticated"])
     }
 
+    /// A client without credentials, in RBAC mode.
     pub fn anonymous() -> Self {
         Self::new("system:anonymous", &["system:unauthenticated"])
     }
 
+    /// An authenticated user without other groups.
     pub fn named(name: &str) -> Self {
         Self::new(name, &["system:authenticated"])
     }
 
+    /// The account of a namespace.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         let own = format!("system:serviceaccounts:{namespace}");
         let groups = ["system:serviceaccounts", &own, "system:authenticated"];
         Self::new(&format!("system:serviceaccount:{namespace}:{name}"), &groups)
     }
 
+    /// A user with these groups and no others.
     pub fn new(name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(|&group| group.to_owned()).collect();
         Self { name: name.to_owned(), groups }
@@ -54,12 +60,13 @@ impl User {
 impl Server {
     /// Registers `token` for `user`.
     pub fn add_token(&self, token: &str, user: User) {
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.tokens.lock();
         tokens.insert(token.to_owned(), user);
     }
 
+    /// The user that a token stands for.
     pub fn user_of_token(&self, token: &str) -> Option<User> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
+        self.tokens.lock().get(token).cloned()
     }
 
     /// Refuses a request that its user may not make. Outside RBAC mode everything is allowed.
@@ -73,7 +80,7 @@ impl Server {
     }
 
     pub(crate) fn authorizer(&self) -> Arc<crate::rbac::Authorizer> {
-        Arc::clone(&self.authorizer.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.authorizer.read())
     }
 
     /// `POST serviceaccounts/NAME/token`: issues a token for the account, valid until the sandbox

@@ -10,24 +10,31 @@ use super::stored::Stored;
 /// Type of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
+    /// The object was created.
     Added,
+    /// The object was changed.
     Modified,
+    /// The object was removed.
     Deleted,
 }
 
 /// One write.
 #[derive(Debug)]
 pub struct Event {
+    /// The revision of the change.
     pub revision: u64,
+    /// The kind of change.
     pub kind: EventKind,
     /// The new state; for a deletion the last one, with the deletion's revision.
     pub object: Arc<Stored>,
+    /// The object before the change.
     pub previous: Option<Arc<Stored>>,
 }
 
 /// The requested revision is no longer in the log; `oldest` is the first available one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacted {
+    /// The oldest revision that is remembered.
     pub oldest: u64,
 }
 

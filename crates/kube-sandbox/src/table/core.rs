@@ -10,8 +10,7 @@ use serde_json::Value;
 use super::{
     AGE, Definition, NAME, Printer, pods,
     read::{
-        age, condition, instant, int, items, joined, members, name, none_if_empty, scalar, since,
-        text, text_or,
+        age, condition, instant, int, items, members, name, none_if_empty, since, text, text_or,
     },
 };
 
@@ -93,23 +92,6 @@ static PERSISTENT_VOLUME_CLAIM: Printer = Printer {
     cells: claim,
 };
 
-static PERSISTENT_VOLUME: Printer = Printer {
-    columns: &[
-        NAME,
-        Definition("Capacity", "string", 0, "The volume's size."),
-        Definition("Access Modes", "string", 0, "How the volume may be mounted."),
-        Definition("Reclaim Policy", "string", 0, "What becomes of it when released."),
-        Definition("Status", "string", 0, "The volume's phase."),
-        Definition("Claim", "string", 0, "The claim it is bound to."),
-        Definition("StorageClass", "string", 0, "The class it belongs to."),
-        Definition("VolumeAttributesClass", "string", 0, "The attributes class it belongs to."),
-        Definition("Reason", "string", 0, "Why it is in its phase."),
-        AGE,
-        Definition("VolumeMode", "string", 1, "Filesystem or block device."),
-    ],
-    cells: volume,
-};
-
 static SCALE: Printer = Printer {
     columns: &[
         Definition("Name", "string", 0, "The name of what is scaled."),
@@ -133,7 +115,6 @@ pub(super) fn printer(group: &str, kind: &str) -> Option<&'static Printer> {
         ("", "Node") => &NODE,
         ("" | "events.k8s.io", "Event") => &EVENT,
         ("", "PersistentVolumeClaim") => &PERSISTENT_VOLUME_CLAIM,
-        ("", "PersistentVolume") => &PERSISTENT_VOLUME,
         ("autoscaling", "Scale") => &SCALE,
         _ => return None,
     })
@@ -240,30 +221,6 @@ fn claim(object: &Value, now: Timestamp) -> Vec<Value> {
         modes.into(),
         storage_class(object).into(),
         text_or(&spec["volumeAttributesClassName"], "<unset>").into(),
-        age(object, now),
-        text_or(&spec["volumeMode"], "<unset>").into(),
-    ]
-}
-
-fn volume(object: &Value, now: Timestamp) -> Vec<Value> {
-    let spec = &object["spec"];
-    let claim = &spec["claimRef"];
-    let claim = if claim.is_object() {
-        joined([&claim["namespace"], &claim["name"]].into_iter(), "/")
-    } else {
-        String::new()
-    };
-    let size = &spec["capacity"]["storage"];
-    vec![
-        name(object),
-        if size.is_null() { "0".into() } else { scalar(size).into() },
-        access_modes(&spec["accessModes"]).into(),
-        text(&spec["persistentVolumeReclaimPolicy"]).into(),
-        phase(object).into(),
-        claim.into(),
-        storage_class(object).into(),
-        text_or(&spec["volumeAttributesClassName"], "<unset>").into(),
-        text(&object["status"]["reason"]).into(),
         age(object, now),
         text_or(&spec["volumeMode"], "<unset>").into(),
     ]

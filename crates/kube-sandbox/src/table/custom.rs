@@ -24,7 +24,7 @@ pub struct PrinterColumn {
 
 /// The printer columns of one version of a custom resource, with their paths parsed.
 #[derive(Debug, Clone)]
-pub struct CustomColumns(Vec<(Column, Path)>);
+pub(crate) struct CustomColumns(Vec<(Column, Path)>);
 
 // === impl PrinterColumn ===
 
@@ -67,8 +67,8 @@ impl PrinterColumn {
 // === impl CustomColumns ===
 
 impl CustomColumns {
-    /// Without columns there is one, the age.
-    pub fn new(mut columns: Vec<PrinterColumn>) -> Self {
+    /// With no columns given there is one, the age.
+    pub(crate) fn new(mut columns: Vec<PrinterColumn>) -> Self {
         if columns.is_empty() {
             columns.push(PrinterColumn::age());
         }

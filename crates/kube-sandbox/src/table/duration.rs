@@ -2,8 +2,8 @@
 
 /// A duration as `kubectl get` shows it: `45s`, `2m3s`, `5h30m`, `5d3h`, `2y100d`.
 ///
-/// `seconds` are truncated towards zero. A clock that is one second off still gives `0s`.
-pub fn human_duration(seconds: i64) -> String {
+/// `seconds` are whole, cut towards zero. A clock that is one second off still reads `0s`.
+pub(crate) fn human_duration(seconds: i64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match () {
         () if seconds < -1 => "<invalid>".to_owned(),

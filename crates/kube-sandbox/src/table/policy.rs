@@ -1,10 +1,10 @@
-//! Rows of RBAC, classes, Leases and admission kinds.
+//! Rows of access and leases.
 
 use serde_json::Value;
 
 use super::{
     AGE, Definition, NAME, Printer,
-    read::{age, int, items, name, text, text_or},
+    read::{age, items, name, text},
 };
 
 static BINDING: Printer = Printer {
@@ -32,62 +32,10 @@ static LEASE: Printer = Printer {
     },
 };
 
-static STORAGE_CLASS: Printer = Printer {
-    columns: &[
-        NAME,
-        Definition("Provisioner", "string", 0, "Who makes its volumes."),
-        Definition("ReclaimPolicy", "string", 0, "What becomes of released volumes."),
-        Definition("VolumeBindingMode", "string", 0, "When volumes are bound."),
-        Definition("AllowVolumeExpansion", "string", 0, "Whether volumes may grow."),
-        AGE,
-    ],
-    cells: |object, now| {
-        let default = "storageclass.kubernetes.io/is-default-class";
-        let is_default = object["metadata"]["annotations"][default] == "true";
-        let suffix = if is_default { " (default)" } else { "" };
-        vec![
-            format!("{}{suffix}", text(&object["metadata"]["name"])).into(),
-            text(&object["provisioner"]).into(),
-            text_or(&object["reclaimPolicy"], "Delete").into(),
-            text_or(&object["volumeBindingMode"], "Immediate").into(),
-            object["allowVolumeExpansion"].as_bool().unwrap_or_default().into(),
-            age(object, now),
-        ]
-    },
-};
-
-static PRIORITY_CLASS: Printer = Printer {
-    columns: &[
-        NAME,
-        Definition("Value", "integer", 0, "The priority."),
-        Definition("Global-Default", "boolean", 0, "Whether pods without a class get it."),
-        AGE,
-        Definition("PreemptionPolicy", "string", 0, "Whether its pods may displace others."),
-    ],
-    cells: |object, now| {
-        let default = object["globalDefault"].as_bool().unwrap_or_default();
-        let policy = text(&object["preemptionPolicy"]).into();
-        vec![name(object), int(&object["value"]).into(), default.into(), age(object, now), policy]
-    },
-};
-
-static WEBHOOKS: Printer = Printer {
-    columns: &[NAME, Definition("Webhooks", "integer", 0, "How many webhooks it has."), AGE],
-    cells: |object, now| {
-        vec![name(object), items(&object["webhooks"]).len().into(), age(object, now)]
-    },
-};
-
 pub(super) fn printer(group: &str, kind: &str) -> Option<&'static Printer> {
     Some(match (group, kind) {
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => &BINDING,
         ("coordination.k8s.io", "Lease") => &LEASE,
-        ("storage.k8s.io", "StorageClass") => &STORAGE_CLASS,
-        ("scheduling.k8s.io", "PriorityClass") => &PRIORITY_CLASS,
-        (
-            "admissionregistration.k8s.io",
-            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
-        ) => &WEBHOOKS,
         _ => return None,
     })
 }

@@ -46,22 +46,15 @@ fn running() -> Value {
 fn every_kind_has_as_many_cells_as_columns() {
     let kinds = [
         ("", "Pod Namespace ServiceAccount ConfigMap Secret Node Event Service Endpoints"),
-        ("", "PersistentVolumeClaim PersistentVolume"),
+        ("", "PersistentVolumeClaim"),
         ("events.k8s.io", "Event"),
         ("apps", "Deployment ReplicaSet StatefulSet DaemonSet ControllerRevision"),
-        ("batch", "Job CronJob"),
         ("autoscaling", "HorizontalPodAutoscaler Scale"),
         ("policy", "PodDisruptionBudget"),
         ("discovery.k8s.io", "EndpointSlice"),
         ("networking.k8s.io", "Ingress IngressClass NetworkPolicy"),
         ("rbac.authorization.k8s.io", "RoleBinding ClusterRoleBinding"),
         ("coordination.k8s.io", "Lease"),
-        ("storage.k8s.io", "StorageClass"),
-        ("scheduling.k8s.io", "PriorityClass"),
-        (
-            "admissionregistration.k8s.io",
-            "MutatingWebhookConfiguration ValidatingWebhookConfiguration",
-        ),
     ];
     let empty = json!({});
     for (group, kind) in kinds
@@ -280,31 +273,11 @@ fn workloads_show_their_numbers() {
             &["Min Available", "Max Unavailable", "Allowed Disruptions"],
             "50% | N/A | 1",
         ),
-        ("batch", "Job", &["Status", "Completions", "Duration"], "Running | 1/2 | 2m"),
         ("autoscaling", "Scale", &["Desired", "Available"], "3 | 3"),
     ];
     for (group, kind, wanted, want) in cases {
         assert_eq!(shown(group, kind, &object, wanted), want, "{kind}");
     }
-}
-
-#[test]
-fn jobs_and_their_schedules_tell_where_they_stand() {
-    let with =
-        |conditions: Value| json!({"metadata": meta(), "status": {"conditions": conditions}});
-    let cases = [
-        (with(json!([{"type": "Complete", "status": "True"}])), "Complete"),
-        (with(json!([{"type": "Failed", "status": "True"}])), "Failed"),
-        (with(json!([{"type": "Suspended", "status": "True"}])), "Suspended"),
-        (with(json!([{"type": "Failed", "status": "False"}])), "Running"),
-    ];
-    for (job, want) in cases {
-        assert_eq!(shown("batch", "Job", &job, &["Status"]), want);
-    }
-    let cron = json!({"metadata": meta(), "spec": {"schedule": "* * * * *", "suspend": false},
-        "status": {"lastScheduleTime": "2024-05-01T11:59:00Z", "active": [{}]}});
-    let wanted = ["Schedule", "Timezone", "Suspend", "Active", "Last Schedule"];
-    assert_eq!(shown("batch", "CronJob", &cron, &wanted), "* * * * * | <none> | False | 1 | 60s");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{
     AGE, Definition, NAME, Printer,
     read::{
-        age, between, container_cells, first_few, instant, int, is_true, items, labels, name,
-        scalar, selector, selector_cell, since, text, text_or,
+        age, container_cells, first_few, int, items, labels, name, scalar, selector, selector_cell,
+        text,
     },
 };
 
@@ -89,36 +89,6 @@ static CONTROLLER_REVISION: Printer = Printer {
     },
 };
 
-static JOB: Printer = Printer {
-    columns: &[
-        NAME,
-        Definition("Status", "string", 0, "Where the job stands."),
-        Definition("Completions", "string", 0, "Pods that succeeded, of those needed."),
-        Definition("Duration", "string", 0, "How long it has taken."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        SELECTOR,
-    ],
-    cells: job,
-};
-
-static CRON_JOB: Printer = Printer {
-    columns: &[
-        NAME,
-        Definition("Schedule", "string", 0, "When it runs, as cron writes it."),
-        Definition("Timezone", "string", 0, "The time zone of the schedule."),
-        Definition("Suspend", "boolean", 0, "Whether it is paused."),
-        Definition("Active", "integer", 0, "Jobs running now."),
-        Definition("Last Schedule", "string", 0, "Time since it last ran."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        SELECTOR,
-    ],
-    cells: cron_job,
-};
-
 static AUTOSCALER: Printer = Printer {
     columns: &[
         NAME,
@@ -158,8 +128,6 @@ pub(super) fn printer(group: &str, kind: &str) -> Option<&'static Printer> {
         ("apps", "StatefulSet") => &STATEFUL_SET,
         ("apps", "DaemonSet") => &DAEMON_SET,
         ("apps", "ControllerRevision") => &CONTROLLER_REVISION,
-        ("batch", "Job") => &JOB,
-        ("batch", "CronJob") => &CRON_JOB,
         ("autoscaling", "HorizontalPodAutoscaler") => &AUTOSCALER,
         ("policy", "PodDisruptionBudget") => &DISRUPTION_BUDGET,
         _ => return None,
@@ -229,69 +197,6 @@ fn controller(object: &Value) -> String {
     let group = text(&owner["apiVersion"]).split_once('/').map_or("", |(group, _)| group);
     let kind = crate::failure::qualified(group, text(&owner["kind"])).to_lowercase();
     format!("{kind}/{}", text(&owner["name"]))
-}
-
-fn job(object: &Value, now: Timestamp) -> Vec<Value> {
-    let (spec, status) = (&object["spec"], &object["status"]);
-    let succeeded = int(&status["succeeded"]);
-    let completions = match (spec["completions"].as_i64(), int(&spec["parallelism"])) {
-        (Some(needed), _) => format!("{succeeded}/{needed}"),
-        (None, parallel) if parallel > 1 => format!("{succeeded}/1 of {parallel}"),
-        (None, _) => format!("{succeeded}/1"),
-    };
-    let started = instant(&status["startTime"]);
-    let ended = instant(&status["completionTime"]).unwrap_or(now);
-    let [containers, images] = container_cells(&spec["template"]["spec"]);
-    vec![
-        name(object),
-        job_status(object).into(),
-        completions.into(),
-        started.map(|started| between(started, ended)).unwrap_or_default().into(),
-        age(object, now),
-        containers,
-        images,
-        selector_cell(&spec["selector"]),
-    ]
-}
-
-fn job_status(object: &Value) -> &'static str {
-    let holds = |conditions: &[&'static str]| {
-        conditions.iter().copied().find(|condition| is_true(object, condition))
-    };
-    if let Some(over) = holds(&["Complete", "Failed"]) {
-        return over;
-    }
-    if object["metadata"]["deletionTimestamp"].is_string() {
-        return "Terminating";
-    }
-    holds(&["Suspended", "FailureTarget", "SuccessCriteriaMet"]).unwrap_or("Running")
-}
-
-fn cron_job(object: &Value, now: Timestamp) -> Vec<Value> {
-    let (spec, status) = (&object["spec"], &object["status"]);
-    let template = &spec["jobTemplate"]["spec"];
-    let [containers, images] = container_cells(&template["template"]["spec"]);
-    let suspend = match spec["suspend"].as_bool() {
-        Some(true) => "True",
-        Some(false) => "False",
-        None => "<unset>",
-    };
-    let last = match &status["lastScheduleTime"] {
-        Value::Null => "<none>".to_owned(),
-        last => since(last, now),
-    };
-    vec![
-        name(object),
-        text(&spec["schedule"]).into(),
-        text_or(&spec["timeZone"], "<none>").into(),
-        suspend.into(),
-        items(&status["active"]).len().into(),
-        last.into(),
-        age(object, now),
-        containers,
-        images,
-        selector_cell(&template["selector"]),
-    ]
 }
 
 fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -1,59 +1,49 @@
 //! Standard base64 with padding, the JSON form of Go's `[]byte`.
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use std::borrow::Cow;
 
-pub fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
-        let group = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            if place <= chunk.len() {
-                let digit = group >> (18 - 6 * place) & 63;
-                text.push(char::from(ALPHABET[digit as usize]));
-            } else {
-                text.push('=');
-            }
-        }
-    }
-    text
+use base64::{
+    Engine as _, alphabet,
+    engine::{GeneralPurpose, GeneralPurposeConfig},
+};
+
+/// As Go's `StdEncoding`: bits after the last byte are not looked at.
+const ENGINE: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    ENGINE.encode(bytes)
 }
 
-/// The decoded bytes, or the offset of the first invalid character. Line breaks are skipped.
-pub fn decode(text: &str) -> Result<Vec<u8>, usize> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut group, mut digits, mut padding) = (0_u32, 0_u8, 0_u8);
+/// The bytes, or the offset of the first character that does not belong. Line breaks are skipped.
+pub(crate) fn decode(text: &str) -> Result<Vec<u8>, usize> {
+    let is_break = |c: char| matches!(c, '\r' | '\n');
+    let joined = if text.contains(is_break) {
+        Cow::Owned(text.replace(is_break, ""))
+    } else {
+        Cow::Borrowed(text)
+    };
+    ENGINE.decode(joined.as_bytes()).map_err(|_| misfit(text))
+}
+
+/// The offset that Go names: of the first character that does not belong, or the end if more should come.
+fn misfit(text: &str) -> usize {
+    let (mut digits, mut is_padded) = (0, false);
     for (at, byte) in text.bytes().enumerate() {
         if matches!(byte, b'\r' | b'\n') {
             continue;
         }
-        let value = if byte == b'=' && digits >= 2 {
-            padding += 1;
-            0
-        } else {
-            value_of(byte).filter(|_| padding == 0).ok_or(at)?
-        };
-        group = group << 6 | value;
-        digits += 1;
-        if digits == 4 {
-            let [_, whole @ ..] = group.to_be_bytes();
-            bytes.extend_from_slice(whole.get(..3 - usize::from(padding)).unwrap_or_default());
-            (group, digits) = (0, 0);
+        let is_padding = byte == b'=' && digits >= 2;
+        let is_digit = byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+        if !is_padding && (is_padded || !is_digit) {
+            return at;
         }
+        is_padded |= is_padding;
+        digits = (digits + 1) % 4;
     }
-    if digits == 0 { Ok(bytes) } else { Err(text.len()) }
-}
-
-fn value_of(byte: u8) -> Option<u32> {
-    let value = match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(u32::from(value))
+    text.len()
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{FieldType, TypeDef, TypeId, base64, quantity, time};
+use super::{FieldType, TypeDef, TypeId, base64, time};
+use crate::quantity;
 
 /// Maximum number of reported fields, as in Kubernetes.
 const UNKNOWN_FIELDS_MAX: usize = 100;
@@ -17,7 +18,7 @@ const UNKNOWN_FIELDS_MAX: usize = 100;
 ///
 /// `Ok` lists the paths of unknown fields (`spec.template.spec.containers[0].imagee`), `Err` is the
 /// text of the first type mismatch.
-pub fn check(definition: &'static TypeDef, value: &Value) -> Result<Vec<String>, String> {
+pub(crate) fn check(definition: &'static TypeDef, value: &Value) -> Result<Vec<String>, String> {
     let mut check = Check { unknown: Vec::new(), path: String::new(), fields: Vec::new(), deaf: 0 };
     if !value.is_object() && !value.is_null() {
         let (met, name) = (word_for(value), definition.go_name());
@@ -97,7 +98,7 @@ impl Check {
             (FieldType::Quantity, Value::Number(number)) => {
                 return quantity::canonical(&number.to_string()).map(drop).map_err(Into::into);
             }
-            (FieldType::Quantity, _) => return Err(quantity::WRONG_FORMAT.into()),
+            (FieldType::Quantity, _) => return Err(quantity::NOT_A_QUANTITY.into()),
             (FieldType::Time | FieldType::MicroTime, Value::String(text)) => {
                 return time::check(text, *kind == FieldType::MicroTime);
             }

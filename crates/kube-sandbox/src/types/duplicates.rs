@@ -13,9 +13,9 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 /// Maximum number of reported fields, as in Kubernetes.
 const DUPLICATES_MAX: usize = 100;
 
-/// The paths of duplicate members in a JSON text, in order of appearance. Invalid JSON is searched
-/// up to the error.
-pub fn duplicate_fields(json: &[u8]) -> Vec<String> {
+/// The paths of repeated members in a JSON text, in order of appearance. Text that is not JSON is
+/// searched up to where it goes wrong.
+pub(crate) fn duplicate_fields(json: &[u8]) -> Vec<String> {
     let mut found = Found { paths: Vec::new(), path: String::new() };
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     // Syntax errors are reported by the parser.

@@ -7,10 +7,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Field, FieldType, Omit, TypeDef, TypeId, base64, quantity, time};
+use super::{Field, FieldType, Omit, TypeDef, TypeId, base64, time};
+use crate::quantity;
 
-/// Brings `value`, an object of this type, into its stored form.
-pub fn normalise(definition: &'static TypeDef, value: &mut Value) {
+/// Brings `value`, an object of this type, into the form the server stores and shows.
+pub(crate) fn normalise(definition: &'static TypeDef, value: &mut Value) {
     if value.is_null() {
         *value = json!({});
     }

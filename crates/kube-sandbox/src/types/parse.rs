@@ -59,13 +59,12 @@ fn add_member(owner: &mut TypeDef, line: &'static str, by_name: &HashMap<&str, T
     if name == "inline" {
         let number = number.expect("an inlined message has a number");
         owner.wire.push((number, WireMember::Inlined(owner.inlined.len())));
-        owner.inlined.push(Inlined { target: by_name[kind], number });
+        owner.inlined.push(Inlined { target: by_name[kind] });
         return;
     }
     let mut field = Field {
         name,
         kind: field_type(kind, by_name),
-        number,
         required: false,
         omit: Omit::Never,
         default: None,

@@ -7,7 +7,7 @@ use crate::shape::{ListKind, Shape};
 
 /// A position in a built-in type. Outside of it (free JSON, unknown fields) objects merge by key.
 #[derive(Debug, Clone, Copy)]
-pub struct BuiltinShape {
+pub(crate) struct BuiltinShape {
     place: Place,
     /// The field with this value, which has the merge rules of lists and maps.
     field: Option<&'static Field>,
@@ -23,12 +23,12 @@ enum Place {
 // === impl BuiltinShape ===
 
 impl BuiltinShape {
-    pub fn new(definition: &'static TypeDef) -> Self {
+    pub(crate) fn new(definition: &'static TypeDef) -> Self {
         Self { place: Place::Struct(definition), field: None }
     }
 
     /// The shape of a kind's objects, if it is built in.
-    pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<Self> {
+    pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<Self> {
         super::kind(group, version, kind).map(Self::new)
     }
 
@@ -110,9 +110,5 @@ impl Shape for BuiltinShape {
     fn patch_merge(&self) -> Option<Option<String>> {
         let patch = self.field?.patch.filter(|patch| patch.merge)?;
         Some(patch.key.map(ToOwned::to_owned))
-    }
-
-    fn retains_keys(&self) -> bool {
-        self.field.and_then(|field| field.patch).is_some_and(|patch| patch.retain_keys)
     }
 }

@@ -7,19 +7,19 @@ const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 /// Length of a time up to its seconds.
 const SECONDS_WRITTEN: usize = "2006-01-02T15:04:05".len();
 
-pub fn parse(text: &str) -> Option<Timestamp> {
-    // jiff accepts more than RFC 3339: a space for the T, dates alone, zone names.
+pub(crate) fn parse(text: &str) -> Option<Timestamp> {
+    // jiff reads more than RFC 3339: a space for the T, dates alone, zone names.
     let strict = text.as_bytes().get(10) == Some(&b'T') && !text.ends_with(']');
     strict.then(|| text.parse().ok())?
 }
 
 /// `2024-05-01T12:00:00Z`
-pub fn format_seconds(at: Timestamp) -> String {
+pub(crate) fn format_seconds(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// `2024-05-01T12:00:00.123456Z`
-pub fn format_micro(at: Timestamp) -> String {
+pub(crate) fn format_micro(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 

@@ -3,10 +3,8 @@
 
 use std::fmt::Write as _;
 
-use kube_sandbox::{
-    prometheus::{Database, Labels},
-    random::Random,
-};
+use kube_sandbox::random::Random;
+use promql::{Database, Labels};
 
 /// One series.
 #[derive(Debug, Clone)]

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::builtin::{
-    NodePortSlot, Propagation, deletion_grace_s, keep_addresses, qos_class,
-    service_needs_cluster_ip, service_needs_node_ports, service_node_port_slots, set_node_port,
+    NodePortSlot,
+    pod::qos_class,
+    service::{keep_addresses, service_needs_node_ports},
+    service_needs_cluster_ip, service_node_port_slots, set_node_port,
 };
 
 #[test]
@@ -47,8 +49,6 @@ fn kinds_without_a_generation_have_none() {
             "IngressClass",
             "NetworkPolicy",
             "PodDisruptionBudget",
-            "Job",
-            "CronJob",
         ]
     );
     let stored = create("", "Service", service()).expect("valid");
@@ -205,27 +205,8 @@ fn pods_are_classed_by_what_they_ask_for() {
 }
 
 #[test]
-fn a_pod_gets_the_time_to_end_that_fits_its_state() {
-    let running = json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30},
-                         "status": {"phase": "Running"}});
-    let cases = [
-        ("its own", running.clone(), None, 30),
-        ("what is asked for", running.clone(), Some(5), 5),
-        ("never negative", running.clone(), Some(-3), 1),
-        ("none when it has ended", with(&running, &[("/status/phase", json!("Failed"))]), None, 0),
-        ("none when it never ran", with(&running, &[("/spec/nodeName", json!(null))]), Some(9), 0),
-    ];
-    for (reason, pod, asked, want) in cases {
-        assert_eq!(deletion_grace_s(&pod, asked), want, "{reason}");
-    }
-}
-
-#[test]
 fn kinds_behave_as_their_flags_say() {
     let deployment = of("apps", "Deployment");
-    assert_eq!(deployment.scale.map(|scale| scale.spec_replicas), Some("/spec/replicas"));
-    assert_eq!(deployment.default_propagation, Propagation::Background);
-    assert_eq!(of("batch", "Job").default_propagation.as_str(), "Orphan");
     assert!(of("", "Pod").graceful_delete);
     assert!(
         of("", "Event").allow_create_on_update

@@ -402,35 +402,3 @@ fn metrics_of_an_autoscaler_have_targets() {
         ],
     );
 }
-
-#[test]
-fn a_job_ends() {
-    let job = with(
-        &deployment(),
-        &[
-            ("/kind", json!("Job")),
-            ("/spec/selector", json!(null)),
-            ("/spec/template/spec/restartPolicy", json!("Never")),
-            ("/metadata/uid", json!("u1")),
-        ],
-    );
-    let stored = create("batch", "Job", job.clone()).expect("valid");
-    assert_eq!(
-        stored["spec"]["selector"]["matchLabels"],
-        json!({"batch.kubernetes.io/controller-uid": "u1"})
-    );
-    assert_eq!(stored["spec"]["template"]["metadata"]["labels"]["job-name"], "web");
-    refusals(
-        "batch",
-        "Job",
-        &job,
-        &[(
-            "its pods do not run forever",
-            "/spec/template/spec/restartPolicy",
-            json!(null),
-            &[
-                "spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"",
-            ],
-        )],
-    );
-}

@@ -3,19 +3,17 @@
 //! The autoscaler asks for one [`Demand`] per entry of `spec.metrics` and takes the highest. Values
 //! come from annotations or [`MetricsKnob`], never from a measurement.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use crate::{
-    builtin::quantity::Quantity,
     controllers::{
         object::{annotation, int, items, name, namespace, text},
         pods,
     },
+    quantity::Quantity,
 };
 
 const CPU_ANNOTATION: &str = "sandbox.tidegate.dev/cpu-utilization";
@@ -93,7 +91,7 @@ impl MetricsKnob {
     }
 
     fn values(&self) -> MutexGuard<'_, Values> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::types::{FieldType, TypeDef, encode_base64};
+use crate::types::{Field, FieldType, Member, TypeDef, encode_base64};
 
 /// A small generator (xorshift) with a seed.
 pub(super) struct Random(pub(super) u64);
@@ -23,7 +23,7 @@ impl Random {
         let mut object = Map::new();
         for field in definition.all_fields() {
             let wanted = self.below(4 + 2 * depth) < 2;
-            if wanted && depth < 12 && field.number.is_some() {
+            if wanted && depth < 12 && travels(definition, field) {
                 object.insert(field.name.to_owned(), self.value(&field.kind, depth));
             }
         }
@@ -71,4 +71,12 @@ impl Random {
         let words = ["", "web", "ä", "a/b.c", "0", "a longer one, with \"quotes\" and\nlines"];
         words[usize::try_from(self.below(6)).unwrap()].to_owned()
     }
+}
+
+/// Whether a field of a type, or of one of those inlined in it, has a place in its message.
+fn travels(definition: &'static TypeDef, field: &'static Field) -> bool {
+    definition.members().any(|(_, member)| match member {
+        Member::Field(known) => std::ptr::eq(known, field),
+        Member::Inlined(inner) => travels(inner, field),
+    })
 }

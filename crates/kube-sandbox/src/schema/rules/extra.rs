@@ -7,7 +7,8 @@ use cel::common::{
     value::{StaticVal, Val},
 };
 
-use super::{network::Network, network::Url, quantity::Quantity};
+use super::{network::Network, network::Url};
+use crate::quantity::Quantity;
 
 /// A value of one of the added types.
 #[derive(Debug, Clone, PartialEq)]

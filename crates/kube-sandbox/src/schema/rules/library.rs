@@ -19,9 +19,8 @@ use cel::{
 use super::{
     extra::{Extra, cidr_type, ip_type, quantity_type, url_type},
     network::{self, Network, Url},
-    quantity::Quantity,
 };
-use crate::schema::pattern;
+use crate::{quantity::Quantity, schema::pattern};
 
 type Answer<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
@@ -224,10 +223,10 @@ fn register_quantities(env: &mut Env) -> Result<(), DeclarationError> {
         env,
         &[
             ("isQuantity", &[text], |arguments| {
-                flag(Quantity::parse(string(&arguments, 0)?).is_some())
+                flag(Quantity::exact(string(&arguments, 0)?).is_some())
             }),
             ("quantity", &[text], |arguments| {
-                let parsed = Quantity::parse(string(&arguments, 0)?);
+                let parsed = Quantity::exact(string(&arguments, 0)?);
                 let why = "quantities must match the regular expression \
                            '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
                 Ok(owned_quantity(parsed.ok_or_else(|| failed("quantity", why))?))

@@ -7,18 +7,18 @@
 //! A query takes its series under the lock and evaluates without it: samples are shared until the
 //! next append.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Labels, METRIC_NAME};
 
 /// A value with its timestamp.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
+    /// Milliseconds since 1970.
     pub at_ms: i64,
+    /// [`STALE`] ends the series.
     pub value: f64,
 }
 
@@ -29,32 +29,58 @@ pub struct Database(Arc<Mutex<Contents>>);
 /// Limits of a database.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
+    /// Samples older than this, counted from the newest of all, are forgotten.
     pub retention: Duration,
+    /// Series at once.
     pub series_max: usize,
+    /// Samples of all series together.
     pub samples_max: usize,
 }
 
 /// Counters of stored and refused samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
+    /// Series at the moment.
     pub series: usize,
+    /// Samples of all series together.
     pub samples: usize,
+    /// Samples that were not taken, since the database was made.
     pub refused: u64,
 }
 
 /// Why a sample was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
+    /// The labels lack [`METRIC_NAME`].
     #[error("a series needs a metric name, `{labels}` has none")]
-    NoName { labels: Labels },
+    NoName {
+        /// The labels given.
+        labels: Labels,
+    },
+    /// As [`Limits::series_max`] says.
     #[error("the database holds {max} series and takes no other")]
-    TooManySeries { max: usize },
+    TooManySeries {
+        /// The limit.
+        max: usize,
+    },
+    /// As [`Limits::samples_max`] says.
     #[error("the database holds {max} samples and takes no other")]
-    TooManySamples { max: usize },
+    TooManySamples {
+        /// The limit.
+        max: usize,
+    },
+    /// Samples of a series arrive in the order of time.
     #[error("a sample of `{labels}` is not newer than the last one")]
-    OutOfOrder { labels: Labels },
+    OutOfOrder {
+        /// The series.
+        labels: Labels,
+    },
+    /// The last sample has the same time and another value.
     #[error("`{labels}` has another value at that time")]
-    Duplicate { labels: Labels },
+    Duplicate {
+        /// The series.
+        labels: Labels,
+    },
 }
 
 /// One series as selected by a query.
@@ -88,10 +114,12 @@ impl Default for Limits {
 // === impl Database ===
 
 impl Database {
+    /// An empty database with the default [`Limits`].
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// An empty database with limits of its own.
     pub fn with_limits(limits: Limits) -> Self {
         Self(Arc::new(Mutex::new(Contents { limits, ..Contents::default() })))
     }
@@ -118,6 +146,7 @@ impl Database {
         Ok(())
     }
 
+    /// Counts of what is held and what was refused.
     pub fn statistics(&self) -> Statistics {
         let contents = self.lock();
         let (series, samples) = (contents.series.len(), contents.samples);
@@ -132,7 +161,7 @@ impl Database {
     }
 
     fn lock(&self) -> MutexGuard<'_, Contents> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

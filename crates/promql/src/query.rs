@@ -16,23 +16,31 @@ use super::{
 /// An element of an instant vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
+    /// The labels of the series, or what the query left of them.
     pub labels: Labels,
+    /// The value at that time.
     pub value: f64,
 }
 
 /// A series over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
+    /// The labels of the series, or what the query left of them.
     pub labels: Labels,
+    /// In the order of time.
     pub points: Vec<Point>,
 }
 
 /// Result of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
+    /// A number without labels.
     Scalar(f64),
+    /// The text of a string literal.
     Text(String),
+    /// One value for each of several series.
     Vector(Vec<Sample>),
+    /// Several values for each of several series.
     Matrix(Vec<Series>),
 }
 
@@ -58,8 +66,11 @@ pub struct Query<'t> {
 /// The evaluation times of a range query: from `start_ms` to `end_ms`, both included.
 #[derive(Debug, Clone, Copy)]
 pub struct Steps {
+    /// The first time, in milliseconds since 1970.
     pub start_ms: i64,
+    /// No time is later than this one.
     pub end_ms: i64,
+    /// From one time to the next; at least 1.
     pub step_ms: i64,
 }
 
@@ -82,6 +93,7 @@ pub(super) const TIME_MS_MAX: i64 = 9_223_372_036_854_000;
 // === impl Query ===
 
 impl<'t> Query<'t> {
+    /// A query with the usual look back and bound on work. Errors in the text show when it is asked.
     pub fn new(text: &'t str) -> Self {
         Self { text, lookback_ms: LOOKBACK_MS, work_max: WORK_MAX }
     }

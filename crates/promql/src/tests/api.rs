@@ -5,10 +5,7 @@ use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::{
-    clock::Clock,
-    prometheus::{Answer, listen, respond},
-};
+use crate::{Answer, respond};
 
 fn fixture() -> Database {
     load(
@@ -217,27 +214,4 @@ fn an_older_sample_counts_if_told() {
     assert!(get(path).body.contains("\"result\":[]"));
     let answer = get(&format!("{path}&lookback_delta=10m"));
     assert!(answer.body.contains("1e+30"), "{}", answer.body);
-}
-
-#[tokio::test]
-async fn it_answers_on_a_socket_as_of_its_clock() {
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpStream,
-    };
-
-    let clock = Clock::virtual_from(Timestamp::from_second(90).unwrap());
-    let any = "127.0.0.1:0".parse().unwrap();
-    let listener = listen::start(any, fixture(), clock).await.unwrap();
-    let mut stream = TcpStream::connect(listener.address).await.unwrap();
-    let request = "POST /api/v1/query HTTP/1.1\r\nhost: prometheus\r\nconnection: close\r\n\
-                   content-length: 12\r\n\r\nquery=time()";
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.contains("content-type: application/json\r\n"), "{answer}");
-    let body = r#"{"status":"success","data":{"resultType":"scalar","result":[90,"90"]}}"#;
-    assert!(answer.ends_with(body), "{answer}");
-    listener.stop().await;
 }

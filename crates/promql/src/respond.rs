@@ -21,8 +21,11 @@ use super::{
 /// Status and body of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
+    /// The HTTP status.
     pub status: u16,
+    /// The value of `Content-Type`.
     pub content_type: &'static str,
+    /// JSON, or plain text of probes and unknown paths.
     pub body: String,
 }
 

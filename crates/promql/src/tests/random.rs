@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::prometheus::respond;
+use crate::respond;
 
 fn fixture() -> Database {
     load(

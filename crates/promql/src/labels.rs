@@ -28,10 +28,12 @@ impl Labels {
         self.0.get(name).map_or("", String::as_str)
     }
 
+    /// Whether there is no label at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Names and values, in the order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }

@@ -1,7 +1,7 @@
 //! Quantiles and fractions of classic histograms.
 
 use super::*;
-use crate::prometheus::histogram::{Bucket, bucket_fraction, bucket_quantile};
+use crate::histogram::{Bucket, bucket_fraction, bucket_quantile};
 
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;

@@ -12,7 +12,7 @@ use crate::{
 
 /// A conjunction of terms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FieldSelector {
+pub(crate) struct FieldSelector {
     terms: Vec<Term>,
 }
 
@@ -41,10 +41,10 @@ const POD: &[&str] = &[
 const REFERENCE: &[&str] =
     &["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"];
 
-/// The text of a selectable field of an object; empty if the object does not have it. `None` if
-/// `path` is not selectable for this kind. For custom resources any field is read:
-/// [`FieldSelector::check`] decides which are selectable.
-pub fn field_value(group: &str, kind: &str, object: &Value, path: &str) -> Option<String> {
+/// The text of a selectable field of an object; empty when the object does not have it. `None` when
+/// objects of this kind cannot be selected by `path`. Of a kind that is not built in, any field is
+/// read: which ones may be is for [`FieldSelector::check`] to say.
+pub(crate) fn field_value(group: &str, kind: &str, object: &Value, path: &str) -> Option<String> {
     let path = match canonical(group, kind, path) {
         None if builtin::strategy(group, kind).is_some() => return None,
         known => known.unwrap_or(path),
@@ -83,7 +83,6 @@ fn reporter(object: &Value) -> Option<&Value> {
 fn unset(path: &str) -> &'static str {
     match path {
         "spec.hostNetwork" | "spec.unschedulable" => "false",
-        "status.successful" => "0",
         _ => "",
     }
 }
@@ -105,7 +104,6 @@ fn canonical<'p>(group: &str, kind: &str, path: &'p str) -> Option<&'p str> {
                 || reference.is_some_and(|member| REFERENCE.contains(&member))
         }
         ("events.k8s.io", "Event") => return canonical_of_new_event(path),
-        ("batch", "Job") => is_meta || path == "status.successful",
         _ => is_meta,
     };
     known.then_some(path)
@@ -130,8 +128,8 @@ fn canonical_of_new_event(path: &str) -> Option<&str> {
 // === impl FieldSelector ===
 
 impl FieldSelector {
-    /// Parses the `fieldSelector` of a query.
-    pub fn parse(text: &str) -> Outcome<Self> {
+    /// Reads the `fieldSelector` of a query.
+    pub(crate) fn parse(text: &str) -> Outcome<Self> {
         Self::read(text).map_err(Failure::bad_request)
     }
 
@@ -148,9 +146,9 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Refuses fields that are not selectable for this kind. `extra` are the paths that a custom
-    /// resource adds, with or without a leading dot.
-    pub fn check<P: AsRef<str>>(&self, group: &str, kind: &str, extra: &[P]) -> Outcome<()> {
+    /// Refuses fields that objects of this kind cannot be selected by. `extra` are the paths a
+    /// custom resource adds, with or without a dot in front.
+    pub(crate) fn check<P: AsRef<str>>(&self, group: &str, kind: &str, extra: &[P]) -> Outcome<()> {
         let listed = |field: &str| {
             let is = |path: &P| path.as_ref().trim_start_matches('.') == field;
             extra.iter().any(is) || canonical(group, kind, field).is_some()
@@ -161,18 +159,15 @@ impl FieldSelector {
         Err(Failure::bad_request(refusal(group, kind, &unknown.field)))
     }
 
-    pub fn is_everything(&self) -> bool {
-        self.terms.is_empty()
-    }
-
-    /// The value that a field is required to have, if there is exactly one.
-    pub fn exact(&self, field: &str) -> Option<&str> {
+    /// The value a field is required to have, if there is just one.
+    pub(crate) fn exact(&self, field: &str) -> Option<&str> {
         let wanted = self.terms.iter().find(|term| term.equals && term.field == field);
         wanted.map(|term| term.value.as_str())
     }
 
-    /// `value` returns an object's fields, like [`field_value`]. An unknown field matches nothing.
-    pub fn matches(&self, mut value: impl FnMut(&str) -> Option<String>) -> bool {
+    /// `value` tells an object's fields, as [`field_value`] does. A field it does not know matches
+    /// nothing.
+    pub(crate) fn matches(&self, mut value: impl FnMut(&str) -> Option<String>) -> bool {
         self.terms.iter().all(|term| {
             value(&term.field).is_some_and(|value| (value == term.value) == term.equals)
         })
@@ -187,9 +182,7 @@ fn refusal(group: &str, kind: &str, field: &str) -> String {
         ("", "Pod" | "Node" | "Namespace" | "Secret" | "Service" | "Event")
             | ("events.k8s.io", "Event")
     );
-    if (group, kind) == ("batch", "Job") {
-        format!("field label {field:?} not supported for Job")
-    } else if own_words || builtin::strategy(group, kind).is_none() {
+    if own_words || builtin::strategy(group, kind).is_none() {
         format!("field label not supported: {field}")
     } else {
         format!(
@@ -246,3 +239,6 @@ fn unescape(value: &str) -> Result<String, String> {
     }
     Ok(plain)
 }
+
+#[cfg(test)]
+mod tests;

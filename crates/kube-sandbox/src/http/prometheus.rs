@@ -1,4 +1,4 @@
-//! Serves the HTTP API on a socket.
+//! A Prometheus on a socket: the HTTP API of a [`promql::Database`] as of the cluster's time.
 
 use std::{
     convert::Infallible,
@@ -17,14 +17,12 @@ use hyper_util::{
     server::conn::auto::Builder,
     service::TowerToHyperService,
 };
+use promql::{Answer, Database, respond};
 use tokio::net::TcpStream;
 use tower::Service;
 
-use super::{Answer, Database, respond};
-use crate::{
-    clock::Clock,
-    http::{BoxError, listen::Listener},
-};
+use super::{BoxError, listen::Listener};
+use crate::clock::Clock;
 
 /// Answers queries at the time of its clock. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -56,6 +54,7 @@ async fn connection(stream: TcpStream, service: QueryService) {
 // === impl QueryService ===
 
 impl QueryService {
+    /// Queries of `database`, as of the time of `clock`.
     pub fn new(database: Database, clock: Clock) -> Self {
         Self { database, clock }
     }
@@ -109,4 +108,30 @@ fn status(status: StatusCode) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     *response.status_mut() = status;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn it_answers_on_a_socket_as_of_its_clock() {
+        let clock = Clock::virtual_from(Timestamp::from_second(90).unwrap());
+        let any = "127.0.0.1:0".parse().unwrap();
+        let listener = start(any, Database::new(), clock).await.unwrap();
+        let mut stream = TcpStream::connect(listener.address).await.unwrap();
+        let request = "POST /api/v1/query HTTP/1.1\r\nhost: prometheus\r\nconnection: close\r\n\
+                       content-length: 12\r\n\r\nquery=time()";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.contains("content-type: application/json\r\n"), "{answer}");
+        let body = r#"{"status":"success","data":{"resultType":"scalar","result":[90,"90"]}}"#;
+        assert!(answer.ends_with(body), "{answer}");
+        listener.stop().await;
+    }
 }

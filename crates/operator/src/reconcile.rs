@@ -13,7 +13,8 @@
 //!   hook, a metric query, an alert or a retry delays its own object only.
 //! - Waiting for a permit, for an answer or for the next pass ends at once when the loop is to stop.
 //! - Losing the lease is no error: the pass ends, and nothing is written.
-//! - A panic or an error pauses this object, with a backoff from one second to one minute.
+//! - After a panic or an error the object is tried again with a backoff from one second to one minute, or when
+//!   an object that it depends on changes.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -100,7 +101,8 @@ impl<'a> Pass<'a> {
         *self.stop.borrow()
     }
 
-    /// Waits for a permit, unless the pass holds one. [`WriteError::Stopped`] if the loop is to stop before.
+    /// Waits for a permit, unless the pass holds one. [`WriteError::Stopped`] if none is free and the loop is to
+    /// stop.
     pub(crate) async fn take_permit(&mut self) -> Result<(), WriteError> {
         if self.permit.is_some() {
             return Ok(());
@@ -129,7 +131,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Waits for work that needs no permit. It is given up when the loop is to stop, and when a wakeup finds
-    /// `is_interrupted` true. Other wakeups are not lost: the object is observed again after the work.
+    /// `is_interrupted` true. Other wakeups are used up: the caller observes the object again after the work.
     pub(crate) async fn wait_for<T>(
         &mut self,
         work: impl Future<Output = T>,

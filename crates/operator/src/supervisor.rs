@@ -9,16 +9,16 @@
 //! another one, and its loop starts after the old one has ended. Ending a loop never blocks the others.
 //! The differences between kinds are in their [`Controller`]s.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
+use futures::{FutureExt as _, future::BoxFuture};
 use serde_json::Value;
 use tidegate_providers::object::Kind;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
 };
-use tracing::warn;
+use tracing::{error, warn};
 
 use crate::{
     canary,
@@ -162,7 +162,10 @@ impl Supervisor {
         loop {
             tokio::select! {
                 biased;
-                Some(_) = self.watches.tasks.join_next() => return,
+                Some(ended) = self.watches.tasks.join_next() => {
+                    error!(?ended, "A watch ended");
+                    return;
+                }
                 Some(ended) = self.loops.join_next() => {
                     if let Ok(id) = ended {
                         self.ended(&id);
@@ -170,13 +173,13 @@ impl Supervisor {
                 }
                 Some(change) = self.changes.recv() => match change {
                     Change::Ready(place) => self.begin(place),
-                    Change::Object(id) => self.observe(&id, false),
+                    Change::Object(id) => self.sync_loop(&id, false),
                 },
             }
         }
     }
 
-    /// Lets every loop finish the write it is at, at most for `patience`.
+    /// Lets every loop finish the decision it carries out, at most for `patience`.
     pub async fn drain(&mut self, patience: Duration) {
         let deadline = self.cx.clock.sleep(patience);
         for running in self.running.values() {
@@ -202,13 +205,13 @@ impl Supervisor {
         }
         for kind in kinds {
             for object in self.cx.cluster.cache.list(*kind) {
-                self.observe(&(*kind, Key::of(&object)), true);
+                self.sync_loop(&(*kind, Key::of(&object)), true);
             }
         }
     }
 
     /// Compares an object with its loop: starts, wakes or stops it.
-    fn observe(&mut self, id: &Id, is_initial: bool) {
+    fn sync_loop(&mut self, id: &Id, is_initial: bool) {
         let place = self.controllers.iter().position(|it| it.kinds().contains(&id.0));
         let Some(place) = place.filter(|place| self.has_begun.get(*place) == Some(&true)) else {
             return;
@@ -226,7 +229,9 @@ impl Supervisor {
                 }
             }
             // Its successor, if there is one, starts when this one has ended.
-            (Some(running), _) => drop(running.stop.send(true)),
+            (Some(running), _) => {
+                let _ = running.stop.send(true);
+            }
             (None, Some(object)) => {
                 let (stop, stopped) = watch::channel(false);
                 let delay = controller.delay(object, is_initial);
@@ -237,7 +242,9 @@ impl Supervisor {
                 self.running.insert(id.clone(), Running { uid, wake_fields, stop });
                 let id = id.clone();
                 self.loops.spawn(async move {
-                    work.await;
+                    if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                        error!(object = %id.1, "A reconcile loop panicked; it is started again");
+                    }
                     id
                 });
             }
@@ -252,7 +259,7 @@ impl Supervisor {
         if let Some(controller) = controller {
             controller.ended(id);
         }
-        self.observe(id, false);
+        self.sync_loop(id, false);
     }
 }
 

@@ -40,7 +40,7 @@ impl CanaryRef {
         Ok(())
     }
 
-    /// Writes the changes that a router made up.
+    /// Writes the changes that a router computed.
     pub(super) async fn write_route(
         &self,
         changes: Result<Vec<Change>, RouteError>,
@@ -59,7 +59,7 @@ impl CanaryRef {
     }
 }
 
-/// A change to a workload that cannot be made up, as a write that is refused.
+/// A change to a workload that cannot be computed, as a write that is refused.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(super) fn rejected(error: WorkloadError) -> WriteError {
     if matches!(error, WorkloadError::TargetMoved { .. }) {

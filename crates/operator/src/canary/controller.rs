@@ -120,8 +120,12 @@ impl Controller for Canaries {
 
     fn changed(&mut self, (_, key): &Id, canary: &Value) {
         let target = target_of(key, canary);
-        if let Some(previous) = self.targets.insert(key.clone(), target) {
+        let previous = self.targets.insert(key.clone(), target.clone());
+        let previous = previous.filter(|previous| *previous != target);
+        if let Some(previous) = previous {
             self.forget(&previous);
+            self.wake_rivals(key, &previous);
+            self.wake_rivals(key, &target);
         }
     }
 

@@ -1,7 +1,7 @@
-//! The surroundings of one look at a canary, and the two types that its stages are made of.
+//! The surroundings of one look at a canary, and the finding that a stage returns for a managed object.
 //!
-//! An [`Env`] is a snapshot: cache, settings, clocks, rejected writes. Stages of [`super::observe`] read it
-//! and return values; a [`Finding`] is one managed object compared with what it should be.
+//! An [`Env`] gives the stages of [`super::observe`] the cache, settings, clocks and rejected writes, to read
+//! only. A [`Finding`] is one managed object compared with what it should be.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,7 +23,7 @@ use crate::{
     rejected_writes::RejectedWrites,
 };
 
-/// A snapshot of the operator, for one look at one canary.
+/// The parts of the operator that a look at a canary may read.
 pub(super) struct Env<'a> {
     /// The canary as the cache has it.
     pub(super) raw: &'a Arc<Value>,
@@ -91,7 +91,7 @@ impl Env<'_> {
         self.cluster.cache.state(kind)
     }
 
-    /// Whether a kind may be served: an error that passes says nothing about it.
+    /// Whether a kind may be served: false only if the API server said that it is not.
     pub(super) fn may_serve(&self, kind: Kind) -> bool {
         !matches!(self.state(kind), TableState::NotServed(_))
     }
@@ -149,7 +149,7 @@ impl ManagedWrite {
 // === impl Finding ===
 
 impl Finding {
-    /// In sync if there is nothing to change, blocked if the changes cannot be made up.
+    /// In sync if there is nothing to change, blocked if the changes cannot be computed.
     pub(super) fn of(changes: Result<Vec<Change>, impl std::fmt::Display>) -> Self {
         match changes {
             Ok(changes) if changes.is_empty() => Self::default(),

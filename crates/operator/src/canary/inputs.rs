@@ -1,7 +1,7 @@
 //! The inputs of an observation: the canary, its plan and memory, and the objects that they name.
 //!
-//! Stages of [`super::observe`] borrow them, and acting reuses them, so that a decision is carried out upon
-//! the objects that it was made upon.
+//! Stages of [`super::observe`] borrow them, and acting reuses them. Scalers are found again before they are
+//! written, and the target is read from the API server before it is copied.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -155,7 +155,7 @@ impl Observation {
         self.routes.previous.is_none() || self.observed.objects.previous_route == State::InSync
     }
 
-    /// All objects that were looked at: a change of any of them wakes the canary.
+    /// Workloads, Services, scalers, configuration and routes: a change of any of them wakes the canary.
     pub(super) fn dependencies(&self) -> BTreeSet<(Kind, Key)> {
         let Inputs { canary, mesh, workload, target, .. } = &self.inputs;
         let spec = &canary.spec;

@@ -6,8 +6,9 @@
 //!              Observation ◄─ orphans ◄─ routes ◄─ services ◄─ workloads
 //! ```
 //!
-//! Nothing here waits, writes or asks the API server. Each stage returns a value that the next one borrows.
-//! An object that differs comes with the changes that put it right. Untrusted input is refused here.
+//! Nothing here waits or writes; the one request is for watches of kinds that are missing. Each stage returns a
+//! value that later ones borrow. An object that differs comes with the changes that put it right; those of the
+//! primary are computed while it is written. Untrusted input is refused here.
 
 pub(super) mod orphans;
 pub(super) mod routes;

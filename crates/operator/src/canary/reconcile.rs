@@ -40,7 +40,7 @@ use crate::{
     telemetry,
 };
 
-/// Decisions of one pass. Setting up a canary takes about ten; more is a circle.
+/// Looks of one pass. Setting up a canary takes about ten; more is a circle.
 const ROUNDS_MAX: usize = 40;
 /// Conflicts of one pass.
 const CONFLICTS_MAX: u32 = 5;
@@ -104,6 +104,11 @@ impl CanaryReconciler {
             watch: &|kind| cx.watch(kind),
         };
         let observation = observe(&env, &mut self.memo, answers)?;
+        if !cx.cluster.cache.follow(key, observation.dependencies()) {
+            return Ok(observation);
+        }
+        // A new dependency may have changed after it was read and before it was followed.
+        let observation = observe(&env, &mut self.memo, answers)?;
         cx.cluster.cache.follow(key, observation.dependencies());
         Ok(observation)
     }
@@ -121,7 +126,7 @@ impl CanaryReconciler {
             let raw = self.raw();
             raw.is_none_or(|raw| raw["metadata"]["deletionTimestamp"].is_string())
         };
-        let was_deleted = is_deleted();
+        let was_deleted = observation.observed.lifecycle.deleted_at.is_some();
         let answer = answer(&self.canary, observation, question);
         let waited = pass.wait_for(answer, || !was_deleted && is_deleted()).await;
         match waited {
@@ -253,7 +258,7 @@ impl Reconciler for CanaryReconciler {
             let Some(raw) = self.raw() else { return Ok(Next::Gone) };
             let observation = match self.observe(&raw, &round.answers) {
                 Ok(observation) => observation,
-                // A list that is complete, or has failed, wakes the loop.
+                // A first list that is complete wakes the loop; other reasons are looked at each second.
                 Err(NotYet::Listing) => {
                     return Ok(Next::At(self.canary.cx.clock.monotonic() + BACKOFF_MIN));
                 }

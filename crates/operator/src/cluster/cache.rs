@@ -168,17 +168,18 @@ impl Cache {
         self.0.lock().tables.get(&kind).map(|table| table.state.clone()).unwrap_or_default()
     }
 
-    /// Sets the objects that `follower` depends on.
-    pub fn follow(&self, follower: &Key, objects: BTreeSet<(Kind, Key)>) {
+    /// Sets the objects that `follower` depends on. True if it depends on others than before.
+    pub fn follow(&self, follower: &Key, objects: BTreeSet<(Kind, Key)>) -> bool {
         let mut inner = self.0.lock();
         if inner.followed.get(follower) == Some(&objects) {
-            return;
+            return false;
         }
         inner.forget_follower(follower);
         for object in &objects {
             inner.followers.entry(object.clone()).or_default().insert(follower.clone());
         }
         inner.followed.insert(follower.clone(), objects);
+        true
     }
 
     /// The objects that `follower` depends on.

@@ -22,7 +22,7 @@ pub(in crate::canary) struct Routes {
     /// The way back of present and previous route, on deletion.
     pub(in crate::canary) restored: Finding,
     pub(in crate::canary) previous: Option<PreviousRoute>,
-    /// The state of the route's kinds if one of them was never listed.
+    /// Why the kinds of the route could not be listed, if so.
     pub(in crate::canary) unlisted: Option<TableState>,
 }
 

@@ -143,7 +143,7 @@ fn clones(env: &Env<'_>, inputs: &Inputs, target: &Value) -> Result<Services, Wo
 fn prepared(env: &Env<'_>, inputs: &Inputs) -> Finding {
     let kinds = inputs.mesh.kinds_for(&inputs.canary.spec);
     let is_listed = |kind: &Kind| env.state(*kind) == TableState::Synced;
-    // Invalid parts of the spec were left out of it: the objects that are there were written by a better one.
+    // Invalid parts were stripped from the spec: the existing objects, written by a valid one, stay.
     if !kinds.iter().all(is_listed) || !inputs.spec_errors.is_empty() {
         return Finding::default();
     }
@@ -155,7 +155,7 @@ fn prepared(env: &Env<'_>, inputs: &Inputs) -> Finding {
 fn apex_is_switched(env: &Env<'_>, inputs: &Inputs) -> bool {
     let spec = &inputs.canary.spec;
     let capabilities = inputs.mesh.capabilities(spec);
-    // Of other providers a test without weights is no switch: there the Service is put right.
+    // Other providers never switch the Service: there its selector is put right.
     let can_switch = inputs.mesh == Mesh::Kubernetes && capabilities.switched;
     if !can_switch || capabilities.weighted || !inputs.remembered.is_set_up() {
         return false;

@@ -34,8 +34,8 @@ pub(in crate::canary) struct Workloads {
     /// Fingerprints of the configuration that the target's pods mount.
     pub(in crate::canary) tracked: Tracked,
     pub(in crate::canary) primary: Primary,
-    /// The primary workload as a managed object. Its changes are made up while it is written, from the
-    /// target that the API server has by then.
+    /// The primary workload as a managed object, without changes: they are computed while it is written, from
+    /// the target that the API server has by then.
     pub(in crate::canary) primary_object: Finding,
     /// The workload that the primary was made for, if the spec names another one since.
     pub(in crate::canary) previous_target: Option<String>,
@@ -225,7 +225,7 @@ fn absent_primary_state(env: &Env<'_>, inputs: &Inputs, target: Option<&Target>)
     let is_known =
         is_first || is_target || is_pinned(inputs) || inputs.primary_revision().is_some();
     if inputs.workload == WorkloadKind::Knative && is_known {
-        // To choose the primary is to pin traffic to a revision: one write, which the router makes up.
+        // To choose the primary is to pin traffic to a revision: one write, which the router computes.
         let choice = inputs.mesh.reconcile(&inputs.route_cx(Split::PRIMARY), &inputs.live);
         return Finding::of(choice).state;
     }

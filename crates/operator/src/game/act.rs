@@ -653,3 +653,6 @@ fn difference(old: &Value, new: &Value) -> Value {
     }
     Value::Object(patch)
 }
+
+#[cfg(test)]
+mod tests;

@@ -247,3 +247,6 @@ fn replicas(kind: Kind, observation: &Observation, decision: &Decision) -> Repli
         updated_ready: counts.updated_ready,
     }
 }
+
+#[cfg(test)]
+mod tests;

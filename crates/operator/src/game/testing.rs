@@ -41,7 +41,7 @@ pub(crate) const NAME: &str = "arena";
 pub(crate) const UID: &str = "arena-uid";
 /// Kinds that must be listed before a workload is observed.
 pub(crate) const LISTED: [Kind; 5] = [POD, NODE, CONTROLLER_REVISION, HOOK_RUN, HOOK_TEMPLATE];
-const PLURALS: [&str; 8] = [
+const PLURALS: [&str; 9] = [
     "pods",
     "nodes",
     "controllerrevisions",
@@ -50,6 +50,7 @@ const PLURALS: [&str; 8] = [
     "events",
     "persistentvolumeclaims",
     "gamedeployments",
+    "gamestatefulsets",
 ];
 
 /// Tokio's time as the operator's, from 2026 on.
@@ -179,6 +180,10 @@ impl Api {
                     query: parts.uri.query().unwrap_or_default().to_owned(),
                     body,
                 };
+                if call.query.contains("watch=true") {
+                    // Nothing ever changes but by our own writes.
+                    std::future::pending::<()>().await;
+                }
                 let (code, answer) = api.0.lock().answer(call);
                 let answer = kube::client::Body::from(answer.to_string().into_bytes());
                 Ok::<_, String>(http::Response::builder().status(code).body(answer).unwrap())
@@ -206,7 +211,12 @@ impl State {
             "GET" => match self.objects.get(path) {
                 Some(object) => (200, object.clone()),
                 None if PLURALS.contains(&path.rsplit('/').next().unwrap()) => {
-                    (200, json!({ "items": self.list(&format!("{path}/")) }))
+                    let items = self.list(&format!("{path}/"));
+                    let metadata = json!({ "resourceVersion": "1" });
+                    (
+                        200,
+                        json!({ "apiVersion": "v1", "kind": "List", "metadata": metadata, "items": items }),
+                    )
                 }
                 None => status(404, "not found"),
             },
@@ -255,8 +265,15 @@ impl State {
         (200, object)
     }
 
+    /// Objects of a collection, in one namespace or in all.
     fn list(&self, start: &str) -> Vec<Value> {
-        let found = self.objects.iter().filter(|(path, _)| path.starts_with(start));
+        let is_everywhere = !start.contains("/namespaces/");
+        let namespace = format!("/namespaces/{NAMESPACE}");
+        let is_there = |path: &str| match path.split_once(&namespace) {
+            Some((root, end)) if is_everywhere => format!("{root}{end}").starts_with(start),
+            _ => path.starts_with(start),
+        };
+        let found = self.objects.iter().filter(|(path, _)| is_there(path));
         found.map(|(_, object)| object.clone()).collect()
     }
 }
@@ -447,11 +464,11 @@ impl Kit {
         reconciler: &mut R,
         stopped: watch::Receiver<bool>,
     ) -> Outcome {
-        let follower = Key::new(NAMESPACE, &format!("gamedeployments/{NAME}"));
+        let follower = Key::new(NAMESPACE, "loop");
         let mut outcome = None;
-        let once = OnePass { reconciler, outcome: &mut outcome, cx: &self.cx, follower: &follower };
+        let once = OnePass { reconciler, outcome: &mut outcome, cx: &self.cx };
         let cx = Arc::clone(&self.cx);
-        reconcile::run(cx, follower.clone(), once, Duration::ZERO, stopped).await;
+        reconcile::run(cx, follower, once, Duration::ZERO, stopped).await;
         outcome.expect("a pass was begun")
     }
 }
@@ -468,13 +485,16 @@ struct OnePass<'a, R> {
     reconciler: &'a mut R,
     outcome: &'a mut Option<Outcome>,
     cx: &'a Context,
-    follower: &'a Key,
 }
 
 impl<R: Reconciler> Reconciler for OnePass<'_, R> {
     async fn reconcile(&mut self, pass: &mut Pass<'_>) -> Result<Next, WriteError> {
         let next = self.reconciler.reconcile(pass).await;
-        let followed = self.cx.cluster.cache.followed(self.follower);
+        let of_kind = |kind: Kind| {
+            let follower = Key::new(NAMESPACE, &format!("{}/{NAME}", kind.plural));
+            self.cx.cluster.cache.followed(&follower)
+        };
+        let followed = [GAME_DEPLOYMENT, GAME_STATEFUL_SET].into_iter().flat_map(of_kind).collect();
         *self.outcome = Some(Outcome { next, followed });
         Ok(Next::Gone)
     }

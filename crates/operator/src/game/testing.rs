@@ -91,6 +91,8 @@ struct State {
     calls: Vec<Call>,
     failures: Vec<(String, String, u16)>,
     version: u64,
+    /// A field that each write sets, as an admission webhook may.
+    admission: Option<(&'static str, Value)>,
 }
 
 // === impl Api ===
@@ -99,6 +101,11 @@ impl Api {
     /// Requests of this method whose path contains `part` are answered by `code` from now on.
     pub(crate) fn fail(&self, method: &str, part: &str, code: u16) {
         self.0.lock().failures.push((method.to_owned(), part.to_owned(), code));
+    }
+
+    /// Each write sets this field.
+    pub(crate) fn admit(&self, pointer: &'static str, value: Value) {
+        self.0.lock().admission = Some((pointer, value));
     }
 
     pub(crate) fn mend(&self) {
@@ -260,6 +267,9 @@ impl State {
 
     fn store(&mut self, path: String, mut object: Value) -> (u16, Value) {
         self.version += 1;
+        if let Some((pointer, value)) = &self.admission {
+            object = with(object, pointer, value.clone());
+        }
         object["metadata"]["resourceVersion"] = json!((1000 + self.version).to_string());
         self.objects.insert(path, object.clone());
         (200, object)

@@ -431,6 +431,12 @@ async fn new_pods_have_different_names_that_no_pod_has_or_had() {
         assert_eq!(id.len(), 5);
         assert!(id.bytes().all(|byte| ID_LETTERS.contains(&byte)), "{id}");
     }
+    act(&kit, GAME_DEPLOYMENT, (0..20).map(|_| new_pod(None)).collect()).await.unwrap();
+    let late = |pod: &Value| {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        name.strip_prefix("arena-").unwrap().bytes().any(|it| ID_LETTERS[10..].contains(&it))
+    };
+    assert!(kit.api.list(POD).iter().any(late), "all letters are used");
     let workload = workload_ref(&kit, GAME_DEPLOYMENT);
     let mut observation = observation(&workload);
     let free = |observation: &Observation, created: BTreeSet<String>| {

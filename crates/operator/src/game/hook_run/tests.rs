@@ -327,6 +327,13 @@ async fn fields_of_objects_are_compared_or_set() {
         }
         assert_eq!(kit.cx.reconcile_permits.available_permits(), 16, "{reason}");
     }
+    let kit = stage(object_run("patch", NAMESPACE));
+    kit.api.put(POD, pod("a"));
+    kit.api.admit("/metadata/annotations/ready", json!("no"));
+    let status = measured(&kit).await;
+    assert_eq!(status["phase"], "Successful", "it was set, whatever became of it");
+    assert!(measurement(&status)["message"].is_null());
+    assert_eq!(measurement(&status)["value"], "no");
     let kit = stage(object_run("get", "elsewhere"));
     let status = measured(&kit).await;
     let want = "argument PodNamespace must be the namespace of the run";
@@ -421,6 +428,28 @@ async fn a_run_that_is_always_due_lets_others_go_first() {
     assert_eq!(kit.web.calls().len(), ROUNDS_MAX, "one after the other");
     assert_eq!(kit.pass(&mut reconciler).await.next.unwrap(), Next::OnChange);
     assert_eq!(kit.web.calls().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_not_due_yet_begins_and_ends_without_being_measured() {
+    let cases = [
+        ("it is asked to end", "/spec/terminate", json!(true)),
+        ("its deadline passes", "/spec/deadlineSeconds", json!(10)),
+    ];
+    for (reason, path, value) in cases {
+        let kit = stage(run_of(&json!({ "initialDelay": "60s" })));
+        let mut reconciler = reconciler(&kit);
+        let next = kit.pass(&mut reconciler).await.next.unwrap();
+        let begun = status(&kit);
+        assert_eq!(next, Next::At(Duration::from_mins(1)), "{reason}");
+        assert_eq!(begun["startedAt"], "2026-01-01T00:00:00Z", "{reason}");
+        assert_eq!(begun["phase"], "Running", "{reason}: {begun}");
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        kit.has(HOOK_RUN, with(kit.api.get(HOOK_RUN, "run"), path, value));
+        assert_eq!(kit.pass(&mut reconciler).await.next.unwrap(), Next::OnChange, "{reason}");
+        assert!(status(&kit)["completedAt"].is_string(), "{reason}: {}", status(&kit));
+        assert!(kit.web.calls().is_empty(), "{reason}");
+    }
 }
 
 #[test]

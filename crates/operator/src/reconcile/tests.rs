@@ -48,7 +48,6 @@ struct Scripted {
 }
 
 impl Reconciler for Scripted {
-    #[expect(clippy::panic, reason = "that is the test")]
     async fn reconcile(&mut self, _: &mut Pass<'_>) -> Result<Next, WriteError> {
         let now = self.cx.clock.monotonic();
         self.log.0.lock().0.push(now.as_millis());

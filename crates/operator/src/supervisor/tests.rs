@@ -244,7 +244,7 @@ async fn a_drain_waits_for_every_loop_and_for_cleanup() {
         cleanup.say("cleaned up".to_owned());
     });
     let start = tokio::time::Instant::now();
-    stage.supervisor.drain(Duration::from_secs(60)).await;
+    stage.supervisor.drain(Duration::from_mins(1)).await;
     assert_eq!(start.elapsed().as_secs(), 5);
     let mut lines = stage.recorder.lines();
     lines.sort();

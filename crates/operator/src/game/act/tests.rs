@@ -512,15 +512,12 @@ async fn a_taken_pod_name_is_refused_with_its_owner() {
         kit.api.put(POD, existing);
         let acted = create_numbered(&kit).await;
         assert_eq!(acted.is_stale, want.is_none(), "{reason}");
-        match want {
-            Some(want) => {
-                let message = &acted.refusals[0].message;
-                assert!(message.contains(want), "{reason}: {message}");
-            }
-            None => {
-                assert!(acted.refusals.is_empty(), "{reason}");
-                assert!(kit.cached(POD, "arena-0").is_some(), "{reason}: it is read");
-            }
+        if let Some(want) = want {
+            let message = &acted.refusals[0].message;
+            assert!(message.contains(want), "{reason}: {message}");
+        } else {
+            assert!(acted.refusals.is_empty(), "{reason}");
+            assert!(kit.cached(POD, "arena-0").is_some(), "{reason}: it is read");
         }
     }
 }

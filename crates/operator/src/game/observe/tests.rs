@@ -240,7 +240,9 @@ async fn the_revision_of_the_template_comes_first() {
         let kit = Kit::new();
         kit.has(GAME_DEPLOYMENT, workload.clone());
         kit.listed(&LISTED);
-        revisions.into_iter().for_each(|it| kit.has(CONTROLLER_REVISION, it));
+        for revision in revisions {
+            kit.has(CONTROLLER_REVISION, revision);
+        }
         assert_eq!(said(&kit, GAME_DEPLOYMENT), want, "{reason}");
     }
     let invalid = with(workload, "/spec/updateStrategy/canary", json!({ "steps": [{}] }));

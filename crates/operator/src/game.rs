@@ -17,6 +17,8 @@ mod object_probe;
 mod observe;
 mod prepare;
 mod reconcile;
+#[cfg(test)]
+pub(crate) mod testing;
 mod workload_ref;
 
 pub(crate) use self::controller::GameWorkloads;

@@ -661,3 +661,6 @@ fn difference(old: &Value, new: &Value) -> Value {
     }
     Value::Object(patch)
 }
+
+#[cfg(test)]
+mod tests;

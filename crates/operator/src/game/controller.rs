@@ -163,3 +163,6 @@ impl Controller for GameWorkloads {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

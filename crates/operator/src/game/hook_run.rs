@@ -431,3 +431,6 @@ fn unreadable(why: String, now: Moment) -> Assessment {
         ended: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

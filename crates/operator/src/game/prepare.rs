@@ -124,3 +124,6 @@ fn is_owned(object: &Value, uid: &str) -> bool {
     let owners = object["metadata"]["ownerReferences"].as_array();
     owners.is_some_and(|owners| owners.iter().any(|it| it["uid"] == uid))
 }
+
+#[cfg(test)]
+mod tests;

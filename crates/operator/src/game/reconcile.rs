@@ -145,11 +145,8 @@ impl WorkloadReconciler {
         telemetry.count_decision(decision.why.reason());
         let replicas = replicas(self.workload.kind, observation, &decision);
         telemetry.game.set_replicas(self.workload.labels(), replicas);
-        let acted = self.actor.act(&self.workload, observation, &decision).await;
-        let Acted { is_stale, refusals } = acted.inspect_err(|error| {
-            // Nothing more is done on top of a write that may or may not have happened.
-            self.cache_may_lag |= matches!(error, WriteError::Unavailable { .. });
-        })?;
+        let acted = self.actor.act(&self.workload, observation, &decision).await?;
+        let Acted { is_stale, refusals } = acted;
         if is_stale {
             return Ok(After::Conflict);
         }
@@ -196,6 +193,7 @@ impl Reconciler for WorkloadReconciler {
                     conflicts += 1;
                 }
                 Err(error) => {
+                    // Nothing more is done on top of a write that may or may not have happened.
                     self.cache_may_lag |= matches!(error, WriteError::Unavailable { .. });
                     return Err(error);
                 }
@@ -247,3 +245,6 @@ fn replicas(kind: Kind, observation: &Observation, decision: &Decision) -> Repli
         updated_ready: counts.updated_ready,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,7 +105,7 @@ impl Strategy {
         (self.rules.defaults)(object);
     }
 
-    /// What the server decides about a new object. `metadata` has its name and UID.
+    /// Fields that the server sets on a new object. `metadata` has its name and UID.
     pub(crate) fn prepare_create(&self, object: &mut Value) {
         if self.status_subresource && !self.keeps_status_on_create() {
             edit::set(object, "status", serde_json::Map::new());
@@ -121,7 +121,7 @@ impl Strategy {
         (self.rules.defaults)(object);
     }
 
-    /// What a client cannot change through the object itself. `new` had its [`Strategy::defaults`].
+    /// Restores fields that a client cannot change through the object itself. `new` had its [`Strategy::defaults`].
     pub(crate) fn prepare_update(&self, new: &mut Value, old: &Value) {
         keep_system_metadata(new, old);
         if self.status_subresource {

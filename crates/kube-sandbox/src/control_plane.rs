@@ -10,7 +10,7 @@ use crate::{
     kubelet::{Kubelet, KubeletSettings, Scheduler},
 };
 
-/// What the control loops are told from outside.
+/// Settings of the control loops.
 #[derive(Debug, Clone, Default)]
 pub struct ControllerSettings {
     /// Pace and behaviour of pods.

@@ -67,7 +67,7 @@ struct Incoming<'r> {
     pretty: bool,
 }
 
-/// What fault injection has in store for a request.
+/// The fault that is injected into a request.
 #[derive(Clone, Copy)]
 struct Fate {
     is_lost: bool,
@@ -210,7 +210,7 @@ impl ApiService {
         }
         let answer = self.server.perform(&request);
         if is_lost {
-            // Whatever came of it, the client will not know.
+            // The request is done, but the client gets no answer.
             let code = answer.map_or_else(|failure| failure.code, |answer| answer.code);
             return Err(Refusal::Break { code: Some(code) });
         }

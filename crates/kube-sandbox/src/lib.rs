@@ -43,7 +43,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What goes wrong is up to the test, and every request is on record:
+//! Faults are injected by the test, and every request is on record:
 //!
 //! ```
 //! use kube_sandbox::{

@@ -26,7 +26,7 @@ use sha2::{Digest as _, Sha512};
 pub(crate) use self::gnostic::encode as encode_v2;
 use self::schema::Schemas;
 
-/// What kubectl accepts from `/openapi/v2`. Not a valid media type, so it is not answered as such.
+/// The media type that kubectl accepts from `/openapi/v2`. Not a valid media type, so it is not answered as such.
 pub(crate) const V2_PROTOBUF_ACCEPT: &str =
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 /// The `Content-Type` of [`encode_v2`]'s bytes.

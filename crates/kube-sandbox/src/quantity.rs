@@ -21,7 +21,7 @@ const SCALE_MIN: i32 = -9;
 /// Powers of ten that anything could be counted in.
 const EXPONENTS: std::ops::RangeInclusive<i32> = -99..=99;
 
-/// What the API server says of a text that is no quantity.
+/// The message of the API server for a text that is no quantity.
 pub(crate) const NOT_A_QUANTITY: &str = "quantities must match the regular expression \
                                   '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";

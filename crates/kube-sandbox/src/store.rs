@@ -240,7 +240,7 @@ impl Store {
         }
     }
 
-    /// From now on, changes queue up for [`Store::take_unseen`]. What exists counts as a change.
+    /// From now on, changes queue up for [`Store::take_unseen`]. Existing objects count as changes.
     pub fn track_unseen(&self) {
         let mut state = self.write();
         if state.unseen.is_some() {

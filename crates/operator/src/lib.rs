@@ -8,6 +8,8 @@
 //! Watches feed a cache ([`cluster`]); each canary, game workload and hook run has a loop ([`Supervisor`])
 //! that observes the cache, lets the engine decide, and carries the decision out.
 
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
+
 pub mod args;
 mod canary;
 pub mod clock;

@@ -7,7 +7,7 @@
 //! text --parse--> syntax tree --plan--> Plan (series found, names resolved) --evaluate--> Value
 //! ```
 //!
-//! Whatever is not supported is refused while the plan is made, by name and as `bad_data`; an
+//! An unsupported expression is refused while the plan is made, by name and as `bad_data`; an
 //! evaluation then fails only where Prometheus does. Native histograms, annotations and the
 //! functions that Prometheus calls experimental are left out.
 //!

@@ -25,7 +25,7 @@ const TARGET_CPU: &str = "targetCPUUtilizationPercentage";
 const CURRENT_CPU: &str = "currentCPUUtilizationPercentage";
 const DEFAULT_UTILIZATION: i64 = 80;
 
-/// What a client of version 1 wrote, as version 2.
+/// An object written by a client of version 1, as version 2.
 pub(crate) fn hpa_v1_to_v2(v1: &Value) -> Value {
     let mut v2 = v1.clone();
     set(&mut v2, "apiVersion", "autoscaling/v2");
@@ -70,7 +70,7 @@ pub(crate) fn hpa_v1_to_v2(v1: &Value) -> Value {
     v2
 }
 
-/// What is stored, as a client of version 1 reads it.
+/// A stored object, as a client of version 1 reads it.
 pub(crate) fn hpa_v2_to_v1(v2: &Value) -> Value {
     let mut v1 = v2.clone();
     set(&mut v1, "apiVersion", "autoscaling/v1");

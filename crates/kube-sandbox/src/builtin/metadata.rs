@@ -16,7 +16,7 @@ use crate::{
     selector,
 };
 
-/// What is wrong with the metadata of an object about to be created. Its name was generated before.
+/// Errors in the metadata of an object about to be created. Its name was generated before.
 pub(crate) fn validate_metadata(
     meta: &Value,
     namespaced: bool,
@@ -50,7 +50,7 @@ pub(crate) fn validate_metadata(
     errors
 }
 
-/// What is wrong with a change of metadata. `new` went through [`keep_system_metadata`] before.
+/// Errors in a change of metadata. `new` went through [`keep_system_metadata`] before.
 pub(crate) fn validate_metadata_update(new: &Value, old: &Value, path: &str) -> Vec<FieldError> {
     let (at, was) = (At::new(Some(new), path), At::new(Some(old), path));
     let mut errors = Errors::new();
@@ -224,7 +224,7 @@ pub(super) fn bare_finalizers(meta: &Value) -> Errors {
     errors
 }
 
-/// What those who define kinds are told of finalizers that could be anybody's.
+/// The warning about finalizers without a domain.
 pub(crate) fn finalizer_warnings(meta: &Value) -> Vec<String> {
     let bare = bare_finalizers(meta);
     let mut warnings: Vec<String> = Vec::new();

@@ -113,7 +113,7 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
     }
 }
 
-/// What a client left out of an update stays as it was given. Does nothing the second time.
+/// A field that an update leaves out stays as it was given. Does nothing the second time.
 pub(crate) fn keep_addresses(new: &mut Value, old: &Value) {
     if let (Some(spec), Some(old)) = (object(new, "spec"), old.get("spec")) {
         keep_allocated(spec, old);

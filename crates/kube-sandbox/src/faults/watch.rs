@@ -25,7 +25,7 @@ pub enum WatchFault {
         events: u64,
     },
     /// After so many events nothing more arrives: for a while, or (`None`) for as long as the
-    /// connection lives. What was held back arrives afterwards.
+    /// connection lives. Events that were held back arrive afterwards.
     SilenceAfter {
         /// How many arrive.
         events: u64,

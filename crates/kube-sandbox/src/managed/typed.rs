@@ -50,7 +50,7 @@ pub(crate) fn fields_of<S: Shape>(value: &Value, shape: &S) -> FieldSet {
     applied_parts(value, shape, DEPTH_MAX).unwrap_or_default()
 }
 
-/// What changed from `old` to `new`. Without `old` everything was added, down from the root.
+/// The differences from `old` to `new`. Without `old` everything was added, down from the root.
 pub(crate) fn compare<S: Shape>(old: Option<&Value>, new: &Value, shape: &S) -> Comparison {
     let Some(old) = old else {
         let added = parts(new, shape, DEPTH_MAX).unwrap_or_default();

@@ -182,10 +182,7 @@ impl Actor {
             Action::Park => scale(canary, observation, 0).await,
             Action::ResumeScaler => pause_scaler(canary, observation, false).await,
             Action::PauseScaler => pause_scaler(canary, observation, true).await,
-            Action::RefreshPrimaryScaler => {
-                let changes = observation.inputs.refreshed_scaler(&scalers(canary, observation));
-                canary.write(&changes.map_err(rejected)?).await
-            }
+            Action::RefreshPrimaryScaler => refresh_scaler(canary, observation).await,
             Action::Promote(revision) => {
                 primary::promote(
                     &mut self.recorder,
@@ -420,6 +417,11 @@ async fn pause_scaler(
 ) -> Result<(), WriteError> {
     let change = observation.inputs.pause_scaler(&scalers(canary, observation), is_paused);
     canary.write(change.as_slice()).await
+}
+
+async fn refresh_scaler(canary: &CanaryRef, observation: &Observation) -> Result<(), WriteError> {
+    let changes = observation.inputs.refreshed_scaler(&scalers(canary, observation));
+    canary.write(&changes.map_err(rejected)?).await
 }
 
 fn scalers(canary: &CanaryRef, observation: &Observation) -> Scalers {

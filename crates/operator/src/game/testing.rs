@@ -436,7 +436,7 @@ impl Kit {
     /// An object that both the API server and the cache have.
     pub(crate) fn has(&self, kind: Kind, object: Value) {
         let object = self.api.put(kind, object);
-        self.cluster().cache.learn(kind, object);
+        self.cluster().cache.cache_insert(kind, object);
     }
 
     pub(crate) fn cached(&self, kind: Kind, name: &str) -> Option<Arc<Value>> {

@@ -132,13 +132,13 @@ async fn a_lost_lease_and_a_stop_are_no_errors() {
     let canary = start(&kit, "a", 0, vec![Step::NotLeading, Step::Stopped, Step::Unavailable]);
     pass_seconds(100).await;
     assert_eq!(canary.log.seconds(), [0], "it waits for a change");
-    kit.cluster().cache.ring(&canary.key);
+    kit.cluster().cache.notify(&canary.key);
     pass_seconds(100).await;
     assert_eq!(canary.log.seconds(), [0, 100]);
     assert_eq!(canary.log.outcomes(), [true, true]);
     let lines = kit.metrics("tidegate_reconciles");
     assert!(lines.iter().all(|line| !line.contains("error")), "{lines:?}");
-    kit.cluster().cache.ring(&canary.key);
+    kit.cluster().cache.notify(&canary.key);
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(canary.log.outcomes().last(), Some(&false));
 }
@@ -148,12 +148,12 @@ async fn a_wakeup_begins_a_pass_but_not_before_the_first_delay_is_over() {
     let kit = Kit::new();
     let canary = start(&kit, "a", 5, vec![Step::Rest(Next::OnChange), Step::RestFor(100)]);
     pass_seconds(1).await;
-    kit.cluster().cache.ring(&canary.key);
+    kit.cluster().cache.notify(&canary.key);
     pass_seconds(3).await;
     assert!(canary.log.times().is_empty(), "the delay is not over");
     pass_seconds(4).await;
     assert_eq!(canary.log.seconds(), [5, 5], "the wakeup was not lost");
-    kit.cluster().cache.ring(&canary.key);
+    kit.cluster().cache.notify(&canary.key);
     pass_seconds(1).await;
     assert_eq!(canary.log.seconds(), [5, 5, 8], "a wakeup comes before the due time");
 }

@@ -122,7 +122,7 @@ impl Stage {
     }
 
     fn remove(&self, name: &str) {
-        self.kit.cluster().cache.unlearn(POD, &Key::new(NAMESPACE, name));
+        self.kit.cluster().cache.cache_remove(POD, &Key::new(NAMESPACE, name));
         self.tell(name);
     }
 
@@ -163,7 +163,7 @@ async fn a_change_of_the_fields_that_wake_is_told_and_rings_once() {
     stage.after(0).await;
     stage.put("a", "a-1", "game:1");
     stage.after(0).await;
-    let bell = stage.kit.cluster().cache.bell(&Key::new(NAMESPACE, "a"));
+    let bell = stage.kit.cluster().cache.wakeup(&Key::new(NAMESPACE, "a"));
     let rang = async |stage: &mut Stage| {
         let lines = stage.after(0).await;
         let rings = tokio::time::timeout(Duration::from_millis(1), bell.notified()).await.is_ok();

@@ -1,10 +1,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
+use serde_json::{Value, json};
 use tidegate_engine::{
     Again, Moment, Revision,
-    game::{Fact, Memory, PauseReason, Verb},
+    game::{
+        Command, Fact, HookKind, HookStart, Memory, NewPod, PauseReason, PodChange, PodRef, Purpose,
+    },
 };
-use tidegate_providers::object::Kind;
+use tidegate_providers::{
+    game::{CONTROLLER_REVISION, GAME_DEPLOYMENT, HOOK_RUN, POD, VOLUME_CLAIM, names},
+    object::Kind,
+};
 
 use super::*;
 use crate::game::{
@@ -143,8 +149,8 @@ fn all_actions() -> Vec<Action> {
         Action::TerminateHook("run".to_owned()),
         Action::DeleteHook("run".to_owned()),
         Action::SetPaused(true),
-        Action::Lift(Verb::Resume),
-        Action::ClearVerb,
+        Action::Lift(Command::Resume),
+        Action::ClearCommand,
         Action::GoBack { to: name(), from: Revision::new("x") },
         Action::ResetRetry(HookKind::PreDelete),
         Action::PrunePodsToDelete(vec!["gone".to_owned()]),
@@ -429,19 +435,21 @@ async fn new_pods_have_different_names_that_no_pod_has_or_had() {
     for name in &names {
         let id = name.strip_prefix("arena-").unwrap();
         assert_eq!(id.len(), 5);
-        assert!(id.bytes().all(|byte| ID_LETTERS.contains(&byte)), "{id}");
+        assert!(id.bytes().all(|byte| new_pod::ID_LETTERS.contains(&byte)), "{id}");
     }
     act(&kit, GAME_DEPLOYMENT, (0..20).map(|_| new_pod(None)).collect()).await.unwrap();
     let late = |pod: &Value| {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-        name.strip_prefix("arena-").unwrap().bytes().any(|it| ID_LETTERS[10..].contains(&it))
+        name.strip_prefix("arena-")
+            .unwrap()
+            .bytes()
+            .any(|it| new_pod::ID_LETTERS[10..].contains(&it))
     };
     assert!(kit.api.list(POD).iter().any(late), "all letters are used");
     let workload = workload_ref(&kit, GAME_DEPLOYMENT);
     let mut observation = observation(&workload);
     let free = |observation: &Observation, created: BTreeSet<String>| {
-        let object = Value::Null;
-        Writer { workload: &workload, observation, object, created }.free_name()
+        new_pod::free_name(&workload, observation, &created)
     };
     let first = free(&observation, BTreeSet::new());
     assert!(!names.contains(&*first), "the cache has those");
@@ -578,7 +586,7 @@ fn a_difference_is_the_merge_patch_from_one_value_to_the_other() {
         (json!(null), json!({ "a": 1 }), json!({ "a": 1 })),
     ];
     for (old, new, want) in cases {
-        assert_eq!(difference(&old, &new), want, "{old} to {new}");
+        assert_eq!(writer::difference(&old, &new), want, "{old} to {new}");
     }
 }
 

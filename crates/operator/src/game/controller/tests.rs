@@ -22,7 +22,7 @@ fn id(kind: Kind, name: &str) -> Id {
 
 /// Whether the loop of a workload is woken when this pod changes.
 async fn is_woken(kit: &Kit, workload: Kind, name: &str) -> bool {
-    let bell = kit.cluster().cache.bell(&follower(workload, &Key::new(NAMESPACE, NAME)));
+    let bell = kit.cluster().cache.wakeup(&follower(workload, &Key::new(NAMESPACE, NAME)));
     Owners(POD, kit.cluster().clone()).changed(&Key::new(NAMESPACE, name));
     tokio::time::timeout(Duration::from_millis(1), bell.notified()).await.is_ok()
 }

@@ -108,7 +108,7 @@ async fn a_run_that_is_gone_ends_its_loop_and_one_on_its_way_out_is_left_alone()
         let mut reconciler = reconciler(&kit);
         match change {
             Some((path, value)) => kit.has(HOOK_RUN, with(step_run("run"), path, value)),
-            None => kit.cluster().cache.unlearn(HOOK_RUN, &Key::new(NAMESPACE, "run")),
+            None => kit.cluster().cache.cache_remove(HOOK_RUN, &Key::new(NAMESPACE, "run")),
         }
         assert_eq!(kit.pass(&mut reconciler).await.next.unwrap(), want, "{reason}");
         assert!(kit.web.calls().is_empty(), "{reason}");

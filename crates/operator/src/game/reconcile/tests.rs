@@ -141,7 +141,7 @@ async fn an_orphan_is_adopted_and_a_pod_without_labels_released() {
     let kit = up(&deployment());
     kit.has(POD, with(own_pod(&deployment(), "arena-2"), "/metadata/labels", json!({})));
     kit.api.remove(POD, "arena-1");
-    kit.cluster().cache.unlearn(POD, &Key::new(NAMESPACE, "arena-1"));
+    kit.cluster().cache.cache_remove(POD, &Key::new(NAMESPACE, "arena-1"));
     let revision = json!(revision_name(&deployment()));
     kit.has(POD, with(pod("orphan"), "/metadata/labels/controller-revision-hash", revision));
     let outcome = kit.pass(&mut reconciler(&kit, &deployment())).await;

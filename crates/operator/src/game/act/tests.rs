@@ -513,7 +513,7 @@ async fn a_taken_pod_name_is_refused_with_its_owner() {
         ("of another set", own("lobby"), Some("belongs to GameStatefulSet lobby")),
         ("of a former set of this name", own(NAME), None),
         ("an orphan that will be adopted", pod("arena-0"), None),
-        ("an orphan that is not selected", unlabelled, Some("belongs to nobody")),
+        ("an orphan that is not selected", unlabelled, Some("other labels than the selector")),
     ];
     for (reason, existing, want) in cases {
         let kit = Kit::of(&set());

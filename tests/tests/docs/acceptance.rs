@@ -52,12 +52,12 @@
 //! | BET-29 | timeouts | `one_timeout_covers_everything`, `servers_that_hang_are_waited_for_side_by_side_and_not_for_ever` |
 //! | BET-30 | sizes | `an_answer_that_was_cut_is_no_answer` |
 //! | BET-31 | one after another | `servers_that_hang_are_waited_for_side_by_side_and_not_for_ever`, `services_that_hang_hold_a_rollout_for_a_second`, `a_service_that_is_away_delays_neither_the_rollout_nor_others` |
-//! | BET-32 | nGrinder's interval | `a_poll_interval_is_what_it_says` |
+//! | BET-32 | nGrinder's interval | `a_poll_interval_is_obeyed` |
 //! | BET-33 | unknown types | `a_task_that_is_none_is_a_bad_request` |
 //! | BET-34 | Concord's times | `a_process_has_the_time_it_was_given` |
 //! | BET-35 | children | `the_children_of_a_program_end_with_it` |
-//! | BET-36 | tests that outlive callers | `a_test_whose_caller_is_gone_is_ended`, `the_same_test_runs_once_for_all_who_ask` |
-//! | BET-37 | bounds | `the_number_of_tasks_is_bounded`, `of_an_output_without_end_the_end_is_kept` |
+//! | BET-36 | tests that outlive callers | `a_test_without_a_waiting_caller_is_ended`, `the_same_test_runs_once_for_all_callers` |
+//! | BET-37 | bounds | `the_number_of_tasks_is_bounded`, `of_an_endless_output_the_end_is_kept` |
 //! | BET-38 | races | `of_many_at_once_one_starts` |
 //! | BET-39 | gates | `gates_outlive_a_process_that_is_killed`, `an_opening_can_be_for_one_revision_or_for_a_time`, `gates_in_a_config_map_are_the_same_for_every_replica`, `a_step_is_granted_once_whoever_is_asked` |
 //! | BET-40 | answers of hooks | `what_a_hook_says_is_told_with_its_status`, `every_2xx_is_a_yes` |
@@ -69,7 +69,7 @@
 //! | BET-46 | series of what is gone | `a_deleted_canary_leaves_no_series_behind`, `a_canary_with_another_target_leaves_no_series_of_the_old_one` |
 //! | BET-47 | readiness | `readiness_waits_for_everything_that_was_announced` |
 //! | BET-48 | long texts | `a_page_of_a_megabyte_does_not_get_into_events`, `of_an_answer_a_short_clean_line_is_shown` |
-//! | BET-49 | Amazon's Prometheus, certificates | `amazons_prometheus_gets_signed_requests`, `a_certificate_of_a_secret_is_shown`, `a_certificate_of_ones_own_is_shown_to_who_wants_one` |
+//! | BET-49 | Amazon's Prometheus, certificates | `amazons_prometheus_gets_signed_requests`, `a_certificate_of_a_secret_is_shown`, `a_client_certificate_is_presented_to_servers_that_ask` |
 //! | BET-50 | numbers in full | `a_check_keeps_the_value_in_full` |
 //! | BET-51 | APISIX measures both | `apisix_counts_answers_of_the_canarys_own_addresses`, `apisix_is_judged_by_what_the_canarys_own_pods_answered` |
 

@@ -22,17 +22,17 @@ message of the current state. *Status only* marks reasons that appear there, in 
 
 /// Events of the operator's own actions: reason, type, meaning, and the file that sends it.
 const OF_ACTS: [(&str, &str, &str, &str); 14] = [
-    ("SuccessfulCreate", "Normal", "A pod was created", "act"),
-    ("SuccessfulDelete", "Normal", "A pod was deleted; the message has the reason", "act"),
-    ("SuccessfulForceDelete", "Normal", "A pod was deleted from a lost node", "act"),
+    ("SuccessfulCreate", "Normal", "A pod was created", "act/writer"),
+    ("SuccessfulDelete", "Normal", "A pod was deleted; the message has the reason", "act/writer"),
+    ("SuccessfulForceDelete", "Normal", "A pod was deleted from a lost node", "act/writer"),
     (
         "SuccessfulUpdatePodReCreate",
         "Normal",
         "A pod was deleted to be replaced by a new one",
-        "act",
+        "act/writer",
     ),
-    ("SuccessfulUpdatePodInPlace", "Normal", "A pod is updated in place", "act"),
-    ("SuccessfulUpdatePodHotPatch", "Normal", "A pod is updated while it serves", "act"),
+    ("SuccessfulUpdatePodInPlace", "Normal", "A pod is updated in place", "act/writer"),
+    ("SuccessfulUpdatePodHotPatch", "Normal", "A pod is updated while it serves", "act/writer"),
     (
         "FailedCreate",
         "Warning",

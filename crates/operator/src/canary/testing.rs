@@ -319,9 +319,7 @@ impl Reconciler for Errand<'_> {
         let unready_since = UnreadySince::default();
         let acted = self.actor.act(canary, observation, decision, &unready_since, pass).await;
         *self.outcome = Some(match acted {
-            Ok(memory) => {
-                Acted { memory: Some(memory), error: String::new(), is_rejection: false }
-            }
+            Ok(memory) => Acted { memory: Some(memory), error: String::new(), is_rejection: false },
             Err(failure) => Acted {
                 memory: None,
                 error: failure.error.to_string(),

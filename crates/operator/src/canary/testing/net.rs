@@ -80,12 +80,7 @@ impl Transport for Net {
     fn send(&self, sent: Outgoing) -> BoxFuture<'_, Result<Answer, HttpError>> {
         let url = sent.url.uri().to_string();
         let has_permit = is_permit_taken(&self.context);
-        self.calls.lock().push(Called {
-            url: url.clone(),
-            sent,
-            has_permit,
-            at: Instant::now(),
-        });
+        self.calls.lock().push(Called { url: url.clone(), sent, has_permit, at: Instant::now() });
         let reply = self.rules.lock().iter_mut().find(|(part, _)| url.contains(part)).map(
             |(_, replies)| {
                 let next = if replies.len() > 1 { replies.pop_front() } else { None };

@@ -22,7 +22,10 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tidegate_engine::{Action, Again, Answers, Decision, Fact, Memory};
-use tidegate_providers::{object::Kind, traffic::Mesh};
+use tidegate_providers::{
+    object::Kind,
+    traffic::{Mesh, VIRTUAL_SERVICE},
+};
 use tokio::{sync::watch, time::Instant};
 use tracing::Span;
 
@@ -298,10 +301,24 @@ pub(in crate::canary) fn in_analysis(provider: &str) -> Bench {
         web["metadata"]["generation"] = json!(2);
         web["status"]["observedGeneration"] = json!(2);
     });
+    divide(&bench, 20);
     let revision = bench.observe().observed.target.expect("a target").revision;
     bench.metadata(&json!({ "finalizers": ["finalizer.flagger.app"] })).remembering(&json!({
         "phase": "Progressing", "canaryWeight": 20, "lastAppliedSpec": revision.as_str(),
     }))
+}
+
+/// Gives the canary this share in the route of Istio.
+fn divide(bench: &Bench, canary: i64) {
+    if bench.get(VIRTUAL_SERVICE, "web").is_none() {
+        return;
+    }
+    bench.edit(VIRTUAL_SERVICE, "web", |route| {
+        for destination in route["spec"]["http"][0]["route"].as_array_mut().unwrap() {
+            let is_canary = destination["destination"]["host"] == "web-canary";
+            destination["weight"] = json!(if is_canary { canary } else { 100 - canary });
+        }
+    });
 }
 
 /// Carries out one decision in a pass.

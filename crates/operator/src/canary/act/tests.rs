@@ -356,8 +356,8 @@ async fn a_share_of_a_kind_that_cannot_be_listed_is_refused() {
     let mut observation = kit.observe();
     observation.routes.unlisted = Some(TableState::Failed("forbidden".to_owned()));
     let mut actor = kit.actor();
-    // The route is at 0 %: nothing would be written.
-    let acted = kit.act_by(&mut actor, &observation, vec![Action::Shift(split(0))]).await;
+    // The route is at 20 %: nothing would be written.
+    let acted = kit.act_by(&mut actor, &observation, vec![Action::Shift(split(20))]).await;
     assert!(acted.error.contains("forbidden") && acted.is_rejection, "{acted:?}");
     assert_eq!(kit.api.writes(), Vec::<String>::new());
     let acted = kit.act_by(&mut actor, &observation, vec![Action::Shift(split(30))]).await;

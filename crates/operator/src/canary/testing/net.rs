@@ -46,6 +46,8 @@ pub(in crate::canary) enum Reply {
     Unreachable,
     Untrusted,
     After(Duration),
+    /// This status, after a while.
+    Late(Duration, u16),
 }
 
 // === impl Net ===
@@ -113,6 +115,10 @@ impl Transport for Net {
                 Reply::Unreachable => return Err(HttpError::Connect { host }),
                 Reply::Untrusted => return Err(HttpError::Tls { host }),
                 Reply::After(time) => tokio::time::sleep(time).await,
+                Reply::Late(time, status) => {
+                    tokio::time::sleep(time).await;
+                    answer.status = StatusCode::from_u16(status).unwrap();
+                }
             }
             Ok(answer)
         })

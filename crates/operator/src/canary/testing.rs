@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tidegate_engine::{Action, Again, Answers, Decision, Fact, Memory};
 use tidegate_providers::{
     object::Kind,
-    traffic::{Mesh, VIRTUAL_SERVICE},
+    traffic::{KNATIVE_SERVICE, Mesh, VIRTUAL_SERVICE},
 };
 use tokio::{sync::watch, time::Instant};
 use tracing::Span;
@@ -306,6 +306,31 @@ pub(in crate::canary) fn in_analysis(provider: &str) -> Bench {
     bench.metadata(&json!({ "finalizers": ["finalizer.flagger.app"] })).remembering(&json!({
         "phase": "Progressing", "canaryWeight": 20, "lastAppliedSpec": revision.as_str(),
     }))
+}
+
+/// A canary of a Service of Knative whose newest revision is `web-00002`, with these traffic entries. The
+/// primary is the revision `primary`, if one was chosen.
+pub(in crate::canary) fn knative(primary: Option<&str>, traffic: &Value) -> Bench {
+    let bench = Bench::new("knative").spec(&json!({
+        "targetRef": { "apiVersion": "serving.knative.dev/v1", "kind": "Service", "name": "web" },
+    }));
+    bench.put(
+        KNATIVE_SERVICE,
+        json!({
+            "apiVersion": "serving.knative.dev/v1", "kind": "Service",
+            "metadata": {
+                "name": "web", "generation": 1,
+                "annotations": { "flagger.app/primary-revision": primary },
+            },
+            "spec": { "template": { "spec": {} }, "traffic": traffic },
+            "status": {
+                "observedGeneration": 1,
+                "latestCreatedRevisionName": "web-00002", "latestReadyRevisionName": "web-00002",
+                "conditions": [{ "type": "Ready", "status": "True" }],
+            },
+        }),
+    );
+    bench
 }
 
 /// Gives the canary this share in the route of Istio.

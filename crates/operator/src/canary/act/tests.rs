@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use tidegate_engine::{Notice, Outcome, Percent, Phase, Revision, Severity};
 use tidegate_providers::{
-    traffic::VIRTUAL_SERVICE,
+    traffic::{KNATIVE_SERVICE, VIRTUAL_SERVICE},
     workload::{CONFIG_MAP, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, SCALED_OBJECT, SECRET, SERVICE},
 };
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     canary::{
         observe::testing::Bench,
-        testing::{Kit, in_analysis},
+        testing::{Kit, in_analysis, knative},
     },
     cluster::ALERT_PROVIDER,
 };
@@ -739,4 +739,41 @@ async fn a_target_that_is_a_service_has_a_service_as_primary() {
     let acted = kit.act(ensure_primary()).await;
     assert_eq!(acted.error, "");
     assert_eq!(kit.api.writes()[0], "PATCH services/backend-primary");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_primary_of_knative_is_a_name_in_the_target() {
+    let all = json!([{ "latestRevision": true, "percent": 100 }]);
+    let kit = Kit::of(knative(None, &all));
+    assert_eq!(kit.act(ensure_primary()).await.error, "");
+    let service = |kit: &Kit| kit.api.get(KNATIVE_SERVICE, "web").unwrap();
+    let primary =
+        |kit: &Kit| service(kit)["metadata"]["annotations"]["flagger.app/primary-revision"].clone();
+    assert_eq!(kit.api.writes()[0], "PATCH services/web");
+    assert_eq!(primary(&kit), "web-00002");
+
+    let divided = json!([
+        { "latestRevision": true, "percent": 50 },
+        { "latestRevision": false, "revisionName": "web-00001", "percent": 50 },
+    ]);
+    let kit = Kit::of(knative(Some("web-00001"), &divided).remembering(&json!({
+        "phase": "Progressing",
+    })));
+    let revision = kit.observe().observed.target.expect("a target").revision;
+    assert_eq!(kit.act(vec![Action::Promote(revision)]).await.error, "");
+    assert_eq!(primary(&kit), "web-00002");
+    let acted = kit.act(vec![Action::Promote(Revision::new("another"))]).await;
+    assert!(acted.error.contains("the target changed"), "{acted:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_was_never_seen_is_not_remembered() {
+    let route = |kit: &Kit| kit.live()["status"]["rollout"]["route"]["name"].clone();
+    let kit = rolling();
+    kit.act(vec![]).await;
+    assert_eq!(route(&kit), "web");
+    let kit = rolling();
+    kit.remove(VIRTUAL_SERVICE, "web");
+    kit.act(vec![]).await;
+    assert!(route(&kit).is_null(), "{}", route(&kit));
 }

@@ -3,7 +3,7 @@ use tidegate_api::canary::Canary;
 use tidegate_providers::workload::SECRET;
 
 use super::*;
-use crate::canary::testing::{Kit, Reply, in_analysis};
+use crate::canary::testing::{Kit, Reply, in_analysis, knative};
 
 fn model() -> Model {
     let canary: Canary = serde_json::from_value(json!({
@@ -466,4 +466,14 @@ async fn backends_are_there_if_each_answers_sensibly() {
             (found, want) => panic!("{reason}: {found:?}, not {want:?}"),
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn queries_of_knative_name_the_newest_revision() {
+    let metric = json!({ "name": "request-success-rate", "thresholdRange": { "min": 99 } });
+    let bench = knative(Some("web-00001"), &json!([]));
+    let kit = Kit::of(bench.spec(&json!({ "analysis": { "metrics": [metric] } })));
+    kit.net.answer("query", &[Reply::value("100")]);
+    assert_eq!(verdict(&kit).await, Verdict::Passed);
+    assert!(queries(&kit)[0].contains("web%2D00002"), "{:?}", queries(&kit));
 }

@@ -5,7 +5,10 @@ use tidegate_providers::{
 };
 
 use super::*;
-use crate::canary::observe::testing::{Bench, SHOP};
+use crate::canary::{
+    observe::testing::{Bench, SHOP},
+    testing::knative,
+};
 
 fn inputs(bench: &Bench) -> Inputs {
     bench.observe().inputs
@@ -122,4 +125,21 @@ fn a_template_that_trusts_any_certificate_is_noted() {
         );
         assert_eq!(notes(&bench), before + more);
     }
+}
+
+#[test]
+fn the_primary_of_knative_is_a_revision_of_the_target() {
+    let none = json!([]);
+    let of = |bench: &Bench| {
+        let inputs = inputs(bench);
+        (inputs.primary_revision().map(str::to_owned), inputs.primary.is_some())
+    };
+    assert_eq!(of(&knative(None, &none)), (None, false));
+    let chosen = Some("web-00001".to_owned());
+    assert_eq!(of(&knative(Some("web-00001"), &none)), (chosen.clone(), true));
+    let written = json!({ "rollout": { "primaryRevision": "web-00001" } });
+    let remembered = knative(None, &none).remembering(&written);
+    assert_eq!(of(&remembered), (chosen, false), "when it was last written down");
+    let newer = knative(Some("web-00003"), &none).remembering(&written);
+    assert_eq!(of(&newer).0.as_deref(), Some("web-00003"), "the target says it itself");
 }

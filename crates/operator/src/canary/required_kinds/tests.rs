@@ -6,7 +6,7 @@ use tidegate_providers::{
 };
 
 use super::*;
-use crate::canary::observe::testing::Bench;
+use crate::canary::{observe::testing::Bench, testing::Kit};
 
 fn kinds(bench: &Bench, provider: &str) -> Vec<&'static str> {
     let mesh = traffic::select(provider).unwrap();
@@ -76,10 +76,27 @@ fn further_kinds_are_those_that_are_served() {
     let plain = traffic::select("kubernetes").unwrap();
     let optional = |mesh| optional_kinds(&bench.cluster, mesh, &canary.spec);
     assert_eq!(optional(plain), [], "a provider without routes");
-    for mesh in Mesh::ALL {
-        let required = mesh.kinds_for(&canary.spec);
-        for kind in optional(mesh) {
-            assert!(!required.contains(&kind) && bench.cluster.serves_route(kind));
-        }
-    }
+    let gateway = traffic::select("gatewayapi:v1").unwrap();
+    assert_eq!(optional(gateway), [], "nothing is known to be served");
+}
+
+#[tokio::test(start_paused = true)]
+async fn further_kinds_of_the_gateway_api_are_those_in_its_document() {
+    let kit = Kit::at_rest(&json!({}), &json!({}));
+    let canary: Canary = serde_json::from_value(kit.live()).unwrap();
+    let mesh = traffic::select("gatewayapi:v1").unwrap();
+    let group = "gateway.networking.k8s.io";
+    let schema = |kind: &str| {
+        json!({ "x-kubernetes-group-version-kind":
+            [{ "group": group, "version": "v1", "kind": kind }] })
+    };
+    let schemas = json!({ "a": schema("HTTPRoute"), "b": schema("GRPCRoute") });
+    kit.api.put_at("/v1", json!({ "components": { "schemas": schemas } }));
+    let path = format!("apis/{group}/v1");
+    kit.api.put_at("/openapi/v3", json!({ "paths": { path: { "serverRelativeURL": "/v1" } } }));
+    let required = mesh.kinds_for(&canary.spec);
+    assert_eq!(required.len(), 1);
+    kit.cx.cluster.clone().load_schema(required[0]).await;
+    let optional = optional_kinds(&kit.cx.cluster, mesh, &canary.spec);
+    assert_eq!(optional.iter().map(|it| it.kind).collect::<Vec<_>>(), ["GRPCRoute"]);
 }

@@ -189,3 +189,16 @@ fn members_that_are_removed_are_left_out_of_what_was_meant() {
     let value = json!({ "a": null, "b": { "c": null, "d": 1 }, "e": [null] });
     assert_eq!(without_nulls(&value), json!({ "b": { "d": 1 }, "e": [null] }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_decision_begins_with_the_version_that_was_observed() {
+    let kit = plain();
+    let mut actor = kit.actor();
+    assert_eq!(kit.act_by(&mut actor, &kit.observe(), vec![]).await.error, "");
+    kit.edit_live(|canary| canary["metadata"]["labels"] = json!({ "a": "b" }));
+    kit.catch_up();
+    let observation = kit.observe();
+    let memory = Memory { iterations: 3, ..observation.observed.memory.clone() };
+    let remember = vec![Action::Remember(Box::new(memory))];
+    assert_eq!(kit.act_by(&mut actor, &observation, remember).await.error, "");
+}

@@ -777,3 +777,20 @@ async fn a_route_that_was_never_seen_is_not_remembered() {
     kit.act(vec![]).await;
     assert!(route(&kit).is_null(), "{}", route(&kit));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_rejection_is_of_the_generation_that_was_observed() {
+    let kit = Kit::of(in_analysis("istio").metadata(&json!({ "generation": 7 })));
+    kit.api.fail("PATCH virtualservices/web", 403, 1);
+    let (mut actor, observation) = (kit.actor(), kit.observe());
+    kit.act_by(&mut actor, &observation, vec![Action::Shift(split(40))]).await;
+    let now = kit.cx.clock.monotonic();
+    let rests = |generation| actor.rejected.obstacle(&ManagedWrite::Shift, now, generation);
+    assert!(rests(7).is_some() && rests(1).is_none());
+    let mut bench = in_analysis("istio").metadata(&json!({ "generation": 7 }));
+    let until = now + Duration::from_secs(100);
+    let write = ManagedWrite::Ensure(ManagedObject::CanaryService);
+    bench.rejected.add(write, "a policy".to_owned(), until, 7);
+    let state = bench.observe().observed.objects.canary_service;
+    assert!(matches!(state, State::Blocked(_)), "{state:?}");
+}

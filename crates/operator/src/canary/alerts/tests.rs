@@ -402,3 +402,14 @@ fn each_message_says_what_happened_and_what_a_person_can_do() {
         assert!(text.contains(want), "{text}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_that_had_nothing_to_do_still_repeats_what_fails() {
+    let kit = kit(&[("info", "one")]);
+    let outbox = outbox(&kit);
+    kit.settle().await;
+    kit.net.answer("one", &[Reply::status(500), Reply::status(200)]);
+    promoted(&kit, &outbox).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(kit.net.calls().len(), 2);
+}

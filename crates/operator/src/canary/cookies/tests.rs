@@ -84,3 +84,8 @@ fn each_cookie_has_its_field_and_an_absent_one_is_removed() {
     });
     assert_eq!(Value::Object(fields(&cookies)), want);
 }
+
+#[test]
+fn letters_are_taken_from_all_of_the_alphabet() {
+    assert_eq!(letters("a"), "UVzsUBHUQM");
+}

@@ -1,10 +1,7 @@
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
-use tidegate_providers::{
-    traffic::VIRTUAL_SERVICE,
-    workload::{DEPLOYMENT, SERVICE},
-};
+use tidegate_providers::{traffic::VIRTUAL_SERVICE, workload::DEPLOYMENT};
 
 use super::*;
 use crate::{

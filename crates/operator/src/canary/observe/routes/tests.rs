@@ -185,3 +185,25 @@ fn on_deletion_both_routes_are_given_back() {
     let observation = bench.deleted().observe();
     assert_eq!(why(&observation.observed.objects.route_restored), "forbidden");
 }
+
+#[test]
+fn nothing_is_known_of_a_previous_route_whose_kind_cannot_be_listed() {
+    let mut bench = Bench::new("kubernetes").set_up().remembering(&json!({
+        "phase": "Progressing", "canaryWeight": 20,
+        "rollout": { "provider": "istio", "route": {
+            "provider": "istio", "kind": "VirtualService", "name": "web", "service": "web",
+        } },
+    }));
+    assert_eq!(bench.observe().observed.objects.previous_route, State::InSync, "it is gone");
+    bench.fail(VIRTUAL_SERVICE, TableState::Failed("forbidden".to_owned()));
+    assert_eq!(why(&bench.observe().observed.objects.previous_route), "forbidden");
+    bench.fail(VIRTUAL_SERVICE, TableState::NotServed("no such kind".to_owned()));
+    assert_eq!(bench.observe().observed.objects.previous_route, State::InSync);
+}
+
+#[test]
+fn another_kind_of_the_provider_says_nothing_about_a_previous_route() {
+    let mut bench = rerouted();
+    bench.fail(DESTINATION_RULE, TableState::Failed("forbidden".to_owned()));
+    assert_eq!(bench.observe().observed.objects.previous_route, State::OutOfSync);
+}

@@ -123,7 +123,7 @@ async fn each_action_writes_its_object() {
     };
     let finalizer = || Kit::in_analysis(&nothing(), &nothing());
     let bare = || Kit::at_rest(&nothing(), &nothing());
-    let cases = [
+    let cases = vec![
         ("park", rolling(), Action::Park, "PATCH deployments/web"),
         ("scale", rolling(), Action::ScaleTarget(5), "PATCH deployments/web"),
         ("scaled already", rolling(), Action::ScaleTarget(2), ""),

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     canary::{
         observe::testing::Bench,
-        testing::{Kit, Reply, in_analysis},
+        testing::{Kit, Reply, Request, in_analysis},
     },
     cluster::{ALERT_PROVIDER, cache::TableState},
 };
@@ -183,7 +183,7 @@ async fn a_question_is_given_up_when_the_canary_is_deleted() {
     };
     let (next, ()) = tokio::join!(kit.pass(&mut reconciler), delete);
     assert!(next.unwrap().is_ok());
-    assert_eq!(kit.cx.clock.monotonic() - start, second(2));
+    assert_eq!(kit.cx.clock.monotonic().saturating_sub(start), second(2));
     assert_eq!(kit.live()["metadata"]["finalizers"], json!([]), "the deletion went on");
     assert_ne!(kit.live()["status"]["canaryWeight"], 40, "nothing was decided upon an answer");
 }
@@ -200,7 +200,7 @@ async fn a_question_is_given_up_when_the_loop_is_to_stop() {
     };
     let (next, ()) = tokio::join!(kit.pass(&mut reconciler), stop);
     assert_eq!(next, Some(Ok(Next::OnChange)));
-    assert_eq!(kit.cx.clock.monotonic() - start, second(1));
+    assert_eq!(kit.cx.clock.monotonic().saturating_sub(start), second(1));
     assert!(!kit.api.writes().contains(&ROUTE.to_owned()), "nothing was decided");
 }
 
@@ -214,7 +214,7 @@ async fn a_conflict_is_read_again_at_once_and_backs_off_after_five() {
         let next = kit.pass(&mut kit.reconciler()).await.unwrap();
         assert_eq!(next, Ok(want), "{conflicts}");
         let requests = kit.api.requests();
-        let lines: Vec<String> = requests.iter().map(|it| it.line()).collect();
+        let lines: Vec<String> = requests.iter().map(Request::line).collect();
         assert_eq!(lines.iter().filter(|it| *it == ROUTE).count(), attempts, "{conflicts}");
         let reads = lines.iter().filter(|it| *it == "GET canaries/web").count();
         assert_eq!(reads, usize::try_from(conflicts.min(6)).unwrap(), "{conflicts}: read again");
@@ -254,7 +254,7 @@ async fn a_rejection_that_cannot_be_decided_upon_is_reported_and_fails_the_pass(
 
 #[tokio::test(start_paused = true)]
 async fn after_a_write_without_an_answer_the_cache_is_not_believed() {
-    let first = |kit: &Kit| kit.api.requests().first().map(|it| it.line()).unwrap_or_default();
+    let first = |kit: &Kit| kit.api.requests().first().map(Request::line).unwrap_or_default();
     for (code, refreshes) in [(500, true), (403, false)] {
         let kit = Kit::in_analysis(&json!({}), &json!({}));
         kit.api.fail(STATUS, code, 1);

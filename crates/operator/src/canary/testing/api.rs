@@ -96,7 +96,11 @@ impl Api {
             let this = Arc::clone(&this);
             async move {
                 let (parts, body) = request.into_parts();
-                let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+                let body = body
+                    .collect()
+                    .await
+                    .map(http_body_util::Collected::to_bytes)
+                    .unwrap_or_default();
                 let header = |name| {
                     let value = parts.headers.get(name)?;
                     value.to_str().ok().map(str::to_owned)

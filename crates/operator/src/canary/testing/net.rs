@@ -59,11 +59,6 @@ impl Net {
         self.rules.lock().insert(0, (part.to_owned(), replies));
     }
 
-    /// The value of Prometheus queries that contain this, as they are in a URL.
-    pub(in crate::canary) fn value(&self, part: &str, value: &str) {
-        self.answer(part, &[Reply::value(value)]);
-    }
-
     pub(in crate::canary) fn calls(&self) -> Vec<Called> {
         self.calls.lock().clone()
     }

@@ -285,3 +285,14 @@ fn a_revision_of_knative_that_has_traffic_by_its_name_is_a_primary_that_can_be_n
         }
     }
 }
+
+#[test]
+fn the_target_of_knative_is_the_primary_if_its_newest_revision_is() {
+    let same = |primary: &str| {
+        let bench = crate::canary::testing::knative(Some(primary), &json!([]));
+        let observation = bench.remembering(&json!({ "phase": "Succeeded" })).observe();
+        observation.observed.target.expect("a target").same_as_primary
+    };
+    assert!(same("web-00002"));
+    assert!(!same("web-00001"));
+}

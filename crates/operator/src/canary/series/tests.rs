@@ -70,3 +70,16 @@ fn each_strategy_has_its_label() {
         assert_eq!(strategy(asked), want);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_value_stays_as_long_as_its_metric_is_asked_for() {
+    let metric = json!({ "name": "kept", "query": "up", "thresholdRange": { "max": 1 } });
+    let kit = Kit::in_analysis(&json!({ "analysis": { "metrics": [metric] } }), &json!({}));
+    let (telemetry, observation) = (&kit.cx.telemetry, kit.observe());
+    telemetry.set_metric(&observation.labels, "kept", 1.0);
+    telemetry.set_metric(&observation.labels, "dropped", 1.0);
+    set_phase(telemetry, &observation, Phase::Progressing);
+    let gauge = r#"flagger_canary_metric_analysis{name="web",namespace="shop",metric="#;
+    assert!(kit.has_metric(&format!(r#"{gauge}"kept"}} 1"#)));
+    assert!(!kit.has_metric(&format!(r#"{gauge}"dropped"}}"#)));
+}

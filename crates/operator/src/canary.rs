@@ -34,5 +34,8 @@ mod status;
 mod unready_since;
 mod usable_spec;
 
+#[cfg(test)]
+mod testing;
+
 pub use self::metric_query::probe_server;
 pub(crate) use self::{cloud_tokens::CloudTokens, controller::Canaries};

@@ -428,3 +428,6 @@ fn scalers(canary: &CanaryRef, observation: &Observation) -> Scalers {
     let spec = &observation.inputs.canary.spec;
     Scalers::find(spec, &canary.cx.cluster.cache, &canary.key.namespace)
 }
+
+#[cfg(test)]
+mod tests;

@@ -498,3 +498,6 @@ fn alert_text(about: &Notice, canary: &Canary) -> String {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -429,48 +429,4 @@ fn created_revision<'a>(model: &Model, target: Option<&'a Value>) -> Result<&'a 
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use tidegate_api::canary::Canary;
-
-    use super::*;
-
-    fn model() -> Model {
-        let canary: Canary = serde_json::from_value(json!({
-            "metadata": { "name": "podinfo", "namespace": "test" },
-            "spec": {
-                "targetRef": {
-                    "apiVersion": "serving.knative.dev/v1", "kind": "Service", "name": "podinfo",
-                },
-                "analysis": { "interval": "1m", "threshold": 5, "stepWeight": 10 },
-            },
-        }))
-        .unwrap();
-        Model::of(&canary, &AnalysisMetric::default()).unwrap()
-    }
-
-    #[test]
-    fn a_service_of_knative_without_a_revision_is_no_answer_and_not_silence() {
-        let service = |name: Value| json!({ "status": { "latestCreatedRevisionName": name } });
-        let created = service(json!("podinfo-00002"));
-        assert!(matches!(created_revision(&model(), Some(&created)), Ok("podinfo-00002")));
-        for target in [None, Some(json!({})), Some(service(json!("")))] {
-            let found = created_revision(&model(), target.as_ref());
-            let Err(Lack::Answer(why)) = found else { panic!("there is none") };
-            assert!(why.contains("test/podinfo"), "{why}");
-        }
-    }
-
-    #[test]
-    fn only_the_built_in_duration_is_exported_in_seconds() {
-        let metric =
-            AnalysisMetric { name: "request-duration".into(), ..AnalysisMetric::default() };
-        let cases =
-            [(Measure::Duration, 0.25), (Measure::Custom, 250.0), (Measure::SuccessRate, 250.0)];
-        for (measure, want) in cases {
-            let sample = tidegate_providers::metrics::Sample::new(250.0).unwrap();
-            let value = exported(measure, &judge(&metric, measure, sample));
-            assert!((value - want).abs() < f64::EPSILON, "{measure:?}: {value}");
-        }
-    }
-}
+mod tests;

@@ -44,6 +44,14 @@ impl Canaries {
         self.cx.telemetry.set_totals(&totals);
     }
 
+    /// A canary gets a loop.
+    fn adopt(&mut self, key: &Key, canary: &Value) {
+        let target = target_of(key, canary);
+        self.wake_rivals(key, &target);
+        self.targets.insert(key.clone(), target);
+        self.count();
+    }
+
     /// Metrics of a target end with its last canary.
     fn forget(&self, target: &Target) {
         if !self.targets.values().any(|other| other == target) {
@@ -111,10 +119,7 @@ impl Controller for Canaries {
     ) -> BoxFuture<'static, ()> {
         let uid = canary["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         let reconciler = CanaryReconciler::new(Arc::clone(&self.cx), key.clone(), uid);
-        let target = target_of(key, canary);
-        self.wake_rivals(key, &target);
-        self.targets.insert(key.clone(), target);
-        self.count();
+        self.adopt(key, canary);
         Box::pin(reconcile::run(Arc::clone(&self.cx), key.clone(), reconciler, delay, stop))
     }
 
@@ -162,3 +167,6 @@ fn jitter(uid: &str, seed: u64, span: Duration) -> Duration {
     let span = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
     Duration::from_millis((mixed >> 16) % span)
 }
+
+#[cfg(test)]
+mod tests;

@@ -59,3 +59,6 @@ fn letters(text: &str) -> String {
     let letter = |byte: &u8| ALPHABET.get(usize::from(*byte) % ALPHABET.len()).copied();
     digest.iter().take(10).filter_map(letter).map(char::from).collect()
 }
+
+#[cfg(test)]
+mod tests;

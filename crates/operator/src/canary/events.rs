@@ -200,3 +200,6 @@ impl Drop for Queue {
         self.0.wakeup.notify_one();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -233,3 +233,6 @@ fn webhook_type(kind: GateKind) -> WebhookType {
         GateKind::Rollback => WebhookType::Rollback,
     }
 }
+
+#[cfg(test)]
+mod tests;

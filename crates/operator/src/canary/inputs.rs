@@ -275,3 +275,6 @@ pub(super) fn reference_key(own: &str, reference: &ObjectRef) -> Key {
     let namespace = reference.namespace.as_deref().filter(|it| !it.is_empty());
     Key::new(namespace.unwrap_or(own), &reference.name)
 }
+
+#[cfg(test)]
+mod tests;

@@ -312,3 +312,6 @@ pub(super) fn cloud_environment() -> CloudEnvironment {
         |path| std::fs::read_to_string(path).ok(),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,3 +55,6 @@ pub(super) fn previous_provider_kinds(
     };
     previous.kinds().iter().copied().filter(|kind| !is_used(kind)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,3 +50,6 @@ fn strategy(asked: Asked) -> Strategy {
         Asked::BlueGreen => Strategy::BlueGreen,
     }
 }
+
+#[cfg(test)]
+mod tests;

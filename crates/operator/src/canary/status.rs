@@ -271,3 +271,6 @@ fn without_nulls(value: &Value) -> Value {
     let kept = map.iter().filter(|(_, value)| !value.is_null());
     kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect::<Map<_, _>>().into()
 }
+
+#[cfg(test)]
+mod tests;

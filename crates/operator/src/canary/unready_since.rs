@@ -199,6 +199,18 @@ mod tests {
     }
 
     #[test]
+    fn a_deployment_has_the_time_in_its_own_status() {
+        let object = json!({
+            "metadata": { "generation": 1 }, "spec": { "replicas": 3 },
+            "status": { "observedGeneration": 1, "replicas": 3, "updatedReplicas": 3 },
+        });
+        let mut unready = UnreadySince::default();
+        let both = [Some(&object), Some(&object)];
+        unready.update(&spec(), WorkloadKind::Deployment, both, None, clocks(1_000_000, 1));
+        assert_eq!((unready.target, unready.primary), (None, None));
+    }
+
+    #[test]
     fn the_status_keeps_what_it_says() {
         let now = clocks(1_000_000, 100);
         let since = Since { seen: Duration::from_secs(70), before: Duration::ZERO };

@@ -1,6 +1,9 @@
 use serde_json::json;
 use tidegate_engine::Percent;
-use tidegate_providers::traffic::{DESTINATION_RULE, VIRTUAL_SERVICE};
+use tidegate_providers::{
+    traffic::{DESTINATION_RULE, VIRTUAL_SERVICE},
+    workload::SERVICE,
+};
 
 use super::*;
 use crate::canary::observe::testing::{Bench, state, why};
@@ -184,4 +187,49 @@ fn on_deletion_both_routes_are_given_back() {
     bench.fail(DESTINATION_RULE, TableState::Failed("forbidden".to_owned()));
     let observation = bench.deleted().observe();
     assert_eq!(why(&observation.observed.objects.route_restored), "forbidden");
+}
+
+#[test]
+fn nothing_is_known_of_a_previous_route_whose_kind_cannot_be_listed() {
+    let mut bench = Bench::new("kubernetes").set_up().remembering(&json!({
+        "phase": "Progressing", "canaryWeight": 20,
+        "rollout": { "provider": "istio", "route": {
+            "provider": "istio", "kind": "VirtualService", "name": "web", "service": "web",
+        } },
+    }));
+    assert_eq!(bench.observe().observed.objects.previous_route, State::InSync, "it is gone");
+    bench.fail(VIRTUAL_SERVICE, TableState::Failed("forbidden".to_owned()));
+    assert_eq!(why(&bench.observe().observed.objects.previous_route), "forbidden");
+    bench.fail(VIRTUAL_SERVICE, TableState::NotServed("no such kind".to_owned()));
+    assert_eq!(bench.observe().observed.objects.previous_route, State::InSync);
+}
+
+#[test]
+fn another_kind_of_the_provider_says_nothing_about_a_previous_route() {
+    let mut bench = rerouted();
+    bench.fail(DESTINATION_RULE, TableState::Failed("forbidden".to_owned()));
+    assert_eq!(bench.observe().observed.objects.previous_route, State::OutOfSync);
+}
+
+#[test]
+fn a_switched_apex_that_is_a_route_no_more_goes_back_unless_clients_are_to_stay() {
+    let bench = |status: &serde_json::Value| {
+        let spec = json!({ "service": { "switchApex": true }, "analysis": { "iterations": 2 } });
+        let bench = Bench::new("kubernetes").spec(&spec).set_up();
+        let canary = bench.get(SERVICE, "web-canary").unwrap()["spec"]["selector"].clone();
+        bench.edit(SERVICE, "web", |web| web["spec"]["selector"] = canary);
+        let route = json!({
+            "provider": "kubernetes", "kind": "Service", "name": "web", "service": "web",
+        });
+        bench
+            .remembering(&json!({ "rollout": { "provider": "kubernetes", "route": route } }))
+            .remembering(status)
+            .spec(&json!({ "provider": "istio" }))
+    };
+    let under_way = json!({ "phase": "Progressing" });
+    let previous = |bench: Bench| bench.observe().observed.objects.previous_route;
+    assert_eq!(previous(bench(&under_way)), State::OutOfSync);
+    assert_eq!(previous(bench(&under_way).deleted()), State::InSync, "clients stay with it");
+    let renamed = json!({ "service": { "name": "shop" } });
+    assert_eq!(previous(bench(&under_way).spec(&renamed)), State::OutOfSync, "not the apex");
 }

@@ -174,3 +174,61 @@ fn deleting_a_canary_whose_target_is_gone_gives_back_a_service_that_was_taken_ov
     let restored = bench.deleted().observe().observed.objects.apex_restored;
     assert_ne!(restored, State::InSync);
 }
+
+#[test]
+fn objects_that_pods_need_beside_their_service_are_prepared_once_all_is_known() {
+    let prepared = |bench: &Bench| {
+        bench.with_env(|env| {
+            let mut memo = crate::canary::memo::Memo::default();
+            let answers = tidegate_engine::Answers::default();
+            let inputs = crate::canary::observe::observe(env, &mut memo, &answers).unwrap().inputs;
+            super::prepared(env, &inputs)
+        })
+    };
+    let pods = || {
+        let bench = Bench::new("appmesh:v1beta2");
+        bench.put_right(ManagedWrite::Ensure(ManagedObject::PrimaryService));
+        bench.put_right(ManagedWrite::Ensure(ManagedObject::CanaryService));
+        bench
+    };
+    assert_eq!(prepared(&pods()).state, State::OutOfSync);
+    let kind = tidegate_providers::traffic::Mesh::ALL
+        .into_iter()
+        .find(|mesh| mesh.as_str() == "appmesh:v1beta2")
+        .and_then(|mesh| mesh.kinds().first().copied())
+        .unwrap();
+    let mut unlisted = pods();
+    unlisted.fail(kind, crate::cluster::cache::TableState::Failed("forbidden".to_owned()));
+    assert_eq!(prepared(&unlisted).state, State::InSync, "not before all is listed");
+}
+
+#[test]
+fn an_apex_that_was_switched_stays_where_it_is_where_it_may_be_switched() {
+    let of = |spec: &serde_json::Value, phase: &str| {
+        let bench = Bench::new("kubernetes").spec(spec).set_up();
+        let canary = bench.get(SERVICE, "web-canary").unwrap()["spec"]["selector"].clone();
+        bench.edit(SERVICE, "web", |web| web["spec"]["selector"] = canary);
+        let bench = bench.remembering(&json!({ "phase": phase }));
+        bench.with_env(|env| {
+            let mut memo = crate::canary::memo::Memo::default();
+            let answers = tidegate_engine::Answers::default();
+            let inputs = crate::canary::observe::observe(env, &mut memo, &answers).unwrap().inputs;
+            apex_is_switched(env, &inputs)
+        })
+    };
+    let blue_green = json!({
+        "service": { "switchApex": true }, "analysis": { "iterations": 2 },
+    });
+    assert!(of(&blue_green, "Progressing"));
+    assert!(!of(&blue_green, "Initializing"), "before it is set up that does not count");
+    let settled = Bench::new("kubernetes").spec(&blue_green).set_up();
+    let is_switched = settled.with_env(|env| {
+        let mut memo = crate::canary::memo::Memo::default();
+        let answers = tidegate_engine::Answers::default();
+        let inputs = crate::canary::observe::observe(env, &mut memo, &answers).unwrap().inputs;
+        apex_is_switched(env, &inputs)
+    });
+    assert!(!is_switched, "it selects the primary's pods");
+    let unasked = json!({ "analysis": { "iterations": 2 } });
+    assert!(!of(&unasked, "Progressing"), "it may not be switched");
+}

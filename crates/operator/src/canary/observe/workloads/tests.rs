@@ -260,3 +260,39 @@ fn the_previous_target_is_named_with_its_kind() {
     assert_eq!(previous.as_deref(), Some("the DaemonSet `old`"));
     assert_eq!(Bench::new("istio").set_up().observe().observed.objects.previous_target, None);
 }
+
+#[test]
+fn a_revision_of_knative_that_has_traffic_by_its_name_is_a_primary_that_can_be_named_again() {
+    let named = |more: &Value| {
+        let mut entry = json!({ "revisionName": "web-00001", "percent": 50 });
+        crate::canary::observe::testing::merge(&mut entry, more);
+        json!([{ "latestRevision": true, "percent": 50 }, entry])
+    };
+    let latest = json!([{ "latestRevision": true, "percent": 100 }]);
+    let cases = [
+        ("named", named(&json!({})), true),
+        ("a preview", named(&json!({ "tag": "look" })), false),
+        ("nothing is named", latest, false),
+    ];
+    for (reason, traffic, is_known) in cases {
+        let bench = crate::canary::testing::knative(None, &traffic).remembering(&json!({
+            "phase": "Succeeded", "lastPromotedSpec": "another", "lastAppliedSpec": "another",
+        }));
+        let state = state(&bench.observe(), ManagedObject::Primary);
+        assert_eq!(state == State::OutOfSync, is_known, "{reason}: {state:?}");
+        if !is_known {
+            assert!(why(&state).contains("primary-revision is gone"), "{reason}: {state:?}");
+        }
+    }
+}
+
+#[test]
+fn the_target_of_knative_is_the_primary_if_its_newest_revision_is() {
+    let same = |primary: &str| {
+        let bench = crate::canary::testing::knative(Some(primary), &json!([]));
+        let observation = bench.remembering(&json!({ "phase": "Succeeded" })).observe();
+        observation.observed.target.expect("a target").same_as_primary
+    };
+    assert!(same("web-00002"));
+    assert!(!same("web-00001"));
+}

@@ -3,7 +3,7 @@
 //! In both pages a path that ends in `.rs` names a file, and words that at least two underscores join
 //! name a test in the file before them. Both must exist.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use crate::markdown::repository;
 
@@ -45,7 +45,7 @@ fn tests_of(page: &str) -> Vec<(String, String)> {
     let mut tests = Vec::new();
     // Every second part stands between backticks.
     for span in page.split('`').skip(1).step_by(2) {
-        if span.ends_with(".rs") {
+        if Path::new(span).extension().is_some_and(|it| it == "rs") {
             span.clone_into(&mut file);
         } else if is_name(span) && span.matches('_').count() >= 2 {
             tests.push((file.clone(), span.to_owned()));

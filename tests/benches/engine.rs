@@ -48,8 +48,8 @@ fn measure(what: &str, target: &str, mut play: impl FnMut(usize) -> Report) -> R
         // The clock is read once a hundred runs, which take a few milliseconds.
         for _ in 0..100 {
             let report = play(seed);
-            if let Some(breach) = report.violation {
-                return Err(format!("{what}, run {seed}: {breach}"));
+            if let Some(violation) = report.violation {
+                return Err(format!("{what}, run {seed}: {violation}"));
             }
             rollouts += report.rollouts;
             decisions += report.decisions;

@@ -99,8 +99,8 @@ pub struct World {
     pub leads: Arc<AtomicBool>,
     /// An operator that a crash point killed is started again on the spot.
     pub restarts: bool,
-    /// Violations are kept for [`World::take_breaches`]; without this they end the test.
-    pub collects_breaches: bool,
+    /// Violations are kept for [`World::take_violations`]; without this they end the test.
+    pub collects_violations: bool,
     operator: RefCell<Option<JoinHandle<()>>>,
     observer: RefCell<Observer>,
 }
@@ -182,7 +182,7 @@ impl World {
             telemetry: RefCell::default(),
             leads: Arc::new(AtomicBool::new(true)),
             restarts: false,
-            collects_breaches: false,
+            collects_violations: false,
             operator: RefCell::default(),
             observer: RefCell::default(),
         }
@@ -269,8 +269,8 @@ impl World {
     }
 
     /// Violations since the last call.
-    pub fn take_breaches(&self) -> Vec<String> {
-        self.observer.borrow_mut().take_breaches()
+    pub fn take_violations(&self) -> Vec<String> {
+        self.observer.borrow_mut().take_violations()
     }
 
     /// Checks the invariants on all changes since the last call.
@@ -281,11 +281,11 @@ impl World {
         };
         let mut observer = self.observer.borrow_mut();
         observer.look(&self.sandbox, &self.network, &habits);
-        if self.collects_breaches {
+        if self.collects_violations {
             return;
         }
-        if let Some(breach) = observer.take_breaches().into_iter().next() {
-            panic!("{breach}");
+        if let Some(violation) = observer.take_violations().into_iter().next() {
+            panic!("{violation}");
         }
     }
 

@@ -53,7 +53,7 @@ pub struct Outcome {
     /// The objects at the end, without the fields that differ between any two runs.
     pub objects: Vec<Value>,
     /// Invariants that did not hold.
-    pub breaches: Vec<String>,
+    pub violations: Vec<String>,
     /// Injected faults that took effect.
     pub injected: u64,
     /// Writes of a new operator that found everything done.
@@ -130,7 +130,7 @@ pub fn run(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
 async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
     let mut world = scenario.prepared().await;
     world.restarts = true;
-    world.collects_breaches = true;
+    world.collects_violations = true;
     let faults = world.sandbox.server().faults.clone();
     faults.count_only(World::operators());
     if let Some(Fault { at, cut }) = fault {
@@ -156,8 +156,8 @@ async fn live_through(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
         log.writes_since(mark).into_iter().filter(|it| &*it.user == crate::rollout::OPERATOR);
     let written = ours.map(|it| line(&it, start)).collect();
     let restless = writes_of_another(&mut world, scenario.rest).await;
-    let breaches = world.take_breaches();
-    Outcome { writes, written, objects, breaches, injected, restless, stuck }
+    let violations = world.take_violations();
+    Outcome { writes, written, objects, violations, injected, restless, stuck }
 }
 
 fn line(entry: &Entry, start: Timestamp) -> String {
@@ -187,7 +187,7 @@ fn guarded(scenario: &Scenario, fault: Option<Fault>) -> Outcome {
             writes: 0,
             written: Vec::new(),
             objects: Vec::new(),
-            breaches: vec![format!("panic: {text}")],
+            violations: vec![format!("panic: {text}")],
             injected: 0,
             restless: Vec::new(),
             stuck: None,

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! store events --+
-//!                +--> in order --> entries of each canary --> engine::check::Checker --> breaches
+//!                +--> in order --> entries of each canary --> engine_check::Checker --> violations
 //! network calls -+
 //! ```
 
@@ -83,7 +83,7 @@ pub struct Observer {
     canaries: BTreeMap<Key, Watched>,
     /// Several operators run.
     is_shared: bool,
-    breaches: Vec<String>,
+    violations: Vec<String>,
 }
 
 /// Namespace and name.
@@ -146,8 +146,8 @@ impl Observer {
     }
 
     /// Violations since the last call.
-    pub fn take_breaches(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.breaches)
+    pub fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
     }
 
     /// The number of checked entries.
@@ -238,7 +238,7 @@ impl Observer {
 
     fn gather(&mut self) {
         for watched in self.canaries.values_mut() {
-            self.breaches.extend(watched.take_breaches());
+            self.violations.extend(watched.take_violations());
         }
     }
 }

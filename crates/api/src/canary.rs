@@ -51,7 +51,7 @@ pub struct CanarySpec {
     /// Absent: the server the controller was started with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_server: Option<String>,
-    /// Longest time in seconds a rollout may go without progress before it is taken back. Default
+    /// Longest time in seconds a rollout may go without progress before it is rolled back. Default
     /// 600.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Number>")]

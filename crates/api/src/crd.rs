@@ -64,8 +64,8 @@ pub fn crds() -> Vec<Value> {
 fn canary() -> Definition {
     let mut crd = Definition::new::<Canary>(
         FLAGGER,
-        "A workload whose new revisions are rolled out step by step, checked on the way, and taken \
-         back when a check fails.",
+        "A workload whose new revisions are rolled out step by step, checked on the way, and \
+         rolled back when a check fails.",
     );
     crd.part::<CanarySpec>("spec", "The workload to roll out, and how.");
     crd.part::<CanaryStatus>("status", "Where the rollout stands. Written by the controller.");
@@ -151,7 +151,7 @@ fn game_stateful_set() -> Definition {
 fn hook_template() -> Definition {
     let mut crd = Definition::new::<HookTemplate>(
         GAME,
-        "Measurements to take before a release or a pod may go on.",
+        "Measurements to take before a release or a pod may continue.",
     );
     crd.part::<HookTemplateSpec>("spec", "Measurements and their arguments.");
     crd.short_names = &["ht"];

@@ -53,7 +53,7 @@ fn read_file(file: &Path) -> anyhow::Result<Vec<Value>> {
     let about = || format!("failed to read `{}`", file.display());
     let size = fs::metadata(file).with_context(about)?.len();
     if size > FILE_BYTES_MAX {
-        anyhow::bail!("`{}` is {size} bytes; manifests end at {FILE_BYTES_MAX}", file.display());
+        anyhow::bail!("`{}` is {size} bytes; the limit is {FILE_BYTES_MAX}", file.display());
     }
     let text = fs::read_to_string(file).with_context(about)?;
     kube_sandbox::manifests::parse(&text)

@@ -116,7 +116,7 @@ fn check_address(args: &Args) -> anyhow::Result<()> {
             format!(
                 "{address} can be reached from other machines, and the sandbox trusts everyone"
             ),
-            "listen on 127.0.0.1, or add --allow-remote if that is what you want",
+            "listen on 127.0.0.1, or add --allow-remote to trust the network",
         )),
         _ => Ok(()),
     }

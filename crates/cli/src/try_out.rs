@@ -1,6 +1,6 @@
 //! `tidegate try`: two releases on a cluster in this process, with real traffic.
 //!
-//! A good version goes through, a bad one is taken back. Everything is real but the cluster: the
+//! A good version goes through, a bad one is rolled back. Everything is real but the cluster: the
 //! operator, the requests, the measurements.
 
 mod game;
@@ -41,7 +41,7 @@ use crate::{
 ///
 /// It starts a cluster, the operator, a sample application and traffic to it, all in this process.
 /// Version 2 is released and goes through step by step; version 3 answers one request in five
-/// with an error and is taken back. On a terminal the cluster then stays until Ctrl-C, for kubectl.
+/// with an error and is rolled back. On a terminal the cluster then stays until Ctrl-C, for kubectl.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(after_help = "Examples:
@@ -378,7 +378,7 @@ impl Demo<'_> {
     }
 
     fn why(&self) -> String {
-        self.status()["lastDecision"]["message"].as_str().unwrap_or("nothing was said").to_owned()
+        self.status()["lastDecision"]["message"].as_str().unwrap_or("no message").to_owned()
     }
 
     /// Reason, message and whether something is wrong, oldest first.

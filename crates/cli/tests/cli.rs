@@ -210,7 +210,7 @@ fn try_tells_a_story_that_ends_well() {
     assert!(output.status.success(), "{talk}");
     let told = [
         "20% of the traffic of harbour.default goes to the canary.",
-        "harbour.default is promoted, and its own pods are stopped.",
+        "harbour.default is promoted and scaled to zero.",
         "success rate",
         "2 checks failed, which is its threshold",
         "\u{2713} Succeeded",
@@ -305,7 +305,7 @@ fn try_with_a_game_stops_at_its_hook_and_ends_with_the_same_pods() {
         "a person looks, and lifts the pause: paused := false",
         "Set Step Index to 4",
         "HookFailed",
-        "the hook said no; its cause is mended, and it is run again: tidegate.dev/ask=retry-hook",
+        "the hook did not pass; its cause is fixed, and it is retried: tidegate.dev/ask=retry-hook",
         "Done as asked: retry-hook.",
         "Set Step Index to 5",
         "What happened",

@@ -16,12 +16,12 @@ const FACTS_MAX: usize = 64;
 /// Facts and alerts since the rollout last moved.
 #[derive(Clone, Debug, Default)]
 pub struct EventDedup {
-    place: Option<Place>,
+    position: Option<Position>,
     facts: Vec<Fact>,
     notices: Vec<Notice>,
 }
 
-type Place = (Phase, Percent, u32, Option<Revision>);
+type Position = (Phase, Percent, u32, Option<Revision>);
 
 // === impl EventDedup ===
 
@@ -30,9 +30,9 @@ impl EventDedup {
     pub fn first_time(&mut self, memory: &Memory, fact: &Fact) -> bool {
         self.arrive(memory);
         // Pods come up one by one: that is announced once, and not with each count.
-        let is_same = |told: &Fact| {
-            let is_alike = mem::discriminant(told) == mem::discriminant(fact);
-            told == fact || (fact.is_passing() && is_alike)
+        let is_same = |earlier: &Fact| {
+            let is_alike = mem::discriminant(earlier) == mem::discriminant(fact);
+            earlier == fact || (fact.is_passing() && is_alike)
         };
         if self.facts.iter().any(is_same) {
             return false;
@@ -55,15 +55,15 @@ impl EventDedup {
     }
 
     fn arrive(&mut self, memory: &Memory) {
-        let is_here = self.place.as_ref().is_some_and(|(phase, weight, iterations, applied)| {
+        let is_here = self.position.as_ref().is_some_and(|(phase, weight, iterations, applied)| {
             let counters = (*phase, *weight, *iterations);
             counters == (memory.phase, memory.weight, memory.iterations)
                 && *applied == memory.applied
         });
         if !is_here {
             let is_same_rollout =
-                self.place.as_ref().is_some_and(|(.., applied)| *applied == memory.applied);
-            self.place =
+                self.position.as_ref().is_some_and(|(.., applied)| *applied == memory.applied);
+            self.position =
                 Some((memory.phase, memory.weight, memory.iterations, memory.applied.clone()));
             self.facts.retain(|fact| is_same_rollout && fact.is_lasting());
             self.notices.clear();
@@ -78,61 +78,61 @@ mod tests {
 
     #[test]
     fn the_same_event_is_told_once_until_the_rollout_moves() {
-        let (mut told, mut memory) = (EventDedup::default(), Memory::default());
+        let (mut dedup, mut memory) = (EventDedup::default(), Memory::default());
         let failed = |why: &str| Fact::CheckFailed(why.to_owned());
-        assert!(told.first_time(&memory, &failed("98% < 99%")));
-        assert!(!told.first_time(&memory, &failed("98% < 99%")));
-        assert!(told.first_time(&memory, &failed("97% < 99%")), "another number is news");
-        assert!(!told.first_time(&memory, &failed("98% < 99%")), "and the first is not forgotten");
+        assert!(dedup.first_time(&memory, &failed("98% < 99%")));
+        assert!(!dedup.first_time(&memory, &failed("98% < 99%")));
+        assert!(dedup.first_time(&memory, &failed("97% < 99%")), "another number is news");
+        assert!(!dedup.first_time(&memory, &failed("98% < 99%")), "and the first is not forgotten");
         memory.weight = Percent::clamped(10);
-        assert!(told.first_time(&memory, &failed("98% < 99%")), "it moved");
+        assert!(dedup.first_time(&memory, &failed("98% < 99%")), "it moved");
     }
 
     #[test]
     fn a_lasting_fact_is_announced_once_a_rollout() {
-        let (mut told, mut memory) = (EventDedup::default(), Memory::default());
+        let (mut dedup, mut memory) = (EventDedup::default(), Memory::default());
         let ambiguous = Fact::Ambiguous("errors".to_owned());
-        assert!(told.first_time(&memory, &ambiguous));
+        assert!(dedup.first_time(&memory, &ambiguous));
         memory.weight = Percent::clamped(10);
-        assert!(!told.first_time(&memory, &ambiguous), "it moved, and the metric is what it was");
+        assert!(!dedup.first_time(&memory, &ambiguous), "it moved, and the metric is what it was");
         memory.applied = Some(Revision::new("v1-b"));
-        assert!(told.first_time(&memory, &ambiguous), "another rollout");
+        assert!(dedup.first_time(&memory, &ambiguous), "another rollout");
     }
 
     #[test]
     fn pods_on_their_way_are_told_of_once() {
-        let (mut told, memory) = (EventDedup::default(), Memory::default());
+        let (mut dedup, memory) = (EventDedup::default(), Memory::default());
         let (canary, primary) = (Fact::CanaryNotReady, Fact::PrimaryNotReady);
-        assert!(told.first_time(&memory, &canary("0 of 2".to_owned())));
-        assert!(!told.first_time(&memory, &canary("1 of 2".to_owned())), "that is how they come");
-        assert!(told.first_time(&memory, &primary("0 of 2".to_owned())), "those are others");
+        assert!(dedup.first_time(&memory, &canary("0 of 2".to_owned())));
+        assert!(!dedup.first_time(&memory, &canary("1 of 2".to_owned())), "that is how they come");
+        assert!(dedup.first_time(&memory, &primary("0 of 2".to_owned())), "those are others");
     }
 
     #[test]
     fn a_sentence_that_never_rests_does_not_fill_the_memory() {
-        let (mut told, memory) = (EventDedup::default(), Memory::default());
+        let (mut dedup, memory) = (EventDedup::default(), Memory::default());
         for number in 0..10_000 {
-            assert!(told.first_time(&memory, &Fact::Obstructed(format!("version {number}"))));
+            assert!(dedup.first_time(&memory, &Fact::Obstructed(format!("version {number}"))));
         }
-        assert_eq!(told.facts.len(), FACTS_MAX);
+        assert_eq!(dedup.facts.len(), FACTS_MAX);
     }
 
     #[test]
     fn an_alert_is_sent_once_until_the_rollout_moves() {
-        let (mut told, mut memory) = (EventDedup::default(), Memory::default());
+        let (mut dedup, mut memory) = (EventDedup::default(), Memory::default());
         let stuck = |why: &str| Notice::PrimaryStuck(why.to_owned());
-        assert!(told.first_alert(&memory, &stuck("0 of 2")));
-        assert!(!told.first_alert(&memory, &stuck("1 of 2")), "the kind counts, not the words");
+        assert!(dedup.first_alert(&memory, &stuck("0 of 2")));
+        assert!(!dedup.first_alert(&memory, &stuck("1 of 2")), "the kind counts, not the words");
         memory.phase = Phase::Progressing;
-        assert!(told.first_alert(&memory, &stuck("0 of 2")));
+        assert!(dedup.first_alert(&memory, &stuck("0 of 2")));
     }
 
     #[test]
     fn two_gates_that_wait_at_one_place_are_two_alerts() {
-        let (mut told, memory) = (EventDedup::default(), Memory::default());
+        let (mut dedup, memory) = (EventDedup::default(), Memory::default());
         for gate in [GateKind::ConfirmTrafficIncrease, GateKind::ConfirmPromotion] {
-            assert!(told.first_alert(&memory, &Notice::Awaiting(gate)), "{gate:?}");
-            assert!(!told.first_alert(&memory, &Notice::Awaiting(gate)), "{gate:?}");
+            assert!(dedup.first_alert(&memory, &Notice::Awaiting(gate)), "{gate:?}");
+            assert!(!dedup.first_alert(&memory, &Notice::Awaiting(gate)), "{gate:?}");
         }
     }
 }

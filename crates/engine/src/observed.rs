@@ -331,7 +331,7 @@ impl Gate {
 impl Refusal {
     /// The refusal in a sentence: a closed gate, one that fails and one that is not there are all waited for,
     /// but not by the same person.
-    pub fn told(&self) -> String {
-        format!("{} has not said yes ({})", self.hook, self.why)
+    pub fn sentence(&self) -> String {
+        format!("{} has not passed ({})", self.hook, self.why)
     }
 }

@@ -150,8 +150,8 @@ pub struct Serve {
 const CONNECTIONS_MAX: u32 = 2048;
 
 const SERVER: &str = "Server";
-const ACCESS: &str = "Who may ask";
-const TASKS: &str = "What may be run";
+const ACCESS: &str = "Access";
+const TASKS: &str = "Tasks";
 const EXAMPLES: &str = "\
 Examples:
   tidegate-loadtester -port=8080 -log-level=info -timeout=1h

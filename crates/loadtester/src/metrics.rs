@@ -45,14 +45,12 @@ impl Counter {
     /// Name, help, and the names of its labels; an empty one is none.
     fn about(self) -> (&'static str, &'static str, [&'static str; 2]) {
         match self {
-            Self::Tasks => (
-                "tidegate_loadtester_tasks_total",
-                "Tasks by what came of them",
-                ["type", "outcome"],
-            ),
+            Self::Tasks => {
+                ("tidegate_loadtester_tasks_total", "Tasks by outcome", ["type", "outcome"])
+            }
             Self::Gates => (
                 "tidegate_loadtester_gate_requests_total",
-                "Requests to gates by what was asked and answered",
+                "Requests to gates by action and answer",
                 ["action", "answer"],
             ),
             Self::Load => (

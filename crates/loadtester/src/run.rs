@@ -116,13 +116,13 @@ async fn listen(port: u16) -> io::Result<TcpListener> {
 
 fn warn_about_open_access(auth: &Auth, policy: &Policy) {
     if !auth.needs_signature() {
-        warn!("Requests are not signed: whoever reaches the port can open gates and start load");
+        warn!("Requests are not signed: anyone who reaches the port can open gates and start load");
         if auth.namespaces.is_some() {
-            warn!("Namespaces are believed as they are claimed; see -secret-dir");
+            warn!("Namespaces in requests are not verified; see -secret-dir");
         }
     }
     if policy.shell {
-        warn!("Shells are enabled: whoever may send a request can run anything here");
+        warn!("Shells are enabled: anyone who can send a request can run any command here");
     }
 }
 

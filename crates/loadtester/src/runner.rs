@@ -179,7 +179,7 @@ impl Runner {
         };
         let told = outcome.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
         // The sender is dropped without an outcome only when the task was cut off, or panicked.
-        Ok(told.ok().flatten().unwrap_or_else(|| Outcome::failed("the task was cut off")))
+        Ok(told.ok().flatten().unwrap_or_else(|| Outcome::failed("the task was killed")))
     }
 
     pub fn running(&self) -> usize {
@@ -197,7 +197,7 @@ impl Runner {
         let mut tasks = std::mem::take(&mut *self.inner.tasks.lock());
         let all_ended = async { while tasks.join_next().await.is_some() {} };
         if timeout(END_TIMEOUT, all_ended).await.is_err() {
-            warn!("Tasks did not end in time and were cut off");
+            warn!("Tasks did not end in time and were killed");
             tasks.shutdown().await;
         }
     }
@@ -322,7 +322,7 @@ impl Inner {
             () = tokio::time::sleep(limit) => {
                 (format!("timed out after {}", duration::show(limit)), "timed_out")
             }
-            () = abandoned => ("nobody waits for it any more".to_owned(), "abandoned"),
+            () = abandoned => ("the caller has disconnected".to_owned(), "abandoned"),
         }
     }
 

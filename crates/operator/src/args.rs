@@ -173,7 +173,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, help_heading = SAFETY)]
     pub requests_in_flight_per_namespace: u16,
 
-    /// What to log: debug, info, warn or error.
+    /// Log level: debug, info, warn or error.
     #[arg(long, value_name = "LEVEL", default_value = "debug", help_heading = LOGS)]
     pub log_level: String,
     /// Form of the log: json or text; overrides --zap-encoding.

@@ -326,8 +326,8 @@ impl Election {
         };
         match outcome {
             Some(Ok(())) => info!("Lease given back"),
-            Some(Err(error)) => warn!(%error, "The lease could not be given back"),
-            None => warn!("The lease could not be given back in time"),
+            Some(Err(error)) => warn!(%error, "The lease could not be released"),
+            None => warn!("The lease could not be released in time"),
         }
     }
 }

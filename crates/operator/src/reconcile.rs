@@ -219,11 +219,11 @@ fn sort_out(
         Ok(Ok(next)) => ("ok", next),
         Ok(Err(WriteError::NotLeading | WriteError::Stopped)) => ("ok", Next::OnChange),
         Ok(Err(error)) => {
-            warn!(%error, "Could not finish, trying again");
+            warn!(%error, "The pass failed and is retried");
             ("error", Next::Backoff)
         }
         Err(_) => {
-            error!("Panicked; this one is paused, others go on");
+            error!("The pass panicked; this object waits, others continue");
             cx.telemetry.count_panic();
             ("panic", Next::Backoff)
         }

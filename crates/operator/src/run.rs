@@ -87,7 +87,7 @@ pub async fn run(args: Args, stop: impl Future<Output = ()>) -> Result<(), RunEr
         .map_err(|source| RunError::Listen { port: settings.port, source })?;
     let (ending, ended) = watch::channel(false);
     let pages = serve::routes(Arc::clone(&telemetry), Arc::clone(&health));
-    let pages = tokio::spawn(serve::serve(listener, pages, told(ended.clone())));
+    let pages = tokio::spawn(serve::serve(listener, pages, until_set(ended.clone())));
 
     let mut nobody = config.clone();
     nobody.auth_info = AuthInfo::default();
@@ -168,7 +168,7 @@ async fn lead(
     let cluster = reach.cluster(settings, leads);
     let cx = Context::new(cluster, options, clock, transport, Arc::clone(&telemetry));
     let (done, drained) = watch::channel(false);
-    let mut election = tokio::spawn(election.run(told(drained)));
+    let mut election = tokio::spawn(election.run(until_set(drained)));
     let mut changes = leadership.changes();
     let mut stop = std::pin::pin!(stop);
     let led = tokio::select! {
@@ -312,7 +312,7 @@ async fn config(access: &ClusterAccess) -> Result<Config, RunError> {
     Ok(config)
 }
 
-async fn told(mut channel: watch::Receiver<bool>) {
-    // Gone without a word means the same.
-    let _ = channel.wait_for(|told| *told).await;
+async fn until_set(mut channel: watch::Receiver<bool>) {
+    // A sender that is dropped means the same.
+    let _ = channel.wait_for(|is_set| *is_set).await;
 }

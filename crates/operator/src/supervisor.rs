@@ -192,7 +192,7 @@ impl Supervisor {
         tokio::select! {
             biased;
             () = all => {}
-            () = deadline => warn!("Some canaries did not come to rest in time"),
+            () = deadline => warn!("Some reconciles did not end in time"),
         }
     }
 
@@ -243,7 +243,7 @@ impl Supervisor {
                 let id = id.clone();
                 self.loops.spawn(async move {
                     if AssertUnwindSafe(work).catch_unwind().await.is_err() {
-                        error!(object = %id.1, "A reconcile loop panicked; it is started again");
+                        error!(object = %id.1, "A reconcile loop panicked; it is restarted");
                     }
                     id
                 });

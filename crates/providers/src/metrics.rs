@@ -123,7 +123,7 @@ pub enum QueryError {
     #[error("there was no result in time")]
     NotInTime,
     /// The cloud does not give or does not accept credentials.
-    #[error("no credentials could be had")]
+    #[error("no credentials could be obtained")]
     Identity,
 }
 

@@ -69,7 +69,7 @@ pub fn call(call: &Call) -> String {
     match metadata["eventMessage"].as_str() {
         Some(message) => {
             let kind = metadata["eventType"].as_str().unwrap_or_default();
-            format!("hook {hook} is told ({phase}, {kind}): {message}")
+            format!("hook {hook} receives ({phase}, {kind}): {message}")
         }
         None => format!("hook {hook} is asked ({phase}): {reply}"),
     }

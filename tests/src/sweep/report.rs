@@ -67,8 +67,8 @@ impl Report {
     }
 
     fn judge(&mut self, place: &str, outcome: &Outcome) {
-        let Outcome { breaches, restless, stuck, .. } = outcome;
-        let found = breaches.iter().chain(stuck);
+        let Outcome { violations, restless, stuck, .. } = outcome;
+        let found = violations.iter().chain(stuck);
         self.findings.extend(found.map(|text| format!("{place}: {text}")));
         if !restless.is_empty() {
             let text = restless.join(", ");
@@ -88,11 +88,11 @@ impl fmt::Display for Report {
         let Self { scenarios, runs, cuts, writes, findings, seconds } = self;
         let cuts: Vec<_> = cuts.iter().map(|(cut, count)| format!("{cut:?} {count}")).collect();
         let cuts = cuts.join(", ");
-        let breaches = findings.len();
+        let violations = findings.len();
         write!(
             f,
             "sweep: {scenarios} scenarios, {runs} runs ({cuts}), {writes} writes checked, \
-             {breaches} breaches, {seconds:.1} s"
+             {violations} violations, {seconds:.1} s"
         )?;
         for finding in findings.iter().take(FINDINGS_SHOWN) {
             write!(f, "\n{finding}")?;

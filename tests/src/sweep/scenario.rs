@@ -111,8 +111,8 @@ pub fn scenarios() -> Vec<Scenario> {
     all.extend(referred());
     let plain = |it: &Scenario| !it.has_route && !it.scaled;
     let of_pods = |name: &str| WITH_OTHER_PODS.iter().any(|it| name.ends_with(it));
-    let roads = rollouts(GATEWAY_API).into_iter().chain(deletions(GATEWAY_API));
-    let some: Vec<_> = roads.filter(|it| plain(it) && of_pods(&it.name)).collect();
+    let rollouts = rollouts(GATEWAY_API).into_iter().chain(deletions(GATEWAY_API));
+    let some: Vec<_> = rollouts.filter(|it| plain(it) && of_pods(&it.name)).collect();
     all.extend(some.iter().cloned().map(Scenario::of_daemons));
     all.extend(some.into_iter().map(Scenario::of_keda));
     all.extend(of_services());

@@ -51,7 +51,7 @@ pub(super) struct Watched {
     phase: Phase,
     entries: usize,
     recent: VecDeque<String>,
-    breaches: Vec<String>,
+    violations: Vec<String>,
     /// The template of each promotion, by its identifier.
     promotions: BTreeMap<String, Template>,
     target: Option<Template>,
@@ -92,7 +92,7 @@ impl Watched {
             phase: Phase::New,
             entries: 0,
             recent: VecDeque::new(),
-            breaches: Vec::new(),
+            violations: Vec::new(),
             promotions: BTreeMap::new(),
             target: None,
             pods: [None; 2],
@@ -141,8 +141,8 @@ impl Watched {
         self.entries
     }
 
-    pub(super) fn take_breaches(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.breaches)
+    pub(super) fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
     }
 
     /// Adds an entry and checks it.
@@ -154,17 +154,17 @@ impl Watched {
         if self.recent.len() > SHOWN {
             self.recent.pop_front();
         }
-        let breach = self.checker.see(&Entry { at: moment(at), event: what });
-        if let Some(breach) = breach {
-            self.report(&breach);
+        let violation = self.checker.see(&Entry { at: moment(at), event: what });
+        if let Some(violation) = violation {
+            self.report(&violation);
         }
     }
 
     /// Keeps a violation, with the entries before it.
-    pub(super) fn report(&mut self, breach: &dyn Display) {
+    pub(super) fn report(&mut self, violation: &dyn Display) {
         let name = self.canary.metadata.name.as_deref().unwrap_or_default();
         let recent: Vec<_> = self.recent.iter().map(String::as_str).collect();
-        self.breaches.push(format!("{name}: {breach}; last:\n  {}", recent.join("\n  ")));
+        self.violations.push(format!("{name}: {violation}; last:\n  {}", recent.join("\n  ")));
     }
 
     /// The state before the canary.

@@ -17,11 +17,8 @@ pub(crate) fn assert_tested(module: &str) {
         let named: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
         assert!(!named.is_empty(), "{id} has no test");
         for name in named {
-            let is_there = if name.contains('/') {
-                repository(name).is_file()
-            } else {
-                known.contains(without_numbers(name))
-            };
+            let is_there =
+                if name.contains('/') { repository(name).is_file() } else { known.contains(name) };
             assert!(is_there, "{id}: there is no test {name}");
         }
     }
@@ -60,21 +57,10 @@ fn tests(folder: &Path, found: &mut BTreeSet<String>) {
                 if let Some(rest) = line.strip_prefix("fn ") {
                     let name = rest.split(['(', '<']).next().unwrap_or_default();
                     if std::mem::take(&mut is_test) {
-                        found.insert(without_numbers(name).to_owned());
+                        found.insert(name.to_owned());
                     }
                 }
             }
         }
-    }
-}
-
-/// The sentence of a test whose name begins with numbers of a list: `item_5_bet_12_pods_...`.
-fn without_numbers(name: &str) -> &str {
-    let lists = ["alr_", "bet_", "invariant_", "item_", "lt_", "met_", "v8_"];
-    let number = lists.iter().find_map(|list| name.strip_prefix(list));
-    let rest = number.map(|it| it.trim_start_matches(|it: char| it.is_ascii_digit()));
-    match rest.and_then(|it| it.strip_prefix('_')) {
-        Some(rest) => without_numbers(rest.strip_prefix("and_18_").unwrap_or(rest)),
-        None => name,
     }
 }

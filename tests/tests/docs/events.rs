@@ -133,7 +133,7 @@ fn noted() -> Vec<Entry> {
         ),
         (
             Fact::Noted(Note::Unverified(
-                "Webhook load has disableTLS: whoever answers in its place is believed, and sees what it is sent."
+                "Webhook load has disableTLS: its certificate is not verified, so an impostor can answer it and read its requests."
                     .into(),
             )),
             Event,
@@ -229,7 +229,7 @@ fn gates() -> Vec<Entry> {
     use Told::Event;
     let percent = Percent::clamped;
     let passed = |kind| Fact::GatePassed(kind, "approve".to_owned());
-    let closed = || "approve has not said yes (answered 403)".to_owned();
+    let closed = || "approve has not passed (answered 403)".to_owned();
     vec![
         (passed(GateKind::ConfirmRollout), Event, "The rollout may start"),
         (passed(GateKind::PreRollout), Event, "Traffic may start"),

@@ -98,7 +98,7 @@ fn release() -> Vec<Entry> {
     let failed =
         Fact::HookFailed { run: run(), phase: Some(HookPhase::Failed), is_terminated: false };
     let partition = "Step 2 keeps 3 pods as they are, step 0 only 2: it updates none.";
-    let template = "The predelete hook cannot be run as it is: there is no hook template drained.";
+    let template = "The predelete hook is invalid: there is no hook template drained.";
     let rival = "GameDeployment lobby is older and selects the same pods";
     vec![
         (Fact::AtRest, false, "Nothing to do"),

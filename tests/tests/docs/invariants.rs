@@ -9,9 +9,6 @@ use crate::markdown::repository;
 
 const PAGES: [&str; 2] = ["docs/invariants.md", "docs/mistakes.md"];
 
-/// Lists whose numbers may stand before the name of a test, as in `item_7_a_test_of_it`.
-const LISTS: [&str; 6] = ["bet", "db", "item", "met", "v", "v8"];
-
 #[test]
 fn every_test_that_a_list_names_exists() {
     let mut missing = Vec::new();
@@ -60,20 +57,5 @@ fn is_name(text: &str) -> bool {
 
 fn is_defined(file: &str, test: &str) -> bool {
     let source = fs::read_to_string(repository(file)).unwrap_or_default();
-    let names = source.split("fn ").skip(1).filter_map(|rest| rest.split('(').next());
-    let mut names = names.map(without_numbers);
-    names.any(|name| name == test)
-}
-
-/// The name of a test without the numbers of lists before it.
-fn without_numbers(name: &str) -> &str {
-    let mut rest = name;
-    while let Some((list, (number, sentence))) =
-        rest.split_once('_').and_then(|(list, rest)| Some((list, rest.split_once('_')?)))
-        && LISTS.contains(&list)
-        && number.bytes().all(|byte| byte.is_ascii_digit())
-    {
-        rest = sentence;
-    }
-    rest
+    source.split("fn ").skip(1).filter_map(|rest| rest.split('(').next()).any(|name| name == test)
 }

@@ -24,5 +24,5 @@ mod markdown;
 mod metrics;
 mod permissions;
 mod reference;
-mod roads;
+mod routers;
 mod status;

@@ -181,7 +181,7 @@ async fn steps_that_may_not_be_meant_so_are_told_where_a_release_begins() {
     for wanted in [
         "Step 0 keeps 9 pods as they are",
         "Step 2 keeps 2 pods as they are, step 1 only 1",
-        "Step 3 cannot be taken as it is: there is no hook template missing",
+        "Step 3 is invalid: there is no hook template missing",
     ] {
         assert!(told.iter().any(|text| text.contains(wanted)), "{wanted}: {told:?}");
     }
@@ -219,8 +219,7 @@ async fn what_is_wrong_with_templates_is_told_where_a_release_begins() {
         stage.world.start().await;
         stage.until(300, "up", Stage::is_settled).await;
         let told = stage.told("SpecDoubtful");
-        let missing =
-            "The postinplace hook cannot be run as it is: there is no hook template missing";
+        let missing = "The postinplace hook is invalid: there is no hook template missing";
         assert!(told.iter().any(|text| text.contains(missing)), "{told:?}");
         let about = told.iter().filter(|text| text.contains("of hook template bad")).count();
         assert_eq!(about, usize::from(!says.is_empty()), "{says}: {told:?}");
@@ -483,7 +482,7 @@ async fn a_metric_that_never_ends_is_told_as_its_run_begins() {
     stage.world.advance_s(200).await;
     let told = stage.told("MetricDoubtful");
     assert_eq!(told.len(), 1, "once, and of the one only: {told:?}");
-    assert!(told[0].contains("goes on until it fails"), "{told:?}");
+    assert!(told[0].contains("measured until it fails"), "{told:?}");
 }
 
 #[test]

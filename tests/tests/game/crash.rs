@@ -89,13 +89,13 @@ struct Outcome {
     writes: u64,
     /// `None` if the cut was never reached: such a run proves nothing.
     made: Option<Made>,
-    breaches: Vec<String>,
+    violations: Vec<String>,
 }
 
 /// Observations and violations so far.
 #[derive(Default)]
 struct Watched {
-    breaches: Vec<String>,
+    violations: Vec<String>,
     uids: BTreeSet<String>,
     /// All pods were ready once.
     is_up: bool,
@@ -326,7 +326,7 @@ impl Story {
         let pods = pods(world);
         let ready = i64::try_from(pods.iter().filter(|pod| is_ready(pod)).count()).unwrap_or(0);
         if watched.is_up && ready < replicas - self.unavailable {
-            watched.breaches.push(format!("{ready} of {replicas} pods are ready"));
+            watched.violations.push(format!("{ready} of {replicas} pods are ready"));
         }
         watched.is_up |= ready >= replicas;
         let uids: BTreeSet<String> = pods
@@ -334,7 +334,7 @@ impl Story {
             .filter_map(|pod| pod["metadata"]["uid"].as_str().map(str::to_owned))
             .collect();
         if self.keeps_pods && !watched.uids.is_empty() && watched.uids != uids {
-            watched.breaches.push("a pod was replaced that could be updated in place".to_owned());
+            watched.violations.push("a pod was replaced that could be updated in place".to_owned());
         }
         watched.uids = uids;
         let is_paused =
@@ -342,7 +342,7 @@ impl Story {
         let updated = object["status"]["updatedReplicas"].as_i64().unwrap_or(0);
         match watched.paused_with {
             Some(with) if is_paused && updated > with => {
-                watched.breaches.push(format!("updated from {with} to {updated} while paused"));
+                watched.violations.push(format!("updated from {with} to {updated} while paused"));
             }
             _ if !is_paused => watched.paused_with = None,
             None => watched.paused_with = Some(updated),
@@ -382,17 +382,17 @@ impl Story {
         }
         world.advance_s(90).await;
         let (writes, made) = (faults.writes(), Made::since(&log, mark));
-        let mut breaches = watched.into_inner().breaches;
-        breaches.append(&mut stuck);
+        let mut violations = watched.into_inner().violations;
+        violations.append(&mut stuck);
         if !self.more["preDeleteUpdateStrategy"].is_null() {
-            breaches.extend(unasked(&log.since(mark)));
+            violations.extend(unasked(&log.since(mark)));
         }
-        breaches.extend(self.restless(&mut world).await);
+        violations.extend(self.restless(&mut world).await);
         let is_missed = fault.is_some_and(|_| faults.injected().total() == 0);
         if is_missed {
-            breaches.clear();
+            violations.clear();
         }
-        Outcome { writes, made: (!is_missed).then_some(made), breaches }
+        Outcome { writes, made: (!is_missed).then_some(made), violations }
     }
 
     /// The writes of a new operator that is started after the end.
@@ -429,7 +429,7 @@ impl Made {
 /// Pods that the operator deleted before the run of their hook was created and had a result.
 fn unasked(entries: &[Entry]) -> Vec<String> {
     let is_done = |it: &&Entry| &*it.user == OPERATOR && it.code < 300 && !it.dry_run;
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     let mut told: Vec<&str> = Vec::new();
     for entry in entries.iter().filter(is_done) {
         let name = &*entry.name;
@@ -441,11 +441,11 @@ fn unasked(entries: &[Entry]) -> Vec<String> {
             let id = format!("-{}-", name.rsplit('-').next().unwrap_or_default());
             // Once that it runs, and once that it passed.
             if told.iter().filter(|run| run.contains(&id)).count() < 2 {
-                breaches.push(format!("pod {name} was deleted before its hook was over"));
+                violations.push(format!("pod {name} was deleted before its hook was over"));
             }
         }
     }
-    breaches
+    violations
 }
 
 fn age(world: &World, years: i64) {
@@ -495,8 +495,8 @@ fn a_story_cut_at_any_write_ends_as_if_it_had_not_been() {
     let stories: Vec<Story> = stories().into_iter().filter(|it| it.name.contains(&only)).collect();
     let mut uncut = Vec::new();
     for (index, story) in stories.iter().enumerate() {
-        let Outcome { writes, made, breaches } = play(story, None);
-        findings.extend(breaches.into_iter().map(|it| format!("{}: {it}", story.name)));
+        let Outcome { writes, made, violations } = play(story, None);
+        findings.extend(violations.into_iter().map(|it| format!("{}: {it}", story.name)));
         uncut.push(made.expect("nothing was to be cut"));
         let cuts = (0..writes).flat_map(|at| Cut::ALL.map(|cut| (at, cut))).enumerate();
         let chosen = cuts.filter(|(number, _)| (number + index).is_multiple_of(every));
@@ -515,13 +515,14 @@ fn a_story_cut_at_any_write_ends_as_if_it_had_not_been() {
                     let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     let Some((index, fault)) = jobs.get(at) else { return };
                     let story = &stories[*index];
-                    let Outcome { made, mut breaches, .. } = play(story, Some(*fault));
+                    let Outcome { made, mut violations, .. } = play(story, Some(*fault));
                     if made.is_none() {
                         missed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     }
-                    breaches.extend(made.and_then(|made| story.compare(made, uncut[*index])));
-                    let about =
-                        breaches.iter().map(|it| format!("{} cut at {fault:?}: {it}", story.name));
+                    violations.extend(made.and_then(|made| story.compare(made, uncut[*index])));
+                    let about = violations
+                        .iter()
+                        .map(|it| format!("{} cut at {fault:?}: {it}", story.name));
                     found.lock().unwrap().extend(about);
                 }
             });

@@ -44,13 +44,13 @@ async fn runs_that_wait_for_a_server_hold_up_neither_workloads_nor_canaries() {
     let stage = Stage::up(arena(&rolling())).await;
     let (reply, hold) = answer().held();
     stage.world.network.hook("1.1.1.1/", reply);
-    let turns = stage.world.options.permits;
-    for index in 0..turns * 2 {
+    let permits = stage.world.options.permits;
+    for index in 0..permits * 2 {
         let name = format!("slow-{index}");
         stage.world.create(HOOK_RUNS, run(&name, web("asInt(result) < 30"), &[]));
     }
     stage.world.settle().await;
-    assert_eq!(stage.asked(), turns * 2, "all of them are under measurement");
+    assert_eq!(stage.asked(), permits * 2, "all of them are under measurement");
     stage.scale(5);
     stage.until(60, "five", |stage| stage.pods().len() == 5).await;
     stage.world.create(DEPLOYMENTS, deployment("web", "web:1", 1));

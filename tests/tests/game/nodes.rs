@@ -69,7 +69,7 @@ fn lose(stage: &Stage, loss: Loss) -> RuleId {
 }
 
 /// The node is back, or a new one is there.
-fn mend(stage: &Stage, rule: RuleId) {
+fn repair(stage: &Stage, rule: RuleId) {
     stage.allow(rule);
     let admin = &stage.world.admin;
     let nodes = admin.list(NODES, None);
@@ -100,7 +100,7 @@ async fn release(policy: &str, way: &str, steps: bool, loss: Loss) {
     let rule = lose(&stage, loss);
     stage.until(120, &format!("{about}: by force"), |stage| uid(stage) != before).await;
     assert_eq!(stage.told("SuccessfulForceDelete").len(), 1, "{about}: {:?}", stage.world.events());
-    mend(&stage, rule);
+    repair(&stage, rule);
     if let Loss::Deleted = loss {
         let node = kube_sandbox::kubelet::node_object("spare", 7, stage.world.admin.now());
         stage.world.admin.create(NODES, "", node).unwrap();
@@ -137,6 +137,6 @@ async fn without_the_mark_a_lost_pod_is_waited_for() {
         it.verb == Verb::Delete && it.concerns("", "pods") && it.user.contains("tidegate")
     });
     assert!(forced.is_empty(), "{forced:?}");
-    mend(&stage, rule);
+    repair(&stage, rule);
     stage.until(300, "back", |stage| stage.is_settled() && uid(stage) != before).await;
 }

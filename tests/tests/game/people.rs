@@ -95,10 +95,7 @@ async fn a_set_whose_pods_a_person_deletes_is_at_rest_and_says_what_it_waits_for
     stage.world.advance_s(60).await;
     let status = stage.status();
     assert_eq!(status["phase"], "Healthy", "{status:#}");
-    assert_eq!(
-        status["message"],
-        "Pods that run an older revision until somebody deletes them: 3."
-    );
+    assert_eq!(status["message"], "Pods that run an older revision until they are deleted: 3.");
     assert_eq!(stage.condition("Progressing"), None);
     let progressing = status["conditions"].as_array().into_iter().flatten();
     let progressing = progressing.into_iter().find(|it| it["type"] == "Progressing").unwrap();

@@ -115,7 +115,7 @@ async fn a_run_that_takes_longer_than_its_deadline_ends_in_an_error() {
     stage.world.advance_s(20).await;
     let status = stage.run("endless")["status"].clone();
     assert_eq!(status["phase"], "Error", "{status:#}");
-    assert_eq!(status["message"], "the run took longer than its deadline");
+    assert_eq!(status["message"], "the run exceeded its deadline");
     let asked = stage.asked();
     assert!((4..=6).contains(&asked), "{asked}");
     stage.world.advance_s(60).await;

@@ -54,10 +54,10 @@ async fn every_phase_says_what_it_waits_for() {
     for gate in ["confirm-rollout", "confirm-promotion"] {
         world.network.hook(&format!("hooks/{gate}"), Reply::no());
     }
-    assert_says(&world, "True", "Ready", "is set up");
+    assert_says(&world, "True", "Ready", "is initialized");
     release(&world, "web:2.0");
     reach(&world, "Waiting").await;
-    assert_says(&world, "Unknown", "Reconciling", "confirm-rollout has not said yes");
+    assert_says(&world, "Unknown", "Reconciling", "confirm-rollout has not passed");
     world.network.hook("hooks/confirm-rollout", Reply::yes());
     reach(&world, "Progressing").await;
     assert_says(&world, "Unknown", "Reconciling", "new revision");
@@ -71,7 +71,7 @@ async fn every_phase_says_what_it_waits_for() {
     assert!(promoted.contains("until manualStep is resumed"), "{promoted}");
     edit(&world, json!({ "manualStep": null }));
     reach(&world, "WaitingPromotion").await;
-    assert_says(&world, "Unknown", "Reconciling", "confirm-promotion has not said yes");
+    assert_says(&world, "Unknown", "Reconciling", "confirm-promotion has not passed");
     world.network.hook("hooks/confirm-promotion", Reply::yes());
     reach(&world, "Promoting").await;
     assert_says(&world, "Unknown", "Reconciling", "web-primary.default");

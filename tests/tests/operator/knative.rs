@@ -173,7 +173,7 @@ fn manifests() -> [Value; 2] {
 /// 2.0 on its way, with 40 % of all traffic. A user's edit of the traffic is not the operator's fault.
 async fn half_way() -> World {
     let mut world = set_up(by_weight()).await;
-    world.collects_breaches = true;
+    world.collects_violations = true;
     release(&world, "web:2.0");
     assert!(world.until(100, |world| divided(&service(world)).0 == Some(40)).await);
     world.settle().await;

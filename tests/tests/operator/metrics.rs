@@ -37,7 +37,7 @@ async fn the_metrics_server_is_asked_once_at_the_start() {
     let cases = [
         (Metric::Reply(Reply::Refuse), "cannot connect"),
         (Metric::Reply(Reply::Status(502, "<html>".to_owned())), "502"),
-        (Metric::Value(2.0), "no sensible answer"),
+        (Metric::Value(2.0), "cannot be read"),
         (Metric::Nothing, "no values found"),
     ];
     for (metric, words) in cases {
@@ -184,7 +184,7 @@ async fn a_token_of_a_cloud_is_asked_for_once_until_it_ends() {
     ]);
     let mut world = crate::stage::with_canary(canary_of("web", GATEWAY_API, analysis));
     // The observer of these tests knows only the metrics of Prometheus.
-    world.collects_breaches = true;
+    world.collects_violations = true;
     world.create(SECRETS, crate::telling::secret("shop", json!({ "project": "shop" })));
     world.create(
         Resource { group: "flagger.app", plural: "metrictemplates" },

@@ -24,7 +24,7 @@ fn spoil(world: &World, image: &str) {
     world.sandbox.controllers().kubelet.behaviours.set(image, Behaviour::NeverReady);
 }
 
-fn mend(world: &World, image: &str) {
+fn repair(world: &World, image: &str) {
     world.sandbox.controllers().kubelet.behaviours.clear(image);
 }
 
@@ -78,7 +78,7 @@ async fn initialisation_that_fails_does_not_stop_the_live_workload() {
         assert!(world.get(SERVICES, "web").is_none(), "{provider}: nothing leads to the primary");
         assert_eq!(condition(&world, "web", "Stalled").0, "True", "{provider}");
         assert_eq!(told(&world, "PrimaryStuck"), 1, "{provider}: {:?}", world.events());
-        mend(&world, "web:1.0");
+        repair(&world, "web:1.0");
         kill_pods(&world, "web-primary");
         reach(&world, "Initialized").await;
     }
@@ -105,8 +105,8 @@ async fn reverting_after_a_failed_promotion_does_not_leave_the_primary_broken() 
     let world = failed_promotion(GATEWAY_API).await;
     assert_eq!(image(&world, "web-primary"), "web:2.0", "what it was given and cannot run");
     release(&world, "web:1.0");
-    let mended = world.until(300, |world| image(world, "web-primary") == "web:1.0").await;
-    assert!(mended, "{:#} {:#?}", world.status("web"), world.events());
+    let is_repaired = world.until(300, |world| image(world, "web-primary") == "web:1.0").await;
+    assert!(is_repaired, "{:#} {:#?}", world.status("web"), world.events());
     reach(&world, "Succeeded").await;
     assert_eq!(canary_share(&world), 0);
 }
@@ -256,7 +256,7 @@ async fn a_revision_pushed_while_the_primary_is_unready_is_not_swallowed() {
     release(&world, "web:3.0");
     world.advance_s(60).await;
     assert_eq!(world.phase("web"), "Failed", "held, not judged");
-    mend(&world, "web:1.0");
+    repair(&world, "web:1.0");
     kill_pods(&world, "web-primary");
     reach(&world, "Succeeded").await;
     assert_eq!(image(&world, "web-primary"), "web:3.0");

@@ -100,7 +100,7 @@ async fn metrics_of_the_cluster_are_read_once_the_shipped_role_allows_it() {
     for (kind, query, file) in cases {
         let mut world = initialized(GATEWAY_API, by_weight()).await;
         // The observer of these tests knows only the metrics of the network.
-        world.collects_breaches = true;
+        world.collects_violations = true;
         furnish(&world);
         world.create(METRIC_TEMPLATES, template(kind, query));
         edit_analysis(&world, judged_by(kind));
@@ -127,7 +127,7 @@ async fn external_metrics_with_a_token_are_asked_for_by_whoever_has_it() {
         std::future::ready(Ok::<_, std::convert::Infallible>(answer))
     });
     let mut world = with_canary(canary_of("web", GATEWAY_API, by_weight()));
-    world.collects_breaches = true;
+    world.collects_violations = true;
     world.anonymous = Some(kube::Client::new(server, "default"));
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "reader" },
         "stringData": { "token": "of-the-team" } });
@@ -154,7 +154,7 @@ async fn external_metrics_with_a_token_are_asked_for_by_whoever_has_it() {
 #[tokio::test(start_paused = true)]
 async fn an_analysis_of_keptn_is_removed_when_its_check_is_given_up() {
     let mut world = initialized(GATEWAY_API, by_weight()).await;
-    world.collects_breaches = true;
+    world.collects_violations = true;
     let analyses = Resource { group: KEPTN, plural: "analyses" };
     let kinds = vec![definition(KEPTN, "v1beta1", "Analysis", "analyses")];
     world.sandbox.load(kinds).expect("definitions are accepted");

@@ -357,7 +357,7 @@ async fn an_apex_that_was_switched_goes_back_when_its_service_leaves_the_spec() 
                 |world: &World| text(&object(world, SERVICES, apex)["spec"]["selector"]["app"]);
             let mut world = initialized_with(canary).await;
             // The observer of invariants cannot know another name once it is removed from the spec.
-            world.collects_breaches = name.is_some();
+            world.collects_violations = name.is_some();
             release(&world, "web:2.0");
             assert!(world.until(200, |it| selects(it) == "web").await, "{case}");
             change(&mut world, is_down, json!({ "service": null })).await;

@@ -212,7 +212,7 @@ fn marked(provider: &Provider, file: &SecretFile) -> World {
     let mut world = with_canary(canary_of("web", GATEWAY_API, analysis));
     world.options.hook_secret_file = Some(file.0.clone());
     // The observer of these tests knows only the metrics of Prometheus.
-    world.collects_breaches = true;
+    world.collects_violations = true;
     for chat in CHATS {
         let address = format!("http://user:{MARKER}@chat.{chat}/{MARKER}");
         world.create(SECRETS, secret(chat, &json!({ "address": address, "token": MARKER })));

@@ -60,7 +60,7 @@ async fn slack_hears_the_whole_story_once() {
     let calls = world.network.calls_to("chat");
     let texts = texts(&calls);
     assert_eq!(texts.len(), 3, "{texts:#?}");
-    for (text, words) in texts.iter().zip(["is set up", "new revision", "Promoted"]) {
+    for (text, words) in texts.iter().zip(["is initialized", "new revision", "Promoted"]) {
         assert!(text.contains(words), "{text}");
     }
     let first = calls.first().expect("there are three");
@@ -297,7 +297,7 @@ async fn that_a_canary_is_gone_is_told_although_nobody_looks_after_it_any_more()
         let calls = world.network.calls_to("hooks/event");
         calls
             .iter()
-            .any(|call| call.body["metadata"]["eventMessage"].to_string().contains("is gone"))
+            .any(|call| call.body["metadata"]["eventMessage"].to_string().contains("is deleted"))
     };
     assert!(!heard(), "the hook is slow");
     hold.release();

@@ -58,7 +58,7 @@ async fn what_a_spec_names_is_checked_and_what_a_flag_names_is_not() {
         );
     }
     let mut world = with_canary(canary_of("web", GATEWAY_API, analysis));
-    world.collects_breaches = true;
+    world.collects_violations = true;
     let pem = json!({ "ca.crt": "roots", "tls.crt": "chain", "tls.key": "key" });
     world.create(SECRETS, secret("tls", pem));
     world.create(METRIC_TEMPLATES, template("plain", "plain", json!({})));
@@ -129,7 +129,7 @@ async fn a_metric_without_a_source_fails_the_check() {
     let mut analysis = by_weight();
     analysis["metrics"] = json!([{ "name": "mine", "threshold": 5 }]);
     let mut world = with_canary(canary_of("web", GATEWAY_API, analysis));
-    world.collects_breaches = true;
+    world.collects_violations = true;
     world.start().await;
     reach(&world, "Initialized").await;
     release(&world, "web:2.0");
@@ -141,7 +141,7 @@ async fn a_metric_without_a_source_fails_the_check() {
 #[tokio::test(start_paused = true)]
 async fn nothing_but_errors_is_a_bad_rate_and_no_silence() {
     let mut world = with_canary(canary_of("web", GATEWAY_API, measured(by_weight())));
-    world.collects_breaches = true;
+    world.collects_violations = true;
     // The good requests are selected by a status that is no error.
     world.network.metric("", Metric::Value(10.0));
     world.network.metric("!~", Metric::Nothing);

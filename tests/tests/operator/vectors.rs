@@ -49,7 +49,7 @@ async fn a_template_without_an_interval_looks_back_a_minute() {
 async fn a_metric_with_several_series_is_told_once_a_rollout() {
     let mut world = initialized(GATEWAY_API, by_weight()).await;
     // The observer of these tests does not parse an answer.
-    world.collects_breaches = true;
+    world.collects_violations = true;
     let template = json!({ "apiVersion": "flagger.app/v1beta1", "kind": "MetricTemplate",
         "metadata": { "name": "errors" },
         "spec": { "provider": { "type": "prometheus", "address": "http://prometheus" },

@@ -137,11 +137,12 @@ pub struct RolloutMemory {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Timestamp>")]
     pub no_data_since: Option<Time>,
-    /// Since when the canary has lacked pods in this rollout, for workloads whose own status does not say.
+    /// Time since which the canary is below its ready threshold in this rollout, for kinds whose own
+    /// status has no timestamp.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Timestamp>")]
     pub canary_lacking_since: Option<Time>,
-    /// Since when the primary has.
+    /// The same for the primary.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Timestamp>")]
     pub primary_lacking_since: Option<Time>,
@@ -217,11 +218,11 @@ pub enum CanaryPhase {
     Finalising,
     /// The last rollout was promoted.
     Succeeded,
-    /// The last rollout was taken back.
+    /// The last rollout was rolled back.
     Failed,
-    /// The canary is being deleted and its objects given back.
+    /// The canary is being deleted, and its objects are restored.
     Terminating,
-    /// The canary was deleted and everything given back.
+    /// The canary was deleted, and its objects are restored.
     Terminated,
     /// No phase yet, or one of another version.
     #[default]

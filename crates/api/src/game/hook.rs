@@ -15,7 +15,7 @@ use crate::{
 };
 
 custom_resource! {
-    /// Measurements to take before a release or a pod may go on.
+    /// Measurements to take before a release or a pod may continue.
     HookTemplate {
         group: "tkex.tencent.com",
         version: "v1alpha1",
@@ -76,7 +76,7 @@ pub struct HookRunSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000))]
     pub args: Vec<HookArgument>,
-    /// Set to true to end the run early; cannot be taken back. Default false.
+    /// Set to true to end the run early; cannot be undone. Default false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminate: Option<bool>,
     /// Order of the metrics. Default `Parallel`.
@@ -272,7 +272,7 @@ pub struct PrometheusProvider {
     pub secret_ref: Option<HookSecretRef>,
 }
 
-/// Reads or writes fields of an object. Which one is told by the arguments `Group`, `Version`,
+/// Reads or writes fields of an object. The arguments decide which one: `Group`, `Version`,
 /// `Kind`, `PodName` and `PodNamespace`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -461,7 +461,7 @@ fn run_rules() -> Vec<Value> {
             ".terminate",
             "!has(oldSelf.terminate) || !oldSelf.terminate || \
              (has(self.terminate) && self.terminate)",
-            "cannot be taken back; create a new run instead",
+            "cannot be undone; create a new run instead",
         ),
     ]
 }

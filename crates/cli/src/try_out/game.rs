@@ -143,7 +143,10 @@ impl Demo<'_> {
         self.until("paused at step 3", |demo| demo.is_paused_at(3)).await?;
         self.until("paused by the hook", |demo| demo.is_paused_at(4)).await?;
         let failed = self.has_event("HookFailed");
-        self.say("the hook said no; its cause is mended, and it is run again: tidegate.dev/ask=retry-hook").await;
+        self.say(
+            "the hook did not pass; its cause is fixed, and it is retried: tidegate.dev/ask=retry-hook",
+        )
+        .await;
         self.age.store(20, Ordering::Relaxed);
         self.patch(
             &json!({ "metadata": { "annotations": { "tidegate.dev/ask": "retry-hook" } } }),
@@ -277,7 +280,7 @@ impl Demo<'_> {
     }
 
     fn why(&self) -> String {
-        self.get()["status"]["message"].as_str().unwrap_or("nothing was said").to_owned()
+        self.get()["status"]["message"].as_str().unwrap_or("no message").to_owned()
     }
 
     fn pods(&self) -> Vec<Value> {

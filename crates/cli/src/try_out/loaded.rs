@@ -87,7 +87,7 @@ pub(super) async fn demonstrate(args: &Args, printer: &Printer) -> anyhow::Resul
     let stack = Stack::start(&sandbox, any, Some(args.speed)).await?;
     let tester = Tester::start().await?;
     stack.plane.attach("default", SERVICE, tester.address);
-    let title = "Tidegate: a release that nobody uses, with a load tester\n";
+    let title = "Tidegate: a release without users, with a load tester\n";
     printer.line(&printer.paint(Tone::Strong, title));
     printer.line(&format!("  the load tester listens on http://{}/", tester.address));
     let opens_alone = args.yes || !(printer.is_terminal() || args.wait);
@@ -177,7 +177,9 @@ impl Tester {
             Ok::<_, std::io::Error>(answer)
         };
         let answer = tokio::time::timeout(ANSWER, exchange).await;
-        answer.context("the load tester does not answer")?.context("the load tester broke off")
+        answer
+            .context("the load tester does not answer")?
+            .context("the load tester closed the connection")
     }
 
     async fn open_gate(&self) -> anyhow::Result<()> {
@@ -221,7 +223,7 @@ impl Demo<'_> {
     }
 
     async fn release(&mut self) -> anyhow::Result<bool> {
-        self.printer.line(&format!("\n{}, and no user anywhere", GOOD.title));
+        self.printer.line(&format!("\n{}, and no user traffic", GOOD.title));
         let patch = manifests::image(GOOD.image);
         self.cluster
             .patch(DEPLOYMENTS, "default", "harbour", "", &patch)
@@ -232,7 +234,7 @@ impl Demo<'_> {
         if self.opens_alone {
             tokio::time::sleep(PERSON).await;
             self.tester.open_gate().await?;
-            self.say("Nobody is here to do it, so it was opened just now.");
+            self.say("No terminal is attached, so it was opened just now.");
         }
         // A person may take their time.
         let patience = if self.opens_alone { PATIENCE } else { Duration::from_hours(1) };
@@ -258,7 +260,7 @@ impl Demo<'_> {
             if now == phase {
                 return Ok(());
             }
-            let why = status["lastDecision"]["message"].as_str().unwrap_or("nothing was said");
+            let why = status["lastDecision"]["message"].as_str().unwrap_or("no message");
             anyhow::ensure!(now != "Failed", "the release failed: {why}");
             anyhow::ensure!(Instant::now() < deadline, "never {phase}: {why}");
             tokio::time::sleep(FRAME).await;

@@ -132,7 +132,7 @@ impl Checker {
 
     fn judge_wait(&self, reason: &str) -> Verdict {
         if reason.is_empty() {
-            return Err((16, "nobody says what is waited for".to_owned()));
+            return Err((16, "the reason for waiting is missing".to_owned()));
         }
         let is_overdue = self.is_stuck(Workload::Target) && self.looked.is_current;
         let can_go_back = self.can_serve(Workload::Primary) && !self.memory.replaces_broken_primary;

@@ -195,7 +195,7 @@ fn may_start(seen: &Observed, target: &Target) -> Step {
     let Some(refusal) = gate.refusal() else {
         return start(seen, target).into();
     };
-    let decision = Decision::because(Fact::AwaitingApproval(refusal.told()));
+    let decision = Decision::because(Fact::AwaitingApproval(refusal.sentence()));
     if memory.phase == Phase::Waiting {
         return decision.again(later(seen)).into();
     }

@@ -32,7 +32,7 @@ pub(super) fn approved(seen: &Observed, base: &Memory) -> Result<(), Box<Step>> 
     let Some(refusal) = gate.refusal() else {
         return Ok(());
     };
-    let decision = Decision::because(Fact::AwaitingPromotion(refusal.told()));
+    let decision = Decision::because(Fact::AwaitingPromotion(refusal.sentence()));
     if base.phase == Phase::WaitingPromotion {
         return Err(Box::new(decision.starts_interval().again(later(seen)).into()));
     }

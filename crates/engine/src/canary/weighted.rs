@@ -10,7 +10,7 @@ use crate::{
 use super::{later, obstructed, progress, promote};
 
 /// The obstacle of a plan that was edited into one without a next step.
-pub(super) const NO_STEP: &str = "no step leads on from here; stepWeight must be greater than 0";
+pub(super) const NO_STEP: &str = "no step follows; stepWeight must be greater than 0";
 
 /// Whether there is no step between this share and the goal.
 pub(super) fn leads_nowhere(seen: &Observed, split: Split) -> bool {
@@ -39,7 +39,7 @@ pub(super) fn step(seen: &Observed, split: Split, base: Memory) -> Step {
             return Step::Ask(Question::Gate(GateKind::ConfirmTrafficIncrease));
         };
         if let Some(refusal) = gate.refusal() {
-            let why = Fact::AwaitingIncrease(refusal.told());
+            let why = Fact::AwaitingIncrease(refusal.sentence());
             let mut decision = Decision::because(why).telling();
             if !refusal.muted {
                 let notice = Notice::Awaiting(GateKind::ConfirmTrafficIncrease);

@@ -5,75 +5,65 @@ use crate::{Form, Note};
 
 impl Fact {
     /// The sentence for people.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a table: a fact without a sentence does not compile"
+    )]
     pub fn text(&self, names: &Names) -> String {
-        self.text_of_setup(names)
-            .or_else(|| self.text_of_gate(names))
-            .or_else(|| self.text_of_progress(names))
-            .unwrap_or_else(|| self.text_of_end(names))
-    }
-
-    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
-    fn text_of_setup(&self, names: &Names) -> Option<String> {
-        let Names { canary, target, primary, .. } = names;
-        Some(match self {
+        let Names { canary, target, primary, form } = names;
+        match self {
             Self::Idle => format!("Nothing to roll out: {primary} runs the current revision."),
             Self::Suspended => {
-                format!("{canary} is suspended: nothing is done until that is lifted.")
+                format!("{canary} is suspended: set spec.suspend to false to continue.")
             }
             Self::Refused(blockers) => blockers.join("; "),
-            Self::Obstructed(why) => format!("{canary} cannot go on: {why}"),
-            Self::Placed(piece) => format!("Put the {} in place.", piece.as_str()),
-            Self::BackendsAvailable => "Every metric backend answers.".to_owned(),
+            Self::Obstructed(why) => format!("{canary} cannot continue: {why}"),
+            Self::Placed(piece) => format!("Updated the {}.", piece.as_str()),
+            Self::BackendsAvailable => "Every metrics provider answers.".to_owned(),
             Self::BackendsUnavailable(why) => {
-                format!("Checks of {canary} would fail, a metric backend does not answer: {why}")
+                format!(
+                    "Checks of {canary} would fail, as a metrics provider does not answer: {why}"
+                )
             }
             Self::Noted(note) => note.text(),
             Self::ServiceTakenOver(service) => format!(
-                "Service {service} existed before; it leads to other pods from now on, and its other ports stay."
+                "Service {service} existed before the canary: it selects other pods now, and keeps its other ports."
             ),
-            Self::ServiceRecreated { service, headless: true } => format!(
-                "Service {service} was deleted and made again without an address of its own (headless)."
-            ),
+            Self::ServiceRecreated { service, headless: true } => {
+                format!("Service {service} was recreated as a headless Service.")
+            }
             Self::ServiceRecreated { service, headless: false } => {
-                format!("Service {service} was deleted and made again with an address of its own.")
+                format!("Service {service} was recreated with a cluster IP.")
             }
             Self::AlertLost { to, why } => {
-                format!("A message about {canary} did not reach {to}: {why}")
+                format!("An alert about {canary} did not reach {to}: {why}")
             }
             Self::PrimaryNotReady(why) => format!("{primary} is not ready: {why}"),
             Self::PrimaryStuck(why) => {
                 format!(
-                    "{primary} does not become ready and is left to retry, nothing else was touched: {why}"
+                    "{primary} does not become ready; setup waits for it, and nothing else was changed: {why}"
                 )
             }
-            Self::Initialized => format!("{canary} is set up: {primary} serves its traffic."),
-            Self::Adopted => format!("Took over {canary} as it was left, without a new rollout."),
+            Self::Initialized => format!("{canary} is initialized: {primary} serves its traffic."),
+            Self::Adopted => {
+                format!("Adopted {canary} in its present state, without a new rollout.")
+            }
             Self::TargetChanged { former } => {
                 format!(
-                    "{canary} has the target {target} now and is set up anew; what was made for {former} serves until then, and its primary stays."
+                    "{canary} now has the target {target} and is initialized again; until then the objects of {former} serve. Its primary stays."
                 )
             }
             Self::IdleTargetRuns(None) => {
                 format!(
-                    "{} runs its pods although nothing is rolled out; have what re-applies it keep the node selector flagger.app/scale-to-zero.",
-                    names.target
+                    "{target} runs pods although no rollout is in progress: the tool that applies it must keep the node selector flagger.app/scale-to-zero."
                 )
             }
             Self::IdleTargetRuns(Some(replicas)) => {
                 format!(
-                    "{} runs {replicas} replicas although nothing is rolled out; scale it to 0, or leave replicas out of its manifest.",
-                    names.target
+                    "{target} runs {replicas} replicas although no rollout is in progress: scale it to 0, or omit replicas from its manifest."
                 )
             }
-            _ => return None,
-        })
-    }
-
-    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
-    fn text_of_gate(&self, names: &Names) -> Option<String> {
-        let Names { canary, .. } = names;
-        Some(match self {
-            Self::GatePassed(kind, hook) => format!("The {} hook {hook} said yes.", kind.as_str()),
+            Self::GatePassed(kind, hook) => format!("The {} hook {hook} passed.", kind.as_str()),
             Self::AwaitingApproval(gate) => {
                 format!("{canary} is waiting for approval to start: {gate}.")
             }
@@ -84,71 +74,69 @@ impl Fact {
                 format!("{canary} is waiting for approval of the promotion: {gate}.")
             }
             Self::PreRolloutFailed { hook, why } => {
-                format!("{canary} is held, the pre-rollout check {hook} failed: {why}")
+                format!("The pre-rollout hook {hook} of {canary} failed: {why}")
             }
-            Self::RollbackAsked(hook) => format!("The rollback hook {hook} calls {canary} back."),
+            Self::RollbackAsked(hook) => {
+                format!("The rollback hook {hook} asks to roll back {canary}.")
+            }
             Self::RolledBackByHook => {
-                format!("{canary} goes back to its primary, as a hook asks.")
+                format!("{canary} rolls back, as a rollback hook asks.")
             }
             Self::PostRolloutFailed { hook, why } => {
-                format!("The post-rollout hook {hook} did not take it: {why}")
+                format!("The post-rollout hook {hook} failed: {why}")
             }
             Self::Held(weight) => {
                 format!("{canary} is held at {weight}% until manualStep is resumed or removed.")
             }
-            Self::Resumed(weight) => format!("{canary} goes on from {weight}%."),
+            Self::Resumed(weight) => format!("{canary} continues from {weight}%."),
             Self::HoldRaised(weight) => {
-                format!("The manual pause of {canary} moved up to {weight}%.")
+                format!("{canary} is now held at {weight}%, as manualStep.weight was raised.")
             }
             Self::NothingToResume => {
-                format!("{canary} has nothing to resume; removing manualStep.")
+                format!("{canary} has nothing to resume; spec.manualStep is removed.")
             }
             Self::ResumeStays(why) => {
-                format!("spec.manualStep stays for now, it could not be removed: {why}")
+                format!("spec.manualStep could not be removed yet: {why}")
             }
             Self::ResumeVoid => format!(
-                "The resume of {canary} was meant for a revision that was replaced; the new one pauses again."
+                "The resume of {canary} was for a revision that was replaced since; the new one is held again."
             ),
-            _ => return None,
-        })
-    }
-
-    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
-    fn text_of_progress(&self, names: &Names) -> Option<String> {
-        let Names { canary, target, primary, form } = names;
-        Some(match self {
             Self::NewRevision if *form == Form::Elsewhere => {
                 format!("{target} has a new revision.")
             }
-            Self::NewRevision => format!("{target} has a new revision; its pods are started."),
+            Self::NewRevision => format!("{target} has a new revision and is scaled up."),
             Self::Restarted => {
-                format!("{target} changed in mid-rollout; the analysis starts from the beginning.")
+                format!("{target} changed during the rollout; the analysis starts again.")
             }
             Self::WentBack(_) => {
-                format!("{target} is back at the revision {primary} runs; the rollout ends here.")
+                format!(
+                    "{target} was reverted to the revision that {primary} runs; the rollout ends."
+                )
             }
             Self::ScaledUpAgain => {
-                format!("{target} was scaled to zero in mid-rollout; scaling it up again.")
+                format!("{target} was scaled to zero during the rollout and is scaled up again.")
             }
             Self::CanaryNotReady(why) => format!("{target} is not ready: {why}"),
             Self::CanaryDown(why) => {
                 format!(
-                    "{target} has a share of traffic and no pod to serve it, a failed check: {why}"
+                    "{target} receives traffic and has no available pod, which counts as a failed check: {why}"
                 )
             }
             Self::AnalysisStarted => format!("The analysis of {target} begins."),
-            Self::CheckFailed(why) => format!("{canary} is held: {why}"),
+            Self::CheckFailed(why) => format!("A check of {canary} failed: {why}"),
             Self::Ambiguous(metric) => {
                 format!(
-                    "The query of metric {metric} has several results, and only one of them counts. \
+                    "The query of metric {metric} has several results, of which one is used. \
                      Sum or average them in the query."
                 )
             }
             Self::NoData(why) => {
-                format!("{canary} cannot be judged, which counts as a failed check: {why}")
+                format!("A metric of {canary} has no value, which counts as a failed check: {why}")
             }
             Self::AwaitingData(why) => {
-                format!("{canary} cannot be judged and stays where it is until it can: {why}")
+                format!(
+                    "A metric of {canary} has no value, and the rollout waits until it has one: {why}"
+                )
             }
             Self::AwaitingInterval => format!("{canary} waits for the next check."),
             Self::Advanced(weight) => {
@@ -156,7 +144,7 @@ impl Fact {
             }
             Self::Mirroring => {
                 format!(
-                    "The canary gets copies of the requests to {canary}; its answers go nowhere."
+                    "Requests to {canary} are mirrored to the canary, and its responses are discarded."
                 )
             }
             Self::Iterated { at, of } => {
@@ -166,66 +154,57 @@ impl Fact {
                 "All live traffic goes to the canary.".to_owned()
             }
             Self::RoutedToCanary { was_mirrored: true } => {
-                "Copies end; all live traffic goes to the canary.".to_owned()
+                "Mirroring ends; all live traffic goes to the canary.".to_owned()
             }
             Self::RouteLeft => {
                 format!(
-                    "{canary} has another route now; the one before leads everybody to the primary."
+                    "{canary} has another route now; the previous one sends all traffic to the primary."
                 )
             }
             Self::Drifted { seen, now } => {
-                format!("The route of {canary} gave the canary {seen}%; it is back at {now}%.")
+                format!("The route of {canary} gave the canary {seen}%; it was set back to {now}%.")
             }
-            Self::Copying => format!("{primary} is given what {target} runs."),
+            Self::Copying => format!("{primary} is updated to the revision of {target}."),
             Self::PrimaryAdvanced(weight) => {
-                format!("{weight}% of the traffic of {canary} is on the primary again.")
+                format!("{weight}% of the traffic of {canary} goes to the primary again.")
             }
             Self::RoutedToPrimary => "All live traffic goes to the primary.".to_owned(),
-            _ => return None,
-        })
-    }
-
-    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
-    fn text_of_end(&self, names: &Names) -> String {
-        let Names { canary, target, primary, form } = names;
-        match self {
             Self::Promoted if *form == Form::Elsewhere => format!("{target} is promoted."),
-            Self::Promoted => format!("{target} is promoted, and its own pods are stopped."),
+            Self::Promoted => format!("{target} is promoted and scaled to zero."),
             Self::PromotedUnchecked if *form == Form::Elsewhere => {
                 format!("{target} is promoted without analysis.")
             }
             Self::PromotedUnchecked => {
-                format!("{target} is promoted without analysis, and its own pods are stopped.")
+                format!("{target} is promoted without analysis and scaled to zero.")
             }
             Self::ThresholdReached(count) => {
-                format!("{canary} goes back: {} failed, which is its threshold.", checks(*count))
+                format!("{canary} rolls back: {} failed, which is its threshold.", checks(*count))
             }
             Self::DeadlineExceeded(why) => {
-                format!("{canary} goes back, as nothing moved within its deadline: {why}")
+                format!("{canary} rolls back, as it made no progress within its deadline: {why}")
             }
             Self::Failed if *form == Form::Elsewhere => {
                 format!("This revision of {target} failed.")
             }
-            Self::Failed => format!("This revision of {target} failed; its pods are stopped."),
+            Self::Failed => format!("This revision of {target} failed and is scaled to zero."),
             Self::RollbackHeld(why) => {
                 format!(
-                    "{canary} should go back, but {primary} cannot serve; traffic stays where it is: {why}"
+                    "{canary} should roll back, but {primary} cannot serve, so its traffic does not move: {why}"
                 )
             }
             Self::PromotionFailed(why) => {
                 format!(
-                    "{primary} does not become ready with this revision; whoever can serve keeps the traffic: {why}"
+                    "{primary} does not become ready with this revision; the workload that can serve keeps the traffic: {why}"
                 )
             }
             Self::Terminating => {
                 format!("The canary is being deleted; {target} takes over from {primary}.")
             }
             Self::AwaitingTarget(why) => {
-                format!("Waiting for {target} to serve before {primary} goes: {why}")
+                format!("Waiting for {target} to be ready before {primary} is deleted: {why}")
             }
-            Self::Terminated => format!("The canary is gone; {target} serves without it."),
+            Self::Terminated => format!("The canary is deleted; {target} serves without it."),
             Self::RevertGivenUp(why) => format!("Gave up restoring {target}: {why}"),
-            _ => String::new(),
         }
     }
 }
@@ -240,11 +219,10 @@ impl Note {
     fn text(&self) -> String {
         match self {
             Self::MatchIgnored => {
-                "Plain Services cannot tell requests apart; they support blue/green, and match is ignored."
-                    .to_owned()
+                "Plain Services support blue/green only: match is ignored.".to_owned()
             }
             Self::WeightsIgnored { iterations } => format!(
-                "Plain Services cannot divide traffic; they support blue/green, and it runs as that with iterations: {iterations}."
+                "Plain Services support blue/green only: the rollout runs with iterations: {iterations}."
             ),
             Self::ManualStepIgnored => {
                 "manualStep has no effect: only a rollout by weight can be held.".to_owned()

@@ -225,9 +225,9 @@ fn conditions(
         !derived.is_complete_release() && derived.partition < plan.replicas && kept == 0;
     let (reason, message) = match (is_progressing, derived.is_target_reached()) {
         (false, _) if kept > 0 => {
-            ("OldPodsKept", "Pods run an older revision until somebody deletes them.")
+            ("OldPodsKept", "Pods run an older revision until they are deleted.")
         }
-        (false, _) => ("Complete", "All pods that should run the template do."),
+        (false, _) => ("Complete", "All pods that the steps release run the template."),
         // The reason for waiting: a pod, a hook, a person.
         (true, true) => ("StepReached", next.message.as_str()),
         (true, false) => ("Updating", next.message.as_str()),
@@ -237,7 +237,7 @@ fn conditions(
     let (reason, message) = if enough {
         ("EnoughPods", "All pods are available.")
     } else {
-        ("TooFewPods", "Fewer pods are available than there should be.")
+        ("TooFewPods", "Fewer pods are available than spec.replicas asks for.")
     };
     let mut all = vec![progress, about(ConditionKind::Available, enough, reason, message)];
     let paused = match next.pauses.first() {

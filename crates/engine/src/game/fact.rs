@@ -81,7 +81,7 @@ pub enum Fact {
     Refreshing(usize),
     /// The node of a pod has not taken notice of the last change yet.
     AwaitingNode(String),
-    /// As many pods as may be are out of service.
+    /// As many pods are unavailable as maxUnavailable allows.
     AwaitingBudget,
     /// No pod may ever be out of service.
     NoBudget,
@@ -251,32 +251,36 @@ impl Fact {
     }
 
     /// The sentence for people. It does not change while the same is waited for.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a table: a fact without a sentence does not compile"
+    )]
     pub fn text(&self) -> String {
-        self.text_of_release().unwrap_or_else(|| self.text_of_pods())
-    }
-
-    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
-    fn text_of_release(&self) -> Option<String> {
-        Some(match self {
+        match self {
             Self::AtRest => "All pods are as they should be.".to_owned(),
             Self::BeingDeleted => "The workload is being deleted.".to_owned(),
             Self::Refused(problems) => problems.join("; "),
             Self::NewRevision(revision) => format!("Revision {revision} is released."),
             Self::WentBack(revision) => {
-                format!("The template went back to {revision}, and all pods follow at once.")
+                format!("The template was reverted to {revision}, and all pods follow at once.")
             }
-            Self::StepsChanged => "The steps changed and are taken from the first.".to_owned(),
+            Self::StepsChanged => {
+                "The steps changed; the release starts again at the first one.".to_owned()
+            }
             Self::StepSet(index) => format!("Set Step Index to {index}"),
             Self::Paused(reason) => match reason {
-                PauseReason::Step => "The release pauses, as this step says.".to_owned(),
-                PauseReason::Hook => "The release pauses, its hook did not pass.".to_owned(),
+                PauseReason::Step => "The release is paused, as this step asks.".to_owned(),
+                PauseReason::Hook => "The release is paused, as its hook did not pass.".to_owned(),
                 PauseReason::User => "The release is paused by hand.".to_owned(),
             },
             Self::AwaitingPerson(reason, ResumeBy::Field) => {
-                format!("{}: set updateStrategy.paused to false to go on.", reason.as_str())
+                format!("{}: set updateStrategy.paused to false to continue.", reason.as_str())
             }
             Self::AwaitingPerson(reason, ResumeBy::Annotation) => {
-                format!("{}: annotate it with tidegate.dev/ask=resume to go on.", reason.as_str())
+                format!(
+                    "{}: annotate it with tidegate.dev/ask=resume to continue.",
+                    reason.as_str()
+                )
             }
             Self::AwaitingTime(_) => "The pause of this step is not over yet.".to_owned(),
             Self::ResumeIgnored => {
@@ -285,9 +289,11 @@ impl Fact {
             }
             Self::StepDoubtful(why) | Self::SpecDoubtful(why) => why.clone(),
             Self::AwaitingHook(run) => format!("Hook run {run} is under way."),
-            Self::HookFailed { run, phase: None, .. } => format!("Hook run {run} took too long."),
+            Self::HookFailed { run, phase: None, .. } => {
+                format!("Hook run {run} exceeded its deadline.")
+            }
             Self::HookFailed { run, is_terminated: true, .. } => {
-                format!("Hook run {run} was ended before it could pass.")
+                format!("Hook run {run} was terminated before it could pass.")
             }
             Self::HookFailed { run, phase: Some(phase), .. } => {
                 format!("Hook run {run} ended {}.", phase.as_str())
@@ -300,45 +306,43 @@ impl Fact {
             Self::Obeyed(command) => format!("Done as asked: {}.", command.as_str()),
             Self::NothingTo(command) => format!("There is nothing to {}.", command.as_str()),
             Self::AskedTooLate(command) => {
-                format!("Asked to {}, but for another revision.", command.as_str())
+                format!(
+                    "tidegate.dev/ask={} names another revision and is ignored.",
+                    command.as_str()
+                )
             }
             Self::UnknownVerb(word) => format!(
-                "tidegate.dev/ask is one of {}, with @<revision> for that release only, and not {word:?}.",
+                "tidegate.dev/ask must be one of {}, with @<revision> for that release only, not {word:?}.",
                 Command::ALL.map(Command::as_str).join(", ")
             ),
             Self::RollsBack(revision) => {
-                format!("The template goes back to {revision}, its hook did not pass.")
+                format!("The release rolls back to {revision}, as its hook did not pass.")
             }
             Self::WriteRefused(refusal) => refusal.message.clone(),
-            _ => return None,
-        })
-    }
-
-    #[expect(clippy::wildcard_enum_match_arm, reason = "sentences of one part of a rollout")]
-    fn text_of_pods(&self) -> String {
-        match self {
             Self::AwaitingPods { available, wanted } => {
                 format!("{available} of {wanted} pods of the new revision are available.")
             }
             Self::Scaling { created, deleted } => {
-                format!("Pods made: {created}, pods deleted: {deleted}.")
+                format!("Pods created: {created}, pods deleted: {deleted}.")
             }
             Self::NoIndex { replicas, indexes } => {
-                format!("{replicas} pods cannot have {indexes} numbers.")
+                format!("{replicas} pods do not fit {indexes} indexes.")
             }
-            Self::IndexesUnreadable(why) => format!("No pod can be made: {why}"),
+            Self::IndexesUnreadable(why) => format!("No pod can be created: {why}"),
             Self::AwaitingIndex => {
-                "All numbers of the range are taken by pods that are on their way out.".to_owned()
+                "All indexes of the range belong to pods that are terminating.".to_owned()
             }
             Self::OldPodsKept(count) => {
-                format!("Pods that run an older revision until somebody deletes them: {count}.")
+                format!("Pods that run an older revision until they are deleted: {count}.")
             }
             Self::Updating(count) => format!("Pods being updated: {count}."),
             Self::Refreshing(count) => format!("Pods whose update is finished: {count}."),
             Self::AwaitingNode(pod) => {
-                format!("Pod {pod} has not taken up the last change of its images yet.")
+                format!("Pod {pod} does not run the last change of its images yet.")
             }
-            Self::AwaitingBudget => "As many pods as may be are out of service.".to_owned(),
+            Self::AwaitingBudget => {
+                "As many pods are unavailable as maxUnavailable allows.".to_owned()
+            }
             Self::NoBudget => "maxUnavailable is 0: no pod can be updated.".to_owned(),
             Self::NotInPlace { pod, path, way: _ } => format!(
                 "Pod {pod} cannot be updated in place: {path} differs. Change \
@@ -349,12 +353,12 @@ impl Fact {
             }
             // It says that it passed, and was ended from outside.
             Self::PodHookFailed { pod, kind, phase: HookPhase::Successful } => format!(
-                "Pod {pod} stays, its {} hook was ended before it could pass: set retry to run it \
+                "Pod {pod} stays, as its {} hook was terminated before it could pass: set retry to run it \
                  again.",
                 kind.prefix()
             ),
             Self::PodHookFailed { pod, kind, phase } => format!(
-                "Pod {pod} stays, its {} hook ended {}: set retry to run it again.",
+                "Pod {pod} stays, as its {} hook ended {}: set retry to run it again.",
                 kind.prefix(),
                 phase.as_str()
             ),
@@ -364,15 +368,14 @@ impl Fact {
             Self::HooksRetried(kind) => format!("Failed {} hooks are run again.", kind.prefix()),
             Self::PodFailed(pod) => format!("Pod {pod} failed and is replaced."),
             Self::PodEnded(pod) => format!("Pod {pod} ended and is replaced."),
-            Self::PodLost(pod) => format!("Pod {pod} is taken from its lost node."),
+            Self::PodLost(pod) => format!("Pod {pod} is force-deleted, as its node is lost."),
             Self::AwaitingOrder(pod) => format!("Pod {pod} must be ready before the next."),
-            Self::AwaitingDeletion(pod) => format!("Pod {pod} is on its way out."),
-            _ => String::new(),
+            Self::AwaitingDeletion(pod) => format!("Pod {pod} is terminating."),
         }
     }
 }
 
-// === impl Verb ===
+// === impl Command ===
 
 impl Command {
     /// All of them.

@@ -102,7 +102,7 @@ fn templates<'a>(
     pod: &Pod,
     to: &Revision,
 ) -> Result<(&'a Json, &'a Json), String> {
-    let gone = || "its revision is gone, all of it".to_owned();
+    let gone = || "its revision does not exist any more".to_owned();
     let new = derived.template(to).ok_or_else(gone)?;
     let old = has_template_of(pod).and_then(|from| derived.template(from)).ok_or_else(gone)?;
     qualify(old, new)?;

@@ -26,9 +26,7 @@ fn of_steps(seen: &Observed) -> Vec<String> {
             }
             CanaryStep::Hook(hook) => {
                 let why = hook_of(seen, &hook.call, &[]);
-                warnings.extend(
-                    why.map(|why| format!("Step {index} cannot be taken as it is: {why}.")),
-                );
+                warnings.extend(why.map(|why| format!("Step {index} is invalid: {why}.")));
             }
             CanaryStep::Pause(_) => {}
         }
@@ -82,7 +80,7 @@ fn of_pods(seen: &Observed, kind: HookKind) -> Option<String> {
     let call = seen.plan.hooks.of(kind).call.as_ref()?;
     let given = |name: &str| Argument { name: name.to_owned(), value: String::new() };
     let why = hook_of(seen, call, &OF_EVERY_POD.map(given))?;
-    Some(format!("The {} hook cannot be run as it is: {why}.", kind.prefix()))
+    Some(format!("The {} hook is invalid: {why}.", kind.prefix()))
 }
 
 /// A pod on top of the replicas that gets no number keeps none when it takes the place of another.
@@ -96,7 +94,7 @@ fn indexes(seen: &Observed) -> Option<String> {
     let pods = plan.replicas.saturating_add(surge);
     (surge > 0 && numbers < pods).then(|| {
         format!(
-            "With maxSurge there may be {pods} pods, and there are {numbers} numbers: not every pod gets one."
+            "maxSurge allows {pods} pods, and there are {numbers} indexes: not every pod gets one."
         )
     })
 }

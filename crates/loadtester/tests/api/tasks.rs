@@ -234,7 +234,7 @@ fn a_test_is_ended_when_its_caller_is_gone() {
     let impatient = tester.begin("POST", "/", &[], &body);
     until("the test to begin", || folder.lines("runs") == 1);
     drop(impatient);
-    tester.until_logged("nobody waits for it any more");
+    tester.until_logged("the caller has disconnected");
     let series = "tidegate_loadtester_tasks_running";
     until("its end", || tester.metric(series).as_deref() == Some("0"));
 }

@@ -451,8 +451,8 @@ impl Undelivered {
 fn alert_text(about: &Notice, canary: &Canary) -> String {
     let kind = canary.spec.target_ref.kind.as_str();
     match about {
-        Notice::Initialized => format!("The primary of this {kind} is set up and serves."),
-        Notice::NewRevision => "A new revision is on its way.".to_owned(),
+        Notice::Initialized => format!("The primary of this {kind} is initialized and serves."),
+        Notice::NewRevision => "A new revision was detected; its rollout begins.".to_owned(),
         Notice::Awaiting(gate) => {
             let what = match gate {
                 GateKind::ConfirmTrafficIncrease => "More traffic for the canary",
@@ -462,13 +462,13 @@ fn alert_text(about: &Notice, canary: &Canary) -> String {
                 | GateKind::PostRollout
                 | GateKind::Rollback => "A new revision",
             };
-            format!("{what} needs approval: it waits until every {} hook says yes.", gate.as_str())
+            format!("{what} needs approval: it waits until every {} hook passes.", gate.as_str())
         }
         Notice::Held(weight) => format!(
-            "Held at {weight}% by hand. To go on, set spec.manualStep.resume or remove spec.manualStep."
+            "Held at {weight}% by hand. To continue, set spec.manualStep.resume or remove spec.manualStep."
         ),
         Notice::RolledBackByHook => {
-            "A rollback hook calls this revision back; traffic returns to the primary.".to_owned()
+            "A rollback hook asked to roll back; traffic returns to the primary.".to_owned()
         }
         Notice::ThresholdReached(count) => {
             let checks = if *count == 1 { "check" } else { "checks" };
@@ -480,7 +480,7 @@ fn alert_text(about: &Notice, canary: &Canary) -> String {
             format!("No progress within the deadline, traffic returns to the primary: {why}")
         }
         Notice::PromotionFailed(why) => format!(
-            "The primary does not become ready with the new revision, so whoever can serve keeps the traffic. Release a fix or go back to the revision before: {why}"
+            "The primary does not become ready with the new revision; the workload that can serve keeps the traffic. Release a fix or revert to the previous revision: {why}"
         ),
         Notice::Promoted => "Promoted: the primary runs the new revision.".to_owned(),
         Notice::PromotedUnchecked => {
@@ -491,10 +491,10 @@ fn alert_text(about: &Notice, canary: &Canary) -> String {
             "The primary does not become ready; until it does, the {kind} serves as before: {why}"
         ),
         Notice::RollbackHeld(why) => format!(
-            "This revision should go back, but the primary cannot serve; traffic stays where it is until it can: {why}"
+            "This revision should roll back, but the primary cannot serve, so its traffic does not move until it can: {why}"
         ),
         Notice::RevertGivenUp(why) => format!(
-            "The canary is gone without everything being as before; look at the {kind} and its Service: {why}"
+            "The canary is deleted, but not everything was restored; check the {kind} and its Service: {why}"
         ),
     }
 }

@@ -359,7 +359,7 @@ impl Analysis<'_> {
             match answer {
                 Ok(_) if name != "prometheus" => {}
                 Ok(reading) if (reading.sample.get() - 1.0).abs() < f64::EPSILON => {}
-                Ok(_) => return Err(format!("{name} gives no sensible answer")),
+                Ok(_) => return Err(format!("{name} gives an answer that cannot be read")),
                 Err(error) => return Err(format!("{name} is not available: {}", error.text())),
             }
         }

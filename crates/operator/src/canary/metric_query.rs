@@ -213,7 +213,7 @@ pub async fn probe_server(
     let read = prometheus::parse(answer.status.as_u16(), &answer.body);
     match read {
         _ if prometheus::is_online(&read) => Ok(()),
-        Ok(_) => Err("it gives no sensible answer".to_owned()),
+        Ok(_) => Err("it gives an answer that cannot be read".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -299,7 +299,7 @@ impl Drop for Created<'_> {
             let cx = Arc::clone(self.cx);
             self.cx.spawn_cleanup(async move {
                 let outcome = ask_cluster(&cx, call, CLEANUP_MAX).await;
-                debug!(gone = outcome != Reply::Lost, "Removed what a check had made");
+                debug!(gone = outcome != Reply::Lost, "Removed the object of a check");
             });
         }
     }

@@ -176,12 +176,12 @@ impl CanaryReconciler {
                 self.memo.timer.done(decision.starts_interval, &memory, steady);
             }
             Err(Failure { error, is_rejection: true }) if round.rejections == 0 => {
-                debug!(%error, "Refused; deciding upon that");
+                debug!(%error, "A write was rejected; deciding again");
                 round.rejections += 1;
                 return Ok(None);
             }
             Err(Failure { error, .. }) if error.is_stale() => {
-                debug!(%error, "Looking again");
+                debug!(%error, "Observing again");
                 self.refresh().await?;
                 round.conflicts += 1;
                 return Ok((round.conflicts > CONFLICTS_MAX).then_some(Next::Backoff));
@@ -214,7 +214,7 @@ impl CanaryReconciler {
         let acted =
             self.actor.act(&self.canary, &observation, &decision, unready_since, pass).await;
         if let Err(Failure { error, .. }) = acted {
-            debug!(%error, "Could not say so");
+            debug!(%error, "The rejection could not be reported");
         }
     }
 
@@ -288,7 +288,7 @@ impl Reconciler for CanaryReconciler {
                 }
             }
         }
-        warn!("Too many effects in a row; pausing");
+        warn!("Too many actions in one pass; backing off");
         Ok(Next::Backoff)
     }
 

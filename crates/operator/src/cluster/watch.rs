@@ -111,7 +111,7 @@ pub(crate) async fn feed(
                     && cluster.is_claimed(kind)
                     && cluster.cache.vanished(kind, state.clone())
                 {
-                    warn!(kind = kind.kind, "A kind is served no longer; it is tried again");
+                    warn!(kind = kind.kind, "A kind is no longer served; its watch is retried");
                     // When it is back it is listed: a watch would go on where this one ended.
                     events.set(watcher(api.clone(), config.clone()));
                 }
@@ -129,7 +129,7 @@ pub(crate) async fn feed(
                     && !is_told
                     && let Some(why) = why
                 {
-                    warn!(kind = kind.kind, why, "Nothing is known of a kind; it is tried again");
+                    warn!(kind = kind.kind, why, "A kind could not be listed; it is retried");
                 }
                 cluster.synced.notify_waiters();
                 // Nothing is asked before the stream is.

@@ -27,7 +27,7 @@ const NOT_TO_OWN: &str = "cannot set an ownerRef on a resource you can't delete"
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// Another client wrote first: observe and decide again.
-    #[error("{what} changed in the meantime")]
+    #[error("{what} was changed by another client")]
     Conflict { what: String },
     /// Another operator leads now.
     #[error("not the leader any more")]
@@ -93,7 +93,7 @@ impl Cluster {
         if foreign.is_empty() {
             return Ok(());
         }
-        debug!(object = %place, paths = ?foreign, "Somebody else owns fields here; replacing them");
+        debug!(object = %place, paths = ?foreign, "Another manager owns fields of this object; they are replaced");
         let mut operations = vec![json!({ "op": "test", "path": "/metadata/resourceVersion",
                          "value": written["metadata"]["resourceVersion"] })];
         for path in foreign {
@@ -112,7 +112,7 @@ impl Cluster {
         place: Place<'_>,
         body: &Value,
     ) -> Result<Value, WriteError> {
-        warn!(object = %place, "Its owners stay as they are: who may not delete it may not change them");
+        warn!(object = %place, "The owner references are kept: changing them needs the right to delete the object");
         let live = self.read(place).await?;
         let mut live = live.ok_or_else(|| WriteError::Missing { what: place.to_string() })?;
         let mut body = body.clone();

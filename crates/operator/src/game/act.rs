@@ -97,7 +97,7 @@ impl Actor {
             let took = workload.cx.clock.monotonic().saturating_sub(begun);
             writer.measure(action, outcome.is_ok(), took);
             let Err(error) = outcome else { continue };
-            debug!(%error, "An effect did not happen");
+            debug!(%error, "An action failed");
             left_out.add(action);
             match error {
                 WriteError::Conflict { .. } | WriteError::Missing { .. } => {

@@ -239,14 +239,14 @@ impl HookRunReconciler {
         let Ok(reading) = run::measured(object) else { return };
         for metric in reading.run.endless() {
             let text = format!(
-                "Metric '{metric}' has an interval, and neither count nor successfulLimit: it goes on until it fails or the run is ended."
+                "Metric '{metric}' has an interval but neither count nor successfulLimit: it is measured until it fails or the run is terminated."
             );
             self.record(object, "MetricDoubtful", Tone::Warning, &text).await;
         }
     }
 
     async fn tell(&self, object: &Value, phase: HookPhase, what: &str) {
-        let (reason, is_bad, text) = run::told(phase, what);
+        let (reason, is_bad, text) = run::completion_event(phase, what);
         let tone = if is_bad { Tone::Warning } else { Tone::Normal };
         self.record(object, reason, tone, &text).await;
     }

@@ -188,7 +188,7 @@ impl Reconciler for WorkloadReconciler {
                 Ok(After::Rest(next)) => return Ok(next),
                 Ok(After::Conflict) => conflicts += 1,
                 Err(error) if error.is_stale() => {
-                    debug!(%error, "Looking again");
+                    debug!(%error, "Observing again");
                     prepare::refresh(&self.workload).await?;
                     conflicts += 1;
                 }
@@ -202,7 +202,7 @@ impl Reconciler for WorkloadReconciler {
                 return Ok(Next::Backoff);
             }
         }
-        warn!("Too many decisions in a row; pausing");
+        warn!("Too many decisions in one pass; backing off");
         Ok(Next::Backoff)
     }
 

@@ -108,7 +108,7 @@ impl Api {
         self.0.lock().admission = Some((pointer, value));
     }
 
-    pub(crate) fn mend(&self) {
+    pub(crate) fn repair(&self) {
         self.0.lock().failures.clear();
     }
 

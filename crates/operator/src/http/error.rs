@@ -18,14 +18,14 @@ pub enum HttpError {
     #[error("cannot connect to `{host}`")]
     Connect { host: String },
     /// The proxy could not be reached, or would not connect us.
-    #[error("the proxy gives no way to `{host}`")]
+    #[error("the proxy does not connect to `{host}`")]
     Proxy { host: String },
     #[error("no trusted TLS connection to `{host}`")]
     Tls { host: String },
     #[error("`{host}` did not answer within {}s", seconds(*after))]
     Timeout { host: String, after: Duration },
     /// Cut off half-way, or not HTTP.
-    #[error("`{host}` broke off the exchange")]
+    #[error("`{host}` closed the connection")]
     Broken { host: String },
     #[error("`{host}` redirects too often")]
     TooManyRedirects { host: String },

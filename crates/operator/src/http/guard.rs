@@ -142,7 +142,7 @@ impl Policy {
         if is_link_local {
             return Some("its address is link-local, where metadata servers are");
         }
-        is_nobody.then_some("its address is not that of a host")
+        is_nobody.then_some("its address is not one of a host")
     }
 }
 
@@ -160,7 +160,7 @@ impl Guard {
             return None;
         }
         if is_in(&policy.deny) {
-            return Some("its address is closed by the administrator");
+            return Some("its address is denied by --deny-addresses");
         }
         let refusal = forms.iter().find_map(|form| policy.builtin_refusal(*form));
         refusal.or_else(|| {
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(refusal(&opened, &nodes, "::ffff:10.0.0.5"), None);
         assert_eq!(refusal(&opened, &nodes, "fd00::5"), why, "not in the range");
         let closed = Policy { deny: vec!["10.0.0.0/24".parse().unwrap()], ..Policy::default() };
-        let by_hand = Some("its address is closed by the administrator");
+        let by_hand = Some("its address is denied by --deny-addresses");
         assert_eq!(refusal(&closed, &nodes, "10.0.0.5"), by_hand, "a node or not");
         nodes.set("b", vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]);
         let local = Policy { allow_loopback: true, ..Policy::default() };

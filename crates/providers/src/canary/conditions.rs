@@ -53,7 +53,7 @@ pub fn conditions_and_decision(
         // Pods come up one by one: worth a write only if it takes an interval.
         Fact::PrimaryNotReady(_) | Fact::CanaryNotReady(_) => !decision.tells(&decision.why),
         // How the last rollout ended says more than that there is no next one.
-        Fact::Idle => is_told(live, state_of(memory, decision)),
+        Fact::Idle => is_written(live, state_of(memory, decision)),
         _ => false,
     };
     // Waiting for the next interval says nothing new: what was said last still holds.
@@ -108,7 +108,7 @@ fn conditions(
     let mut message = message.to_owned();
     if memory.phase == Phase::Failed && decision.why.tone() == Tone::Normal {
         // Good news from the primary is not why a person is needed.
-        message.push_str(" The last revision failed and is not tried again: release another.");
+        message.push_str(" The last revision failed and is not retried: release another.");
     }
     let mut conditions = vec![promoted(memory, view)];
     for health in [Health::Ready, Health::Reconciling, Health::Stalled] {
@@ -128,22 +128,24 @@ fn conditions(
 /// Why a condition does not hold, given the one that does.
 fn absent(health: Health, state: Health, memory: &Memory) -> &'static str {
     match (health, state) {
-        (Health::Ready, Health::Stalled) => "Not until what Stalled says is settled.",
+        (Health::Ready, Health::Stalled) => {
+            "The canary is stalled; the condition Stalled says why."
+        }
         (Health::Ready, _) => match memory.phase {
-            Phase::New | Phase::Initializing => "The primary is being set up.",
+            Phase::New | Phase::Initializing => "The primary is being initialized.",
             Phase::Terminating | Phase::Terminated => "The canary is being deleted.",
-            _ => "A rollout is under way.",
+            _ => "A rollout is in progress.",
         },
         (Health::Reconciling, Health::Stalled) => {
-            "Nothing goes on until what Stalled says is settled."
+            "No progress until the cause in the condition Stalled is resolved."
         }
-        (Health::Reconciling, _) => "Nothing is under way.",
-        (Health::Stalled, _) => "Nothing is in the way.",
+        (Health::Reconciling, _) => "No rollout is in progress.",
+        (Health::Stalled, _) => "Nothing blocks the canary.",
     }
 }
 
 /// Whether the conditions say this already.
-fn is_told(live: &CanaryStatus, health: Health) -> bool {
+fn is_written(live: &CanaryStatus, health: Health) -> bool {
     let kind = health.as_str();
     live.conditions.iter().any(|it| it.condition_type == kind && it.status == "True")
 }
@@ -192,10 +194,12 @@ fn state_of(memory: &Memory, decision: &Decision) -> Health {
 fn promoted(memory: &Memory, view: &StatusView<'_>) -> Condition {
     let kind = view.kind;
     let (status, message) = match memory.phase {
-        Phase::New => ("Unknown", format!("Nothing is set up for this {kind} yet.")),
-        Phase::Initializing => ("Unknown", format!("The primary of this {kind} is being set up.")),
+        Phase::New => ("Unknown", format!("The primary of this {kind} does not exist yet.")),
+        Phase::Initializing => {
+            ("Unknown", format!("The primary of this {kind} is being initialized."))
+        }
         Phase::Initialized | Phase::Succeeded => {
-            ("True", format!("The primary runs what the {kind} asks for."))
+            ("True", format!("The primary runs the current revision of the {kind}."))
         }
         Phase::Waiting => match memory.pause {
             Some(Pause { weight, .. }) => {
@@ -219,10 +223,10 @@ fn promoted(memory: &Memory, view: &StatusView<'_>) -> Condition {
             format!("The primary is not ready with the last revision; the {kind} has the traffic."),
         ),
         Phase::Failed if view.names.form == Form::Elsewhere => {
-            ("False", "The last revision was taken back.".to_owned())
+            ("False", "The last revision was rolled back.".to_owned())
         }
         Phase::Failed => {
-            ("False", format!("The last revision was taken back; the {kind} is scaled to zero."))
+            ("False", format!("The last revision was rolled back; the {kind} is scaled to zero."))
         }
         Phase::Terminating | Phase::Terminated => {
             ("Unknown", format!("The canary is being deleted, and the {kind} takes over."))

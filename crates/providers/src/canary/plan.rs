@@ -90,7 +90,7 @@ fn unverified_hooks(spec: &CanarySpec) -> Vec<Note> {
     let said = hooks.map(|hook| {
         let name = &hook.name;
         format!(
-            "Webhook {name} has disableTLS: whoever answers in its place is believed, and sees what it is sent."
+            "Webhook {name} has disableTLS: its certificate is not verified, so an impostor can answer it and read its requests."
         )
     });
     said.map(Note::Unverified).collect()
@@ -107,7 +107,7 @@ pub fn unverified_templates(
     let said = metrics.map(|metric| {
         let name = &metric.name;
         format!(
-            "The template of metric {name} has insecureSkipVerify: whoever answers in its server's place is believed, and sees its credentials."
+            "The template of metric {name} has insecureSkipVerify: an impostor of its server can answer it and read its credentials."
         )
     });
     said.map(Note::Unverified).collect()
@@ -168,7 +168,7 @@ fn hooks(webhooks: &[Webhook]) -> Hooks {
 ///
 /// Nothing is begun with an invalid spec. But a rollout whose spec is edited into an invalid one, or that was
 /// begun by a controller that ignored the error, must not stand still with its share: of such a rollout only
-/// errors are listed that it cannot go on with. A blocked route and a missing step are found by the engine.
+/// errors are listed that it cannot continue with. A blocked route and a missing step are found by the engine.
 pub fn spec_errors(canary: &Canary, mesh: Mesh, cross_namespace: CrossNamespace) -> Vec<String> {
     let spec = &canary.spec;
     let usual = (mesh == Mesh::Knative).then_some(Provider::Knative);

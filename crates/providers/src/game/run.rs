@@ -378,7 +378,7 @@ pub(super) fn api_phase(phase: HookPhase) -> ApiPhase {
 }
 
 /// The event at the end of a run or a metric.
-pub fn told(phase: HookPhase, what: &str) -> (&'static str, bool, String) {
+pub fn completion_event(phase: HookPhase, what: &str) -> (&'static str, bool, String) {
     let is_bad = matches!(phase, HookPhase::Failed | HookPhase::Error);
     let reason = if is_bad { "Failed" } else { "Complete" };
     (reason, is_bad, format!("{what} completed {}", phase.as_str()))

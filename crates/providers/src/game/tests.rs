@@ -139,7 +139,7 @@ fn what_can_never_be_measured_is_found_before_anything_is_asked() {
 }
 
 #[test]
-fn db_40_a_template_is_the_revision_that_means_the_same() {
+fn a_template_is_the_revision_that_means_the_same() {
     let template = |cpu: &str| {
         json!({
             "metadata": { "labels": { "app": "a" } },

@@ -320,7 +320,7 @@ impl Mesh {
         let metrics = spec.analysis.metrics.iter().filter(is_built_in);
         let notes = metrics.map(|AnalysisMetric { name, .. }| {
             let why = format!(
-                "over plain TCP nobody counts requests, so that {name} never has a value and its \
+                "requests are not counted over plain TCP, so {name} never has a value and its \
                  checks fail; use a metric of another name, with a query or a template"
             );
             Impossible { field: "spec.analysis.metrics", why }

@@ -270,7 +270,7 @@ mod tests {
             "weight 0 -> 20",
             "! PromotionFailed: web-primary: it made no progress for its own 600 s",
             "Deployment web is created: replicas 2, image web:1.0",
-            "* Promoted: web.default is promoted, and its own pods are stopped.",
+            "* Promoted: web.default is promoted and scaled to zero.",
         ];
         for other in others {
             assert_eq!(without_pods(other), other);

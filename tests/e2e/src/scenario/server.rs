@@ -66,7 +66,7 @@ impl Server {
                 .replace(address, host)
                 // See `HangUp`.
                 .replace(
-                    &format!("`{host}{port}` broke off the exchange"),
+                    &format!("`{host}{port}` closed the connection"),
                     &format!("cannot connect to `{host}`"),
                 )
         })

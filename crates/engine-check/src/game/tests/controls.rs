@@ -192,7 +192,7 @@ fn a_release_that_waits_for_a_person_says_how_to_go_on() {
     let message = &world.truth.memory.message;
     assert_eq!(
         message,
-        "PausedByCanaryPauseStep: annotate it with tidegate.dev/ask=resume to go on."
+        "PausedByCanaryPauseStep: annotate it with tidegate.dev/ask=resume to continue."
     );
 }
 

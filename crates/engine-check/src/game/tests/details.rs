@@ -135,7 +135,7 @@ fn a_range_without_room_for_pods_on_top_is_told_when_it_begins() {
         told.map(Fact::text).collect::<Vec<_>>()
     };
     assert_eq!(doubts(&world).len(), 1, "{:?}", world.told);
-    assert!(doubts(&world)[0].contains("4 numbers"), "{:?}", doubts(&world));
+    assert!(doubts(&world)[0].contains("4 indexes"), "{:?}", doubts(&world));
     let roomy = Plan { indexes: Indexes::Range(0, 5), ..world.truth.plan };
     assert_eq!(doubts(&World::running(roomy)), Vec::<String>::new());
 }

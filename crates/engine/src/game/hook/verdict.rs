@@ -101,7 +101,7 @@ impl Run {
             .iter()
             .any(|result| result.measurements.last().is_some_and(|last| last.finished.is_none()));
         if self.is_overdue(now) {
-            return (HookPhase::Error, Some("the run took longer than its deadline".to_owned()));
+            return (HookPhase::Error, Some("the run exceeded its deadline".to_owned()));
         }
         let is_complete = self
             .metrics

@@ -553,7 +553,7 @@ async fn configuration_that_changed_since_is_a_conflict_and_the_cache_learns_it(
     kit.api.put(CONFIG_MAP, settings("2"));
     let before = kit.observe().tracked;
     let acted = kit.act(ensure_primary()).await;
-    assert!(acted.error.contains("configmap/settings changed"), "{acted:?}");
+    assert!(acted.error.contains("configmap/settings was changed"), "{acted:?}");
     assert!(!acted.is_rejection);
     assert_eq!(kit.api.writes(), Vec::<String>::new());
     assert_ne!(kit.observe().tracked, before, "the next look sees it");
@@ -642,13 +642,13 @@ async fn a_promotion_of_anything_but_the_analysed_revision_is_a_conflict() {
                 web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:3.0");
                 kit.api.put(DEPLOYMENT, web);
             },
-            "the target changed",
+            "the target was changed",
         ),
         (
             "the cache has other configuration than was analysed",
             true,
             |kit| kit.put(CONFIG_MAP, settings("2")),
-            "the target changed",
+            "the target was changed",
         ),
         (
             "the API server has other configuration",
@@ -656,7 +656,7 @@ async fn a_promotion_of_anything_but_the_analysed_revision_is_a_conflict() {
             |kit| {
                 kit.api.put(CONFIG_MAP, settings("2"));
             },
-            "configmap/settings changed",
+            "configmap/settings was changed",
         ),
         (
             "the primary is gone",
@@ -763,7 +763,7 @@ async fn the_primary_of_knative_is_a_name_in_the_target() {
     assert_eq!(kit.act(vec![Action::Promote(revision)]).await.error, "");
     assert_eq!(primary(&kit), "web-00002");
     let acted = kit.act(vec![Action::Promote(Revision::new("another"))]).await;
-    assert!(acted.error.contains("the target changed"), "{acted:?}");
+    assert!(acted.error.contains("the target was changed"), "{acted:?}");
 }
 
 #[tokio::test(start_paused = true)]

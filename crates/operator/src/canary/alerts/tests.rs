@@ -96,7 +96,7 @@ async fn a_message_names_the_canary_and_shows_the_plan_of_a_new_revision() {
     assert_eq!(body["severity"], "warn");
     assert_eq!(body["canary"], "web");
     assert_eq!(body["namespace"], SHOP);
-    assert_eq!(body["text"], "A new revision is on its way.");
+    assert_eq!(body["text"], "A new revision was detected; its rollout begins.");
     assert_eq!(body["fields"]["Target"], "Deployment/web.shop");
     assert_eq!(calls[1].json()["fields"], json!({}), "no plan");
     assert_eq!(calls[1].json()["severity"], "error");
@@ -378,14 +378,14 @@ fn each_message_says_what_happened_and_what_a_person_can_do() {
     let canary = &observation.inputs.canary;
     let why = || "quota".to_owned();
     let cases = [
-        (Notice::Initialized, "primary of this Deployment is set up"),
-        (Notice::NewRevision, "A new revision is on its way."),
+        (Notice::Initialized, "primary of this Deployment is initialized"),
+        (Notice::NewRevision, "A new revision was detected; its rollout begins."),
         (Notice::Awaiting(GateKind::ConfirmTrafficIncrease), "More traffic for the canary needs"),
         (Notice::Awaiting(GateKind::ConfirmPromotion), "Promotion needs approval"),
         (Notice::Awaiting(GateKind::ConfirmRollout), "A new revision needs approval"),
         (Notice::Awaiting(GateKind::ConfirmRollout), "every confirm-rollout hook"),
         (Notice::Held(Percent::clamped(7)), "Held at 7% by hand"),
-        (Notice::RolledBackByHook, "A rollback hook calls this revision back"),
+        (Notice::RolledBackByHook, "A rollback hook asked to roll back"),
         (Notice::ThresholdReached(1), "1 check failed"),
         (Notice::ThresholdReached(2), "2 checks failed"),
         (Notice::DeadlineExceeded(why()), "No progress within the deadline"),
@@ -394,8 +394,8 @@ fn each_message_says_what_happened_and_what_a_person_can_do() {
         (Notice::Promoted, "Promoted: the primary runs the new revision."),
         (Notice::PromotedUnchecked, "Promoted without analysis"),
         (Notice::PrimaryStuck(why()), "the Deployment serves as before: quota"),
-        (Notice::RollbackHeld(why()), "This revision should go back"),
-        (Notice::RevertGivenUp(why()), "look at the Deployment and its Service: quota"),
+        (Notice::RollbackHeld(why()), "This revision should roll back"),
+        (Notice::RevertGivenUp(why()), "check the Deployment and its Service: quota"),
     ];
     for (notice, want) in cases {
         let text = alert_text(&notice, canary);

@@ -446,7 +446,13 @@ async fn backends_are_there_if_each_answers_sensibly() {
     let put: [&dyn Fn(&Kit); 3] = [&nothing, &keptn, &prometheus];
     let cases = [
         ("one", &builtin, put[0], Reply::value("1"), Ok(())),
-        ("two", &builtin, put[0], Reply::value("2"), Err("prometheus gives no sensible answer")),
+        (
+            "two",
+            &builtin,
+            put[0],
+            Reply::value("2"),
+            Err("prometheus gives an answer that cannot be read"),
+        ),
         ("gone", &builtin, put[0], Reply::Unreachable, Err("prometheus is not available: cannot")),
         ("the API server itself", &by_template, put[1], Reply::Unreachable, Ok(())),
         ("a template", &by_template, put[2], Reply::value("1"), Ok(())),

@@ -127,7 +127,7 @@ async fn the_prometheus_of_a_flag_is_probed() {
     let timeout = Duration::from_secs(3);
     let cases = [
         ("it works", Answer::value("1"), Ok(())),
-        ("another number", Answer::value("2"), Err("it gives no sensible answer")),
+        ("another number", Answer::value("2"), Err("it gives an answer that cannot be read")),
         ("no answer", Answer::Unreachable, Err("cannot connect to `host`")),
         ("nothing", Answer::series(&[]), Err("")),
     ];

@@ -236,7 +236,7 @@ fn absent_primary_state(env: &Env<'_>, inputs: &Inputs, target: Option<&Target>)
     let is_kept = env.cluster.cache.digest(ConfigKind::Secret, &key).is_some();
     if is_kept && inputs.target.is_none() {
         // Names and settings that the snapshot does not have are the target's.
-        let why = "the primary is gone, and so is the target, without which it is not made again";
+        let why = "the primary does not exist, and without the target it cannot be created";
         return State::Blocked(Obstacle(why.to_owned()));
     }
     if is_kept || is_target {

@@ -116,7 +116,7 @@ async fn require_free(
             &pod["metadata"]["labels"],
         ) =>
         {
-            "belongs to nobody, and has other labels than the selector".to_owned()
+            "has no owner, and other labels than the selector".to_owned()
         }
         Some(_) | None => return Ok(()),
     };

@@ -233,12 +233,12 @@ async fn events_follow_writes_to_pods_and_facts_that_are_announced() {
     let gone = |why: Departure| Action::Delete(a(), why);
     let pause = Fact::Paused(PauseReason::Step);
     let cases = [
-        (new_pod(None), "SuccessfulCreate", "is made."),
-        (gone(Departure::Surplus), "SuccessfulDelete", "one too many."),
+        (new_pod(None), "SuccessfulCreate", "is created."),
+        (gone(Departure::Surplus), "SuccessfulDelete", "there is one more than spec.replicas."),
         (gone(Departure::Named), "SuccessfulDelete", "podsToDelete names it."),
         (gone(Departure::Failed), "SuccessfulDelete", "it ended."),
-        (gone(Departure::Replaced), "SuccessfulUpdatePodReCreate", "takes its place."),
-        (Action::ForceDelete(a()), "SuccessfulForceDelete", "taken from its lost node."),
+        (gone(Departure::Replaced), "SuccessfulUpdatePodReCreate", "replaces it."),
+        (Action::ForceDelete(a()), "SuccessfulForceDelete", "as its node is lost."),
         (Action::UpdateInPlace(change("arena-a")), "SuccessfulUpdatePodInPlace", "arena-2."),
         (Action::HotPatch(change("arena-a")), "SuccessfulUpdatePodHotPatch", "arena-2."),
         (Action::Announce(pause.clone()), pause.reason(), &*pause.text()),

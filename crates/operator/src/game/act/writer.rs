@@ -85,7 +85,7 @@ impl Writer<'_> {
             Action::Create(pod) => {
                 let (workload, observation) = (self.workload, self.observation);
                 let name = new_pod::create(workload, observation, pod, &self.created).await?;
-                let text = format!("Pod {name} is made.");
+                let text = format!("Pod {name} is created.");
                 self.created.insert(name);
                 workload.record(&self.object, "SuccessfulCreate", Tone::Normal, &text).await;
                 Ok(())
@@ -199,7 +199,7 @@ impl Writer<'_> {
     async fn force_delete(&self, pod: &PodRef) -> Result<(), WriteError> {
         let place = self.workload.place(POD, &pod.name);
         self.workload.cx.cluster.delete(place, &pod.uid, Some(0)).await?;
-        let text = format!("Pod {} is taken from its lost node.", pod.name);
+        let text = format!("Pod {} is force-deleted, as its node is lost.", pod.name);
         self.workload.record(&self.object, "SuccessfulForceDelete", Tone::Normal, &text).await;
         Ok(())
     }
@@ -238,20 +238,21 @@ impl Writer<'_> {
             .await?;
         let name = &pod.name;
         let (reason, text) = match why {
-            Departure::Surplus => {
-                ("SuccessfulDelete", format!("Pod {name} is deleted: one too many."))
-            }
+            Departure::Surplus => (
+                "SuccessfulDelete",
+                format!("Pod {name} is deleted: there is one more than spec.replicas."),
+            ),
             Departure::Named => {
                 ("SuccessfulDelete", format!("Pod {name} is deleted: podsToDelete names it."))
             }
             Departure::Failed => ("SuccessfulDelete", format!("Pod {name} is deleted: it ended.")),
             Departure::Replaced if self.workload.kind == GAME_DEPLOYMENT => (
                 "SuccessfulUpdatePodReCreate",
-                format!("Pod {name} is deleted: one of the new revision takes its place."),
+                format!("Pod {name} is deleted: one of the new revision replaces it."),
             ),
             Departure::Replaced => (
                 "SuccessfulDelete",
-                format!("Pod {name} is deleted: one of the new revision takes its place."),
+                format!("Pod {name} is deleted: one of the new revision replaces it."),
             ),
         };
         self.workload.record(&self.object, reason, Tone::Normal, &text).await;

@@ -177,7 +177,7 @@ async fn no_hook_is_called_before_the_addresses_of_nodes_are_known() {
     let mut supervisor = Supervisor::start(Arc::clone(&kit.cx));
     operate(&kit, &mut supervisor, 10).await;
     assert!(kit.web.calls().is_empty());
-    kit.api.mend();
+    kit.api.repair();
     operate(&kit, &mut supervisor, 100).await;
     assert_eq!(kit.web.calls().len(), 1);
 }

@@ -166,7 +166,7 @@ async fn a_result_that_could_not_be_written_is_written_later_and_not_measured_ag
         }
         assert_eq!(kit.api.count_events("FailedUpdate"), events, "{code}: recorded once");
         assert!(kit.api.lines().contains(&"GET hookruns/run".to_owned()), "{code}");
-        kit.api.mend();
+        kit.api.repair();
         assert_eq!(kit.pass(&mut reconciler).await.next.unwrap(), Next::OnChange);
         assert_eq!(kit.web.calls().len(), 1, "{code}: measured once");
         assert_eq!(status(&kit)["phase"], "Successful", "{code}");

@@ -123,7 +123,7 @@ async fn a_new_revision_is_created_and_a_taken_name_counts_as_a_collision() {
     kit.api.fail("POST", "/controllerrevisions", 409);
     let outcome = revise(&workload(&kit), &revise_to(choice())).await;
     assert_eq!(outcome.unwrap(), None, "the other one is gone again");
-    kit.api.mend();
+    kit.api.repair();
     kit.api.fail("POST", "/controllerrevisions", 403);
     let outcome = revise(&workload(&kit), &revise_to(choice())).await;
     assert!(matches!(outcome, Err(WriteError::Refused { .. })));

@@ -207,7 +207,7 @@ async fn pods_that_a_quota_refuses_are_in_the_status_and_tried_again_later() {
     assert_eq!(failed["status"], "True");
     assert_eq!(kit.pass(&mut reconciler).await.next.unwrap(), Next::Backoff);
     assert_eq!(kit.api.count_events("FailedCreate"), 1);
-    kit.api.mend();
+    kit.api.repair();
     assert_eq!(kit.pass(&mut reconciler).await.next.unwrap(), Next::OnChange);
     assert_eq!(kit.api.list(POD).len(), 2);
     assert!(reconciler.refusals.is_empty());
@@ -224,7 +224,7 @@ async fn after_a_write_without_an_answer_everything_is_read_first() {
         assert!(matches!(outcome.next, Err(WriteError::Unavailable { .. })), "{part}");
         assert!(reconciler.cache_may_lag, "{part}");
         // The write had happened.
-        kit.api.mend();
+        kit.api.repair();
         kit.api.put(CONTROLLER_REVISION, revision_of(&workload));
         for name in ["arena-0", "arena-1"] {
             kit.api.put(POD, own_pod(&workload, name));

@@ -93,7 +93,7 @@ impl Evaluator<'_> {
     /// Everything that is made or looked through costs work, by its weight.
     fn spend(&mut self, work: usize, at: usize) -> Result<()> {
         self.work = self.work.saturating_add(work);
-        if self.work > WORK_MAX { fail("this takes too long", at) } else { Ok(()) }
+        if self.work > WORK_MAX { fail("this takes too many steps", at) } else { Ok(()) }
     }
 
     fn truth(&mut self, expr: &Expr) -> Result<bool> {

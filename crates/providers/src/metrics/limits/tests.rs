@@ -112,7 +112,7 @@ fn odd_metrics_are_pointed_out() {
         ("as it should be", json!({ "thresholdRange": { "max": 5 } }), vec![]),
         ("the old way", json!({ "threshold": 5 }), vec![]),
         ("no limit", json!({}), vec![Warning::NoLimit]),
-        ("bet_7: no span", json!({ "threshold": 5, "interval": "1min" }), vec![Warning::Interval]),
+        ("no span", json!({ "threshold": 5, "interval": "1min" }), vec![Warning::Interval]),
         ("no bound", json!({ "thresholdRange": {} }), vec![Warning::EmptyRange]),
         ("crossed", json!({ "thresholdRange": { "min": 2, "max": 1 } }), vec![Warning::Crossed]),
         (

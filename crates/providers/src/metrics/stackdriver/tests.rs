@@ -81,7 +81,7 @@ fn stackdriver_reads_the_first_value() {
     let denied = r#"{"error":{"code":403,"message":"marker","status":"PERMISSION_DENIED"}}"#;
     let cases = [
         ("a fraction", 200, series(r#"[{"doubleValue":100}]"#), value(100.0)),
-        ("bet_15: a whole number", 200, series(r#"[{"int64Value":"42"}]"#), value(42.0)),
+        ("a whole number", 200, series(r#"[{"int64Value":"42"}]"#), value(42.0)),
         ("zero is one too", 200, series(r#"[{"int64Value":"0"}]"#), value(0.0)),
         ("NaN", 200, series(r#"[{"doubleValue":"NaN"}]"#), Outcome::NoData),
         ("endless", 200, series(r#"[{"doubleValue":"Infinity"}]"#), value(f64::INFINITY)),

@@ -174,7 +174,7 @@ fn a_lost_primary_is_created_again_only_from_what_was_promoted() {
     keep_snapshot(&bench);
     assert_eq!(observe(&bench), State::OutOfSync, "a snapshot knows what it ran");
     bench.remove(DEPLOYMENT, "web");
-    assert!(why(&observe(&bench)).contains("so is the target"), "{:?}", observe(&bench));
+    assert!(why(&observe(&bench)).contains("without the target"), "{:?}", observe(&bench));
 
     let absent = lost().observe().observed.primary;
     assert!(!absent.exists && !absent.readiness.is_ready() && !absent.is_updated);

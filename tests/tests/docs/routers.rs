@@ -78,7 +78,7 @@
 
 use crate::cases::{assert_complete, assert_tested};
 
-const TABLE: &str = include_str!("roads.rs");
+const TABLE: &str = include_str!("routers.rs");
 
 #[test]
 fn every_mistake_of_routers_has_a_test_that_exists() {

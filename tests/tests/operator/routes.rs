@@ -26,7 +26,7 @@ const FINALIZER: &str = "finalizer.flagger.app";
 
 /// For routes and owners that the observer of invariants does not see: such a test checks for itself.
 fn unjudged(mut world: World) -> World {
-    world.collects_breaches = true;
+    world.collects_violations = true;
     world
 }
 
@@ -270,7 +270,7 @@ async fn every_service_that_is_made_again_to_be_headless_is_told_of_once() {
         assert_eq!(told.len(), 3, "{told:?}");
         for (message, name) in told.iter().zip(["web was", "web-canary was", "web-primary was"]) {
             assert!(message.contains(name), "{message}");
-            assert_eq!(message.contains("(headless)"), headless, "{message}");
+            assert_eq!(message.contains("headless Service"), headless, "{message}");
         }
         let address = object(&world, SERVICES, "web")["spec"]["clusterIP"].clone();
         assert_eq!(address == "None", headless);

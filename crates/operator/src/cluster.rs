@@ -75,11 +75,11 @@ pub struct Cluster {
     /// Unauthenticated client of the same API server, for requests that carry their own credentials.
     pub(crate) anonymous: Option<kube::Client>,
     pub cache: Arc<Cache>,
-    /// Addresses that a Canary must not make the operator talk to.
+    /// Addresses that a Canary must not make the operator connect to.
     pub nodes: NodeAddresses,
     /// The one namespace that is watched, or all.
     pub(crate) namespace: Option<String>,
-    /// Asked before every write.
+    /// Checked before every write.
     leads: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Notified when a list is complete, or failed.
     pub(crate) synced: Arc<Notify>,

@@ -60,7 +60,7 @@ pub struct Outgoing {
     pub body: Bytes,
     /// For everything from the first name lookup to the last byte of the body, redirects included.
     pub timeout: Duration,
-    /// The time after which the answer has no reader any more; the wait for a permit counts too.
+    /// The time after which the caller gives the request up; the wait for a permit counts too.
     pub patience: Option<Duration>,
     /// Bytes of the body that are read; the rest is not.
     pub max_bytes: usize,

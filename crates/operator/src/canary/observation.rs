@@ -126,7 +126,7 @@ impl Observation {
         }
     }
 
-    /// The revision that hooks are told: the pending one, if none was started yet.
+    /// The revision in calls of hooks: the pending one, if none was started yet.
     pub(super) fn checksum(&self) -> String {
         let memory = &self.observed.memory;
         let is_pending = memory.phase.is_idle() || memory.is_gated();

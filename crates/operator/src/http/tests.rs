@@ -117,7 +117,7 @@ impl Script {
     }
 }
 
-/// Head and body of one request, as far as they are told by `content-length`.
+/// Head and body of one request; `content-length` gives the length of the body.
 async fn read_request(stream: &mut TcpStream) -> String {
     let mut text = String::new();
     let mut buffer = [0; 4096];
@@ -548,7 +548,7 @@ async fn names_are_checked_before_the_administrators_proxy_gets_them() {
         };
         assert_eq!(checking.send(request()).await.is_ok(), checked, "{url}");
         assert_eq!(leaving.send(request()).await.is_ok(), left, "left to the proxy: {url}");
-        // The administrator's own addresses are not looked at.
+        // The administrator's own addresses are not checked.
         let own = Outgoing { trusted: true, ..request() };
         assert!(checking.send(own).await.is_ok(), "{url}");
     }

@@ -26,7 +26,7 @@ pub(super) struct Table {
     pub(super) incoming: Option<BTreeMap<Key, Row>>,
     /// Our writes since that list began: it may not have them yet.
     pub(super) fresh: BTreeSet<Key>,
-    /// UIDs of objects that we deleted, until the watch reports it too: its earlier events of them are old.
+    /// UIDs of objects that we deleted, until the watch reports the deletion: earlier events of them are old.
     pub(super) tombstones: BTreeMap<Key, String>,
 }
 

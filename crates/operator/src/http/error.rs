@@ -39,7 +39,7 @@ pub enum HttpError {
 // === impl HttpError ===
 
 impl HttpError {
-    /// The exchange failed before an answer, so a retry may help. Not so for a certificate that is not
+    /// The exchange broke off, so a retry may help. Not so for a certificate that is not
     /// trusted, an address that is refused or a redirect that is not followed.
     pub fn is_connection(&self) -> bool {
         match self {

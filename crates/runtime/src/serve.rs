@@ -1,4 +1,4 @@
-//! Serves a router over HTTP/1.1 to callers that are not trusted, until it is told to stop.
+//! Serves a router over HTTP/1.1 to callers that are not trusted, until it is stopped.
 //!
 //! Connections are bounded in number and time. On stop no connection is accepted any more, and requests under way are
 //! finished, for [`Bounds::grace`] at most. A caller who disconnects cancels its request.

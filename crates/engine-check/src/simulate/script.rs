@@ -36,9 +36,9 @@ pub enum Cut {
     Refused,
     /// It lands, and the answer is lost.
     AnswerLost,
-    /// The process dies before it.
+    /// The process crashes before it.
     DiesBefore,
-    /// The process dies after it.
+    /// The process crashes after it.
     DiesAfter,
 }
 

@@ -71,7 +71,7 @@ pub enum Direction {
     Above,
 }
 
-/// Doubts about a metric that can be evaluated; for people, once.
+/// Warnings about a metric that can be evaluated; for people, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// No limit is given, and none is a limit of 0: every success rate passes, nothing else does.

@@ -69,7 +69,7 @@ impl Http2 {
         }
         let answer = self.sender.send_request(template.request.clone()).await;
         let answer = answer.map_err(|error| {
-            // The connection ended, or was told to by a GOAWAY, before the request left the queue.
+            // The connection ended, or got a GOAWAY, before the request left the queue.
             if error.is_canceled() { Trouble::Unsent } else { Trouble::Failed(of(&error)) }
         })?;
         let status = answer.status().as_u16();

@@ -178,7 +178,7 @@ impl Cluster {
         !WATCHED.contains(&kind) && claimed.insert(kind)
     }
 
-    /// Whether a kind that is not watched from the start was asked for: one that a cluster may have or not.
+    /// Whether a kind that is not watched from the start was claimed: one that a cluster may have or not.
     pub(crate) fn is_claimed(&self, kind: Kind) -> bool {
         self.claimed.lock().contains(&kind)
     }

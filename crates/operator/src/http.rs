@@ -77,7 +77,7 @@ pub struct Outgoing {
     pub redirects: Redirects,
     /// The address is the administrator's own, from a flag: it is not checked.
     pub trusted: bool,
-    /// The namespace that asks; each has a bounded number of requests in flight.
+    /// The namespace of the caller; each has a bounded number of requests in flight.
     pub namespace: String,
 }
 
@@ -159,7 +159,7 @@ impl Answer {
         self.status.is_success()
     }
 
-    /// How long the server asks to wait: seconds, or the time until a date. Not capped.
+    /// The `Retry-After` of the server: seconds, or the time until a date. Not capped.
     pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
         let text = self.headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
         if let Ok(seconds) = text.parse() {

@@ -356,7 +356,7 @@ impl Leadership {
         leadership
     }
 
-    /// Whether we may write at this moment. To be asked before each write, and not to be kept.
+    /// Whether we may write at this moment. To be checked before each write, and not to be kept.
     pub fn is_leader_now(&self) -> bool {
         !self.time_left().is_zero()
     }

@@ -55,7 +55,7 @@ pub enum RunError {
     LeadershipLost,
 }
 
-/// Effects under way get this long to finish; less than the 30 s a pod has to end.
+/// Effects in progress get this long to finish; less than the 30 s a pod has to end.
 const DRAIN_MAX: Duration = Duration::from_secs(20);
 /// Between two heartbeats of the main loop.
 const BEAT: Duration = Duration::from_secs(5);
@@ -196,7 +196,7 @@ async fn lead(
     Ok(())
 }
 
-/// Works on canaries until `stop`, then lets effects under way finish.
+/// Reconciles canaries until `stop`, then lets effects in progress finish.
 async fn work(
     cx: Arc<Context>,
     health: Arc<Health>,

@@ -3,8 +3,8 @@
 //! The `flagger_*` names, labels and codes are Flagger's and are an interface: dashboards and alerts
 //! are built on them. In them `name` is the **target's** name. The `tidegate_*` series are ours.
 //!
-//! Methods are typed so that a label is a fixed word or the name of an object, never the text of an
-//! error. Series of a canary go with [`Telemetry::forget`]; without it they would stay for ever.
+//! Methods are typed so that a label is a fixed word or the name of an object, never the text of an error.
+//! Series of a canary end with [`Telemetry::forget`]; without it they would stay for ever.
 
 mod game;
 mod process;

@@ -152,7 +152,7 @@ fn target_of(key: &Key, canary: &Value) -> Target {
     Target::new(key.namespace.to_string(), name)
 }
 
-/// Whether a rollout or a deletion is under way, which the start of the operator must not hold up.
+/// Whether a rollout or a deletion is in progress, which the start of the operator must not hold up.
 fn is_urgent(canary: &Value) -> bool {
     let phase = CanaryPhase::deserialize(&canary["status"]["phase"]).unwrap_or_default();
     phase.is_under_way() || canary["metadata"]["deletionTimestamp"].is_string()

@@ -100,8 +100,8 @@ pub(super) fn identity<'a>(
     }
 }
 
-/// When hooks of a kind must have answered: after an interval, or after all their timeouts if those
-/// take longer. Retries do not hold a rollout up beyond that, whatever a server asks for.
+/// When hooks of a kind must have answered: after an interval, or after all their timeouts if those take
+/// longer. Retries do not hold a rollout up beyond that, with any `Retry-After`.
 fn until(canary: &CanaryRef, observation: &Observation, kind: WebhookType) -> Duration {
     let timeout = |hook: &Webhook| hook.timeout().ok().and_then(GoDuration::to_std);
     let timeouts: Duration = hooks(observation, kind).filter_map(timeout).sum();

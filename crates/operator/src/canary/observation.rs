@@ -60,7 +60,7 @@ impl Observation {
     ) -> Self {
         let lifecycle = lifecycle(&inputs);
         let mut plan = inputs.plan.clone();
-        // It would lead to Services that go with the canary.
+        // It would lead to Services that are deleted with the canary.
         plan.revert |= lifecycle.has_finalizer
             && routes.previous.as_ref().is_some_and(|previous| previous.outlives_canary);
         let previous_route =

@@ -64,8 +64,8 @@ fn next(address: IpAddr) -> Option<IpAddr> {
 // === impl NodeAddresses ===
 
 impl NodeAddresses {
-    /// Whether it is an address of a node. Looks through all of them: ten thousand take some microseconds, and
-    /// it is asked once a connection.
+    /// Whether it is an address of a node. Looks through all of them: ten thousand take some microseconds,
+    /// once a connection.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.read().by_node.values().flatten().any(|known| *known == address)
     }

@@ -71,7 +71,7 @@ struct Trust {
     certificate: Option<ClientCertificate>,
 }
 
-/// The way out: through a proxy, or directly.
+/// The route of requests: through a proxy, or directly.
 struct Egress {
     proxy: Option<Proxy>,
     direct: bool,

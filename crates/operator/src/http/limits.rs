@@ -1,4 +1,4 @@
-//! Permits: bounds on the requests under way, in all and for each namespace.
+//! Permits: bounds on the requests in flight, in all and for each namespace.
 //!
 //! A request waits for a permit of its namespace first, so one namespace never has more than its share in the
 //! queue for the shared permits, and those are given in the order of requests.

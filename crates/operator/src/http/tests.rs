@@ -405,7 +405,7 @@ async fn a_canary_cannot_ride_on_the_administrators_connection() {
 
 #[tokio::test]
 async fn a_name_that_changes_its_mind_is_caught() {
-    /// Harmless when first asked, ours from then on.
+    /// Harmless in the first lookup, ours from then on.
     struct Rebinding(Mutex<u32>);
     impl Resolve for Rebinding {
         fn resolve(&self, _: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {

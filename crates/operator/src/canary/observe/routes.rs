@@ -1,4 +1,4 @@
-//! Third stage: where traffic goes, the present route, and the one before it.
+//! Third stage: where traffic goes, the present route, and the previous one.
 
 use tidegate_engine::{ManagedObject, Obstacle, Split, State, Traffic, inherited_share};
 
@@ -102,7 +102,7 @@ fn unlisted(why: String, state: TableState) -> Present {
     }
 }
 
-/// Whether the next decision may be a step, which needs the one before it to be in effect.
+/// Whether the next decision may be a step, which needs the last step to be in effect.
 fn needs_effect(inputs: &Inputs) -> bool {
     let (memory, interval) = (&inputs.remembered.memory, &inputs.interval_state);
     !memory.phase.is_idle() && !memory.is_gated() && (interval.due || interval.retry)

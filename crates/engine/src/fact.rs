@@ -52,7 +52,7 @@ pub enum Fact {
     Adopted,
     /// The spec names another workload than the primary was made for.
     TargetChanged {
-        /// The one before.
+        /// The previous one.
         former: String,
     },
     /// A gate passed.
@@ -139,7 +139,7 @@ pub enum Fact {
     NothingToResume,
     /// The resume was meant for a revision that is gone.
     ResumeVoid,
-    /// The rollout goes on, but the field that asked for it is still there.
+    /// The rollout goes on, but the field that requested it is still there.
     ResumeStays(String),
     /// A hook requests a rollback.
     RollbackAsked(String),

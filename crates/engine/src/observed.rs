@@ -7,7 +7,7 @@ use crate::{Configs, Memory, Moment, Plan, Readiness, Revision, Split};
 pub struct Observed {
     /// The time of this look.
     pub now: Moment,
-    /// The wishes of the user.
+    /// The plan of the user.
     pub plan: Plan,
     /// The status as it was written last.
     pub memory: Memory,
@@ -39,7 +39,7 @@ pub struct Target {
     pub revision: Revision,
     /// Fingerprints of its configuration; `None` where that is not tracked.
     pub configs: Option<Configs>,
-    /// Replicas asked for. Of what is not counted, 1 while it runs and 0 while it is parked.
+    /// Replicas in the spec. Of what is not counted, 1 while it runs and 0 while it is parked.
     pub replicas: i64,
     /// How its pods are counted.
     pub form: Form,

@@ -1,4 +1,4 @@
-//! The wishes of the user, as far as decisions depend on them.
+//! The plan of a rollout: the parts of a spec that decisions depend on.
 
 use std::time::Duration;
 

@@ -115,7 +115,7 @@ pub(super) fn way_back<'a>(derived: &Derived<'a>) -> Option<&'a Revision> {
     (*stable != derived.seen.update && derived.template(stable).is_some()).then_some(stable)
 }
 
-/// The revision to roll back to, if a person asked for that.
+/// The revision to roll back to, if a person requested that.
 pub(super) fn aborts<'a>(derived: &Derived<'a>) -> Option<&'a Revision> {
     let Asked { command, revision } = derived.seen.plan.asked.as_ref()?;
     let is_meant = revision.as_ref().is_none_or(|revision| *revision == derived.seen.update);

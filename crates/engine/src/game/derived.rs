@@ -187,7 +187,7 @@ impl<'a> Derived<'a> {
         {
             return before.clone();
         }
-        // A template that changed since the last look comes from the one before it.
+        // A template that changed since the last look comes from the previous one.
         if let Some(before) = memory.update.as_ref().filter(is_known)
             && before != update
         {

@@ -109,7 +109,7 @@ fn templates<'a>(
     Ok((old, new))
 }
 
-/// Whether the pod can be brought to the new revision at all, the way that is asked for.
+/// Whether the pod can be updated to the new revision at all, by the update way of the spec.
 pub(super) fn is_possible(derived: &Derived<'_>, pod: &Pod) -> bool {
     let plan = &derived.seen.plan;
     match plan.way {

@@ -92,7 +92,7 @@ pub struct Counts {
     pub current: usize,
     /// On the revision of the template.
     pub updated: usize,
-    /// Of those, ready with nothing of an update under way.
+    /// Of those, ready with no update in progress.
     pub updated_ready: usize,
     /// Of those, ready for long enough.
     pub updated_available: usize,

@@ -14,7 +14,7 @@ use super::{ConditionKind, HookKind, HookPhase, Json, Memory, Plan, Pod, argumen
 pub struct Observed {
     /// The time of this look.
     pub now: Moment,
-    /// The wishes of the user.
+    /// The spec of the user.
     pub plan: Plan,
     /// The status as it was written last.
     pub memory: Memory,

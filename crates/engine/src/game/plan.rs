@@ -1,4 +1,4 @@
-//! The wishes of the user about a game workload.
+//! The spec of a game workload, with defaults.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use crate::Revision;
 
 use super::{CostOrder, IntOrPercent, arguments::Argument};
 
-/// The wishes of the user. Defaults are filled in.
+/// The spec of the user. Defaults are filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Of which kind the workload is.
     pub kind: WorkloadKind,
     /// Namespace of the workload.
     pub namespace: String,
-    /// Version of what the user asks for.
+    /// Generation of the spec.
     pub generation: i64,
     /// Pods there should be.
     pub replicas: usize,
@@ -85,7 +85,7 @@ pub enum Management {
 /// How a pod is updated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpdateWay {
-    /// It is deleted and made anew.
+    /// It is deleted and created again.
     #[default]
     Recreate,
     /// Its images are changed while it is out of service.

@@ -56,7 +56,7 @@ pub struct Pod {
     pub index: Option<i64>,
     /// Whether it may be taken from a lost node by force.
     pub node: NodeState,
-    /// Its labels and volumes are what its number asks for.
+    /// Its labels and volumes fit its number.
     pub is_identified: bool,
 }
 

@@ -143,7 +143,7 @@ pub(super) fn clean_up(derived: &Derived<'_>) -> Vec<Action> {
     for run in runs {
         let Purpose::Step { revision, .. } = &run.purpose else { continue };
         let is_current = memory.hook_run.as_ref() == Some(&run.name) && revision == update;
-        // A run that took too long is over for the release, whatever phase it reached since.
+        // A run that took too long is over for the release, in any phase it reached since.
         if is_current && memory.pause(PauseReason::Hook).is_none() {
             continue;
         }
@@ -224,7 +224,7 @@ fn note_user(derived: &Derived<'_>, progress: &mut Progress) {
     }
 }
 
-/// A hook that could not be run before a pause still cannot: people who look at the pause should know.
+/// Keeps the reason of a blocked hook in the status during a pause.
 fn note_blocked(derived: &Derived<'_>, progress: &mut Progress) {
     let Observed { plan, memory, .. } = derived.seen;
     let Some(CanaryStep::Hook(hook)) = plan.steps().get(derived.step) else { return };

@@ -50,8 +50,8 @@ pub fn new(kind: Kind, workload: &Value, template: &Value, pod: &NewPod, name: &
             }
         }
     }
-    // With any update strategy: another may be asked for later, and a gate cannot be added to a pod
-    // that is there.
+    // With any update strategy: the user may choose another one later, and a gate cannot be added to a pod
+    // that exists.
     let gate = json!({ "conditionType": names::GATE });
     let gates = spec.entry("readinessGates").or_insert_with(|| json!([]));
     if let Some(gates) = gates.as_array_mut()

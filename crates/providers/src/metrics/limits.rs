@@ -178,8 +178,8 @@ impl Measure {
     }
 }
 
-/// A value and its limit as Flagger rounds them, unless the value would then look as if it were on
-/// the limit: `99.00% < 99%` is of no use. Then the value in full.
+/// A value and its limit as Flagger rounds them, unless the value would then look as if it were on the limit,
+/// as in `99.00% < 99%`. Then the value in full.
 fn numbers(value: f64, limit: Option<f64>) -> (String, Option<String>) {
     let rounded = text::two_decimals(value);
     let differs =

@@ -83,7 +83,7 @@ pub enum RouteError {
         /// The requested value.
         what: &'static str,
     },
-    /// A share for the canary was asked for before there was a cookie.
+    /// A share for the canary was requested before there was a cookie.
     #[error("{canary}: {field} has to be stored before traffic is shifted")]
     NoCookie {
         /// The canary.

@@ -138,7 +138,7 @@ fn latest<'s>(case: &RouteCase<'_>, service: &'s Value) -> Result<&'s str, Route
 
 /// Makes the latest revision the primary, with the canary's share as it is.
 ///
-/// Both entries lead to that revision then, and the one before gets no more traffic.
+/// Both entries lead to that revision then, and the previous one gets no more traffic.
 pub(super) fn promote(case: &RouteCase<'_>, live: &Live) -> Result<Option<Change>, RouteError> {
     let split = super::router::read(&Knative, case, &live.without_status())?;
     let Some(service) = Knative.found(case, live) else { return Ok(None) };

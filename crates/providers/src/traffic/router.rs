@@ -51,7 +51,7 @@ pub(super) trait Router: Debug {
     /// The meaning of a live route; `None` where it is not as we make it.
     fn seen(&self, case: &RouteCase<'_>, route: &Value) -> Option<LiveRule>;
 
-    /// The live route: the object of that name, or one that stands in for it.
+    /// The live route: the object of that name, or one that is used instead.
     fn found<'l>(&self, case: &RouteCase<'_>, live: &'l Live) -> Option<&'l Value> {
         let (kind, name) = self.route(case.cx);
         live.get(kind, &name)

@@ -39,7 +39,7 @@ impl WorkloadKind {
         }
         let count = |field: &str| workload["status"][field].as_i64().unwrap_or(0);
         let serving = match self {
-            // Until the latest can serve, the one before does.
+            // Until the latest can serve, the previous one does.
             Self::Knative => workload["status"]["latestReadyRevisionName"].is_string(),
             Self::Deployment | Self::DaemonSet | Self::Service => count(self.available()) > 0,
         };

@@ -81,7 +81,7 @@ pub struct Opening {
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     pub checksum: &'a str,
-    /// Tells a repeated call from a new one.
+    /// Distinguishes a repeated call from a new one.
     pub call: Option<&'a str>,
 }
 

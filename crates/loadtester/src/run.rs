@@ -59,7 +59,7 @@ pub enum RunError {
     Signals(#[source] io::Error),
 }
 
-/// For requests under way on stop. As Flagger.
+/// For requests in progress on stop. As Flagger.
 const GRACE: Duration = Duration::from_mins(1);
 
 /// Serves until a signal stops it.

@@ -32,7 +32,7 @@ use tidegate_engine::{
 /// Something that happened, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The real time, whatever the clock of the controller said.
+    /// The real time, independent of the clock of the controller.
     pub at: Moment,
     /// The event.
     pub event: TraceEvent,

@@ -44,7 +44,7 @@ const STEPS: [&str; 5] = ["1 pod", "pause", "2 pods", "10 s", "hook"];
 const PERSON: Duration = Duration::from_secs(3);
 const EVENTS_SHOWN: usize = 7;
 
-/// The demonstration under way.
+/// The demonstration in progress.
 struct Demo<'a> {
     cluster: Local,
     printer: &'a Printer,

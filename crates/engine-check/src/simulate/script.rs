@@ -20,7 +20,7 @@ pub struct Script {
     pub cuts: Vec<(u32, Cut)>,
 }
 
-/// An event, so many rounds after the one before. A round is half an interval.
+/// An event, so many rounds after the previous one. A round is half an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
     /// Rounds to wait.

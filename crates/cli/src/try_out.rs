@@ -1,6 +1,6 @@
 //! `tidegate try`: two releases on a cluster in this process, with real traffic.
 //!
-//! A good version is promoted, a bad one is rolled back. Everything is real but the cluster: the
+//! A good version goes through, a bad one is rolled back. Everything is real but the cluster: the
 //! operator, the requests, the measurements.
 
 mod game;

@@ -329,8 +329,8 @@ impl Gate {
 // === impl Refusal ===
 
 impl Refusal {
-    /// The refusal in a sentence: a closed gate, one that fails and one that is missing are all waited for,
-    /// but different people can help.
+    /// The refusal in a sentence: a closed gate, one that fails and one that is not there are all waited for,
+    /// but not by the same person.
     pub fn told(&self) -> String {
         format!("{} has not said yes ({})", self.hook, self.why)
     }

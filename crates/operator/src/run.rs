@@ -313,6 +313,6 @@ async fn config(access: &ClusterAccess) -> Result<Config, RunError> {
 }
 
 async fn told(mut channel: watch::Receiver<bool>) {
-    // A dropped sender means stop, too.
+    // Gone without a word means the same.
     let _ = channel.wait_for(|told| *told).await;
 }

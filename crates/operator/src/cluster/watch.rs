@@ -113,7 +113,7 @@ pub(crate) async fn feed(
                     && cluster.cache.vanished(kind, state.clone())
                 {
                     warn!(kind = kind.kind, "A kind is served no longer; it is tried again");
-                    // Once it is served again it is listed: a watch would continue where this one ended.
+                    // When it is back it is listed: a watch would go on where this one ended.
                     events.set(watcher(api.clone(), config.clone()));
                 }
                 if is_refused(&error) {
